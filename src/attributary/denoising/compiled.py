@@ -1,0 +1,243 @@
+"""Algorithms 1 and 2 compiled: the sweeps of linear.py, fused, for trees of millions of nodes.
+
+Two sweeps over flat arrays in level order. The last level is read straight from the input, so that z⇑ and var⇑ are
+stored for the levels above it only, in the arrays that will hold the answer. Families are independent, so threads
+share the parents of a level. Indices are unsigned: a signed one might wrap around, and LLVM would not vectorise.
+"""
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from attributary.denoising.linear import contradiction, refuse
+from attributary.tree import Tree
+
+Floats = NDArray[np.float64]
+
+THREADED = 500_000  # nodes of a level from which a second thread pays
+INF = np.inf
+ONE = np.uint64(1)
+TWO = np.uint64(2)
+
+
+def blue(tree: Tree, x: Floats, var: Floats) -> tuple[Floats, Floats]:
+    """The best linear unbiased counts and their variances, in level order (Algorithm 2)."""
+    count, variance = _upward(tree, x, var)
+    threads = _threads(tree)
+    with ThreadPoolExecutor(threads) as pool:
+        for lo, hi in _spans(tree)[:-1]:
+            _share(pool, threads, tree, lo, hi, _down, count, variance, variance.view(np.int64), False, count, variance)
+        lo, hi = _spans(tree)[-1]
+        _share(pool, threads, tree, lo, hi, _down, x, var, var.view(np.int64), True, count, variance)
+    return count, variance
+
+
+def upward(tree: Tree, x: Floats, var: Floats) -> tuple[Floats, Floats]:
+    """z⇑ and var⇑ of every node, in level order: the best estimate from the node and all below it."""
+    z, v = _upward(tree, x, var)
+    last = tree.slice(tree.depth - 1)
+    z[last] = np.where(var[last] == INF, 0.0, x[last])
+    v[last] = var[last]
+    return z, v
+
+
+def _upward(tree: Tree, x: Floats, var: Floats) -> tuple[Floats, Floats]:
+    # NumPy asks for huge pages; arrays made inside a kernel would not get them.
+    z, v = np.empty_like(x), np.empty_like(var)
+    if tree.depth == 1:
+        refuse(tree, x, var)
+        z[:], v[:] = np.where(var == INF, 0.0, x), var
+        return z, v
+    threads = _threads(tree)
+    with ThreadPoolExecutor(threads) as pool:
+        raw = True
+        for lo, hi in reversed(_spans(tree)):
+            cz, cv = (x, var) if raw else (z, v)
+            troubled = _share(pool, threads, tree, lo, hi, _up, x, var, cz, cv, cv.view(np.int64), raw, z, v)
+            if max(troubled) >= 0:
+                refuse(tree, x, var)
+                contradiction(tree, x, z if not raw else x, max(troubled))
+            raw = False
+    return z, v
+
+
+def _spans(tree: Tree) -> list[tuple[int, int]]:
+    """The parents, top to bottom, in runs that one sweep can take: the last level's parents alone, the rest by size."""
+    if tree.depth == 1:
+        return [(0, len(tree))]
+    *above, last = tree.offsets[:-1].tolist()
+    spans: list[tuple[int, int]] = []
+    start = 0
+    for lo, hi in pairwise(above):
+        if hi - lo >= THREADED or int(tree.first[hi]) - int(tree.first[lo]) >= THREADED:
+            spans += [(start, lo)] * (start < lo) + [(lo, hi)]
+            start = hi
+    return spans + [(start, above[-1])] * (start < above[-1]) + [(above[-1], last)]
+
+
+def _share(
+    pool: ThreadPoolExecutor, threads: int, tree: Tree, lo: int, hi: int, sweep: Callable[..., int], *arrays: Any
+) -> list[int]:
+    """A sweep over the parents lo:hi, shared by the threads so that each gets as many children."""
+    lowest, highest = int(tree.first[lo]), int(tree.first[hi])
+    shares = threads if highest - lowest >= THREADED and lowest >= hi else 1  # one level only: families independent
+    aims = [lowest + (highest - lowest) * i // shares for i in range(1, shares)]
+    cuts = [lo, *(lo + np.searchsorted(tree.first[lo:hi], aims)).tolist(), hi] if aims else [lo, hi]
+    parts = [(np.uint64(a), np.uint64(b)) for a, b in pairwise(cuts)]
+    return list(pool.map(lambda part: sweep(tree.first, *arrays, *part), parts))
+
+
+def _threads(tree: Tree) -> int:
+    return max(1, min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, 8))
+
+
+# Kernels. A family is a:b; z and v hold z⇑ and var⇑ of its members (raw: the input itself, for the last level), and
+# bits are those of v, whose order as integers is that of non-negative numbers and whose sign tells negative ones.
+
+
+@njit(nogil=True, cache=True, fastmath={"reassoc"})  # type: ignore[untyped-decorator]
+def _family(z, v, bits, a, b):  # type: ignore[no-untyped-def]
+    zs, vs, signs, top = 0.0, 0.0, np.int64(0), np.int64(0)
+    for i in range(a, b):
+        zs += z[i]
+        vs += v[i]
+        signs |= bits[i]
+        top = max(top, bits[i])
+    return zs, vs, signs, top
+
+
+@njit(nogil=True, cache=True)  # type: ignore[untyped-decorator]
+def _up(first, x, var, cz, cv, bits, raw, z, v, lo, hi):  # type: ignore[no-untyped-def]
+    """The bottom-up pass over the parents lo:hi; the node where the input is at fault, or -1."""
+    trouble = -1
+    p = hi
+    while p > lo:
+        p -= ONE
+        a, b = np.uint64(first[p]), np.uint64(first[p + ONE])
+        if a == b:
+            z[p] = x[p]
+            v[p] = var[p]
+            if not (var[p] >= 0.0 and var[p] < INF and abs(x[p]) < INF):
+                if var[p] == INF:
+                    z[p] = 0.0
+                else:
+                    trouble = p
+            continue
+        if b - a == TWO:
+            zs, vs, signs = cz[a] + cz[a + ONE], cv[a] + cv[a + ONE], bits[a] | bits[a + ONE]
+        else:
+            zs, vs, signs, _ = _family(cz, cv, bits, a, b)
+        both = var[p] + vs
+        if signs >= 0 and var[p] >= 0.0 and both > 0.0 and both < INF and abs(zs) < INF and abs(x[p]) < INF:
+            trust, rest = vs / both, var[p] / both  # in the node itself, and in the sum below it
+            z[p] = trust * x[p] + rest * zs
+            v[p] = rest * vs
+        elif not _up_with_care(x, var, cz, cv, raw, z, v, p, a, b):
+            trouble = p
+    return trouble
+
+
+@njit(nogil=True, cache=True)  # type: ignore[untyped-decorator]
+def _up_with_care(x, var, cz, cv, raw, z, v, p, a, b):  # type: ignore[no-untyped-def]
+    """One node of the bottom-up pass where a variance is 0 or ∞; False where the input is at fault."""
+    zs, vs, size = 0.0, 0.0, 0.0
+    for i in range(a, b):
+        if not cv[i] >= 0.0:
+            return False
+        vs += cv[i]
+        if not (raw and cv[i] == INF):
+            if not abs(cz[i]) < INF:
+                return False
+            zs += cz[i]
+            size += abs(cz[i])
+    if not var[p] >= 0.0 or (var[p] < INF and not abs(x[p]) < INF):
+        return False
+    if var[p] == INF:
+        z[p], v[p] = zs, vs
+    elif vs == INF:
+        z[p], v[p] = x[p], var[p]
+    elif var[p] + vs > 0.0:
+        both = var[p] + vs
+        z[p], v[p] = vs / both * x[p] + var[p] / both * zs, var[p] / both * vs
+    else:
+        z[p], v[p] = x[p], 0.0
+        return abs(x[p] - zs) <= (8.0 + (b - a)) * 2.3e-16 * max(size, abs(x[p]))
+    return True
+
+
+@njit(nogil=True, cache=True)  # type: ignore[untyped-decorator]
+def _down(first, cz, cv, bits, raw, count, variance, lo, hi):  # type: ignore[no-untyped-def]
+    """The top-down pass from the parents lo:hi to their children."""
+    for p in range(lo, hi):
+        a, b = np.uint64(first[p]), np.uint64(first[p + ONE])
+        if a == b:
+            continue
+        xp, vp = count[p], variance[p]
+        if b - a == ONE:
+            count[a], variance[a] = xp, vp
+            continue
+        if b - a == TWO:
+            c = a + ONE
+            za, zc, va, vc = cz[a], cz[c], cv[a], cv[c]
+            vs = va + vc
+            if vs > 0.0 and vs < INF:
+                ka, kc = va / vs, vc / vs  # 1 - ka is kc
+                count[a], variance[a] = kc * za + ka * (xp - zc), kc * va + ka * ka * vp
+                count[c], variance[c] = ka * zc + kc * (xp - za), ka * vc + kc * kc * vp
+            else:
+                _down_with_care(cz, cv, raw, count, variance, a, b, xp, vp)
+            continue
+        zs, vs, _, top = _family(cz, cv, bits, a, b)
+        if not (vs > 0.0 and vs < INF):
+            _down_with_care(cz, cv, raw, count, variance, a, b, xp, vp)
+            continue
+        biggest, rest_z, rest_v = b, 0.0, 0.0
+        for i in range(a, b):
+            if bits[i] == top:
+                if cv[i] > 0.5 * vs:
+                    biggest = i
+                break
+        if biggest < b:
+            zb, vb = cz[biggest], cv[biggest]
+            for i in range(a, b):
+                if i != biggest:
+                    rest_z += cz[i]
+                    rest_v += cv[i]
+        _spread(cz, cv, count, variance, a, b, 1.0 / vs, xp - zs, vp)
+        if biggest < b:  # 1 - k by adding up the siblings, where subtracting would lose digits
+            k, rest = vb / vs, rest_v / vs
+            count[biggest] = rest * zb + k * (xp - rest_z)
+            variance[biggest] = rest * vb + k * k * vp
+    return -1
+
+
+@njit(nogil=True, cache=True)  # type: ignore[untyped-decorator]
+def _spread(cz, cv, count, variance, a, b, precision, surplus, vp):  # type: ignore[no-untyped-def]
+    for i in range(a, b):
+        k = cv[i] * precision  # its share of its siblings' uncertainty (paper's proof, app. A)
+        count[i] = cz[i] + k * surplus
+        variance[i] = (1.0 - k) * cv[i] + k * k * vp
+
+
+@njit(nogil=True, cache=True)  # type: ignore[untyped-decorator]
+def _down_with_care(cz, cv, raw, count, variance, a, b, xp, vp):  # type: ignore[no-untyped-def]
+    """One family of the top-down pass with variances of ∞, or of nothing but 0."""
+    unknown, zs, vs = 0, 0.0, 0.0
+    for i in range(a, b):
+        if cv[i] == INF:
+            unknown += 1
+        else:
+            zs += cz[i]
+            vs += cv[i]
+    for i in range(a, b):
+        if cv[i] == INF:
+            count[i] = (xp - zs) / unknown
+            variance[i] = vp + vs if unknown == 1 else INF
+        else:
+            count[i], variance[i] = cz[i], cv[i]

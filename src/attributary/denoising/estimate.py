@@ -1,0 +1,116 @@
+"""Estimate: count and variance per node, and what a careful reader asks of them."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from attributary.denoising.kurtosis import excess_kurtosis
+from attributary.denoising.quantile import quantile
+from attributary.denoising.total import Total, total
+from attributary.measurements import Measurements
+from attributary.tree import Tree
+
+Floats = NDArray[np.float64]
+
+
+class Interval(NamedTuple):
+    low: Floats
+    high: Floats
+
+
+class Fit(NamedTuple):
+    """Does the noise look like what was claimed? z is about standard normal if it does, large if there is more noise."""
+
+    q: float  # Σ (noisy − blue)² / noise variance
+    df: float  # its mean: how many figures there are beyond those needed
+    z: float
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Estimate:
+    """Consistent counts with their variances, in the tree's order.
+
+    `variance` is that of `blue`, the unbiased counts; where counts were made non-negative or whole, `count` differs
+    from `blue` and its error is smaller than or close to what `variance` says.
+    """
+
+    tree: Tree
+    measurements: Measurements
+    count: Floats | NDArray[np.int64]
+    variance: Floats
+    blue: Floats
+    nonnegative: bool = False
+
+    def __repr__(self) -> str:
+        kind = "non-negative " if self.nonnegative else ""
+        return f"Estimate({len(self.count):,} {kind}counts; fit z = {self.fit.z:.2f})"
+
+    @property
+    def std(self) -> Floats:
+        return np.sqrt(self.variance)
+
+    def interval(self, level: float = 0.95) -> Interval:
+        """Where the true count lies with this probability, knowing the noise's shape.
+
+        Around the unbiased count; cut at 0, and widened to hold the estimate, where counts were made non-negative.
+        """
+        if not 0 < level < 1:
+            raise ValueError(f"the level of an interval is between 0 and 1; got {level}")
+        half = quantile(level, self._excess) * self.std
+        low, high = self.blue - half, self.blue + half
+        if self.nonnegative:
+            low, high = np.maximum(low, 0), np.maximum(high, 0)
+        if self.count is not self.blue:
+            low, high = np.minimum(low, self.count), np.maximum(high, self.count)
+        return Interval(low, high)
+
+    @property
+    def correction(self) -> Floats:
+        """How far denoising moved each figure, in standard deviations of that move; nan where nothing was measured."""
+        var = self.measurements.variance
+        with np.errstate(invalid="ignore"):
+            spread = np.where(var < np.inf, var - self.variance, np.nan)
+            moved = (self.blue - self.measurements.noisy) / np.sqrt(spread)
+        return np.where(spread > 1e-9 * var, moved, np.where(var < np.inf, 0.0, np.nan))
+
+    @cached_property
+    def fit(self) -> Fit:
+        """The fit of the whole tree; z knows the heavy tails of the noise, where a χ² table would cry wolf."""
+        m = self.measurements
+        use = (m.variance > 0) & (m.variance < np.inf)
+        var = m.variance[use]
+        spare = np.maximum(1 - self.variance[use] / var, 0)
+        q, df = float(np.sum((m.noisy[use] - self.blue[use]) ** 2 / var)), float(spare.sum())
+        if df < 1e-9:
+            return Fit(0.0, 0.0, 0.0)
+        return Fit(q, df, (q - df) / float(np.sqrt(2 * df + np.sum(m.excess()[use] * spare**2))))
+
+    def total(self, nodes_or_weights: ArrayLike) -> Total:
+        """A sum of counts with its exact variance: of these nodes (whole numbers), or weighted (one number per node).
+
+        A mask of booleans picks nodes too. Adding up `variance` would be wrong: estimates of one tree are dependent.
+        """
+        return total(self.tree, self.measurements, self.count, _weights(len(self.tree), nodes_or_weights))
+
+    @cached_property
+    def _excess(self) -> Floats:
+        return excess_kurtosis(self.tree, self.measurements, self.variance)
+
+
+def _weights(nodes: int, given: ArrayLike) -> Floats:
+    values = np.atleast_1d(np.asarray(given))
+    if values.dtype.kind in "iu":
+        if values.size and not (values.min() >= 0 and values.max() < nodes):
+            raise ValueError(f"nodes are numbers from 0 to {nodes - 1}; got {values.min()} to {values.max()}")
+        return np.bincount(values.ravel(), minlength=nodes).astype(np.float64)
+    if values.shape != (nodes,) or values.dtype.kind not in "fb":
+        raise ValueError(
+            f"a total takes nodes (whole numbers) or one weight (float or bool) for each of the {nodes} nodes; "
+            f"got {values.dtype} of shape {values.shape}"
+        )
+    if not np.isfinite(values).all():
+        raise ValueError("weights are finite numbers; got nan or inf")
+    return values.astype(np.float64)

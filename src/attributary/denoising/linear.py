@@ -1,0 +1,145 @@
+"""Algorithms 1 and 2 in NumPy, level by level: the best linear unbiased counts.
+
+The paper's z⇑, var⇑ (a node and all below it) and z↑, var↑ (all below it, without itself) are kept; its z⇓ and z↓ are
+not needed, since with k_v = var⇑_v / var↑_p, v's share of its siblings' uncertainty, the top-down pass collapses to
+
+    x̂_v = z⇑_v + k_v · (x̂_p − z↑_p),    v̂ar_v = (1 − k_v) · var⇑_v + k_v² · v̂ar_p
+
+Nothing is subtracted that may be nearly equal, save in a child that holds most of its family's uncertainty: there
+1 − k_v is added up from its siblings. A variance of 0 is honoured exactly; ∞ means not measured.
+"""
+
+from typing import NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attributary.tree import Tree
+
+Floats = NDArray[np.float64]
+
+
+def blue(tree: Tree, x: Floats, var: Floats) -> tuple[Floats, Floats]:
+    """The best linear unbiased counts and their variances, in level order (Algorithm 2)."""
+    count, variance = upward(tree, x, var)
+    for level in range(tree.depth - 1):
+        family = Family(tree, level)
+        if family.size:
+            c = family.children
+            count[c], variance[c] = _down(family, count[c], variance[c], count[family.parent], variance[family.parent])
+    return count, variance
+
+
+def upward(tree: Tree, x: Floats, var: Floats) -> tuple[Floats, Floats]:
+    """z⇑ and var⇑ of every node, in level order: the best estimate from the node and all below it."""
+    refuse(tree, x, var)
+    z, v = np.where(var == np.inf, 0.0, x), var.copy()
+    for level in reversed(range(tree.depth - 1)):
+        family = Family(tree, level)
+        if family.size:
+            p, c = family.parent, family.children
+            below = family.sum(z[c])
+            clash = (var[p] == 0) & (family.sum(v[c]) == 0) & (np.abs(x[p] - below) > family.rounding(z[c], x[p]))
+            if clash.any():
+                contradiction(tree, x, z, int(p[np.argmax(clash)]))
+            z[p], v[p] = combine(z[p], var[p], below, family.sum(v[c]))
+    return z, v
+
+
+def combine(x: Floats, var_x: Floats, y: Floats, var_y: Floats) -> tuple[Floats, Floats]:
+    """Two independent estimates of the same figures made one (Algorithm 1, CombineEstimates)."""
+    with np.errstate(invalid="ignore"):
+        both = var_x + var_y
+        trust_x, trust_y = var_y / both, var_x / both
+    exact = both == 0
+    trust_x[exact | (var_y == np.inf)], trust_y[exact] = 1.0, 0.0
+    trust_x[var_x == np.inf], trust_y[var_x == np.inf] = 0.0, 1.0
+    with np.errstate(invalid="ignore"):
+        combined = np.where(var_x == np.inf, var_y, np.where(var_y == np.inf, var_x, trust_y * var_y))
+    return trust_x * x + trust_y * y, combined
+
+
+class Family:
+    """The families under the parents of a level, for sums within them."""
+
+    def __init__(self, tree: Tree, level: int) -> None:
+        nodes = tree.slice(level)
+        begin = tree.first[nodes].astype(np.int64)
+        end = tree.first[nodes.start + 1 : nodes.stop + 1].astype(np.int64)
+        parents = np.flatnonzero(end > begin)
+        self.children = tree.slice(level + 1)
+        self.start = begin[parents] - self.children.start
+        self.size = len(parents)
+        self.count = (end - begin)[parents]
+        self.parent = parents + nodes.start
+
+    def sum(self, values: Floats) -> Floats:
+        return np.add.reduceat(values, self.start)
+
+    def spread(self, values: NDArray[np.generic]) -> NDArray[np.generic]:
+        """A value of each family, handed to its members."""
+        return np.repeat(values, self.count)
+
+    def anchor(self, weight: Floats) -> NDArray[np.int64]:
+        """A member of each family that has weight."""
+        place = np.where(weight > 0, np.arange(len(weight)), -1)
+        return np.maximum.reduceat(place, self.start)
+
+    def rounding(self, z: Floats, x: Floats) -> Floats:
+        """What rounding alone may make of a sum: two exact figures further apart contradict each other."""
+        bound: Floats = (8.0 + self.count) * 2.3e-16 * np.maximum(self.sum(np.abs(z)), np.abs(x))
+        return bound
+
+
+def _down(family: Family, z: Floats, v: Floats, x_parent: Floats, v_parent: Floats) -> tuple[Floats, Floats]:
+    unknown = v == np.inf
+    v_known = np.where(unknown, 0.0, v)
+    z_known = np.where(unknown, 0.0, z)
+    z_sum, v_sum = family.sum(z_known), family.sum(v_known)
+    missing = family.sum(unknown.astype(np.float64))
+
+    with np.errstate(invalid="ignore", divide="ignore"):
+        k = v_known / family.spread(np.where((missing == 0) & (v_sum > 0), v_sum, np.inf))
+    rest = 1.0 - k
+    target = z_known + k * family.spread(x_parent - z_sum)
+    biggest = k > 0.5
+    if biggest.any():  # at most one of a family: 1 - k by adding up the siblings
+        others_v = family.spread(family.sum(np.where(biggest, 0.0, v_known)))[biggest]
+        others_z = family.spread(family.sum(np.where(biggest, 0.0, z_known)))[biggest]
+        rest[biggest] = others_v / family.spread(v_sum)[biggest]
+        target[biggest] = rest[biggest] * z[biggest] + k[biggest] * (family.spread(x_parent)[biggest] - others_z)
+    known_variance = rest * v_known
+    shared = k > 0
+    known_variance[shared] += k[shared] ** 2 * family.spread(v_parent)[shared]
+
+    lone = np.where(missing == 1, v_parent + v_sum, np.inf)
+    share = (x_parent - z_sum) / np.maximum(missing, 1)
+    count = np.where(unknown, family.spread(share), target)
+    return count, np.where(unknown, family.spread(lone), known_variance)
+
+
+def refuse(tree: Tree, x: Floats, var: Floats) -> None:
+    """Raises ValueError for the first node whose figure or variance makes no sense."""
+    bad = ~(var >= 0) | ((var < np.inf) & ~np.isfinite(x))
+    if bad.any():
+        place = np.flatnonzero(bad)
+        node = int(place[0] if tree.order is None else tree.order[place].min())
+        at = node if tree.order is None else int(place[np.argmin(tree.order[place])])
+        if not var[at] >= 0:
+            raise ValueError(f"a variance is 0 or more, or inf for a node not measured; {tree.name(node)} has {var[at]}")
+        raise ValueError(
+            f"a noisy figure is a finite number, or anything with variance inf if it was not measured; "
+            f"{tree.name(node)} has {x[at]}"
+        )
+
+
+def contradiction(tree: Tree, x: Floats, z: Floats, place: int) -> NoReturn:
+    """Raises ValueError for an exact figure that is not the sum of the exact figures below it."""
+    children = range(int(tree.first[place]), int(tree.first[place + 1]))
+    number = [v if tree.order is None else int(tree.order[v]) for v in (place, *children)]
+    below = " + ".join(f"{z[v]:.17g} ({tree.name(u)})" for v, u in zip(children[:3], number[1:4], strict=True))
+    more = f" + {len(children) - 3} more" if len(children) > 3 else ""
+    raise ValueError(
+        f"exact figures (variance 0) must agree; {tree.name(number[0])} is {x[place]:.17g}, but below it are "
+        f"exactly {below}{more}"
+    )

@@ -1,0 +1,72 @@
+"""rmsre: the root mean squared relative error at threshold τ of a node, a level, a tree (the paper's section 3.2).
+
+A node's error is √Var(ĉ) / max(τ, c). A level's is the root mean square of its nodes', a tree's that of its levels'.
+In a forest, nodes of all roots are pooled level by level; `roots` gives each root's own tree error.
+"""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from attributary.tree import Tree
+
+Floats = NDArray[np.float64]
+
+
+def nodes(count: ArrayLike, variance: ArrayLike, tau: float) -> Floats:
+    """RMSRE_τ of each node, from its true (or prior) count and the variance of its unbiased estimate."""
+    if not 0 < tau < np.inf:
+        raise ValueError(f"tau is a positive number; got {tau}")
+    c, v = np.asarray(count, np.float64), np.asarray(variance, np.float64)
+    if not (v >= 0).all():
+        raise ValueError(f"variances are 0 or more; got {v[~(v >= 0)].flat[0]}")
+    if np.isnan(c).any():
+        raise ValueError("counts are numbers; got nan")
+    error: Floats = np.sqrt(v) / np.maximum(tau, c)
+    return error
+
+
+def levels(
+    tree: Tree, count: ArrayLike, variance: ArrayLike, tau: float, *, weights: ArrayLike | None = None
+) -> Floats:
+    """RMSRE_τ of each level; `weights`, one per node, replace the paper's 1/|L_i|. A level without weight has nan."""
+    squared, weight, level = _per_node(tree, count, variance, tau, weights)
+    return np.sqrt(_means(squared, weight, level, tree.depth))
+
+
+def tree(tree: Tree, count: ArrayLike, variance: ArrayLike, tau: float, *, weights: ArrayLike | None = None) -> float:
+    """RMSRE_τ(T): the root mean square over the levels that have weight."""
+    squared, weight, level = _per_node(tree, count, variance, tau, weights)
+    return float(np.sqrt(np.nanmean(_means(squared, weight, level, tree.depth))))
+
+
+def roots(tree: Tree, count: ArrayLike, variance: ArrayLike, tau: float, *, weights: ArrayLike | None = None) -> Floats:
+    """RMSRE_τ of each root's own tree, in level order; its levels are those that it has."""
+    squared, weight, level = _per_node(tree, count, variance, tau, weights)
+    number = int(tree.first[0])
+    means = _means(squared, weight, tree.root * tree.depth + level, number * tree.depth).reshape(number, tree.depth)
+    present = ~np.isnan(means)
+    with np.errstate(invalid="ignore"):
+        mean: Floats = np.sqrt(np.where(present, means, 0).sum(axis=1) / present.sum(axis=1))
+    return mean
+
+
+def _per_node(
+    tree: Tree, count: ArrayLike, variance: ArrayLike, tau: float, weights: ArrayLike | None
+) -> tuple[Floats, Floats, NDArray[np.int32]]:
+    error = np.broadcast_to(nodes(count, variance, tau), len(tree))
+    weight = np.ones(len(tree)) if weights is None else np.asarray(weights, np.float64)
+    if weight.shape != (len(tree),) or not (weight >= 0).all() or not 0 < weight.sum() < np.inf:
+        raise ValueError(
+            f"weights are one number, 0 or more, for each of the {len(tree)} nodes, and not all 0; "
+            f"got {weight.size} numbers that sum to {weight.sum()}"
+        )
+    return error**2, weight, tree.level
+
+
+def _means(squared: Floats, weight: Floats, group: NDArray[np.integer], groups: int) -> Floats:
+    """The weighted mean of each group; nan for a group without weight."""
+    mass = np.bincount(group, weight, groups)
+    with np.errstate(invalid="ignore"):
+        weighted = np.where(weight > 0, squared, 0.0) * weight  # no weight, no say: not even ∞'s
+        mean: Floats = np.bincount(group, weighted, groups) / mass
+    return mean
