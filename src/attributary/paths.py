@@ -13,6 +13,14 @@ class Paths(NamedTuple):
     total: bool  # a row with an empty path stands above the first attribute
 
 
+class RowError(ValueError):
+    """A row whose path makes no sense: the `row`, counted from 0, and the `rule` it breaks. In words row 0 is row 1."""
+
+    def __init__(self, row: int, rule: str) -> None:
+        super().__init__(f"row {row + 1}: {rule}")
+        self.row, self.rule = row, rule
+
+
 def read_paths(table: Any, attributes: list[str], fill: bool = False) -> Paths:
     """The nodes that the rows of a table name.
 
@@ -91,9 +99,10 @@ def _depth(codes: list[NDArray[np.int64]], attributes: list[str]) -> NDArray[np.
         gap = labelled & (depth < j)
         if gap.any():
             row = int(np.argmax(gap))
-            raise ValueError(
-                f"row {row}: {attributes[depth[row]]!r} is empty but {attributes[j]!r} below it is not; "
-                "a path is empty only from some level downwards"
+            raise RowError(
+                row,
+                f"{attributes[depth[row]]!r} is empty but {attributes[j]!r} below it is not; "
+                "a path is empty only from some level downwards",
             )
         depth += labelled
     return depth
@@ -117,9 +126,8 @@ def _row_of_node(node: NDArray[np.int64], nodes: int, columns: list[Any]) -> NDA
     row[node] = np.arange(len(node))
     if (row >= 0).sum() < len(node):
         again = int(np.argmax(row[node] != np.arange(len(node))))
-        raise ValueError(
-            f"a path has one row; rows {again} and {_next_row(node, again)} are both {_path_of_row(columns, again)}"
-        )
+        path = _path_of_row(columns, again)
+        raise RowError(_next_row(node, again), f"row {again + 1} is {path} too; a path has one row: combine them, or keep one")
     return row
 
 
@@ -142,7 +150,8 @@ def _refuse_gaps(paths: Paths, columns: list[Any]) -> None:
     if len(orphan) == 0:  # whole families without rows cannot be: a made-up node stands above some row
         raise AssertionError("a node without a row stands above none")
     row = int(paths.row[orphan].min())
-    raise ValueError(
-        f"row {row}: the path {_path_of_row(columns, row)} has no row for its parent, though other inner nodes "
-        "have theirs; add the row, or fill the gaps with nodes that were not measured"
+    raise RowError(
+        row,
+        f"the path {_path_of_row(columns, row)} has no row for its parent, though other inner nodes have theirs; "
+        "add the row, or let fill (--fill) make nodes that were not measured",
     )

@@ -115,7 +115,7 @@ def _family(z, v, bits, a, b):  # type: ignore[no-untyped-def]
 @njit(nogil=True, cache=True)  # type: ignore[untyped-decorator]
 def _up(first, x, var, cz, cv, bits, raw, z, v, lo, hi):  # type: ignore[no-untyped-def]
     """The bottom-up pass over the parents lo:hi; the node where the input is at fault, or -1."""
-    trouble = -1
+    trouble = np.int64(-1)
     p = hi
     while p > lo:
         p -= ONE
@@ -127,7 +127,7 @@ def _up(first, x, var, cz, cv, bits, raw, z, v, lo, hi):  # type: ignore[no-unty
                 if var[p] == INF:
                     z[p] = 0.0
                 else:
-                    trouble = p
+                    trouble = np.int64(p)
             continue
         if b - a == TWO:
             zs, vs, signs = cz[a] + cz[a + ONE], cv[a] + cv[a + ONE], bits[a] | bits[a + ONE]
@@ -139,7 +139,7 @@ def _up(first, x, var, cz, cv, bits, raw, z, v, lo, hi):  # type: ignore[no-unty
             z[p] = trust * x[p] + rest * zs
             v[p] = rest * vs
         elif not _up_with_care(x, var, cz, cv, raw, z, v, p, a, b):
-            trouble = p
+            trouble = np.int64(p)
     return trouble
 
 

@@ -1,0 +1,171 @@
+"""Classes: nodes whose estimates have the same variance, grouped once, so that an error costs classes and not nodes.
+
+v̂ar depends on the shape of the tree and on the split. With one split for each head, nodes of one level that have the
+same subtree shape and whose parents are of one class share it. The classes form a tree themselves: every member of a
+class has `times` children in each of its child classes.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attributary.tree import Tree
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+class Link(NamedTuple):
+    """The families between two levels of classes."""
+
+    parent: slice | Ints  # the classes above that have children
+    child: slice
+    start: Ints  # where each family begins, counted from child.start
+    size: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Classes:
+    """A forest of classes in level order; the classes of level 0 are the roots."""
+
+    parent: Ints  # -1 for a root
+    offsets: Ints  # level i is offsets[i]:offsets[i + 1]
+    times: Floats  # children of this class that each member of the parent class has
+    leaf: NDArray[np.bool_]
+    of_node: tuple[Ints, ...]  # for each level but the last, the class of each node, counted from the level's first
+
+    def __len__(self) -> int:
+        return len(self.parent)
+
+    @property
+    def depth(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def level(self) -> Ints:
+        return np.repeat(np.arange(self.depth), np.diff(self.offsets))
+
+    def slice(self, level: int) -> slice:
+        return slice(int(self.offsets[level]), int(self.offsets[level + 1]))
+
+    def under(self, level: int) -> Ints:
+        """The class of this level that each class stands under, counted from the level's first; itself above it."""
+        place = np.arange(len(self)) - self.offsets[level]
+        for i in range(level + 1, self.depth):
+            place[self.slice(i)] = place[self.parent[self.slice(i)]]
+        return place
+
+    @cached_property
+    def links(self) -> tuple[Link, ...]:
+        """The families below each level but the last, top to bottom."""
+        found = []
+        for i in range(1, self.depth):
+            child = self.slice(i)
+            up = self.parent[child]
+            start = np.flatnonzero(np.concatenate([[True], up[1:] != up[:-1]]))
+            above = self.slice(i - 1)
+            parent = above if len(start) == above.stop - above.start else up[start]
+            found.append(Link(parent, child, start, np.diff(start, append=len(up))))
+        return tuple(found)
+
+    def add_up(self, tree: Tree, values: Floats | None = None) -> Floats:
+        """The sum of a value over the members of each class; how many they are, without values."""
+        sums = np.empty(len(self))
+        for i, member in enumerate(self.of_node):
+            some = None if values is None else values[tree.slice(i)]
+            sums[self.slice(i)] = np.bincount(member, some, len(sums[self.slice(i)]))
+        last = self.depth - 1
+        if last == 0:
+            return np.ones(len(self)) if values is None else values.astype(np.float64)
+        # The leaves of the last level are one class for each class above them: one pass over them, by family.
+        above, begin, end = tree.slice(last - 1), *_children(tree, last - 1)
+        has = end > begin
+        family = (end - begin)[has].astype(np.float64)
+        if values is not None:
+            family = np.add.reduceat(values[tree.slice(last)], begin[has] - above.stop)
+        place = np.cumsum(~self.leaf[self.slice(last - 1)]) - 1
+        member = place[self.of_node[last - 1][has]]
+        sums[self.slice(last)] = np.bincount(member, family, len(sums[self.slice(last)]))
+        return sums
+
+
+def classes(tree: Tree, apart: int | Literal["nodes"] = 0) -> Classes:
+    """The classes of a tree's nodes; all nodes down to level `apart` are classes of their own.
+
+    With "nodes", all nodes are but leaves, which have what their siblings have.
+    """
+    shape = _shapes(tree) if apart != "nodes" else _nodes(tree)
+    member = [np.arange(int(tree.first[0]))]
+    parent, times, leaf = [np.full(len(member[0]), -1)], [np.ones(len(member[0]))], []
+    for i in range(1, tree.depth):
+        begin, end = _children(tree, i - 1)
+        fan = np.empty(len(parent[-1]), np.int64)
+        fan[member[-1]] = end - begin
+        leaf.append(fan == 0)
+        if i == tree.depth - 1:
+            has = np.flatnonzero(fan)
+            parent.append(has)
+            times.append(fan[has].astype(np.float64))
+            leaf.append(np.ones(len(has), bool))
+            break
+        above = np.repeat(member[-1], end - begin)
+        shapes = int(shape[i].max()) + 1 if apart == "nodes" or i > apart else len(above)
+        own = shape[i] if apart == "nodes" or i > apart else np.arange(len(above))
+        place, key = _dense(above * shapes + own, len(parent[-1]) * shapes)
+        parent.append(key // shapes)
+        size, size_above = np.bincount(place), np.bincount(member[-1])
+        times.append(size / size_above[parent[-1]])
+        member.append(place)
+    if tree.depth == 1:
+        leaf.append(np.ones(len(member[0]), bool))
+    offsets = np.concatenate([[0], np.cumsum([len(p) for p in parent])])
+    up = [p + offsets[i - 1] if i else p for i, p in enumerate(parent)]
+    return Classes(np.concatenate(up), offsets, np.concatenate(times), np.concatenate(leaf), tuple(member))
+
+
+def _children(tree: Tree, level: int) -> tuple[Ints, Ints]:
+    """Where the children of each node of a level begin and end."""
+    first = tree.first[tree.offsets[level] : tree.offsets[level + 1] + 1].astype(np.int64)
+    return first[:-1], first[1:]
+
+
+def _shapes(tree: Tree) -> dict[int, Ints]:
+    """A number for the subtree shape of each node, for all levels but the first and the last; equal shapes, equal numbers.
+
+    A shape is the multiset of the shapes below. It is known by the sum of 64 random bits for each: that two of a
+    million shapes share a sum has a chance of 3e-8.
+    """
+    shape: dict[int, Ints] = {}
+    for i in reversed(range(1, tree.depth - 1)):
+        begin, end = _children(tree, i)
+        number = end - begin
+        if i < tree.depth - 2:
+            has = number > 0
+            bits = np.random.Generator(np.random.Philox(i)).bytes(8 * (int(shape[i + 1].max()) + 1))
+            below = np.frombuffer(bits, np.uint64)[shape[i + 1]]
+            total = np.zeros(len(number), np.uint64)
+            total[has] = np.add.reduceat(below, begin[has] - tree.offsets[i + 1])
+            number = total.view(np.int64)
+        shape[i] = np.unique(number, return_inverse=True)[1]
+    return shape
+
+
+def _nodes(tree: Tree) -> dict[int, Ints]:
+    number = {}
+    for i in range(1, tree.depth - 1):
+        begin, end = _children(tree, i)
+        number[i] = np.where(end > begin, np.arange(1, len(begin) + 1), 0)
+    return number
+
+
+def _dense(key: Ints, bound: int) -> tuple[Ints, Ints]:
+    """The place of each key among the different ones, and these in order."""
+    if bound > 16 * len(key):
+        different, place = np.unique(key, return_inverse=True)
+        return place, different
+    seen = np.zeros(bound, bool)
+    seen[key] = True
+    return (np.cumsum(seen) - 1)[key], np.flatnonzero(seen)

@@ -1,0 +1,3 @@
+from attributary.cli import main
+
+main(prog_name="attributary")

@@ -1,0 +1,63 @@
+"""estimates: the user's table with the estimates beside it."""
+
+from typing import Any
+
+import numpy as np
+
+from attributary.denoising import Estimate
+from attributary.errors import InputError
+from attributary.tables import shown
+from attributary.tree import Tree
+
+ADDED = ("estimate", "variance", "low", "high", "correction")
+KEPT_AS = "noise_variance"  # what the user's variance column is called where its name is taken
+
+
+def kept_names(table: Any, variance: str | None, prefix: str, path: str) -> list[str]:
+    """The names of the user's columns in the output; refuses those that an added column would hide."""
+    taken = {prefix + name for name in ADDED}
+    names = [KEPT_AS if name == variance and name in taken else name for name in table.column_names]
+    clash = next((name for name in names if name in taken or names.count(name) > 1), None)
+    if clash is not None:
+        raise InputError(
+            f"{shown(path)} already has a column {clash!r}, which the output would hold twice; rename it, or put "
+            "something before the added names with --prefix, as in --prefix denoised_"
+        )
+    return names
+
+
+def filled(table: Any, tree: Tree) -> Any:
+    """The table with a row for every node of its tree; those it lacked come last, empty but for their path."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    nodes = tree.table().slice(table.num_rows)
+    if len(nodes) == 0:
+        return table
+    columns = []
+    for field in table.schema:
+        if field.name not in tree.attributes:
+            columns.append(pa.nulls(len(nodes), field.type))
+            continue
+        labels = nodes.column(field.name)
+        labels = labels.cast(labels.type.value_type)
+        if pa.types.is_dictionary(field.type):
+            labels = pc.dictionary_encode(labels.cast(field.type.value_type))
+        columns.append(labels.cast(field.type))
+    schema = pa.schema([field.with_nullable(True) for field in table.schema], table.schema.metadata)
+    return pa.concat_tables([table.cast(schema), pa.table(columns, schema=schema)])
+
+
+def estimates(table: Any, names: list[str], est: Estimate, confidence: float, prefix: str) -> Any:
+    """The table, its columns so called, with the added ones; node i is row i, and nodes that have no row are left out."""
+    import pyarrow as pa
+
+    interval, rows = est.interval(confidence), table.num_rows
+    table = table.rename_columns(names)
+    values = (est.count, est.variance, interval.low, interval.high, est.correction)
+    for name, whole in zip(ADDED, values, strict=True):
+        cells = whole[:rows]
+        table = table.append_column(
+            prefix + name, pa.array(cells, mask=np.isnan(cells))
+        )  # no measurement, no correction
+    return table

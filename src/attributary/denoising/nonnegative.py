@@ -1,0 +1,63 @@
+"""nonnegative: counts that add up and are never negative."""
+
+from typing import NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attributary.denoising.denoise import engine
+from attributary.denoising.joint import joint
+from attributary.denoising.topdown import topdown
+from attributary.tree import Tree
+
+Floats = NDArray[np.float64]
+
+METHODS = {"top-down": topdown, "joint": joint}
+
+
+def nonnegative(tree: Tree, x: Floats, var: Floats, blue: Floats, method: str) -> Floats:
+    """Consistent counts ≥ 0 by a method, "top-down" or "joint", in level order; no longer unbiased."""
+    return METHODS[method](tree, x, var, blue, least(tree, x, var))
+
+
+def least(tree: Tree, x: Floats, var: Floats) -> Floats | None:
+    """The least count each node can have, knowing the exact figures below it; None where that is 0 everywhere."""
+    exact = var == 0
+    if not exact.any():
+        return None
+    if (exact & (x < 0)).any():
+        place = int(np.argmax(exact & (x < 0)))
+        raise ValueError(
+            f"an exact figure (variance 0) is 0 or more where counts are never negative; {_name(tree, place)} is {x[place]}"
+        )
+    if not (exact & (x > 0)).any():
+        return None
+    leaf = tree.first[1:] == tree.first[:-1]
+    # The bottom-up pass adds up what is below a node not measured, and keeps an exact figure.
+    bound: Floats = engine(tree).upward(tree, np.where(exact, x, 0.0), np.where(exact, 0.0, np.where(leaf, 1.0, np.inf)))[0]
+    parents = np.flatnonzero(~leaf)
+    if parents.size:
+        below = np.add.reduceat(bound, tree.first[parents])
+        short = exact[parents] & (below > x[parents] * (1 + 1e-12))  # beyond rounding
+        if short.any():
+            _too_small(tree, x, exact, int(parents[np.argmax(short)]))
+    return bound
+
+
+def _too_small(tree: Tree, x: Floats, exact: NDArray[np.bool_], place: int) -> NoReturn:
+    found: list[int] = []
+    level = [place]
+    while level:
+        children = [c for v in level for c in range(int(tree.first[v]), int(tree.first[v + 1]))]
+        found += [c for c in children if exact[c] and x[c] > 0]
+        level = [c for c in children if not exact[c]]
+    below = " + ".join(f"{x[v]:.17g} ({_name(tree, v)})" for v in found[:3])
+    more = f" + {len(found) - 3} more" if len(found) > 3 else ""
+    raise ValueError(
+        f"an exact figure (variance 0) is no less than those below it where counts are never negative; "
+        f"{_name(tree, place)} is {x[place]:.17g}, but below it are exactly {below}{more}"
+    )
+
+
+def _name(tree: Tree, place: int) -> str:
+    return tree.name(place if tree.order is None else int(tree.order[place]))

@@ -1,0 +1,41 @@
+"""sweep: one kernel over all families, parents first; plain Python for small trees, compiled for large ones."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import Any
+
+from numpy.typing import NDArray
+
+from attributary.denoising.denoise import engine, linear
+from attributary.tree import Tree
+
+Kernel = Callable[..., Any]
+
+
+def sweep(tree: Tree, kernel: Kernel, *arrays: NDArray[Any]) -> None:
+    """Runs kernel(first, *arrays, lo, hi) over the parents, which changes the arrays in place.
+
+    Parents lo:hi come after their own parents. The same function runs on lists and, compiled, on arrays: Python alone
+    is over before numba is imported.
+    """
+    if engine(tree) is linear:
+        lists = {id(a): a.tolist() for a in arrays}  # an array given twice stays one
+        kernel(tree.first.tolist(), *(lists[id(a)] for a in arrays), 0, int(tree.offsets[-2]))
+        for a in arrays:
+            a[:] = lists[id(a)]
+        return
+    from attributary.denoising.compiled import _share, _spans, _threads
+
+    threads = _threads(tree)
+    with ThreadPoolExecutor(threads) as pool:
+        for lo, hi in _spans(tree):
+            _share(pool, threads, tree, lo, hi, _compiled(kernel), *arrays)
+
+
+@cache
+def _compiled(kernel: Kernel) -> Kernel:
+    from numba import njit
+
+    compiled: Kernel = njit(nogil=True, cache=True, fastmath={"reassoc"})(kernel)
+    return compiled

@@ -1,0 +1,105 @@
+"""topdown: non-negative counts, family by family, from the roots' best estimates down."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attributary.denoising.denoise import engine
+from attributary.denoising.sweep import sweep
+from attributary.tree import Tree
+
+Floats = NDArray[np.float64]
+
+INF = np.inf
+ONE = np.uint64(1)
+ULPS = 1e-15  # how far a family may be from its parent, relatively, before it is brought back
+
+
+def topdown(tree: Tree, x: Floats, var: Floats, blue: Floats, least: Floats | None) -> Floats:
+    """The counts ≥ 0 that keep the roots' blue and, in each family, are nearest to z⇑, in level order.
+
+    argmin over s ≥ 0 that sum to their parent's count of Σ (s_u − z⇑_u)² / var⇑_u, exactly: s_u = max(0, z⇑_u + var⇑_u·λ).
+    `least` holds the bounds that take the place of 0 where figures are known exactly. Children with var⇑ = ∞ share
+    equally what is left above Σ max(least, z⇑) of their siblings; if nothing is left they get their least.
+    """
+    z, v = engine(tree).upward(tree, x, var)
+    roots = tree.slice(0)
+    if least is None and v.max() < INF:
+        z[roots] = np.maximum(blue[roots], 0.0) + 0.0
+        sweep(tree, _settle, z, v, np.empty(0), z, z, v)
+        return z
+    least = np.zeros(len(tree)) if least is None else least
+    count, w, u = np.empty_like(z), np.empty_like(z), np.empty_like(z)
+    count[roots] = np.maximum(blue[roots], least[roots]) + 0.0
+    sweep(tree, _settle, z, v, least, count, w, u)
+    return count
+
+
+def _settle(first, z, v, least, s, w, u, lo, hi):  # type: ignore[no-untyped-def]
+    """Settles the children of the parents lo:hi: w and u are z⇑ and var⇑ above least, and w becomes s above least.
+
+    Without bounds and ∞, least is empty, w and s are z itself, and u is v.
+    """
+    for p in range(lo, hi):
+        a, b = np.uint64(first[p]), np.uint64(first[p + ONE])
+        if a == b:
+            continue
+        total = s[p]
+        if len(least) > 0:
+            unknown, known = 0, 0.0
+            for i in range(a, b):
+                total -= least[i]
+                if v[i] == INF:
+                    unknown += 1
+                else:
+                    known += max(z[i] - least[i], 0.0)
+            spare = unknown > 0 and total > known
+            if spare:
+                total -= known
+            for i in range(a, b):
+                s[i], w[i], u[i] = least[i], 0.0, 0.0
+                if v[i] == INF:
+                    if spare:  # s_u = max(least, λ) is the rule for z⇑ = 0, var⇑ = 1
+                        w[i], u[i] = -least[i], 1.0
+                elif spare:
+                    s[i] = max(z[i], least[i])
+                elif v[i] > 0.0:
+                    w[i], u[i] = z[i] - least[i], v[i]
+
+        ws, us, alive = 0.0, 0.0, 0
+        for i in range(a, b):
+            ws += w[i]
+            us += u[i]
+            alive += 1
+        if not (total > 0.0 and us > 0.0):
+            if len(least) == 0:
+                for i in range(a, b):
+                    w[i] = 0.0
+            continue
+        price = (total - ws) / us
+        while True:  # drop who would be negative: that lowers the price, so nobody comes back
+            ws_left, us_left, left = 0.0, 0.0, 0
+            for i in range(a, b):
+                if w[i] + u[i] * price > 0.0:
+                    ws_left += w[i]
+                    us_left += u[i]
+                    left += 1
+            if left == 0 or left >= alive:
+                break
+            us, alive = us_left, left
+            price = (total - ws_left) / us_left
+
+        got = 0.0
+        for i in range(a, b):
+            w[i] = max(w[i] + u[i] * price, 0.0)
+            got += w[i]
+        if abs(total - got) > ULPS * total:
+            step, got = (total - got) / us, 0.0
+            for i in range(a, b):
+                if w[i] > 0.0:
+                    w[i] = max(w[i] + u[i] * step, 0.0)
+                    got += w[i]
+            for i in range(a, b):
+                w[i] *= total / got
+        if len(least) > 0:
+            for i in range(a, b):
+                s[i] += w[i]

@@ -1,0 +1,94 @@
+"""read_table: a file becomes an Arrow table, text as it stands."""
+
+from typing import Any
+
+from attributary.errors import InputError
+from attributary.tables.fault import fault
+from attributary.tables.format import DELIMITER, Format, by_content, by_name, is_text
+from attributary.tables.source import opened, shown
+
+
+def read_table(path: str, format: Format | None = None) -> Any:
+    """The table in a file, `-` for standard input: CSV, TSV (also as .gz and .zst), Parquet, Arrow.
+
+    The cells of text files stay text, so that a label such as 007 keeps its zeros; an empty cell is null. The format
+    is the one given, or the ending's, or what the first bytes look like.
+    """
+    import pyarrow as pa
+
+    with opened(path) as file:
+        kind = format or by_name(path).format or _by_content(file)
+        try:
+            table = _read_text(file, DELIMITER[kind]) if is_text(kind) else _read_binary(file, kind)
+            names = table.column_names
+        except (pa.ArrowException, OSError, UnicodeError) as error:
+            if is_text(kind):
+                file.seek(0)
+                raise InputError(fault(file, DELIMITER[kind], shown(path)) or _one_line(path, error)) from error
+            raise InputError(f"{shown(path)} is not a whole {_full_name(kind)} file: {_reason(error)}") from error
+    return _checked(table, names, shown(path))
+
+
+def _by_content(file: Any) -> Format:
+    beginning = file.read(65536)
+    file.seek(0)
+    return by_content(beginning)
+
+
+def _read_text(file: Any, delimiter: str) -> Any:
+    import pyarrow as pa
+    from pyarrow import csv
+
+    parse = csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+    # The names come first, by the same parser, since Arrow guesses the type of every column it is not told of. It
+    # reads ahead in a thread, so that each reader has a stream of its own.
+    with csv.open_csv(file.get_stream(0, file.size()), parse_options=parse) as header:
+        names = header.schema.names
+    text = csv.ConvertOptions(
+        column_types=dict.fromkeys(names, pa.string()),
+        null_values=[""],
+        strings_can_be_null=True,
+    )
+    return csv.read_csv(file.get_stream(0, file.size()), parse_options=parse, convert_options=text)
+
+
+def _read_binary(file: Any, kind: Format) -> Any:
+    from pyarrow import feather, ipc, parquet
+
+    if kind == "parquet":
+        table = parquet.read_table(file)
+    else:
+        beginning = file.read(6)
+        file.seek(0)
+        if beginning.startswith(b"\xff\xff\xff\xff"):
+            table = ipc.open_stream(file).read_all()
+        elif beginning.startswith(b"FEA1"):
+            table = feather.read_table(file)
+        else:
+            table = ipc.open_file(file).read_all()
+    table.validate(full=True)
+    return table
+
+
+def _checked(table: Any, names: list[str], name: str) -> Any:
+    seen: set[str] = set()
+    for column in names:
+        if column in seen:
+            raise InputError(f"{name} has two columns called {column!r}; name each column once")
+        seen.add(column)
+    if table.num_rows == 0:
+        raise InputError(f"{name} is an empty table: it has {len(names)} columns and no rows")
+    return table
+
+
+def _full_name(kind: Format) -> str:
+    return "Parquet" if kind == "parquet" else "Arrow"
+
+
+def _one_line(path: str, error: Exception) -> str:
+    return f"{shown(path)} cannot be read: {_reason(error)}"
+
+
+def _reason(error: Exception) -> str:
+    lines = str(error).splitlines()
+    return lines[0][:200] if lines else type(error).__name__

@@ -1,0 +1,46 @@
+"""whole_file: a file that is there in full or not at all."""
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import BinaryIO
+
+
+@contextmanager
+def whole_file(path: str) -> Iterator[BinaryIO]:
+    """A file to write, which takes the place of `path` once all is written; until then, and if not, the old one stays.
+
+    It is written beside the old one, synced and renamed. Where `path` is a link, what it points to is replaced; where
+    it is no ordinary file, such as /dev/null, it is written to as it is.
+    """
+    target = os.path.realpath(path)
+    if os.path.exists(target) and not os.path.isfile(target):
+        with open(target, "wb") as device:
+            yield device
+        return
+    folder = os.path.dirname(target)
+    beside = os.path.join(folder, f".attributary-{secrets.token_hex(8)}.tmp")
+    try:
+        with open(beside, "xb") as file:
+            if os.path.exists(target):
+                os.chmod(beside, os.stat(target).st_mode & 0o7777)
+            yield file
+        with open(beside, "rb+") as written:  # compressors close the file they write to
+            os.fsync(written.fileno())
+        os.replace(beside, target)
+    except BaseException:  # Ctrl-C too
+        with suppress(OSError):
+            os.unlink(beside)
+        raise
+    _sync(folder)
+
+
+def _sync(folder: str) -> None:
+    """Makes the new name last; where folders cannot be synced, the file itself was."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

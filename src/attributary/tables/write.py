@@ -1,0 +1,81 @@
+"""write_table: an Arrow table becomes a file, whole or not at all."""
+
+import os
+import sys
+from typing import Any, BinaryIO, get_args
+
+from attributary.errors import InputError
+from attributary.tables.format import DELIMITER, ENDINGS, Format, Named, by_name, is_text
+from attributary.tables.text import text
+from attributary.tables.whole_file import whole_file
+
+
+def write_table(table: Any, path: str, format: Format | None = None) -> None:
+    """Writes a table to a file, or to standard output if the path is `-`.
+
+    The format is the one given, or the ending's; standard output is CSV unless told otherwise. An interrupted write
+    leaves the old file as it was.
+    """
+    kind, packing = check_output(path, format)
+    try:
+        if path == "-":
+            import click
+
+            out = click.get_binary_stream("stdout")
+            _write(table, out, kind, packing)
+            out.flush()
+        else:
+            with whole_file(path) as file:
+                _write(table, file, kind, packing)
+    except BrokenPipeError:  # the reader has had enough, as `head` does
+        raise
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror or error}") from error
+
+
+def check_output(path: str, format: Format | None = None) -> Named:
+    """The format that a table will be written in; refuses early what could not be written."""
+    if format is not None and format not in get_args(Format):
+        raise InputError(f"a table's format is one of {', '.join(get_args(Format))}; got {format!r}")
+    if path == "-":
+        if format and not is_text(format) and sys.stdout.isatty():
+            raise InputError(f"{format} is not for the eye; send it to a file with -o, or write csv")
+        return Named(format or "csv", None)
+    if os.path.isdir(path):
+        raise InputError(f"{path} is a folder; give the name of a file in it")
+    folder = os.path.dirname(os.path.realpath(path))
+    if not os.path.isdir(folder):
+        raise InputError(
+            f"there is no folder {os.path.dirname(path)} to write {os.path.basename(path)} to; make it first"
+        )
+    regular = os.path.isfile(path) or not os.path.exists(path)
+    if not os.access(folder if regular else path, os.W_OK):
+        raise InputError(f"{folder if regular else path} cannot be written to; choose another place with -o")
+    named = by_name(path)
+    kind = format or named.format or (None if regular else "csv")
+    if kind is None or (named.packing and not is_text(kind)):
+        raise InputError(
+            f"{path} does not end like a table; end it in {', '.join(ENDINGS)} (text also in .csv.gz or .csv.zst), "
+            "or give --format"
+        )
+    return Named(kind, named.packing)
+
+
+def _write(table: Any, file: BinaryIO, kind: Format | None, packing: str | None) -> None:
+    import pyarrow as pa
+    from pyarrow import ipc, parquet
+
+    if kind == "parquet":
+        parquet.write_table(table, file)
+    elif kind == "csv" or kind == "tsv":
+        if packing:
+            with pa.CompressedOutputStream(file, packing) as packed:
+                _write(table, packed, kind, None)
+            return
+        for block in text(table, DELIMITER[kind]):
+            file.write(block)
+    else:
+        one_dictionary = table.unify_dictionaries()  # a file holds one for each column
+        begin = ipc.new_stream if kind == "arrows" else ipc.new_file
+        with begin(file, table.schema) as out:
+            out.write_table(one_dictionary)

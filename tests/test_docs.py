@@ -1,0 +1,74 @@
+"""Every example in README and docs runs, and prints what the page says it prints.
+
+In each page, in order: ```csv title="x.csv" (or toml, json) is written to that file; ```python is run, as a doctest where
+it has prompts; ```console runs each line that starts with `$`, and where lines follow it, they must be its output
+(… stands for anything). Each page has an empty folder of its own.
+"""
+
+import doctest
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+TOP = Path(__file__).parent.parent
+PAGES = [TOP / "README.md", *sorted((TOP / "docs").glob("*.md"))]
+FENCE = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+TITLE = re.compile(r'title="([^"]+)"')
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_the_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    for kind, options, body in FENCE.findall(page.read_text(encoding="utf-8")):
+        title = TITLE.search(options)
+        if title:
+            Path(title[1]).write_text(body, encoding="utf-8")
+        elif kind == "python":
+            run_python(body, names, page)
+        elif kind == "console":
+            run_console(body)
+
+
+def run_python(body: str, names: dict[str, Any], page: Path) -> None:
+    if ">>>" not in body:
+        exec(compile(body, str(page), "exec"), names)
+        return
+    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    test = doctest.DocTestParser().get_doctest(body, names, page.name, str(page), 0)
+    report: list[str] = []
+    doctest.DocTestRunner(optionflags=flags).run(test, out=report.append, clear_globs=False)
+    assert not report, "".join(report)
+    names.update(test.globs)
+
+
+def run_console(body: str) -> None:
+    for block in re.split(r"^\$ ", body, flags=re.MULTILINE)[1:]:
+        command, _, expected = block.partition("\n")
+        while command.endswith("\\"):
+            more, _, expected = expected.partition("\n")
+            command = command[:-1] + more
+        if command.startswith(("make ", "pip ", "git ", "python3 -m venv")):
+            continue  # set-up, which CI does for itself
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        environment = {**os.environ, "PATH": path, "COLUMNS": "100", "NO_COLOR": "1"}
+        done = subprocess.run(command, shell=True, capture_output=True, text=True, env=environment, check=False)
+        assert done.returncode == 0, f"{command}\n{done.stderr}"
+        if expected.strip():
+            shown = _squeeze(done.stdout + done.stderr if "2>&1" not in command else done.stdout)
+            pattern = ".*?".join(re.escape(part) for part in _squeeze(expected).split("…"))
+            assert re.search(pattern, shown, re.DOTALL), f"{command} printed\n{shown}\nbut the page says\n{expected}"
+
+
+def _squeeze(text: str) -> str:
+    return "\n".join(re.sub(r"[ \t]+", " ", line).strip() for line in text.strip().splitlines())
+
+
+def test_pages_are_listed() -> None:
+    listed = (TOP / "mkdocs.yml").read_text(encoding="utf-8")
+    assert all(page.name in listed for page in (TOP / "docs").glob("*.md"))

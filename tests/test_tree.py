@@ -1,0 +1,190 @@
+"""Tree: any forest, in any order, from parents and from paths."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from forests import NAMED, parents
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from attributary import Tree, levels
+
+
+@settings(max_examples=300, deadline=None)
+@given(parent=parents(30))
+def test_level_order_puts_children_after_parents_and_siblings_together(parent: list[int]) -> None:
+    tree = Tree.from_parents(parent)
+    order = np.arange(len(tree)) if tree.order is None else tree.order
+    assert sorted(order) == list(range(len(parent)))
+    assert tree.first[-1] == len(tree) and tree.offsets[-1] == len(tree)
+    for i, v in enumerate(order):
+        children = order[tree.first[i] : tree.first[i + 1]]
+        assert set(children) == {u for u, p in enumerate(parent) if p == v}
+        assert (tree.family[tree.first[i] : tree.first[i + 1]] == i).all()
+    depth = np.array([_depth(parent, v) for v in range(len(parent))])
+    assert (tree.level == depth).all()
+    assert (np.diff(tree.offsets) == np.bincount(depth)).all()
+    assert (tree.parent == parent).all()
+    assert set(np.flatnonzero(tree.is_leaf)) == set(range(len(parent))) - set(parent)
+
+
+def _depth(parent: list[int], v: int) -> int:
+    return 0 if parent[v] < 0 else 1 + _depth(parent, parent[v])
+
+
+@settings(max_examples=100, deadline=None)
+@given(parent=parents(30))
+def test_compiled_and_plain_level_order_are_the_same(parent: list[int]) -> None:
+    plain = levels.level_order(np.array(parent))
+    limit, levels.PLAIN_LIMIT = levels.PLAIN_LIMIT, 0
+    try:
+        compiled = levels.level_order(np.array(parent))
+    finally:
+        levels.PLAIN_LIMIT = limit
+    for a, b in zip(plain, compiled, strict=True):
+        assert (a is None and b is None) or (a == b).all()
+
+
+@settings(max_examples=100, deadline=None)
+@given(parent=parents(30))
+def test_root_is_the_top_of_the_path(parent: list[int]) -> None:
+    tree = Tree.from_parents(parent)
+    roots = [v for v in (range(len(tree)) if tree.order is None else tree.order) if parent[v] < 0]
+    for v in range(len(parent)):
+        top = v
+        while parent[top] >= 0:
+            top = parent[top]
+        assert roots[tree.root[v]] == top
+
+
+def test_orders_invert_each_other() -> None:
+    tree = Tree.from_parents(NAMED["shuffled"])
+    values = np.arange(len(tree))
+    assert (tree.from_level_order(tree.to_level_order(values)) == values).all()
+    assert tree.order is not None
+    assert Tree.from_parents(NAMED["twins"]).order is None
+
+
+BAD_PARENTS = {
+    "empty": ([], "at least one node"),
+    "out of range": ([-1, 5], "node 1 has parent 5; a parent is a node from 0 to 1"),
+    "too negative": ([-1, -2], "node 1 has parent -2"),
+    "own parent": ([-1, 1], "no cycles; found node 1 → 1"),
+    "cycle": ([-1, 2, 3, 1, 1], "no cycles; found node 1 → 2 → 3 → 1"),
+    "cycle without a root": ([1, 0], "no cycles; found node 0 → 1 → 0"),
+    "fractions": ([-1.0, 0.5], "whole numbers in one dimension; got float64"),
+    "text": (["a"], "whole numbers"),
+    "two dimensions": ([[-1], [0]], "one dimension"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_PARENTS)
+def test_bad_parents_are_refused(name: str) -> None:
+    parent, message = BAD_PARENTS[name]
+    with pytest.raises(ValueError, match=message):
+        Tree.from_parents(parent)
+
+
+def test_a_long_cycle_is_cut_short() -> None:
+    with pytest.raises(ValueError, match="→ 7 → … → 0"):
+        Tree.from_parents((np.arange(50) + 1) % 50)
+
+
+def test_a_long_chain_is_no_trouble() -> None:
+    n = 30_000
+    backwards = Tree.from_parents(np.append(np.arange(1, n), -1))
+    assert backwards.depth == n and (backwards.level == np.arange(n)[::-1]).all()
+
+
+LEAVES = {
+    "campaign": ["b", "a", "a", "a", "b"],
+    "location": ["x", "x", "y", "x", "x"],
+    "day": [1, 2, 1, 1, 2],
+}
+LEVELS = ["campaign", "location", "day"]
+
+
+@pytest.mark.parametrize("frame", [dict, pa.table, pd.DataFrame, pl.DataFrame], ids=["dict", "arrow", "pandas", "polars"])
+def test_leaf_rows_make_the_nodes_above_them(frame: type) -> None:
+    tree = Tree.from_paths(frame(LEAVES), LEVELS)
+    assert len(tree) == 5 + 2 + 3 and np.diff(tree.offsets).tolist() == [2, 3, 5]
+    assert [tree.path(i) for i in range(5)] == [list(row) for row in zip(*LEAVES.values(), strict=True)]
+    assert sorted(map(tuple, (tree.path(i) for i in range(5, 10)))) == [("a",), ("a", "x"), ("a", "y"), ("b",), ("b", "x")]
+    assert tree.name(0) == "campaign=b, location=x, day=1"
+    assert tree.level_names == ("campaign", "location", "day")
+    for v, p in enumerate(tree.parent):
+        assert p < 0 or tree.path(v)[:-1] == tree.path(int(p))
+
+
+def test_node_rows_keep_their_numbers() -> None:
+    rows = {"campaign": ["a", None, "a", "b"], "location": ["x", None, None, None]}
+    tree = Tree.from_paths(rows, ["campaign", "location"])
+    assert tree.parent.tolist() == [2, -1, 1, 1]
+    assert tree.total and tree.level_names == ("total", "campaign", "location")
+    assert tree.name(1) == "the total"
+
+
+def test_leaves_at_several_depths() -> None:
+    tree = Tree.from_paths({"a": ["p", "q", "q"], "b": [None, "x", "y"]}, ["a", "b"])
+    assert tree.parent.tolist() == [-1, 3, 3, -1] and tree.path(3) == ["q"]
+
+
+def test_levels_without_rows_are_left_out() -> None:
+    tree = Tree.from_paths({"a": ["p", "q"], "b": [None, None]}, ["a", "b"])
+    assert tree.depth == 1 and tree.level_names == ("a",)
+    assert tree.table().column("b").null_count == 2
+
+
+def test_gaps_are_filled_only_when_asked() -> None:
+    rows = {"a": ["p", "p", "q"], "b": [None, "x", "y"]}
+    with pytest.raises(ValueError, match="'q', 'y' has no row for its parent"):
+        Tree.from_paths(rows, ["a", "b"])
+    tree = Tree.from_paths(rows, ["a", "b"], fill=True)
+    assert tree.parent.tolist() == [-1, 0, 3, -1]
+
+
+def test_the_table_holds_the_contract() -> None:
+    table = Tree.from_paths(LEAVES, LEVELS).table().to_pydict()
+    assert list(table) == ["node", "parent", "level", "campaign", "location", "day"]
+    assert table["campaign"][:5] == LEAVES["campaign"] and table["day"][:5] == LEAVES["day"]
+    assert all(table["day"][v] is None for v in range(5, 10))
+    again = Tree.from_paths({k: table[k] for k in LEVELS}, LEVELS)
+    assert (again.parent == table["parent"]).all()
+
+
+@settings(max_examples=200, deadline=None)
+@given(rows=st.lists(st.tuples(*[st.sampled_from(["", "a", "b", "é", "0"])] * 3), min_size=1, max_size=30, unique=True))
+def test_paths_and_trees_invert_each_other(rows: list[tuple[str, ...]]) -> None:
+    tree = Tree.from_paths({str(j): [r[j] for r in rows] for j in range(3)}, ["0", "1", "2"])
+    assert [tuple(tree.path(i)) for i in range(len(rows))] == rows
+    assert len(tree) == len({r[:k] for r in rows for k in (1, 2, 3)})
+
+
+BAD_TABLES = {
+    "empty": ({"a": []}, ["a"], "the table is empty"),
+    "no such column": ({"a": [1]}, ["a", "b"], "no column 'b'; the columns are a"),
+    "no levels": ({"a": [1]}, [], "at least one attribute"),
+    "a level twice": ({"a": [1]}, ["a", "a"], "named once each"),
+    "duplicate": ({"a": [1, 2, 1]}, ["a"], "a path has one row; rows .* and .* are both 1"),
+    "hole": ({"a": [None], "b": [1]}, ["a", "b"], "'a' is empty but 'b' below it is not"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_TABLES)
+def test_bad_tables_are_refused(name: str) -> None:
+    table, columns, message = BAD_TABLES[name]
+    with pytest.raises(ValueError, match=message):
+        Tree.from_paths(table, columns)
+
+
+def test_one_value_per_level_is_spread_over_the_nodes() -> None:
+    tree = Tree.from_parents(NAMED["shuffled"])
+    assert tree.by_level([5, 6, 7, 8]).tolist() == [6, 6, 7, 5, 7, 8, 5]
+    with pytest.raises(ValueError, match="each of the 4 levels is needed; got 2"):
+        tree.by_level([1, 2])
+
+
+def test_a_tree_shows_its_shape() -> None:
+    assert repr(Tree.from_parents(NAMED["twins"])) == "Tree(7 nodes; levels of 1, 2, 4)"
