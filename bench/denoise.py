@@ -22,7 +22,9 @@ def against_copying() -> None:
         noisy, variance = figures(tree)
         copy = best(lambda: (noisy.copy(), variance.copy()))  # noqa: B023
         ours = best(lambda: denoise(tree, noisy, variance))  # noqa: B023
-        print(f"{name:24} copy {copy * 1e3:7.1f} ms   denoise {ours * 1e3:7.1f} ms   {ours / copy:5.2f}x   (bar {bar}x)")
+        print(
+            f"{name:24} copy {copy * 1e3:7.1f} ms   denoise {ours * 1e3:7.1f} ms   {ours / copy:5.2f}x   (bar {bar}x)"
+        )
         del noisy, variance, tree
     tree = four_levels(10**7)
     noisy, variance = figures(tree)
@@ -34,7 +36,9 @@ def against_copying() -> None:
     moved = Tree.from_parents(shuffled)
     build = time.perf_counter() - start
     other = best(lambda: denoise(moved, noisy, variance), 3)
-    print(f"the same nodes in random order: {other / plain:.1f}x the time in level order (and {build:.1f} s for the tree)")
+    print(
+        f"the same nodes in random order: {other / plain:.1f}x the time in level order (and {build:.1f} s for the tree)"
+    )
 
 
 def growth() -> None:
@@ -60,7 +64,7 @@ def against_peers() -> None:
         took, found = peer(tree, noisy, variance)
         error = np.abs(found - exact).max() / np.sqrt(variance.mean())
         print(
-            f"{name:46} {took * 1e3:10.1f} ms   {took / ours:8.1f}x ours (bar {bar}x)   largest difference {error:.1e} sd",
+            f"{name:46} {took * 1e3:10.1f} ms   {took / ours:8.1f}x ours (bar {bar}x)   off by up to {error:.1e} sd",
             flush=True,
         )
     _open_dp()
@@ -86,7 +90,7 @@ def _schur(tree: Tree, noisy: np.ndarray, variance: np.ndarray) -> tuple[float, 
 
 
 def _min_trace_sparse(tree: Tree, noisy: np.ndarray, variance: np.ndarray) -> tuple[float, np.ndarray]:
-    """Weighted least squares by hierarchicalforecast; its variances come from residuals, so two are made that have them."""
+    """Weighted least squares by hierarchicalforecast, which takes variances from residuals: two that have them."""
     from hierarchicalforecast.methods import MinTraceSparse
     from scipy import sparse
 
@@ -97,7 +101,8 @@ def _min_trace_sparse(tree: Tree, noisy: np.ndarray, variance: np.ndarray) -> tu
         columns.append(np.arange(len(leaves)))
         at = tree.parent[at] if (tree.parent[at] >= 0).all() else at[:0]
     summing = sparse.csr_matrix(
-        (np.ones(len(leaves) * len(rows)), (np.concatenate(rows), np.concatenate(columns))), shape=(len(tree), len(leaves))
+        (np.ones(len(leaves) * len(rows)), (np.concatenate(rows), np.concatenate(columns))),
+        shape=(len(tree), len(leaves)),
     )
     half = np.sqrt(variance / 2)
     residuals = np.stack([1 + half, 1 - half], axis=1)

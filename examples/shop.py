@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from attributary import Tree, noise
-from attributary.table import write_table
+from attributary.tables import write_table
 
 CAMPAIGNS = ["autumn sale", "brand", "gift cards", "loyalty", "new arrivals", "outlet", "spring sale", "retargeting"]
 LOCATIONS = ["Berlin", "Chicago", "Lagos", "Lima", "London", "New York", "Osaka", "Paris", "Pune", "Sydney", "Toronto"]
@@ -31,7 +31,9 @@ def tree() -> Tree:
     paths += [(c, p, None) for c in CAMPAIGNS for p in places[c]]
     paths += [(c, p, d) for c in CAMPAIGNS for p in places[c] for d in DAYS]
     columns = zip(*sorted(paths, key=lambda path: [x or "" for x in path]), strict=True)
-    return Tree.from_paths(dict(zip(("campaign", "location", "day"), columns, strict=True)), ["campaign", "location", "day"])
+    return Tree.from_paths(
+        dict(zip(("campaign", "location", "day"), columns, strict=True)), ["campaign", "location", "day"]
+    )
 
 
 def truth(shop: Tree) -> np.ndarray:

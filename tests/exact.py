@@ -7,7 +7,9 @@ import numpy as np
 HUGE = Fraction(10) ** 60  # stands for ∞, and its inverse for 0: far beyond any variance under test
 
 
-def least_squares(parent: list[int], noisy: list[float], variance: list[float]) -> tuple[list[Fraction], list[Fraction]]:
+def least_squares(
+    parent: list[int], noisy: list[float], variance: list[float]
+) -> tuple[list[Fraction], list[Fraction]]:
     """The counts that minimise Σ (noisy − s)² / variance over consistent s, and their variances."""
     n = len(parent)
     inner = {p for p in parent if p >= 0}

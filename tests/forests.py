@@ -66,7 +66,9 @@ def cases(draw: st.DrawFn, most: int = 12, spread: float = 12.0, special: tuple[
     variance = [10 ** draw(st.floats(-spread, spread)) for _ in range(n)]
     variance = [draw(st.sampled_from([v, v, v, *special])) for v in variance]
     noise = [draw(st.floats(-4, 4)) for _ in range(n)]
-    noisy = [float(t + z * v**0.5) if v < np.inf else float("nan") for t, z, v in zip(truth, noise, variance, strict=True)]
+    noisy = [
+        float(t + z * v**0.5) if v < np.inf else float("nan") for t, z, v in zip(truth, noise, variance, strict=True)
+    ]
     return Case(parent, noisy, variance)
 
 

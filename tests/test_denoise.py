@@ -6,13 +6,13 @@ from types import ModuleType
 
 import numpy as np
 import pytest
-from exact import least_squares
-from forests import NAMED, Case, cases, grown
 from hypothesis import given, settings
 
 from attributary import Measurements, Tree, denoise
 from attributary.denoising import compiled, linear
 from attributary.denoising import denoise as package_denoise
+from exact import least_squares
+from forests import NAMED, Case, cases, grown
 
 ENGINES = pytest.mark.parametrize("engine", [linear, compiled], ids=["numpy", "compiled"])
 
@@ -110,7 +110,9 @@ def check_sums(parent: list[int], count: np.ndarray, scale: float) -> None:
     assert np.allclose(sums[inner], count[inner], rtol=0, atol=1e-12 * scale * len(parent))
 
 
-@pytest.mark.parametrize("make", [lambda: grown(200_000, 1), lambda: Tree.from_parents((np.arange(2**18 - 1) - 1) // 2)])
+@pytest.mark.parametrize(
+    "make", [lambda: grown(200_000, 1), lambda: Tree.from_parents((np.arange(2**18 - 1) - 1) // 2)]
+)
 def test_engines_agree_on_large_trees_and_threads_change_nothing(
     make: Callable[[], Tree], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,7 +1,7 @@
 """Every example in README and docs runs, and prints what the page says it prints.
 
-In each page, in order: ```csv title="x.csv" (or toml, json) is written to that file; ```python is run, as a doctest where
-it has prompts; ```console runs each line that starts with `$`, and where lines follow it, they must be its output
+In each page, in order: ```csv title="x.csv" (or toml, json) is written to that file; ```python is run, as a doctest
+where it has prompts; ```console runs each line that starts with `$`, and where lines follow it, they must be its output
 (… stands for anything). Each page has an empty folder of its own.
 """
 

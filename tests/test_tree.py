@@ -5,11 +5,11 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from forests import NAMED, parents
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attributary import Tree, levels
+from forests import NAMED, parents
 
 
 @settings(max_examples=300, deadline=None)
@@ -106,12 +106,20 @@ LEAVES = {
 LEVELS = ["campaign", "location", "day"]
 
 
-@pytest.mark.parametrize("frame", [dict, pa.table, pd.DataFrame, pl.DataFrame], ids=["dict", "arrow", "pandas", "polars"])
+@pytest.mark.parametrize(
+    "frame", [dict, pa.table, pd.DataFrame, pl.DataFrame], ids=["dict", "arrow", "pandas", "polars"]
+)
 def test_leaf_rows_make_the_nodes_above_them(frame: type) -> None:
     tree = Tree.from_paths(frame(LEAVES), LEVELS)
     assert len(tree) == 5 + 2 + 3 and np.diff(tree.offsets).tolist() == [2, 3, 5]
     assert [tree.path(i) for i in range(5)] == [list(row) for row in zip(*LEAVES.values(), strict=True)]
-    assert sorted(map(tuple, (tree.path(i) for i in range(5, 10)))) == [("a",), ("a", "x"), ("a", "y"), ("b",), ("b", "x")]
+    assert sorted(map(tuple, (tree.path(i) for i in range(5, 10)))) == [
+        ("a",),
+        ("a", "x"),
+        ("a", "y"),
+        ("b",),
+        ("b", "x"),
+    ]
     assert tree.name(0) == "campaign=b, location=x, day=1"
     assert tree.level_names == ("campaign", "location", "day")
     for v, p in enumerate(tree.parent):

@@ -33,7 +33,9 @@ def level_order(parent: NDArray[np.int64]) -> LevelOrder:
         start = np.concatenate([[0], np.cumsum(np.bincount(parent + 1, minlength=n + 1))])
         if n <= PLAIN_LIMIT:
             children = np.argsort(parent, kind="stable").tolist()
-            placed, first_list, placed_order = _breadth_first(children, start.tolist(), [0] * (n + 1), [0] * n)
+            placed, first_list, placed_order = _breadth_first(  # type: ignore[no-untyped-call]
+                children, start.tolist(), [0] * (n + 1), [0] * n
+            )
             first, order = np.array(first_list, np.uint32), np.array(placed_order, np.int64)
         else:
             children = np.argsort(parent, kind="stable")

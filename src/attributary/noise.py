@@ -54,7 +54,7 @@ def _variance(a: NDArray[np.float64] | np.float64) -> Any:
 def rate(a: Fraction | float) -> Fraction:
     """The rate that is drawn for `a`: the largest fraction up to `a` whose terms are both below 2³².
 
-    Never above `a`, so never less noise than asked for; above 2³² - 1 it stays there. Such a fraction is itself.
+    Never above `a`, so never less noise than asked for. A fraction with such terms stays; beyond 2³² - 1 all rates are that.
     """
     if not 0 < a < inf:
         raise InputError(f"a rate of noise must be positive and finite, got {a}; give epsilon / L1, as in 4 / 65536")
@@ -68,7 +68,7 @@ def rate(a: Fraction | float) -> Fraction:
         p, q = p + steps * P, q + steps * Q
         below -= steps * above
         if below:
-            steps = min((above - 1) // below, _room(P, p), _room(Q, q))
+            steps = (above - 1) // below  # high may pass the limit: then so does the mediant, and low stays
             P, Q = P + steps * p, Q + steps * q
     if p == 0:
         raise InputError(f"a rate of noise must be at least 1/{LARGEST}, got {a}; give a larger one")
@@ -126,7 +126,7 @@ def _accepted(s: int, t: int, n: int, read: Read) -> NDArray[np.int64]:
     for i in np.flatnonzero(accept & (V == FEW)).tolist():
         V[i] = _successes(int(last[i]) >> 1, read)
 
-    # U + t·V < 2³²·(V + 1) fits int64 unless V reaches 2³¹ - 1, whose chance exp(-2³¹) is that of 2²⁸ zero words.
+    # U + t·V < 2³²·(V + 1) fits int64 unless V reaches 2³¹ - 1, at a chance of exp(-2³¹).
     magnitude = ((U + t * V) // s).view(np.int64)
     negative = (last & 1).astype(np.int8)
     accept &= (negative == 0) | (magnitude > 0)  # or 0 would come twice as often as it should
@@ -170,11 +170,10 @@ def _below(word: int, bits: int, n: int, d: int, read: Read) -> bool:
 
 
 @lru_cache(1024)  # the powers of exp(-1) come again and again
-def _digits(n: int, d: int, bits: int) -> int:
+def _digits(n: int, d: int, bits: int, spare: int = 32) -> int:
     """The first binary digits of exp(-n/d): ⌊2^bits · exp(-n/d)⌋, exactly."""
     if n == 0:
         return 1 << bits
-    spare = 32
     while True:  # ends: exp(-n/d) is irrational, so that it has some distance from every whole number
         total = term = 1 << (bits + spare)
         k = 0

@@ -127,7 +127,9 @@ def _row_of_node(node: NDArray[np.int64], nodes: int, columns: list[Any]) -> NDA
     if (row >= 0).sum() < len(node):
         again = int(np.argmax(row[node] != np.arange(len(node))))
         path = _path_of_row(columns, again)
-        raise RowError(_next_row(node, again), f"row {again + 1} is {path} too; a path has one row: combine them, or keep one")
+        raise RowError(
+            _next_row(node, again), f"row {again + 1} is {path} too; a path has one row: combine them, or keep one"
+        )
     return row
 
 

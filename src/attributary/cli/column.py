@@ -4,7 +4,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from attributary.errors import InputError
-from attributary.tables import shown
+from attributary.tables import odd_separator, shown
 
 NAMED = 12  # columns in a message
 
@@ -22,9 +22,7 @@ def column(table: Any, name: str, path: str) -> Any:
 def columns_in_words(table: Any) -> str:
     names = table.column_names
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    words = f"its columns are {', '.join(names[:NAMED])}{more}"
-    odd = next((c for c in ";|\t" if len(names) == 1 and c in names[0]), None)
-    return words + (f"; it looks separated by {odd!r}: save it with commas, or with tabs as .tsv" if odd else "")
+    return f"its columns are {', '.join(names[:NAMED])}{more}{odd_separator(names)}"
 
 
 def cell_in_words(table: Any, name: str, row: int) -> str:

@@ -17,23 +17,30 @@ of all unbiased estimates that do.
 
 \b
     $ cat sales.csv
-    campaign,day,clicks
-    shoes,,103.2
-    shoes,mon,58.1
-    shoes,tue,51.9
+    campaign,day,noisy
+    shoes,,103
+    shoes,mon,58
+    shoes,tue,51
 \b
-    $ attributary denoise --table sales.csv --levels campaign,day --value clicks --variance 8 -o out.csv
+    $ attributary denoise --table sales.csv --levels campaign,day \\
+          --value noisy --variance 8,4 -o out.csv
+\b
+    $ cut -d, -f1-5 out.csv
+    campaign,day,noisy,estimate,variance
+    shoes,,103,106,4
+    shoes,mon,58,56.5,3
+    shoes,tue,51,49.5,3
 
 THE TABLE has one row per node, or one row per leaf. One row per node: a node above the last level leaves the columns
 below it empty (null in Parquet and Arrow) or has a * there; a row that is empty in all of them is the total above the
-first level. One row per leaf: all levels are there, and nodes above are sums; --fill adds rows for them. Leaves may end at any
-level.
+first level. One row per leaf: nodes above are sums, and --fill adds rows for them. Leaves may end at any level.
 
 THE NOISE is given in one of three ways: --variance, --std, or --epsilon with --contribution. An AMOUNT is a column, or
 one number, or one number per level from top to bottom; if there is a column of that name, it is the column. A variance
 of inf means not measured, and the figure may then be empty; 0 means known exactly.
 
-THE OUTPUT has your rows in your order with your columns, and five more:
+THE OUTPUT has your rows in your order with your columns, as they were (figures from a text file become numbers in
+Parquet and Arrow), and five more:
 
 \b
     estimate    the denoised count
@@ -94,6 +101,7 @@ such a name are not overwritten but refused; --prefix gives the added ones other
 @click.option("--prefix", default="", help="Goes before the names of the added columns.")
 @click.option("-q", "--quiet", is_flag=True, help="No summary.")
 def denoise(
+    *,
     path: str,
     levels: str,
     value: str,
@@ -108,18 +116,18 @@ def denoise(
     shape: Any,
     **noise: Any,
 ) -> None:
-    from attributary.cli.estimates import estimates, filled, kept_names
+    from attributary.cli.estimates import estimates, filled, kept_names, with_numbers
     from attributary.cli.labels import labels
     from attributary.cli.progress import stages
     from attributary.cli.refused import refused
     from attributary.cli.summary import print_summary
     from attributary.cli.variances import Noise, measurements
     from attributary.denoising import denoise
-    from attributary.tables import check_output, read_table, write_table
+    from attributary.tables import check_output, is_text, read_table, write_table
     from attributary.tree import Tree
 
     given = Noise(**noise)
-    check_output(output, format_)
+    written = check_output(output, format_)
     with stages(not quiet and not (output == "-" and sys.stdout.isatty())) as stage:
         stage("reading")
         table = read_table(path)
@@ -132,9 +140,13 @@ def denoise(
         stage("denoising")
         with refused(path):
             est = denoise(tree, noisy, variance, nonnegative=nonnegative, whole=whole, shape=shape)
-        result = estimates(filled(table, tree) if fill else table, names, est, confidence, prefix)
+        figures = [value, given.variance, given.std, given.contribution]
+        result = filled(table, tree) if fill else table
+        result = result if is_text(written.format) else with_numbers(result, figures)
+        result = estimates(result, names, est, confidence, prefix)
         stage("writing")
         write_table(result, output, format_)
     if not quiet:
         renamed = names != table.column_names
-        print_summary(est, result.num_rows, output, ["your column variance is noise_variance there"] if renamed else [])
+        notes = [f"your column {given.variance} is called noise_variance there"] if renamed else []
+        print_summary(est, result.num_rows, output, notes)

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from attributary.cli.column import is_words
 from attributary.denoising import Estimate
 from attributary.errors import InputError
 from attributary.tables import shown
@@ -48,8 +49,20 @@ def filled(table: Any, tree: Tree) -> Any:
     return pa.concat_tables([table.cast(schema), pa.table(columns, schema=schema)])
 
 
+def with_numbers(table: Any, columns: list[str | None]) -> Any:
+    """The table with these columns as numbers, where they are text and there are such: text has no place in Parquet."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for place, name in enumerate(table.column_names):
+        if name in columns and is_words(table.column(name).type):
+            cells = pc.utf8_trim_whitespace(table.column(name)).cast(pa.float64())
+            table = table.set_column(place, name, cells)
+    return table
+
+
 def estimates(table: Any, names: list[str], est: Estimate, confidence: float, prefix: str) -> Any:
-    """The table, its columns so called, with the added ones; node i is row i, and nodes that have no row are left out."""
+    """The table under these names, with the added columns; node i is row i, and nodes without rows are left out."""
     import pyarrow as pa
 
     interval, rows = est.interval(confidence), table.num_rows

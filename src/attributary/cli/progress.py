@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def stages(show: bool) -> Iterator[Callable[[str], None]]:
-    """A function to call with the name of each stage; it shows a spinner if asked to and standard error is a terminal."""
+    """A function to call with the name of each stage; a spinner shows it if standard error is a terminal."""
     if not show or not sys.stderr.isatty():
         yield lambda stage: None
         return

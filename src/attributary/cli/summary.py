@@ -76,7 +76,7 @@ def print_summary(est: Estimate, rows: int, output: str, notes: list[str]) -> No
     parts = levels(est)
     console.print(f"{len(est.tree):,} nodes in {len(parts)} level{'s' if len(parts) > 1 else ''}")
     console.print(_table(parts))
-    for line in [_fit(est), *_corrections(est), *_below_zero(est)]:
+    for line in [_fit(est), *(_corrections(est) if est.fit.df else []), *_below_zero(est)]:
         warning = line.startswith("!")
         console.print(Text(line.removeprefix("!"), style="yellow" if warning else ""))
     where = "standard output" if output == "-" else output

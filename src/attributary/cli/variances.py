@@ -20,7 +20,7 @@ WAYS = "give --variance, or --std, or --epsilon with --contribution"
 
 @dataclass(frozen=True)
 class Noise:
-    """What the user says of the noise. Each is a column, a number, or a number per level; epsilon and l1 are numbers."""
+    """What the user says of the noise; the first three are each a column, a number, or a number per level."""
 
     variance: str | None = None
     std: str | None = None

@@ -101,7 +101,7 @@ def _threads(tree: Tree) -> int:
 # bits are those of v, whose order as integers is that of non-negative numbers and whose sign tells negative ones.
 
 
-@njit(nogil=True, cache=True, fastmath={"reassoc"})  # type: ignore[untyped-decorator]
+@njit(nogil=True, cache=True, fastmath={"reassoc"})
 def _family(z, v, bits, a, b):  # type: ignore[no-untyped-def]
     zs, vs, signs, top = 0.0, 0.0, np.int64(0), np.int64(0)
     for i in range(a, b):
@@ -112,7 +112,7 @@ def _family(z, v, bits, a, b):  # type: ignore[no-untyped-def]
     return zs, vs, signs, top
 
 
-@njit(nogil=True, cache=True)  # type: ignore[untyped-decorator]
+@njit(nogil=True, cache=True)
 def _up(first, x, var, cz, cv, bits, raw, z, v, lo, hi):  # type: ignore[no-untyped-def]
     """The bottom-up pass over the parents lo:hi; the node where the input is at fault, or -1."""
     trouble = np.int64(-1)
@@ -143,7 +143,7 @@ def _up(first, x, var, cz, cv, bits, raw, z, v, lo, hi):  # type: ignore[no-unty
     return trouble
 
 
-@njit(nogil=True, cache=True)  # type: ignore[untyped-decorator]
+@njit(nogil=True, cache=True)
 def _up_with_care(x, var, cz, cv, raw, z, v, p, a, b):  # type: ignore[no-untyped-def]
     """One node of the bottom-up pass where a variance is 0 or ∞; False where the input is at fault."""
     zs, vs, size = 0.0, 0.0, 0.0
@@ -171,7 +171,7 @@ def _up_with_care(x, var, cz, cv, raw, z, v, p, a, b):  # type: ignore[no-untype
     return True
 
 
-@njit(nogil=True, cache=True)  # type: ignore[untyped-decorator]
+@njit(nogil=True, cache=True)
 def _down(first, cz, cv, bits, raw, count, variance, lo, hi):  # type: ignore[no-untyped-def]
     """The top-down pass from the parents lo:hi to their children."""
     for p in range(lo, hi):
@@ -197,27 +197,32 @@ def _down(first, cz, cv, bits, raw, count, variance, lo, hi):  # type: ignore[no
         if not (vs > 0.0 and vs < INF):
             _down_with_care(cz, cv, raw, count, variance, a, b, xp, vp)
             continue
-        biggest, rest_z, rest_v = b, 0.0, 0.0
-        for i in range(a, b):
-            if bits[i] == top:
-                if cv[i] > 0.5 * vs:
-                    biggest = i
-                break
-        if biggest < b:
+        if np.int64(top).view(np.float64) <= 0.5 * vs:
+            _spread(cz, cv, count, variance, a, b, 1.0 / vs, xp - zs, vp)
+        else:  # one child holds most of the uncertainty: 1 - k by adding up its siblings, to lose no digits
+            biggest = a
+            while bits[biggest] != top:
+                biggest += ONE
             zb, vb = cz[biggest], cv[biggest]
-            for i in range(a, b):
-                if i != biggest:
-                    rest_z += cz[i]
-                    rest_v += cv[i]
-        _spread(cz, cv, count, variance, a, b, 1.0 / vs, xp - zs, vp)
-        if biggest < b:  # 1 - k by adding up the siblings, where subtracting would lose digits
+            rest_z, rest_v = _without(cz, cv, a, b, biggest)
+            _spread(cz, cv, count, variance, a, b, 1.0 / vs, xp - zs, vp)
             k, rest = vb / vs, rest_v / vs
             count[biggest] = rest * zb + k * (xp - rest_z)
             variance[biggest] = rest * vb + k * k * vp
     return -1
 
 
-@njit(nogil=True, cache=True)  # type: ignore[untyped-decorator]
+@njit(nogil=True, cache=True)
+def _without(z, v, a, b, skipped):  # type: ignore[no-untyped-def]
+    zs, vs = 0.0, 0.0
+    for i in range(a, b):
+        if i != skipped:
+            zs += z[i]
+            vs += v[i]
+    return zs, vs
+
+
+@njit(nogil=True, cache=True)
 def _spread(cz, cv, count, variance, a, b, precision, surplus, vp):  # type: ignore[no-untyped-def]
     for i in range(a, b):
         k = cv[i] * precision  # its share of its siblings' uncertainty (paper's proof, app. A)
@@ -225,7 +230,7 @@ def _spread(cz, cv, count, variance, a, b, precision, surplus, vp):  # type: ign
         variance[i] = (1.0 - k) * cv[i] + k * k * vp
 
 
-@njit(nogil=True, cache=True)  # type: ignore[untyped-decorator]
+@njit(nogil=True, cache=True)
 def _down_with_care(cz, cv, raw, count, variance, a, b, xp, vp):  # type: ignore[no-untyped-def]
     """One family of the top-down pass with variances of ∞, or of nothing but 0."""
     unknown, zs, vs = 0, 0.0, 0.0

@@ -45,7 +45,9 @@ def denoise(
         count = round_off(tree, count, floor=0 if method else None)
     back = tree.from_level_order
     plain = back(blue)
-    return Estimate(tree, given, plain if count is blue else back(count), back(blue_variance), plain, method is not None)
+    return Estimate(
+        tree, given, plain if count is blue else back(count), back(blue_variance), plain, method is not None
+    )
 
 
 def engine(tree: Tree) -> ModuleType:

@@ -22,7 +22,7 @@ class Interval(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """Does the noise look like what was claimed? z is about standard normal if it does, large if there is more noise."""
+    """Does the noise look as claimed? If so, z is about standard normal; it is large if there is more noise."""
 
     q: float  # Σ (noisy − blue)² / noise variance
     df: float  # its mean: how many figures there are beyond those needed

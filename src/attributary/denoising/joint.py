@@ -1,10 +1,10 @@
 """joint: the non-negative counts that fit all figures best at once.
 
-Take a set of leaves as fixed at 0 and let the others be negative if they like. Each node's count as a function of the
-price λ is then a line that lies below the true one, since the leaf's own x + var·λ and 0 lie below max(0, x + var·λ) and
-neither adding up nor a node's own figure changes who lies below. Downwards, a lower line needs a higher price for the same
-count. So the prices are never too low: a leaf that is negative even so is 0 at the optimum. Fix it there and
-repeat until none is negative; what is left is the optimum. Each round is Algorithm 2; about ten suffice.
+Fix some leaves at 0, and let the others be negative if they like. Each node's count is then a line as a function of the
+price λ, and lies nowhere above the true curve: 0 and x + var·λ lie below max(0, x + var·λ), and neither adding up nor
+a node's own figure changes who lies below. On a lower line the same count takes a higher price, so on the way down no
+price is too low, and a leaf that is negative even so is 0 at the optimum. Fix it there and repeat. When no leaf is
+negative, none is missing: that is the optimum. Each round is Algorithm 2; some ten are needed, never more than leaves.
 """
 
 import numpy as np
@@ -18,10 +18,33 @@ Floats = NDArray[np.float64]
 
 
 def joint(tree: Tree, x: Floats, var: Floats, blue: Floats, least: Floats | None) -> Floats:
-    """argmin over consistent s with s_leaf ≥ 0 of Σ (x_v − s_v)² / var_v, exactly, in level order."""
+    """argmin over consistent s with s_leaf ≥ 0 of Σ (x_v − s_v)² / var_v, exactly, in level order.
+
+    Exact figures are kept. Leaves not measured share what is left as in Algorithm 2, equally among siblings with
+    var⇑ = ∞; those that would be negative are 0, and the others share again.
+    """
     x, var = x.copy(), var.copy()
     leaf = tree.first[1:] == tree.first[:-1]
-    while (negative := np.flatnonzero((blue < 0) & leaf)).size:
+    above = None if least is None else _nearest_exact(tree, var == 0)
+    while (negative := np.flatnonzero(leaf & (blue < _bar(blue, leaf, above)))).size:
         x[negative], var[negative] = 0.0, 0.0
         blue, _ = engine(tree).blue(tree, x, var)
-    return topdown(tree, x, var, blue, least)
+    return topdown(tree, x, var, blue, least)  # which has nothing left to do but to mend the last digits
+
+
+def _nearest_exact(tree: Tree, exact: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """The exact node that each node is or stands under; its root where there is none."""
+    own = np.arange(len(tree))
+    up = np.where(exact | (tree.family < 0), own, tree.family)
+    while (up[up] != up).any():
+        up = up[up]
+    return up
+
+
+def _bar(blue: Floats, leaf: NDArray[np.bool_], above: NDArray[np.int64] | None) -> Floats | float:
+    """What a count must reach to stay: 0, or the best below an exact figure, which cannot be 0 but by rounding."""
+    if above is None:
+        return 0.0
+    best = np.full(len(blue), -np.inf)
+    np.maximum.at(best, above[leaf], blue[leaf])
+    return np.minimum(best, 0.0)[above]

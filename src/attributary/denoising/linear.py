@@ -74,9 +74,10 @@ class Family:
         self.parent = parents + nodes.start
 
     def sum(self, values: Floats) -> Floats:
-        return np.add.reduceat(values, self.start)
+        total: Floats = np.add.reduceat(values, self.start)
+        return total
 
-    def spread(self, values: NDArray[np.generic]) -> NDArray[np.generic]:
+    def spread(self, values: Floats) -> Floats:
         """A value of each family, handed to its members."""
         return np.repeat(values, self.count)
 
@@ -126,7 +127,9 @@ def refuse(tree: Tree, x: Floats, var: Floats) -> None:
         node = int(place[0] if tree.order is None else tree.order[place].min())
         at = node if tree.order is None else int(place[np.argmin(tree.order[place])])
         if not var[at] >= 0:
-            raise ValueError(f"a variance is 0 or more, or inf for a node not measured; {tree.name(node)} has {var[at]}")
+            raise ValueError(
+                f"a variance is 0 or more, or inf for a node not measured; {tree.name(node)} has {var[at]}"
+            )
         raise ValueError(
             f"a noisy figure is a finite number, or anything with variance inf if it was not measured; "
             f"{tree.name(node)} has {x[at]}"

@@ -51,4 +51,3 @@ def _tail(x: float, n: float) -> float:
         s = left + i * h
         total += exp(n * s - n * exp(s)) * erfc(x * exp(-s / 2) / sqrt(2))
     return total * h * exp(n * log(n) - lgamma(n)) if h > 0 else 0.0
-

@@ -39,12 +39,16 @@ def _settle(first, z, v, least, s, w, u, lo, hi):  # type: ignore[no-untyped-def
 
     Without bounds and ∞, least is empty, w and s are z itself, and u is v.
     """
+    bounded = len(least) > 0
     for p in range(lo, hi):
         a, b = np.uint64(first[p]), np.uint64(first[p + ONE])
         if a == b:
             continue
         total = s[p]
-        if len(least) > 0:
+        if b - a == ONE:
+            s[a] = max(total, least[a]) if bounded else total
+            continue
+        if bounded:
             unknown, known = 0, 0.0
             for i in range(a, b):
                 total -= least[i]
@@ -58,48 +62,56 @@ def _settle(first, z, v, least, s, w, u, lo, hi):  # type: ignore[no-untyped-def
             for i in range(a, b):
                 s[i], w[i], u[i] = least[i], 0.0, 0.0
                 if v[i] == INF:
-                    if spare:  # s_u = max(least, λ) is the rule for z⇑ = 0, var⇑ = 1
+                    if spare:  # s = max(least, λ): the rule for z⇑ = 0 and var⇑ = 1
                         w[i], u[i] = -least[i], 1.0
                 elif spare:
                     s[i] = max(z[i], least[i])
                 elif v[i] > 0.0:
                     w[i], u[i] = z[i] - least[i], v[i]
 
-        ws, us, alive = 0.0, 0.0, 0
+        ws, us, alive, best = 0.0, 0.0, 0, a
         for i in range(a, b):
             ws += w[i]
             us += u[i]
             alive += 1
         if not (total > 0.0 and us > 0.0):
-            if len(least) == 0:
-                for i in range(a, b):
-                    w[i] = 0.0
+            for i in range(a, b):
+                w[i] = 0.0
             continue
         price = (total - ws) / us
-        while True:  # drop who would be negative: that lowers the price, so nobody comes back
+        while True:  # drop whoever would be negative: that lowers the price, so nobody comes back
             ws_left, us_left, left = 0.0, 0.0, 0
             for i in range(a, b):
-                if w[i] + u[i] * price > 0.0:
-                    ws_left += w[i]
-                    us_left += u[i]
-                    left += 1
+                stays = w[i] + u[i] * price > 0.0
+                ws_left += w[i] if stays else 0.0
+                us_left += u[i] if stays else 0.0
+                left += 1 if stays else 0
             if left == 0 or left >= alive:
                 break
             us, alive = us_left, left
             price = (total - ws_left) / us_left
 
         got = 0.0
-        for i in range(a, b):
-            w[i] = max(w[i] + u[i] * price, 0.0)
-            got += w[i]
+        if left == 0:  # total is lost in the rounding of w: the last to be dropped takes all
+            for i in range(a, b):
+                if u[i] > 0.0 and (u[best] == 0.0 or w[i] * u[best] > w[best] * u[i]):
+                    best = i
+            for i in range(a, b):
+                w[i] = total if i == best else 0.0
+            got = total
+        else:
+            for i in range(a, b):
+                w[i] = min(max(w[i] + u[i] * price, 0.0), total)
+                got += w[i]
         if abs(total - got) > ULPS * total:
-            step, got = (total - got) / us, 0.0
-            for i in range(a, b):
-                if w[i] > 0.0:
-                    w[i] = max(w[i] + u[i] * step, 0.0)
+            if 2.0 * total > got:  # the price, once more
+                price, got = (total - got) / us, 0.0
+                for i in range(a, b):
+                    w[i] = max(w[i] + u[i] * price, 0.0) if w[i] > 0.0 else 0.0
                     got += w[i]
+            scale = total / got
             for i in range(a, b):
-                w[i] *= total / got
-        if len(least) > 0:
+                w[i] = min(w[i] * scale, total)
+        if bounded:
             for i in range(a, b):
-                s[i] += w[i]
+                s[i] = min(s[i] + w[i], s[p]) if w[i] > 0.0 else s[i]

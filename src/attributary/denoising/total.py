@@ -6,7 +6,7 @@ roots add h² · var⇑. One pass, nothing subtracted that is nearly equal, and 
 not need cost nothing.
 """
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,10 @@ from attributary.tree import Tree
 Floats = NDArray[np.float64]
 
 
-class Total(NamedTuple):
+@dataclass(frozen=True)
+class Total:
+    """A sum of counts, its variance and the shape of its noise."""
+
     count: float
     variance: float
     excess: float  # kurtosis of its noise: 0 if normal, 3 if Laplace
@@ -65,7 +68,7 @@ def _pushed_down(tree: Tree, weights: Floats) -> Floats:
 
 
 def _mean(family: Family, pull: Floats, up: Floats) -> Floats:
-    """The children's h weighted by k; where figures are missing (∞), those alone count, since they take what is left."""
+    """The children's h weighted by k; where figures are missing (∞), those alone count: they take what is left."""
     missing = up == np.inf
     any_missing = family.spread(family.sum(missing.astype(np.float64))) > 0
     weight = np.where(any_missing, missing.astype(np.float64), up)

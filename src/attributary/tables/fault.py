@@ -8,9 +8,14 @@ from collections.abc import Iterator
 from io import TextIOWrapper
 from typing import Any, NamedTuple
 
-from attributary.tables.format import packing_of
-
 LONGEST_CELL = 2**31 - 1
+NOT_TEXT = {
+    b"PK": "is a zip archive or a spreadsheet, not text; save it as CSV",
+    b"PAR1": "is Parquet, whatever its ending says; end its name in .parquet",
+    b"ARRO": "is Arrow, whatever its ending says; end its name in .arrow",
+    b"\xff\xfe": "is UTF-16; save it as UTF-8",
+    b"\xfe\xff": "is UTF-16; save it as UTF-8",
+}
 
 
 class Row(NamedTuple):
@@ -22,26 +27,23 @@ def fault(file: Any, delimiter: str, name: str) -> str | None:
     """The first mistake in a text table, in words; None if there is none that we know of."""
     beginning = file.read(4)
     file.seek(0)
-    if beginning.startswith(b"PK"):
-        return f"{name} is a zip archive or a spreadsheet, not text; save it as CSV"
-    if beginning.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return f"{name} is UTF-16; save it as UTF-8"
-    if beginning.startswith((b"PAR1", b"ARRO")) or packing_of(beginning):
-        return f"{name} is not text, whatever its ending says; rename it to what it is"
+    for first, words in NOT_TEXT.items():
+        if beginning.startswith(first):
+            return f"{name} {words}"
+    header: Row | None = None
     line = 1
     try:
-        header: Row | None = None
         for number, row in enumerate(rows(file, delimiter, strict=True)):
-            header = header or row
-            line = row.line
+            header, line = header or row, row.line
             if len(row.cells) != len(header.cells):
                 return (
-                    f"{name}: row {number} (line {row.line}) has {len(row.cells)} cells, but the header has "
-                    f"{len(header.cells)}; give every row as many, and put quotes around a cell that holds the separator"
+                    f"{name}: row {number} (line {line}) has {len(row.cells)} cells, but the header has "
+                    f"{len(header.cells)}"
+                    + (odd_separator(header.cells) or "; quote cells that hold the separator, and leave none out")
                 )
-    except UnicodeDecodeError as error:
+    except UnicodeDecodeError:
         file.seek(0)
-        return f"{name}: line {_line_of(file)} is not UTF-8 ({error.reason}); save the file as UTF-8"
+        return f"{name}: line {_line_not_utf8(file.read())} is not UTF-8; save the file as UTF-8"
     except csv.Error:
         return f"{name}: the quotes do not close in the row after line {line}; write a quote inside quotes twice"
     return None if header else f"{name} is empty; a table begins with the names of its columns"
@@ -62,12 +64,15 @@ def rows(file: Any, delimiter: str, strict: bool = False) -> Iterator[Row]:
         text.detach()  # or it would close the file, which is not ours
 
 
-def _line_of(file: Any) -> int:
-    """The first line that is not UTF-8."""
-    number = 0
-    for number, line in enumerate(iter(file.readline, b""), 1):
-        try:
-            line.decode()
-        except UnicodeDecodeError:
-            break
-    return number
+def odd_separator(header: list[str]) -> str:
+    """What to do about a header that looks separated by something else; nothing if it does not."""
+    odd = next((c for c in ";\t|" if len(header) == 1 and c in header[0]), None)
+    return f"; it looks separated by {odd!r}: save it with commas, or with tabs as .tsv" if odd else ""
+
+
+def _line_not_utf8(data: bytes) -> int:
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        return data.count(b"\n", 0, error.start) + 1
+    return 1

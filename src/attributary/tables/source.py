@@ -1,6 +1,7 @@
 """Source: a file or standard input, opened for reading, uncompressed."""
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -40,9 +41,7 @@ def _source(path: str) -> Any:
     import pyarrow as pa
 
     if path == "-":
-        import click
-
-        return pa.BufferReader(click.get_binary_stream("stdin").read())
+        return pa.BufferReader(sys.stdin.buffer.read())
     if os.path.isdir(path):
         raise InputError(f"{path} is a folder; give a file in it")
     if os.path.isfile(path):

@@ -19,11 +19,8 @@ def write_table(table: Any, path: str, format: Format | None = None) -> None:
     kind, packing = check_output(path, format)
     try:
         if path == "-":
-            import click
-
-            out = click.get_binary_stream("stdout")
-            _write(table, out, kind, packing)
-            out.flush()
+            _write(table, sys.stdout.buffer, kind, packing)
+            sys.stdout.buffer.flush()
         else:
             with whole_file(path) as file:
                 _write(table, file, kind, packing)
@@ -46,7 +43,7 @@ def check_output(path: str, format: Format | None = None) -> Named:
     folder = os.path.dirname(os.path.realpath(path))
     if not os.path.isdir(folder):
         raise InputError(
-            f"there is no folder {os.path.dirname(path)} to write {os.path.basename(path)} to; make it first"
+            f"{path} cannot be written: there is no folder {os.path.dirname(path)}; make it, or choose another"
         )
     regular = os.path.isfile(path) or not os.path.exists(path)
     if not os.access(folder if regular else path, os.W_OK):
@@ -67,7 +64,7 @@ def _write(table: Any, file: BinaryIO, kind: Format | None, packing: str | None)
 
     if kind == "parquet":
         parquet.write_table(table, file)
-    elif kind == "csv" or kind == "tsv":
+    elif kind in DELIMITER:
         if packing:
             with pa.CompressedOutputStream(file, packing) as packed:
                 _write(table, packed, kind, None)

@@ -1,0 +1,101 @@
+"""Better splits, step by step: the best split for the estimates, the best estimates for the split, and again.
+
+For fixed estimates Σ a_vu · x_u the error is Σ Q_u · var_u, and with var_u = 1/ε_u² the budgets that make it smallest are
+known: bottom-up, a node and all below it cost (q_v + s_v)³ for each unit of budget left, with q_v = Q_v^⅓ and s_v³ the sum
+of its children's costs, so that v takes q_v / (q_v + s_v) of what is left on its path. The estimates that are best for
+those budgets come from denoising. Neither half can raise the error. Q_u is the slope of E in var_u, by the adjoint.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attributary.budget.classes import Link
+
+Floats = NDArray[np.float64]
+Gains = Callable[[Floats], tuple[Floats, Floats]]
+
+CLOSE = 1e-9  # of the error: steps that gain less are not worth taking
+SMALL = 1e-6  # of what is left: budgets below it are worth no key
+LONGEST = 8.0
+
+
+class Paths(NamedTuple):
+    """The budgets to choose: a forest in which every path from a root to a leaf has `budget` to spend."""
+
+    links: tuple[Link, ...]
+    roots: int
+    open: NDArray[np.bool_]  # whether there is a choice; a budget that is not open stays 0
+    error: NDArray[np.int64]  # which of the errors a budget is for
+    budget: float
+
+
+def improve(paths: Paths, gains: Gains, budget: Floats, rounds: int) -> tuple[Floats, Floats]:
+    """Budgets (splits, places) made better, and their errors (splits, errors), none above what it was.
+
+    With the API's noise a whole step never fails. Other noise is not quite 1/ε², so that a step may have to be
+    shortened; where steps succeed, longer ones are tried.
+    """
+    error, gain = gains(budget)
+    step, idle = np.ones_like(error), 0
+    for _ in range(rounds):
+        moved = _step(paths, budget, gain, step[:, paths.error])
+        new_error, new_gain = gains(moved)
+        better = new_error < error
+        idle = idle + 1 if not (new_error < (1 - CLOSE) * error).any() else 0
+        step = np.where(better, np.minimum(1.5 * step, LONGEST), 0.4 * step)
+        take = better[:, paths.error]
+        budget, gain = np.where(take, moved, budget), np.where(take, new_gain, gain)
+        error = np.where(better, new_error, error)
+        if idle == 2:
+            break
+    return budget, error
+
+
+def prune(paths: Paths, budget: Floats) -> Floats:
+    """The same without budgets that are next to nothing; those below get theirs."""
+    rest = _rest(paths, budget)
+    small = (budget < SMALL * (budget + rest)) & (rest > 0)
+    return _spend(paths, np.where(small, 0.0, budget), rest)
+
+
+def best(paths: Paths, budget: Floats, error: Floats) -> Floats:
+    """Of several splits, for each error the one that makes it smallest; the first of equals."""
+    chosen: Floats = budget[np.argmin(error, axis=0)[paths.error], np.arange(budget.shape[1])]
+    return chosen
+
+
+def _step(paths: Paths, budget: Floats, gain: Floats, length: Floats) -> Floats:
+    rest = _rest(paths, budget)
+    q = budget * np.cbrt(np.maximum(gain, 0.0))  # as −∂E/∂ε = 2Q/ε³, and the 2 is common to all
+    cost, s = q**3, np.zeros_like(q)
+    for parent, child, start, _ in reversed(paths.links):
+        below = np.add.reduceat(cost[:, child], start, axis=1)
+        s[:, parent] = np.cbrt(below)
+        cost[:, parent] = (q[:, parent] + s[:, parent]) ** 3
+    with np.errstate(all="ignore"):
+        odds = budget / rest * (q * rest / (s * budget)) ** length
+    unsure = np.isnan(odds)  # nothing to gain here, or nothing to spend: as it was
+    return _spend(paths, np.where(unsure, budget, odds), np.where(unsure, rest, 1.0))
+
+
+def _rest(paths: Paths, budget: Floats) -> Floats:
+    """What is left below each place."""
+    rest = np.zeros_like(budget)
+    for parent, child, start, _ in reversed(paths.links):
+        rest[:, parent] = np.maximum.reduceat(budget[:, child] + rest[:, child], start, axis=1)
+    return rest
+
+
+def _spend(paths: Paths, own: Floats, rest: Floats) -> Floats:
+    """Budgets in these proportions: at each place, own of own + rest, of what is left on its path; at the end, all."""
+    with np.errstate(all="ignore"):
+        take = np.where(paths.open & (own > 0), 1.0 / (1.0 + rest / own), 0.0)
+        keep = np.where(own == np.inf, 0.0, np.where(own > 0, 1.0 / (1.0 + own / rest), 1.0))
+    left, spent = np.full_like(own, paths.budget), np.zeros_like(own)
+    for parent, child, _, size in paths.links:
+        spent[:, parent] = take[:, parent] * left[:, parent]
+        left[:, child] = np.repeat(keep[:, parent] * left[:, parent], size, axis=1)
+    return spent
