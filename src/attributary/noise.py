@@ -54,7 +54,7 @@ def _variance(a: NDArray[np.float64] | np.float64) -> Any:
 def rate(a: Fraction | float) -> Fraction:
     """The rate that is drawn for `a`: the largest fraction up to `a` whose terms are both below 2³².
 
-    Never above `a`, so never less noise than asked for. A fraction with such terms stays; beyond 2³² - 1 all rates are that.
+    Never above `a`, so never less noise than asked for. Fractions with such terms stay; 2³² - 1 is the largest.
     """
     if not 0 < a < inf:
         raise InputError(f"a rate of noise must be positive and finite, got {a}; give epsilon / L1, as in 4 / 65536")

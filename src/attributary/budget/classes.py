@@ -35,7 +35,7 @@ class Classes:
     offsets: Ints  # level i is offsets[i]:offsets[i + 1]
     times: Floats  # children of this class that each member of the parent class has
     leaf: NDArray[np.bool_]
-    of_node: tuple[Ints, ...]  # for each level but the last, the class of each node, counted from the level's first
+    of_node: tuple[Ints, ...]  # for each level (if several, not the last) its nodes' classes, from the level's first
 
     def __len__(self) -> int:
         return len(self.parent)
@@ -53,10 +53,17 @@ class Classes:
 
     def under(self, level: int) -> Ints:
         """The class of this level that each class stands under, counted from the level's first; itself above it."""
-        place = np.arange(len(self)) - self.offsets[level]
+        place: Ints = np.arange(len(self)) - self.offsets[level]
         for i in range(level + 1, self.depth):
             place[self.slice(i)] = place[self.parent[self.slice(i)]]
         return place
+
+    def below(self) -> "Classes":
+        """The classes without the roots; the next level's are the roots."""
+        roots, heads = int(self.offsets[1]), self.slice(1)
+        parent, times = self.parent[roots:] - roots, self.times[roots:].copy()
+        parent[: heads.stop - roots], times[: heads.stop - roots] = -1, 1.0
+        return Classes(parent, self.offsets[1:] - roots, times, self.leaf[roots:], self.of_node[1:])
 
     @cached_property
     def links(self) -> tuple[Link, ...]:
@@ -74,22 +81,33 @@ class Classes:
     def add_up(self, tree: Tree, values: Floats | None = None) -> Floats:
         """The sum of a value over the members of each class; how many they are, without values."""
         sums = np.empty(len(self))
-        for i, member in enumerate(self.of_node):
+        for i, place in enumerate(self.of_node):
+            nodes = self.slice(i)
             some = None if values is None else values[tree.slice(i)]
-            sums[self.slice(i)] = np.bincount(member, some, len(sums[self.slice(i)]))
-        last = self.depth - 1
-        if last == 0:
-            return np.ones(len(self)) if values is None else values.astype(np.float64)
-        # The leaves of the last level are one class for each class above them: one pass over them, by family.
-        above, begin, end = tree.slice(last - 1), *_children(tree, last - 1)
-        has = end > begin
-        family = (end - begin)[has].astype(np.float64)
-        if values is not None:
-            family = np.add.reduceat(values[tree.slice(last)], begin[has] - above.stop)
-        place = np.cumsum(~self.leaf[self.slice(last - 1)]) - 1
-        member = place[self.of_node[last - 1][has]]
-        sums[self.slice(last)] = np.bincount(member, family, len(sums[self.slice(last)]))
+            sums[nodes] = np.bincount(place, some, nodes.stop - nodes.start)
+        if self.depth > 1:  # the last level by family: one pass over its leaves
+            place, begin, end = self._last_families(tree)
+            family = end - begin if values is None else np.add.reduceat(values[tree.slice(self.depth - 1)], begin)
+            last = self.slice(self.depth - 1)
+            sums[last] = np.bincount(place, family, last.stop - last.start)
         return sums
+
+    def spread(self, tree: Tree, values: Floats) -> Floats:
+        """A value of each class, handed to its members, in level order."""
+        parts = [values[self.slice(i)][place] for i, place in enumerate(self.of_node)]
+        if self.depth > 1:
+            place, begin, end = self._last_families(tree)
+            parts.append(np.repeat(values[self.slice(self.depth - 1)][place], end - begin))
+        return np.concatenate(parts)
+
+    def _last_families(self, tree: Tree) -> tuple[Ints, Ints, Ints]:
+        """The class of each family of the last level, and where it begins and ends, counted from the level's first."""
+        above = self.depth - 2
+        begin, end = children(tree, above)
+        some = end > begin
+        number = np.cumsum(~self.leaf[self.slice(above)]) - 1
+        start = tree.offsets[above + 1]
+        return number[self.of_node[above][some]], begin[some] - start, end[some] - start
 
 
 def classes(tree: Tree, apart: int | Literal["nodes"] = 0) -> Classes:
@@ -101,7 +119,7 @@ def classes(tree: Tree, apart: int | Literal["nodes"] = 0) -> Classes:
     member = [np.arange(int(tree.first[0]))]
     parent, times, leaf = [np.full(len(member[0]), -1)], [np.ones(len(member[0]))], []
     for i in range(1, tree.depth):
-        begin, end = _children(tree, i - 1)
+        begin, end = children(tree, i - 1)
         fan = np.empty(len(parent[-1]), np.int64)
         fan[member[-1]] = end - begin
         leaf.append(fan == 0)
@@ -126,21 +144,21 @@ def classes(tree: Tree, apart: int | Literal["nodes"] = 0) -> Classes:
     return Classes(np.concatenate(up), offsets, np.concatenate(times), np.concatenate(leaf), tuple(member))
 
 
-def _children(tree: Tree, level: int) -> tuple[Ints, Ints]:
+def children(tree: Tree, level: int) -> tuple[Ints, Ints]:
     """Where the children of each node of a level begin and end."""
     first = tree.first[tree.offsets[level] : tree.offsets[level + 1] + 1].astype(np.int64)
     return first[:-1], first[1:]
 
 
 def _shapes(tree: Tree) -> dict[int, Ints]:
-    """A number for the subtree shape of each node, for all levels but the first and the last; equal shapes, equal numbers.
+    """A number for the subtree shape of each node of all levels but the first and the last; equal for equal shapes.
 
     A shape is the multiset of the shapes below. It is known by the sum of 64 random bits for each: that two of a
     million shapes share a sum has a chance of 3e-8.
     """
     shape: dict[int, Ints] = {}
     for i in reversed(range(1, tree.depth - 1)):
-        begin, end = _children(tree, i)
+        begin, end = children(tree, i)
         number = end - begin
         if i < tree.depth - 2:
             has = number > 0
@@ -156,7 +174,7 @@ def _shapes(tree: Tree) -> dict[int, Ints]:
 def _nodes(tree: Tree) -> dict[int, Ints]:
     number = {}
     for i in range(1, tree.depth - 1):
-        begin, end = _children(tree, i)
+        begin, end = children(tree, i)
         number[i] = np.where(end > begin, np.arange(1, len(begin) + 1), 0)
     return number
 

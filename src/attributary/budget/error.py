@@ -19,6 +19,7 @@ from attributary.budget.classes import Classes
 Floats = NDArray[np.float64]
 
 NOTHING = 1e-100  # the precision of a leaf without budget: a variance that stands for ∞ and can still be divided
+ENDLESS = 1e50  # an error above it comes of such a variance
 
 
 class Sweep(NamedTuple):
@@ -69,5 +70,5 @@ def raw(forest: Classes, weight: Floats, precision: Floats) -> tuple[Floats, Flo
     variance = 1.0 / np.maximum(precision, NOTHING)
     splits, roots = len(variance), int(forest.offsets[1])
     cell = forest.under(0) + roots * np.arange(splits)[:, None]
-    error = np.bincount(cell.ravel(), (weight * variance).ravel(), splits * roots).reshape(splits, roots)
-    return error, weight * variance**2
+    error = np.bincount(cell.ravel(), (weight * variance).ravel(), splits * roots).astype(np.float64)
+    return error.reshape(splits, roots), weight * variance**2

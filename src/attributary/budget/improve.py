@@ -1,9 +1,9 @@
 """Better splits, step by step: the best split for the estimates, the best estimates for the split, and again.
 
-For fixed estimates Σ a_vu · x_u the error is Σ Q_u · var_u, and with var_u = 1/ε_u² the budgets that make it smallest are
-known: bottom-up, a node and all below it cost (q_v + s_v)³ for each unit of budget left, with q_v = Q_v^⅓ and s_v³ the sum
-of its children's costs, so that v takes q_v / (q_v + s_v) of what is left on its path. The estimates that are best for
-those budgets come from denoising. Neither half can raise the error. Q_u is the slope of E in var_u, by the adjoint.
+For fixed estimates Σ a_vu · x_u the error is Σ Q_u · var_u. With var_u = 1/ε_u², the budgets that make it smallest are
+known: with a budget b, a node v and all below it cost (q_v + s_v)³/b², where q_v = Q_v^⅓ and s_v³ is the sum of its
+children's costs at b = 1; v takes q_v / (q_v + s_v) of b. The estimates that are best for those budgets come from
+denoising. Neither half raises the error. Q_u is the slope of E in var_u, so the adjoint gives it.
 """
 
 from collections.abc import Callable
@@ -26,8 +26,8 @@ class Paths(NamedTuple):
     """The budgets to choose: a forest in which every path from a root to a leaf has `budget` to spend."""
 
     links: tuple[Link, ...]
-    roots: int
-    open: NDArray[np.bool_]  # whether there is a choice; a budget that is not open stays 0
+    last: NDArray[np.bool_]  # where a path ends: it takes all that is left
+    open: NDArray[np.bool_]  # a budget that is not open stays 0
     error: NDArray[np.int64]  # which of the errors a budget is for
     budget: float
 
@@ -54,11 +54,12 @@ def improve(paths: Paths, gains: Gains, budget: Floats, rounds: int) -> tuple[Fl
     return budget, error
 
 
-def prune(paths: Paths, budget: Floats) -> Floats:
-    """The same without budgets that are next to nothing; those below get theirs."""
+def prune(paths: Paths, errors: Callable[[Floats], Floats], budget: Floats, error: Floats) -> Floats:
+    """The same without budgets that are next to nothing, where that costs next to nothing; those below get theirs."""
     rest = _rest(paths, budget)
     small = (budget < SMALL * (budget + rest)) & (rest > 0)
-    return _spend(paths, np.where(small, 0.0, budget), rest)
+    pruned = _spend(paths, np.where(small, 0.0, budget), rest)
+    return np.where((errors(pruned) <= (1 + CLOSE) * error)[:, paths.error], pruned, budget)
 
 
 def best(paths: Paths, budget: Floats, error: Floats) -> Floats:
@@ -93,9 +94,9 @@ def _spend(paths: Paths, own: Floats, rest: Floats) -> Floats:
     """Budgets in these proportions: at each place, own of own + rest, of what is left on its path; at the end, all."""
     with np.errstate(all="ignore"):
         take = np.where(paths.open & (own > 0), 1.0 / (1.0 + rest / own), 0.0)
-        keep = np.where(own == np.inf, 0.0, np.where(own > 0, 1.0 / (1.0 + own / rest), 1.0))
+        keep = np.where(own > 0, 1.0 / (1.0 + own / rest), 1.0)
     left, spent = np.full_like(own, paths.budget), np.zeros_like(own)
     for parent, child, _, size in paths.links:
         spent[:, parent] = take[:, parent] * left[:, parent]
         left[:, child] = np.repeat(keep[:, parent] * left[:, parent], size, axis=1)
-    return spent
+    return np.where(paths.last & paths.open, left, spent)

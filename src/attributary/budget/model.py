@@ -38,7 +38,10 @@ class Model(NamedTuple):
         """Of a count with this budget; inf without any."""
         variance = np.full(budget.shape, np.inf)
         some = budget > 0
-        variance[some] = self.scale / budget[some] ** 2 if self.noise == "api" else dlap_variance(budget[some])
+        with np.errstate(over="ignore"):  # a budget of next to nothing: inf, too
+            variance[some] = (
+                self.scale / budget[some] / budget[some] if self.noise == "api" else dlap_variance(budget[some])
+            )
         return variance
 
     def precision(self, budget: Floats) -> Floats:

@@ -12,8 +12,6 @@ from attributary.budget.model import Model
 
 Floats = NDArray[np.float64]
 
-CHUNK = 2**18  # numbers in an array of one sweep: some ten of them fit the cache
-
 
 @dataclass(frozen=True, eq=False)
 class Objective:
@@ -27,26 +25,11 @@ class Objective:
 
     def errors(self, budget: Floats) -> Floats:
         """(splits, roots), or (splits, 1) where they are judged together."""
-        return np.concatenate([self._error(part) for part in self._parts(budget)])
+        judge: Callable[..., tuple[Floats, ...]] = error.denoised if self.denoised else error.raw
+        return self._judged(judge(self.forest, self.weight, self.model.precision(budget))[0])
 
     def gains(self, budget: Floats) -> tuple[Floats, Floats]:
         """The errors, and what a little more budget takes off them: −∂E/∂ε of each class."""
-        found = [self._gain(part) for part in self._parts(budget)]
-        return np.concatenate([e for e, _ in found]), np.concatenate([g for _, g in found])
-
-    def heads(self) -> "Objective":
-        """The same without the level on top: each head for itself, as if there were no total."""
-        return replace(self, forest=self.forest.below(), weight=self.weight[self.forest.offsets[1] :], joint=False)
-
-    def _parts(self, budget: Floats) -> list[Floats]:
-        return np.array_split(budget, -(-budget.size // CHUNK)) if len(budget) > 1 else [budget]
-
-    def _error(self, budget: Floats) -> Floats:
-        precision = self.model.precision(budget)
-        judge: Callable[..., tuple[Floats, ...]] = error.denoised if self.denoised else error.raw
-        return self._judged(judge(self.forest, self.weight, precision)[0])
-
-    def _gain(self, budget: Floats) -> tuple[Floats, Floats]:
         precision = self.model.precision(budget)
         if self.denoised:
             sweep = error.denoised(self.forest, self.weight, precision)
@@ -54,6 +37,10 @@ class Objective:
         else:
             errors, gain = error.raw(self.forest, self.weight, precision)
         return self._judged(errors), gain * self.model.slope(budget)
+
+    def heads(self) -> "Objective":
+        """The same without the level on top: each head for itself, as if there were no total."""
+        return replace(self, forest=self.forest.below(), weight=self.weight[self.forest.offsets[1] :], joint=False)
 
     def _judged(self, errors: Floats) -> Floats:
         return errors.sum(axis=1, keepdims=True) if self.joint else errors

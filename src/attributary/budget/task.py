@@ -135,7 +135,7 @@ def _fixed(tree: Tree, given: Levels | None, epsilon: float) -> Floats:
         fixed = np.array(given, np.float64)
     if fixed.shape != (tree.depth,) or (fixed < 0).any():
         raise ValueError(
-            f"levels are one epsilon, 0 or more, for each of the {tree.depth} levels, nan for a free one; got {given}"
+            f"levels are one epsilon, 0 or more, for each of the {tree.depth} levels, nan for a free one; got {given!r}"
         )
     if not np.nansum(fixed) <= epsilon * (1 + 1e-12):
         raise ValueError(

@@ -23,4 +23,5 @@ def class_weights(tree: Tree, forest: Classes, count: Floats, tau: float, weight
     mass = np.bincount(cell, forest.add_up(tree, weights), int(forest.offsets[1]) * forest.depth)
     levels = (mass.reshape(-1, forest.depth) > 0).sum(axis=1)
     norm = mass[cell] * levels[root]
-    return np.divide(forest.add_up(tree, score), norm, out=np.zeros(len(forest)), where=norm > 0)
+    share: Floats = np.divide(forest.add_up(tree, score), norm, out=np.zeros(len(forest)), where=norm > 0)
+    return share

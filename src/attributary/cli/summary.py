@@ -1,17 +1,12 @@
 """summary: what denoising did, in words, for standard error."""
 
-from math import log, sqrt
-from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attributary.cli.implausible import implausible
 from attributary.denoising import Estimate
-from attributary.measurements import Measurements
 
-Floats = NDArray[np.float64]
-FALSE_ALARMS = 0.05  # the chance that noise alone makes any correction of the table implausible
 Z_FINE = 3.0
 LISTED = 5
 
@@ -41,30 +36,6 @@ def levels(est: Estimate) -> list[Level]:
         before = float(noise[here][measured].mean()) if count else np.inf
         found.append(Level(name, len(measured), count, before, float(after[here][measured if count else ...].mean())))
     return found
-
-
-def implausible(est: Estimate) -> tuple[NDArray[np.int64], float]:
-    """The nodes with corrections that noise hardly makes, the largest first, and how many standard deviations it takes.
-
-    A correction's tail is taken to be no heavier than the noise's own; Bonferroni allows for the number of nodes.
-    """
-    size = np.abs(np.nan_to_num(est.correction))
-    chance = FALSE_ALARMS / max(int((size > 0).sum()), 1)
-    limit = _limit(est.measurements, chance)
-    beyond = np.flatnonzero(size > limit)
-    return beyond[np.argsort(-size[beyond], kind="stable")], float(np.min(limit))
-
-
-def _limit(measured: Measurements, chance: float) -> Floats | float:
-    """The standard deviations that the noise exceeds with this chance at most."""
-    if measured.shape == "normal":
-        return NormalDist().inv_cdf(1 - chance / 2)
-    if measured.shape == "laplace":
-        return -log(chance) / sqrt(2)
-    var = np.where((measured.variance > 0) & (measured.variance < np.inf), measured.variance, 1.0)
-    rate = 2 * np.arcsinh(1 / np.sqrt(2 * var))
-    whole: Floats = np.ceil(log(2 / chance) / rate)  # P(|X| ≥ k) < 2·exp(−rate·k)
-    return whole / np.sqrt(var)
 
 
 def print_summary(est: Estimate, rows: int, output: str, notes: list[str]) -> None:
@@ -115,19 +86,17 @@ def _fit(est: Estimate) -> str:
 
 
 def _corrections(est: Estimate) -> list[str]:
-    nodes, limit = implausible(est)
-    if len(nodes) == 0:
-        return [f"corrections: none is implausible (beyond {limit:.1f} standard deviations)"]
-    many = f"{len(nodes):,} are" if len(nodes) > 1 else "1 is"
-    lines = [f"!corrections: {many} implausible (beyond {limit:.1f} standard deviations):"]
-    noisy, blue, correction = est.measurements.noisy, est.blue, est.correction
+    found = implausible(est, LISTED)
+    beyond = f"beyond {found.limit:.1f} standard deviations"
+    if not found.nodes:
+        return [f"corrections: none is implausible ({beyond})"]
+    lines = [f"!corrections: {found.nodes:,} {'are' if found.nodes > 1 else 'is'} implausible ({beyond}):"]
     lines += [
-        f"!  {est.tree.name(v)}: noisy {figure(noisy[v])} → estimate {figure(blue[v])} ({correction[v]:+.1f})"
-        for v in map(int, nodes[:LISTED])
+        f"!  {name}: noisy {figure(noisy)} → estimate {figure(estimate)} ({correction:+.1f})"
+        for name, noisy, estimate, correction in found.worst
     ]
-    return lines + (
-        [f"!  and {len(nodes) - LISTED:,} more; sort by the column correction"] if len(nodes) > LISTED else []
-    )
+    more = found.suspects - len(found.worst)
+    return lines + ([f"!  and {more:,} more; see the column correction"] if more else [])
 
 
 def _below_zero(est: Estimate) -> list[str]:

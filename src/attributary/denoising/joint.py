@@ -26,25 +26,28 @@ def joint(tree: Tree, x: Floats, var: Floats, blue: Floats, least: Floats | None
     x, var = x.copy(), var.copy()
     leaf = tree.first[1:] == tree.first[:-1]
     above = None if least is None else _nearest_exact(tree, var == 0)
-    while (negative := np.flatnonzero(leaf & (blue < _bar(blue, leaf, above)))).size:
+    while True:
+        free = leaf & (var > 0)
+        negative = free & (blue < _bar(blue, var, free, above))
+        if not negative.any():
+            return topdown(tree, x, var, blue, least)  # with nothing left to do but mend the last digits
         x[negative], var[negative] = 0.0, 0.0
         blue, _ = engine(tree).blue(tree, x, var)
-    return topdown(tree, x, var, blue, least)  # which has nothing left to do but to mend the last digits
 
 
 def _nearest_exact(tree: Tree, exact: NDArray[np.bool_]) -> NDArray[np.int64]:
     """The exact node that each node is or stands under; its root where there is none."""
-    own = np.arange(len(tree))
-    up = np.where(exact | (tree.family < 0), own, tree.family)
+    up = np.where(exact | (tree.family < 0), np.arange(len(tree)), tree.family)
     while (up[up] != up).any():
         up = up[up]
     return up
 
 
-def _bar(blue: Floats, leaf: NDArray[np.bool_], above: NDArray[np.int64] | None) -> Floats | float:
-    """What a count must reach to stay: 0, or the best below an exact figure, which cannot be 0 but by rounding."""
+def _bar(blue: Floats, var: Floats, free: NDArray[np.bool_], above: NDArray[np.int64] | None) -> Floats | float:
+    """What a count must reach to stay: 0, or the best below an exact figure, where all are negative by rounding only."""
     if above is None:
         return 0.0
-    best = np.full(len(blue), -np.inf)
-    np.maximum.at(best, above[leaf], blue[leaf])
-    return np.minimum(best, 0.0)[above]
+    best = np.where(var == 0, -np.inf, 0.0)
+    np.maximum.at(best, above[free], blue[free])
+    bar: Floats = np.minimum(best, 0.0)[above]
+    return bar

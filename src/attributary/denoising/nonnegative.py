@@ -28,13 +28,15 @@ def least(tree: Tree, x: Floats, var: Floats) -> Floats | None:
     if (exact & (x < 0)).any():
         place = int(np.argmax(exact & (x < 0)))
         raise ValueError(
-            f"an exact figure (variance 0) is 0 or more where counts are never negative; {_name(tree, place)} is {x[place]}"
+            f"an exact figure (variance 0) is 0 or more where counts are never negative; "
+            f"{_name(tree, place)} is {x[place]:.17g}"
         )
     if not (exact & (x > 0)).any():
         return None
     leaf = tree.first[1:] == tree.first[:-1]
-    # The bottom-up pass adds up what is below a node not measured, and keeps an exact figure.
-    bound: Floats = engine(tree).upward(tree, np.where(exact, x, 0.0), np.where(exact, 0.0, np.where(leaf, 1.0, np.inf)))[0]
+    # The bottom-up pass keeps an exact figure, and adds up what is below a node not measured.
+    rest = np.where(leaf, 1.0, np.inf)
+    bound: Floats = engine(tree).upward(tree, np.where(exact, x, 0.0), np.where(exact, 0.0, rest))[0]
     parents = np.flatnonzero(~leaf)
     if parents.size:
         below = np.add.reduceat(bound, tree.first[parents])

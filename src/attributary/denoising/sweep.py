@@ -7,7 +7,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from attributary.denoising.denoise import engine, linear
+from attributary.denoising import linear
+from attributary.denoising.denoise import engine
 from attributary.tree import Tree
 
 Kernel = Callable[..., Any]

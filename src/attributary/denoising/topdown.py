@@ -1,5 +1,7 @@
 """topdown: non-negative counts, family by family, from the roots' best estimates down."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,10 +19,13 @@ ULPS = 1e-15  # how far a family may be from its parent, relatively, before it i
 def topdown(tree: Tree, x: Floats, var: Floats, blue: Floats, least: Floats | None) -> Floats:
     """The counts ≥ 0 that keep the roots' blue and, in each family, are nearest to z⇑, in level order.
 
-    argmin over s ≥ 0 that sum to their parent's count of Σ (s_u − z⇑_u)² / var⇑_u, exactly: s_u = max(0, z⇑_u + var⇑_u·λ).
-    `least` holds the bounds that take the place of 0 where figures are known exactly. Children with var⇑ = ∞ share
-    equally what is left above Σ max(least, z⇑) of their siblings; if nothing is left they get their least.
+    Of all s ≥ 0 that sum to their parent's count, those with the least Σ (s_u − z⇑_u)² / var⇑_u, exactly:
+    s_u = max(0, z⇑_u + var⇑_u·λ). Where figures are known exactly, `least` takes the place of 0. Children with
+    var⇑ = ∞ share equally what is left above Σ max(least, z⇑) of their siblings, none getting less than its least; if
+    nothing is left, that is all they get, and the siblings share the rest as ever.
     """
+    z: Floats
+    v: Floats
     z, v = engine(tree).upward(tree, x, var)
     roots = tree.slice(0)
     if least is None and v.max() < INF:
@@ -69,11 +74,10 @@ def _settle(first, z, v, least, s, w, u, lo, hi):  # type: ignore[no-untyped-def
                 elif v[i] > 0.0:
                     w[i], u[i] = z[i] - least[i], v[i]
 
-        ws, us, alive, best = 0.0, 0.0, 0, a
+        ws, us, alive = 0.0, 0.0, int(b - a)
         for i in range(a, b):
             ws += w[i]
             us += u[i]
-            alive += 1
         if not (total > 0.0 and us > 0.0):
             for i in range(a, b):
                 w[i] = 0.0
@@ -93,6 +97,7 @@ def _settle(first, z, v, least, s, w, u, lo, hi):  # type: ignore[no-untyped-def
 
         got = 0.0
         if left == 0:  # total is lost in the rounding of w: the last to be dropped takes all
+            best: Any = a
             for i in range(a, b):
                 if u[i] > 0.0 and (u[best] == 0.0 or w[i] * u[best] > w[best] * u[i]):
                     best = i
@@ -101,13 +106,15 @@ def _settle(first, z, v, least, s, w, u, lo, hi):  # type: ignore[no-untyped-def
             got = total
         else:
             for i in range(a, b):
-                w[i] = min(max(w[i] + u[i] * price, 0.0), total)
+                t = w[i] + u[i] * price
+                w[i] = (t if t < total else total) if t > 0.0 else 0.0
                 got += w[i]
         if abs(total - got) > ULPS * total:
             if 2.0 * total > got:  # the price, once more
                 price, got = (total - got) / us, 0.0
                 for i in range(a, b):
-                    w[i] = max(w[i] + u[i] * price, 0.0) if w[i] > 0.0 else 0.0
+                    t = w[i] + u[i] * price
+                    w[i] = t if w[i] > 0.0 and t > 0.0 else 0.0
                     got += w[i]
             scale = total / got
             for i in range(a, b):

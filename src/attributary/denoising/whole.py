@@ -1,7 +1,7 @@
 """whole: counts rounded so that sums still hold."""
 
 from math import floor as _floor
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +45,8 @@ def _round(first, real, rest, n, least, lo, hi):  # type: ignore[no-untyped-def]
             up -= n[i]
             size += 1
         while size > 0 and (up < 0 or up > size):  # one too few or too many, since real sums are rounded themselves
-            step, best = 1 if up > 0 else -1, b
+            step = 1 if up > 0 else -1
+            best: Any = b
             for i in range(a, b):
                 if (step > 0 or n[i] > least[0]) and (best == b or step * (rest[i] - rest[best]) > 0.0):
                     best = i

@@ -1,6 +1,7 @@
 """place: a row of a table in words, with its line where the table is text."""
 
 import csv
+import os
 from itertools import islice
 
 from attributary.errors import InputError
@@ -16,7 +17,7 @@ def place(path: str, row: int) -> str:
 
 
 def _line(path: str, row: int) -> int | None:
-    if path == "-":  # it has been read, and nobody can open it again
+    if path == "-" or not os.path.isfile(path):  # a pipe has been read, and nobody can read it again
         return None
     try:
         with opened(path) as file:

@@ -56,7 +56,7 @@ def _read_binary(file: Any, kind: Format) -> Any:
     from pyarrow import feather, ipc, parquet
 
     if kind == "parquet":
-        table = parquet.read_table(file)
+        table = parquet.ParquetFile(file).read()  # read_table looks columns up by name, and names may repeat
     else:
         beginning = file.read(6)
         file.seek(0)

@@ -11,15 +11,12 @@ ROWS = 2**15  # at a time
 def text(table: Any, delimiter: str) -> Iterator[Any]:
     """The bytes of a table as CSV or TSV, block by block; null is an empty cell, numbers have all their digits."""
     import pyarrow as pa
-    import pyarrow.compute as pc
 
     yield _block([_quoted(pa.array([name]), delimiter, "\ufeff") for name in table.column_names], delimiter)
     for batch in table.to_batches(max_chunksize=ROWS):
         cells = [
             _cells(column, delimiter, name) for name, column in zip(batch.schema.names, batch.columns, strict=True)
         ]
-        if len(cells) == 1:  # an empty line would be no row
-            cells = [pc.if_else(pc.equal(cells[0], ""), '""', cells[0])]
         yield _block(cells, delimiter)
 
 
@@ -27,6 +24,8 @@ def _block(cells: list[Any], delimiter: str) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    if len(cells) == 1:  # an empty line would be no row
+        cells = [pc.if_else(pc.equal(cells[0], ""), '""', cells[0])]
     lines = pc.binary_join_element_wise(*cells, delimiter)
     ended = pc.binary_join_element_wise(lines, "", "\n")
     return pc.binary_join(pa.ListArray.from_arrays([0, len(ended)], ended), "")[0].as_buffer()

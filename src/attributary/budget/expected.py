@@ -1,0 +1,48 @@
+"""The error to expect under a split, before a single conversion is measured."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from attributary import rmsre
+from attributary.budget.split import Split
+from attributary.denoising.denoise import engine
+from attributary.tree import Tree
+
+Floats = NDArray[np.float64]
+
+
+class Expected(NamedTuple):
+    """Variances to expect and what they mean as RMSRE_τ."""
+
+    variance: Floats  # of each node's estimate, in the tree's order
+    levels: Floats  # RMSRE_τ of each level, all roots pooled
+    tree: float  # RMSRE_τ of the tree, all roots pooled
+    roots: Floats  # RMSRE_τ of each root's own tree, in level order
+
+
+def expected(
+    tree: Tree,
+    prior_count: ArrayLike,
+    split: Split | ArrayLike,
+    tau: float,
+    *,
+    weights: ArrayLike | None = None,
+    denoised: bool = True,
+) -> Expected:
+    """What to expect of a split, or of noise variances (one per node), if the counts will be as in the prior."""
+    noise = split.variance() if isinstance(split, Split) else np.asarray(split, np.float64)
+    if noise.shape != (len(tree),):
+        raise ValueError(f"one noise variance for each of the {len(tree)} nodes is needed; got shape {noise.shape}")
+    count = np.broadcast_to(np.asarray(prior_count, np.float64), len(tree))
+    variance = noise
+    if denoised:
+        _, in_level_order = engine(tree).blue(tree, np.zeros(len(tree)), tree.to_level_order(noise))
+        variance = tree.from_level_order(in_level_order)
+    return Expected(
+        variance,
+        rmsre.levels(tree, count, variance, tau, weights=weights),
+        rmsre.tree(tree, count, variance, tau, weights=weights),
+        rmsre.roots(tree, count, variance, tau, weights=weights),
+    )

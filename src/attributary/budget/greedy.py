@@ -1,0 +1,68 @@
+"""Algorithm 3: the budget in small units, each to the level where it lowers the tree error most."""
+
+from typing import Unpack
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from attributary.budget.equal import equally
+from attributary.budget.rows import Rows
+from attributary.budget.split import Split
+from attributary.budget.task import Options, Task
+from attributary.tree import Tree
+
+Floats = NDArray[np.float64]
+
+GAMMA = 1e-5  # of the budget, for all levels together to begin with: denoising needs some of each
+TIE = 1e-12
+
+
+def greedy(tree: Tree, prior_count: ArrayLike, epsilon: float, tau: float, **options: Unpack[Options]) -> Split:
+    """ε in `phases` units, each to the level that makes RMSRE_τ(T) smallest (Algorithm 3), for each root on its own.
+
+    We begin with γ·ε/(d+1) for each level, as the printed γ·ε/d would overspend. Levels whose RMSRE is within 1e-12 of
+    the smallest tie, and the upper one is chosen.
+    """
+    task = Task.of(tree, prior_count, epsilon, tau, **options)
+    rows = Rows.of(task)
+    return rows.split(task, greedily(rows, task.phases))
+
+
+def greedily(rows: Rows, phases: int) -> Floats:
+    """The free budgets that Algorithm 3 gives.
+
+    A total takes as many of the units as make the error smallest; each head has the rest to itself.
+    """
+    if not rows.total:
+        final: Floats = _phases(rows, phases)[-1]
+        return final
+    below = _phases(rows.heads(), phases)
+    if not rows.open[0, 0]:
+        return np.concatenate([[0.0], below[-1]])
+    units = np.linspace(rows.free - GAMMA * rows.free, 0.0, phases + 1)
+    splits = np.column_stack([units, below])
+    chosen: Floats = splits[_first_smallest(rows.errors(splits))[0]]
+    return chosen
+
+
+def _phases(rows: Rows, phases: int) -> Floats:
+    """The splits at the beginning and after each phase."""
+    budget = GAMMA * equally(rows, rows.open)
+    unit = (1 - GAMMA) * rows.free / phases
+    levels, width = rows.open.shape
+    one_more = unit * np.eye(levels)[:, :, None] * rows.open  # candidate i: a unit more for level i
+    splits = [budget]
+    for _ in range(phases):
+        candidates = budget + rows.pack(one_more)
+        errors = np.where(rows.open, rows.errors(candidates), np.inf)
+        chosen = _first_smallest(errors)
+        budget = rows.table(candidates)[chosen, :, np.arange(width)].T.reshape(-1)
+        splits.append(budget)
+    return np.array(splits)
+
+
+def _first_smallest(errors: Floats) -> NDArray[np.int64]:
+    """The level of least RMSRE = √E for each root, of several the upper one."""
+    rmsre = np.sqrt(errors)
+    first: NDArray[np.int64] = np.argmax(rmsre <= rmsre.min(axis=0) * (1 + TIE), axis=0)
+    return first

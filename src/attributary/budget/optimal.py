@@ -1,0 +1,65 @@
+"""The split by level that has the least error."""
+
+from itertools import combinations
+from typing import Unpack
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from attributary.budget.equal import equally
+from attributary.budget.greedy import greedily
+from attributary.budget.improve import best, improve, prune
+from attributary.budget.leaves import lowest
+from attributary.budget.rows import Rows
+from attributary.budget.split import Split
+from attributary.budget.task import Options, Task
+from attributary.tree import Tree
+
+Floats = NDArray[np.float64]
+
+STARTS = 63  # sets of levels to start from: all of up to 6 levels, of more levels the small sets
+SIEVE = 3  # rounds that all starts take
+FINALISTS = 6  # of which the best go on
+ROUNDS = 40
+TOTALS = (0.0, 0.02, 0.05, 0.1, 0.2, 0.4)  # shares of a total to start from
+
+
+def optimal(tree: Tree, prior_count: ArrayLike, epsilon: float, tau: float, **options: Unpack[Options]) -> Split:
+    """argmin of each root's E over all ε_i ≥ 0 with Σ ε_i = ε; never worse than equal, leaves or greedy.
+
+    A level that is best left out has exactly 0. Precision grows with ε_i², so that a level without budget gains
+    nothing from a little of it: each set of levels has a best split of its own, and we start from all of them.
+    """
+    task = Task.of(tree, prior_count, epsilon, tau, **options)
+    rows = Rows.of(task)
+    return rows.split(task, optimally(rows, task.phases))
+
+
+def optimally(rows: Rows, phases: int) -> Floats:
+    """The free budgets of least error."""
+    baselines = np.array([equally(rows, rows.open), equally(rows, lowest(rows)), greedily(rows, phases)])
+    starts = np.concatenate([baselines, _with_total(rows, phases) if rows.total else _level_sets(rows)])
+    budget, error = improve(rows.paths, rows.gains, starts, SIEVE)
+    finalists = np.argsort(error, axis=0, kind="stable")[:FINALISTS][:, rows.paths.error]
+    budget, error = improve(rows.paths, rows.gains, np.take_along_axis(budget, finalists, axis=0), ROUNDS)
+    found = np.concatenate([prune(rows.paths, rows.errors, budget, error), baselines])
+    return best(rows.paths, found, rows.errors(found))
+
+
+def _level_sets(rows: Rows) -> Floats:
+    """The budget shared equally by a set of levels, for one set after the other; small sets first."""
+    free = np.flatnonzero(rows.open.any(axis=1))
+    sets: list[Floats] = []
+    for size in range(1, len(free) + 1):
+        for levels in combinations(free.tolist(), size):
+            if len(sets) < STARTS:
+                chosen = rows.open & np.isin(np.arange(len(rows.open)), levels)[:, None]
+                sets.append(equally(rows, np.where(chosen.any(axis=0), chosen, lowest(rows))))
+    return np.array(sets).reshape(len(sets), -1)
+
+
+def _with_total(rows: Rows, phases: int) -> Floats:
+    """The heads' best splits as if there were no total, beside totals of several sizes."""
+    below = optimally(rows.heads(), phases)
+    top = np.array(TOTALS if rows.open[0, 0] else TOTALS[:1])[:, None]
+    return np.concatenate([top * rows.free, (1 - top) * below], axis=1)

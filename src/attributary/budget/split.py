@@ -1,0 +1,84 @@
+"""Split: how much of the privacy budget each level (of each root) or each node gets, and what noise that buys."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attributary.budget.model import Model, Noise
+from attributary.tree import Tree
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """A budget for every node such that no path from a root to a leaf spends more than `budget`.
+
+    By level, `epsilon` is (roots, levels), with roots in level order. With a `total` above the roots, common to all,
+    its rows are the nodes of level 1 and its columns the levels from 1 on. Or it is one number per node.
+    """
+
+    tree: Tree
+    epsilon: Floats
+    budget: float
+    noise: Noise = "api"
+    l1: int = 65536
+    total: float | None = None
+
+    def __post_init__(self) -> None:
+        top = int(self.total is not None)
+        heads = int(self.tree.offsets[1 + top] - self.tree.offsets[top])
+        shapes = ((len(self.tree),), (heads, self.tree.depth - top))
+        if self.epsilon.shape not in shapes:
+            raise ValueError(
+                f"a split is of shape {shapes[1]}, by level, or {shapes[0]}, by node; got {self.epsilon.shape}"
+            )
+        spent = max(float(self._path().max()), 0.0)
+        if not (self.epsilon >= 0).all() or not spent <= self.budget * (1 + 1e-9):
+            raise ValueError(
+                f"budgets are 0 or more, and no path spends more than {self.budget}; got {self.epsilon.min()} as the "
+                f"least, and a path that spends {spent}"
+            )
+
+    @property
+    def by_node(self) -> bool:
+        return self.epsilon.ndim == 1
+
+    def nodes(self) -> Floats:
+        """The budget of each node, in the tree's order; a leaf above the last level takes what is below it, too."""
+        if self.by_node:
+            return self.epsilon
+        own = self._rows()
+        leaf = np.cumsum(own[:, ::-1], axis=1)[:, ::-1]
+        ends = self.tree.first[1:] == self.tree.first[:-1]
+        head = np.zeros(len(self.tree), np.int64)
+        budget = np.empty(len(self.tree))
+        top = int(self.total is not None)
+        for i in range(self.tree.depth):
+            level = self.tree.slice(i)
+            head[level] = head[self.tree.family[level]] if i > top else np.arange(level.stop - level.start)
+            budget[level] = np.where(ends[level], leaf[head[level], i], own[head[level], i])
+        in_order: Floats = self.tree.from_level_order(budget)
+        return in_order
+
+    def variance(self) -> Floats:
+        """The noise variance of each node's figure, in the tree's order; inf for a node without budget."""
+        return Model.of(self.noise, self.budget, self.l1).variance(self.nodes())
+
+    def _rows(self) -> Floats:
+        """By level, with a common total in front of every row."""
+        if self.total is None:
+            return self.epsilon
+        return np.column_stack([np.full(len(self.epsilon), self.total), self.epsilon])
+
+    def _path(self) -> Floats:
+        """What is spent down to each node, or by each row."""
+        if not self.by_node:
+            spent: Floats = self._rows().sum(axis=1)
+            return spent
+        spent = self.tree.to_level_order(self.epsilon).copy()
+        for i in range(1, self.tree.depth):
+            level = self.tree.slice(i)
+            spent[level] += spent[self.tree.family[level]]
+        return spent

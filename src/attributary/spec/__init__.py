@@ -1,0 +1,7 @@
+"""Spec: what is asked, read from TOML."""
+
+from attributary.spec.attribute import Attribute
+from attributary.spec.logs import Logs
+from attributary.spec.spec import Spec
+
+__all__ = ["Attribute", "Logs", "Spec"]

@@ -1,0 +1,178 @@
+"""Attribute: one level of the tree; known to the impression, or unknown to it and with a domain."""
+
+from collections.abc import Iterator
+from datetime import date, datetime
+from decimal import Decimal
+from functools import cached_property
+from itertools import pairwise
+from math import isfinite
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ModelWrapValidatorHandler, PlainValidator, model_validator
+
+from attributary.spec.mistakes import Mistake, all_at_once, value_in_words
+from attributary.spec.span import SECONDS, span
+
+DOMAINS = ("domain", "range", "bucket")  # the ways to give one; a bucket goes with buckets and start
+LARGEST = 10_000_000  # values in a domain
+TAKEN = {
+    *("node", "parent", "level", "total", "impressions", "conversions", "contribution"),
+    *("noisy", "noise_variance", "estimate", "variance", "low", "high", "correction"),
+}  # the other columns of our tables
+
+
+def _label(value: Any) -> Any:
+    """A label as text, as Arrow writes it; what cannot be one is left for pydantic to refuse."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float) and isfinite(value):
+        return _plain(Decimal(repr(value)))
+    if isinstance(value, date) and not isinstance(value, datetime):
+        return value.isoformat()
+    return None if value in ("", "*") else value
+
+
+def _width(value: Any) -> float | int | str:
+    """The width of a bucket: a number or a span, above 0."""
+    if isinstance(value, str):
+        if span(value).number > 0:
+            return value
+    elif _is_number(value) and value > 0:
+        return value  # type: ignore[no-any-return]
+    raise ValueError
+
+
+def _start(value: Any) -> float | int | str:
+    if isinstance(value, str):
+        span(value)
+    elif not _is_number(value):
+        raise ValueError
+    return value  # type: ignore[no-any-return]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+
+
+Label = Annotated[str, BeforeValidator(_label)]
+
+
+class Attribute(BaseModel):
+    """An attribute of impressions or conversions, such as campaign or day.
+
+    One that is known takes the values that occur in the impressions; one that is unknown is queried at all values
+    of its domain, whether they occur or not (the paper's section 3.1).
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    name: str = Field(min_length=1, description='the name of a column, as in name = "campaign"')
+    unknown: bool = Field(False, description="true if only a conversion has it, else false")
+    domain: tuple[Label, ...] | None = Field(
+        None,
+        strict=False,
+        min_length=1,
+        description='a list of all values it can take, text or numbers, as in ["Monday", "Tuesday"]',
+    )
+    range: tuple[int, int] | None = Field(
+        None, strict=False, description="two whole numbers, the first and the last value, as in [1, 31]"
+    )
+    bucket: Annotated[int | float | str, PlainValidator(_width)] | None = Field(
+        None, description='how wide a bucket is, above 0: a number, or a time as in "2d" or "6h"'
+    )
+    buckets: int | None = Field(None, ge=1, le=LARGEST, description="how many buckets there are, 1 or more")
+    start: Annotated[int | float | str, PlainValidator(_start)] = Field(
+        0, description='where the first bucket begins: a number, or a time as in "1d"'
+    )
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _checked(cls, given: Any, handler: ModelWrapValidatorHandler["Attribute"]) -> "Attribute":
+        return all_at_once(given, handler, _mistakes)
+
+    @property
+    def size(self) -> int:
+        """How many values the domain has."""
+        if self.domain is not None:
+            return len(self.domain)
+        if self.range is not None:
+            return self.range[1] - self.range[0] + 1
+        if self.buckets is not None:
+            return self.buckets
+        raise ValueError(f"the values of a known attribute are those that occur; {self.name!r} has no domain")
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """The domain's values as text, in order; a bucket is named by its ends, as in 0-2d, and its upper end is outside."""
+        if self.domain is not None:
+            return self.domain
+        low, size = (self.range or (0, 0))[0], self.size
+        if self.range is not None:
+            return tuple(map(str, range(low, low + size)))
+        ends, unit = self._ends()
+        return tuple(f"{low}-{high}{unit}" for low, high in pairwise(ends))
+
+    def _ends(self) -> tuple[list[str], str]:
+        """The ends of the buckets, and their unit."""
+        places = range(self.size + 1)
+        if isinstance(self.bucket, str):
+            width, start = span(self.bucket), span(self.start if isinstance(self.start, str) else "0w")
+            unit = min(width.unit, start.unit, key=SECONDS.__getitem__)
+            return [str(start.in_units(unit) + i * width.in_units(unit)) for i in places], unit
+        step, first = Decimal(repr(self.bucket)), Decimal(repr(self.start))
+        return [_plain(first + i * step) for i in places], ""
+
+
+def _plain(number: Decimal) -> str:
+    return f"{number.normalize():f}"
+
+
+def _mistakes(given: dict[str, Any]) -> Iterator[Mistake]:
+    """What is wrong between the keys of an attribute, whatever else is wrong with them."""
+    name, ways = given.get("name"), [way for way in DOMAINS if way in given]
+    if name in TAKEN:
+        yield Mistake("name", f"{name!r} is the name of a column that our tables add; rename it")
+    if given.get("unknown") is True:
+        if not ways and "buckets" not in given:
+            yield Mistake(
+                "domain",
+                f"attribute {name!r} is unknown to the impression and needs a domain; add domain = [...], "
+                "range = [first, last], or bucket and buckets",
+            )
+        for way in ways[1:]:
+            yield Mistake(way, f"a domain is given in one way; got {ways[0]} too: keep one of them")
+    elif ways:
+        yield Mistake(
+            ways[0], f"a known attribute takes the values that occur; add unknown = true to {name!r}, or leave it out"
+        )
+    if "bucket" in given and "buckets" not in given:
+        yield Mistake("buckets", "is missing; say how many, as in buckets = 15")
+    for key in ("buckets", "start"):
+        if key in given and "bucket" not in given:
+            yield Mistake(key, 'goes with bucket, which is missing; say how wide they are, as in bucket = "2d"')
+    yield from _wrong_domain(given)
+
+
+def _wrong_domain(given: dict[str, Any]) -> Iterator[Mistake]:
+    domain, ends = given.get("domain"), given.get("range")
+    if isinstance(domain, list | tuple):
+        seen: set[Any] = set()
+        for value in domain:
+            label = _label(value) if isinstance(value, str | bool | int | float | date) else None
+            if label in seen:
+                yield Mistake("domain", f"a value stands there once; got {value_in_words(value)} twice: leave one out")
+                break
+            if label is not None:
+                seen.add(label)
+        if len(domain) > LARGEST:
+            yield Mistake("domain", f"a domain has at most {LARGEST:,} values; got {len(domain):,}")
+    if isinstance(ends, list | tuple) and len(ends) == 2 and all(isinstance(end, int) for end in ends):
+        low, high = ends
+        if not low <= high:
+            yield Mistake("range", f"the first value comes first; got {value_in_words(ends)}: swap them")
+        elif high - low >= LARGEST:
+            yield Mistake("range", f"a domain has at most {LARGEST:,} values; got {high - low + 1:,}: use buckets")
+    if isinstance(given.get("bucket"), str) != isinstance(given.get("start", 0), str) and given.get("start", 0) != 0:
+        yield Mistake("start", "is a number where bucket is one, and a time where bucket is one; make them alike")

@@ -1,0 +1,133 @@
+"""Mistakes: everything that is wrong with a spec at once, each with its path in the file.
+
+A key's description is its rule, so that what pydantic refuses is told in our words: rule, value, remedy.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from difflib import get_close_matches
+from typing import Any, NamedTuple, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+from attributary.errors import InputError
+
+Model = TypeVar("Model", bound=BaseModel)
+Path = tuple[str | int, ...]
+
+
+class Mistake(NamedTuple):
+    """A rule between keys that is broken, and the key to mend."""
+
+    key: str | Path
+    rule: str
+
+
+class Mistakes(InputError):
+    """All that is wrong with a spec; the first line of several says how many there are, and in which file."""
+
+    def __init__(self, lines: list[str], name: str = "the spec") -> None:
+        several = [f"{name} has {len(lines)} mistakes:", *lines]
+        super().__init__("\n  ".join(several) if len(lines) > 1 else f"{name}: {lines[0]}")
+        self.lines = lines
+
+
+def all_at_once(given: Any, handler: Callable[[Any], Model], rules: Callable[[dict[str, Any]], Iterator[Mistake]]) -> Model:
+    """The model that pydantic makes of what is given, or all that breaks its rules and ours between its keys."""
+    if not isinstance(given, dict):
+        return handler(given)
+    ours = [_details(mistake) for mistake in rules(given)]
+    try:
+        model = handler(given)
+    except ValidationError as error:
+        raise _together([*map(_again, error.errors(include_url=False)), *ours]) from None
+    if ours:
+        raise _together(ours)
+    return model
+
+
+def _together(details: list[InitErrorDetails]) -> ValidationError:
+    return ValidationError.from_exception_data("spec", details)
+
+
+def _details(mistake: Mistake) -> InitErrorDetails:
+    path = (mistake.key,) if isinstance(mistake.key, str) else mistake.key
+    return InitErrorDetails(type=PydanticCustomError("rule", "{rule}", {"rule": mistake.rule}), loc=path, input=None)
+
+
+def _again(error: Any) -> InitErrorDetails:
+    kind = PydanticCustomError(error["type"], "{rule}", {"rule": error["msg"]})
+    return InitErrorDetails(type=kind, loc=error["loc"], input=error["input"])
+
+
+def in_words(error: ValidationError, model: type[BaseModel]) -> list[str]:
+    """Each mistake in a line: its path in the file, then rule, value, remedy."""
+    lines: dict[str, None] = {}
+    found = error.errors(include_url=False)
+    for mistake in found:
+        path = mistake["loc"]
+        inside = any(len(other["loc"]) > len(path) and other["loc"][: len(path)] == path for other in found)
+        if not (inside and mistake["type"] == "too_short"):  # it counts only what is right
+            lines[f"{_path(path)}: {_rule(mistake, model)}"] = None
+    return list(lines)
+
+
+def value_in_words(value: Any) -> str:
+    """A value as it stands in the file."""
+    if isinstance(value, dict):
+        return "a table"
+    words = json.dumps(value, ensure_ascii=False, default=str)
+    return words if len(words) <= 60 else words[:60] + "…"
+
+
+def _path(path: Path) -> str:
+    """A path in the file, as in attribute[2].domain: the second attribute's."""
+    return "".join(f"[{key + 1}]" if isinstance(key, int) else f".{key}" for key in path).removeprefix(".")
+
+
+def _rule(mistake: Any, model: type[BaseModel]) -> str:
+    kind, path = mistake["type"], mistake["loc"]
+    if kind == "rule":
+        return str(mistake["msg"])
+    if kind == "extra_forbidden":
+        return _no_such_key(str(path[-1]), _model_at(path[:-1], model))
+    description = _description(path, model)
+    return f"is missing; {description}" if kind == "missing" else f"{description}; got {value_in_words(mistake['input'])}"
+
+
+def _no_such_key(key: str, model: type[BaseModel]) -> str:
+    keys = [field.alias or name for name, field in model.model_fields.items()]
+    close = get_close_matches(key, keys, 1)
+    return f"there is no such key; {f'did you mean {close[0]}?' if close else 'the keys are ' + ', '.join(keys)}"
+
+
+def _model_at(path: Path, model: type[BaseModel]) -> type[BaseModel]:
+    for key in path:
+        model = _field(key, model)[1] or model
+    return model
+
+
+def _description(path: Path, model: type[BaseModel]) -> str:
+    description = ""
+    for key in path:
+        found, inner = _field(key, model)
+        description = found or description
+        model = inner or model
+    return description
+
+
+def _field(key: str | int, model: type[BaseModel]) -> tuple[str | None, type[BaseModel] | None]:
+    """The rule of a key, and the model of what stands below it, if there is one."""
+    for name, field in model.model_fields.items():
+        if key in (name, field.alias):
+            return field.description, _model_within(field.annotation)
+    return None, None
+
+
+def _model_within(annotation: Any) -> type[BaseModel] | None:
+    """The model in an annotation such as tuple[Attribute, ...] or Logs | None."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    inner = (_model_within(part) for part in getattr(annotation, "__args__", ()))
+    return next((model for model in inner if model), None)

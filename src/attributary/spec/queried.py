@@ -1,0 +1,111 @@
+"""queried: the tree that is queried, from the paths that occur and the domains of what is unknown."""
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attributary.errors import InputError
+from attributary.labels import arrow_table, codes, text_labels
+from attributary.levels import level_order
+from attributary.paths import RowError, read_paths
+from attributary.tree import Tree
+
+LARGEST = 2**31  # nodes of a tree
+
+
+def queried(table: Any, known: list[str], domains: dict[str, tuple[str, ...]], total: bool) -> Tree:
+    """Known attributes as they occur in the table, and the full domain of every unknown one under each of them."""
+    parents, labels = _known(table, known) if known else ([], [])
+    _refuse_too_many(len(parents[-1]) if known else 1, domains)
+    if total:
+        parents.insert(0, np.array([-1]))
+        if known:
+            parents[1] = np.zeros(len(parents[1]), np.int64)
+    for domain in domains.values():
+        parents.append(_below(len(parents[-1]) if parents else 0, len(domain)))
+        labels.append(_repeated(domain, len(parents[-1]) // len(domain)))
+    start = np.concatenate([[0], np.cumsum([len(level) for level in parents])])
+    parent = np.concatenate([level + start[i - 1] if i else level for i, level in enumerate(parents)])
+    layout = level_order(parent)
+    return Tree(
+        parent.astype(np.int32), layout.first, layout.offsets, None, (*known, *domains), tuple(labels), total
+    )
+
+
+def _known(table: Any, known: list[str]) -> tuple[list[NDArray[np.int64]], list[Any]]:
+    """The parents of each level, counted within the level above, and its labels."""
+    if table is None:
+        raise InputError(f"the tree needs a table of the known attributes, {', '.join(known)}, as they occur; got none")
+    paths = read_paths(_distinct(arrow_table(table), known), known, fill=True)
+    layout = level_order(paths.parent)
+    _refuse_short_paths(Tree(paths.parent.astype(np.int32), layout.first, layout.offsets, None, tuple(known), paths.labels))
+    found = np.split(paths.parent, layout.offsets[1:-1])
+    return [level - layout.offsets[i - 1] if i else level for i, level in enumerate(found)], list(paths.labels)
+
+
+def _distinct(table: Any, known: list[str]) -> Any:
+    """Every path once, in order of appearance, as text; rows without any label, such as a total's, are passed over."""
+    import pyarrow as pa
+
+    if table.num_rows == 0:
+        raise InputError("the table of known attributes is empty; give the paths that will be queried")
+    columns = [text_labels(table, name) for name in known]
+    code = {name: codes(column) for name, column in zip(known, columns, strict=True)}
+    _refuse_gaps(code)
+    keys = pa.table(code).filter(pa.array(code[known[0]] >= 0))
+    if keys.num_rows == 0:
+        raise InputError(f"no row has a label in column {known[0]!r}; give the paths that will be queried")
+    keys = keys.group_by(known, use_threads=False).aggregate([])  # threads would shuffle them
+    return pa.table({name: _decoded(keys.column(name), column) for name, column in zip(known, columns, strict=True)})
+
+
+def _decoded(code: Any, column: Any) -> Any:
+    import pyarrow as pa
+
+    numbers = code.to_numpy()
+    return pa.DictionaryArray.from_arrays(pa.array(numbers.astype(np.int32), mask=numbers < 0), column.dictionary)
+
+
+def _refuse_gaps(code: dict[str, NDArray[np.int64]]) -> None:
+    for upper, lower in pairwise(code):
+        gap = (code[upper] < 0) & (code[lower] >= 0)
+        if gap.any():
+            raise RowError(
+                int(np.argmax(gap)),
+                f"{upper!r} is empty but {lower!r} below it is not; a missing value needs a label of its own, as in 'none'",
+            )
+
+
+def _refuse_short_paths(tree: Tree) -> None:
+    """A known path goes down to the last known attribute; rows that end above are nodes that stand above others."""
+    short = tree.is_leaf & (tree.level < len(tree.attributes) - 1)
+    if short.any():
+        node = int(np.argmax(short))
+        lacking = tree.attributes[int(tree.level[node]) + 1]
+        raise InputError(
+            f"{tree.name(node)} has no {lacking!r} in any row; a missing value needs a label of its own, as in 'none'"
+        )
+
+
+def _refuse_too_many(leaves: int, domains: dict[str, tuple[str, ...]]) -> None:
+    nodes = leaves
+    for name, domain in domains.items():
+        leaves *= len(domain)
+        nodes += leaves
+        if nodes >= LARGEST:
+            raise InputError(
+                f"a tree holds fewer than 2**31 nodes; the domains down to {name!r} make {nodes:,} of them: use fewer buckets"
+            )
+
+
+def _below(above: int, size: int) -> NDArray[np.int64]:
+    """The parents of a level that has a whole domain below each of the nodes above; roots where there are none."""
+    return np.repeat(np.arange(above), size) if above else np.full(size, -1)
+
+
+def _repeated(domain: tuple[str, ...], times: int) -> Any:
+    import pyarrow as pa
+
+    return pa.DictionaryArray.from_arrays(np.tile(np.arange(len(domain), dtype=np.int32), times), pa.array(domain))

@@ -1,0 +1,184 @@
+"""Spec: the one file a user writes. Attributes top to bottom, the budget, and how it may be spent."""
+
+import re
+import tomllib
+from collections.abc import Iterator
+from difflib import get_close_matches
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ModelWrapValidatorHandler, ValidationError, model_validator
+
+from attributary.errors import InputError
+from attributary.spec.attribute import Attribute
+from attributary.spec.logs import Logs
+from attributary.spec.mistakes import Mistake, Mistakes, all_at_once, in_words
+from attributary.tree import Tree
+
+API_EPSILON = 64  # the most that a summary report takes
+API_L1 = 65_536
+
+
+class Spec(BaseModel):
+    """What is asked: a tree of attributes, and a budget for it. Frozen; every mistake is reported at once."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, populate_by_name=True)
+
+    epsilon: float = Field(gt=0, allow_inf_nan=False, description="a number above 0, as in epsilon = 4")
+    tau: float = Field(
+        10.0, gt=0, allow_inf_nan=False, description="the count below which errors stop being relative, above 0"
+    )
+    l1: int = Field(API_L1, ge=1, description="a whole number above 0; the API's is 65536")
+    noise: Literal["api", "unit"] = Field(
+        "api", description='"api" (scaled contributions, as in summary reports) or "unit" (noise on whole counts)'
+    )
+    split_by: str | None = Field(None, description="the first attribute's name, if each of its values gets a split of its own")
+    total: bool = Field(False, description="true for a node above the first attribute, else false")
+    conversions_per_impression: Literal[1] = Field(1, description="1; more are not supported yet")
+    weights: Literal["nodes", "counts"] = Field(
+        "nodes", description='"nodes" (all nodes of a level alike) or "counts" (nodes weigh by their prior count)'
+    )
+    neighbours: Literal["conversion", "definition-1"] = Field(
+        "conversion",
+        description='what epsilon protects: "conversion" (that there was one) or "definition-1" (also its unknown attributes)',
+    )
+    attributes: tuple[Attribute, ...] = Field(
+        alias="attribute", strict=False, min_length=1, description="one [[attribute]] for each level, top to bottom"
+    )
+    logs: Logs | None = Field(None, description="a section [logs]")
+
+    def __init__(self, /, **given: Any) -> None:
+        try:
+            super().__init__(**given)
+        except ValidationError as error:
+            raise Mistakes(in_words(error, type(self))) from None
+
+    @classmethod
+    def load(cls, path: str) -> Self:
+        """The spec in a TOML file."""
+        try:
+            with open(path, encoding="utf-8-sig") as file:
+                text = file.read()
+        except FileNotFoundError:
+            raise InputError(f"there is no file {path}; give the spec's path, a TOML file") from None
+        except UnicodeDecodeError:
+            raise InputError(f"{path} is not UTF-8 text; a spec is a TOML file") from None
+        except OSError as error:
+            raise InputError(f"{path} cannot be read: {error.strerror}") from None
+        return cls.parse(text, path)
+
+    @classmethod
+    def parse(cls, text: str, name: str = "the spec") -> Self:
+        """The spec in a TOML text; `name` is what errors call it."""
+        try:
+            return cls(**tomllib.loads(text))
+        except tomllib.TOMLDecodeError as error:
+            raise InputError(_syntax(error, text, name)) from None
+        except Mistakes as mistakes:
+            raise Mistakes(mistakes.lines, name) from None
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _checked(cls, given: Any, handler: ModelWrapValidatorHandler["Spec"]) -> "Spec":
+        return all_at_once(given, handler, _mistakes)
+
+    @property
+    def known(self) -> tuple[Attribute, ...]:
+        """The attributes that an impression has."""
+        return tuple(a for a in self.attributes if not a.unknown)
+
+    @property
+    def unknown(self) -> tuple[Attribute, ...]:
+        """The attributes that only a conversion has; they stand below the known ones."""
+        return tuple(a for a in self.attributes if a.unknown)
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """The names of the levels, top to bottom."""
+        return (("total",) if self.total else ()) + tuple(a.name for a in self.attributes)
+
+    @property
+    def budget(self) -> int:
+        """What the contributions of one conversion may sum to: ⌊L1 / conversions per impression⌋."""
+        return self.l1 // self.conversions_per_impression
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is allowed, but worth a second look."""
+        notes = []
+        if self.epsilon > API_EPSILON:
+            notes.append(f"epsilon = {self.epsilon:g} is more than the {API_EPSILON} that a summary report takes")
+        if self.noise == "api" and self.l1 > API_L1:
+            notes.append(f"l1 = {self.l1} is more than the API's {API_L1}: a browser would drop every report")
+        return tuple(notes)
+
+    def tree(self, known: Any = None) -> Tree:
+        """The tree that is queried: known attributes as they occur in a table, the full domain of unknown ones below.
+
+        The table is Arrow, pandas, polars or a dict of columns; rows may repeat, and other columns are passed over.
+        Labels become text. Nodes are numbered in level order.
+        """
+        from attributary.spec.queried import queried
+
+        domains = {attribute.name: attribute.labels for attribute in self.unknown}
+        return queried(known, [attribute.name for attribute in self.known], domains, self.total)
+
+
+def _syntax(error: tomllib.TOMLDecodeError, text: str, name: str) -> str:
+    """A syntax error with its line, as it reads there."""
+    found = re.fullmatch(r"(.*) \(at line (\d+), column (\d+)\)", str(error), re.DOTALL)
+    if not found:
+        return f"{name} is not TOML: {error}"
+    line = text.splitlines()[int(found[2]) - 1].strip()[:60]
+    return f"{name}: line {found[2]}, column {found[3]} is not TOML: {found[1]}; it reads: {line}"
+
+
+def _mistakes(given: dict[str, Any]) -> Iterator[Mistake]:
+    """What is wrong between the keys of a spec, whatever else is wrong with them."""
+    attributes = given.get("attribute", given.get("attributes"))
+    fields = [_fields(a) for a in attributes] if isinstance(attributes, list | tuple) else []
+    names = [field.get("name") for field in fields]
+    unknown: Any = None
+    for i, field in enumerate(fields):
+        name = field.get("name")
+        if name is not None and name in names[:i]:
+            rule = f"attributes are named once each; {name!r} is the name of attribute[{names.index(name) + 1}] too"
+            yield Mistake(("attribute", i, "name"), rule)
+        if field.get("unknown") is True:
+            unknown = name if unknown is None else unknown
+        elif unknown is not None:
+            yield Mistake(
+                ("attribute", i),
+                f"known attributes come before unknown ones; {name!r} is known to the impression but stands below "
+                f"{unknown!r}, which is not: move it up, or give it unknown = true and a domain",
+            )
+    yield from _wrong_split(given.get("split_by"), names)
+    epsilon, l1 = given.get("epsilon"), given.get("l1", API_L1)
+    if isinstance(epsilon, int | float) and API_EPSILON < epsilon < float("inf") and given.get("noise", "api") == "api":
+        yield Mistake(
+            "epsilon", f"a summary report takes at most {API_EPSILON}; got {epsilon:g}: lower it, or plan with noise = \"unit\""
+        )
+    levels = len(fields) + (given.get("total") is True)
+    if isinstance(l1, int) and 1 <= l1 < levels:
+        yield Mistake("l1", f"every level needs a contribution of at least 1; got {l1} for {levels} levels: raise it")
+
+
+def _fields(attribute: Any) -> dict[str, Any]:
+    if isinstance(attribute, Attribute):
+        return {"name": attribute.name, "unknown": attribute.unknown}
+    return attribute if isinstance(attribute, dict) else {}
+
+
+def _wrong_split(split_by: Any, names: list[Any]) -> Iterator[Mistake]:
+    if not isinstance(split_by, str) or not names or split_by == names[0]:
+        return
+    remedy = "or leave split_by out for one split"
+    if split_by in names:
+        yield Mistake(
+            "split_by",
+            f"names the first attribute, {names[0]!r}, whose values are the roots; got {split_by!r}: move it to the top, "
+            + remedy,
+        )
+    else:
+        close = get_close_matches(split_by, [name for name in names if isinstance(name, str)], 1)
+        hint = f"did you mean {close[0]!r}? " if close else ""
+        yield Mistake("split_by", f"names the first attribute; there is no attribute {split_by!r}: {hint}give {names[0]!r}, {remedy}")

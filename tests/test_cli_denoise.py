@@ -1,0 +1,297 @@
+"""attributary denoise: the answer of the library, the user's rows around it, and errors of one line."""
+
+import csv
+import io
+import re
+from decimal import Decimal
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from attributary import Tree, denoise
+from attributary.cli import main
+from attributary.cli.denoise import ABOUT
+from attributary.noise import dlap_variance
+from attributary.tables import read_table, write_table
+from command import ADDED, NOISY, SMALL, TREE, VAR, answer, csv_of, numbers, run
+
+
+def test_rows_order_and_extra_columns_are_kept() -> None:
+    rows = answer("--variance", "v", data=SMALL)
+    assert [{k: v for k, v in row.items() if k not in ADDED} for row in rows] == list(
+        csv.DictReader(io.StringIO(SMALL, newline=""))
+    )
+    assert list(rows[0]) == ["a", "b", "c", "noisy", "v", "note", *ADDED]
+
+
+labels = st.text(st.sampled_from(' ",\t\r\né0*x'), min_size=1, max_size=3).filter(lambda s: s != "*")
+
+
+@st.composite
+def noisy_tables(draw: st.DrawFn) -> pa.Table:
+    """One row per node of a random forest with leaves at any depth, in random order."""
+    paths = draw(st.lists(st.lists(labels, min_size=0, max_size=3), min_size=1, max_size=8))
+    nodes = {tuple(path[:i]) for path in paths for i in range(1, len(path) + 1)} | {tuple(path) for path in paths}
+    if () in nodes or not nodes:
+        nodes |= {()}
+    rows = draw(st.permutations(sorted(nodes)))
+    figure = st.floats(-1e6, 1e6)
+    var = st.one_of(st.floats(0.01, 100), st.just(float("inf")))
+    return pa.table(
+        {
+            **{name: pa.array([(*p, None, None, None)[i] for p in rows], pa.string()) for i, name in enumerate("abc")},
+            "noisy": [draw(figure) for _ in rows],
+            "v": [draw(var) for _ in rows],
+            "extra": [draw(labels) for _ in rows],
+        }
+    )
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "parquet", "arrow"])
+@pytest.mark.parametrize("options", [{}, {"nonnegative": "top-down"}, {"nonnegative": "joint", "whole": True}], ids=str)
+def test_the_answer_is_the_librarys(
+    ending: str, options: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("answer")
+    source, out = str(folder / f"in.{ending}"), str(folder / f"out.{ending}")
+    chosen = (["--nonnegative", options["nonnegative"]] if options else []) + ["--whole"] * ("whole" in options)
+
+    @settings(max_examples=25, deadline=None)
+    @given(table=noisy_tables())
+    def same(table: pa.Table) -> None:
+        write_table(table, source)
+        result = run("--variance", "v", "-o", out, "-q", "--confidence", "0.9", *chosen, table=source)
+        assert result.exit_code == 0, result.output
+        written = read_table(out)
+        assert written.column_names == ["a", "b", "c", "noisy", "v", "extra", *ADDED]
+        assert written.select(["a", "b", "c", "extra"]).equals(table.select(["a", "b", "c", "extra"]))
+        est = denoise(Tree.from_paths(table, ["a", "b", "c"]), table["noisy"], table["v"], **options)
+        interval = est.interval(0.9)
+        for name, wanted in zip(
+            ADDED, (est.count, est.variance, interval.low, interval.high, est.correction), strict=True
+        ):
+            got = np.array([float("nan" if v is None else v) for v in written[name].to_pylist()])
+            np.testing.assert_array_equal(got, wanted, err_msg=name)
+
+    same()
+
+
+def test_all_ways_to_give_the_variance_agree() -> None:
+    contribution = [1000, 2000, 2000, 4000, 4000, 4000, 4000]
+    lines = [f"{line},{more}" for line, more in zip(TABLE.splitlines(), ["std,c", *STDS], strict=True)]
+    data = "\n".join(lines) + "\n"
+    wanted = answer("--variance", "v", data=data)
+    for way in (["--variance", "16,4,1"], ["--std", "4,2,1"], ["--std", "std"]):
+        assert answer(*way, data=data) == wanted, way
+
+    a = 2 / 100_000
+    api = ["--epsilon", "2", "--l1", "100000"]
+    by_level = answer(*api, "--contribution", "1000,2000,4000", data=data)
+    assert answer(*api, "--contribution", "c", data=data) == by_level
+    var = [dlap_variance(a) / c**2 for c in contribution]
+    est = denoise(Tree.from_paths(TREE, ["a", "b", "c"]), NOISY, var)
+    assert numbers(by_level, "estimate") == list(est.count) and numbers(by_level, "variance") == list(est.variance)
+
+    sums = pa.table({**TREE, "noisy": [x * c for x, c in zip(NOISY, contribution, strict=True)]})
+    rows = answer(*api, "--contribution", "1000,2000,4000", "--sums", data=csv_of(sums))
+    np.testing.assert_allclose(numbers(rows, "estimate"), est.count, rtol=1e-14)
+    same = answer("--epsilon", "1", "--contribution", "5", data=data)
+    assert same == answer("--epsilon", "1", "--contribution", "5", "--l1", "65536", data=data)
+    assert same == answer("--variance", repr(dlap_variance(1 / 65536) / 25), data=data)
+
+
+TABLE = "a,b,c,noisy,v\n" + "".join(
+    f"x,{b or ''},{c or ''},{x},{v}\n"
+    for b, c, x, v in zip(TREE["b"], TREE["c"], NOISY, [16, 4, 4, 1, 1, 1, 1], strict=True)
+)
+STDS = ["4,1000", "2,2000", "2,2000", "1,4000", "1,4000", "1,4000", "1,4000"]
+
+
+def test_no_contribution_is_no_measurement() -> None:
+    data = SMALL.replace("58,4", ",4")
+    by_level = answer("--epsilon", "1", "--contribution", "9,0,9", "--sums", data=data)
+    var = dlap_variance(1 / 65536) / 81
+    assert numbers(by_level, "variance") == numbers(answer("--variance", f"{var!r},inf,{var!r}", data=data), "variance")
+
+
+def test_a_column_wins_over_a_number() -> None:
+    data = SMALL.replace(",v,", ",2,")
+    assert numbers(answer("--variance", "2", data=data), "variance") == numbers(
+        answer("--variance", "v", data=SMALL), "variance"
+    )
+
+
+def test_leaves_alone_are_nodes_with_nothing_measured_above() -> None:
+    leaves = "a,b,c,noisy\n" + "".join(f"x,{b},{c},{x}\n" for b, c, x in zip("ppqq", "1212", NOISY[3:], strict=True))
+    nodes = leaves + "x,,,\nx,p,,\nx,q,,\n"
+    alone, filled = (answer("--variance", "1,2,3", *more, data=leaves) for more in ([], ["--fill"]))
+    assert answer("--variance", "inf,inf,3", data=nodes) == filled
+    assert filled[:4] == alone and len(alone) == 4
+    assert numbers(filled, "variance") == [3, 3, 3, 3, 12, 6, 6]
+    assert [(row["a"], row["b"], row["c"], row["noisy"], row["correction"]) for row in filled[4:]] == [
+        ("x", "", "", "", ""),
+        ("x", "p", "", "", ""),
+        ("x", "q", "", "", ""),
+    ]
+
+
+def test_a_row_without_labels_is_the_total() -> None:
+    data = "a,n\n,10\nx,4\ny,5\n"
+    rows = answer("--variance", "0,1", levels="a", value="n", data=data)
+    assert numbers(rows, "estimate") == [10, 4.5, 5.5]
+
+
+@pytest.mark.parametrize("kind", ["words", "numbers", "dates", "categories", "floats", "large words"])
+def test_types_of_labels_and_figures_survive_filling(kind: str, tmp_path: Path) -> None:
+    top = {
+        "words": pa.array(["x", "x", "y"]),
+        "numbers": pa.array([7, 7, 9], pa.int16()),
+        "dates": pa.array([7, 7, 9], pa.date32()),
+        "categories": pa.array(["x", "x", "y"]).dictionary_encode(),
+        "floats": pa.array([7, 7, float("nan")]),
+        "large words": pa.array(["x", "x", "y"], pa.large_string()),
+    }[kind]
+    fields = [pa.field("a", top.type, nullable=False), ("b", pa.int64()), ("n", pa.decimal128(9, 2)), ("z", pa.bool_())]
+    columns = [
+        top,
+        pa.array([1, 2, None if kind == "floats" else 3]),
+        pa.array(map(Decimal, "567"), pa.decimal128(9, 2)),
+    ]
+    table = pa.table([*columns, pa.array([True] * 3)], schema=pa.schema(fields))
+    for ending in ("parquet", "arrow"):
+        source, out = (str(tmp_path / f"{name}.{ending}") for name in ("in", "out"))
+        write_table(table, source)
+        result = run("--variance", "1", "--fill", "-o", out, table=source, levels="a,b", value="n")
+        assert result.exit_code == 0, result.output
+        written = read_table(out)
+        assert written.schema.types[:4] == table.schema.types
+        assert written.slice(0, 3).select([0, 1, 2, 3]).to_pylist() == pytest.approx(table.to_pylist(), nan_ok=True)
+        tops = sorted({str(v) for v in top.to_pylist()} - {"nan"})
+        assert [str(v) for v in written["a"].to_pylist()[3:]] == tops
+        assert written["b"].to_pylist()[3:] == [None] * len(tops)
+
+
+def test_figures_from_text_are_numbers_in_parquet(tmp_path: Path) -> None:
+    result = run("--variance", "v", "-o", str(tmp_path / "out.parquet"), data=SMALL)
+    assert result.exit_code == 0
+    written = read_table(str(tmp_path / "out.parquet"))
+    assert written["noisy"].to_pylist() == NOISY and written["v"].to_pylist() == VAR
+    assert written["note"].to_pylist()[0] == "007"
+
+
+def test_whole_and_nonnegative_counts() -> None:
+    data = "a,n\n,10\nx,14.4\ny,-5\n"
+    given: dict[str, Any] = {"levels": "a", "value": "n", "data": data}
+    rows = answer("--variance", "0,1", "--nonnegative", "--whole", **given)
+    assert [row["estimate"] for row in rows] == ["10", "10", "0"]
+    assert answer("--variance", "0,1", "--nonnegative", **given) == answer(
+        "--variance", "0,1", "--nonnegative", "top-down", **given
+    )
+
+
+def test_the_users_variance_column_is_kept_under_another_name() -> None:
+    data = SMALL.replace(",v,", ",variance,")
+    result = run("--variance", "variance", data=data)
+    rows = list(csv.DictReader(io.StringIO(result.stdout)))
+    assert list(rows[0]) == ["a", "b", "c", "noisy", "noise_variance", "note", *ADDED]
+    assert [float(row["noise_variance"]) for row in rows] == VAR
+    assert "your column variance is called noise_variance there" in result.stderr
+    prefixed = answer("--variance", "variance", "--prefix", "d_", data=data)
+    assert list(prefixed[0]) == ["a", "b", "c", "noisy", "variance", "note", *(f"d_{name}" for name in ADDED)]
+
+
+# --- what the summary says -------------------------------------------------------------------------------------------
+
+
+def laplace_table(seed: int, scale: float = 1.0) -> dict[str, list[Any]]:
+    rng = np.random.default_rng(seed)
+    a = [str(i) for i in range(30)] + [str(i) for i in range(30) for _ in range(20)]
+    leaves = rng.poisson(20, (30, 20))
+    true = [*leaves.sum(1), *leaves.ravel()]
+    noisy = true + rng.laplace(0, scale, len(true))
+    return {"a": a, "b": [""] * 30 + [str(j) for _ in range(30) for j in range(20)], "noisy": list(noisy)}
+
+
+def test_summary_of_a_sound_table(tmp_path: Path) -> None:
+    out = str(tmp_path / "out.csv")
+    data = csv_of(pa.table(laplace_table(1)))
+    result = run("--variance", "2", "-o", out, levels="a,b", data=data)
+    assert result.exit_code == 0 and result.stdout == ""
+    table = Tree.from_paths({k: [v or None for v in laplace_table(1)[k]] for k in "ab"}, ["a", "b"])
+    fell = [1 - denoise(table, laplace_table(1)["noisy"], 2.0).variance[table.level == i].mean() / 2 for i in (0, 1)]
+    lines = result.stderr.splitlines()
+    assert lines[0] == "630 nodes in 2 levels"
+    assert lines[2].split()[:3] == ["a", "30", "2"] and lines[2].endswith(f"{fell[0]:.1%}")
+    assert lines[3].split()[:3] == ["b", "600", "2"] and lines[3].endswith(f"{fell[1]:.1%}")
+    assert "noise: as much as was claimed" in result.stderr and "none is implausible" in result.stderr
+    assert lines[-1] == f"630 rows written to {out}"
+
+
+@pytest.mark.parametrize(("scale", "word"), [(3, "more"), (0.2, "less")])
+def test_summary_says_when_the_noise_does_not_fit(scale: float, word: str) -> None:
+    result = run("--variance", "2", levels="a,b", data=csv_of(pa.table(laplace_table(2, scale))))
+    assert f"noise: {word} than was claimed" in result.stderr
+
+
+@pytest.mark.parametrize("shape", ["laplace", "normal", "dlap"])
+def test_summary_names_implausible_figures(shape: str) -> None:
+    table = laplace_table(3)
+    for family in range(8):
+        table["noisy"][30 + 20 * family] += 500 - 50 * family
+    result = run("--variance", "2", "--shape", shape, levels="a,b", data=csv_of(pa.table(table)))
+    lines = result.stderr.splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith("corrections:"))
+    # One leaf of each family is wrong, but all that is known is that the sum of the leaves does not fit their parent.
+    assert lines[start].startswith(f"corrections: {8 * 21} are implausible (beyond ")
+    parent, leaves = table["noisy"][0], sum(table["noisy"][30:50])
+    assert lines[start + 1].startswith(f"  a=0: noisy {parent:.4g} → estimate ")
+    assert lines[start + 2].startswith(f"  the 20 leaves of a=0 together: noisy {leaves:.4g} → estimate ")
+    assert lines[start + 3].startswith("  a=1: ") and lines[start + 6] == "  and 11 more; see the column correction"
+    sizes = [abs(float(line.rsplit("(", 1)[1].strip(")"))) for line in lines[start + 1 : start + 6]]
+    assert all(a >= b for a, b in pairwise(sizes))
+
+
+def test_one_implausible_figure_in_a_chain() -> None:
+    result = run("--variance", "1", levels="a,b", value="n", data="a,b,n\nx,,100\nx,y,5\n")
+    assert "corrections: 2 are implausible" in result.stderr
+    assert "  a=x, b=y: noisy 5 → estimate 52.5 (+67.2)\n" in result.stderr
+
+
+def test_summary_counts_what_is_missing_and_what_is_negative() -> None:
+    result = run("--variance", "1", levels="a,b", value="n", data="a,b,n\nx,1,-3\nx,2,5\n")
+    assert "not measured" in result.stderr and "measured" in result.stderr.splitlines()[1]
+    assert "nothing to judge it by" in result.stderr and "implausible" not in result.stderr
+    assert "1 of 3 estimates are below 0; --nonnegative" in result.stderr
+    assert (
+        "below 0"
+        not in run("--variance", "1", "--nonnegative", levels="a,b", value="n", data="a,b,n\nx,1,-3\nx,2,5\n").stderr
+    )
+
+
+# --- help ------------------------------------------------------------------------------------------------------------
+
+
+def test_help_lists_the_commands_and_teaches_the_columns() -> None:
+    top = CliRunner().invoke(main, ["--help"])
+    assert top.exit_code == 0 and re.search(r"denoise +Noisy figures of any tree in", top.stdout)
+    words = " ".join(CliRunner().invoke(main, ["denoise", "--help"]).stdout.split())
+    for part in (*ADDED[:2], "low, high", "correction", "one row per node", "one row per leaf", "noise_variance"):
+        assert part in words, part
+
+
+def test_the_example_in_the_help_is_true(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks = [block.split("\n", 1) for block in re.split(r"^    \$ ", ABOUT, flags=re.MULTILINE)[1:]]
+    (cat, rest), (call, options), (_, printed) = blocks
+    monkeypatch.chdir(tmp_path)
+    Path(cat.split()[1]).write_text("".join(f"{line.strip()}\n" for line in rest.split("\b")[0].splitlines()))
+    args = f"{call} {options}".replace("\\", " ").replace("\b", " ").split()
+    assert args[0] == "attributary" and CliRunner().invoke(main, args[1:]).exit_code == 0
+    wanted = [line.strip() for line in printed.split("\n\n")[0].splitlines()]
+    assert [",".join(line.split(",")[:5]) for line in Path("out.csv").read_text().splitlines()] == wanted
