@@ -74,9 +74,9 @@ def test_the_answer_is_the_librarys(
         assert written.select(["a", "b", "c", "extra"]).equals(table.select(["a", "b", "c", "extra"]))
         est = denoise(Tree.from_paths(table, ["a", "b", "c"]), table["noisy"], table["v"], **options)
         interval = est.interval(0.9)
-        for name, wanted in zip(
-            ADDED, (est.count, est.variance, interval.low, interval.high, est.correction), strict=True
-        ):
+        with np.errstate(divide="ignore"):
+            correction = est.correction
+        for name, wanted in zip(ADDED, (est.count, est.variance, interval.low, interval.high, correction), strict=True):
             got = np.array([float("nan" if v is None else v) for v in written[name].to_pylist()])
             np.testing.assert_array_equal(got, wanted, err_msg=name)
 
@@ -85,7 +85,7 @@ def test_the_answer_is_the_librarys(
 
 def test_all_ways_to_give_the_variance_agree() -> None:
     contribution = [1000, 2000, 2000, 4000, 4000, 4000, 4000]
-    lines = [f"{line},{more}" for line, more in zip(TABLE.splitlines(), ["std,c", *STDS], strict=True)]
+    lines = [f"{line},{more}" for line, more in zip(TABLE.splitlines(), ["std,k", *STDS], strict=True)]
     data = "\n".join(lines) + "\n"
     wanted = answer("--variance", "v", data=data)
     for way in (["--variance", "16,4,1"], ["--std", "4,2,1"], ["--std", "std"]):
@@ -94,7 +94,7 @@ def test_all_ways_to_give_the_variance_agree() -> None:
     a = 2 / 100_000
     api = ["--epsilon", "2", "--l1", "100000"]
     by_level = answer(*api, "--contribution", "1000,2000,4000", data=data)
-    assert answer(*api, "--contribution", "c", data=data) == by_level
+    assert answer(*api, "--contribution", "k", data=data) == by_level
     var = [dlap_variance(a) / c**2 for c in contribution]
     est = denoise(Tree.from_paths(TREE, ["a", "b", "c"]), NOISY, var)
     assert numbers(by_level, "estimate") == list(est.count) and numbers(by_level, "variance") == list(est.variance)
@@ -172,7 +172,7 @@ def test_types_of_labels_and_figures_survive_filling(kind: str, tmp_path: Path) 
         assert result.exit_code == 0, result.output
         written = read_table(out)
         assert written.schema.types[:4] == table.schema.types
-        assert written.slice(0, 3).select([0, 1, 2, 3]).to_pylist() == pytest.approx(table.to_pylist(), nan_ok=True)
+        assert repr(written.slice(0, 3).select([0, 1, 2, 3]).to_pylist()) == repr(table.to_pylist())
         tops = sorted({str(v) for v in top.to_pylist()} - {"nan"})
         assert [str(v) for v in written["a"].to_pylist()[3:]] == tops
         assert written["b"].to_pylist()[3:] == [None] * len(tops)

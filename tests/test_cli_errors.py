@@ -172,7 +172,7 @@ def test_no_bytes_make_a_traceback(kind: str, tmp_path_factory: pytest.TempPathF
         damaged, st.lists(st.tuples(places, st.integers(0, 255)), max_size=4), st.one_of(st.just(len(whole)), places)
     )
 
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=80, deadline=None)
     @given(data=st.one_of(mutated, st.binary(max_size=200), st.text('a,b\n"\r1\t;é').map(str.encode)))
     @example(data=whole)
     def survives(data: bytes) -> None:

@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parent.parent / "src" / "attributary"
-ORDER = ["errors", "tables", "levels", "paths", "tree", "noise", "measurements", "denoising", "rmsre", "cli"]
+ORDER = [
+    *("errors", "tables", "labels", "levels", "paths", "tree", "spec", "logs"),
+    *("noise", "measurements", "denoising", "rmsre", "budget", "match", "prior", "plan", "cli"),
+]
 
 
 def imports(file: Path) -> set[str]:

@@ -50,7 +50,7 @@ def empty_is_null(table: pa.Table) -> pa.Table:
 def test_a_table_of_awkward_text_survives(ending: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = str(tmp_path_factory.mktemp("round") / f"t.{ending}")
 
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=70, deadline=None)
     @given(table=tables())
     @example(table=pa.table({"\ufeffa": ["\ufeff", "x"], "": ["", "007"]}))
     @example(table=pa.table({"one": ["", "", "x", ""]}))
@@ -62,7 +62,7 @@ def test_a_table_of_awkward_text_survives(ending: str, tmp_path_factory: pytest.
     survives()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=70, deadline=None)
 @given(table=tables(), kind=st.sampled_from(TEXT))
 def test_text_reads_the_same_elsewhere(table: pa.Table, kind: str) -> None:
     delimiter = "," if kind == "csv" else "\t"

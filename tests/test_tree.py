@@ -175,7 +175,7 @@ BAD_TABLES = {
     "no such column": ({"a": [1]}, ["a", "b"], "no column 'b'; the columns are a"),
     "no levels": ({"a": [1]}, [], "at least one attribute"),
     "a level twice": ({"a": [1]}, ["a", "a"], "named once each"),
-    "duplicate": ({"a": [1, 2, 1]}, ["a"], "a path has one row; rows .* and .* are both 1"),
+    "duplicate": ({"a": [1, 2, 1]}, ["a"], "row 3: row 1 is 1 too; a path has one row"),
     "hole": ({"a": [None], "b": [1]}, ["a", "b"], "'a' is empty but 'b' below it is not"),
 }
 

@@ -52,8 +52,6 @@ class Measurements:
 
     def again(self, other: "Measurements") -> "Measurements":
         """Both measured the *same* conversions (a query repeated): combined by inverse variance."""
-        from attributary.denoising.linear import combine
-
         x, y = (np.where(m.variance == np.inf, 0.0, m.noisy) for m in (self, other))
         exact = (self.variance == 0) & (other.variance == 0) & (x != y)
         if exact.any():
@@ -65,6 +63,19 @@ class Measurements:
     def plus(self, other: "Measurements") -> "Measurements":
         """They measured *different* conversions (batches, periods): values add, and so do variances."""
         return Measurements(self.noisy + other.noisy, self.variance + other.variance, self.shape)
+
+
+def combine(x: Floats, var_x: Floats, y: Floats, var_y: Floats) -> tuple[Floats, Floats]:
+    """Two independent estimates of the same figures made one (Algorithm 1, CombineEstimates)."""
+    with np.errstate(invalid="ignore"):
+        both = var_x + var_y
+        trust_x, trust_y = var_y / both, var_x / both
+    exact = both == 0
+    trust_x[exact | (var_y == np.inf)], trust_y[exact] = 1.0, 0.0
+    trust_x[var_x == np.inf], trust_y[var_x == np.inf] = 0.0, 1.0
+    with np.errstate(invalid="ignore"):
+        combined = np.where(var_x == np.inf, var_y, np.where(var_y == np.inf, var_x, trust_y * var_y))
+    return trust_x * x + trust_y * y, combined
 
 
 def _numbers(values: ArrayLike, what: str) -> Floats:

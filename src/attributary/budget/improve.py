@@ -55,10 +55,10 @@ def improve(paths: Paths, gains: Gains, budget: Floats, rounds: int) -> tuple[Fl
 
 
 def prune(paths: Paths, errors: Callable[[Floats], Floats], budget: Floats, error: Floats) -> Floats:
-    """The same without budgets that are next to nothing, where that costs next to nothing; those below get theirs."""
+    """The same without budgets that are next to nothing, where that costs next to nothing."""
     rest = _rest(paths, budget)
-    small = (budget < SMALL * (budget + rest)) & (rest > 0)
-    pruned = _spend(paths, np.where(small, 0.0, budget), rest)
+    enough = SMALL * (budget + rest)
+    pruned = _spend(paths, np.where(budget < enough, 0.0, budget), np.where(rest < enough, 0.0, rest))
     return np.where((errors(pruned) <= (1 + CLOSE) * error)[:, paths.error], pruned, budget)
 
 

@@ -55,7 +55,7 @@ def _level_sets(rows: Rows) -> Floats:
             if len(sets) < STARTS:
                 chosen = rows.open & np.isin(np.arange(len(rows.open)), levels)[:, None]
                 sets.append(equally(rows, np.where(chosen.any(axis=0), chosen, lowest(rows))))
-    return np.array(sets).reshape(len(sets), -1)
+    return np.array(sets).reshape(len(sets), rows.paths.open.size)
 
 
 def _with_total(rows: Rows, phases: int) -> Floats:

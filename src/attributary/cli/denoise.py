@@ -116,6 +116,8 @@ def denoise(
     shape: Any,
     **noise: Any,
 ) -> None:
+    import numpy as np
+
     from attributary.cli.estimates import estimates, filled, kept_names, with_numbers
     from attributary.cli.labels import labels
     from attributary.cli.progress import stages
@@ -143,10 +145,12 @@ def denoise(
         figures = [value, given.variance, given.std, given.contribution]
         result = filled(table, tree) if fill else table
         result = result if is_text(written.format) else with_numbers(result, figures)
-        result = estimates(result, names, est, confidence, prefix)
+        with np.errstate(divide="ignore"):  # Estimate.correction divides by 0 where nothing was moved
+            result = estimates(result, names, est, confidence, prefix)
         stage("writing")
         write_table(result, output, format_)
     if not quiet:
         renamed = names != table.column_names
         notes = [f"your column {given.variance} is called noise_variance there"] if renamed else []
-        print_summary(est, result.num_rows, output, notes)
+        with np.errstate(divide="ignore"):
+            print_summary(est, result.num_rows, output, notes)

@@ -14,6 +14,7 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from attributary.measurements import combine
 from attributary.tree import Tree
 
 Floats = NDArray[np.float64]
@@ -44,19 +45,6 @@ def upward(tree: Tree, x: Floats, var: Floats) -> tuple[Floats, Floats]:
                 contradiction(tree, x, z, int(p[np.argmax(clash)]))
             z[p], v[p] = combine(z[p], var[p], below, family.sum(v[c]))
     return z, v
-
-
-def combine(x: Floats, var_x: Floats, y: Floats, var_y: Floats) -> tuple[Floats, Floats]:
-    """Two independent estimates of the same figures made one (Algorithm 1, CombineEstimates)."""
-    with np.errstate(invalid="ignore"):
-        both = var_x + var_y
-        trust_x, trust_y = var_y / both, var_x / both
-    exact = both == 0
-    trust_x[exact | (var_y == np.inf)], trust_y[exact] = 1.0, 0.0
-    trust_x[var_x == np.inf], trust_y[var_x == np.inf] = 0.0, 1.0
-    with np.errstate(invalid="ignore"):
-        combined = np.where(var_x == np.inf, var_y, np.where(var_y == np.inf, var_x, trust_y * var_y))
-    return trust_x * x + trust_y * y, combined
 
 
 class Family:

@@ -1,6 +1,7 @@
 """Attribute: one level of the tree; known to the impression, or unknown to it and with a domain."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import date, datetime
 from decimal import Decimal
 from functools import cached_property
@@ -23,6 +24,8 @@ TAKEN = {
 
 def _label(value: Any) -> Any:
     """A label as text, as Arrow writes it; what cannot be one is left for pydantic to refuse."""
+    if isinstance(value, str) and value.strip() in ("", "*"):  # which stand for no label, and for all
+        raise ValueError
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):
@@ -31,7 +34,7 @@ def _label(value: Any) -> Any:
         return _plain(Decimal(repr(value)))
     if isinstance(value, date) and not isinstance(value, datetime):
         return value.isoformat()
-    return None if value in ("", "*") else value
+    return value
 
 
 def _width(value: Any) -> float | int | str:
@@ -83,8 +86,8 @@ class Attribute(BaseModel):
         None, description='how wide a bucket is, above 0: a number, or a time as in "2d" or "6h"'
     )
     buckets: int | None = Field(None, ge=1, le=LARGEST, description="how many buckets there are, 1 or more")
-    start: Annotated[int | float | str, PlainValidator(_start)] = Field(
-        0, description='where the first bucket begins: a number, or a time as in "1d"'
+    start: Annotated[int | float | str, PlainValidator(_start)] | None = Field(
+        None, description='where the first bucket begins: a number, or a time as in "1d"'
     )
 
     @model_validator(mode="wrap")
@@ -118,10 +121,10 @@ class Attribute(BaseModel):
         """The ends of the buckets, and their unit."""
         places = range(self.size + 1)
         if isinstance(self.bucket, str):
-            width, start = span(self.bucket), span(self.start if isinstance(self.start, str) else "0w")
+            width, start = span(self.bucket), span(self.start or "0w")
             unit = min(width.unit, start.unit, key=SECONDS.__getitem__)
             return [str(start.in_units(unit) + i * width.in_units(unit)) for i in places], unit
-        step, first = Decimal(repr(self.bucket)), Decimal(repr(self.start))
+        step, first = Decimal(repr(self.bucket)), Decimal(repr(self.start or 0))
         return [_plain(first + i * step) for i in places], ""
 
 
@@ -160,11 +163,11 @@ def _wrong_domain(given: dict[str, Any]) -> Iterator[Mistake]:
     if isinstance(domain, list | tuple):
         seen: set[Any] = set()
         for value in domain:
-            label = _label(value) if isinstance(value, str | bool | int | float | date) else None
-            if label in seen:
-                yield Mistake("domain", f"a value stands there once; got {value_in_words(value)} twice: leave one out")
-                break
-            if label is not None:
+            with suppress(ValueError, TypeError):  # another mistake, reported as such
+                label = _label(value)
+                if label in seen:
+                    yield Mistake("domain", f"a value stands there once; got {value_in_words(value)} twice: leave one out")
+                    break
                 seen.add(label)
         if len(domain) > LARGEST:
             yield Mistake("domain", f"a domain has at most {LARGEST:,} values; got {len(domain):,}")

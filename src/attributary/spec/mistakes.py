@@ -64,13 +64,20 @@ def _again(error: Any) -> InitErrorDetails:
 def in_words(error: ValidationError, model: type[BaseModel]) -> list[str]:
     """Each mistake in a line: its path in the file, then rule, value, remedy."""
     lines: dict[str, None] = {}
-    found = error.errors(include_url=False)
+    places = {field.alias or name: i for i, (name, field) in enumerate(model.model_fields.items())}
+    found = sorted(error.errors(include_url=False), key=lambda mistake: _place(mistake["loc"], places))
     for mistake in found:
         path = mistake["loc"]
         inside = any(len(other["loc"]) > len(path) and other["loc"][: len(path)] == path for other in found)
         if not (inside and mistake["type"] == "too_short"):  # it counts only what is right
-            lines[f"{_path(path)}: {_rule(mistake, model)}"] = None
+            lines[": ".join(filter(None, [_path(path), _rule(mistake, model)]))] = None
     return list(lines)
+
+
+def _place(path: Path, places: dict[str, int]) -> tuple[int, ...]:
+    """Mistakes are told key by key, attribute by attribute; keys that there are not come last."""
+    first = tuple(places.get(str(key), len(places)) for key in path[:1])
+    return first + tuple(key for key in path[1:2] if isinstance(key, int))
 
 
 def value_in_words(value: Any) -> str:
@@ -90,6 +97,9 @@ def _rule(mistake: Any, model: type[BaseModel]) -> str:
     kind, path = mistake["type"], mistake["loc"]
     if kind == "rule":
         return str(mistake["msg"])
+    told = mistake.get("ctx", {}).get("error")
+    if isinstance(told, InputError):
+        return str(told)
     if kind == "extra_forbidden":
         return _no_such_key(str(path[-1]), _model_at(path[:-1], model))
     description = _description(path, model)

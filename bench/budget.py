@@ -1,0 +1,72 @@
+"""Splitting the budget: against plain denoising of the same forest, and what each way to split gains."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attributary import Tree, budget
+from attributary.denoising import linear
+from bench.timing import best, heading
+
+EPSILON, TAU = 4.0, 10.0
+BARS = {"greedy": 15, "optimal": 100}
+PARTNERS, DELAYS = 312, 15
+
+
+def main() -> None:
+    for nodes, times in ((10**5, 5), (10**7, 1)):
+        tree, count = csscl_like(nodes)
+        variance = np.full(len(tree), 2.0)
+        plain = best(lambda: linear.blue(tree, count, variance), 5)  # noqa: B023
+        heading(f"Splitting over {len(tree):,} nodes ({sizes(tree)}), with {EPSILON:g} in all and τ = {TAU:g}")
+        print(f"one plain denoising in NumPy, checks included: {plain * 1e3:.1f} ms", flush=True)
+        for noise in ("api", "unit"):
+            compare(tree, count, plain, noise, times)
+
+
+def compare(tree: Tree, count: NDArray[np.float64], plain: float, noise: str, times: int) -> None:
+    """Time and expected error of each way to split, beside those of the best split by level."""
+    found = {}
+    for way in (budget.equal, budget.leaves, budget.greedy, budget.optimal, budget.per_node):
+        took = best(lambda: way(tree, count, EPSILON, TAU, noise=noise), times, 0)  # noqa: B023
+        split = way(tree, count, EPSILON, TAU, noise=noise)
+        found[way.__name__] = (took, np.sqrt(np.mean(budget.expected(tree, count, split, TAU).roots ** 2)))
+    for name, (took, error) in found.items():
+        bar = f"(bar {BARS[name]}x)" if name in BARS else ""
+        print(
+            f"{noise:5}{name:9}{took * 1e3:10.1f} ms {took / plain:7.1f} denoisings {bar:11}"
+            f"  RMSRE over roots {error:.5f}, {error / found['optimal'][1] - 1:+7.2%} against optimal",
+            flush=True,
+        )
+
+
+def sizes(tree: Tree) -> str:
+    return " > ".join(f"{n:,}" for n in np.diff(tree.offsets))
+
+
+def csscl_like(nodes: int, seed: int = 0) -> tuple[Tree, NDArray[np.float64]]:
+    """Partner > country > device > age group > delay: 312 partners, a few of them large, and about this many nodes."""
+    rng = np.random.default_rng(seed)
+    groups = nodes / (DELAYS + 1.7)
+    share = rng.pareto(1.2, PARTNERS) + 0.1
+    countries = np.maximum(1, np.round(share / share.sum() * groups / 5.2)).astype(np.int64)
+    levels = [np.full(PARTNERS, -1)]
+    for fan in (countries, 3, 4, DELAYS):
+        above = sum(map(len, levels[:-1])), len(levels[-1])
+        size = (
+            fan if np.ndim(fan) else np.full(above[1], fan) if fan == DELAYS else 1 + rng.binomial(fan, 0.35, above[1])
+        )
+        levels.append(np.repeat(above[0] + np.arange(above[1]), size))
+    tree = Tree.from_parents(np.concatenate(levels))
+    last = tree.slice(4)
+    popular = np.repeat(np.exp(rng.normal(0.0, 2.0, len(levels[3]))), DELAYS)
+    delay = np.tile(np.exp(-0.4 * np.arange(DELAYS)), len(levels[3]))
+    count = np.zeros(len(tree))
+    count[last] = rng.poisson(popular * delay)
+    for i in reversed(range(1, 5)):
+        level = tree.slice(i)
+        count += np.bincount(tree.family[level], count[level], len(tree))
+    return tree, count
+
+
+if __name__ == "__main__":
+    main()

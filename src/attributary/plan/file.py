@@ -1,0 +1,89 @@
+"""File: a plan as JSON, and the nodes of a plan by node as Parquet beside it."""
+
+import json
+import os
+from typing import Any
+
+from pydantic import ValidationError
+
+from attributary.errors import InputError
+from attributary.plan.plan import Plan
+from attributary.spec.mistakes import Mistakes, in_words
+from attributary.tables import check_output, read_table, write_table
+from attributary.tables.whole_file import whole_file
+
+FORMAT = 1
+
+
+def to_json(plan: Plan) -> str:
+    """The plan as JSON: what is derived from the contributions, under "privacy", is for the reader."""
+    data = json.loads(plan.model_dump_json(by_alias=True, exclude_none=True))
+    costs = plan.costs
+    data["privacy"] = {
+        "epsilon": plan.spec.epsilon,
+        "noise": plan.spec.noise,
+        "holds for": list(plan.guarantees),
+        "cost": {"conversion": costs.conversion, "change": costs.change, "definition-1": costs.definition_1},
+    }
+    first = ["format", "method", "rounding", "privacy", "prior", "levels", "default", "checksum"]
+    return _lines({key: data[key] for key in sorted(data, key=lambda key: key not in first and 1)}) + "\n"
+
+
+def from_json(text: str, nodes: Any = None, name: str = "the plan") -> Plan:
+    """The plan in a text; anything wrong with it as an InputError that calls it by its name."""
+    try:
+        data = json.loads(text)
+    except ValueError as error:
+        raise InputError(f"{name} is not JSON: {error}; give a file that `attributary plan` wrote") from None
+    if not isinstance(data, dict) or "format" not in data:
+        raise InputError(f"{name} is not a plan: it has no format; give a file that `attributary plan` wrote")
+    if data["format"] != FORMAT:
+        raise InputError(f"{name} has format {data['format']!r}; this version reads format {FORMAT}: plan anew, or update attributary")
+    data.pop("privacy", None)
+    try:
+        return Plan.model_validate({**data, "nodes": nodes})
+    except ValidationError as error:
+        raise Mistakes(in_words(error, Plan), name) from None
+
+
+def save(plan: Plan, path: str) -> None:
+    """Writes the plan, whole or not at all: first the nodes, if it goes by node, then the JSON that vouches for them."""
+    if plan.nodes is not None:
+        check_output(beside(path))
+        write_table(plan.nodes, beside(path))
+    try:
+        with whole_file(path) as file:
+            file.write(to_json(plan).encode())
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror or error}") from error
+
+
+def load(path: str) -> Plan:
+    """The plan in a file."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+    except FileNotFoundError:
+        raise InputError(f"there is no file {path}; give a plan, as `attributary plan -o plan.json` writes it") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path} is not a plan: it is no text; give a file that `attributary plan` wrote") from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from None
+    nodes = read_table(beside(path)) if '"checksum"' in text else None
+    return from_json(text, nodes, path)
+
+
+def beside(path: str) -> str:
+    """The file of a plan's nodes: plan.nodes.parquet beside plan.json."""
+    return os.path.splitext(path)[0] + ".nodes.parquet"
+
+
+def _lines(value: Any, indent: str = "") -> str:
+    """JSON with a line for each key; lists of numbers or words stay on one line."""
+    inner = indent + "  "
+    if isinstance(value, dict) and value:
+        rows = [f"{inner}{json.dumps(key, ensure_ascii=False)}: {_lines(item, inner)}" for key, item in value.items()]
+        return "{\n" + ",\n".join(rows) + f"\n{indent}}}"
+    if isinstance(value, list) and any(isinstance(item, dict | list) for item in value):
+        return "[\n" + ",\n".join(inner + _lines(item, inner) for item in value) + f"\n{indent}]"
+    return json.dumps(value, ensure_ascii=False)

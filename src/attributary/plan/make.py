@@ -1,0 +1,111 @@
+"""make_plan: from a spec, a tree and a prior to a plan."""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attributary import budget
+from attributary.errors import InputError
+from attributary.plan.contributions import contributions
+from attributary.plan.errors import Compared, Errors
+from attributary.plan.methods import METHODS
+from attributary.plan.plan import Plan, PriorNote, checksum
+from attributary.plan.question import Question
+from attributary.plan.shares import shares
+from attributary.plan.whole import Rounding
+from attributary.prior import Prior, none
+from attributary.spec import Spec
+from attributary.tree import Tree
+
+Floats = NDArray[np.float64]
+
+
+def make_plan(
+    spec: Spec,
+    tree: Tree,
+    prior: Prior | None = None,
+    method: str = "optimal",
+    *,
+    share: Mapping[str, float] | None = None,
+    keep: Collection[str] = (),
+    rounding: Rounding = "largest-remainder",
+    phases: int = 20,
+) -> Plan:
+    """The plan that a method makes for a tree, with the errors to expect if the counts will be as in the prior.
+
+    `share` fixes the part of ε that levels get (0: no key), `keep` names levels that get a key whatever the method says.
+    """
+    prior = prior or none(tree)
+    if method not in METHODS:
+        raise InputError(f"a method is one of {', '.join(METHODS)}; got {method!r}")
+    if tree.level_names != spec.levels:
+        raise InputError(f"the spec's levels are {', '.join(spec.levels)}; the tree's are {', '.join(tree.level_names)}")
+    question = Question(spec, tree, prior, _fixed(spec, share or {}, keep), phases)
+    plan = _plan(question, method, rounding, keep)
+    three = (plan, *(_plan(question, name, rounding, keep) for name in ("equal", "leaves")))
+    sizes: list[int] = np.diff(tree.offsets).tolist()
+    return plan.model_copy(
+        update={"expected": Errors.of(spec.levels, sizes, *(expected(p, tree, prior) for p in three))}
+    )
+
+
+def expected(plan: Plan, tree: Tree, prior: Prior) -> budget.Expected:
+    """What to expect of a plan on a tree, if the counts will be as in the prior."""
+    weights = np.maximum(prior.mean, 0.0) if plan.spec.weights == "counts" else None
+    return budget.expected(tree, prior.mean, plan.variance(tree), plan.spec.tau, weights=weights)
+
+
+def _plan(question: Question, method: str, rounding: Rounding, keep: Collection[str]) -> Plan:
+    """A plan without its errors."""
+    spec, tree, prior = question.spec, question.tree, question.prior
+    found = contributions(question, shares(question, method), rounding, keep)
+    roots = {}
+    if found.roots is not None:
+        labels = tree.labels[0].cast("string").to_pylist()
+        own = ~question.new
+        roots = {label: tuple(row) for label, row, its in zip(labels, found.roots.tolist(), own, strict=True) if its}
+    nodes: Any = None
+    if found.nodes is not None:
+        nodes = tree.table().append_column("contribution", [tree.from_level_order(found.nodes)])
+    return Plan(
+        method=method,
+        rounding=rounding,
+        levels=spec.levels,
+        default=tuple(found.default.tolist()),
+        roots=roots,
+        checksum=None if nodes is None else checksum(nodes),
+        nodes=nodes,
+        prior=_note(tree, prior),
+        expected=_NO_ERRORS,
+        spec=spec,
+    )
+
+
+_NO_ERRORS = Errors(levels=(), tree=Compared(plan=0, equal=0, leaves=0), roots=Compared(plan=0, equal=0, leaves=0))
+
+
+def _note(tree: Tree, prior: Prior) -> PriorNote:
+    return PriorNote(
+        history=prior.history,
+        protected=prior.protected,
+        conversions=float(prior.mean[tree.parent < 0].sum()),
+        new=0 if prior.new is None else int(prior.new.sum()),
+        gone=prior.gone,
+        lost=prior.lost,
+    )
+
+
+def _fixed(spec: Spec, share: Mapping[str, float], keep: Collection[str]) -> Floats:
+    """The share of each level that is fixed, nan for the others."""
+    for level in (*share, *keep):
+        if level not in spec.levels:
+            raise InputError(f"there is no level {level!r}; the levels are {', '.join(spec.levels)}")
+    fixed = np.array([share.get(level, np.nan) for level in spec.levels], np.float64)
+    if not ((fixed >= 0) | np.isnan(fixed)).all() or not np.nansum(fixed) <= 1 + 1e-12:
+        raise InputError(f"shares are parts of ε, 0 or more, that sum to 1 at most; got {dict(share)}")
+    unknown = [share.get(attribute.name, 0.0) for attribute in spec.unknown]
+    if spec.neighbours == "definition-1" and sum(unknown) > 0.5:
+        raise InputError(f"under definition-1 the unknown levels share half of ε; got {sum(unknown):g} for them: lower it")
+    return fixed

@@ -1,0 +1,43 @@
+"""nodes: contributions node by node, whole numbers on every path."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attributary.tree import Tree
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+def down(tree: Tree, own: Ints, default: Ints, budget: int, unknown: int, most: int) -> Ints:
+    """Contributions in level order such that no path has more than `budget`, nor more than `most` at unknown levels.
+
+    A node has its own; one without (-1) takes of what is left on its path what the default split would. A leaf takes
+    all that is left, unless it is to have nothing. `unknown` is the first unknown level.
+    """
+    contribution = own.copy()
+    left, spent = np.full(len(tree), budget), np.zeros(len(tree), np.int64)  # on the path; at unknown levels
+    after = np.cumsum(default[::-1])[::-1]
+    leaf = tree.first[1:] == tree.first[:-1]
+    for i in range(tree.depth):
+        level = tree.slice(i)
+        up = tree.family[level]
+        if i:
+            left[level] = left[up] - contribution[up]
+            spent[level] = spent[up] + (contribution[up] if i > unknown else 0)
+        room = np.minimum(left[level], most - spent[level]) if i >= unknown else left[level]
+        mine = np.where(own[level] >= 0, own[level], left[level] * int(default[i]) // max(int(after[i]), 1))
+        mine = np.where(leaf[level] & (mine > 0), room, mine)
+        contribution[level] = np.minimum(mine, room)
+    return contribution
+
+
+def paths(tree: Tree, contribution: Ints, unknown: int) -> tuple[Ints, Ints]:
+    """What is contributed on the way down to each node, in all and at unknown levels; in level order."""
+    spent = contribution.copy()
+    below = np.where(np.arange(len(tree)) < tree.offsets[min(unknown, tree.depth)], 0, contribution)
+    for i in range(1, tree.depth):
+        level = tree.slice(i)
+        spent[level] += spent[tree.family[level]]
+        below[level] += below[tree.family[level]]
+    return spent, below

@@ -1,0 +1,170 @@
+"""Plan: what a conversion contributes to the key of each level, and what comes of it.
+
+The contributions are whole numbers, and all else is derived from them: the ε of each level, the noise of each node, what
+a neighbour costs. So rounding can never overspend.
+"""
+
+import zlib
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from attributary.budget import Split
+from attributary.errors import InputError
+from attributary.match import match
+from attributary.noise import dlap_variance
+from attributary.plan.errors import Errors
+from attributary.plan.neighbours import Costs, costs
+from attributary.plan.nodes import down, paths
+from attributary.plan.whole import Rounding
+from attributary.spec import Spec
+from attributary.tree import Tree
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Row = tuple[int, ...]
+
+
+class PriorNote(BaseModel):
+    """What the plan was made of."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    history: bool = Field(description="false if there was no prior, and the plan goes by the tree's structure")
+    protected: bool = Field(description="true if the prior was protected itself, or if there was none")
+    conversions: float = Field(0.0, description="how many conversions the prior has in the tree")
+    new: int = Field(0, ge=0, description="nodes of the tree that the prior does not have")
+    gone: int = Field(0, ge=0, description="leaves of the prior that the tree does not have")
+    lost: float = Field(0.0, description="how many conversions they had")
+
+
+class Plan(BaseModel):
+    """Whole-number contributions for every root and level, or for every node; 0 means no key."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+    format: Literal[1] = Field(1, description="1 is the only format that this version reads")
+    method: str = Field(description="the way the budget was split")
+    rounding: Rounding = Field("largest-remainder", description='"largest-remainder" or "floor"')
+    levels: tuple[str, ...] = Field(description="the names of the levels, top to bottom")
+    default: Row = Field(description="contributions by level, for roots that have none of their own")
+    roots: dict[str, Row] = Field({}, description="contributions by level, for each value of the first attribute")
+    checksum: int | None = Field(None, description="of the contributions of a plan by node, which have a table of their own")
+    prior: PriorNote = Field(description="what the plan was made of")
+    expected: Errors = Field(description="the errors to expect")
+    spec: Spec = Field(description="what was asked")
+    nodes: Any = Field(None, exclude=True)  # the table of a plan by node: the tree's columns, and `contribution`
+
+    @model_validator(mode="after")
+    def _within_budget(self) -> Self:
+        spec, names = self.spec, ", ".join
+        if self.levels != spec.levels:
+            raise InputError(f"levels are those of the spec, {names(spec.levels)}; got {names(self.levels)}")
+        for name, row in [("the default split", self.default), *self.roots.items()]:
+            if len(row) != len(self.levels) or min(row) < 0 or sum(row) > spec.budget:
+                raise InputError(
+                    f"contributions are {len(self.levels)} whole numbers, 0 or more, that sum to {spec.budget} at most; "
+                    f"{name} has {', '.join(map(str, row))}"
+                )
+        if self.checksum is not None and (self.nodes is None or self.checksum != checksum(self.nodes)):
+            raise InputError("this plan goes by node, and the table of nodes is not the one that it was made with")
+        return self
+
+    def contribution(self, tree: Tree) -> Ints:
+        """What a conversion adds to each node's key, in the tree's order; roots not seen yet take the default."""
+        if tree.level_names != self.levels:
+            raise ValueError(f"the plan's levels are {', '.join(self.levels)}; the tree has {', '.join(tree.level_names)}")
+        if self.nodes is not None:
+            return tree.from_level_order(self._by_node(tree))
+        top = int(self.spec.total)
+        split = Split(tree, self._rows(tree)[:, top:], self.spec.l1, total=self.default[0] if top else None)
+        return split.nodes().astype(np.int64)
+
+    def variance(self, tree: Tree) -> Floats:
+        """The noise variance of each node's figure, in the tree's order; inf for a node without a key."""
+        spec, contribution = self.spec, self.contribution(tree)
+        variance = np.full(len(tree), np.inf)
+        some = contribution > 0
+        if spec.noise == "api":
+            variance[some] = dlap_variance(spec.epsilon / spec.l1) / contribution[some].astype(np.float64) ** 2
+        else:
+            variance[some] = dlap_variance(spec.epsilon * contribution[some] / spec.l1)
+        return variance
+
+    def epsilon(self, root: str | None = None) -> tuple[float, ...]:
+        """The ε of each level, for a root by its label, or of the default split."""
+        row = self.default if root is None else self.roots.get(root, self.default)
+        return tuple(self.spec.epsilon * contribution / self.spec.l1 for contribution in row)
+
+    @property
+    def costs(self) -> Costs:
+        """What each neighbour relation costs, for the root that pays most."""
+        unknown = len(self.levels) - len(self.spec.unknown)
+        rows = np.array([self.default, *self.roots.values()])
+        path, below = rows.sum(axis=1), rows[:, unknown:].sum(axis=1)
+        if self.nodes is not None:
+            tree = Tree.from_parents(self.nodes.column("parent").to_numpy())
+            found = paths(tree, tree.to_level_order(self.nodes.column("contribution").to_numpy()), unknown)
+            path, below = np.append(found[0], path), np.append(found[1], below)
+        return costs(path, below, self.spec.epsilon, self.spec.l1)
+
+    @property
+    def guarantees(self) -> tuple[str, ...]:
+        """The neighbour relations that ε holds for."""
+        costs, most = self.costs, self.spec.epsilon * (1 + 1e-12)
+        relations = {"conversion": costs.conversion, "definition-1": costs.definition_1}
+        return tuple(name for name, cost in relations.items() if cost <= most)
+
+    def at(self, epsilon: float) -> Self:
+        """The same contributions under another ε."""
+        return self.model_copy(update={"spec": self.spec.model_copy(update={"epsilon": float(epsilon)})})
+
+    def to_json(self) -> str:
+        """The plan as JSON; one that goes by node has its nodes in a table of their own."""
+        from attributary.plan.file import to_json
+
+        return to_json(self)
+
+    @classmethod
+    def from_json(cls, text: str, nodes: Any = None) -> "Plan":
+        """The plan in a JSON text, with the table of nodes if it goes by node."""
+        from attributary.plan.file import from_json
+
+        return from_json(text, nodes)
+
+    def save(self, path: str) -> None:
+        """Writes the plan to a JSON file and, if it goes by node, its nodes to a Parquet file beside it."""
+        from attributary.plan.file import save
+
+        save(self, path)
+
+    @classmethod
+    def load(cls, path: str) -> "Plan":
+        """The plan in a file."""
+        from attributary.plan.file import load
+
+        return load(path)
+
+    def _rows(self, tree: Tree) -> Floats:
+        """The contributions of each head."""
+        import pyarrow as pa
+
+        labels = tree.labels[0].dictionary.cast(pa.string()).to_pylist()
+        of_label = np.array([self.roots.get(label, self.default) for label in labels], np.float64)
+        rows: Floats = of_label[tree.labels[0].indices.to_numpy()]
+        return rows
+
+    def _by_node(self, tree: Tree) -> Ints:
+        own = np.full(len(tree), -1)
+        rows = match(tree, self.nodes)
+        own[rows.node[rows.node >= 0]] = self.nodes.column("contribution").to_numpy()[rows.node >= 0]
+        unknown = len(self.levels) - len(self.spec.unknown)
+        limit = self.spec.budget // (2 if self.spec.neighbours == "definition-1" else 1)
+        return down(tree, own, np.array(self.default), self.spec.budget, unknown, limit)
+
+
+def checksum(nodes: Any) -> int:
+    """Of the contributions in a table of nodes, in its order."""
+    return zlib.crc32(np.ascontiguousarray(nodes.column("contribution").to_numpy(), "<i8").tobytes())

@@ -1,0 +1,104 @@
+"""Question: what is to be split, over which tree, within which limits."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attributary.budget import Split
+from attributary.plan.methods import METHODS
+from attributary.prior import Prior
+from attributary.spec import Spec
+from attributary.tree import Tree
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """A spec, a tree and a prior for it; shares are parts of ε, by level, a total included."""
+
+    spec: Spec
+    tree: Tree
+    prior: Prior
+    fixed: Floats  # the share of a level that is fixed, nan of a free one
+    phases: int = 20
+
+    @property
+    def unknown(self) -> int:
+        """The first level that an impression does not know; those below it are unknown, too."""
+        return len(self.spec.levels) - len(self.spec.unknown)
+
+    @property
+    def limit(self) -> float:
+        """What the unknown levels may have together: Definition 1 moves two of their keys."""
+        return 0.5 if self.spec.neighbours == "definition-1" else 1.0
+
+    @property
+    def new(self) -> Bools:
+        """Heads that take the default split: those without history, or without weight."""
+        new = self.prior.new_roots(self.tree)
+        if self.spec.weights == "counts":
+            heads = self.tree.slice(int(self.tree.total))
+            new = new | ~(self.tree.to_level_order(self.prior.mean)[heads] > 0)
+        return new
+
+    @property
+    def weights(self) -> Floats | None:
+        """Of each node, in the tree's order; None where all nodes of a level count alike."""
+        if self.spec.weights == "nodes":
+            return None
+        counts = np.maximum(self.prior.mean, 0.0)
+        if not counts.any():
+            raise ValueError('weights = "counts" needs a prior with conversions; give one, or take weights = "nodes"')
+        return counts
+
+    def of_known_heads(self, weights: Floats | None) -> Floats | None:
+        """The weights without those of heads that are new."""
+        new = self.new
+        if not new.any() or new.all():
+            return weights
+        drop = self.tree.from_level_order(under(self.tree, new))
+        return np.where(drop, 0.0, 1.0 if weights is None else weights)
+
+    def split(self, method: str, fixed: Floats, weights: Floats | None, **options: Any) -> Split:
+        """What a method makes of the tree."""
+        return self._ask(self.tree, self.prior.mean, method, fixed, weights, **options)
+
+    def split_together(self, method: str, fixed: Floats) -> Split:
+        """The same for the whole tree at once: as if a node stood above all roots that is not asked for."""
+        tree = self.tree
+        if tree.first[0] == 1:
+            return self.split(method, fixed, self.weights)
+        weights = np.ones(len(tree)) if self.weights is None else tree.to_level_order(self.weights)
+        mean = tree.to_level_order(self.prior.mean)
+        above, below = np.zeros(1), np.concatenate
+        topped = Tree.from_parents(np.concatenate([[-1], tree.family + 1]))
+        return self._ask(topped, below([above, mean]), method, below([above, fixed]), below([above, weights]))
+
+    def _ask(self, tree: Tree, mean: Floats, method: str, fixed: Floats, weights: Floats | None, **options: Any) -> Split:
+        spec = self.spec
+        return METHODS[method](
+            tree,
+            mean,
+            spec.epsilon,
+            spec.tau,
+            phases=self.phases,
+            noise=spec.noise,
+            l1=spec.l1,
+            weights=weights,
+            levels=fixed * spec.epsilon,
+            **options,
+        )
+
+
+def under(tree: Tree, heads: Bools) -> Bools:
+    """All nodes at or below some values of the first attribute, in level order."""
+    top = int(tree.total)
+    found = np.zeros(len(tree), bool)
+    found[tree.slice(top)] = heads
+    for i in range(top + 1, tree.depth):
+        found[tree.slice(i)] = found[tree.family[tree.slice(i)]]
+    return found

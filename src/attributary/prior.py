@@ -1,0 +1,168 @@
+"""Prior: what is known of the counts before they are measured, rolled onto today's tree.
+
+Counts of an earlier period, or an earlier denoised report. Rows are matched by their paths; leaves are added up, so that
+a prior is consistent whatever has come and gone since.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attributary.labels import arrow_table
+from attributary.match import Match, match, refuse_other_tree
+from attributary.paths import RowError
+from attributary.tree import Tree
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Prior:
+    """A count for each node of a tree, in the tree's order, and where it comes from."""
+
+    mean: Floats
+    variance: Floats | None = None  # of the mean; inf where nothing is known. None: not known at all
+    protected: bool = False  # made of figures that were protected themselves
+    new: Bools | None = None  # nodes that the earlier period did not have; None: there was no earlier period
+    gone: int = 0  # leaves of the earlier period that are not in the tree
+    lost: float = 0.0  # and their counts together
+
+    @property
+    def history(self) -> bool:
+        """Whether there was an earlier period; without one, a plan goes by the tree's structure alone."""
+        return self.new is not None
+
+    def new_roots(self, tree: Tree) -> Bools:
+        """Which values of the first attribute are new, in level order; none where there is no history."""
+        heads = tree.slice(int(tree.total))
+        if self.new is None:
+            return np.zeros(heads.stop - heads.start, bool)
+        found: Bools = tree.to_level_order(self.new)[heads]
+        return found
+
+
+def none(tree: Tree) -> Prior:
+    """No prior: all counts are 0, and all errors relative to τ."""
+    return Prior(np.zeros(len(tree)), protected=True)
+
+
+def from_counts(
+    tree: Tree, counts: Any, *, known: Collection[str] | None = None, protected: bool = False, value: str = "conversions"
+) -> Prior:
+    """The counts of an earlier period: a table with the tree's attributes and `value`, a row for each leaf.
+
+    Rows of one path add up; a path without a row has no conversions. `known` names the attributes whose values can be
+    new (default: all); the others have a fixed domain. Counts are not protected unless you say so.
+    """
+    table = _some_rows(arrow_table(counts))
+    rows = match(tree, table)
+    count = _numbers(table, value)
+    _refuse(~(np.isfinite(count) & (count >= 0)), count, f"a count is a number, 0 or more; {value!r} is")
+    refuse_other_tree(tree, table, rows)
+    mean = np.bincount(rows.node[rows.leaf], count[rows.leaf], len(tree))
+    _add_up(tree, mean)
+    return _prior(tree, mean, None, protected, rows, known, count)
+
+
+def from_estimates(tree: Tree, estimates: Any, *, known: Collection[str] | None = None) -> Prior:
+    """An earlier denoised report: the tree's attributes, `estimate` and `variance`, a row for each node or each leaf.
+
+    The variance of a node whose leaves have all stayed is the report's; else the sum of its leaves', which is never too
+    small, since estimates of different leaves are not positively correlated.
+    """
+    table = _some_rows(arrow_table(estimates))
+    rows = match(tree, table)
+    estimate, variance = _numbers(table, "estimate"), _numbers(table, "variance")
+    _refuse(~np.isfinite(estimate), estimate, "an estimate is a finite number; 'estimate' is")
+    _refuse(~(variance >= 0), variance, "a variance is 0 or more; 'variance' is")
+    _refuse_twice(tree, rows)
+    refuse_other_tree(tree, table, rows)
+    mean = np.zeros(len(tree))
+    mean[rows.node[rows.leaf]] = estimate[rows.leaf]
+    _add_up(tree, mean)
+    return _prior(tree, mean, _variance(tree, rows, variance), True, rows, known, estimate)
+
+
+def _prior(
+    tree: Tree, mean: Floats, variance: Floats | None, protected: bool, rows: Match, known: Collection[str] | None, count: Floats
+) -> Prior:
+    back = tree.from_level_order
+    var = None if variance is None else back(variance)
+    new = back(_new(tree, rows, known))
+    return Prior(back(mean), var, protected, new, int(rows.gone.sum()), float(count[rows.gone].sum()))
+
+
+def _add_up(tree: Tree, count: Floats) -> None:
+    for i in reversed(range(tree.depth - 1)):
+        above, below = tree.slice(i), tree.slice(i + 1)
+        count[above] += np.bincount(tree.family[below] - above.start, count[below], above.stop - above.start)
+
+
+def _variance(tree: Tree, rows: Match, reported: Floats) -> Floats:
+    """In level order: a leaf's as reported, inf without a row; an inner node's as reported if nothing below it changed."""
+    own = np.full(len(tree), np.inf)
+    own[rows.node[rows.node >= 0]] = reported[rows.node >= 0]
+    changed = np.ones(len(tree), bool)
+    changed[rows.node[rows.node >= 0]] = False
+    changed[rows.last[(rows.node < 0) & (rows.last >= 0)]] = True
+    summed = own.copy()
+    for i in reversed(range(tree.depth - 1)):
+        above, below = tree.slice(i), tree.slice(i + 1)
+        family, size = tree.family[below] - above.start, above.stop - above.start
+        parent = np.bincount(family, minlength=size) > 0
+        changed[above] |= np.bincount(family, changed[below], size) > 0
+        sums = np.bincount(family, summed[below], size)
+        summed[above] = np.where(parent & changed[above], sums, own[above])
+    return summed
+
+
+def _new(tree: Tree, rows: Match, known: Collection[str] | None) -> Bools:
+    """In level order: nodes without a row at or below them; below the known attributes, where there is none above either."""
+    seen = np.zeros(len(tree), bool)
+    seen[rows.last[rows.last >= 0]] = True
+    for i in reversed(range(1, tree.depth)):
+        level = tree.slice(i)
+        seen[tree.family[level][seen[level]]] = True
+    can_be_new = int(tree.total) + sum(known is None or attribute in known for attribute in tree.attributes)
+    for i in range(max(can_be_new, 1), tree.depth):
+        level = tree.slice(i)
+        seen[level] |= seen[tree.family[level]]
+    return ~seen
+
+
+def _some_rows(table: Any) -> Any:
+    if table.num_rows == 0:
+        raise ValueError("a prior needs at least one row; the table is empty")
+    return table
+
+
+def _numbers(table: Any, name: str) -> Floats:
+    import pyarrow as pa
+
+    if name not in table.column_names:
+        raise ValueError(f"a prior needs a column {name!r}; the columns are {', '.join(table.column_names)}")
+    kind = table.column(name).type
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
+        raise ValueError(f"column {name!r} is {kind}; numbers are needed")
+    numbers: Floats = table.column(name).cast(pa.float64(), safe=False).to_numpy()
+    return numbers
+
+
+def _refuse(bad: Bools, values: Floats, rule: str) -> None:
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise RowError(row, f"{rule} {'empty or nan' if np.isnan(values[row]) else format(values[row], 'g')}")
+
+
+def _refuse_twice(tree: Tree, rows: Match) -> None:
+    there = np.flatnonzero(rows.node >= 0)
+    first = np.full(len(tree), -1)
+    first[rows.node[there][::-1]] = there[::-1]
+    again = there[first[rows.node[there]] != there]
+    if len(again):
+        before = int(first[rows.node[again[0]]])
+        raise RowError(int(again[0]), f"its path is that of row {before + 1}; an estimate is there once: leave one out")
