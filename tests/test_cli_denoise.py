@@ -74,9 +74,9 @@ def test_the_answer_is_the_librarys(
         assert written.select(["a", "b", "c", "extra"]).equals(table.select(["a", "b", "c", "extra"]))
         est = denoise(Tree.from_paths(table, ["a", "b", "c"]), table["noisy"], table["v"], **options)
         interval = est.interval(0.9)
-        with np.errstate(divide="ignore"):
-            correction = est.correction
-        for name, wanted in zip(ADDED, (est.count, est.variance, interval.low, interval.high, correction), strict=True):
+        for name, wanted in zip(
+            ADDED, (est.count, est.variance, interval.low, interval.high, est.correction), strict=True
+        ):
             got = np.array([float("nan" if v is None else v) for v in written[name].to_pylist()])
             np.testing.assert_array_equal(got, wanted, err_msg=name)
 
@@ -262,6 +262,12 @@ def test_one_implausible_figure_in_a_chain() -> None:
     result = run("--variance", "1", levels="a,b", value="n", data="a,b,n\nx,,100\nx,y,5\n")
     assert "corrections: 2 are implausible" in result.stderr
     assert "  a=x, b=y: noisy 5 → estimate 52.5 (+67.2)\n" in result.stderr
+
+
+def test_labels_cannot_break_the_lines_of_the_summary() -> None:
+    data = 'a,b,n\n"x\n\x1b[31m",,100\n"x\n\x1b[31m",[bold]:smile:,5\n'
+    words = run("--variance", "1", levels="a,b", value="n", data=data).stderr
+    assert "  a=x\\n\\x1b[31m, b=[bold]:smile:: noisy 5 → " in words and "\x1b" not in words
 
 
 def test_summary_counts_what_is_missing_and_what_is_negative() -> None:

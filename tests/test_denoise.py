@@ -241,3 +241,15 @@ def test_exact_measurements_that_differ_are_refused() -> None:
 
 def test_the_package_calls_the_function() -> None:
     assert package_denoise is denoise
+
+
+@ENGINES
+@settings(max_examples=100, deadline=None)
+@given(case=cases(most=20, spread=4.0))
+def test_leaves_alone_stay_as_they_are_to_the_last_digit(engine: ModuleType, case: Case) -> None:
+    inner = {p for p in case.parent if p >= 0}
+    leaf = np.array([v not in inner for v in range(len(case.parent))])
+    variance = np.where(leaf, case.variance, np.inf)
+    count, found = blue(engine, case._replace(variance=variance.tolist()))
+    assert (count[leaf] == np.array(case.noisy)[leaf]).all()
+    assert np.allclose(found[leaf], variance[leaf], rtol=1e-15)

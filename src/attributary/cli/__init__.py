@@ -8,9 +8,10 @@ from typing import Any
 import click
 
 from attributary import __version__
+from attributary.cli.one_line import one_line
 from attributary.errors import InputError
 
-COMMANDS = ["denoise"]
+COMMANDS = ["plan", "denoise"]
 
 
 class Commands(click.Group):
@@ -46,13 +47,8 @@ class Commands(click.Group):
                 "set ATTRIBUTARY_DEBUG=1 to see where, and please report it"
             )
         if message:
-            click.echo(_one_line(message), err=True)
+            click.echo(one_line(message), err=True)
         return ctx.exit(code)
-
-
-def _one_line(message: str) -> str:
-    """A message without line breaks and the like, which labels and cells may hold."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape", "replace").decode() for c in message)
 
 
 @click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -116,8 +116,6 @@ def denoise(
     shape: Any,
     **noise: Any,
 ) -> None:
-    import numpy as np
-
     from attributary.cli.estimates import estimates, filled, kept_names, with_numbers
     from attributary.cli.labels import labels
     from attributary.cli.progress import stages
@@ -145,12 +143,10 @@ def denoise(
         figures = [value, given.variance, given.std, given.contribution]
         result = filled(table, tree) if fill else table
         result = result if is_text(written.format) else with_numbers(result, figures)
-        with np.errstate(divide="ignore"):  # Estimate.correction divides by 0 where nothing was moved
-            result = estimates(result, names, est, confidence, prefix)
+        result = estimates(result, names, est, confidence, prefix)
         stage("writing")
         write_table(result, output, format_)
     if not quiet:
         renamed = names != table.column_names
         notes = [f"your column {given.variance} is called noise_variance there"] if renamed else []
-        with np.errstate(divide="ignore"):
-            print_summary(est, result.num_rows, output, notes)
+        print_summary(est, result.num_rows, output, notes)

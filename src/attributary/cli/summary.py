@@ -5,8 +5,11 @@ from typing import NamedTuple
 import numpy as np
 
 from attributary.cli.implausible import implausible
+from attributary.cli.one_line import one_line
 from attributary.denoising import Estimate
 
+Line = tuple[str, str]  # words and their style
+PLAIN, WARNING = "", "yellow"
 Z_FINE = 3.0
 LISTED = 5
 
@@ -47,9 +50,8 @@ def print_summary(est: Estimate, rows: int, output: str, notes: list[str]) -> No
     parts = levels(est)
     console.print(f"{len(est.tree):,} nodes in {len(parts)} level{'s' if len(parts) > 1 else ''}")
     console.print(_table(parts))
-    for line in [_fit(est), *(_corrections(est) if est.fit.df else []), *_below_zero(est)]:
-        warning = line.startswith("!")
-        console.print(Text(line.removeprefix("!"), style="yellow" if warning else ""))
+    for words, style in [_fit(est), *(_corrections(est) if est.fit.df else []), *_below_zero(est)]:
+        console.print(Text(one_line(words), style))
     where = "standard output" if output == "-" else output
     console.print("; ".join([f"{rows:,} rows written to {where}", *notes]))
 
@@ -66,46 +68,41 @@ def _table(parts: list[Level]) -> object:
     for level in parts:
         noise, fell = (figure(level.noise), f"{level.fell:.1%}") if level.measured else ("not measured", "")
         counts = [f"{level.nodes:,}", *([f"{level.measured:,}"] if some_missing else [])]
-        table.add_row(level.name, *counts, noise, figure(level.estimate), fell)
+        table.add_row(one_line(level.name), *counts, noise, figure(level.estimate), fell)
     return table
 
 
-def _fit(est: Estimate) -> str:
+def _fit(est: Estimate) -> Line:
     fit = est.fit
     if fit.df == 0:
-        return (
-            "noise: nothing to judge it by, since no figure is measured twice; estimates of measured rows are as given"
-        )
-    z = f"z = {fit.z:.1f}"
+        return "noise: nothing to judge it by, since no figure is measured twice; measured figures stay as given", PLAIN
     if abs(fit.z) <= Z_FINE:
-        return f"noise: as much as was claimed ({z})"
-    ratio = float(np.sqrt(fit.q / fit.df))
-    if fit.z > 0:
-        return f"!noise: more than was claimed ({z}): its standard deviation looks like {ratio:.2g} times as much"
-    return f"!noise: less than was claimed ({z}): its standard deviation looks like {ratio:.2g} times as much"
+        return f"noise: as much as was claimed (z = {fit.z:.1f})", PLAIN
+    more, ratio = "more" if fit.z > 0 else "less", float(np.sqrt(fit.q / fit.df))
+    words = f"noise: {more} than was claimed (z = {fit.z:.1f})"
+    return f"{words}: its standard deviation looks like {ratio:.2g} times as much", WARNING
 
 
-def _corrections(est: Estimate) -> list[str]:
+def _corrections(est: Estimate) -> list[Line]:
     found = implausible(est, LISTED)
     beyond = f"beyond {found.limit:.1f} standard deviations"
     if not found.nodes:
-        return [f"corrections: none is implausible ({beyond})"]
-    lines = [f"!corrections: {found.nodes:,} {'are' if found.nodes > 1 else 'is'} implausible ({beyond}):"]
+        return [(f"corrections: none is implausible ({beyond})", PLAIN)]
+    lines = [f"corrections: {found.nodes:,} {'are' if found.nodes > 1 else 'is'} implausible ({beyond}):"]
     lines += [
-        f"!  {name}: noisy {figure(noisy)} → estimate {figure(estimate)} ({correction:+.1f})"
+        f"  {name}: noisy {figure(noisy)} → estimate {figure(estimate)} ({correction:+.1f})"
         for name, noisy, estimate, correction in found.worst
     ]
     more = found.suspects - len(found.worst)
-    return lines + ([f"!  and {more:,} more; see the column correction"] if more else [])
+    lines += [f"  and {more:,} more; see the column correction"] if more else []
+    return [(line, WARNING) for line in lines]
 
 
-def _below_zero(est: Estimate) -> list[str]:
+def _below_zero(est: Estimate) -> list[Line]:
     below = 0 if est.nonnegative else int((est.count < 0).sum())
     if below == 0:
         return []
-    return [
-        f"{below:,} of {len(est.count):,} estimates are below 0; --nonnegative makes counts of them that still add up"
-    ]
+    return [(f"{below:,} of {len(est.count):,} estimates are below 0; --nonnegative keeps counts from that", PLAIN)]
 
 
 def figure(x: float) -> str:

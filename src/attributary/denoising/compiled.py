@@ -38,6 +38,14 @@ def blue(tree: Tree, x: Floats, var: Floats) -> tuple[Floats, Floats]:
     return count, variance
 
 
+def downward(tree: Tree, count: Floats, variance: Floats) -> None:
+    """Makes z⇑ and var⇑ of every node x̂ and v̂ar, in place and in level order; those of the roots are so already."""
+    threads = _threads(tree)
+    with ThreadPoolExecutor(threads) as pool:
+        for lo, hi in _spans(tree):
+            _share(pool, threads, tree, lo, hi, _down, count, variance, variance.view(np.int64), False, count, variance)
+
+
 def upward(tree: Tree, x: Floats, var: Floats) -> tuple[Floats, Floats]:
     """z⇑ and var⇑ of every node, in level order: the best estimate from the node and all below it."""
     z, v = _upward(tree, x, var)
@@ -188,8 +196,9 @@ def _down(first, cz, cv, bits, raw, count, variance, lo, hi):  # type: ignore[no
             vs = va + vc
             if vs > 0.0 and vs < INF:
                 ka, kc = va / vs, vc / vs  # 1 - ka is kc
-                count[a], variance[a] = kc * za + ka * (xp - zc), kc * va + ka * ka * vp
-                count[c], variance[c] = ka * zc + kc * (xp - za), ka * vc + kc * kc * vp
+                still = xp == za + zc  # nothing to correct: to the last digit
+                count[a], variance[a] = za if still else kc * za + ka * (xp - zc), kc * va + ka * ka * vp
+                count[c], variance[c] = zc if still else ka * zc + kc * (xp - za), ka * vc + kc * kc * vp
             else:
                 _down_with_care(cz, cv, raw, count, variance, a, b, xp, vp)
             continue
@@ -207,7 +216,7 @@ def _down(first, cz, cv, bits, raw, count, variance, lo, hi):  # type: ignore[no
             rest_z, rest_v = _without(cz, cv, a, b, biggest)
             _spread(cz, cv, count, variance, a, b, 1.0 / vs, xp - zs, vp)
             k, rest = vb / vs, rest_v / vs
-            count[biggest] = rest * zb + k * (xp - rest_z)
+            count[biggest] = zb if xp == zs else rest * zb + k * (xp - rest_z)
             variance[biggest] = rest * vb + k * k * vp
     return -1
 

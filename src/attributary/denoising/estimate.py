@@ -71,7 +71,7 @@ class Estimate:
     def correction(self) -> Floats:
         """How far denoising moved each figure, in standard deviations of that move; nan where nothing was measured."""
         var = self.measurements.variance
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore", divide="ignore"):
             spread = np.where(var < np.inf, var - self.variance, np.nan)
             moved = (self.blue - self.measurements.noisy) / np.sqrt(spread)
         return np.where(spread > 1e-9 * var, moved, np.where(var < np.inf, 0.0, np.nan))

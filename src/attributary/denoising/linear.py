@@ -23,12 +23,17 @@ Floats = NDArray[np.float64]
 def blue(tree: Tree, x: Floats, var: Floats) -> tuple[Floats, Floats]:
     """The best linear unbiased counts and their variances, in level order (Algorithm 2)."""
     count, variance = upward(tree, x, var)
+    downward(tree, count, variance)
+    return count, variance
+
+
+def downward(tree: Tree, count: Floats, variance: Floats) -> None:
+    """Makes z⇑ and var⇑ of every node x̂ and v̂ar, in place and in level order; those of the roots are so already."""
     for level in range(tree.depth - 1):
         family = Family(tree, level)
         if family.size:
             c = family.children
             count[c], variance[c] = _down(family, count[c], variance[c], count[family.parent], variance[family.parent])
-    return count, variance
 
 
 def upward(tree: Tree, x: Floats, var: Floats) -> tuple[Floats, Floats]:
@@ -76,8 +81,8 @@ class Family:
 
     def rounding(self, z: Floats, x: Floats) -> Floats:
         """What rounding alone may make of a sum: two exact figures further apart contradict each other."""
-        bound: Floats = (8.0 + self.count) * 2.3e-16 * np.maximum(self.sum(np.abs(z)), np.abs(x))
-        return bound
+        size: Floats = np.maximum(self.sum(np.abs(z)), np.abs(x))
+        return size * ((8.0 + self.count) * 2.3e-16)
 
 
 def _down(family: Family, z: Floats, v: Floats, x_parent: Floats, v_parent: Floats) -> tuple[Floats, Floats]:
@@ -90,13 +95,15 @@ def _down(family: Family, z: Floats, v: Floats, x_parent: Floats, v_parent: Floa
     with np.errstate(invalid="ignore", divide="ignore"):
         k = v_known / family.spread(np.where((missing == 0) & (v_sum > 0), v_sum, np.inf))
     rest = 1.0 - k
-    target = z_known + k * family.spread(x_parent - z_sum)
+    surplus = family.spread(x_parent - z_sum)
+    target = z_known + k * surplus
     biggest = k > 0.5
     if biggest.any():  # at most one of a family: 1 - k by adding up the siblings
         others_v = family.spread(family.sum(np.where(biggest, 0.0, v_known)))[biggest]
         others_z = family.spread(family.sum(np.where(biggest, 0.0, z_known)))[biggest]
         rest[biggest] = others_v / family.spread(v_sum)[biggest]
-        target[biggest] = rest[biggest] * z[biggest] + k[biggest] * (family.spread(x_parent)[biggest] - others_z)
+        moved = rest[biggest] * z[biggest] + k[biggest] * (family.spread(x_parent)[biggest] - others_z)
+        target[biggest] = np.where(surplus[biggest] == 0, z[biggest], moved)  # nothing to correct: to the last digit
     known_variance = rest * v_known
     shared = k > 0
     known_variance[shared] += k[shared] ** 2 * family.spread(v_parent)[shared]
