@@ -4,20 +4,30 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from attributary import noise, rmsre
+    from attributary import budget, noise, prior, rmsre
     from attributary.denoising import Estimate, denoise
     from attributary.measurements import Measurements
+    from attributary.plan import Plan, make_plan
+    from attributary.prior import Prior
+    from attributary.spec import Spec
     from attributary.tree import Tree
 
-__all__ = ["Estimate", "Measurements", "Tree", "denoise", "noise", "rmsre"]
+__all__ = [
+    *("Estimate", "Measurements", "Plan", "Prior", "Spec", "Tree"),
+    *("budget", "denoise", "make_plan", "noise", "prior", "rmsre"),
+]
 
 __version__ = "0.1.0"
 
 HOME = {
     "Estimate": "attributary.denoising",
     "Measurements": "attributary.measurements",
+    "Plan": "attributary.plan",
+    "Prior": "attributary.prior",
+    "Spec": "attributary.spec",
     "Tree": "attributary.tree",
     "denoise": "attributary.denoising",
+    "make_plan": "attributary.plan",
 }
 
 

@@ -30,7 +30,9 @@ class Match(NamedTuple):
 def match(tree: Tree, table: Any) -> Match:
     """The nodes of a table's rows; labels are compared as text, and a path ends where its labels do."""
     if not tree.attributes:
-        raise ValueError("nodes are matched by their paths; this tree has no labels: make it with Tree.from_paths or Spec.tree")
+        raise ValueError(
+            "nodes are matched by their paths; this tree has no labels: make it with Tree.from_paths or Spec.tree"
+        )
     rows = table.num_rows
     last = np.full(rows, 0 if tree.total else -1)
     there, labelled = np.ones(rows, bool), np.ones(rows, bool)
@@ -52,10 +54,15 @@ def refuse_other_tree(tree: Tree, table: Any, found: Match) -> None:
     """Raises ValueError where not a single row is a leaf of the tree."""
     if found.leaf.any():
         return
-    row = int(np.argmax(found.complete))
-    theirs = describe(list(tree.attributes), [table.column(name)[row].as_py() for name in tree.attributes])
-    ours = tree.name(int(np.argmax(tree.is_leaf)))
-    raise ValueError(f"none of its {table.num_rows:,} rows is a leaf of the tree; it has {theirs}, and the tree has {ours}")
+    theirs, ours = path_of(tree, table, int(np.argmax(found.complete))), tree.name(int(np.argmax(tree.is_leaf)))
+    raise ValueError(
+        f"none of its {table.num_rows:,} rows is a leaf of the tree; it has {theirs}, and the tree has {ours}"
+    )
+
+
+def path_of(tree: Tree, table: Any, row: int) -> str:
+    """The path of a row in words."""
+    return describe(list(tree.attributes), [table.column(name)[row].as_py() for name in tree.attributes])
 
 
 def _down(tree: Tree, j: int, labels: Any, code: Ints, last: Ints, rows: Bools) -> Bools:

@@ -1,7 +1,7 @@
 """Prior: what is known of the counts before they are measured, rolled onto today's tree.
 
-Counts of an earlier period, or an earlier denoised report. Rows are matched by their paths; leaves are added up, so that
-a prior is consistent whatever has come and gone since.
+Counts of an earlier period, or an earlier denoised report. Rows are matched by their paths; leaves are added up, so
+that a prior is consistent whatever has come and gone since.
 """
 
 from collections.abc import Collection
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attributary.labels import arrow_table
-from attributary.match import Match, match, refuse_other_tree
+from attributary.match import Match, match, path_of, refuse_other_tree
 from attributary.paths import RowError
 from attributary.tree import Tree
 
@@ -30,6 +30,7 @@ class Prior:
     new: Bools | None = None  # nodes that the earlier period did not have; None: there was no earlier period
     gone: int = 0  # leaves of the earlier period that are not in the tree
     lost: float = 0.0  # and their counts together
+    example: str = ""  # the first of them
 
     @property
     def history(self) -> bool:
@@ -51,7 +52,12 @@ def none(tree: Tree) -> Prior:
 
 
 def from_counts(
-    tree: Tree, counts: Any, *, known: Collection[str] | None = None, protected: bool = False, value: str = "conversions"
+    tree: Tree,
+    counts: Any,
+    *,
+    known: Collection[str] | None = None,
+    protected: bool = False,
+    value: str = "conversions",
 ) -> Prior:
     """The counts of an earlier period: a table with the tree's attributes and `value`, a row for each leaf.
 
@@ -63,9 +69,9 @@ def from_counts(
     count = _numbers(table, value)
     _refuse(~(np.isfinite(count) & (count >= 0)), count, f"a count is a number, 0 or more; {value!r} is")
     refuse_other_tree(tree, table, rows)
-    mean = np.bincount(rows.node[rows.leaf], count[rows.leaf], len(tree))
+    mean: Floats = np.bincount(rows.node[rows.leaf], count[rows.leaf], len(tree)).astype(np.float64, copy=False)
     _add_up(tree, mean)
-    return _prior(tree, mean, None, protected, rows, known, count)
+    return _prior(tree, table, mean, None, protected, rows, known, count)
 
 
 def from_estimates(tree: Tree, estimates: Any, *, known: Collection[str] | None = None) -> Prior:
@@ -84,16 +90,25 @@ def from_estimates(tree: Tree, estimates: Any, *, known: Collection[str] | None 
     mean = np.zeros(len(tree))
     mean[rows.node[rows.leaf]] = estimate[rows.leaf]
     _add_up(tree, mean)
-    return _prior(tree, mean, _variance(tree, rows, variance), True, rows, known, estimate)
+    return _prior(tree, table, mean, _variance(tree, rows, variance), True, rows, known, estimate)
 
 
 def _prior(
-    tree: Tree, mean: Floats, variance: Floats | None, protected: bool, rows: Match, known: Collection[str] | None, count: Floats
+    tree: Tree,
+    table: Any,
+    mean: Floats,
+    variance: Floats | None,
+    protected: bool,
+    rows: Match,
+    known: Collection[str] | None,
+    count: Floats,
 ) -> Prior:
     back = tree.from_level_order
     var = None if variance is None else back(variance)
     new = back(_new(tree, rows, known))
-    return Prior(back(mean), var, protected, new, int(rows.gone.sum()), float(count[rows.gone].sum()))
+    gone = np.flatnonzero(rows.gone)
+    example = path_of(tree, table, int(gone[0])) if len(gone) else ""
+    return Prior(back(mean), var, protected, new, len(gone), float(count[gone].sum()), example)
 
 
 def _add_up(tree: Tree, count: Floats) -> None:
@@ -103,7 +118,7 @@ def _add_up(tree: Tree, count: Floats) -> None:
 
 
 def _variance(tree: Tree, rows: Match, reported: Floats) -> Floats:
-    """In level order: a leaf's as reported, inf without a row; an inner node's as reported if nothing below it changed."""
+    """In level order: as reported for leaves (inf without a row) and where nothing below has changed, else the sum."""
     own = np.full(len(tree), np.inf)
     own[rows.node[rows.node >= 0]] = reported[rows.node >= 0]
     changed = np.ones(len(tree), bool)
@@ -121,13 +136,13 @@ def _variance(tree: Tree, rows: Match, reported: Floats) -> Floats:
 
 
 def _new(tree: Tree, rows: Match, known: Collection[str] | None) -> Bools:
-    """In level order: nodes without a row at or below them; below the known attributes, where there is none above either."""
-    seen = np.zeros(len(tree), bool)
+    """In level order: nodes without a row at or below them, nor, below the known attributes, above them."""
+    can_be_new = int(tree.total) + sum(known is None or attribute in known for attribute in tree.attributes)
+    seen = np.full(len(tree), can_be_new == 0)
     seen[rows.last[rows.last >= 0]] = True
     for i in reversed(range(1, tree.depth)):
         level = tree.slice(i)
         seen[tree.family[level][seen[level]]] = True
-    can_be_new = int(tree.total) + sum(known is None or attribute in known for attribute in tree.attributes)
     for i in range(max(can_be_new, 1), tree.depth):
         level = tree.slice(i)
         seen[level] |= seen[tree.family[level]]

@@ -10,6 +10,7 @@ from attributary.plan.nodes import down
 from attributary.plan.question import Question, under
 from attributary.plan.shares import Shares
 from attributary.plan.whole import Rounding, at_least_one, whole, whole_with_limit
+from attributary.spec import Spec
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -26,30 +27,28 @@ class Contributions:
 
 def contributions(q: Question, share: Shares, rounding: Rounding, keep: Collection[str]) -> Contributions:
     """Whole numbers that sum to the budget for every root, or on every path, and never to more."""
+    kept = [q.spec.levels.index(level) for level in keep]
     rows = share.default[None] if share.roots is None else np.vstack([share.default, share.roots])
-    found = _by_level(q, rows, rounding, [q.spec.levels.index(level) for level in keep])
+    found = _by_level(q.spec, rows, rounding, kept)
     if share.nodes is None:
         return Contributions(found[0], None if share.roots is None else found[1:])
-    budget = q.spec.budget
-    own = np.floor(share.nodes * budget + 1e-6).astype(np.int64)
+    own = np.floor(share.nodes * q.spec.budget + 1e-6).astype(np.int64)
+    for level in kept:
+        own[q.tree.slice(level)] = np.maximum(own[q.tree.slice(level)], 1)
     if q.spec.split_by is not None:
         own[under(q.tree, q.new)] = -1
-    return Contributions(found[0], None, down(q.tree, own, found[0], budget, q.unknown, _limit(q)))
+    return Contributions(found[0], None, down(q.tree, own, found[0], q.spec))
 
 
-def _limit(q: Question) -> int:
-    return q.spec.budget // 2 if q.limit < 1 else q.spec.budget
-
-
-def _by_level(q: Question, share: Floats, rounding: Rounding, keep: list[int]) -> Ints:
-    budget, top = q.spec.budget, int(q.spec.total and len(share) > 1)
-    common = whole(share[:1], budget, rounding)[:, :top]  # a total feeds one key from all roots: the same for all
+def _by_level(spec: Spec, share: Floats, rounding: Rounding, keep: list[int]) -> Ints:
+    top, unknown = int(spec.total and len(share) > 1), spec.first_unknown
+    common = whole(share[:1], spec.budget, rounding)[:, :top]  # a total feeds one key from all roots: the same for all
     left = 1.0 - share[:, :top].sum(axis=1, keepdims=True)
     rest = np.divide(share[:, top:], left, out=np.zeros_like(share[:, top:]), where=left > 0)
-    lower = slice(q.unknown - top, None)
-    found = whole_with_limit(rest, budget - int(common.sum()), lower, _limit(q), rounding)
+    lower = slice(unknown - top, None)
+    found = whole_with_limit(rest, spec.budget - int(common.sum()), lower, spec.unknown_budget, rounding)
     found = np.hstack([np.repeat(common, len(found), axis=0), found])
     for level in keep:
         others = [j for j in range(top, found.shape[1]) if j != level]
-        found = at_least_one(found, level, [j for j in others if (j < q.unknown) == (level < q.unknown)], others)
+        found = at_least_one(found, level, [j for j in others if (j < unknown) == (level < unknown)], others)
     return found

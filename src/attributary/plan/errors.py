@@ -20,13 +20,6 @@ class Compared(BaseModel):
     equal: float = Field(description=RULE)
     leaves: float = Field(description=RULE)
 
-    @property
-    def better(self) -> float:
-        """By which part the error is below that of an equal split."""
-        if not np.isfinite(self.equal):
-            return 1.0 if np.isfinite(self.plan) else 0.0
-        return 1.0 - self.plan / self.equal if self.equal > 0 else 0.0
-
 
 class LevelErrors(BaseModel):
     model_config = FROZEN
@@ -54,6 +47,17 @@ class Errors(BaseModel):
             tree=_compared(*(expected.tree for expected in three)),
             roots=_compared(*(float(np.nanmedian(expected.roots)) for expected in three)),
         )
+
+    def times(self, factor: float) -> Self:
+        """All errors larger by a factor."""
+        levels = (level.model_copy(update={"error": _times(level.error, factor)}) for level in self.levels)
+        return self.model_copy(
+            update={"levels": tuple(levels), "tree": _times(self.tree, factor), "roots": _times(self.roots, factor)}
+        )
+
+
+def _times(error: Compared, factor: float) -> Compared:
+    return _compared(error.plan * factor, error.equal * factor, error.leaves * factor)
 
 
 def _compared(plan: float, equal: float, leaves: float) -> Compared:

@@ -13,6 +13,10 @@ from attributary.tables import check_output, read_table, write_table
 from attributary.tables.whole_file import whole_file
 
 FORMAT = 1
+ORDER = [  # of the keys, for the eye
+    *("format", "method", "rounding", "privacy", "prior", "levels", "default", "roots", "checksum", "expected", "spec"),
+]
+WIDTH = 110
 
 
 def to_json(plan: Plan) -> str:
@@ -25,8 +29,7 @@ def to_json(plan: Plan) -> str:
         "holds for": list(plan.guarantees),
         "cost": {"conversion": costs.conversion, "change": costs.change, "definition-1": costs.definition_1},
     }
-    first = ["format", "method", "rounding", "privacy", "prior", "levels", "default", "checksum"]
-    return _lines({key: data[key] for key in sorted(data, key=lambda key: key not in first and 1)}) + "\n"
+    return _lines({key: data[key] for key in ORDER if key in data}) + "\n"
 
 
 def from_json(text: str, nodes: Any = None, name: str = "the plan") -> Plan:
@@ -38,7 +41,9 @@ def from_json(text: str, nodes: Any = None, name: str = "the plan") -> Plan:
     if not isinstance(data, dict) or "format" not in data:
         raise InputError(f"{name} is not a plan: it has no format; give a file that `attributary plan` wrote")
     if data["format"] != FORMAT:
-        raise InputError(f"{name} has format {data['format']!r}; this version reads format {FORMAT}: plan anew, or update attributary")
+        raise InputError(
+            f"{name} has format {data['format']!r}; this version reads {FORMAT}: plan anew, or update attributary"
+        )
     data.pop("privacy", None)
     try:
         return Plan.model_validate({**data, "nodes": nodes})
@@ -47,7 +52,7 @@ def from_json(text: str, nodes: Any = None, name: str = "the plan") -> Plan:
 
 
 def save(plan: Plan, path: str) -> None:
-    """Writes the plan, whole or not at all: first the nodes, if it goes by node, then the JSON that vouches for them."""
+    """Writes the plan, whole or not at all: first the nodes, if it goes by node, then the JSON that knows them."""
     if plan.nodes is not None:
         check_output(beside(path))
         write_table(plan.nodes, beside(path))
@@ -64,7 +69,9 @@ def load(path: str) -> Plan:
         with open(path, encoding="utf-8") as file:
             text = file.read()
     except FileNotFoundError:
-        raise InputError(f"there is no file {path}; give a plan, as `attributary plan -o plan.json` writes it") from None
+        raise InputError(
+            f"there is no file {path}; give a plan, as `attributary plan -o plan.json` writes it"
+        ) from None
     except UnicodeDecodeError:
         raise InputError(f"{path} is not a plan: it is no text; give a file that `attributary plan` wrote") from None
     except OSError as error:
@@ -79,11 +86,12 @@ def beside(path: str) -> str:
 
 
 def _lines(value: Any, indent: str = "") -> str:
-    """JSON with a line for each key; lists of numbers or words stay on one line."""
+    """JSON with as much on a line as fits."""
+    flat = json.dumps(value, ensure_ascii=False)
+    if len(indent + flat) <= WIDTH or not isinstance(value, dict | list):
+        return flat
     inner = indent + "  "
-    if isinstance(value, dict) and value:
-        rows = [f"{inner}{json.dumps(key, ensure_ascii=False)}: {_lines(item, inner)}" for key, item in value.items()]
-        return "{\n" + ",\n".join(rows) + f"\n{indent}}}"
-    if isinstance(value, list) and any(isinstance(item, dict | list) for item in value):
+    if isinstance(value, list):
         return "[\n" + ",\n".join(inner + _lines(item, inner) for item in value) + f"\n{indent}]"
-    return json.dumps(value, ensure_ascii=False)
+    rows = (f"{inner}{json.dumps(key, ensure_ascii=False)}: {_lines(item, inner)}" for key, item in value.items())
+    return "{\n" + ",\n".join(rows) + f"\n{indent}}}"

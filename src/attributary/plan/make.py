@@ -35,13 +35,17 @@ def make_plan(
 ) -> Plan:
     """The plan that a method makes for a tree, with the errors to expect if the counts will be as in the prior.
 
-    `share` fixes the part of ε that levels get (0: no key), `keep` names levels that get a key whatever the method says.
+    `share` fixes the part of ε that a level gets (0: no key); the levels in `keep` get a key whatever the method says.
     """
     prior = prior or none(tree)
     if method not in METHODS:
         raise InputError(f"a method is one of {', '.join(METHODS)}; got {method!r}")
     if tree.level_names != spec.levels:
-        raise InputError(f"the spec's levels are {', '.join(spec.levels)}; the tree's are {', '.join(tree.level_names)}")
+        raise InputError(
+            f"the spec's levels are {', '.join(spec.levels)}; the tree's are {', '.join(tree.level_names)}"
+        )
+    if len(prior.mean) != len(tree):
+        raise InputError(f"a prior is made for one tree; it has {len(prior.mean):,} counts for {len(tree):,} nodes")
     question = Question(spec, tree, prior, _fixed(spec, share or {}, keep), phases)
     plan = _plan(question, method, rounding, keep)
     three = (plan, *(_plan(question, name, rounding, keep) for name in ("equal", "leaves")))
@@ -105,7 +109,13 @@ def _fixed(spec: Spec, share: Mapping[str, float], keep: Collection[str]) -> Flo
     fixed = np.array([share.get(level, np.nan) for level in spec.levels], np.float64)
     if not ((fixed >= 0) | np.isnan(fixed)).all() or not np.nansum(fixed) <= 1 + 1e-12:
         raise InputError(f"shares are parts of ε, 0 or more, that sum to 1 at most; got {dict(share)}")
+    if not (fixed[-1] > 0 or np.nansum(fixed[:-1]) < 1) or fixed[-1] == 0:
+        raise InputError(
+            f"{spec.levels[-1]!r} cannot be told without a key; give it a share, or leave it out of the spec"
+        )
     unknown = [share.get(attribute.name, 0.0) for attribute in spec.unknown]
     if spec.neighbours == "definition-1" and sum(unknown) > 0.5:
-        raise InputError(f"under definition-1 the unknown levels share half of ε; got {sum(unknown):g} for them: lower it")
+        raise InputError(
+            f"under definition-1 the unknown levels share half of ε; got {sum(unknown):g} for them: lower it"
+        )
     return fixed

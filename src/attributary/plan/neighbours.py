@@ -1,8 +1,8 @@
 """Neighbours: what a plan costs under each relation between datasets that it may be asked to hide.
 
-A conversion against none moves one key of every level: Σ ε_i. Another value of an unknown attribute moves two keys, the
-old and the new one, of every level at or below the first unknown attribute: 2·Σ ε_i over those. Definition 1 of the paper
-allows either, and costs the larger.
+A conversion against none moves one key of every level: Σ ε_i. Another value of an unknown attribute moves two keys,
+the old and the new one, of every level at or below the first unknown attribute: 2·Σ ε_i over those. Definition 1 of the
+paper allows either, and costs the larger.
 """
 
 from typing import NamedTuple

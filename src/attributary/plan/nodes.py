@@ -3,19 +3,20 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from attributary.spec import Spec
 from attributary.tree import Tree
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-def down(tree: Tree, own: Ints, default: Ints, budget: int, unknown: int, most: int) -> Ints:
-    """Contributions in level order such that no path has more than `budget`, nor more than `most` at unknown levels.
+def down(tree: Tree, own: Ints, default: Ints, spec: Spec) -> Ints:
+    """Contributions in level order that stay within the spec's budget on every path, and at its unknown levels.
 
     A node has its own; one without (-1) takes of what is left on its path what the default split would. A leaf takes
-    all that is left, unless it is to have nothing. `unknown` is the first unknown level.
+    all that is left, unless it is to have nothing.
     """
-    contribution = own.copy()
+    contribution, budget, unknown = own.copy(), spec.budget, spec.first_unknown
     left, spent = np.full(len(tree), budget), np.zeros(len(tree), np.int64)  # on the path; at unknown levels
     after = np.cumsum(default[::-1])[::-1]
     leaf = tree.first[1:] == tree.first[:-1]
@@ -25,7 +26,7 @@ def down(tree: Tree, own: Ints, default: Ints, budget: int, unknown: int, most: 
         if i:
             left[level] = left[up] - contribution[up]
             spent[level] = spent[up] + (contribution[up] if i > unknown else 0)
-        room = np.minimum(left[level], most - spent[level]) if i >= unknown else left[level]
+        room = np.minimum(left[level], spec.unknown_budget - spent[level]) if i >= unknown else left[level]
         mine = np.where(own[level] >= 0, own[level], left[level] * int(default[i]) // max(int(after[i]), 1))
         mine = np.where(leaf[level] & (mine > 0), room, mine)
         contribution[level] = np.minimum(mine, room)

@@ -1,10 +1,11 @@
 """Plan: what a conversion contributes to the key of each level, and what comes of it.
 
-The contributions are whole numbers, and all else is derived from them: the ε of each level, the noise of each node, what
-a neighbour costs. So rounding can never overspend.
+The contributions are whole numbers, and all else is derived from them: the ε of each level, the noise of each node,
+what a neighbour costs. So rounding can never overspend.
 """
 
 import zlib
+from math import sqrt
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -34,10 +35,10 @@ class PriorNote(BaseModel):
 
     history: bool = Field(description="false if there was no prior, and the plan goes by the tree's structure")
     protected: bool = Field(description="true if the prior was protected itself, or if there was none")
-    conversions: float = Field(0.0, description="how many conversions the prior has in the tree")
-    new: int = Field(0, ge=0, description="nodes of the tree that the prior does not have")
-    gone: int = Field(0, ge=0, description="leaves of the prior that the tree does not have")
-    lost: float = Field(0.0, description="how many conversions they had")
+    conversions: float = Field(default=0.0, description="how many conversions the prior has in the tree")
+    new: int = Field(default=0, ge=0, description="nodes of the tree that the prior does not have")
+    gone: int = Field(default=0, ge=0, description="leaves of the prior that the tree does not have")
+    lost: float = Field(default=0.0, description="how many conversions they had")
 
 
 class Plan(BaseModel):
@@ -45,17 +46,21 @@ class Plan(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
-    format: Literal[1] = Field(1, description="1 is the only format that this version reads")
+    format: Literal[1] = Field(default=1, description="1 is the only format that this version reads")
     method: str = Field(description="the way the budget was split")
-    rounding: Rounding = Field("largest-remainder", description='"largest-remainder" or "floor"')
+    rounding: Rounding = Field(default="largest-remainder", description='"largest-remainder" or "floor"')
     levels: tuple[str, ...] = Field(description="the names of the levels, top to bottom")
     default: Row = Field(description="contributions by level, for roots that have none of their own")
-    roots: dict[str, Row] = Field({}, description="contributions by level, for each value of the first attribute")
-    checksum: int | None = Field(None, description="of the contributions of a plan by node, which have a table of their own")
+    roots: dict[str, Row] = Field(
+        default={}, description="contributions by level, for each value of the first attribute"
+    )
+    checksum: int | None = Field(
+        default=None, description="of the contributions of a plan by node, which have a table of their own"
+    )
     prior: PriorNote = Field(description="what the plan was made of")
     expected: Errors = Field(description="the errors to expect")
     spec: Spec = Field(description="what was asked")
-    nodes: Any = Field(None, exclude=True)  # the table of a plan by node: the tree's columns, and `contribution`
+    nodes: Any = Field(default=None, exclude=True)  # of a plan by node: the tree's columns, and `contribution`
 
     @model_validator(mode="after")
     def _within_budget(self) -> Self:
@@ -65,9 +70,11 @@ class Plan(BaseModel):
         for name, row in [("the default split", self.default), *self.roots.items()]:
             if len(row) != len(self.levels) or min(row) < 0 or sum(row) > spec.budget:
                 raise InputError(
-                    f"contributions are {len(self.levels)} whole numbers, 0 or more, that sum to {spec.budget} at most; "
-                    f"{name} has {', '.join(map(str, row))}"
+                    f"contributions are {len(self.levels)} whole numbers, 0 or more, that sum to {spec.budget} at "
+                    f"most; {name} has {', '.join(map(str, row))}"
                 )
+        if spec.total and any(row[0] != self.default[0] for row in self.roots.values()):
+            raise InputError("the total is one key that all roots feed; its contribution is the same for all of them")
         if self.checksum is not None and (self.nodes is None or self.checksum != checksum(self.nodes)):
             raise InputError("this plan goes by node, and the table of nodes is not the one that it was made with")
         return self
@@ -75,7 +82,9 @@ class Plan(BaseModel):
     def contribution(self, tree: Tree) -> Ints:
         """What a conversion adds to each node's key, in the tree's order; roots not seen yet take the default."""
         if tree.level_names != self.levels:
-            raise ValueError(f"the plan's levels are {', '.join(self.levels)}; the tree has {', '.join(tree.level_names)}")
+            raise ValueError(
+                f"the plan's levels are {', '.join(self.levels)}; the tree has {', '.join(tree.level_names)}"
+            )
         if self.nodes is not None:
             return tree.from_level_order(self._by_node(tree))
         top = int(self.spec.total)
@@ -101,7 +110,7 @@ class Plan(BaseModel):
     @property
     def costs(self) -> Costs:
         """What each neighbour relation costs, for the root that pays most."""
-        unknown = len(self.levels) - len(self.spec.unknown)
+        unknown = self.spec.first_unknown
         rows = np.array([self.default, *self.roots.values()])
         path, below = rows.sum(axis=1), rows[:, unknown:].sum(axis=1)
         if self.nodes is not None:
@@ -118,8 +127,19 @@ class Plan(BaseModel):
         return tuple(name for name, cost in relations.items() if cost <= most)
 
     def at(self, epsilon: float) -> Self:
-        """The same contributions under another ε."""
-        return self.model_copy(update={"spec": self.spec.model_copy(update={"epsilon": float(epsilon)})})
+        """The same plan under another ε. Under the API's noise it stays the best; errors go with √var(DLap(ε/L1))."""
+        if self.spec.noise != "api":
+            raise ValueError("with noise on whole counts, another epsilon calls for another split: make another plan")
+        spec = self.spec.at(epsilon)
+        factor = sqrt(dlap_variance(spec.epsilon / spec.l1) / dlap_variance(self.spec.epsilon / spec.l1))
+        return self.model_copy(update={"spec": spec, "expected": self.expected.times(factor)})
+
+    def under(self, spec: Spec) -> Self:
+        """The same contributions for another spec that has the same levels."""
+        if self.levels != spec.levels or self.spec.l1 != spec.l1:
+            mine, other = (f"{', '.join(s.levels)} with l1 = {s.l1}" for s in (self.spec, spec))
+            raise InputError(f"plans are compared level by level; the plan has {mine}, the spec has {other}")
+        return self.model_copy(update={"spec": spec})
 
     def to_json(self) -> str:
         """The plan as JSON; one that goes by node has its nodes in a table of their own."""
@@ -160,9 +180,7 @@ class Plan(BaseModel):
         own = np.full(len(tree), -1)
         rows = match(tree, self.nodes)
         own[rows.node[rows.node >= 0]] = self.nodes.column("contribution").to_numpy()[rows.node >= 0]
-        unknown = len(self.levels) - len(self.spec.unknown)
-        limit = self.spec.budget // (2 if self.spec.neighbours == "definition-1" else 1)
-        return down(tree, own, np.array(self.default), self.spec.budget, unknown, limit)
+        return down(tree, own, np.array(self.default), self.spec)
 
 
 def checksum(nodes: Any) -> int:

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attributary.budget import Split
+from attributary.errors import InputError
 from attributary.plan.methods import METHODS
 from attributary.prior import Prior
 from attributary.spec import Spec
@@ -27,13 +28,8 @@ class Question:
     phases: int = 20
 
     @property
-    def unknown(self) -> int:
-        """The first level that an impression does not know; those below it are unknown, too."""
-        return len(self.spec.levels) - len(self.spec.unknown)
-
-    @property
     def limit(self) -> float:
-        """What the unknown levels may have together: Definition 1 moves two of their keys."""
+        """What part the unknown levels may have together."""
         return 0.5 if self.spec.neighbours == "definition-1" else 1.0
 
     @property
@@ -52,7 +48,7 @@ class Question:
             return None
         counts = np.maximum(self.prior.mean, 0.0)
         if not counts.any():
-            raise ValueError('weights = "counts" needs a prior with conversions; give one, or take weights = "nodes"')
+            raise InputError('weights = "counts" needs a prior with conversions; give one, or take weights = "nodes"')
         return counts
 
     def of_known_heads(self, weights: Floats | None) -> Floats | None:
@@ -78,20 +74,16 @@ class Question:
         topped = Tree.from_parents(np.concatenate([[-1], tree.family + 1]))
         return self._ask(topped, below([above, mean]), method, below([above, fixed]), below([above, weights]))
 
-    def _ask(self, tree: Tree, mean: Floats, method: str, fixed: Floats, weights: Floats | None, **options: Any) -> Split:
+    def _ask(
+        self, tree: Tree, mean: Floats, method: str, fixed: Floats, weights: Floats | None, **options: Any
+    ) -> Split:
         spec = self.spec
-        return METHODS[method](
-            tree,
-            mean,
-            spec.epsilon,
-            spec.tau,
-            phases=self.phases,
-            noise=spec.noise,
-            l1=spec.l1,
-            weights=weights,
-            levels=fixed * spec.epsilon,
-            **options,
-        )
+        options |= {"phases": self.phases, "noise": spec.noise, "l1": spec.l1}
+        levels = fixed * spec.epsilon
+        try:
+            return METHODS[method](tree, mean, spec.epsilon, spec.tau, weights=weights, levels=levels, **options)
+        except ValueError as error:  # of what the user fixed
+            raise InputError(str(error)) from error
 
 
 def under(tree: Tree, heads: Bools) -> Bools:

@@ -33,11 +33,18 @@ def shares(q: Question, method: str) -> Shares:
     if method == "per-node":
         return _per_node(q)
     if q.spec.split_by is None:
-        return Shares(_limited(q, lambda fixed: _rows(q, q.split_together(method, fixed))[-1:, -len(fixed) :], q.fixed)[0])
+        return Shares(_together(q, method))
     rows = _limited(q, lambda fixed: _rows(q, q.split(method, fixed, q.weights, total=q.spec.total)), q.fixed)
     default = _default(q, method, rows[0, 0])
     rows[q.new] = default
     return Shares(default, rows)
+
+
+def _together(q: Question, method: str) -> Floats:
+    """The one split that is best for the whole tree."""
+    levels = len(q.fixed)  # beside which there may be one on top
+    found: Floats = _limited(q, lambda fixed: _rows(q, q.split_together(method, fixed))[:1, -levels:], q.fixed)[0]
+    return found
 
 
 def _default(q: Question, method: str, total: float) -> Floats:
@@ -52,23 +59,25 @@ def _default(q: Question, method: str, total: float) -> Floats:
 
 
 def _per_node(q: Question) -> Shares:
-    def solve(fixed: Floats) -> Floats:
-        by_root = q.spec.split_by is not None
-        split = q.split("per-node", fixed, q.weights, total=q.spec.total) if by_root else q.split_together("per-node", fixed)
-        share = split.epsilon / q.spec.epsilon
-        return q.tree.to_level_order(share) if len(share) == len(q.tree) else share[1:]
+    nodes = _nodes(q, q.fixed)
+    own = q.spec.split_by is not None
+    default = _default(q, "optimal", float(nodes[0])) if own else _together(q, "optimal")
+    unknown = np.where(np.arange(len(nodes)) < q.tree.offsets[q.spec.first_unknown], 0.0, nodes)
+    for i in range(q.spec.first_unknown + 1, q.tree.depth):
+        level = q.tree.slice(i)
+        unknown[level] += unknown[q.tree.family[level]]
+    if unknown.max() > q.limit * (1 + CLOSE):
+        nodes = _nodes(q, np.where(np.arange(q.tree.depth) < q.spec.first_unknown, q.fixed, default))
+    return Shares(default, None, nodes)
 
-    nodes = solve(q.fixed)
-    lower = slice(int(q.tree.offsets[min(q.unknown, q.tree.depth)]), None)
-    path = np.where(np.arange(len(nodes)) >= lower.start, nodes, 0.0)
-    for i in range(q.unknown + 1, q.tree.depth):
-        path[q.tree.slice(i)] += path[q.tree.family[q.tree.slice(i)]]
-    pattern = shares(q, "optimal").default if q.spec.split_by is None else _default(q, "optimal", nodes[0])
-    if path.max() > q.limit * (1 + CLOSE):
-        fixed = q.fixed.copy()
-        fixed[q.unknown :] = pattern[q.unknown :]
-        nodes = solve(fixed)
-    return Shares(pattern, None, nodes)
+
+def _nodes(q: Question, fixed: Floats) -> Floats:
+    """The share of each node, in level order."""
+    if q.spec.split_by is not None:
+        return q.tree.to_level_order(q.split("per-node", fixed, q.weights, total=q.spec.total).epsilon) / q.spec.epsilon
+    split = q.split_together("per-node", fixed)
+    found: Floats = split.tree.to_level_order(split.epsilon)[-len(q.tree) :] / q.spec.epsilon
+    return found
 
 
 def _rows(q: Question, split: Split) -> Floats:
@@ -82,16 +91,16 @@ def _rows(q: Question, split: Split) -> Floats:
 def _limited(q: Question, solve: Callable[[Floats], Floats], fixed: Floats) -> Floats:
     """Rows whose unknown levels stay within their limit."""
     rows = solve(fixed)
-    over = rows[:, q.unknown :].sum(axis=1) > q.limit * (1 + CLOSE)
+    over = rows[:, q.spec.first_unknown :].sum(axis=1) > q.limit * (1 + CLOSE)
     if not over.any():
         return rows
-    free = np.isnan(fixed) & (np.arange(len(fixed)) >= q.unknown)
+    free = np.isnan(fixed) & (np.arange(len(fixed)) >= q.spec.first_unknown)
     wanted = np.where(free, rows[over].mean(axis=0), 0.0)
-    room = q.limit - np.nansum(fixed[q.unknown :])
+    room = q.limit - np.nansum(fixed[q.spec.first_unknown :])
     limited = solve(np.where(free, wanted / wanted.sum() * room, fixed))
     if q.spec.total and not over.all():  # once more, as the total is common to all rows
         with_total = fixed.copy()
         with_total[0] = limited[0, 0]
         rows = solve(with_total)
-        over = rows[:, q.unknown :].sum(axis=1) > q.limit * (1 + CLOSE)
+        over = rows[:, q.spec.first_unknown :].sum(axis=1) > q.limit * (1 + CLOSE)
     return np.where(over[:, None], limited, rows)

@@ -25,7 +25,8 @@ def whole(share: Floats, budget: int, rounding: Rounding = "largest-remainder") 
     spare = np.floor(exact.sum(axis=1) + CLOSE * budget).astype(np.int64) - contribution.sum(axis=1)
     remainder = np.where(share > 0, np.round(exact - contribution, 4), -np.inf)
     rank = np.argsort(np.argsort(-remainder, axis=1, kind="stable"), axis=1)
-    return contribution + (rank < spare[:, None])
+    contribution += rank < spare[:, None]
+    return contribution
 
 
 def whole_with_limit(share: Floats, budget: int, lower: slice, limit: int, rounding: Rounding) -> Ints:
@@ -40,7 +41,7 @@ def whole_with_limit(share: Floats, budget: int, lower: slice, limit: int, round
 
 
 def at_least_one(contribution: Ints, level: int, first: list[int], others: list[int]) -> Ints:
-    """The same with at least 1 for a level, taken from the largest of the first donors or, if need be, of the others."""
+    """The same with at least 1 for a level, taken from the largest of the first donors or, if need be, of others."""
     kept = contribution.copy()
     for row in np.flatnonzero(kept[:, level] == 0):
         donors = max(first, others, key=lambda some: max(kept[row, some], default=0) > 1)  # the first of equals

@@ -9,7 +9,15 @@ from itertools import pairwise
 from math import isfinite
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ModelWrapValidatorHandler, PlainValidator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    PlainValidator,
+    model_validator,
+)
 
 from attributary.spec.mistakes import Mistake, all_at_once, value_in_words
 from attributary.spec.span import SECONDS, span
@@ -72,22 +80,22 @@ class Attribute(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     name: str = Field(min_length=1, description='the name of a column, as in name = "campaign"')
-    unknown: bool = Field(False, description="true if only a conversion has it, else false")
+    unknown: bool = Field(default=False, description="true if only a conversion has it, else false")
     domain: tuple[Label, ...] | None = Field(
-        None,
+        default=None,
         strict=False,
         min_length=1,
         description='a list of all values it can take, text or numbers, as in ["Monday", "Tuesday"]',
     )
     range: tuple[int, int] | None = Field(
-        None, strict=False, description="two whole numbers, the first and the last value, as in [1, 31]"
+        default=None, strict=False, description="two whole numbers, the first and the last value, as in [1, 31]"
     )
     bucket: Annotated[int | float | str, PlainValidator(_width)] | None = Field(
-        None, description='how wide a bucket is, above 0: a number, or a time as in "2d" or "6h"'
+        default=None, description='how wide a bucket is, above 0: a number, or a time as in "2d" or "6h"'
     )
-    buckets: int | None = Field(None, ge=1, le=LARGEST, description="how many buckets there are, 1 or more")
+    buckets: int | None = Field(default=None, ge=1, le=LARGEST, description="how many buckets there are, 1 or more")
     start: Annotated[int | float | str, PlainValidator(_start)] | None = Field(
-        None, description='where the first bucket begins: a number, or a time as in "1d"'
+        default=None, description='where the first bucket begins: a number, or a time as in "1d"'
     )
 
     @model_validator(mode="wrap")
@@ -108,7 +116,7 @@ class Attribute(BaseModel):
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
-        """The domain's values as text, in order; a bucket is named by its ends, as in 0-2d, and its upper end is outside."""
+        """The domain's values as text, in order; a bucket is named by its ends, as in 0-2d, and the last is outside."""
         if self.domain is not None:
             return self.domain
         low, size = (self.range or (0, 0))[0], self.size
@@ -166,7 +174,9 @@ def _wrong_domain(given: dict[str, Any]) -> Iterator[Mistake]:
             with suppress(ValueError, TypeError):  # another mistake, reported as such
                 label = _label(value)
                 if label in seen:
-                    yield Mistake("domain", f"a value stands there once; got {value_in_words(value)} twice: leave one out")
+                    yield Mistake(
+                        "domain", f"a value stands there once; got {value_in_words(value)} twice: leave one out"
+                    )
                     break
                 seen.add(label)
         if len(domain) > LARGEST:

@@ -24,7 +24,7 @@ class Mistake(NamedTuple):
     rule: str
 
 
-class Mistakes(InputError):
+class Mistakes(InputError):  # noqa: N818
     """All that is wrong with a spec; the first line of several says how many there are, and in which file."""
 
     def __init__(self, lines: list[str], name: str = "the spec") -> None:
@@ -33,7 +33,9 @@ class Mistakes(InputError):
         self.lines = lines
 
 
-def all_at_once(given: Any, handler: Callable[[Any], Model], rules: Callable[[dict[str, Any]], Iterator[Mistake]]) -> Model:
+def all_at_once(
+    given: Any, handler: Callable[[Any], Model], rules: Callable[[dict[str, Any]], Iterator[Mistake]]
+) -> Model:
     """The model that pydantic makes of what is given, or all that breaks its rules and ours between its keys."""
     if not isinstance(given, dict):
         return handler(given)
@@ -57,7 +59,7 @@ def _details(mistake: Mistake) -> InitErrorDetails:
 
 
 def _again(error: Any) -> InitErrorDetails:
-    kind = PydanticCustomError(error["type"], "{rule}", {"rule": error["msg"]})
+    kind = PydanticCustomError(error["type"], "{rule}", {**error.get("ctx", {}), "rule": error["msg"]})
     return InitErrorDetails(type=kind, loc=error["loc"], input=error["input"])
 
 
@@ -84,6 +86,8 @@ def value_in_words(value: Any) -> str:
     """A value as it stands in the file."""
     if isinstance(value, dict):
         return "a table"
+    if isinstance(value, float):
+        return f"{value:g}"
     words = json.dumps(value, ensure_ascii=False, default=str)
     return words if len(words) <= 60 else words[:60] + "…"
 
@@ -103,7 +107,9 @@ def _rule(mistake: Any, model: type[BaseModel]) -> str:
     if kind == "extra_forbidden":
         return _no_such_key(str(path[-1]), _model_at(path[:-1], model))
     description = _description(path, model)
-    return f"is missing; {description}" if kind == "missing" else f"{description}; got {value_in_words(mistake['input'])}"
+    return (
+        f"is missing; {description}" if kind == "missing" else f"{description}; got {value_in_words(mistake['input'])}"
+    )
 
 
 def _no_such_key(key: str, model: type[BaseModel]) -> str:

@@ -29,9 +29,7 @@ def queried(table: Any, known: list[str], domains: dict[str, tuple[str, ...]], t
     start = np.concatenate([[0], np.cumsum([len(level) for level in parents])])
     parent = np.concatenate([level + start[i - 1] if i else level for i, level in enumerate(parents)])
     layout = level_order(parent)
-    return Tree(
-        parent.astype(np.int32), layout.first, layout.offsets, None, (*known, *domains), tuple(labels), total
-    )
+    return Tree(parent.astype(np.int32), layout.first, layout.offsets, None, (*known, *domains), tuple(labels), total)
 
 
 def _known(table: Any, known: list[str]) -> tuple[list[NDArray[np.int64]], list[Any]]:
@@ -40,7 +38,9 @@ def _known(table: Any, known: list[str]) -> tuple[list[NDArray[np.int64]], list[
         raise InputError(f"the tree needs a table of the known attributes, {', '.join(known)}, as they occur; got none")
     paths = read_paths(_distinct(arrow_table(table), known), known, fill=True)
     layout = level_order(paths.parent)
-    _refuse_short_paths(Tree(paths.parent.astype(np.int32), layout.first, layout.offsets, None, tuple(known), paths.labels))
+    _refuse_short_paths(
+        Tree(paths.parent.astype(np.int32), layout.first, layout.offsets, None, tuple(known), paths.labels)
+    )
     found = np.split(paths.parent, layout.offsets[1:-1])
     return [level - layout.offsets[i - 1] if i else level for i, level in enumerate(found)], list(paths.labels)
 
@@ -74,7 +74,7 @@ def _refuse_gaps(code: dict[str, NDArray[np.int64]]) -> None:
         if gap.any():
             raise RowError(
                 int(np.argmax(gap)),
-                f"{upper!r} is empty but {lower!r} below it is not; a missing value needs a label of its own, as in 'none'",
+                f"{upper!r} is empty but {lower!r} below it is not; give a missing value a label, as in 'none'",
             )
 
 
@@ -84,9 +84,7 @@ def _refuse_short_paths(tree: Tree) -> None:
     if short.any():
         node = int(np.argmax(short))
         lacking = tree.attributes[int(tree.level[node]) + 1]
-        raise InputError(
-            f"{tree.name(node)} has no {lacking!r} in any row; a missing value needs a label of its own, as in 'none'"
-        )
+        raise InputError(f"{tree.name(node)} has no {lacking!r} in any row; give a missing value a label, as in 'none'")
 
 
 def _refuse_too_many(leaves: int, domains: dict[str, tuple[str, ...]]) -> None:
@@ -96,7 +94,7 @@ def _refuse_too_many(leaves: int, domains: dict[str, tuple[str, ...]]) -> None:
         nodes += leaves
         if nodes >= LARGEST:
             raise InputError(
-                f"a tree holds fewer than 2**31 nodes; the domains down to {name!r} make {nodes:,} of them: use fewer buckets"
+                f"a tree holds fewer than 2**31 nodes; the domains down to {name!r} make {nodes:,}: use fewer values"
             )
 
 

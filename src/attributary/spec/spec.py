@@ -25,26 +25,30 @@ class Spec(BaseModel):
 
     epsilon: float = Field(gt=0, allow_inf_nan=False, description="a number above 0, as in epsilon = 4")
     tau: float = Field(
-        10.0, gt=0, allow_inf_nan=False, description="the count below which errors stop being relative, above 0"
+        default=10.0, gt=0, allow_inf_nan=False, description="the count below which errors stop being relative, above 0"
     )
-    l1: int = Field(API_L1, ge=1, description="a whole number above 0; the API's is 65536")
+    l1: int = Field(default=API_L1, ge=1, description="a whole number above 0; the API's is 65536")
     noise: Literal["api", "unit"] = Field(
-        "api", description='"api" (scaled contributions, as in summary reports) or "unit" (noise on whole counts)'
+        default="api",
+        description='"api" (scaled contributions, as in summary reports) or "unit" (noise on whole counts)',
     )
-    split_by: str | None = Field(None, description="the first attribute's name, if each of its values gets a split of its own")
-    total: bool = Field(False, description="true for a node above the first attribute, else false")
-    conversions_per_impression: Literal[1] = Field(1, description="1; more are not supported yet")
+    split_by: str | None = Field(
+        default=None, description="the first attribute's name, if each of its values gets a split of its own"
+    )
+    total: bool = Field(default=False, description="true for a node above the first attribute, else false")
+    conversions_per_impression: Literal[1] = Field(default=1, description="1; more are not supported yet")
     weights: Literal["nodes", "counts"] = Field(
-        "nodes", description='"nodes" (all nodes of a level alike) or "counts" (nodes weigh by their prior count)'
+        default="nodes",
+        description='"nodes" (all nodes of a level alike) or "counts" (nodes weigh by their prior count)',
     )
     neighbours: Literal["conversion", "definition-1"] = Field(
-        "conversion",
-        description='what epsilon protects: "conversion" (that there was one) or "definition-1" (also its unknown attributes)',
+        default="conversion",
+        description='what epsilon protects: "conversion" (whether there was one) or "definition-1" (also which one)',
     )
     attributes: tuple[Attribute, ...] = Field(
         alias="attribute", strict=False, min_length=1, description="one [[attribute]] for each level, top to bottom"
     )
-    logs: Logs | None = Field(None, description="a section [logs]")
+    logs: Logs | None = Field(default=None, description="a section [logs]")
 
     def __init__(self, /, **given: Any) -> None:
         try:
@@ -102,6 +106,16 @@ class Spec(BaseModel):
         return self.l1 // self.conversions_per_impression
 
     @property
+    def first_unknown(self) -> int:
+        """The first level that an impression does not know; those below it are unknown, too."""
+        return len(self.levels) - len(self.unknown)
+
+    @property
+    def unknown_budget(self) -> int:
+        """What the contributions to unknown levels may sum to: under Definition 1 a change moves two keys of each."""
+        return self.budget // 2 if self.neighbours == "definition-1" else self.budget
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What is allowed, but worth a second look."""
         notes = []
@@ -110,6 +124,10 @@ class Spec(BaseModel):
         if self.noise == "api" and self.l1 > API_L1:
             notes.append(f"l1 = {self.l1} is more than the API's {API_L1}: a browser would drop every report")
         return tuple(notes)
+
+    def at(self, epsilon: float) -> Self:
+        """The same under another budget."""
+        return type(self)(**{**self.model_dump(by_alias=True, exclude_none=True), "epsilon": epsilon})
 
     def tree(self, known: Any = None) -> Tree:
         """The tree that is queried: known attributes as they occur in a table, the full domain of unknown ones below.
@@ -125,11 +143,12 @@ class Spec(BaseModel):
 
 def _syntax(error: tomllib.TOMLDecodeError, text: str, name: str) -> str:
     """A syntax error with its line, as it reads there."""
-    found = re.fullmatch(r"(.*) \(at line (\d+), column (\d+)\)", str(error), re.DOTALL)
-    if not found:
-        return f"{name} is not TOML: {error}"
-    line = text.splitlines()[int(found[2]) - 1].strip()[:60]
-    return f"{name}: line {found[2]}, column {found[3]} is not TOML: {found[1]}; it reads: {line}"
+    lines = text.splitlines() or [""]
+    found = re.fullmatch(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", str(error), re.DOTALL)
+    what, line, column = found.groups() if found else (str(error), None, None)
+    number = int(line) if line else len(lines)
+    place = f"line {number}, column {column}" if column else f"line {number}, the last,"
+    return f"{name}: {place} is not TOML: {what}; it reads: {lines[min(number, len(lines)) - 1].strip()[:60]}"
 
 
 def _mistakes(given: dict[str, Any]) -> Iterator[Mistake]:
@@ -155,7 +174,8 @@ def _mistakes(given: dict[str, Any]) -> Iterator[Mistake]:
     epsilon, l1 = given.get("epsilon"), given.get("l1", API_L1)
     if isinstance(epsilon, int | float) and API_EPSILON < epsilon < float("inf") and given.get("noise", "api") == "api":
         yield Mistake(
-            "epsilon", f"a summary report takes at most {API_EPSILON}; got {epsilon:g}: lower it, or plan with noise = \"unit\""
+            "epsilon",
+            f'a summary report takes at most {API_EPSILON}; got {epsilon:g}: lower it, or plan with noise = "unit"',
         )
     levels = len(fields) + (given.get("total") is True)
     if isinstance(l1, int) and 1 <= l1 < levels:
@@ -175,10 +195,13 @@ def _wrong_split(split_by: Any, names: list[Any]) -> Iterator[Mistake]:
     if split_by in names:
         yield Mistake(
             "split_by",
-            f"names the first attribute, {names[0]!r}, whose values are the roots; got {split_by!r}: move it to the top, "
-            + remedy,
+            f"names the first attribute, {names[0]!r}, whose values are the roots; got {split_by!r}: "
+            f"move it to the top, {remedy}",
         )
     else:
         close = get_close_matches(split_by, [name for name in names if isinstance(name, str)], 1)
         hint = f"did you mean {close[0]!r}? " if close else ""
-        yield Mistake("split_by", f"names the first attribute; there is no attribute {split_by!r}: {hint}give {names[0]!r}, {remedy}")
+        yield Mistake(
+            "split_by",
+            f"names the first attribute; there is no attribute {split_by!r}: {hint}give {names[0]!r}, {remedy}",
+        )

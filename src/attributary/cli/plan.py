@@ -1,0 +1,140 @@
+"""attributary plan: how much of the budget each level gets, and the error that each will have."""
+
+from typing import Any
+
+import click
+
+METHODS = ["optimal", "greedy", "equal", "leaves", "per-node", "all"]
+ROUNDINGS = ["largest-remainder", "floor"]
+
+ABOUT = """Split a privacy budget where it does most good.
+
+SPEC is a TOML file that says what is asked: the attributes from top to bottom, and the budget.
+
+\b
+    epsilon = 4
+    [[attribute]]
+    name = "campaign"
+    [[attribute]]
+    name = "day"
+    unknown = true          # only a conversion has it
+    domain = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
+\b
+    $ attributary plan spec.toml --prior last_month.csv -o plan.json
+
+THE PRIOR says which counts to expect. It is a table with a column for each attribute: either counts of an earlier
+period (one row per leaf, a column conversions), or an earlier report, as `attributary denoise` wrote it (columns
+estimate and variance). Counts that were not protected make a plan that gives a little of them away; it says so. Without
+a prior, --tree alone plans by the structure of the tree.
+
+THE TREE that is queried has the values of known attributes that occur in the table --tree, or else in the prior, and
+the whole domain of unknown ones below each.
+
+THE PLAN gives whole-number contributions for each level, which sum to L1 = 65,536. What is printed are the errors to
+expect: the root mean squared error of a level's counts, each relative to its count, or to tau if that is larger.
+
+\b
+    $ attributary plan spec.toml --prior counts.csv --method all
+    $ attributary plan spec.toml --prior counts.csv --what-if epsilon=1,2,4,8
+    $ attributary plan spec.toml --prior estimates.csv --last plan.json \\
+          -o next.json
+"""
+
+
+@click.command(help=ABOUT, short_help="Split a privacy budget where it does most good.")
+@click.argument("spec", metavar="SPEC")
+@click.option("--prior", "prior_path", metavar="FILE", help="Counts of an earlier period, or an earlier report.")
+@click.option("--protected", is_flag=True, help="The counts in --prior were protected themselves.")
+@click.option(
+    "--tree", "tree_path", metavar="FILE", help="Values of known attributes to query.  [default: the prior's]"
+)
+@click.option("--method", type=click.Choice(METHODS), default="optimal", show_default=True, help="all compares them.")
+@click.option("--share", multiple=True, metavar="LEVEL=PART", help="Fix a level's part of epsilon; 0 leaves it out.")
+@click.option("--keep", multiple=True, metavar="LEVEL", help="Give this level a key, whatever the method says.")
+@click.option("--phases", type=click.IntRange(1), default=20, show_default=True, help="Of the greedy method.")
+@click.option(
+    "--rounding",
+    type=click.Choice(ROUNDINGS),
+    default="largest-remainder",
+    show_default=True,
+    help="floor may leave a little of L1.",
+)
+@click.option("--what-if", metavar="epsilon=1,2,4", help="Also print the errors under other budgets.")
+@click.option("--last", metavar="PLAN", help="Also print what is gained over an earlier plan.")
+@click.option("-o", "--output", metavar="FILE", help="Where to write the plan, as JSON; - is standard output.")
+@click.option("-q", "--quiet", is_flag=True, help="No table, no words.")
+def plan(
+    *,
+    spec: str,
+    prior_path: str | None,
+    protected: bool,
+    tree_path: str | None,
+    method: str,
+    share: tuple[str, ...],
+    keep: tuple[str, ...],
+    what_if: str | None,
+    last: str | None,
+    output: str | None,
+    quiet: bool,
+    **options: Any,
+) -> None:
+    from attributary.cli.asked import asked, load_spec
+    from attributary.cli.compared import epsilons, parts, print_methods, print_what_if
+    from attributary.cli.planned import Earlier, print_plan
+    from attributary.cli.progress import stages
+    from attributary.plan import METHODS, Plan, expected, make_plan
+
+    _check(method, output)
+    asks = load_spec(spec)
+    options |= {"share": parts(share, asks.levels), "keep": keep}
+    budgets = epsilons(what_if, asks)
+    earlier = Plan.load(last).under(asks) if last else None
+    with stages(not quiet) as stage:
+        stage("reading")
+        tree, prior = asked(asks, tree_path, prior_path, protected)
+        plans = {}
+        for name in METHODS if method == "all" else [method]:
+            stage(f"splitting the budget of {len(tree):,} nodes, {name}")
+            plans[name] = make_plan(asks, tree, prior, name, **options)
+        chosen = plans["optimal" if method == "all" else method]
+        others = {}
+        for epsilon in budgets:
+            stage(f"trying epsilon = {epsilon:g}")
+            if asks.noise == "api":
+                others[epsilon] = chosen.at(epsilon)
+            else:
+                others[epsilon] = make_plan(asks.at(epsilon), tree, prior, chosen.method, **options)
+        beside = Earlier.of(last or "", expected(earlier, tree, prior)) if earlier else None
+        if output:
+            stage("writing")
+            _write(chosen, output)
+    if quiet:
+        return
+    if method == "all":
+        print_methods(plans, beside)
+    else:
+        print_plan(chosen, tree, prior, prior_path, beside)
+    if others:
+        print_what_if(others)
+    where = "standard output" if output == "-" else output
+    click.echo(f"plan written to {where}" if output else "nothing written; -o plan.json keeps a plan", err=True)
+
+
+def _check(method: str, output: str | None) -> None:
+    """Refuses early what could not be written."""
+    from attributary.errors import InputError
+    from attributary.tables import check_output
+
+    if output and method == "all":
+        raise InputError("a plan is of one method; got --method all and -o: compare first, then write one of them")
+    if output == "-" and method == "per-node":
+        raise InputError("a plan by node has two files, the plan and its nodes; give -o a name, as in plan.json")
+    if output:
+        check_output(output, "csv")  # it could be written there; as what is ours to say
+
+
+def _write(plan: Any, output: str) -> None:
+    if output == "-":
+        click.echo(plan.to_json(), nl=False)
+    else:
+        plan.save(output)

@@ -1,0 +1,56 @@
+"""Small questions that every plan must answer: specs of all kinds, tables of counts, trees and priors."""
+
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from attributary import Tree, prior
+from attributary.prior import Prior
+from attributary.spec import Spec
+
+DAYS = ["mon", "tue", "wed"]
+UNKNOWN = {"name": "day", "unknown": True, "domain": DAYS}
+HOURS = {"name": "hour", "unknown": True, "range": [0, 1]}
+
+
+def spec(*, unknown: tuple[dict[str, Any], ...] = (UNKNOWN,), known: str = "ab", **options: Any) -> Spec:
+    return Spec(**{"epsilon": 4, **options, "attributes": [*({"name": name} for name in known), *unknown]})
+
+
+def counts(seed: int = 0, campaigns: int = 4) -> dict[str, list[Any]]:
+    """Conversions by a, b and day: roots of all sizes, most days empty."""
+    rng = np.random.default_rng(seed)
+    rows = [(f"r{i}", f"l{j}", d) for i in range(campaigns) for j in range(rng.integers(1, 6)) for d in DAYS]
+    return {
+        **{name: [row[k] for row in rows] for k, name in enumerate(("a", "b", "day"))},
+        "hour": rng.integers(0, 2, len(rows)).tolist(),
+        "conversions": rng.poisson(rng.lognormal(1.0, 2.0, len(rows))).tolist(),
+    }
+
+
+def asked(given: Spec, seed: int = 0, campaigns: int = 4, seen: int = 4) -> tuple[Tree, Prior]:
+    """The tree and the prior of such counts; roots from number `seen` on are new."""
+    table = counts(seed, campaigns)
+    tree = given.tree(table)
+    rows = [i for i, label in enumerate(table["a"]) if int(label[1:]) < seen]
+    earlier = {name: [column[i] for i in rows] for name, column in table.items()}
+    return tree, prior.from_counts(tree, earlier, known=[a.name for a in given.known])
+
+
+@st.composite
+def specs(draw: st.DrawFn) -> Spec:
+    """A spec over a, b, day and hour, of any kind; at least one level."""
+    unknown = draw(st.sampled_from([(), (UNKNOWN,), (UNKNOWN, HOURS)]))
+    known = draw(st.sampled_from(["ab", "a", ""])) if unknown else "ab"
+    return spec(
+        unknown=unknown,
+        known=known,
+        epsilon=draw(st.sampled_from([0.5, 1, 4.0, 10])),
+        l1=draw(st.sampled_from([65536, 65536, 1000, 7])),
+        noise=draw(st.sampled_from(["api", "unit"])),
+        total=draw(st.booleans()),
+        weights=draw(st.sampled_from(["nodes", "counts"])),
+        neighbours=draw(st.sampled_from(["conversion", "definition-1"])),
+        **({"split_by": "a"} if known and draw(st.booleans()) else {}),
+    )

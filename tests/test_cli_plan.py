@@ -1,0 +1,314 @@
+"""attributary plan: from a spec and a table to a plan, in an empty folder; what it prints, and what it refuses."""
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from attributary import noise, prior
+from attributary.cli import main
+from attributary.cli.plan import ABOUT
+from attributary.plan import METHODS, Plan, make_plan
+from attributary.spec import Spec
+from attributary.tables import read_table, write_table
+
+SPEC = """
+epsilon = 2
+[[attribute]]
+name = "campaign"
+[[attribute]]
+name = "location"
+[[attribute]]
+name = "day"
+unknown = true
+domain = ["mon", "tue", "wed"]
+"""
+SPLIT = 'split_by = "campaign"\n' + SPEC
+
+
+def counts(campaigns: int = 5, seed: int = 1) -> str:
+    rng = np.random.default_rng(seed)
+    rows = ["campaign,location,day,impressions,conversions"]
+    for i in range(campaigns):
+        for place in ["Paris", "Lima", "Pune", "Oslo"][: 1 + i % 4]:
+            rows += [
+                f"{100 + i},{place},{day},99,{rng.poisson(rng.lognormal(2, 1.5))}" for day in ("mon", "tue", "wed")
+            ]
+    return "\n".join(rows) + "\n"
+
+
+@pytest.fixture(autouse=True)
+def _empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "160")
+    Path("spec.toml").write_text(SPEC, encoding="utf-8")
+    Path("split.toml").write_text(SPLIT, encoding="utf-8")
+    Path("counts.csv").write_text(counts(), encoding="utf-8")
+
+
+def plan(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["plan", *arguments])
+
+
+def done(*arguments: str) -> str:
+    """What a command that succeeds says."""
+    result = plan(*arguments)
+    assert result.exit_code == 0, result.output
+    assert result.stdout == ""
+    return result.stderr
+
+
+def row(text: str, name: str) -> list[str]:
+    """The cells of the row of that name, of whichever tables have one."""
+    return [
+        cell for line in re.findall(rf"^{name}  +(.*)$", text, re.MULTILINE) for cell in re.split(r"  +", line.strip())
+    ]
+
+
+def test_the_plan_is_the_librarys() -> None:
+    said = done("split.toml", "--prior", "counts.csv", "-o", "plan.json")
+    spec, table = Spec.load("split.toml"), read_table("counts.csv")
+    numbers = table.set_column(4, "conversions", [[int(cell) for cell in table["conversions"].to_pylist()]])
+    tree = spec.tree(table)
+    wanted = make_plan(spec, tree, prior.from_counts(tree, numbers, known=["campaign", "location"]))
+    assert Plan.load("plan.json") == wanted
+    assert said.endswith("plan written to plan.json\n")
+    assert sorted(os.listdir()) == ["counts.csv", "plan.json", "spec.toml", "split.toml"]
+
+
+def test_the_table_is_that_of_the_plan() -> None:
+    said = done("spec.toml", "--prior", "counts.csv", "-o", "plan.json")
+    made = Plan.load("plan.json")
+    for i, level in enumerate(made.expected.levels):
+        nodes, share, contribution, error, equal, *_ = row(said, level.level)
+        assert nodes == str(level.nodes) and share == f"{made.default[i] / 65536:.1%}"
+        assert contribution == (f"{made.default[i]:,}" if made.default[i] else "no key")
+        assert (error, equal) == (f"{level.error.plan:.1%}", f"{level.error.equal:.1%}")
+    better = 1 - made.expected.tree.plan / made.expected.tree.equal
+    assert row(said, "all")[1:6] == [
+        *("100.0%", "65,536", f"{made.expected.tree.plan:.1%}", f"{made.expected.tree.equal:.1%}", f"{better:.1%}")
+    ]
+    assert "relative to the count, or to tau = 10" in said and "as in the API" in said
+    assert "epsilon = 2 holds for a conversion against none, which costs 2" in said
+    assert "NOT protected" in said
+
+
+def test_narrow_terminals_get_two_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    wide = done("split.toml", "--prior", "counts.csv")
+    monkeypatch.setenv("COLUMNS", "80")
+    narrow = done("split.toml", "--prior", "counts.csv")
+    assert row(wide, "location") == row(narrow, "location")
+    assert max(len(line) for line in narrow.splitlines() if re.match("level|campaign|all", line)) <= 80
+
+
+def test_splits_of_roots_and_roots_without_history() -> None:
+    lines = counts().splitlines()
+    Path("tree.csv").write_text("\n".join(["campaign,location", "100,Paris", "101,Lima", "999,Rome"]), encoding="utf-8")
+    Path("old.csv").write_text("\n".join([*lines, "100,Paris,thu,1,50"]), encoding="utf-8")
+    said = done("split.toml", "--prior", "old.csv", "--tree", "tree.csv", "-o", "plan.json")
+    made = Plan.load("plan.json")
+    assert list(made.roots) == ["100", "101"]
+    assert "largest of 3" in said and row(said, "999")[0] == "0"
+    assert "5 nodes are new since then; 1 of them are values of campaign and take the default split" in said
+    assert "28 of its leaves, with" in said and "left out; the first is campaign=101, location=Paris, day=mon" in said
+    assert "each campaign for itself" in said
+
+
+def test_json_on_standard_output_and_nothing_else() -> None:
+    result = plan("spec.toml", "--prior", "counts.csv", "-o", "-")
+    assert Plan.from_json(result.stdout).levels == ("campaign", "location", "day") and "expected error" in result.stderr
+    quiet = plan("spec.toml", "--prior", "counts.csv", "-o", "-", "--quiet")
+    assert (quiet.stdout, quiet.stderr) == (result.stdout, "")
+    assert "nothing written; -o plan.json keeps a plan" in done("spec.toml", "--prior", "counts.csv")
+
+
+def test_all_methods_side_by_side() -> None:
+    said = done("split.toml", "--prior", "counts.csv", "--method", "all")
+    error = {name: [float(cell.rstrip("%")) for cell in row(said, name)] for name in METHODS}
+    assert all(len(figures) == 5 for figures in error.values())
+    assert error["optimal"][4] <= min(error["equal"][4], error["leaves"][4], error["greedy"][4])
+
+
+@pytest.mark.parametrize("kind", ["api", "unit"])
+def test_what_if(kind: str) -> None:
+    Path("spec.toml").write_text(f'noise = "{kind}"\n{SPEC}', encoding="utf-8")
+    said = done("spec.toml", "--prior", "counts.csv", "--what-if", "epsilon=1,2,4")
+    errors = [row(said, str(epsilon)) for epsilon in (1, 2, 4)]
+    assert all(len(figures) == 5 for figures in errors)
+    assert errors[1][3] == row(said, "all")[3]
+    assert [float(figures[3].rstrip("%")) for figures in errors] == sorted(
+        (float(figures[3].rstrip("%")) for figures in errors), reverse=True
+    )
+
+
+def test_period_by_period() -> None:
+    """Structure first; then each period's own estimates, protected, with what they gain over the last plan."""
+    done("spec.toml", "--tree", "counts.csv", "-o", "first.json")
+    first = Plan.load("first.json")
+    assert not first.prior.history
+
+    tree = first.spec.tree(read_table("counts.csv"))
+    truth, contribution = np.zeros(len(tree)), first.contribution(tree)
+    truth[tree.is_leaf] = np.random.default_rng(3).poisson(30, int(tree.is_leaf.sum()))
+    for v in reversed(range(len(tree))):
+        if tree.parent[v] >= 0:
+            truth[tree.parent[v]] += truth[v]
+    drawn = noise.sample_dlap(first.spec.epsilon / first.spec.l1, len(tree), np.random.default_rng(4))
+    rows = tree.table().drop_columns(["node", "parent", "level"])
+    noisy = truth + drawn / np.maximum(contribution, 1)  # where there is no key, the variance says so
+    table = rows.append_column("noisy", [noisy]).append_column("var", [first.variance(tree)])
+    write_table(table, "noisy.csv")
+    levels = ["--levels", "campaign,location,day", "--value", "noisy", "--variance", "var"]
+    denoised = CliRunner().invoke(main, ["denoise", "--table", "noisy.csv", *levels, "-o", "estimates.csv"])
+    assert denoised.exit_code == 0, denoised.output
+
+    said = done("spec.toml", "--prior", "estimates.csv", "--last", "first.json", "-o", "second.json")
+    second = Plan.load("second.json")
+    assert second.prior.history and second.prior.protected and "protected" in said and "NOT" not in said
+    assert second.expected.tree.plan < first.under(second.spec).expected.tree.plan
+    last, gained = row(said, "all")[-2:]
+    assert float(last.rstrip("%")) >= float(row(said, "all")[3].rstrip("%")) and (gained == "–" or gained.endswith("%"))
+    assert row(done("spec.toml", "--prior", "estimates.csv", "--last", "first.json", "--method", "all"), "last plan")
+
+
+def test_plans_by_node_have_two_files() -> None:
+    said = done("spec.toml", "--prior", "counts.csv", "--method", "per-node", "-o", "plan.json")
+    assert os.path.exists("plan.nodes.parquet") and Plan.load("plan.json").nodes.num_rows == 5 + 11 + 33
+    assert "note: contributions by node" in said
+
+
+def test_wishes_and_protected_counts() -> None:
+    said = done(
+        "spec.toml",
+        "--prior",
+        "counts.csv",
+        "--protected",
+        "--share",
+        "location=0",
+        "--keep",
+        "campaign",
+        "-o",
+        "p.json",
+    )
+    made = Plan.load("p.json")
+    assert made.default[1] == 0 and made.default[0] >= 1 and made.prior.protected and "NOT" not in said
+    done("spec.toml", "--prior", "counts.csv", "--method", "equal", "--rounding", "floor", "-o", "p.json")
+    assert Plan.load("p.json").default == (21845, 21845, 21845)
+
+
+def test_a_spec_of_unknown_attributes_alone_needs_no_table() -> None:
+    Path("spec.toml").write_text(
+        'epsilon = 1\n[[attribute]]\nname = "day"\nunknown = true\nrange = [1, 7]', encoding="utf-8"
+    )
+    assert row(done("spec.toml"), "day")[:3] == ["7", "100.0%", "65,536"]
+
+
+def test_definition_1_is_said_to_hold() -> None:
+    Path("spec.toml").write_text('neighbours = "definition-1"\n' + SPEC, encoding="utf-8")
+    assert "epsilon holds for both, which is Definition 1 of the paper" in done("spec.toml", "--prior", "counts.csv")
+
+
+BAD: dict[str, tuple[list[str], str]] = {
+    "no spec": (["none.toml"], "there is no file none.toml; give the spec's path, a TOML file"),
+    "not toml": (["counts.csv"], "counts.csv: line 1, column 9 is not TOML: "),
+    "one mistake": (["wrong.toml"], "wrong.toml: epsilon: a number above 0, as in epsilon = 4; got -1"),
+    "nothing to query": (
+        ["spec.toml"],
+        "a plan needs the values of campaign, location that will be queried",
+    ),
+    "no prior": (["spec.toml", "--prior", "none.csv"], "there is no file none.csv"),
+    "not a prior": (["spec.toml", "--prior", "tree.csv"], "tree.csv has no column 'location'"),
+    "no figures": (["spec.toml", "--prior", "bare.csv"], "bare.csv is no prior: it has neither conversions"),
+    "another tree": (
+        ["spec.toml", "--prior", "other.csv"],
+        "other.csv: none of its 1 rows is a leaf of the tree",
+    ),
+    "words": (
+        ["spec.toml", "--prior", "words.csv"],
+        "words.csv: row 1 (line 2): 'many' in column 'conversions'",
+    ),
+    "negative": (["spec.toml", "--prior", "less.csv"], "less.csv: row 1 (line 2): a count is a number, 0 or more"),
+    "missing value": (["spec.toml", "--prior", "hole.csv"], "hole.csv: campaign=1 has no 'location' in any row"),
+    "hole": (["spec.toml", "--prior", "gap.csv"], "gap.csv: row 1 (line 2): 'campaign' is empty but 'location' below"),
+    "no such level": (
+        ["spec.toml", "--prior", "counts.csv", "--keep", "hour"],
+        "there is no level 'hour'",
+    ),
+    "no share": (
+        ["spec.toml", "--prior", "counts.csv", "--share", "day"],
+        "--share takes a level and its part",
+    ),
+    "too much": (["spec.toml", "--prior", "counts.csv", "--share", "day=2"], "shares are parts of ε, 0 or more"),
+    "what if": (
+        ["spec.toml", "--prior", "counts.csv", "--what-if", "tau=3"],
+        "--what-if takes budgets, as in",
+    ),
+    "what if 0": (
+        ["spec.toml", "--prior", "counts.csv", "--what-if", "epsilon=1,0"],
+        "--what-if epsilon: a number",
+    ),
+    "no last plan": (
+        ["spec.toml", "--prior", "counts.csv", "--last", "x.json"],
+        "there is no file x.json",
+    ),
+    "last plan": (["spec.toml", "--prior", "counts.csv", "--last", "spec.toml"], "spec.toml is not JSON"),
+    "all to a file": (
+        ["spec.toml", "--prior", "counts.csv", "--method", "all"],
+        "a plan is of one method",
+    ),
+    "counts without any": (["heavy.toml", "--tree", "counts.csv"], 'weights = "counts" needs a prior with conversions'),
+}
+FILES = {
+    "wrong.toml": SPEC.replace("2", "-1", 1),
+    "heavy.toml": 'weights = "counts"\n' + SPEC,
+    "tree.csv": "campaign\n1\n",
+    "bare.csv": "campaign,location,day\n1,a,mon\n",
+    "other.csv": "campaign,location,day,conversions\n1,a,Monday,3\n",
+    "words.csv": "campaign,location,day,conversions\n1,a,mon,many\n",
+    "less.csv": "campaign,location,day,conversions\n1,a,mon,-3\n",
+    "hole.csv": "campaign,location,day,conversions\n1,,,3\n",
+    "gap.csv": "campaign,location,day,conversions\n,a,mon,3\n",
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_mistakes_are_one_line_and_the_old_plan_stays(name: str) -> None:
+    arguments, message = BAD[name]
+    for file, text in FILES.items():
+        Path(file).write_text(text, encoding="utf-8")
+    Path("plan.json").write_text("old", encoding="utf-8")
+    before = sorted(os.listdir())
+    result = plan(*arguments, "-o", "plan.json")
+    assert result.exit_code == 2 and result.stdout == ""
+    assert result.stderr.startswith(f"error: {message}") and result.stderr.count("\n") == 1, result.stderr
+    assert Path("plan.json").read_text(encoding="utf-8") == "old" and sorted(os.listdir()) == before
+
+
+def test_all_mistakes_of_a_spec_each_on_its_line() -> None:
+    Path("spec.toml").write_text("epsilon = 0\ntau = -1\n", encoding="utf-8")
+    result = plan("spec.toml", "-o", "plan.json")
+    first, *lines = result.stderr.splitlines()
+    assert result.exit_code == 2 and first == "error: spec.toml has 3 mistakes:" and not os.path.exists("plan.json")
+    assert [line.split(":")[0] for line in lines] == ["  epsilon", "  tau", "  attribute"]
+
+
+def test_places_that_cannot_be_written_to_are_found_first() -> None:
+    for target, message in (("nowhere/plan.json", "there is no folder"), (".", "is a folder")):
+        result = plan("none.toml", "-o", target)  # before the spec is even read
+        assert result.exit_code == 2 and message in result.stderr
+    assert "give -o a name" in plan("spec.toml", "--method", "per-node", "-o", "-").stderr
+
+
+def test_the_example_of_the_help_runs() -> None:
+    lines: Any = re.search(r"\x08\n((?:    .*\n)+)", ABOUT)
+    Path("spec.toml").write_text(re.sub("^    ", "", lines[1], flags=re.MULTILINE), encoding="utf-8")
+    Path("last_month.csv").write_text("campaign,day,conversions\nx,mon,30\nx,sun,4\ny,tue,9\n", encoding="utf-8")
+    commands = re.findall(r"\$ attributary plan (.*?last_month.*)$", ABOUT, re.MULTILINE)
+    assert commands and plan(*commands[0].split()).exit_code == 0
+    assert json.loads(Path("plan.json").read_text(encoding="utf-8"))["format"] == 1
+    assert ABOUT.splitlines()[0] in plan("--help").stdout
