@@ -12,10 +12,12 @@ help: ## this list
 	@echo
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
-demo: $(VENV)/.ready-dev ## the main job, from generated figures to counts that add up (in ./demo)
-	$(BIN)/python -m examples.shop demo
+demo: $(VENV)/.ready-dev ## the main job: plan a budget, measure under it, make the figures add up (in ./demo)
+	@$(BIN)/python -m examples.shop ask demo
+	$(BIN)/attributary plan demo/spec.toml --prior demo/last_week.csv -o demo/plan.json
+	@echo; $(BIN)/python -m examples.shop measure demo
 	$(BIN)/attributary denoise --table demo/noisy.csv --levels campaign,location,day --value noisy \
-	    --epsilon 1 --contribution 21846,21845,21845 --nonnegative -o demo/estimates.csv
+	    --variance noise --nonnegative -o demo/estimates.csv
 	@echo; head -8 demo/estimates.csv; echo "…"; echo; echo "demo/estimates.csv has all of them."
 
 test: $(VENV)/.ready-dev ## all tests, the examples in README and docs among them

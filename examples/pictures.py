@@ -1,5 +1,6 @@
 """The pictures of README and docs, drawn from the generated shop: `make pictures`."""
 
+from fractions import Fraction
 from pathlib import Path
 
 import altair as alt
@@ -7,7 +8,7 @@ import numpy as np
 import pandas as pd
 import vl_convert
 
-from attributary import Tree, denoise
+from attributary import Tree, denoise, noise
 from examples import shop
 
 FOLDER = Path(__file__).parent.parent / "docs" / "pictures"
@@ -18,13 +19,14 @@ def main() -> None:
     FOLDER.mkdir(parents=True, exist_ok=True)
     tree = shop.tree()
     truth = shop.truth(tree)
-    noisy = shop.measure(tree, truth, np.random.default_rng(11))
+    noisy = shop.measure(truth, tree.by_level(shop.EQUAL), np.random.default_rng(11))
     save(before_after(tree, truth, noisy), "before-after")
 
 
 def before_after(tree: Tree, truth: np.ndarray, noisy: np.ndarray) -> alt.LayerChart:
     """Each campaign's total as the noisy figures tell it, three times over, and as one estimate with its interval."""
-    est = denoise(tree, noisy, shop.variance(tree))
+    variance = noise.dlap_variance(Fraction(shop.EPSILON, shop.L1)) / tree.by_level(shop.EQUAL) ** 2
+    est = denoise(tree, noisy, variance)
     low, high = est.interval(0.95)
     heads = np.flatnonzero(tree.level == 0)
     name = {v: tree.path(int(v))[0] for v in heads}
