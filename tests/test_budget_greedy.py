@@ -76,7 +76,7 @@ def same_choices(case: Case, phases: int, denoised: bool) -> None:
     assert np.array_equal(split.epsilon, trail[-1].T)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(case=cases(), phases=st.sampled_from([1, 5, 12]), denoised=st.booleans())
 def test_every_choice_is_that_of_algorithm_3(case: Case, phases: int, denoised: bool) -> None:
     same_choices(case, phases, denoised)
@@ -93,7 +93,7 @@ def test_ties_go_to_the_upper_level() -> None:
     assert np.allclose(split.epsilon, [[2 - 4e-5 / 3, 2e-5 / 3, 2e-5 / 3]], rtol=1e-12)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(case=cases(), phases=st.sampled_from([1, 3, 20]))
 def test_all_of_the_budget_is_spent(case: Case, phases: int) -> None:
     assert np.allclose(case.split("greedy", phases=phases).epsilon.sum(axis=1), case.epsilon, rtol=1e-12)

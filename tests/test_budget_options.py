@@ -29,18 +29,20 @@ def under_a_total(case: Case) -> Case:
 
 
 @EVERY
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(case=cases())
 def test_every_path_spends_the_budget_and_every_row_is_a_root_s(method: str, case: Case) -> None:
     split = case.split(method)
     assert np.allclose(path_sums(case.tree, split.nodes()), case.epsilon, rtol=1e-12)
-    if method != "per_node":
+    if method == "per_node":
+        assert split.by_node and np.array_equal(split.nodes(), split.epsilon)
+    else:
         assert split.epsilon.shape == (int(case.tree.first[0]), case.tree.depth)
         assert np.allclose(split.epsilon.sum(axis=1), case.epsilon)
 
 
 @EVERY
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(case=cases(), more=st.sampled_from([1.2, 2.0, 10.0]))
 def test_more_budget_never_raises_the_expected_error(method: str, case: Case, more: float) -> None:
     if method in ("greedy", "per_node"):  # which need not find the best; with the API's noise they do as well as before
@@ -109,7 +111,7 @@ def test_one_split_for_all_has_the_least_sum_of_errors(noise: str) -> None:
 
 
 @BY_LEVEL
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(case=cases())
 def test_one_split_for_all_spends_the_budget_on_every_path(method: str, case: Case) -> None:
     split = case.split(method, by_root=False)
@@ -121,7 +123,7 @@ def test_one_split_for_all_spends_the_budget_on_every_path(method: str, case: Ca
 
 
 @EVERY
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(case=cases(most=9))
 def test_a_total_is_common_to_all_heads(method: str, case: Case) -> None:
     case = under_a_total(case)
@@ -134,7 +136,7 @@ def test_a_total_is_common_to_all_heads(method: str, case: Case) -> None:
         assert np.allclose(split.epsilon.sum(axis=1) + split.total, case.epsilon)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(case=cases(most=9))
 def test_with_a_total_better_ways_are_better(case: Case) -> None:
     case = under_a_total(case)
@@ -149,10 +151,10 @@ def test_with_a_total_better_ways_are_better(case: Case) -> None:
 def test_the_best_total_is_that_of_a_fine_search(noise: str) -> None:
     case = under_a_total(forest(noise=noise))._replace(tau=200.0)
     best = case.split("optimal", total=True)
-    fixed = [case.split("optimal", total=True, levels=[e, *[np.nan] * 3]) for e in np.linspace(0, 3.8, 39)]
+    fixed = [case.split("optimal", total=True, levels=[e, *[np.nan] * 3]) for e in np.linspace(0, 3.8, 20)]
     errors = [case.errors(split)[0] for split in fixed]
     assert case.errors(best)[0] <= min(errors) * (1 + 1e-4)
-    assert all(split.total == pytest.approx(e) for split, e in zip(fixed, np.linspace(0, 3.8, 39), strict=True))
+    assert all(split.total == pytest.approx(e) for split, e in zip(fixed, np.linspace(0, 3.8, 20), strict=True))
 
 
 def test_one_split_under_a_total_is_a_split_of_one_tree() -> None:
@@ -180,7 +182,7 @@ def test_fixed_levels_keep_their_budget(method: str, fixed: dict[str, float]) ->
 
 
 @EVERY
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(case=cases(), data=st.data())
 def test_what_is_left_by_fixed_levels_is_spent(method: str, case: Case, data: st.DataObject) -> None:
     tree = case.tree
@@ -192,7 +194,7 @@ def test_what_is_left_by_fixed_levels_is_spent(method: str, case: Case, data: st
     assert np.allclose(path_sums(tree, split.nodes()), case.epsilon)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(case=cases(), data=st.data())
 def test_with_fixed_levels_better_ways_are_better(case: Case, data: st.DataObject) -> None:
     depth = case.tree.depth

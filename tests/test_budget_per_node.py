@@ -5,23 +5,14 @@ import pytest
 from hypothesis import given, settings
 
 from attributary import Tree, budget
-from budgets import Case, cases, levelled, path_sums
+from budgets import Case, cases, levelled
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(case=cases())
 def test_never_worse_than_optimal_for_any_root(case: Case) -> None:
     best = case.errors(case.split("optimal"))
     assert (case.errors(case.split("per_node")) <= best * (1 + 1e-12)).all()
-
-
-@settings(max_examples=60, deadline=None)
-@given(case=cases())
-def test_every_path_spends_the_budget(case: Case) -> None:
-    split = case.split("per_node")
-    assert split.epsilon.shape == (len(case.parent),) and (split.epsilon >= 0).all()
-    assert np.allclose(path_sums(case.tree, split.epsilon), case.epsilon, rtol=1e-12)
-    assert np.array_equal(split.nodes(), split.epsilon)
 
 
 @pytest.mark.parametrize("noise", ["api", "unit"])

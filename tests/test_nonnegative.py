@@ -2,14 +2,10 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from importlib import import_module
-from unittest.mock import patch
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from scipy.optimize import nnls
 
 import curves
@@ -17,16 +13,9 @@ from attributary import Tree, denoise
 from attributary.denoising import compiled
 from exact import incidence
 from forests import Case, cases, grown
+from runners import RUNNERS, running
 
-RUNNERS = pytest.mark.parametrize("runner", ["plain", "compiled"])
 METHODS = pytest.mark.parametrize("method", ["top-down", "joint"])
-
-
-@contextmanager
-def running(runner: str) -> Iterator[None]:
-    module = import_module("attributary.denoising.denoise")
-    with patch.object(module, "COMPILED_FROM", 0 if runner == "compiled" else 10**9):
-        yield
 
 
 def settle(runner: str, case: Case, method: str) -> np.ndarray:
@@ -105,6 +94,8 @@ def test_joint_with_exact_and_missing_figures_fits_no_worse_than_the_limit(runne
 @METHODS
 @settings(max_examples=80, deadline=None)
 @given(case=cases(most=30, special=(0.0, np.inf)).map(agreeing))
+@example(case=Case([-1, 0, 0], [7.7, -7.8, -2.8], [1.0, 4.4, 8.7]))  # one child takes all
+@example(case=Case([-1, 0, 0, 1, 1], [5.7, 1.0, -9.0, 0.7, 1.0], [1.0, 2.0, 3.0, 0.0, 1.0]))  # above what is exact
 def test_counts_are_never_negative_add_up_and_fall_from_parent_to_child(runner: str, method: str, case: Case) -> None:
     count = settle(runner, case, method)
     assert not np.signbit(count).any() and np.isfinite(count).all()
@@ -199,7 +190,7 @@ def test_runners_agree_on_large_trees_and_threads_change_nothing(method: str, mo
 @METHODS
 def test_deep_trees(method: str) -> None:
     chain = Tree.from_parents(np.arange(20_000) - 1)
-    count = denoise(chain, np.random.default_rng(1).normal(3, 1, len(chain)), 1.0, nonnegative=method).count
+    count = denoise(chain, np.random.default_rng(1).normal(30, 1000, len(chain)), 1.0, nonnegative=method).count
     assert (count == count[0]).all() and count[0] > 0
     spine = np.arange(3_000) * 2  # a chain with a leaf beside every link
     ribbed = Tree.from_parents(np.concatenate([[-1], np.repeat(spine, 2)]))
@@ -273,12 +264,29 @@ def test_the_rules_for_exact_and_missing_figures(name: str, method: str, runner:
     assert np.allclose(settle(runner, case, method), top if method == "top-down" else joint, rtol=1e-14, atol=0)
 
 
+DROWNED = [
+    Case([-1, 0, 0], [1, 1e20, 1e20], [0, 1, 1]),
+    Case([-1, 0, 0], [1, -1e20, -1e20], [0, 1, 1]),
+    Case([-1, 0, 0, 0], [1, 0, -1e20, -1e20], [0, 0, 1, 1]),
+    Case([-1, 0, 0, 0], [1, 5.4e16, 3e16, 4e16], [0, 6.2, 2.4, 3.2]),
+]
+
+
 @RUNNERS
 @METHODS
-def test_an_exact_total_is_kept_among_figures_that_drown_it(runner: str, method: str) -> None:
-    for noisy in ([1, 1e20, 1e20], [1, -1e20, -1e20], [1, 1e20, -1e20]):
-        count = settle(runner, Case([-1, 0, 0], noisy, [0, 1, 1]), method)
-        assert count[0] == 1 and count[1] + count[2] == 1 and (count >= 0).all()
+@pytest.mark.parametrize("case", DROWNED)
+def test_an_exact_total_is_kept_among_figures_that_drown_it(runner: str, method: str, case: Case) -> None:
+    count = settle(runner, case, method)
+    assert count[0] == 1 and np.isclose(count[1:].sum(), 1, rtol=1e-15) and (count >= 0).all()
+    assert (count[np.array(case.variance) == 0] == np.array(case.noisy)[np.array(case.variance) == 0]).all()
+
+
+@RUNNERS
+@METHODS
+def test_a_wild_figure_that_counts_for_nothing_costs_no_digits(runner: str, method: str) -> None:
+    for wild in np.random.default_rng(1).uniform(1e12, 1e13, 10):
+        case = Case([-1, 0, 0, 0, 0], [100.1, 10.3, 20.7, -5, wild], [0, 1, 1, 1, 1e40])
+        assert np.allclose(settle(runner, case, method), [100.1, 10.3, 20.7, 0, 69.1], rtol=1e-14, atol=0)
 
 
 WRONG = {

@@ -153,8 +153,8 @@ def children(tree: Tree, level: int) -> tuple[Ints, Ints]:
 def _shapes(tree: Tree) -> dict[int, Ints]:
     """A number for the subtree shape of each node of all levels but the first and the last; equal for equal shapes.
 
-    A shape is the multiset of the shapes below. It is known by the sum of 64 random bits for each: that two of a
-    million shapes share a sum has a chance of 3e-8.
+    A shape is the multiset of the shapes below. It is known by the sum of 64 bits for each, drawn once and for all:
+    that two of a million shapes share a sum has a chance of 3e-8.
     """
     shape: dict[int, Ints] = {}
     for i in reversed(range(1, tree.depth - 1)):
@@ -181,7 +181,7 @@ def _nodes(tree: Tree) -> dict[int, Ints]:
 
 def _dense(key: Ints, bound: int) -> tuple[Ints, Ints]:
     """The place of each key among the different ones, and these in order."""
-    if bound > 16 * len(key):
+    if bound > 4 * len(key):
         different, place = np.unique(key, return_inverse=True)
         return place, different
     seen = np.zeros(bound, bool)

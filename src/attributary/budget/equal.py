@@ -24,7 +24,7 @@ def equally(rows: Rows, among: NDArray[np.bool_]) -> Floats:
     """The free budget of each row shared equally by some of its levels (levels, rows); a total takes as much."""
     if rows.total:
         top = among[0, 0] / max(1, among.any(axis=1).sum())
-        below = equally(rows.heads(), among[1:])
+        below = equally(rows.heads, among[1:])
         return np.concatenate([[top * rows.free], below * (1 - top)])
     share = rows.free * among / np.maximum(1, among.sum(axis=0))
     packed: Floats = rows.pack(share[None])[0]

@@ -36,7 +36,7 @@ def greedily(rows: Rows, phases: int) -> Floats:
     if not rows.total:
         final: Floats = _phases(rows, phases)[-1]
         return final
-    below = _phases(rows.heads(), phases)
+    below = _phases(rows.heads, phases)
     if not rows.open[0, 0]:
         return np.concatenate([[0.0], below[-1]])
     units = np.linspace(rows.free - GAMMA * rows.free, 0.0, phases + 1)

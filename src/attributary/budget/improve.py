@@ -71,11 +71,11 @@ def best(paths: Paths, budget: Floats, error: Floats) -> Floats:
 def _step(paths: Paths, budget: Floats, gain: Floats, length: Floats) -> Floats:
     rest = _rest(paths, budget)
     q = budget * np.cbrt(np.maximum(gain, 0.0))  # as −∂E/∂ε = 2Q/ε³, and the 2 is common to all
-    cost, s = q**3, np.zeros_like(q)
+    cost, s = q * q * q, np.zeros_like(q)
     for parent, child, start, _ in reversed(paths.links):
-        below = np.add.reduceat(cost[:, child], start, axis=1)
-        s[:, parent] = np.cbrt(below)
-        cost[:, parent] = (q[:, parent] + s[:, parent]) ** 3
+        s[:, parent] = np.cbrt(np.add.reduceat(cost[:, child], start, axis=1))
+        both = q[:, parent] + s[:, parent]
+        cost[:, parent] = both * both * both
     with np.errstate(all="ignore"):
         odds = budget / rest * (q * rest / (s * budget)) ** length
     unsure = np.isnan(odds)  # nothing to gain here, or nothing to spend: as it was

@@ -1,6 +1,6 @@
 """The split by level that has the least error."""
 
-from itertools import combinations
+from itertools import chain, combinations, islice
 from typing import Unpack
 
 import numpy as np
@@ -47,19 +47,19 @@ def optimally(rows: Rows, phases: int) -> Floats:
 
 
 def _level_sets(rows: Rows) -> Floats:
-    """The budget shared equally by a set of levels, for one set after the other; small sets first."""
-    free = np.flatnonzero(rows.open.any(axis=1))
-    sets: list[Floats] = []
-    for size in range(1, len(free) + 1):
-        for levels in combinations(free.tolist(), size):
-            if len(sets) < STARTS:
-                chosen = rows.open & np.isin(np.arange(len(rows.open)), levels)[:, None]
-                sets.append(equally(rows, np.where(chosen.any(axis=0), chosen, lowest(rows))))
-    return np.array(sets).reshape(len(sets), rows.paths.open.size)
+    """The budget shared equally by a set of levels, for one set after the other; small sets of low levels first."""
+    free = np.flatnonzero(rows.open.any(axis=1))[::-1].tolist()
+    sets = chain.from_iterable(combinations(free, size) for size in range(1, len(free) + 1))
+    splits = []
+    for levels in islice(sets, STARTS):
+        chosen = np.zeros_like(rows.open)
+        chosen[list(levels)] = rows.open[list(levels)]
+        splits.append(equally(rows, np.where(chosen.any(axis=0), chosen, lowest(rows))))
+    return np.array(splits).reshape(len(splits), rows.paths.open.size)
 
 
 def _with_total(rows: Rows, phases: int) -> Floats:
     """The heads' best splits as if there were no total, beside totals of several sizes."""
-    below = optimally(rows.heads(), phases)
+    below = optimally(rows.heads, phases)
     top = np.array(TOTALS if rows.open[0, 0] else TOTALS[:1])[:, None]
     return np.concatenate([top * rows.free, (1 - top) * below], axis=1)

@@ -14,8 +14,8 @@ from attributary.budget.split import Split
 from attributary.budget.task import Options, Task
 from attributary.tree import Tree
 
-ROUNDS = 40
-TOWARDS_EQUAL = (0.0, 0.5, 1.0)  # starts on the way from the best split by level, where a 0 stays 0
+ROUNDS = 20
+TOWARDS_EQUAL = (0.0, 0.5)  # starts: the best split by level, and, as a 0 stays 0, half way to the equal one
 
 
 def per_node(tree: Tree, prior_count: ArrayLike, epsilon: float, tau: float, **options: Unpack[Options]) -> Split:

@@ -47,6 +47,7 @@ class Rows:
         rows._refuse(task)
         return rows
 
+    @cached_property
     def heads(self) -> "Rows":
         """The rows without their common total, each head for itself."""
         objective = self.objective.heads()

@@ -101,8 +101,9 @@ def _counts(tree: Tree, given: ArrayLike) -> Floats:
         raise ValueError(
             f"one prior count for each of the {len(tree)} nodes is needed, or one for all; got shape {count.shape}"
         )
-    if not np.isfinite(count.sum()) and not np.isfinite(count).all():
-        raise ValueError(f"prior counts are finite numbers; got {count[~np.isfinite(count)].flat[0]}")
+    finite = np.isfinite(count)
+    if not finite.all():
+        raise ValueError(f"prior counts are finite numbers; got {count[~finite].flat[0]}: leave 0 where there is none")
     spread: Floats = tree.to_level_order(np.broadcast_to(count, len(tree)))
     return spread
 

@@ -28,8 +28,8 @@ def joint(tree: Tree, x: Floats, var: Floats, blue: Floats, least: Floats | None
     above = None if least is None else _nearest_exact(tree, var == 0)
     while True:
         free = leaf & (var > 0)
-        negative = free & (blue < _bar(blue, var, free, above))
-        if not negative.any():
+        negative = np.flatnonzero(free & (blue < _bar(blue, var, free, above)))
+        if not negative.size:
             return topdown(tree, x, var, blue, least)  # with nothing left to do but mend the last digits
         x[negative], var[negative] = 0.0, 0.0
         blue, _ = engine(tree).blue(tree, x, var)
@@ -44,7 +44,7 @@ def _nearest_exact(tree: Tree, exact: NDArray[np.bool_]) -> NDArray[np.int64]:
 
 
 def _bar(blue: Floats, var: Floats, free: NDArray[np.bool_], above: NDArray[np.int64] | None) -> Floats | float:
-    """What a count must reach to stay: 0, or the best below an exact figure, where all are negative by rounding only."""
+    """What a count must reach to stay: 0, or the best below an exact figure: all negative there is rounding only."""
     if above is None:
         return 0.0
     best = np.where(var == 0, -np.inf, 0.0)

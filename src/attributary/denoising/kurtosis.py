@@ -4,6 +4,8 @@ Each of the paper's z is a weighted sum of *independent* figures, so that cumula
 in the same two passes: up for K⇑, down for K↓ and K⇓. Here all of them are relative to the square of the variance.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,6 +14,13 @@ from attributary.measurements import Measurements
 from attributary.tree import Tree
 
 Floats = NDArray[np.float64]
+
+
+class Outside(NamedTuple):
+    """What all but a node and those below it say of the node: var↓, and the excess of z↓."""
+
+    variance: Floats
+    excess: Floats
 
 
 def excess_kurtosis(tree: Tree, measured: Measurements, variance: Floats) -> Floats:
@@ -23,42 +32,65 @@ def excess_kurtosis(tree: Tree, measured: Measurements, variance: Floats) -> Flo
         return noise
     var, own, blue = (tree.to_level_order(a) for a in (measured.variance, noise, variance))
     _, up = engine(tree).upward(tree, tree.to_level_order(measured.noisy), var)
+    excess, _ = downward(tree, var, own, up, upward(tree, var, own, up))
+    excess[~(blue < np.inf)] = 0.0
+    return np.maximum(tree.from_level_order(excess), 0.0)
 
-    e_up = own.copy()  # excess of z⇑
+
+def upward(tree: Tree, var: Floats, own: Floats, up: Floats) -> Floats:
+    """The excess of z⇑, in level order; `own` is that of the figures, `var` their variance and `up` is var⇑."""
+    e_up = own.copy()
     for level in reversed(range(tree.depth - 1)):
         family = Family(tree, level)
         if family.size:
             c, p = family.children, family.parent
             below = family.sum(up[c])
             e_up[p] = _mix(var[p], own[p], below, _of_sum(family, e_up[c], up[c], below))
+    return e_up
 
+
+def downward(
+    tree: Tree, var: Floats, own: Floats, up: Floats, e_up: Floats, roots: Outside | None = None
+) -> tuple[Floats, Outside]:
+    """The excess of x̂, and what there is outside of each node, in level order; nothing is outside of the roots."""
+    around, e_around = np.full(len(tree), np.inf), np.zeros(len(tree))
+    if roots is not None:
+        around[tree.slice(0)], e_around[tree.slice(0)] = roots
+    most = max(own.max(), e_around.max())
     excess, down, e_down = e_up.copy(), var.copy(), own.copy()  # of x̂; var⇓ and excess of z⇓
-    for level in range(tree.depth - 1):
-        family = Family(tree, level)
-        if not family.size:
-            continue
-        c, p = family.children, family.parent
-        known = np.where(up[c] == np.inf, 0.0, up[c])
-        holes = family.spread(family.sum((up[c] == np.inf).astype(np.float64))) - (up[c] == np.inf)
-        others = np.maximum(family.spread(family.sum(known)) - known, 0.0)
-        fourth = e_up[c] * known**2
-        others_fourth = np.maximum(family.spread(family.sum(fourth)) - fourth, 0.0)
-        around = np.where(holes > 0, np.inf, family.spread(down[p]) + others)  # var↓
-        finite = np.where((around > 0) & (around < np.inf), around, 1.0)
-        given = family.spread(np.where(down[p] < np.inf, down[p], 0.0) ** 2 * e_down[p])
-        e_around = np.minimum((given + others_fourth) / finite**2, np.maximum(e_up[c].max(), own.max()))
-        excess[c] = _mix(up[c], e_up[c], around, e_around)
-        e_down[c] = _mix(var[c], own[c], around, e_around)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            both = np.where(around == np.inf, var[c], np.where(var[c] == np.inf, around, _parallel(var[c], around)))
-        down[c] = both
-    excess[~(blue < np.inf)] = 0.0
-    return np.maximum(tree.from_level_order(excess), 0.0)
+    for level in range(tree.depth):
+        nodes = tree.slice(level)
+        if level:
+            around[nodes], e_around[nodes] = _around(Family(tree, level - 1), up, e_up, down, e_down, most)
+        outside = around[nodes], e_around[nodes]
+        excess[nodes] = _mix(up[nodes], e_up[nodes], *outside)
+        e_down[nodes] = _mix(var[nodes], own[nodes], *outside)
+        down[nodes] = _parallel(var[nodes], around[nodes])
+    return excess, Outside(around, e_around)
+
+
+def _around(
+    family: Family, up: Floats, e_up: Floats, down: Floats, e_down: Floats, most: float
+) -> tuple[Floats, Floats]:
+    """var↓ and the excess of z↓ of the children: their parent's z⇓ without their siblings' z⇑."""
+    c, p = family.children, family.parent
+    known = np.where(up[c] == np.inf, 0.0, up[c])
+    holes = family.spread(family.sum((up[c] == np.inf).astype(np.float64))) - (up[c] == np.inf)
+    others = np.maximum(family.spread(family.sum(known)) - known, 0.0)
+    fourth = e_up[c] * known**2
+    others_fourth = np.maximum(family.spread(family.sum(fourth)) - fourth, 0.0)
+    around = np.where(holes > 0, np.inf, family.spread(down[p]) + others)
+    finite = np.where((around > 0) & (around < np.inf), around, 1.0)
+    given = family.spread(np.where(down[p] < np.inf, down[p], 0.0) ** 2 * e_down[p])
+    return around, np.where(around < np.inf, np.minimum((given + others_fourth) / finite**2, most), 0.0)
 
 
 def _parallel(a: Floats, b: Floats) -> Floats:
+    """The variance after CombineEstimates."""
     total = a + b
-    return np.where(total > 0, a / np.where(total > 0, total, 1.0) * b, 0.0)
+    finite = np.where((total > 0) & (total < np.inf), total, 1.0)
+    with np.errstate(invalid="ignore"):
+        return np.where(total < np.inf, a / finite * b, np.minimum(a, b))
 
 
 def _of_sum(family: Family, excess: Floats, var: Floats, total: Floats) -> Floats:

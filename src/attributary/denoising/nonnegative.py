@@ -20,44 +20,48 @@ def nonnegative(tree: Tree, x: Floats, var: Floats, blue: Floats, method: str) -
     return METHODS[method](tree, x, var, blue, least(tree, x, var))
 
 
-def least(tree: Tree, x: Floats, var: Floats) -> Floats | None:
-    """The least count each node can have, knowing the exact figures below it; None where that is 0 everywhere."""
+def least(tree: Tree, x: Floats, var: Floats, leaves: Floats | float = 0.0) -> Floats | None:
+    """The least count each node can have, knowing the exact figures below it; None where that is 0 everywhere.
+
+    `leaves` is what is known of leaves that stand for a tree below them; that of other nodes is 0.
+    """
     exact = var == 0
-    if not exact.any():
+    if not exact.any() and not np.any(leaves):
         return None
+    sure = np.where(exact, x, leaves)
     if (exact & (x < 0)).any():
         place = int(np.argmax(exact & (x < 0)))
         raise ValueError(
             f"an exact figure (variance 0) is 0 or more where counts are never negative; "
             f"{_name(tree, place)} is {x[place]:.17g}"
         )
-    if not (exact & (x > 0)).any():
+    if not (sure > 0).any():
         return None
     leaf = tree.first[1:] == tree.first[:-1]
     # The bottom-up pass keeps an exact figure, and adds up what is below a node not measured.
     rest = np.where(leaf, 1.0, np.inf)
-    bound: Floats = engine(tree).upward(tree, np.where(exact, x, 0.0), np.where(exact, 0.0, rest))[0]
+    bound: Floats = engine(tree).upward(tree, sure, np.where(exact, 0.0, rest))[0]
     parents = np.flatnonzero(~leaf)
     if parents.size:
         below = np.add.reduceat(bound, tree.first[parents])
         short = exact[parents] & (below > x[parents] * (1 + 1e-12))  # beyond rounding
         if short.any():
-            _too_small(tree, x, exact, int(parents[np.argmax(short)]))
+            _too_small(tree, sure, exact, int(parents[np.argmax(short)]))
     return bound
 
 
-def _too_small(tree: Tree, x: Floats, exact: NDArray[np.bool_], place: int) -> NoReturn:
+def _too_small(tree: Tree, sure: Floats, exact: NDArray[np.bool_], place: int) -> NoReturn:
     found: list[int] = []
     level = [place]
     while level:
         children = [c for v in level for c in range(int(tree.first[v]), int(tree.first[v + 1]))]
-        found += [c for c in children if exact[c] and x[c] > 0]
+        found += [c for c in children if sure[c] > 0]
         level = [c for c in children if not exact[c]]
-    below = " + ".join(f"{x[v]:.17g} ({_name(tree, v)})" for v in found[:3])
+    below = " + ".join(f"{sure[v]:.17g} ({_name(tree, v)})" for v in found[:3])
     more = f" + {len(found) - 3} more" if len(found) > 3 else ""
     raise ValueError(
         f"an exact figure (variance 0) is no less than those below it where counts are never negative; "
-        f"{_name(tree, place)} is {x[place]:.17g}, but below it are exactly {below}{more}"
+        f"{_name(tree, place)} is {sure[place]:.17g}, but below it are exactly {below}{more}"
     )
 
 

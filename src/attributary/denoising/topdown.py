@@ -110,12 +110,11 @@ def _settle(first, z, v, least, s, w, u, lo, hi):  # type: ignore[no-untyped-def
                 w[i] = (t if t < total else total) if t > 0.0 else 0.0
                 got += w[i]
         if abs(total - got) > ULPS * total:
-            if 2.0 * total > got:  # the price, once more
-                price, got = (total - got) / us, 0.0
-                for i in range(a, b):
-                    t = w[i] + u[i] * price
-                    w[i] = t if w[i] > 0.0 and t > 0.0 else 0.0
-                    got += w[i]
+            price, got = (total - got) / us, 0.0  # once more, from counts no larger than total
+            for i in range(a, b):
+                t = w[i] + u[i] * price
+                w[i] = t if w[i] > 0.0 and t > 0.0 else 0.0
+                got += w[i]
             scale = total / got
             for i in range(a, b):
                 w[i] = min(w[i] * scale, total)
