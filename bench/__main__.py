@@ -5,7 +5,7 @@ import os
 import platform
 import sys
 
-SUITES = ("denoise", "nonnegative", "noise")
+SUITES = ("denoise", "nonnegative", "noise", "budget")
 
 
 def main(chosen: list[str]) -> None:

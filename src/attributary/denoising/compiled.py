@@ -5,22 +5,18 @@ stored for the levels above it only, in the arrays that will hold the answer. Fa
 share the parents of a level. Indices are unsigned: a signed one might wrap around, and LLVM would not vectorise.
 """
 
-import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
 from attributary.denoising.linear import contradiction, refuse
+from attributary.denoising.share import shared, spans
 from attributary.tree import Tree
 
 Floats = NDArray[np.float64]
 
-THREADED = 500_000  # nodes of a level from which a second thread pays
 INF = np.inf
 ONE = np.uint64(1)
 TWO = np.uint64(2)
@@ -28,81 +24,43 @@ TWO = np.uint64(2)
 
 def blue(tree: Tree, x: Floats, var: Floats) -> tuple[Floats, Floats]:
     """The best linear unbiased counts and their variances, in level order (Algorithm 2)."""
-    count, variance = _upward(tree, x, var)
-    threads = _threads(tree)
-    with ThreadPoolExecutor(threads) as pool:
-        for lo, hi in _spans(tree)[:-1]:
-            _share(pool, threads, tree, lo, hi, _down, count, variance, variance.view(np.int64), False, count, variance)
-        lo, hi = _spans(tree)[-1]
-        _share(pool, threads, tree, lo, hi, _down, x, var, var.view(np.int64), True, count, variance)
+    if tree.depth == 1:
+        return upward(tree, x, var)
+    order = spans(tree)
+    with shared(tree) as run:
+        count, variance = _upward(tree, x, var, order, run)
+        for span in order[:-1]:
+            run(span, _down, count, variance, variance.view(np.int64), False, count, variance)
+        run(order[-1], _down, x, var, var.view(np.int64), True, count, variance)
     return count, variance
-
-
-def downward(tree: Tree, count: Floats, variance: Floats) -> None:
-    """Makes z⇑ and var⇑ of every node x̂ and v̂ar, in place and in level order; those of the roots are so already."""
-    threads = _threads(tree)
-    with ThreadPoolExecutor(threads) as pool:
-        for lo, hi in _spans(tree):
-            _share(pool, threads, tree, lo, hi, _down, count, variance, variance.view(np.int64), False, count, variance)
 
 
 def upward(tree: Tree, x: Floats, var: Floats) -> tuple[Floats, Floats]:
     """z⇑ and var⇑ of every node, in level order: the best estimate from the node and all below it."""
-    z, v = _upward(tree, x, var)
+    if tree.depth == 1:
+        refuse(tree, x, var)
+        return np.where(var == INF, 0.0, x), var.copy()
+    with shared(tree) as run:
+        z, v = _upward(tree, x, var, spans(tree), run)
     last = tree.slice(tree.depth - 1)
     z[last] = np.where(var[last] == INF, 0.0, x[last])
     v[last] = var[last]
     return z, v
 
 
-def _upward(tree: Tree, x: Floats, var: Floats) -> tuple[Floats, Floats]:
-    # NumPy asks for huge pages; arrays made inside a kernel would not get them.
+def _upward(
+    tree: Tree, x: Floats, var: Floats, order: list[tuple[int, int]], run: Callable[..., list[int]]
+) -> tuple[Floats, Floats]:
+    """z⇑ and var⇑ of all levels but the last; NumPy makes the arrays, since it asks for huge pages."""
     z, v = np.empty_like(x), np.empty_like(var)
-    if tree.depth == 1:
-        refuse(tree, x, var)
-        z[:], v[:] = np.where(var == INF, 0.0, x), var
-        return z, v
-    threads = _threads(tree)
-    with ThreadPoolExecutor(threads) as pool:
-        raw = True
-        for lo, hi in reversed(_spans(tree)):
-            cz, cv = (x, var) if raw else (z, v)
-            troubled = _share(pool, threads, tree, lo, hi, _up, x, var, cz, cv, cv.view(np.int64), raw, z, v)
-            if max(troubled) >= 0:
-                refuse(tree, x, var)
-                contradiction(tree, x, z if not raw else x, max(troubled))
-            raw = False
+    for span in reversed(order):
+        raw = span == order[-1]
+        cz, cv = (x, var) if raw else (z, v)
+        trouble = max(run(span, _up, x, var, cz, cv, cv.view(np.int64), raw, z, v))
+        if trouble >= 0:
+            refuse(tree, x, var)
+            contradiction(tree, x, cz, trouble)
     return z, v
-
-
-def _spans(tree: Tree) -> list[tuple[int, int]]:
-    """The parents, top to bottom, in runs that one sweep can take: the last level's parents alone, the rest by size."""
-    if tree.depth == 1:
-        return [(0, len(tree))]
-    *above, last = tree.offsets[:-1].tolist()
-    spans: list[tuple[int, int]] = []
-    start = 0
-    for lo, hi in pairwise(above):
-        if hi - lo >= THREADED or int(tree.first[hi]) - int(tree.first[lo]) >= THREADED:
-            spans += [(start, lo)] * (start < lo) + [(lo, hi)]
-            start = hi
-    return spans + [(start, above[-1])] * (start < above[-1]) + [(above[-1], last)]
-
-
-def _share(
-    pool: ThreadPoolExecutor, threads: int, tree: Tree, lo: int, hi: int, sweep: Callable[..., int], *arrays: Any
-) -> list[int]:
-    """A sweep over the parents lo:hi, shared by the threads so that each gets as many children."""
-    lowest, highest = int(tree.first[lo]), int(tree.first[hi])
-    shares = threads if highest - lowest >= THREADED and lowest >= hi else 1  # one level only: families independent
-    aims = [lowest + (highest - lowest) * i // shares for i in range(1, shares)]
-    cuts = [lo, *(lo + np.searchsorted(tree.first[lo:hi], aims)).tolist(), hi] if aims else [lo, hi]
-    parts = [(np.uint64(a), np.uint64(b)) for a, b in pairwise(cuts)]
-    return list(pool.map(lambda part: sweep(tree.first, *arrays, *part), parts))
-
-
-def _threads(tree: Tree) -> int:
-    return max(1, min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, 8))
 
 
 # Kernels. A family is a:b; z and v hold z⇑ and var⇑ of its members (raw: the input itself, for the last level), and

@@ -1,7 +1,6 @@
 """sweep: one kernel over all families, parents first; plain Python for small trees, compiled for large ones."""
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any
 
@@ -9,6 +8,7 @@ from numpy.typing import NDArray
 
 from attributary.denoising import linear
 from attributary.denoising.denoise import engine
+from attributary.denoising.share import shared, spans
 from attributary.tree import Tree
 
 Kernel = Callable[..., Any]
@@ -26,12 +26,9 @@ def sweep(tree: Tree, kernel: Kernel, *arrays: NDArray[Any]) -> None:
         for a in arrays:
             a[:] = lists[id(a)]
         return
-    from attributary.denoising.compiled import _share, _spans, _threads
-
-    threads = _threads(tree)
-    with ThreadPoolExecutor(threads) as pool:
-        for lo, hi in _spans(tree):
-            _share(pool, threads, tree, lo, hi, _compiled(kernel), *arrays)
+    with shared(tree) as run:
+        for span in spans(tree):
+            run(span, _compiled(kernel), *arrays)
 
 
 @cache
