@@ -153,10 +153,13 @@ def _down(first, cz, cv, bits, raw, count, variance, lo, hi):  # type: ignore[no
             za, zc, va, vc = cz[a], cz[c], cv[a], cv[c]
             vs = va + vc
             if vs > 0.0 and vs < INF:
-                ka, kc = va / vs, vc / vs  # 1 - ka is kc
-                still = xp == za + zc  # nothing to correct: to the last digit
-                count[a], variance[a] = za if still else kc * za + ka * (xp - zc), kc * va + ka * ka * vp
-                count[c], variance[c] = zc if still else ka * zc + kc * (xp - za), ka * vc + kc * kc * vp
+                precision = 1.0 / vs
+                ka, kc = va * precision, vc * precision  # 1 - ka is kc
+                variance[a], variance[c] = kc * va + ka * ka * vp, ka * vc + kc * kc * vp
+                if xp == za + zc:  # nothing to correct: to the last digit
+                    count[a], count[c] = za, zc
+                else:
+                    count[a], count[c] = kc * za + ka * (xp - zc), ka * zc + kc * (xp - za)
             else:
                 _down_with_care(cz, cv, raw, count, variance, a, b, xp, vp)
             continue
