@@ -153,8 +153,7 @@ def _down(first, cz, cv, bits, raw, count, variance, lo, hi):  # type: ignore[no
             za, zc, va, vc = cz[a], cz[c], cv[a], cv[c]
             vs = va + vc
             if vs > 0.0 and vs < INF:
-                precision = 1.0 / vs
-                ka, kc = va * precision, vc * precision  # 1 - ka is kc
+                ka, kc = va / vs, vc / vs  # 1 - ka is kc, and exactly 1 beside an exact sibling
                 variance[a], variance[c] = kc * va + ka * ka * vp, ka * vc + kc * kc * vp
                 if xp == za + zc:  # nothing to correct: to the last digit
                     count[a], count[c] = za, zc
