@@ -27,7 +27,7 @@ check: $(VENV)/.ready-dev ## lint, types, and the docs build
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/mkdocs build --strict --quiet --site-dir $(VENV)/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir $(VENV)/site
 
 bench: $(VENV)/.ready-bench ## ratios against peers and the physical limit, measured in one run
 	$(BIN)/python -m bench

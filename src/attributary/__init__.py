@@ -13,8 +13,18 @@ if TYPE_CHECKING:
     from attributary.tree import Tree
 
 __all__ = [
-    *("Estimate", "Measurements", "Plan", "Prior", "Spec", "Tree"),
-    *("budget", "denoise", "make_plan", "noise", "prior", "rmsre"),
+    "Estimate",
+    "Measurements",
+    "Plan",
+    "Prior",
+    "Spec",
+    "Tree",
+    "budget",
+    "denoise",
+    "make_plan",
+    "noise",
+    "prior",
+    "rmsre",
 ]
 
 __version__ = "0.1.0"
