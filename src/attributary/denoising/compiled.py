@@ -35,6 +35,13 @@ def blue(tree: Tree, x: Floats, var: Floats) -> tuple[Floats, Floats]:
     return count, variance
 
 
+def downward(tree: Tree, count: Floats, variance: Floats) -> None:
+    """Makes z⇑ and var⇑ of every node x̂ and v̂ar, in place and in level order; those of the roots are so already."""
+    with shared(tree) as run:
+        for span in spans(tree):
+            run(span, _down, count, variance, variance.view(np.int64), False, count, variance)
+
+
 def upward(tree: Tree, x: Floats, var: Floats) -> tuple[Floats, Floats]:
     """z⇑ and var⇑ of every node, in level order: the best estimate from the node and all below it."""
     if tree.depth == 1:
@@ -152,13 +159,17 @@ def _down(first, cz, cv, bits, raw, count, variance, lo, hi):  # type: ignore[no
             c = a + ONE
             za, zc, va, vc = cz[a], cz[c], cv[a], cv[c]
             vs = va + vc
-            if vs > 0.0 and vs < INF:
-                ka, kc = va / vs, vc / vs  # 1 - ka is kc, and exactly 1 beside an exact sibling
+            if va > 0.0 and vc > 0.0 and vs < INF:
+                precision = 1.0 / vs
+                ka, kc = va * precision, vc * precision  # 1 - ka is kc
                 variance[a], variance[c] = kc * va + ka * ka * vp, ka * vc + kc * kc * vp
                 if xp == za + zc:  # nothing to correct: to the last digit
                     count[a], count[c] = za, zc
                 else:
                     count[a], count[c] = kc * za + ka * (xp - zc), ka * zc + kc * (xp - za)
+            elif vs > 0.0 and vs < INF:  # one is exact, and the other takes what is left
+                count[a], variance[a] = (za, 0.0) if va == 0.0 else (xp - zc, vp)
+                count[c], variance[c] = (zc, 0.0) if vc == 0.0 else (xp - za, vp)
             else:
                 _down_with_care(cz, cv, raw, count, variance, a, b, xp, vp)
             continue

@@ -47,7 +47,8 @@ def _parts(tree: Tree, lo: int, hi: int, threads: int) -> list[tuple[np.uint64, 
     one_level = lowest >= hi  # only then are the families independent
     shares = threads if one_level and highest - lowest >= THREADED else 1
     aims = [lowest + (highest - lowest) * i // shares for i in range(1, shares)]
-    cuts = [lo, *(lo + np.searchsorted(tree.first[lo:hi], aims)).tolist(), hi] if aims else [lo, hi]
+    inner = lo + np.searchsorted(tree.first[lo:hi], np.array(aims, np.uint32))  # of one type, or all would be converted
+    cuts = [lo, *inner.tolist(), hi]
     return [(np.uint64(a), np.uint64(b)) for a, b in pairwise(cuts)]
 
 
