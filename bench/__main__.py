@@ -5,7 +5,7 @@ import os
 import platform
 import sys
 
-SUITES = ("denoise", "nonnegative", "noise", "budget")
+SUITES = ("denoise", "nonnegative", "noise", "budget", "generate")
 
 
 def main(chosen: list[str]) -> None:

@@ -1,0 +1,1 @@
+"""Logs: impressions and conversions become counts per node; the published datasets and their look-alikes."""

@@ -1,0 +1,130 @@
+"""csscl_questions: the figures of the Criteo Sponsored Search Conversion Log.
+
+Those about partners, converting users, amounts and delays were published for the rows with product data, which in the
+look-alike are those with a country.
+"""
+
+from attributary.logs.criteo.answers import Answer, Question, shares
+
+SALES = 1_279_493  # with product data
+EURO = 122.5  # of a sale on average
+CONVERTING = [477_888, 52_064, 46_732, 45_704, 26_280, 22_103, 19_246]
+REVENUE = [72.1, 39.7, 20.5, 17.6, 4.0, 0.89, 0.60, 0.41, 0.25, 0.16, 0.078, 0.039]
+TWO_DAYS = [0.652, 0.066, 0.044, 0.038, 0.031, 0.025, 0.024, 0.023, 0.017, 0.017, 0.017, 0.013, 0.013, 0.013, 0.008]
+SIX_DAYS = [0.761, 0.094, 0.064, 0.047, 0.034]
+SHARE_OF_DELAYS = """
+SELECT COUNT(*) / SUM(COUNT(*)) OVER () FROM {{log}} AS l WHERE delay IS NOT NULL
+GROUP BY delay // {width} ORDER BY delay // {width}
+"""
+
+CSSCL = [
+    Question(
+        """
+SELECT
+    COUNT(*) * {scale}, SUM(conversion) * {scale},
+    SUM(CASE WHEN conversion = 1 AND delay IS NULL THEN 1 ELSE 0 END) * {scale}, COUNT(DISTINCT user) * {scale},
+    COUNT(DISTINCT NULLIF(partner, 'missing')), COUNT(DISTINCT NULLIF(country, 'missing')),
+    COUNT(DISTINCT NULLIF(device, 'missing')), COUNT(DISTINCT NULLIF(age_group, 'missing')),
+    AVG(CASE WHEN country = 'missing' THEN 1 ELSE 0 END), AVG(CASE WHEN device = 'missing' THEN 1 ELSE 0 END),
+    AVG(CASE WHEN age_group = 'missing' THEN 1 ELSE 0 END), (MAX(time) - MIN(time)) // 86400
+FROM {log} AS l
+""",
+        [
+            Answer("rows", 15_995_634),
+            Answer("rows with a sale", 1_732_721, 1e-5),
+            Answer("sales without a delay", 5_380, 0.005),
+            Answer("users", 13_708_490, 1e-4),
+            Answer("partners", 312),
+            Answer("countries", 23, 0, 0.01),
+            Answer("devices", 8),
+            Answer("age groups", 11),
+            Answer("country missing", 0.2397, 2e-4, 5e-5),
+            Answer("device missing", 0.0002, 0.05, 0.018),
+            Answer("age group missing", 0.7352, 5e-4, 2e-4),
+            Answer("last click day", 90),
+        ],
+    ),
+    Question(
+        """
+SELECT AVG(n), MAX(n)
+FROM (SELECT COUNT(*) AS n FROM {log} AS l WHERE conversion = 1 AND country <> 'missing' GROUP BY user) AS u
+""",
+        [Answer("conversions of a converting user", 1.073, 0.001), Answer("most conversions of a user", 39)],
+    ),
+    Question(
+        """
+SELECT COUNT(DISTINCT user) * {scale} AS n FROM {log} AS l WHERE conversion = 1 AND country <> 'missing'
+GROUP BY partner ORDER BY n DESC LIMIT 7
+""",
+        [
+            Answer(f"converting users of partner {rank + 1}", count, 1e-4, 1 / count)
+            for rank, count in enumerate(CONVERTING)
+        ],
+    ),
+    Question(
+        """
+SELECT MAX(n) / SUM(n), MIN(n) * {scale}
+FROM (
+    SELECT COUNT(DISTINCT user) AS n FROM {log} AS l WHERE conversion = 1 AND country <> 'missing' GROUP BY partner
+) AS p
+""",
+        [
+            Answer("share of the largest partner", 0.40, 0.005),
+            Answer("converting users of the smallest partner", 33, 0.05, 0.05),
+        ],
+    ),
+    Question(
+        """
+SELECT SUM(amount) / 1e6 * {scale} AS euros FROM {log} AS l WHERE country <> 'missing'
+GROUP BY country ORDER BY euros DESC LIMIT 12
+""",
+        [
+            Answer(f"revenue of country {rank + 1}, M EUR", euros, 0.01, 2.4 * (EURO / 1e6 / euros) ** 0.5)
+            for rank, euros in enumerate(REVENUE)
+        ],
+    ),
+    Question(
+        """
+SELECT
+    AVG(amount), STDDEV(amount), QUANTILE_CONT(amount, 0.25), QUANTILE_CONT(amount, 0.5), QUANTILE_CONT(amount, 0.75),
+    MAX(amount)
+FROM {log} AS l
+""",
+        [
+            Answer("amount, mean", 122.5, 0.001, 0.0017),
+            Answer("amount, standard deviation", 271.1, 0.001, 0.035),
+            Answer("amount, first quartile", 25.9, 0.002, 0.002),
+            Answer("amount, median", 56.7, 0.002, 0.002),
+            Answer("amount, third quartile", 133.3, 0.002, 0.002),
+            Answer("amount, largest", 62_459, 0.001, 0.15),
+        ],
+    ),
+    Question(
+        """
+SELECT
+    AVG(delay), QUANTILE_CONT(delay, 0.25), QUANTILE_CONT(delay, 0.5), QUANTILE_CONT(delay, 0.75), MAX(delay)
+FROM {log} AS l
+""",
+        [
+            Answer("delay, mean", 359_581, 0.001, 0.0013),
+            Answer("delay, first quartile", 707, 0.002, 0.005),
+            Answer("delay, median", 7_260, 0.001, 0.008),
+            Answer("delay, third quartile", 463_808, 0.001, 0.003),
+            Answer("delay, longest", 2_588_699, 1e-4, 1e-4),
+        ],
+    ),
+    Question(SHARE_OF_DELAYS.format(width=172_800), shares("delay in 2-day bucket", TWO_DAYS, SALES)),
+    Question(SHARE_OF_DELAYS.format(width=518_400), shares("delay in 6-day bucket", SIX_DAYS, SALES)),
+    Question(
+        """
+SELECT MIN(days), MEDIAN(days), AVG(days), MAX(days)
+FROM (SELECT AVG(delay) / 86400 AS days FROM {log} AS l WHERE delay IS NOT NULL GROUP BY partner) AS p
+""",
+        [
+            Answer("a partner's mean delay in days, least", 0.005, 0.02, 0.25),
+            Answer("a partner's mean delay in days, median", 1.68, 0.01, 0.03),
+            Answer("a partner's mean delay in days, mean", 2.18, 0.01, 0.03),
+            Answer("a partner's mean delay in days, greatest", 26.2, 0.01, 0.02),
+        ],
+    ),
+]
