@@ -209,3 +209,8 @@ def test_bad_input_to_rmsre(name: str) -> None:
     arguments, options, message = BAD[name]
     with pytest.raises(ValueError, match=message):
         rmsre.tree(Tree.from_parents([-1]), *arguments, **options)
+
+
+def test_a_tiny_weight_is_a_weight() -> None:
+    found = denoise(Tree.from_parents([-1]), [5], 2.0).total([1e-94])
+    assert np.isclose(found.variance, 2e-188, atol=0) and np.isclose(found.excess, 3)

@@ -104,4 +104,5 @@ def _excess(tree: Tree, measured: Measurements, pull: Floats, up: Floats, varian
         shared[c] = np.where(missing, family.spread(rest), own)
     var, excess = (tree.to_level_order(a) for a in (measured.variance, measured.excess()))
     use = (var > 0) & (var < np.inf)
-    return float(np.sum(excess[use] * (shared[use] ** 2 / var[use]) ** 2)) / variance**2
+    share = shared[use] ** 2 / var[use] / variance  # of the sum's variance that a figure contributes
+    return float(np.sum(excess[use] * share**2))
