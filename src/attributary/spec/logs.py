@@ -3,8 +3,15 @@
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ModelWrapValidatorHandler
-from pydantic import model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    model_validator,
+)
 
 from attributary.spec.mistakes import Mistake, all_at_once
 from attributary.spec.span import RULE, span
@@ -57,6 +64,11 @@ class Logs(BaseModel):
     )
     missing: tuple[str | int | float, ...] = Field(
         default=(), strict=False, description='a list of cells that mean a missing value, as in [-1, "NA"]'
+    )
+    other: tuple[Name, ...] = Field(
+        default=(),
+        strict=False,
+        description='a list of attributes whose values outside of the domain count as its value "other", as in ["day"]',
     )
     header: tuple[Name, ...] | None = Field(
         default=None,

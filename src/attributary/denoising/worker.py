@@ -1,0 +1,159 @@
+"""worker: what each worker of a cluster does with its part of a forest, Arrow tables in and out."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from attributary.denoising.cut import Handed, Settled, hand_up, solve
+from attributary.denoising.denoise import denoise, engine
+from attributary.denoising.estimate import Estimate
+from attributary.denoising.part import Part, gap, read_part
+from attributary.errors import InputError
+from attributary.measurements import Shape
+
+PART, NOISY, VARIANCE = "__part", "__noisy", "__variance"  # columns beside the user's
+SAME = 1e-9  # how far z⇑ may be from what was handed up, relatively: another machine may round otherwise
+
+
+class Task(NamedTuple):
+    levels: list[str]
+    cut: int  # the level whose nodes are the parts' roots
+    given: list[str]  # the user's columns
+    columns: list[str]  # what they are called in the output
+    added: list[str]  # estimate, variance, low, high and correction
+    nonnegative: str | None = None
+    whole: bool = False
+    shape: Shape = "laplace"
+    fill: bool = False
+    confidence: float = 0.95
+
+
+def cell(task: Task, name: str) -> str:
+    """What a column of the user is called on its way to a worker: PySpark stumbles over dots."""
+    return f"__{task.given.index(name)}"
+
+
+def named(task: Task, rows: Any) -> Any:
+    """An Arrow table that has come to its destination, its columns under their own names."""
+    names = {cell(task, name): name for name in task.given}
+    return rows.rename_columns([names.get(name, name) for name in rows.column_names])
+
+
+def check(task: Task, rows: Any) -> Any:
+    """What is wrong with a part that is to be denoised on its own, if anything: one row."""
+
+    def work(part: Part) -> dict[str, Any]:
+        denoise(part.tree, part.measured, nonnegative=task.nonnegative, whole=task.whole)  # type: ignore[arg-type]
+        return {}
+
+    return _told(task, rows, work, [])
+
+
+def hand_up_roots(task: Task, rows: Any) -> Any:
+    """What the tree above the cut needs to know: a row for each root of the part, or one with what is wrong with it."""
+    import pyarrow as pa
+
+    def work(part: Part) -> dict[str, Any]:
+        handed = hand_up(part.tree, part.measured, bool(task.nonnegative))
+        place = np.arange(len(handed.z))
+        node = place if part.tree.order is None else part.tree.order[: len(place)]
+        labels = part.paths().take(node)
+        paths = {label(i): plain(labels.column(name)) for i, name in enumerate(task.levels[: task.cut + 1])}
+        number = np.full(len(place), rows.column(PART)[0].as_py())
+        return {**paths, "part": number, "root": place, "has_row": part.has_row[node], **handed._asdict()}
+
+    rows = named(task, rows)
+    labels = [(label(i), rows.schema.field(name).type) for i, name in enumerate(task.levels[: task.cut + 1])]
+    numbers = [("part", pa.int32()), ("root", pa.int32()), ("has_row", pa.bool_())]
+    return _told(task, rows, work, [*labels, *numbers, *((name, pa.float64()) for name in Handed._fields)])
+
+
+def finish(task: Task, rows: Any, above: Any = None) -> Any:
+    """The part's rows with their estimates; `above` is what is settled of its roots, where there is a tree above."""
+    part = _read(task, rows)
+    if above is None:
+        est = denoise(part.tree, part.measured, nonnegative=task.nonnegative, whole=task.whole)  # type: ignore[arg-type]
+    else:
+        above = above.sort_by("root")
+        _refuse_other_figures(part, above.column("z").to_numpy())
+        settled = Settled(*(above.column(name).to_numpy() for name in Settled._fields))
+        est = solve(part.tree, part.measured, bool(task.nonnegative), task.whole, above=settled).estimate
+    return with_estimates(task, part.rows, part.paths() if task.fill else None, est)
+
+
+def with_estimates(task: Task, rows: Any, paths: Any, est: Estimate) -> Any:
+    """The user's rows with five more columns; where the `paths` of all nodes are given, those without a row follow."""
+    import pyarrow as pa
+
+    table = rows.drop_columns([PART, NOISY, VARIANCE])
+    if paths is not None:
+        more = paths.slice(len(rows))
+        cells = [
+            plain(more.column(field.name)).cast(field.type)
+            if field.name in task.levels
+            else pa.nulls(len(more), field.type)
+            for field in table.schema
+        ]
+        table = pa.concat_tables([table, pa.table(cells, names=table.column_names)])
+    table = table.rename_columns(task.columns)
+    for name, values in estimates(task, est).items():
+        table = table.append_column(name, values.slice(0, len(table)))
+    return table
+
+
+def estimates(task: Task, est: Estimate) -> dict[str, Any]:
+    """The added columns, one cell for each node."""
+    import pyarrow as pa
+
+    values = (est.count, est.variance, *est.interval(task.confidence), est.correction)
+    # Where nothing was measured there is no correction.
+    return {name: pa.array(v, mask=np.isnan(v)) for name, v in zip(task.added, values, strict=True)}
+
+
+def label(level: int) -> str:
+    """The name of a path's column where the user's might be in the way."""
+    return f"__label_{level}"
+
+
+def plain(column: Any) -> Any:
+    """A column of labels without its dictionary."""
+    return column.cast(column.type.value_type)
+
+
+def verdict() -> list[tuple[str, Any]]:
+    """The columns in which mistakes travel."""
+    import pyarrow as pa
+
+    return [("refused", pa.string()), ("orphan", pa.string()), ("inner", pa.bool_())]
+
+
+def _told(task: Task, rows: Any, work: Callable[[Part], dict[str, Any]], columns: list[tuple[str, Any]]) -> Any:
+    """The columns that the work gives, with a verdict; the user's mistakes are data, or Spark would try again."""
+    import pyarrow as pa
+
+    schema = pa.schema([*columns, *verdict()])
+    try:
+        part = _read(task, rows)
+        found = work(part)
+    except ValueError as error:
+        return pa.table(
+            [pa.array([str(error)] if f.name == "refused" else [None], f.type) for f in schema], schema=schema
+        )
+    size = len(next(iter(found.values()), [0]))
+    orphan, inner = gap(part.tree, part.has_row)
+    found |= {"refused": [None] * size, "orphan": [orphan] * size, "inner": [inner] * size}
+    return pa.table(found, schema=schema)
+
+
+def _read(task: Task, rows: Any) -> Part:
+    return read_part(named(task, rows), task.levels, task.cut, NOISY, VARIANCE, task.shape)
+
+
+def _refuse_other_figures(part: Part, handed: Any) -> None:
+    """Figures drawn anew whenever a query runs would be denoised as if they were those that were handed up."""
+    tree, x, var = part.tree, part.measured.noisy, part.measured.variance
+    z, _ = engine(tree).upward(tree, tree.to_level_order(x), tree.to_level_order(var))
+    size = np.abs(x[var < np.inf]).max(initial=0.0)
+    if len(handed) != tree.slice(0).stop or (np.abs(z[tree.slice(0)] - handed) > SAME * size).any():
+        raise InputError("the frame's figures changed while they were denoised; persist it, or write and read it first")

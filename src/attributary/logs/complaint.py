@@ -1,0 +1,64 @@
+"""complaint: what Spark complains of, as the user's mistake with its file, where it is one."""
+
+import logging
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from attributary.errors import InputError
+from attributary.logs.engine import CastError
+
+FAILED_CASTS = ("CAST_INVALID_INPUT", "CAST_OVERFLOW", "ARITHMETIC_OVERFLOW", "CANNOT_PARSE", "INVALID_FRACTION")
+SHOWN = 60  # characters of a line
+
+
+@contextmanager
+def complaints(name: str = "the log") -> Iterator[None]:
+    """Spark's errors about files and cells become InputErrors and CastErrors; others are our bugs and pass."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+
+    logger = logging.getLogger(
+        "SQLQueryContextLogger"
+    )  # where PySpark writes its errors a second time, with their stack
+    was, logger.disabled = logger.disabled, True
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        mistake = _mistake(str(error), name)
+        if mistake is None:
+            raise
+        raise mistake from error
+    finally:
+        logger.disabled = was
+
+
+def _mistake(words: str, name: str) -> ValueError | None:
+    """The mistake that these words are about; the innermost cause stands last."""
+    said = dict(re.findall(r"\[([A-Z_]{5,})[.A-Z_]*\] ([^\n]*)", words))
+    for condition in FAILED_CASTS:
+        if condition in said:
+            return CastError(said[condition].split(" SQLSTATE")[0])
+    found = re.search(r"(?:reading file|Path does not exist:) (?:file:)?(?://)?(\S+?)\.?\s", words)
+    file = found[1] if found else name
+    if "MALFORMED_CSV_RECORD" in said:
+        line = said["MALFORMED_CSV_RECORD"].removeprefix("Malformed CSV record: ").split(" SQLSTATE")[0]
+        return InputError(
+            f"{file}: a line has more or fewer cells than the header, {line[:SHOWN]!r}; quote cells that hold the "
+            "separator, and leave none out; where cells hold line breaks, use Parquet"
+        )
+    if "PATH_NOT_FOUND" in said:
+        return InputError(f"there is no file {file}")
+    if "PARQUET_TYPE_ILLEGAL" in said or "UNSUPPORTED_TIME_TYPE" in said:
+        return InputError(
+            f"{file}: {_first(said)}; Spark reads times to the microsecond: write the file again with those"
+        )
+    if "FAILED_READ_FILE" in said:
+        causes: list[str] = re.findall(r"Caused by: [\w.$]+: ([^\n]*)", words)
+        reason = causes[-1] if causes else _first(said)
+        return InputError(f"{file} ends too early" if "end of input" in reason else f"{file} cannot be read: {reason}")
+    return None
+
+
+def _first(said: dict[str, str]) -> str:
+    return next(iter(said.values())).split(" SQLSTATE")[0].rstrip(". ")

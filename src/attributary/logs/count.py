@@ -1,0 +1,111 @@
+"""count: logs become counts, one for each leaf of the spec's tree (the paper's sections 2.2 and 3.1)."""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+
+from attributary.errors import InputError
+from attributary.logs.blanks import filled, listed
+from attributary.logs.clock import Moment
+from attributary.logs.column import Log
+from attributary.logs.counts import Counts
+from attributary.logs.domain import refuse_no_other
+from attributary.logs.engine import CastError, Engine
+from attributary.logs.files import files
+from attributary.logs.leaves import leaves
+from attributary.logs.missing import missing_cells
+from attributary.logs.one_log import one_log
+from attributary.logs.period import Period
+from attributary.logs.two_logs import two_logs
+from attributary.spec import Logs, Spec
+
+
+def count(
+    spec: Spec,
+    folder: str = ".",
+    *,
+    since: Moment | None = None,
+    until: Moment | None = None,
+    engine: Engine | str = "duckdb",
+) -> Counts:
+    """The conversions of every leaf: known attributes as they occur in impressions, the full domain of unknown ones.
+
+    A conversion belongs to the last impression before it, as the spec's section [logs] says; its files are relative to
+    `folder`. A period has the impressions from `since` on and before `until`, in the log's own clock, and the
+    conversions that belong to them. The engine is "duckdb", "spark", or one that you have set up.
+    """
+    logs = spec.logs
+    if logs is None:
+        raise InputError("the spec has no section [logs], which says where impressions and conversions are; add it")
+    refuse_no_other(spec.unknown, logs)
+    period = Period(since, until)
+    with _engine(engine) as running:
+        sides = _opened(spec, logs, folder, running)
+        try:
+            rows = (
+                one_log(spec, logs, sides[0], period)
+                if logs.is_attributed
+                else two_logs(spec, logs, sides[0], sides[1], period)
+            )
+            grouped = [
+                running.run(filled("counting", rows=part.sql, attributes=listed(part.attributes)), part.stage)
+                for part in rows
+            ]
+        except CastError as error:
+            raise _culprit(sides, error) from error
+    return leaves(spec, logs, grouped, period)
+
+
+def _engine(engine: Engine | str) -> AbstractContextManager[Engine]:
+    if engine == "duckdb":
+        from attributary.logs.duckdb import DuckDB
+
+        return DuckDB()
+    if engine == "spark":
+        from attributary.logs.spark import Spark
+
+        return Spark()
+    if isinstance(engine, str):
+        raise InputError(f"an engine is duckdb or spark; got {engine!r}")
+    return nullcontext(engine)
+
+
+def _opened(spec: Spec, logs: Logs, folder: str, engine: Engine) -> list[Log]:
+    ours, theirs = logs.impression_columns, logs.conversion_columns
+    names = {"attributed": ours | theirs} if logs.is_attributed else {"impressions": ours, "conversions": theirs}
+    _refuse_unused(spec, logs)
+    sides = []
+    for side, called in names.items():
+        given: Sequence[str] | None = getattr(logs, side)
+        if given is None:
+            raise InputError(f'logs.{side} is missing; give its files, as in {side} = "{side}/*.parquet"')
+        relation = engine.open(files(given, folder, logs.header))
+        sides.append(Log(engine, relation, called, missing_cells(logs), logs.time_unit))
+    return sides
+
+
+def _refuse_unused(spec: Spec, logs: Logs) -> None:
+    """A name that nothing is called would be passed over in silence."""
+    both = {logs.user, *logs.keys, logs.time, logs.converted, logs.conversion_time, logs.delay} - {None}
+    known, unknown = ({a.name for a in attributes} for attributes in (spec.known, spec.unknown))
+    for where, names, used in (
+        ("impression_columns", logs.impression_columns, both | known),
+        ("conversion_columns", logs.conversion_columns, both | unknown),
+    ):
+        for name in names.keys() - used:
+            raise InputError(
+                f"logs.{where} says what a file calls {name!r}, but no column of it is asked for by that name; "
+                f"there are {', '.join(sorted(map(str, used)))}"
+            )
+
+
+def _culprit(sides: list[Log], error: CastError) -> InputError:
+    """The cell that made a CAST fail."""
+    for log in sides:
+        for column, bad, needed in log.doubts:
+            place = log.engine.place(log.relation, bad)
+            if place is not None:
+                cell = log.engine.run(
+                    f"SELECT {log.engine.column(column)} AS cell FROM {log.relation.sql} WHERE {bad} LIMIT 1"
+                )
+                return InputError(f"{place}: {cell.column('cell')[0].as_py()!r} in column {column!r}; {needed}")
+    return InputError(f"{sides[0].relation.name}: a number is out of range ({error}); is time_unit right?")

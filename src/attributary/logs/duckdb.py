@@ -1,0 +1,192 @@
+"""duckdb: the engine for one machine. It reads more than fits into memory, and spills what it cannot hold."""
+
+import tempfile
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from glob import escape
+from threading import Event
+from typing import Any, Self, TypeVar
+
+from attributary.errors import InputError
+from attributary.logs.engine import Kind, Relation, Report
+from attributary.logs.files import Files
+from attributary.logs.refused import refused
+from attributary.logs.whole import refuse_cut_gzip, refuse_cut_zstd
+
+Result = TypeVar("Result")
+POLL = 0.1  # seconds
+ROW = '"the number of the row"'
+KINDS: dict[Kind, str] = {
+    "text": "VARCHAR UUID",
+    "whole": "TINYINT SMALLINT INTEGER BIGINT HUGEINT UTINYINT USMALLINT UINTEGER UBIGINT",
+    "number": "FLOAT DOUBLE DECIMAL",
+    "time": "TIMESTAMP TIMESTAMP_S TIMESTAMP_MS TIMESTAMP_NS",
+    "bool": "BOOLEAN",
+    "date": "DATE",
+}
+
+
+class DuckDB:
+    """A connection of its own, for a `with` statement. Limits that are left out are DuckDB's choice.
+
+    `memory` is as in 4GB, `temp` the folder to spill to; `report` is told how far a query has come.
+    """
+
+    types: dict[Kind, str] = {"date": "DATE", "time": "TIMESTAMP", "zoned": "TIMESTAMPTZ"}  # noqa: RUF012
+
+    def __init__(
+        self,
+        memory: str | None = None,
+        temp: str | None = None,
+        threads: int | None = None,
+        report: Report | None = None,
+    ) -> None:
+        import duckdb
+
+        self._report = report or (lambda stage, share: None)
+        self._sees_cut_gzip = int(duckdb.__version__.split(".")[0]) >= 2
+        self._connection = duckdb.connect()
+        self._set("memory_limit", memory)
+        self._set("threads", threads)
+        self._set("preserve_insertion_order", False)
+        self._set("enable_progress_bar", True)
+        self._set("enable_progress_bar_print", False)
+        self._set("python_enable_replacements", False)  # or FROM impressions may mean a variable of that name
+        self._set("TimeZone", "UTC")
+        self._spill = _folder(temp)
+        self._set("temp_directory", self._spill.name)
+        self._pool, self._stop = ThreadPoolExecutor(), Event()
+        self._checks: list[Future[None]] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._connection.interrupt()
+        self._pool.shutdown()
+        self._connection.close()
+        self._spill.cleanup()
+
+    def open(self, files: Files) -> Relation:
+        self._look_for_cuts(files)
+        rows = _rows(files)
+        types = self._types(rows)
+        for path in files.paths[1:] if files.format == "parquet" else ():
+            others = self._types(_rows(files._replace(paths=(path,))))
+            for name in types.keys() & others.keys():
+                if _kind(types[name]) != _kind(others[name]):  # DuckDB would turn the one into the other
+                    types[name] = f"{types[name]} in {files.paths[0]} and {others[name]} in {path}"
+        uuids = [self.column(name) for name, words in types.items() if words == "UUID"]
+        if uuids:
+            rows = (
+                f"(SELECT * REPLACE ({', '.join(f'CAST({name} AS VARCHAR) AS {name}' for name in uuids)}) FROM {rows})"
+            )
+        return Relation(rows, {name: _kind(words) for name, words in types.items()}, types, files)
+
+    def column(self, name: str) -> str:
+        return '"' + name.replace('"', '""') + '"'
+
+    def text(self, value: str) -> str:
+        return _literal(value)
+
+    def micros(self, value: str, kind: Kind) -> str:
+        return f"EPOCH_US({value})"
+
+    def run(self, sql: str, stage: str = "") -> Any:
+        try:
+            return self._waited(lambda: self._connection.sql(sql).to_arrow_table(), stage)
+        finally:  # a cut file explains a failure better than what DuckDB found at its end
+            while self._checks:
+                self._checks.pop().result()
+
+    def place(self, relation: Relation, condition: str) -> str | None:
+        self._set("preserve_insertion_order", True)
+        for path in relation.files.paths:
+            rows = _rows(relation.files._replace(paths=(path,)))
+            numbered = f"SELECT *, ROW_NUMBER() OVER () AS {ROW} FROM {rows}"
+            found = self.run(f"SELECT MIN({ROW}) FROM ({numbered}) WHERE {condition}", "looking for the row")
+            row = found.column(0)[0].as_py()
+            if row is not None:
+                return f"{path}: row {row:,}"
+        return None
+
+    def _waited(self, call: Callable[[], Result], stage: str) -> Result:
+        """What the call gives. It is made in a thread, so that its progress is seen and Ctrl-C heard."""
+        future = self._pool.submit(call)
+        try:
+            while not future.done():
+                share = self._connection.query_progress()
+                self._report(stage, share / 100 if share >= 0 else None)
+                wait([future], POLL)
+        except BaseException:
+            self._stop.set()
+            self._connection.interrupt()
+            raise
+        with refused():
+            return future.result()
+
+    def _types(self, rows: str) -> dict[str, str]:
+        with refused():
+            described = self._connection.sql(f"SELECT * FROM {rows} LIMIT 0")
+            return dict(zip(described.columns, map(str, described.types), strict=True))
+
+    def _set(self, name: str, value: str | int | None) -> None:
+        import duckdb
+
+        if value is None:
+            return
+        try:
+            self._connection.execute(f"SET {name} = {_literal(value)}")
+        except duckdb.Error as error:
+            reason = str(error).splitlines()[0].split("Error: ")[-1]
+            raise InputError(f"{value!r} does not do as DuckDB's {name}: {reason}") from None
+
+    def _look_for_cuts(self, files: Files) -> None:
+        """Looks for what DuckDB does not see: zstd that ends too early and, before version 2, gzip that does."""
+        for path in files.paths if files.packing else ():
+            if "://" in path:
+                continue
+            if files.packing == "zstd":
+                refuse_cut_zstd(path)
+            elif not self._sees_cut_gzip:
+                self._checks.append(self._pool.submit(refuse_cut_gzip, path, self._stop))
+
+
+def _folder(temp: str | None) -> Any:
+    try:
+        return tempfile.TemporaryDirectory(prefix="attributary-", dir=temp, ignore_cleanup_errors=True)
+    except OSError as error:
+        raise InputError(f"{temp} cannot hold temporary files: {error.strerror}; choose another folder") from None
+
+
+def _kind(words: str) -> Kind:
+    if words == "TIMESTAMP WITH TIME ZONE":
+        return "zoned"
+    name = words.partition("(")[0]  # DECIMAL(18,3)
+    return next((kind for kind, types in KINDS.items() if name in types.split()), "other")
+
+
+def _rows(files: Files) -> str:
+    """What stands after FROM. Cells of text stay text, so that a label such as 007 keeps its zeros."""
+    paths = _literal([path if "://" in path else escape(path) for path in files.paths])
+    if files.format == "parquet":
+        return f"read_parquet({paths})"
+    options: dict[str, Any] = {"header": files.header, "delim": files.delimiter, "quote": '"', "escape": '"'}
+    if files.packing:
+        options["compression"] = files.packing
+    if files.columns is None:
+        options["all_varchar"] = True
+    else:
+        options |= {"auto_detect": False, "columns": dict.fromkeys(files.columns, "VARCHAR")}
+    return f"read_csv({paths}, {', '.join(f'{name} = {_literal(value)}' for name, value in options.items())})"
+
+
+def _literal(value: Any) -> str:
+    if isinstance(value, str):
+        return "'" + value.replace("'", "''") + "'"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_literal, value)) + "]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_literal(key)}: {_literal(inner)}" for key, inner in value.items()) + "}"
+    return str(value)

@@ -1,0 +1,142 @@
+"""files: the files of one log, by their names and patterns, and what kind of files they are."""
+
+import csv
+import os
+from collections.abc import Sequence
+from glob import glob, has_magic
+from io import TextIOWrapper
+from typing import NamedTuple
+
+from attributary.errors import InputError
+from attributary.tables.fault import LONGEST_CELL, NOT_TEXT, odd_separator
+from attributary.tables.format import DELIMITER, Format, by_content, by_name, is_text, packing_of
+
+READ = "CSV or TSV (also .gz and .zst) and Parquet"
+
+
+class Files(NamedTuple):
+    """The files of one log, all of one kind; an address such as s3://… is left to the engine."""
+
+    paths: tuple[str, ...]
+    format: Format
+    packing: str | None = None  # gzip or zstd
+    columns: tuple[str, ...] | None = None  # of text, as all its files have them; None where the engine is to look
+    header: bool = True  # whether text begins with them
+
+    @property
+    def delimiter(self) -> str:
+        return DELIMITER[self.format]
+
+    @property
+    def name(self) -> str:
+        """The files in a message."""
+        more = len(self.paths) - 1
+        return self.paths[0] + (f" and {more} more" if more else "")
+
+
+class _Kind(NamedTuple):
+    format: Format
+    packing: str | None
+    columns: tuple[str, ...] | None
+
+
+def files(given: Sequence[str], folder: str = ".", header: Sequence[str] | None = None) -> Files:
+    """The files that names, patterns and folders stand for, relative to a folder; a mistake is an InputError.
+
+    `header` names the columns of text that does not begin with their names.
+    """
+    paths = tuple(path for name in given for path in _found(name, folder))
+    first, others = None, iter(paths)
+    for path in others:
+        kind = _kind(path, header is None)
+        if first is None:
+            first = kind
+        elif kind[:2] != first[:2]:
+            raise InputError(f"the files of a log are of one kind; {path} is not like {paths[0]}: convert one of them")
+        elif kind.columns != first.columns:
+            raise InputError(
+                f"the files of a log have the same columns in the same order; {path} begins with "
+                f"{_begin(kind)}, and {paths[0]} with {_begin(first)}"
+            )
+    assert first is not None
+    columns = first.columns if header is None else tuple(header)
+    return Files(paths, first.format, first.packing, columns if is_text(first.format) else None, header is None)
+
+
+def _found(name: str, folder: str) -> list[str]:
+    if "://" in name:
+        return [name]
+    path = os.path.normpath(os.path.join(folder, name))
+    if os.path.isdir(path):
+        inside = sorted(os.path.join(path, file) for file in os.listdir(path) if file[0] not in "._")
+        found, empty = [file for file in inside if os.path.isfile(file)], f"the folder {path} has no files in it"
+    elif has_magic(name) and not os.path.exists(path):
+        found, empty = sorted(file for file in glob(path, recursive=True) if os.path.isfile(file)), f"no file is {path}"
+    else:
+        found, empty = [path] if os.path.exists(path) else [], f"there is no file {path}"
+    if not found:
+        raise InputError(f"{empty}; give the log's files, relative to the folder of the spec")
+    return found
+
+
+def _kind(path: str, header: bool) -> _Kind:
+    named = by_name(path)
+    if "://" in path:
+        if named.format is None:
+            raise InputError(f"{path} does not end like a log; logs are {READ}")
+        return _Kind(named.format, named.packing, None)
+    try:
+        with open(path, "rb") as file:
+            packing = packing_of(file.read(4))
+        if named.format == "parquet":
+            return _Kind("parquet", None, None)
+        beginning = _beginning(path, packing)
+        kind = named.format or by_content(beginning or b"\n")
+        if not is_text(kind) and kind != "parquet":
+            raise InputError(f"{path} is Arrow; logs are {READ}")
+        columns = _columns(path, packing, DELIMITER[kind], beginning) if header and is_text(kind) else None
+    except OSError as error:
+        reason = "it ends too early or is damaged" if not error.strerror else error.strerror
+        raise InputError(f"{path} cannot be read: {reason}") from error
+    return _Kind(kind, packing, columns)
+
+
+def _beginning(path: str, packing: str | None) -> bytes:
+    import pyarrow as pa
+
+    with pa.OSFile(path) as file:
+        stream = pa.CompressedInputStream(file, packing) if packing else file
+        data: bytes = stream.read(65536)
+    return data
+
+
+def _columns(path: str, packing: str | None, delimiter: str, beginning: bytes) -> tuple[str, ...]:
+    """The names that a text file begins with."""
+    import pyarrow as pa
+
+    for first, words in NOT_TEXT.items():
+        if beginning.startswith(first):
+            raise InputError(f"{path} {words}")
+    csv.field_size_limit(LONGEST_CELL)
+    with pa.OSFile(path) as file:
+        stream = pa.CompressedInputStream(file, packing) if packing else file
+        text = TextIOWrapper(stream, encoding="utf-8-sig", newline="")
+        try:
+            names = next((row for row in csv.reader(text, delimiter=delimiter) if row), [])
+        except (UnicodeDecodeError, csv.Error):
+            raise InputError(f"{path}: line 1 is not UTF-8 text; save the file as UTF-8") from None
+        finally:
+            text.detach()
+    if not names:
+        raise InputError(f"{path} is empty; a log begins with the names of its columns")
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise InputError(f"{path} has two columns called {twice!r}; name each column once")
+    if odd_separator(names):
+        raise InputError(f"{path} has one column, {names[0]!r}{odd_separator(names)}")
+    return tuple(names)
+
+
+def _begin(kind: _Kind) -> str:
+    names = kind.columns or ()
+    return ", ".join(names[:6]) + (", …" if len(names) > 6 else "")

@@ -1,0 +1,113 @@
+"""leaves: counted groups of rows become one row per leaf, with the full domain of every unknown attribute."""
+
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attributary.errors import InputError
+from attributary.logs.counts import Counts
+from attributary.logs.domain import placed
+from attributary.logs.fate import FATES
+from attributary.logs.labelled import Labelled, labelled
+from attributary.logs.period import Period
+from attributary.spec import Logs, Spec
+
+Ints = NDArray[np.int64]
+LARGEST = 2**31  # leaves
+
+
+def leaves(spec: Spec, logs: Logs, grouped: list[Any], period: Period) -> Counts:
+    """The counts of all leaves, from groups of rows: their fate, their attributes and their number."""
+    import pyarrow as pa
+
+    table = pa.concat_tables(grouped, promote_options="permissive")
+    fate, number = table.column("fate").to_numpy(), table.column("number").to_numpy().astype(np.int64)
+    total = dict(zip(FATES, np.bincount(fate, number, len(FATES)).astype(np.int64).tolist(), strict=True))
+    seen = {"impression", "conversion", "late"} if logs.is_attributed else {"impression"}
+    seen |= {"undated"} if period.is_all else set()
+    is_seen, is_conversion = (np.isin(fate, [FATES.index(f) for f in names]) for names in (seen, {"conversion"}))
+    if not is_seen.any():
+        raise InputError(
+            "there is no impression to count" + ("" if period.is_all else " in the period; choose another")
+        )
+    rows = is_seen | is_conversion
+    table, impressions, conversions = table.filter(rows), (number * is_seen)[rows], (number * is_conversion)[rows]
+
+    known = [labelled(table, f"known_{i}", attribute, logs) for i, attribute in enumerate(spec.known)]
+    paths = _paths([column.code for column in known], table.num_rows)
+    sizes = [len(attribute.labels) for attribute in spec.unknown]
+    _refuse_too_many(len(paths.first), prod(sizes))
+    leaf, lost, outside = paths.of_row, np.zeros(table.num_rows, bool), []
+    for i, attribute in enumerate(spec.unknown):
+        place, found = placed(table, f"unknown_{i}", attribute, logs, conversions)
+        leaf = leaf * sizes[i] + place
+        lost |= place < 0
+        outside += [found] if found else []
+    count = np.bincount(leaf[~lost], conversions[~lost], len(paths.first) * prod(sizes)).astype(np.int64)
+    seen_by_path = np.bincount(paths.of_row, impressions, len(paths.first)).astype(np.int64)
+    return Counts(
+        _table(spec, known, paths.first, sizes, seen_by_path, count),
+        impressions=int(impressions.sum()),
+        conversions=int(count.sum()),
+        unattributed=total["unattributed"],
+        late=total["late"],
+        exceeded=max(0, total["within"] - total["conversion"]),
+        incomplete=total["incomplete"],
+        undated=total["undated"],
+        outside=tuple(outside),
+        left_out=int(conversions[lost].sum()),
+    )
+
+
+class _Paths(NamedTuple):
+    of_row: Ints  # the path of each row, in order of the labels
+    first: Ints  # a row of each path
+
+
+def _paths(codes: list[Ints], rows: int) -> _Paths:
+    if not codes:
+        return _Paths(np.zeros(rows, np.int64), np.zeros(1, np.int64))
+    order = np.lexsort(codes[::-1])
+    new = np.ones(rows, bool)
+    new[1:] = np.any([code[order[1:]] != code[order[:-1]] for code in codes], axis=0)
+    of_row = np.empty(rows, np.int64)
+    of_row[order] = np.cumsum(new) - 1
+    return _Paths(of_row, order[new])
+
+
+def _table(
+    spec: Spec, known: list[Labelled], first: Ints, sizes: list[int], impressions: Ints, conversions: Ints
+) -> Any:
+    """One row per leaf; impressions stand on the first leaf of their path."""
+    import pyarrow as pa
+
+    columns, below = {}, prod(sizes)
+    for attribute, (labels, code) in zip(spec.known, known, strict=True):
+        columns[attribute.name] = _coded(np.repeat(code[first], below), labels)
+    times = len(first)
+    for attribute, size in zip(spec.unknown, sizes, strict=True):
+        below //= size
+        columns[attribute.name] = _coded(np.tile(np.repeat(np.arange(size), below), times), attribute.labels)
+        times *= size
+    per_path = prod(sizes)
+    mask = np.ones(len(conversions), bool)
+    mask[::per_path] = False
+    columns["impressions"] = pa.array(np.repeat(impressions, per_path), mask=mask)
+    columns["conversions"] = pa.array(conversions)
+    return pa.table(columns)
+
+
+def _coded(code: Ints, labels: tuple[str, ...]) -> Any:
+    import pyarrow as pa
+
+    return pa.DictionaryArray.from_arrays(pa.array(code.astype(np.int32)), pa.array(labels, pa.string()))
+
+
+def _refuse_too_many(paths: int, domain: int) -> None:
+    if paths * domain >= LARGEST:
+        raise InputError(
+            f"a tree holds fewer than 2**31 leaves; {paths:,} known paths with {domain:,} unknown values each are "
+            f"{paths * domain:,}: use fewer buckets"
+        )

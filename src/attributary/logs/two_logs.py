@@ -1,0 +1,94 @@
+"""two_logs: impressions and conversions that are yet to be joined, as SQL for the rows to count."""
+
+from attributary.errors import InputError
+from attributary.logs.blanks import filled, listed, select
+from attributary.logs.bucket import bucket
+from attributary.logs.clock import IN_WORDS, Clock
+from attributary.logs.column import Log, key, label
+from attributary.logs.period import Period
+from attributary.logs.rows import Rows
+from attributary.logs.unknown import is_delay, value
+from attributary.logs.when import when, window_micros
+from attributary.spec import Logs, Spec
+
+DELAY = "(next_moment - 1 - moment) / 2"  # an impression's moment is twice its time, a conversion's one more
+
+
+def two_logs(spec: Spec, logs: Logs, impressions: Log, conversions: Log, period: Period) -> list[Rows]:
+    """The rows of the impressions, and those of the conversions and the impressions that got one."""
+    seen, done, clock = _times(logs, impressions, conversions)
+    keys = _keys(logs, impressions, conversions)
+    known = {f"known_{i}": label(impressions, a.name) for i, a in enumerate(spec.known)}
+    attributes = {f"unknown_{i}": a for i, a in enumerate(spec.unknown)}
+    unknown = {name: value(conversions, a) for name, a in attributes.items() if not is_delay(a, logs)}
+    got = {name: f"next_{name}" if name in unknown else bucket(DELAY, a) for name, a in attributes.items()}
+    ties = listed(f"{name} NULLS FIRST" for name in (*known, *unknown))
+    all_rows = filled(
+        "impressions",
+        impressions=select(
+            {"time": seen, "is_converted": "FALSE", "delay": "CAST(NULL AS BIGINT)"} | known, impressions.relation.sql
+        ),
+        known=listed(known),
+        unknown="",
+        window="0",
+        in_period=period.holds("time", clock, logs.time_unit),
+    )
+    attributed = filled(
+        "attribution",
+        impressions=select(
+            {k: ours for k, (ours, _) in keys.items()} | {"time": seen} | known, impressions.relation.sql
+        ),
+        conversions=select(
+            {k: its for k, (_, its) in keys.items()} | {"time": done} | unknown, conversions.relation.sql
+        ),
+        keys=", ".join(keys),
+        joinable=" AND ".join(f"{k} IS NOT NULL" for k in keys),
+        known=listed(known),
+        unknown=listed(unknown),
+        no_known=listed(f"NULL AS {name}" for name in known),
+        no_unknown=listed(f"NULL AS {name}" for name in unknown),
+        nothing=listed(f"NULL AS {name}" for name in (*known, *attributes)),
+        ties=ties,
+        next_unknown=listed(
+            f"LEAD({name}) OVER (PARTITION BY {', '.join(keys)} ORDER BY moment{ties}) AS next_{name}"
+            for name in unknown
+        ),
+        got_unknown=listed(f"CASE WHEN is_impression THEN {sql} END AS {name}" for name, sql in got.items()),
+        window=str(2 * window_micros(logs)),
+        in_period=period.holds("last_touch", clock, logs.time_unit, times=2),
+    )
+    return [
+        Rows(all_rows, list(known), "counting impressions"),
+        Rows(attributed, [*known, *attributes], "attributing conversions"),
+    ]
+
+
+def _times(logs: Logs, impressions: Log, conversions: Log) -> tuple[str, str, Clock]:
+    if logs.time is None:
+        raise InputError('logs.time is missing; say which column tells the time, as in time = "time"')
+    seen, clock = when(impressions, logs.time)
+    done, theirs = when(conversions, logs.time)
+    if clock != theirs:
+        raise InputError(
+            f"both logs tell the time in the same way; {impressions.relation.name} has {IN_WORDS[clock]}, and "
+            f"{conversions.relation.name} has {IN_WORDS[theirs]}: convert one of them"
+        )
+    return seen, done, clock
+
+
+def _keys(logs: Logs, impressions: Log, conversions: Log) -> dict[str, tuple[str, str]]:
+    """What joins a conversion to its impressions: on either side, of types that can be compared."""
+    if logs.user is None:
+        raise InputError('logs.user is missing; say which column joins conversions to impressions, as in user = "user"')
+    keys = {}
+    for i, name in enumerate((logs.user, *logs.keys)):
+        (ours, kind), (its, other) = key(impressions, name), key(conversions, name)
+        if kind != other:
+            if {kind, other} != {"text", "whole"}:
+                raise InputError(
+                    f"both logs have the same values in {name!r}; it is {kind} in {impressions.relation.name}, and "
+                    f"{other} in {conversions.relation.name}: convert one of them"
+                )
+            ours, its = f"CAST({ours} AS STRING)", f"CAST({its} AS STRING)"
+        keys[f"key_{i}"] = (ours, its)
+    return keys

@@ -1,0 +1,572 @@
+"""Counting: any kind of file gives the same table, leaves fill the domains, and nothing is lost in silence."""
+
+import datetime as dt
+import gzip
+import os
+import uuid
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from attributary.errors import InputError
+from attributary.logs.bucket import bucket
+from attributary.logs.clock import clock_of, micros
+from attributary.logs.count import count
+from attributary.logs.counts import Counts
+from attributary.logs.duckdb import DuckDB
+from attributary.logs.whole import refuse_cut_gzip, refuse_cut_zstd
+from attributary.spec import Attribute, Spec
+from attributary.tables import write_table
+
+HEAD = """
+epsilon = 1
+[[attribute]]
+name = "campaign"
+"""
+TWO = (
+    HEAD
+    + """
+[[attribute]]
+name = "day"
+unknown = true
+domain = ["mon", "tue", "other"]
+[logs]
+impressions = "i.csv"
+conversions = "c.csv"
+user = "user"
+time = "time"
+"""
+)
+ONE = (
+    HEAD
+    + """
+[[attribute]]
+name = "price"
+unknown = true
+bucket = 0.1
+buckets = 4
+[logs]
+attributed = "rows.csv"
+converted = "sale"
+"""
+)
+IMPRESSIONS = "user,time,campaign\nu1,10,007\nu2,20,b\nu3,30,\n"
+CONVERSIONS = "user,time,day\nu1,11,mon\nu2,25,tue\nu3,31,sun\nu9,1,mon\n"
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[DuckDB]:
+    with DuckDB(threads=2) as running:
+        yield running
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "i.csv").write_text(IMPRESSIONS)
+    (tmp_path / "c.csv").write_text(CONVERSIONS)
+    return tmp_path
+
+
+def rows(counts: Counts) -> list[tuple[Any, ...]]:
+    return [tuple(row.values()) for row in counts.table.to_pylist()]
+
+
+def some(counts: Counts) -> list[tuple[Any, ...]]:
+    """The leaves that have conversions, without their impressions."""
+    return [(*row[:-2], row[-1]) for row in rows(counts) if row[-1]]
+
+
+# --- leaves ----------------------------------------------------------------------------------------------------------
+
+
+def test_every_known_path_has_the_whole_domain(folder: Path, engine: DuckDB) -> None:
+    counts = count(Spec.parse(TWO), str(folder), engine=engine)
+    assert rows(counts) == [
+        ("007", "mon", 1, 1),
+        ("007", "tue", None, 0),
+        ("007", "other", None, 0),
+        ("b", "mon", 1, 0),
+        ("b", "tue", None, 1),
+        ("b", "other", None, 0),
+        ("missing", "mon", 1, 0),
+        ("missing", "tue", None, 0),
+        ("missing", "other", None, 0),
+    ]
+    assert (counts.impressions, counts.conversions, counts.unattributed, counts.left_out) == (3, 2, 1, 1)
+    (outside,) = counts.outside
+    assert outside == ("day", 1, {"sun": 1}, False)
+
+
+def test_the_leaves_of_the_tree_are_the_rows_of_the_table(folder: Path, engine: DuckDB) -> None:
+    spec = Spec.parse(TWO)
+    table = count(spec, str(folder), engine=engine).table
+    tree = spec.tree(table)
+    paths = [tuple(tree.path(int(v))) for v in np.flatnonzero(tree.is_leaf)]
+    assert paths == [tuple(row.values())[:2] for row in table.to_pylist()]
+
+
+def test_other_takes_what_is_outside_only_if_the_spec_says_so(folder: Path, engine: DuckDB) -> None:
+    counts = count(Spec.parse(TWO + 'other = ["day"]'), str(folder), engine=engine)
+    assert ("missing", "other", 1) in some(counts) and counts.left_out == 0
+    assert counts.outside == (("day", 1, {"sun": 1}, True),)
+
+
+def test_the_order_of_attributes_is_the_specs(folder: Path, engine: DuckDB) -> None:
+    only_unknown = TWO.replace('[[attribute]]\nname = "campaign"\n', "")
+    counts = count(Spec.parse(only_unknown), str(folder), engine=engine)
+    assert rows(counts) == [("mon", 3, 1), ("tue", None, 1), ("other", None, 0)]
+
+
+@pytest.mark.parametrize(
+    ("cells", "value", "labels"),
+    [
+        ("7\n07\n7.0\n8.5\nx\n", "range = [6, 7]", {"7": 3}),
+        ("true\nTrue\n", 'domain = ["true"]', {"true": 1}),
+        ("-1\nNA\n\n5\n", 'domain = [5, "missing"]', {"5": 1, "missing": 3}),
+    ],
+)
+def test_values_meet_their_domain_as_text(cells: str, value: str, labels: dict[str, int], folder: Path) -> None:
+    lines = cells.split("\n")[:-1]
+    (folder / "rows.csv").write_text("campaign,price,sale\n" + "".join(f"a,{cell},1\n" for cell in lines))
+    spec = ONE.replace("bucket = 0.1\nbuckets = 4", value) + 'missing = [-1, "NA"]'
+    counts = count(Spec.parse(spec), str(folder))
+    assert {row[1]: row[2] for row in some(counts)} == labels
+    assert counts.left_out == len(lines) - sum(labels.values())
+
+
+def test_too_many_leaves_are_refused(folder: Path, engine: DuckDB) -> None:
+    wide = TWO.replace('domain = ["mon", "tue", "other"]', "range = [1, 9_999_999]")
+    wide = wide.replace("[logs]", '[[attribute]]\nname = "user"\nunknown = true\nrange = [1, 1000]\n[logs]')
+    with pytest.raises(InputError, match="fewer than 2\\*\\*31 leaves; 3 known paths"):
+        count(Spec.parse(wide), str(folder), engine=engine)
+
+
+# --- buckets ---------------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    place=st.integers(-3, 30),
+    start=st.sampled_from([0, 0.1, -2.5, 7]),
+    width=st.sampled_from([0.1, 0.3, 0.25, 1, 3, 1e-3]),
+)
+def test_decimal_edges_are_in_the_bucket_above(place: int, start: float, width: float, engine: DuckDB) -> None:
+    attribute = Attribute(name="x", unknown=True, bucket=width, buckets=20, start=start)
+    edge = float(Decimal(repr(start)) + place * Decimal(repr(width)))
+    for value, expected in ((edge, place), (np.nextafter(edge, -9), place - 1), (np.nextafter(edge, 99), place)):
+        sql = bucket(f"CAST('{float(value)!r}' AS DOUBLE)", attribute)
+        assert engine.run(f"SELECT {sql} AS x").column(0)[0].as_py() == max(-1, min(20, expected))
+
+
+def test_what_is_in_no_bucket_is_told(folder: Path, engine: DuckDB) -> None:
+    prices = ["0.1", "0.3", "-0.0001", "0.4", "inf", "nan", "", "1e-9"]
+    (folder / "rows.csv").write_text("campaign,price,sale\n" + "".join(f"a,{p},1\n" for p in prices) + "a,9,0\n")
+    counts = count(Spec.parse(ONE), str(folder), engine=engine)
+    assert some(counts) == [("a", "0-0.1", 1), ("a", "0.1-0.2", 1), ("a", "0.3-0.4", 1)]
+    (outside,) = counts.outside
+    assert outside.values == {"above all buckets": 2, "missing": 2, "below all buckets": 1}
+    assert counts.left_out == 5 and counts.impressions == 9
+
+
+# --- one log ---------------------------------------------------------------------------------------------------------
+
+DELAYED = ONE.replace(
+    'name = "price"\nunknown = true\nbucket = 0.1\nbuckets = 4',
+    'name = "wait"\nunknown = true\nbucket = "1m"\nbuckets = 2',
+)
+
+
+@pytest.mark.parametrize(
+    ("keys", "table"),
+    [
+        ('converted = "sale"\ndelay = "lag"', "campaign,sale,lag\na,1,59\na,1,60\na,0,3\na,1,\na,1,120\na,1,-5\n"),
+        ('delay = "lag"\nmissing = [-1]', "campaign,lag\na,59\na,60\na,-1\na,120\na,-5\n"),
+        ('time = "t"\nconversion_time = "c"', "campaign,t,c\na,100,159\na,100,160\na,100,\na,100,220\na,100,95\n"),
+        (
+            'time = "t"\nconversion_time = "c"\ntime_unit = "ms"',
+            "campaign,t,c\na,0,59000\na,0,60000\na,0,\na,0,120000\na,9,4\n",
+        ),
+    ],
+    ids=["delay and flag", "delay", "time", "milliseconds"],
+)
+def test_rows_with_their_conversions(keys: str, table: str, folder: Path, engine: DuckDB) -> None:
+    (folder / "rows.csv").write_text(table)
+    spec = DELAYED.replace('converted = "sale"', keys) + '\nwindow = "2m"'
+    counts = count(Spec.parse(spec), str(folder), engine=engine)
+    assert some(counts) == [("a", "0-1m", 1), ("a", "1-2m", 1)]
+    assert counts.late == 2 and counts.impressions == table.count("\na,")
+    assert counts.left_out == int("sale" in keys)  # a sale whose delay is not known
+
+
+@pytest.mark.parametrize("flags", [["1", "0", ""], ["true", "false", ""], ["T", "f", "F"], ["2", "0.0", "nan"]])
+def test_a_flag_is_a_number_or_a_truth(flags: list[str], folder: Path, engine: DuckDB) -> None:
+    (folder / "rows.csv").write_text("campaign,price,sale\n" + "".join(f"a,0.1,{flag}\n" for flag in flags))
+    assert count(Spec.parse(ONE), str(folder), engine=engine).conversions == 1
+
+
+def test_a_log_without_a_header(folder: Path, engine: DuckDB) -> None:
+    (folder / "rows.csv").write_text("a,0.1,1\na,0.2,0\n")
+    spec = ONE + 'header = ["campaign", "price", "sale"]'
+    assert count(Spec.parse(spec), str(folder), engine=engine).impressions == 2
+
+
+# --- columns and files -----------------------------------------------------------------------------------------------
+
+AWKWARD = ['"', "'", "a b", "select", "x; drop table y", "{0}", "%", "\\", "--", "é\u202e", "key_0", "time", "``"]
+
+
+@pytest.mark.parametrize("name", AWKWARD)
+def test_names_and_values_may_be_anything(name: str, tmp_path: Path, engine: DuckDB) -> None:
+    write_table(
+        pa.table({name: [name, "other", None], "when": [1, 1, 1], "what": [name] * 3}), str(tmp_path / "i.parquet")
+    )
+    write_table(
+        pa.table({f"{name}2": [name, "x"], "at": [2, 2], f"{name}3": [name, name]}), str(tmp_path / "c.parquet")
+    )
+    spec = Spec(
+        epsilon=1,
+        attributes=[
+            {"name": "what"},
+            {"name": f"{name}u", "unknown": True, "domain": [name]},
+        ],
+        logs={
+            "impressions": "i.parquet",
+            "conversions": "c.parquet",
+            "user": name + " ",
+            "time": "t",
+            "missing": ["x"],
+            "impression_columns": {name + " ": name, "t": "when"},
+            "conversion_columns": {name + " ": f"{name}2", "t": "at", f"{name}u": f"{name}3"},
+        },
+    )
+    counts = count(spec, str(tmp_path), engine=engine)
+    assert rows(counts) == [(name, name, 3, 1)] and counts.incomplete == 1
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "csv.gz", "tsv.zst", "parquet"])
+def test_any_kind_of_file_gives_the_same(ending: str, folder: Path, engine: DuckDB) -> None:
+    expected = count(Spec.parse(TWO), str(folder), engine=engine)
+    from attributary.tables import read_table
+
+    for name in "ic":
+        write_table(read_table(str(folder / f"{name}.csv")), str(folder / f"{name}.{ending}"))
+    found = count(Spec.parse(TWO.replace(".csv", f".{ending}")), str(folder), engine=engine)
+    assert found.table.equals(expected.table) and found.outside == expected.outside
+
+
+def test_several_files_patterns_and_folders(tmp_path: Path, engine: DuckDB) -> None:
+    lines = IMPRESSIONS.splitlines(keepends=True)
+    (tmp_path / "logs [1]").mkdir()
+    for i, line in enumerate(lines[1:]):
+        (tmp_path / "logs [1]" / f"part-{i}*.csv").write_text(lines[0] + line)
+    (tmp_path / "logs [1]" / "_SUCCESS").write_text("")
+    (tmp_path / "c.csv").write_text(CONVERSIONS)
+    (tmp_path / "i.csv").write_text(IMPRESSIONS)
+    whole = count(Spec.parse(TWO), str(tmp_path), engine=engine)
+    for given_ in (
+        '"logs [1]"',
+        '"logs ?1?/part*.csv"',
+        '["logs [1]/part-0*.csv", "logs [1]/part-1*.csv", "logs [1]/part-2*.csv"]',
+    ):
+        spec = TWO.replace('"i.csv"', given_)
+        assert count(Spec.parse(spec), str(tmp_path), engine=engine).table.equals(whole.table), given_
+
+
+def test_quotes_line_breaks_and_a_byte_order_mark(folder: Path, engine: DuckDB) -> None:
+    text = '\ufeffuser,time,campaign\r\nu1,10,"a ""b"", c\nd"\r\nu2,20,""\r\n'
+    (folder / "i.csv").write_text(text, newline="")
+    assert [row[0] for row in rows(count(Spec.parse(TWO), str(folder), engine=engine))][::3] == [
+        'a "b", c\nd',
+        "missing",
+    ]
+
+
+def test_keys_of_other_types_are_compared_as_text(folder: Path, engine: DuckDB) -> None:
+    ids = [uuid.UUID(int=i) for i in range(3)]
+    uuids = pa.array([i.bytes for i in ids], pa.binary(16)).cast(pa.uuid()) if hasattr(pa, "uuid") else None
+    cases = [(pa.array([1, 2, 3], pa.int32()), ["1", "2", "3"]), (pa.array([1, 2, 3], pa.uint64()), ["1", "2", "3"])]
+    cases += [(uuids, list(map(str, ids)))] if uuids is not None else []
+    for column, text in cases:
+        write_table(pa.table({"user": column, "time": [1, 1, 1], "campaign": ["a"] * 3}), str(folder / "i.parquet"))
+        (folder / "c.csv").write_text("user,time,day\n" + "".join(f"{user},2,mon\n" for user in text))
+        spec = Spec.parse(TWO.replace("i.csv", "i.parquet"))
+        assert count(spec, str(folder), engine=engine).conversions == 3
+
+
+# --- clocks ----------------------------------------------------------------------------------------------------------
+
+NOON = dt.datetime(2026, 3, 1, 12)
+CLOCKS: dict[str, tuple[pa.DataType, Any, Any]] = {
+    "seconds": (pa.int64(), lambda minutes: 60 * minutes, 60),
+    "floats": (pa.float64(), lambda minutes: 60.0 * minutes, 60.0),
+    "timestamps": (pa.timestamp("us"), lambda m: NOON + dt.timedelta(minutes=m), NOON + dt.timedelta(minutes=1)),
+    "nanoseconds": (pa.timestamp("ns"), lambda m: NOON + dt.timedelta(minutes=m), "2026-03-01T12:01"),
+    "zoned": (pa.timestamp("us", "Europe/Paris"), lambda m: NOON + dt.timedelta(minutes=m), "2026-03-01T13:01+01:00"),
+    "text": (pa.string(), lambda m: f"2026-03-01 12:{m:02}:00", "2026-03-01 12:01"),
+    "zoned text": (pa.string(), lambda m: f"2026-03-01T12:{m:02}:00Z", "2026-03-01T13:01+01:00"),
+    "text with offsets": (pa.string(), lambda m: f"2026-03-01T{12 + m}:{m:02}:00+{m:02}:00", "2026-03-01T12:01Z"),
+    "dates": (pa.date32(), lambda m: dt.date(2026, 3, 1 + m), "2026-03-02"),
+    "text dates": (pa.string(), lambda m: f"2026-03-{1 + m:02}", dt.date(2026, 3, 2)),
+    "text numbers": (pa.string(), lambda m: f"{60.0 * m}", "1m"),
+}
+
+
+@pytest.mark.parametrize("clock", CLOCKS)
+def test_every_clock_goes_right(clock: str, tmp_path: Path, engine: DuckDB) -> None:
+    kind, at, first = CLOCKS[clock]
+    times = pa.array([at(0), at(2)], kind), pa.array([at(1), at(2), at(1)], kind)
+    write_table(pa.table({"user": ["a", "b"], "time": times[0], "campaign": ["x", "y"]}), str(tmp_path / "i.parquet"))
+    write_table(pa.table({"user": ["a", "b", "b"], "time": times[1], "day": ["mon"] * 3}), str(tmp_path / "c.parquet"))
+    spec = Spec.parse(TWO.replace(".csv", ".parquet"))
+    counts = count(spec, str(tmp_path), engine=engine)
+    assert some(counts) == [("x", "mon", 1), ("y", "mon", 1)] and counts.unattributed == 1
+    assert some(count(spec, str(tmp_path), since=first, engine=engine)) == [("y", "mon", 1)]
+    assert some(count(spec, str(tmp_path), until=first, engine=engine)) == [("x", "mon", 1)]
+
+
+@given(moment=st.datetimes(dt.datetime(1900, 1, 1), dt.datetime(2200, 1, 1)))
+def test_moments_are_exact(moment: dt.datetime) -> None:
+    assert dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=micros(moment, "time", "s", "x")) == moment
+    assert micros(moment.isoformat(), "time", "s", "x") == micros(moment, "time", "s", "x")
+    assert clock_of([moment.isoformat(" "), moment.isoformat()]) == "time"
+    assert clock_of([moment.isoformat(), f"{moment.isoformat()}Z"]) is None
+
+
+@pytest.mark.parametrize(
+    ("clock", "wrong"),
+    [
+        ("number", "2026-03-01"),
+        ("number", float("nan")),
+        ("number", dt.date(2026, 3, 1)),
+        ("date", "3"),
+        ("time", "2026-03-01T12:00Z"),
+        ("time", 5),
+        ("zoned", "2026-03-01T12:00"),
+        ("zoned", "2026-03-01"),
+        ("zoned", dt.date(2026, 3, 1)),
+        ("date", "2026-02-30"),
+    ],
+)
+def test_a_moment_of_another_clock_is_refused(clock: Any, wrong: Any) -> None:
+    with pytest.raises(InputError, match="since the log's times are"):
+        micros(wrong, clock, "s", "--from")
+
+
+def test_undated_impressions_are_in_no_period(folder: Path, engine: DuckDB) -> None:
+    (folder / "i.csv").write_text(IMPRESSIONS + "u4,,c\n")
+    counts = count(Spec.parse(TWO), str(folder), engine=engine)
+    assert (counts.undated, counts.impressions, rows(counts)[-6][0]) == (1, 4, "c")
+    counts = count(Spec.parse(TWO), str(folder), since=0, engine=engine)
+    assert (counts.undated, counts.impressions) == (1, 3)
+
+
+# --- mistakes --------------------------------------------------------------------------------------------------------
+
+MISTAKES: dict[str, tuple[dict[str, str], str, str]] = {
+    "no file": ({}, TWO.replace("i.csv", "none.csv"), "there is no file .*none.csv; give the log's files"),
+    "no match": ({}, TWO.replace("i.csv", "*.tsv"), r"no file is .*\*.tsv"),
+    "no logs": ({}, TWO[: TWO.index("[logs]")], r"no section \[logs\]"),
+    "no impressions": ({}, TWO.replace('impressions = "i.csv"', ""), "logs.impressions is missing"),
+    "no user": ({}, TWO.replace('user = "user"', ""), "logs.user is missing"),
+    "no time": ({}, TWO.replace('time = "time"', ""), "logs.time is missing"),
+    "empty file": ({"i.csv": ""}, TWO, "i.csv is empty"),
+    "no rows": ({"i.csv": "user,time,campaign\n"}, TWO, "there is no impression to count"),
+    "column": (
+        {"i.csv": IMPRESSIONS.replace("campaign", "campagne")},
+        TWO,
+        "no column 'campaign'; did you mean 'campagne'?",
+    ),
+    "separator": ({"i.csv": IMPRESSIONS.replace(",", ";")}, TWO, "i.csv has one column.*it looks separated by ';'"),
+    "tabs": ({"i.csv": IMPRESSIONS.replace(",", "\t")}, TWO, r"it looks separated by '\\t'"),
+    "ragged": ({"i.csv": IMPRESSIONS + "u1\n"}, TWO, "i.csv: line 5 has 1 cells, and the header 3"),
+    "too long": ({"i.csv": IMPRESSIONS + "u1,1,a,b,c\n"}, TWO, "i.csv: line 5 has . cells, and the header 3"),
+    "open quotes": ({"i.csv": IMPRESSIONS + 'u1,1,"a\n'}, TWO, "i.csv: line 5 has quotes that do not close"),
+    "text in times": ({"i.csv": IMPRESSIONS.replace("20", "2o")}, TWO, "i.csv.*'2o'.*times are numbers, or as in"),
+    "late text in times": (
+        {"i.csv": IMPRESSIONS + "u1,5,a\n" * 2000 + "u1,?,a\n"},
+        TWO,
+        r"i.csv: row 2,004: '\?' in column 'time'; numbers",
+    ),
+    "late zone": (
+        {
+            "i.csv": "user,time,campaign\n" + "a,2026-01-01T00:00,x\n" * 2000 + "a,2026-01-01T00:00Z,x\n",
+            "c.csv": "user,time,day\na,2026-01-01T00:00,mon\n",
+        },
+        TWO,
+        "i.csv: row 2,001: '2026-01-01T00:00Z' in column 'time'; times without a time zone are needed",
+    ),
+    "zones": (
+        {"i.csv": "user,time,campaign\na,2026-01-01T00:00,x\n", "c.csv": "user,time,day\na,2026-01-01T00:00Z,mon\n"},
+        TWO,
+        "i.csv has times without a time zone, and .*c.csv has times with a time zone",
+    ),
+    "no such day": (
+        {"i.csv": "user,time,campaign\na,2026-02-30,x\n"},
+        TWO.replace("c.csv", "i.csv") + 'conversion_columns = {day = "campaign"}',
+        "i.csv: row 1: '2026-02-30'",
+    ),
+    "clocks": ({"c.csv": "user,time,day\na,2026-01-01,mon\n"}, TWO, "i.csv has numbers, and .*c.csv has dates"),
+    "text in prices": (
+        {"rows.csv": "campaign,price,sale\na,0.1,1\na,1O,1\n"},
+        ONE,
+        "rows.csv: row 2: '1O' in column 'price'; numbers",
+    ),
+    "text in flags": (
+        {"rows.csv": "campaign,price,sale\na,0.1,1\na,1,yes\n"},
+        ONE,
+        "rows.csv: row 2: 'yes' in column 'sale'",
+    ),
+    "times out of range": ({"i.csv": IMPRESSIONS.replace("20", "9" * 17)}, TWO, "out of range .*is time_unit right"),
+    "headers": (
+        {"a1.csv": IMPRESSIONS, "a2.csv": "time,user,campaign\n1,u,x\n"},
+        TWO.replace("i.csv", "a?.csv"),
+        "the same columns in the same order; .*a2.csv begins with time, user",
+    ),
+    "kinds of files": (
+        {"a1.csv": IMPRESSIONS, "a2.tsv": IMPRESSIONS.replace(",", "\t")},
+        TWO.replace("i.csv", "a*"),
+        "are of one kind; .*a2.tsv",
+    ),
+    "twice": ({"i.csv": "user,time,time,campaign\n"}, TWO, "two columns called 'time'"),
+    "not UTF-8": ({"i.csv": "user,time,campaign\nu,1,\udcff\n"}, TWO, "UTF-8"),
+    "star": ({"i.csv": IMPRESSIONS.replace("007", "*")}, TWO, r"has the value '\*', which stands for all"),
+    "missing twice": (
+        {"i.csv": IMPRESSIONS.replace("007", "missing")},
+        TWO,
+        "cells without a value, and others that say 'missing'",
+    ),
+    "a name for nothing": ({}, TWO + 'impression_columns = {campagne = "x"}', "calls 'campagne', but no column"),
+    "no other": (
+        {},
+        TWO.replace(', "other"', "") + 'other = ["day"]',
+        "whose domain has the value 'other'; 'day' is none",
+    ),
+    "no delay": ({"rows.csv": "campaign,sale\na,1\n"}, DELAYED, "'wait' is the time from impression to conversion"),
+    "no flag": (
+        {"rows.csv": "campaign,price\na,1\n"},
+        ONE.replace('converted = "sale"', ""),
+        "say which rows have a conversion",
+    ),
+    "no delay for a window": (
+        {"rows.csv": "campaign,price,sale\na,1,1\n"},
+        ONE + 'window = "1d"',
+        "a window needs the time",
+    ),
+    "parquet by name only": ({"i.parquet": IMPRESSIONS}, TWO.replace("i.csv", "i.parquet"), "i.parquet"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_an_error_that_says_where(name: str, folder: Path) -> None:
+    files, spec, message = MISTAKES[name]
+    for file, text in files.items():
+        (folder / file).write_bytes(text.encode("utf-8", "surrogateescape"))
+    before = sorted(os.listdir(folder))
+    with pytest.raises(InputError, match=message):
+        count(Spec.parse(spec), str(folder))
+    assert sorted(os.listdir(folder)) == before
+
+
+def test_a_period_without_impressions(folder: Path, engine: DuckDB) -> None:
+    with pytest.raises(InputError, match="no impression to count in the period"):
+        count(Spec.parse(TWO), str(folder), since=1000, engine=engine)
+    with pytest.raises(InputError, match="a period begins before it ends; got 5 as the beginning, 5"):
+        count(Spec.parse(TWO), str(folder), since=5, until=5, engine=engine)
+    with pytest.raises(InputError, match="an engine is duckdb or spark; got 'polars'"):
+        count(Spec.parse(TWO), str(folder), engine="polars")
+
+
+@pytest.mark.parametrize(
+    ("column", "cells", "message"),
+    [
+        ("campaign", pa.array([[1], [2]]), "column 'campaign' is .*; labels are text, numbers or dates"),
+        ("user", pa.array([1.5, 2.5]), "column 'user' is DOUBLE; what joins two logs is text or whole numbers"),
+        ("user", pa.array([True, False]), "the same values in 'user'; it is bool in .* and text in"),
+        ("time", pa.array([True, False]), "column 'time' is BOOLEAN; times are numbers, dates or timestamps"),
+        ("time", pa.array([NOON, NOON]), "has times without a time zone, and .*c.csv has numbers"),
+    ],
+)
+def test_columns_of_a_wrong_type(column: str, cells: pa.Array, message: str, folder: Path, engine: DuckDB) -> None:
+    columns = {"user": ["a", "b"], "time": [1, 2], "campaign": ["x", "y"]} | {column: cells}
+    write_table(pa.table(columns), str(folder / "i.parquet"))
+    with pytest.raises(InputError, match=message):
+        count(Spec.parse(TWO.replace("i.csv", "i.parquet")), str(folder), engine=engine)
+
+
+def test_zones_mixed_within_one_log(folder: Path, engine: DuckDB) -> None:
+    for name, kind in (("i1", pa.timestamp("us")), ("i2", pa.timestamp("us", "UTC"))):
+        columns = {"user": ["a"], "time": pa.array([NOON], kind), "campaign": ["x"]}
+        write_table(pa.table(columns), str(folder / f"{name}.parquet"))
+    with pytest.raises(InputError, match="'time' is TIMESTAMP in .*i1.parquet and TIMESTAMP WITH TIME ZONE in .*i2"):
+        count(Spec.parse(TWO.replace("i.csv", "i?.parquet")), str(folder), engine=engine)
+
+
+# --- damaged files ---------------------------------------------------------------------------------------------------
+
+LONG = "user,time,campaign\n" + "".join(f"u{i},{i},{i % 7}\n" for i in range(20_000))
+PACKED = {"gz": gzip.compress(LONG.encode()), "zst": pa.compress(LONG.encode(), "zstd", asbytes=True)}
+
+
+@pytest.mark.parametrize("packing", PACKED)
+@pytest.mark.parametrize("part", [0.1, 0.5, 0.9, 1.0])
+def test_a_file_that_ends_too_early_is_refused(packing: str, part: float, folder: Path) -> None:
+    data = PACKED[packing]
+    (folder / f"i.csv.{packing}").write_bytes(data[: min(int(len(data) * part), len(data) - 3)])
+    with pytest.raises(InputError, match=f"i.csv.{packing}"):
+        count(Spec.parse(TWO.replace("i.csv", f"i.csv.{packing}")), str(folder))
+
+
+def test_no_cut_goes_unseen(tmp_path: Path) -> None:
+    small = "a,b\n1,2\n" * 50
+    for packing, check in (("gz", lambda p: refuse_cut_gzip(p, Event())), ("zst", refuse_cut_zstd)):
+        pack = gzip.compress if packing == "gz" else lambda data: pa.compress(data, "zstd", asbytes=True)
+        whole = pack(small.encode()) + pack(small.encode())
+        path = tmp_path / f"x.{packing}"
+        ends = [len(pack(small.encode())), len(whole)]
+        for end in range(1, len(whole) + 1):
+            path.write_bytes(whole[:end])
+            if end in ends:
+                check(str(path))
+            else:
+                with pytest.raises(InputError, match="ends too early|damaged"):
+                    check(str(path))
+
+
+def test_no_room_is_told_with_its_remedy(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    n = 2_000_000
+    write_table(
+        pa.table(
+            {"user": rng.integers(0, 10**12, n), "time": rng.integers(0, 99, n), "campaign": rng.integers(0, 10**9, n)}
+        ),
+        str(tmp_path / "i.parquet"),
+    )
+    (tmp_path / "c.csv").write_text(CONVERSIONS)
+    spec = Spec.parse(
+        TWO.replace("i.csv", "i.parquet").replace("c.csv", "i.parquet") + 'conversion_columns = {day = "campaign"}'
+    )
+    with DuckDB(memory="30MB", threads=1) as small:
+        small._connection.execute("SET max_temp_directory_size = '1MB'")
+        with pytest.raises(InputError, match=r"--memory|--temp"):
+            count(spec, str(tmp_path), engine=small)
+    with pytest.raises(InputError, match="cannot hold temporary files"):
+        DuckDB(temp=str(tmp_path / "none"))
+    with pytest.raises(InputError, match="'much' does not do as DuckDB's memory_limit"):
+        DuckDB(memory="much")
+
+
+def test_nothing_is_left_in_the_temporary_folder(folder: Path) -> None:
+    temp = folder / "temp"
+    temp.mkdir()
+    with DuckDB(temp=str(temp)) as running:
+        count(Spec.parse(TWO), str(folder), engine=running)
+        assert len(os.listdir(temp)) == 1
+    assert os.listdir(temp) == []
