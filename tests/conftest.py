@@ -8,11 +8,7 @@ from typing import Any
 
 import pytest
 
-BRISK = {  # for runs too short for Java to warm up
-    "spark.sql.shuffle.partitions": "3",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-}
+BRISK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # for runs too short for Java to warm up
 
 
 @pytest.fixture(scope="session")
@@ -23,7 +19,8 @@ def spark() -> Iterator[Any]:
         pytest.skip("no PySpark, or no Java")
     from attributary.logs.session import start_session
 
-    session = start_session("local[2]", BRISK)
+    os.environ.setdefault("JAVA_TOOL_OPTIONS", BRISK)  # of the sessions that commands start, too
+    session = start_session("local[2]", {"spark.sql.shuffle.partitions": "3"})
     yield session
     session.stop()
 

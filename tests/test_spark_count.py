@@ -205,7 +205,12 @@ with Killed(master="local-cluster[2,1,1024]", settings=json.loads(settings)) as 
 """
 
 
-IMPATIENT = {"spark.shuffle.io.retryWait": "100ms", "spark.locality.wait": "0"}  # with the dead
+SETTINGS = {
+    "spark.sql.shuffle.partitions": "3",
+    "spark.executor.extraJavaOptions": BRISK,
+    "spark.shuffle.io.retryWait": "100ms",  # impatient with the dead
+    "spark.locality.wait": "0",
+}
 
 
 def test_an_executor_that_is_killed_changes_nothing(spark: Any, logs: Path, on_duckdb: Counts, tmp_path: Path) -> None:
@@ -217,7 +222,7 @@ def test_an_executor_that_is_killed_changes_nothing(spark: Any, logs: Path, on_d
         (home / folder).symlink_to(Path(pyspark.__file__).parent / folder)
     (logs / "spec.toml").write_text(TWO_LOGS, encoding="utf-8")
     environment = {**os.environ, "SPARK_HOME": str(home)}
-    given = [str(logs), str(tmp_path / "killed"), json.dumps({**BRISK, **IMPATIENT})]
+    given = [str(logs), str(tmp_path / "killed"), json.dumps(SETTINGS)]
     subprocess.run([sys.executable, "-c", KILLER, *given], env=environment, check=True, timeout=300)
     assert len([*home.glob("work/app-*/*")]) == 3  # executors: two, and one in place of the one that was killed
     assert pq.read_table(logs / "counts.parquet").equals(on_duckdb.table)

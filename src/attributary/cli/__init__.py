@@ -11,7 +11,7 @@ from attributary import __version__
 from attributary.cli.one_line import one_line
 from attributary.errors import InputError
 
-COMMANDS = ["generate", "count", "plan", "denoise"]
+COMMANDS = ["run", "generate", "count", "plan", "denoise"]
 
 
 class Commands(click.Group):

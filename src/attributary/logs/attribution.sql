@@ -1,10 +1,13 @@
--- Last touch, single touch: two logs become rows to count, each with its fate. DuckDB and Spark run this as it stands.
+-- Last touch, single touch: two logs become counts of rows by fate and attributes. DuckDB and Spark run this as it
+-- stands.
 --
 -- The events of a user (or of whatever joins the two logs) stand in order of time, and an impression gets the
 -- conversion that comes right after it: then it is the last impression before that conversion, and the conversion is
 -- its first. Impressions stand at even moments and conversions at odd ones, so that at one instant impressions come
 -- first. At one moment the attributes decide: the last of the impressions gets the conversion, and the first of the
 -- conversions is got. A conversion that is not got is told apart by the last impression before it.
+--
+-- The known attributes of an impression are its path; events carry its number, in the order of the attributes.
 WITH conversions AS (
     {conversions}
 ),
@@ -14,37 +17,69 @@ last_conversions AS (
     WHERE {joinable}
     GROUP BY {keys}
 ),
-events AS (
-    SELECT {keys}, 2 * time AS moment{known}{no_unknown}
+paths AS (
+    SELECT
+        {known},
+        ROW_NUMBER() OVER (ORDER BY {known_in_order}) AS path,
+        COUNT(CASE WHEN time IS NOT NULL AND {time_in_period} THEN 1 END) AS dated,
+        COUNT(CASE WHEN time IS NULL THEN 1 END) AS not_dated
     FROM (
         {impressions}
-    ) AS impressions JOIN last_conversions USING ({keys})
+    ) AS impressions
+    GROUP BY {known}
+),
+events AS (
+    SELECT {keys}, 2 * time AS moment, path{no_unknown}
+    FROM (
+        {impressions}
+    ) AS impressions
+    JOIN last_conversions USING ({keys})
+    JOIN paths ON {same_path}
     WHERE time <= last_time
     UNION ALL
-    SELECT {keys}, 2 * time + 1 AS moment{no_known}{unknown}
+    SELECT {keys}, 2 * time + 1 AS moment, NULL AS path{unknown}
     FROM conversions
     WHERE time IS NOT NULL AND {joinable}
 ),
 followed AS (
     SELECT
         moment % 2 = 0 AS is_impression,
-        moment{known},
-        LEAD(moment) OVER (PARTITION BY {keys} ORDER BY moment{ties}) AS next_moment{next_unknown},
+        moment,
+        path,
+        LEAD(moment) OVER (PARTITION BY {keys} ORDER BY {in_order}) AS next_moment{next_unknown},
         MAX(CASE WHEN moment % 2 = 0 THEN moment END) OVER (
-            PARTITION BY {keys} ORDER BY moment{ties} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+            PARTITION BY {keys} ORDER BY {in_order} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
         ) AS last_touch
     FROM events
+),
+fates AS (
+    SELECT
+        CASE
+            WHEN is_impression THEN {conversion}
+            WHEN last_touch IS NULL THEN {unattributed}
+            WHEN moment - last_touch < {window} THEN {within}
+            ELSE {late}
+        END AS fate,
+        path{got_unknown}
+    FROM followed
+    WHERE (NOT is_impression OR (next_moment % 2 <> 0 AND next_moment - moment < {window})) AND {touch_in_period}
+),
+counted AS (
+    SELECT fate, path{all_unknown}, COUNT(*) AS number
+    FROM fates
+    GROUP BY fate, path{all_unknown}
 )
-SELECT
-    CASE
-        WHEN is_impression THEN {conversion}
-        WHEN last_touch IS NULL THEN {unattributed}
-        WHEN moment - last_touch < {window} THEN {within}
-        ELSE {late}
-    END AS fate{known}{got_unknown}
-FROM followed
-WHERE (NOT is_impression OR (next_moment % 2 <> 0 AND next_moment - moment < {window})) AND {in_period}
+SELECT fate, {known}{all_unknown}, number
+FROM counted LEFT JOIN paths USING (path)
 UNION ALL
-SELECT {incomplete} AS fate{nothing}
+SELECT {impression} AS fate, {known}{nothing_unknown}, dated AS number
+FROM paths
+WHERE dated > 0
+UNION ALL
+SELECT {undated} AS fate, {known}{nothing_unknown}, not_dated AS number
+FROM paths
+WHERE not_dated > 0
+UNION ALL
+SELECT {incomplete} AS fate, {nothing_known}{nothing_unknown}, COUNT(*) AS number
 FROM conversions
 WHERE time IS NULL OR NOT ({joinable})

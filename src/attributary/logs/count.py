@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 from attributary.errors import InputError
-from attributary.logs.blanks import filled, listed
 from attributary.logs.clock import Moment
 from attributary.logs.column import Log
 from attributary.logs.counts import Counts
@@ -41,15 +40,10 @@ def count(
     with _engine(engine) as running:
         sides = _opened(spec, logs, folder, running)
         try:
-            rows = (
-                one_log(spec, logs, sides[0], period)
-                if logs.is_attributed
-                else two_logs(spec, logs, sides[0], sides[1], period)
-            )
-            grouped = [
-                running.run(filled("counting", rows=part.sql, attributes=listed(part.attributes)), part.stage)
-                for part in rows
-            ]
+            if logs.is_attributed:
+                grouped = running.run(one_log(spec, logs, sides[0], period), "counting")
+            else:
+                grouped = running.run(two_logs(spec, logs, sides[0], sides[1], period), "attributing and counting")
         except CastError as error:
             raise _culprit(sides, error) from error
     return leaves(spec, logs, grouped, period)

@@ -1,6 +1,17 @@
--- How many rows there are of each fate and with each value of the attributes. DuckDB and Spark run this as it stands.
-SELECT fate{attributes}, COUNT(*) AS number
+-- Impressions that have their conversions beside them become counts of rows by fate and attributes. DuckDB and Spark
+-- run this as it stands.
+SELECT fate{known}{all_unknown}, COUNT(*) AS number
 FROM (
-    {rows}
-) AS rows_to_count
-GROUP BY fate{attributes}
+    SELECT
+        CASE
+            WHEN time IS NULL THEN {undated}
+            WHEN NOT is_converted THEN {impression}
+            WHEN delay < 0 OR delay >= {window} THEN {late}
+            ELSE {conversion}
+        END AS fate{known}{got_unknown}
+    FROM (
+        {impressions}
+    ) AS impressions
+    WHERE {in_period}
+) AS fates
+GROUP BY fate{known}{all_unknown}

@@ -18,11 +18,8 @@ Ints = NDArray[np.int64]
 LARGEST = 2**31  # leaves
 
 
-def leaves(spec: Spec, logs: Logs, grouped: list[Any], period: Period) -> Counts:
-    """The counts of all leaves, from groups of rows: their fate, their attributes and their number."""
-    import pyarrow as pa
-
-    table = pa.concat_tables(grouped, promote_options="permissive")
+def leaves(spec: Spec, logs: Logs, table: Any, period: Period) -> Counts:
+    """The counts of all leaves, from a table of groups of rows: their fate, their attributes and their number."""
     fate, number = table.column("fate").to_numpy(), table.column("number").to_numpy().astype(np.int64)
     total = dict(zip(FATES, np.bincount(fate, number, len(FATES)).astype(np.int64).tolist(), strict=True))
     seen = {"impression", "conversion", "late"} if logs.is_attributed else {"impression"}

@@ -1,4 +1,4 @@
-"""one_log: impressions that have their conversions beside them, as SQL for the rows to count."""
+"""one_log: impressions that have their conversions beside them, as SQL that counts them."""
 
 from attributary.errors import InputError
 from attributary.logs.blanks import filled, listed, select
@@ -6,14 +6,13 @@ from attributary.logs.bucket import bucket
 from attributary.logs.clock import IN_WORDS
 from attributary.logs.column import Log, flag, label
 from attributary.logs.period import Period
-from attributary.logs.rows import Rows
 from attributary.logs.unknown import is_delay, value
 from attributary.logs.when import how_long, when, window_micros
 from attributary.spec import Logs, Spec
 
 
-def one_log(spec: Spec, logs: Logs, log: Log, period: Period) -> list[Rows]:
-    """The rows of the impressions, converted or not."""
+def one_log(spec: Spec, logs: Logs, log: Log, period: Period) -> str:
+    """SQL that counts impressions, converted or not."""
     time, in_period = _time(logs, log, period)
     delay = _delay(logs, log)
     known = {f"known_{i}": label(log, a.name) for i, a in enumerate(spec.known)}
@@ -41,15 +40,15 @@ def one_log(spec: Spec, logs: Logs, log: Log, period: Period) -> list[Rows]:
         "is_converted": converted or f"({delay}) IS NOT NULL",
         "delay": delay or "CAST(NULL AS BIGINT)",
     }
-    sql = filled(
-        "impressions",
+    return filled(
+        "counting",
         impressions=select(columns | known | unknown, log.relation.sql),
         known=listed(known),
-        unknown=listed(f"CASE WHEN is_converted THEN {sql} END AS {name}" for name, sql in got.items()),
+        got_unknown=listed(f"CASE WHEN is_converted THEN {sql} END AS {name}" for name, sql in got.items()),
+        all_unknown=listed(got),
         window=str(window_micros(logs)),
         in_period=in_period,
     )
-    return [Rows(sql, [*known, *got], "counting")]
 
 
 def _time(logs: Logs, log: Log, period: Period) -> tuple[str, str]:

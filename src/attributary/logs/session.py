@@ -79,7 +79,7 @@ def _gateway(conf: Any, said: IO[str]) -> Any:
     from pyspark import SparkContext
     from pyspark.java_gateway import launch_gateway
 
-    return None if SparkContext._gateway else launch_gateway(conf, {"stderr": said})  # type: ignore[no-untyped-call]
+    return None if SparkContext._gateway else launch_gateway(conf, {"stdout": said, "stderr": said})  # type: ignore[no-untyped-call]
 
 
 @contextmanager

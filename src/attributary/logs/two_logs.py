@@ -1,4 +1,4 @@
-"""two_logs: impressions and conversions that are yet to be joined, as SQL for the rows to count."""
+"""two_logs: impressions and conversions that are yet to be joined, as SQL that counts them."""
 
 from attributary.errors import InputError
 from attributary.logs.blanks import filled, listed, select
@@ -6,7 +6,6 @@ from attributary.logs.bucket import bucket
 from attributary.logs.clock import IN_WORDS, Clock
 from attributary.logs.column import Log, key, label
 from attributary.logs.period import Period
-from attributary.logs.rows import Rows
 from attributary.logs.unknown import is_delay, value
 from attributary.logs.when import when, window_micros
 from attributary.spec import Logs, Spec
@@ -14,26 +13,16 @@ from attributary.spec import Logs, Spec
 DELAY = "(next_moment - 1 - moment) / 2"  # an impression's moment is twice its time, a conversion's one more
 
 
-def two_logs(spec: Spec, logs: Logs, impressions: Log, conversions: Log, period: Period) -> list[Rows]:
-    """The rows of the impressions, and those of the conversions and the impressions that got one."""
+def two_logs(spec: Spec, logs: Logs, impressions: Log, conversions: Log, period: Period) -> str:
+    """SQL that counts impressions, conversions and what became of them."""
     seen, done, clock = _times(logs, impressions, conversions)
     keys = _keys(logs, impressions, conversions)
-    known = {f"known_{i}": label(impressions, a.name) for i, a in enumerate(spec.known)}
+    known = {f"known_{i}": label(impressions, a.name) for i, a in enumerate(spec.known)} or {"known_0": "0"}
     attributes = {f"unknown_{i}": a for i, a in enumerate(spec.unknown)}
     unknown = {name: value(conversions, a) for name, a in attributes.items() if not is_delay(a, logs)}
     got = {name: f"next_{name}" if name in unknown else bucket(DELAY, a) for name, a in attributes.items()}
-    ties = listed(f"{name} NULLS FIRST" for name in (*known, *unknown))
-    all_rows = filled(
-        "impressions",
-        impressions=select(
-            {"time": seen, "is_converted": "FALSE", "delay": "CAST(NULL AS BIGINT)"} | known, impressions.relation.sql
-        ),
-        known=listed(known),
-        unknown="",
-        window="0",
-        in_period=period.holds("time", clock, logs.time_unit),
-    )
-    attributed = filled(
+    by, in_order = ", ".join(keys), ", ".join(f"{name} NULLS FIRST" for name in ("moment", "path", *unknown))
+    return filled(
         "attribution",
         impressions=select(
             {k: ours for k, (ours, _) in keys.items()} | {"time": seen} | known, impressions.relation.sql
@@ -41,26 +30,23 @@ def two_logs(spec: Spec, logs: Logs, impressions: Log, conversions: Log, period:
         conversions=select(
             {k: its for k, (_, its) in keys.items()} | {"time": done} | unknown, conversions.relation.sql
         ),
-        keys=", ".join(keys),
-        joinable=" AND ".join(f"{k} IS NOT NULL" for k in keys),
-        known=listed(known),
+        keys=by,
+        joinable=" AND ".join(f"{name} IS NOT NULL" for name in keys),
+        known=", ".join(known),
+        known_in_order=", ".join(f"{name} NULLS FIRST" for name in known),
+        same_path=" AND ".join(f"impressions.{name} IS NOT DISTINCT FROM paths.{name}" for name in known),
+        nothing_known=", ".join(f"NULL AS {name}" for name in known),
         unknown=listed(unknown),
-        no_known=listed(f"NULL AS {name}" for name in known),
         no_unknown=listed(f"NULL AS {name}" for name in unknown),
-        nothing=listed(f"NULL AS {name}" for name in (*known, *attributes)),
-        ties=ties,
-        next_unknown=listed(
-            f"LEAD({name}) OVER (PARTITION BY {', '.join(keys)} ORDER BY moment{ties}) AS next_{name}"
-            for name in unknown
-        ),
+        all_unknown=listed(attributes),
+        nothing_unknown=listed(f"NULL AS {name}" for name in attributes),
+        in_order=in_order,
+        next_unknown=listed(f"LEAD({u}) OVER (PARTITION BY {by} ORDER BY {in_order}) AS next_{u}" for u in unknown),
         got_unknown=listed(f"CASE WHEN is_impression THEN {sql} END AS {name}" for name, sql in got.items()),
         window=str(2 * window_micros(logs)),
-        in_period=period.holds("last_touch", clock, logs.time_unit, times=2),
+        time_in_period=period.holds("time", clock, logs.time_unit),
+        touch_in_period=period.holds("last_touch", clock, logs.time_unit, times=2),
     )
-    return [
-        Rows(all_rows, list(known), "counting impressions"),
-        Rows(attributed, [*known, *attributes], "attributing conversions"),
-    ]
 
 
 def _times(logs: Logs, impressions: Log, conversions: Log) -> tuple[str, str, Clock]:

@@ -1,0 +1,207 @@
+"""attributary run: the whole way on this machine, from logs to counts that add up."""
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from attributary.denoising import Estimate
+    from attributary.plan import Plan
+    from attributary.tree import Tree
+
+    Floats = NDArray[np.float64]
+
+METHODS = ["optimal", "greedy", "equal", "leaves", "per-node"]
+NONNEGATIVE = ["top-down", "joint"]
+FORMATS = ["parquet", "csv"]
+BETWEEN_0_AND_1 = click.FloatRange(0, 1, min_open=True, max_open=True)
+NOT_FOR_RELEASE = "its noise is seeded, and protects nobody: not for release"
+
+ABOUT = """The whole way on this machine: logs, counts, plan, noise, counts that add up.
+
+\b
+    $ attributary generate shop -o shop/
+    $ attributary run shop/spec.toml --prior-until 2026-02-02 -o shop/run
+
+What the browsers and the aggregation service would do is simulated: each conversion is attributed and counted as in
+`attributary count`, the budget is split as in `attributary plan`, every node gets the noise that a summary report would
+have, and the noisy figures are denoised as in `attributary denoise`.
+
+THE PRIOR, which tells the plan what counts to expect, are the counts of impressions before --prior-until; the later
+ones are then what is measured. Without it, the plan goes by the structure of the tree.
+
+THE OUTPUT is a folder, which is made if it is not there:
+
+\b
+    plan.json  what each level contributes
+    estimates  one row per node: the noisy figure, the estimate, its interval
+    counts     the true counts, and prior, those of before: NOT protected
+
+The noise is the operating system's, exact, and another one each time. With --seed it is the same each time, and
+protects nobody.
+"""
+
+
+@click.command(help=ABOUT, short_help="The whole way on this machine, from logs to counts that add up.")
+@click.argument("spec", metavar="SPEC")
+@click.option("--prior-until", metavar="TIME", help="Impressions before this time are the prior, the others measured.")
+@click.option("--method", type=click.Choice(METHODS), default="optimal", show_default=True, help="To split the budget.")
+@click.option(
+    "--nonnegative",
+    type=click.Choice(NONNEGATIVE),
+    is_flag=False,
+    flag_value="top-down",
+    help="No estimate below 0: top-down, unless told to fit all jointly.",
+)
+@click.option("--whole", is_flag=True, help="Whole numbers that add up.")
+@click.option(
+    "--confidence", type=BETWEEN_0_AND_1, default=0.95, show_default=True, help="That low and high hold the true count."
+)
+@click.option("--seed", type=click.IntRange(0), help="The same noise each time, which is not for release.")
+@click.option("--memory", metavar="SIZE", help="DuckDB's limit, as in 4GB.  [default: most of this machine's]")
+@click.option("--temp", metavar="DIR", help="Where DuckDB puts what does not fit.  [default: the temporary folder]")
+@click.option("--threads", type=click.IntRange(1), help="DuckDB's threads.  [default: all]")
+@click.option("-o", "--output", metavar="DIR", default="run", show_default=True, help="The folder to write to.")
+@click.option(
+    "--format", "format_", type=click.Choice(FORMATS), default="parquet", show_default=True, help="Of tables."
+)
+@click.option("-q", "--quiet", is_flag=True, help="No progress and no words.")
+def run(
+    *,
+    spec: str,
+    prior_until: str | None,
+    method: str,
+    seed: int | None,
+    confidence: float,
+    output: str,
+    format_: str,
+    quiet: bool,
+    memory: str | None,
+    temp: str | None,
+    threads: int | None,
+    **estimator: Any,
+) -> None:
+    import numpy as np
+
+    from attributary.cli.asked import load_spec
+    from attributary.cli.count import print_counts, progress, rows_of
+    from attributary.cli.planned import print_plan
+    from attributary.cli.progress import stages
+    from attributary.cli.summary import print_summary
+    from attributary.denoising import denoise
+    from attributary.logs.count import count
+    from attributary.logs.duckdb import DuckDB
+    from attributary.plan import make_plan
+    from attributary.prior import from_counts, none
+
+    asks, folder = load_spec(spec), os.path.dirname(spec)
+    _check_folder(output)
+    with (
+        progress(not quiet, lambda: rows_of(asks, folder)) as report,
+        DuckDB(memory, temp, threads, report) as engine,
+    ):
+        before = None if prior_until is None else count(asks, folder, until=prior_until, engine=engine)
+        counts = count(asks, folder, since=prior_until, engine=engine)
+    with stages(not quiet) as stage, np.errstate(divide="ignore"):  # Estimate.correction divides by 0 if unmoved
+        stage("planning")
+        tree = asks.tree(counts.table)
+        known = [attribute.name for attribute in asks.known]
+        prior = none(tree) if before is None else from_counts(tree, before.table, known=known)
+        plan = make_plan(asks, tree, prior, method)
+        stage("simulating a summary report")
+        truth = from_counts(tree, counts.table).mean
+        noisy = simulated(plan, tree, truth, None if seed is None else np.random.default_rng(seed))
+        stage("denoising")
+        shape: Any = "laplace" if asks.noise == "api" else "dlap"
+        est = denoise(tree, noisy, plan.variance(tree), shape=shape, **estimator)
+        stage("writing")
+        tables = {"estimates": estimates(est, confidence, seed), "counts": counts.table}
+        tables |= {} if before is None else {"prior": before.table}
+        path = write(output, plan, tables, format_)
+    if quiet:
+        return
+    print_counts(counts, asks)
+    print_plan(plan, tree, prior, None if before is None else f"impressions before {prior_until}", None)
+    click.echo("", err=True)
+    with np.errstate(divide="ignore"):
+        print_summary(est, len(tree), path, [NOT_FOR_RELEASE] if seed is not None else [])
+    click.echo(f"error of this draw: {error(est, truth, asks.tau):.1%} of the count, or of tau if larger", err=True)
+    true = " and ".join(name for name in tables if name != "estimates")
+    click.echo(f"plan.json, {true} are there too; {true} hold true counts, NOT protected", err=True)
+
+
+def simulated(plan: "Plan", tree: "Tree", count: "Floats", rng: Any = None) -> "Floats":
+    """What a summary report would say of each node, as a count; 0 where it has no key."""
+    import numpy as np
+
+    from attributary.noise import sample_dlap
+
+    spec, contribution = plan.spec, plan.contribution(tree)
+    some = contribution > 0
+    noisy = np.zeros(len(tree))
+    if spec.noise == "api":
+        sums = count * contribution + sample_dlap(spec.epsilon / spec.l1, len(tree), rng)
+        noisy[some] = sums[some] / contribution[some]
+        return noisy
+    for amount in np.unique(contribution[some]):
+        here = contribution == amount
+        noisy[here] = count[here] + sample_dlap(spec.epsilon * int(amount) / spec.l1, int(here.sum()), rng)
+    return noisy
+
+
+def estimates(est: "Estimate", confidence: float, seed: int | None) -> Any:
+    """The table of estimates: the tree's columns, the noisy figures and what came of them."""
+    import numpy as np
+    import pyarrow as pa
+
+    interval, table = est.interval(confidence), est.tree.table()
+    measured = est.measurements.variance < np.inf
+    columns = {
+        "noisy": np.where(measured, est.measurements.noisy, np.nan),
+        "noise_variance": est.measurements.variance,
+        "estimate": est.count,
+        "variance": est.variance,
+        "low": interval.low,
+        "high": interval.high,
+        "correction": est.correction,
+    }
+    for name, values in columns.items():
+        table = table.append_column(name, pa.array(values, mask=np.isnan(values)))
+    return table if seed is None else table.replace_schema_metadata({"attributary": f"seed {seed}: {NOT_FOR_RELEASE}"})
+
+
+def error(est: "Estimate", truth: "Floats", tau: float) -> float:
+    """The root mean squared relative error of these very estimates, over levels and their nodes."""
+    import numpy as np
+
+    from attributary import rmsre
+
+    return rmsre.tree(est.tree, truth, np.square(est.count - truth), tau)
+
+
+def write(folder: str, plan: "Plan", tables: dict[str, Any], format_: str) -> str:
+    """Writes all files, the estimates last, and says where these are."""
+    from attributary.errors import InputError
+    from attributary.tables import write_table
+
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except OSError as problem:
+        raise InputError(f"{folder} cannot be made: {problem.strerror}; choose another with -o") from None
+    plan.save(os.path.join(folder, "plan.json"))
+    paths = {name: os.path.join(folder, f"{name}.{format_}") for name in reversed(tables)}
+    for name, path in paths.items():
+        write_table(tables[name], path)
+    return paths["estimates"]
+
+
+def _check_folder(folder: str) -> None:
+    """Refuses early what could not be written to."""
+    from attributary.errors import InputError
+
+    if os.path.exists(folder) and not (os.path.isdir(folder) and os.access(folder, os.W_OK)):
+        raise InputError(f"{folder} is no folder that can be written to; choose another with -o")

@@ -1,0 +1,142 @@
+"""attributary run: from logs to estimates that add up, in one folder; what it simulates is what a plan promises."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner, Result
+
+from attributary.cli import main
+from attributary.cli.run import simulated
+from attributary.logs.count import count
+from attributary.logs.generate import generate
+from attributary.plan import Plan, make_plan
+from attributary.prior import from_counts
+from attributary.spec import Spec
+from attributary.tables import read_table
+
+CONTRACT = ["noisy", "noise_variance", "estimate", "variance", "low", "high", "correction"]
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("shop")
+    generate("shop", f"{folder}/", 20_000, 0)
+    return folder
+
+
+def run(*args: object) -> Result:
+    return CliRunner().invoke(main, ["run", *map(str, args)])
+
+
+def test_the_whole_way(shop: Path, tmp_path: Path) -> None:
+    result = run(shop / "spec.toml", "-o", tmp_path / "out", "--prior-until", "2026-02-02")
+    assert result.exit_code == 0 and result.stdout == "", result.output
+    assert sorted(os.listdir(tmp_path / "out")) == ["counts.parquet", "estimates.parquet", "plan.json", "prior.parquet"]
+    rows = read_table(str(tmp_path / "out" / "estimates.parquet")).to_pylist()
+    assert list(rows[0]) == ["node", "parent", "level", "campaign", "location", "day", *CONTRACT]
+    below: dict[int, float] = {}
+    for row in rows:
+        below[row["parent"]] = below.get(row["parent"], 0) + row["estimate"]
+    assert all(abs(below[row["node"]] - row["estimate"]) < 1e-6 for row in rows if row["node"] in below)
+    plan = Plan.load(str(tmp_path / "out" / "plan.json"))
+    assert plan.prior.history and not plan.prior.protected
+    for words in (
+        "conversions that are not counted",
+        "impressions before 2026-02-02",
+        "NOT protected",
+        "error of this",
+    ):
+        assert words in result.stderr, words
+
+
+def test_estimates_are_near_the_counts(shop: Path, tmp_path: Path) -> None:
+    assert run(shop / "spec.toml", "-o", tmp_path, "--seed", 1, "-q").stderr == ""
+    counts = {
+        tuple(row.values())[:3]: row["conversions"] for row in read_table(f"{tmp_path}/counts.parquet").to_pylist()
+    }
+    leaves = [row for row in read_table(f"{tmp_path}/estimates.parquet").to_pylist() if row["level"] == 2]
+    assert {(row["campaign"], row["location"], row["day"]) for row in leaves} == counts.keys()
+    apart = [row["estimate"] - counts[row["campaign"], row["location"], row["day"]] for row in leaves]
+    spread = np.sqrt(np.mean(np.square(apart) / [row["variance"] for row in leaves]))
+    assert 0.7 < spread < 1.4 and abs(np.mean(apart)) < 0.3
+
+
+def test_a_seed_gives_the_same_and_says_that_it_is_not_for_release(shop: Path, tmp_path: Path) -> None:
+    for name, seed in (("a", ["--seed", 5]), ("b", ["--seed", 5]), ("c", [])):
+        result = run(shop / "spec.toml", "-o", tmp_path / name, *seed)
+        assert ("not for release" in result.stderr) == bool(seed)
+    a, b, c = (pq.read_table(tmp_path / name / "estimates.parquet") for name in "abc")
+    assert a.equals(b) and not a.equals(c)
+    assert b"not for release" in a.schema.metadata[b"attributary"] and b"attributary" not in (c.schema.metadata or {})
+
+
+def test_formats_and_estimators(shop: Path, tmp_path: Path) -> None:
+    result = run(shop / "spec.toml", "-o", tmp_path, "--format", "csv", "--nonnegative", "--whole", "-q")
+    assert result.exit_code == 0 and sorted(os.listdir(tmp_path)) == ["counts.csv", "estimates.csv", "plan.json"]
+    estimates = [row["estimate"] for row in read_table(str(tmp_path / "estimates.csv")).to_pylist()]
+    assert all(float(x) >= 0 and float(x).is_integer() for x in estimates)
+
+
+@pytest.mark.parametrize("noise", ["api", "unit"])
+@pytest.mark.parametrize("method", ["equal", "leaves", "per-node"])
+def test_simulated_noise_has_the_variance_that_the_plan_says(noise: str, method: str, shop: Path) -> None:
+    text = (shop / "spec.toml").read_text().replace("epsilon = 4", f'epsilon = 1\nnoise = "{noise}"')
+    spec = Spec.parse(text)
+    table = count(spec, str(shop)).table
+    tree = spec.tree(table)
+    plan = make_plan(spec, tree, method=method)
+    truth, variance = from_counts(tree, table).mean, plan.variance(tree)
+    rng = np.random.default_rng(3)
+    draws = np.array([simulated(plan, tree, truth, rng) for _ in range(40)])
+    some = variance < np.inf
+    z = (draws[:, some] - truth[some]) / np.sqrt(variance[some])
+    assert abs(np.mean(z)) < 5 / np.sqrt(z.size) and abs(np.mean(z**2) - 1) < 5 * np.sqrt(6 / z.size)
+    assert (draws[:, ~some] == 0).all()
+
+
+def test_counts_are_those_of_count_and_periods_do_not_mix(shop: Path, tmp_path: Path) -> None:
+    assert run(shop / "spec.toml", "-o", tmp_path, "--prior-until", "2026-02-02", "-q").exit_code == 0
+    spec = Spec.load(str(shop / "spec.toml"))
+    for name, period in (("prior", {"until": "2026-02-02"}), ("counts", {"since": "2026-02-02"})):
+        expected = count(spec, str(shop), **period).table  # type: ignore[arg-type]
+        assert pq.read_table(tmp_path / f"{name}.parquet").to_pylist() == expected.to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["none.toml"], "there is no file none.toml"),
+        (["spec.toml", "-o", "spec.toml"], "spec.toml is no folder"),
+        (["spec.toml", "-o", "spec.toml/x"], "cannot be made: Not a directory"),
+        (["spec.toml", "--prior-until", "5"], "since the log's times are times without a time zone; got 5"),
+        (["spec.toml", "--prior-until", "1999-01-01"], "no impression to count in the period"),
+        (["spec.toml", "--memory", "x"], "does not do as DuckDB's memory_limit"),
+    ],
+)
+def test_a_mistake_is_one_line_and_writes_nothing(
+    args: list[str], message: str, shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(shop)
+    before = sorted(os.listdir())
+    result = run(*args, *([] if "-o" in args else ["-o", "out"]))
+    assert result.exit_code == 2 and result.stderr.count("\n") == 1, result.output
+    assert message in result.stderr and sorted(os.listdir()) == before
+
+
+def test_interrupted_while_planning_writes_nothing(shop: Path, tmp_path: Path) -> None:
+    code = """
+import os, signal, sys
+from attributary import plan
+from attributary.cli import main
+plan.make_plan = lambda *_: os.kill(os.getpid(), signal.SIGINT)
+main(sys.argv[1:])
+"""
+    args = [sys.executable, "-c", code, "run", str(shop / "spec.toml"), "-o", str(tmp_path / "out")]
+    done = subprocess.run(args, capture_output=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (130, b"interrupted; nothing was written\n")
+    assert os.listdir(tmp_path) == []
