@@ -5,23 +5,25 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 EXTRAS ?= dev
 
-.PHONY: help demo test check bench docs pictures clean
+.PHONY: help demo test test-duckdb1 check bench docs pictures clean
 
 help: ## this list
 	@echo "Attributary: conversion counts under differential privacy that add up."
 	@echo
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
 
-demo: $(VENV)/.ready-dev ## the main job: plan a budget, measure under it, make the figures add up (in ./demo)
-	@$(BIN)/python -m examples.shop ask demo
-	$(BIN)/attributary plan demo/spec.toml --prior demo/last_week.csv -o demo/plan.json
-	@echo; $(BIN)/python -m examples.shop measure demo
-	$(BIN)/attributary denoise --table demo/noisy.csv --levels campaign,location,day --value noisy \
-	    --variance noise --nonnegative -o demo/estimates.csv
-	@echo; head -8 demo/estimates.csv; echo "…"; echo; echo "demo/estimates.csv has all of them."
+demo: $(VENV)/.ready-decrypt ## the main job: a generated shop's logs become counts that add up (in ./demo)
+	$(BIN)/attributary generate shop -o demo/
+	$(BIN)/attributary run demo/spec.toml --prior-until 2026-02-02 --nonnegative -o demo/run
 
 test: $(VENV)/.ready-dev ## all tests, the examples in README and docs among them
 	$(BIN)/python -m pytest
+
+test-duckdb1: $(VENV)/.ready-dev ## the tests of logs, on the last DuckDB before 2
+	test -d $(VENV)/duckdb1 || $(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	    --target $(VENV)/duckdb1 'duckdb<2'
+	PYTHONPATH=$(VENV)/duckdb1 $(BIN)/python -m pytest tests/test_count.py tests/test_attribution.py \
+	    tests/test_cli_count.py tests/test_cli_run.py tests/test_criteo.py
 
 check: $(VENV)/.ready-dev ## lint, types, and the docs build
 	$(BIN)/ruff check .

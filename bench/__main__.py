@@ -5,7 +5,7 @@ import os
 import platform
 import sys
 
-SUITES = ("denoise", "nonnegative", "noise", "budget", "generate")
+SUITES = ("denoise", "nonnegative", "noise", "budget", "generate", "logs")
 
 
 def main(chosen: list[str]) -> None:

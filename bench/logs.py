@@ -44,6 +44,7 @@ SELECT {PATH}, NULL, COUNT(*), 0 FROM 'i.parquet' GROUP BY ALL
 MEASURED = """
 import json, resource, sys, time
 import duckdb, numpy, pyarrow, pyarrow.compute
+pyarrow.array(numpy.zeros(1))  # which imports pandas where that is installed
 from attributary.logs.count import count
 from attributary.logs.duckdb import DuckDB
 from attributary.spec import Spec
@@ -51,7 +52,7 @@ how, what, memory = sys.argv[1:]
 start = time.perf_counter()
 if how == "bare":
     connection = duckdb.connect()
-    connection.execute("SET preserve_insertion_order = false")
+    connection.execute("SET preserve_insertion_order = false; SET enable_progress_bar = false")
     conversions = sum(connection.sql(what).to_arrow_table().columns[-1].to_pylist())
 else:
     with DuckDB(memory or None) as engine:

@@ -1,20 +1,10 @@
-"""A generated shop: conversions by campaign > location > day, to plan for and to measure.
+"""A generated shop: conversions by campaign > location > day, to measure. It does not exist."""
 
-    python -m examples.shop ask FOLDER        writes spec.toml, and last_week.csv with last week's counts
-    python -m examples.shop measure FOLDER    measures this week under FOLDER/plan.json, into noisy.csv
-
-All of it is generated. truth.csv, written beside noisy.csv, is what nobody has outside of an example.
-"""
-
-import sys
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 
-from attributary import Plan, Tree, noise
-from attributary.tables import write_table
+from attributary import Tree, noise
 
 CAMPAIGNS = ["autumn sale", "brand", "gift cards", "loyalty", "new arrivals", "outlet", "spring sale", "retargeting"]
 LOCATIONS = ["Berlin", "Chicago", "Lagos", "Lima", "London", "New York", "Osaka", "Paris", "Pune", "Sydney", "Toronto"]
@@ -22,24 +12,7 @@ DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sun
 LEVELS = ["campaign", "location", "day"]
 EPSILON, L1 = 1, 65_536
 EQUAL = (21_846, 21_845, 21_845)  # an equal split of L1
-LAST_WEEK, THIS_WEEK = 6, 7
-
-SPEC = f"""# Conversions of the shop by campaign, location and day.
-epsilon = {EPSILON}
-tau = 10
-neighbours = "definition-1"   # epsilon also hides on which day a conversion was
-
-[[attribute]]
-name = "campaign"
-
-[[attribute]]
-name = "location"
-
-[[attribute]]
-name = "day"
-unknown = true                 # only a conversion has it
-domain = [{", ".join(f'"{day}"' for day in DAYS)}]
-"""
+THIS_WEEK = 7
 
 
 def tree() -> Tree:
@@ -73,32 +46,3 @@ def measure(count: np.ndarray, contribution: np.ndarray, rng: np.random.Generato
     """What a summary report says: sums of contributions plus exact noise, as counts again; nan without a key."""
     sums = count * contribution + noise.sample_dlap(Fraction(EPSILON, L1), len(count), rng)
     return np.where(contribution > 0, sums / np.maximum(contribution, 1), np.nan)
-
-
-def ask(folder: Path) -> None:
-    """Writes the spec and last week's counts, one row per leaf."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "spec.toml").write_text(SPEC, encoding="utf-8")
-    shop = tree()
-    leaves = paths(shop).append_column("conversions", pa.array(truth(shop, LAST_WEEK))).filter(pa.array(shop.is_leaf))
-    write_table(leaves, str(folder / "last_week.csv"))
-    print(f"{folder}/spec.toml and {folder}/last_week.csv: what is asked, and generated counts", file=sys.stderr)
-
-
-def measured(folder: Path) -> None:
-    """Writes this week's figures under the plan, one row per node."""
-    shop, plan = tree(), Plan.load(str(folder / "plan.json"))
-    count = truth(shop)
-    noisy = measure(count, plan.contribution(shop), np.random.default_rng(11))  # seeded: an example, not for release
-    figures = paths(shop).append_column("noisy", pa.array(np.round(noisy, 3), mask=np.isnan(noisy)))
-    write_table(figures.append_column("noise", pa.array(plan.variance(shop))), str(folder / "noisy.csv"))
-    write_table(paths(shop).append_column("conversions", pa.array(count)), str(folder / "truth.csv"))
-    print(f"{folder}/noisy.csv: {len(shop)} generated figures with noise for ε = {EPSILON}", file=sys.stderr)
-
-
-def paths(shop: Tree) -> pa.Table:
-    return shop.table().drop_columns(["node", "parent", "level"])
-
-
-if __name__ == "__main__":
-    {"ask": ask, "measure": measured}[sys.argv[1]](Path(sys.argv[2]))

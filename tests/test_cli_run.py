@@ -85,7 +85,7 @@ def test_formats_and_estimators(shop: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("noise", ["api", "unit"])
 @pytest.mark.parametrize("method", ["equal", "leaves", "per-node"])
 def test_simulated_noise_has_the_variance_that_the_plan_says(noise: str, method: str, shop: Path) -> None:
-    text = (shop / "spec.toml").read_text().replace("epsilon = 4", f'epsilon = 1\nnoise = "{noise}"')
+    text = (shop / "spec.toml").read_text().replace("epsilon = 1", f'epsilon = 1\nnoise = "{noise}"')
     spec = Spec.parse(text)
     table = count(spec, str(shop)).table
     tree = spec.tree(table)

@@ -4,7 +4,8 @@ from attributary.logs.generate.shop import DAYS
 
 SPEC = f"""\
 # A generated shop, which does not exist: conversions by campaign > location > day.
-epsilon = 4
+epsilon = 1
+neighbours = "definition-1"    # epsilon also hides on which day a conversion was
 tau = 10
 split_by = "campaign"          # every campaign has a budget split of its own
 
