@@ -136,7 +136,7 @@ def test_our_bug_is_not_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise ValueError("two\nlines")
 
-    monkeypatch.setattr("attributary.cli.estimates.estimates", broken)
+    monkeypatch.setattr("attributary.cli.tabled.estimates", broken)
     monkeypatch.delenv("ATTRIBUTARY_DEBUG", raising=False)
     result = run("--variance", "v", data=SMALL)
     assert result.exit_code == 1 and result.stderr.count("\n") == 1

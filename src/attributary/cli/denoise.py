@@ -1,4 +1,4 @@
-"""attributary denoise: a table of noisy figures becomes one that adds up."""
+"""attributary denoise: noisy figures, from a table or from a summary report, become figures that add up."""
 
 import sys
 from typing import Any
@@ -14,6 +14,18 @@ ABOUT = """Noisy figures of any tree in, the best consistent figures out.
 
 Each figure is a true count plus noise of known variance. The estimates add up at every node and have the least variance
 of all unbiased estimates that do.
+
+A SUMMARY REPORT of the Attribution Reporting API needs the plan that its reports were made by, and the tree that was
+queried (tree.parquet, which `attributary keys` wrote; it is looked for beside the report and beside the plan):
+
+\b
+    $ attributary denoise plan.json summary.avro --tree keys/tree.parquet \\
+          -o estimates.parquet
+
+Avro or the service's JSON. Shards (a folder, or files named as in summary-1-of-3.avro) are one report; several reports
+hold different conversions, and add up. The output has a row per node.
+
+ANY OTHER TABLE goes by --table:
 
 \b
     $ cat sales.csv
@@ -55,15 +67,13 @@ such a name are not overwritten but refused; --prefix gives the added ones other
 
 
 @click.command(help=ABOUT, short_help="Noisy figures of any tree in, the best consistent figures out.")
+@click.argument("files", nargs=-1, metavar="[PLAN SUMMARY...]")
+@click.option("--tree", metavar="FILE", help="With a summary report: the nodes that were queried.")
 @click.option(
-    "--table",
-    "path",
-    metavar="FILE",
-    required=True,
-    help="CSV, TSV (also .gz or .zst), Parquet or Arrow; - is standard input.",
+    "--table", "path", metavar="FILE", help="CSV, TSV (also .gz or .zst), Parquet or Arrow; - is standard input."
 )
-@click.option("--levels", metavar="A,B,C", required=True, help="The columns that name a node, top to bottom.")
-@click.option("--value", metavar="COLUMN", required=True, help="The column of noisy figures.")
+@click.option("--levels", metavar="A,B,C", help="The columns that name a node, top to bottom.")
+@click.option("--value", metavar="COLUMN", help="The column of noisy figures.")
 @click.option("--variance", metavar="AMOUNT", help="Variance of the noise.")
 @click.option("--std", metavar="AMOUNT", help="Or its standard deviation.")
 @click.option("--epsilon", type=float, help="Or the budget of a summary report, which adds noise DLap(epsilon / L1).")
@@ -102,51 +112,56 @@ such a name are not overwritten but refused; --prefix gives the added ones other
 @click.option("-q", "--quiet", is_flag=True, help="No summary.")
 def denoise(
     *,
-    path: str,
-    levels: str,
-    value: str,
-    fill: bool,
+    files: tuple[str, ...],
+    tree: str | None,
+    path: str | None,
+    levels: str | None,
+    value: str | None,
     confidence: float,
     output: str,
     format_: Any,
-    prefix: str,
     quiet: bool,
     nonnegative: Any,
     whole: bool,
-    shape: Any,
-    **noise: Any,
+    **of_table: Any,
 ) -> None:
-    from attributary.cli.estimates import estimates, filled, kept_names, with_numbers
-    from attributary.cli.labels import labels
     from attributary.cli.progress import stages
-    from attributary.cli.refused import refused
+    from attributary.cli.summarised import denoised_summary
     from attributary.cli.summary import print_summary
-    from attributary.cli.variances import Noise, measurements
-    from attributary.denoising import denoise
-    from attributary.tables import check_output, is_text, read_table, write_table
-    from attributary.tree import Tree
+    from attributary.cli.tabled import denoised_table
+    from attributary.tables import check_output, write_table
 
-    given = Noise(**noise)
+    how = {"nonnegative": nonnegative, "whole": whole}
+    asked = _asked(files, tree, {"--table": path, "--levels": levels, "--value": value}, of_table)
     written = check_output(output, format_)
     with stages(not quiet and not (output == "-" and sys.stdout.isatty())) as stage:
-        stage("reading")
-        table = read_table(path)
-        names = kept_names(table, given.variance, prefix, path)
-        stage("building the tree")
-        paths = labels(table, levels, path)
-        with refused(path):
-            tree = Tree.from_paths(paths, paths.column_names, fill=fill)
-        noisy, variance = measurements(table, value, given, tree, path)
-        stage("denoising")
-        with refused(path):
-            est = denoise(tree, noisy, variance, nonnegative=nonnegative, whole=whole, shape=shape)
-        figures = [value, given.variance, given.std, given.contribution]
-        result = filled(table, tree) if fill else table
-        result = result if is_text(written.format) else with_numbers(result, figures)
-        result = estimates(result, names, est, confidence, prefix)
+        if asked is None:
+            found = denoised_summary(files[0], files[1:], tree, confidence, stage, **how)
+        else:
+            found = denoised_table(*asked, confidence, written.format, stage, **of_table, **how)
         stage("writing")
-        write_table(result, output, format_)
+        write_table(found.table, output, format_)
     if not quiet:
-        renamed = names != table.column_names
-        notes = [f"your column {given.variance} is called noise_variance there"] if renamed else []
-        print_summary(est, result.num_rows, output, notes)
+        print_summary(found.estimate, found.table.num_rows, output, found.notes)
+
+
+def _asked(
+    files: tuple[str, ...], tree: str | None, named: dict[str, str | None], of_table: dict[str, Any]
+) -> tuple[str, str, str] | None:
+    """The table, its levels and its value, if it is a table; refuses what belongs to the other way."""
+    given = [f"--{name}" for name, value in of_table.items() if value and name != "shape"]
+    given = [name for name, value in named.items() if value is not None] + given
+    if len(files) == 1:
+        raise click.UsageError(f"a plan goes with its summary report, as in {files[0]} summary.avro; got only one file")
+    if files and given:
+        raise click.UsageError(f"{given[0]} belongs to --table; a plan and its summary report say what it would")
+    if files:
+        return None
+    if tree is not None:
+        raise click.UsageError("--tree belongs to a plan and its summary report; give them, or leave --tree out")
+    lacking = [name for name, value in named.items() if value is None]
+    if lacking:
+        raise click.UsageError(
+            f"give a plan and its summary report, or --table, --levels and --value; lacks {lacking[0]}"
+        )
+    return named["--table"] or "", named["--levels"] or "", named["--value"] or ""

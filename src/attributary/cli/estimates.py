@@ -1,4 +1,4 @@
-"""estimates: the user's table with the estimates beside it."""
+"""estimates: the user's table, or that of the nodes, with the estimates beside it."""
 
 from typing import Any
 
@@ -73,4 +73,24 @@ def estimates(table: Any, names: list[str], est: Estimate, confidence: float, pr
         table = table.append_column(
             prefix + name, pa.array(cells, mask=np.isnan(cells))
         )  # no measurement, no correction
+    return table
+
+
+def of_nodes(est: Estimate, confidence: float) -> Any:
+    """The nodes, what was measured of each, and what came of it; empty where nothing was."""
+    import pyarrow as pa
+
+    interval, table = est.interval(confidence), est.tree.table()
+    measured = est.measurements.variance < np.inf
+    columns = {
+        "noisy": np.where(measured, est.measurements.noisy, np.nan),
+        "noise_variance": est.measurements.variance,
+        "estimate": est.count,
+        "variance": est.variance,
+        "low": interval.low,
+        "high": interval.high,
+        "correction": est.correction,
+    }
+    for name, values in columns.items():
+        table = table.append_column(name, pa.array(values, mask=np.isnan(values)))
     return table

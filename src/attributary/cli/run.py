@@ -89,6 +89,7 @@ def run(
 
     from attributary.cli.asked import load_spec
     from attributary.cli.count import print_counts, progress, rows_of
+    from attributary.cli.estimates import of_nodes
     from attributary.cli.planned import print_plan
     from attributary.cli.progress import stages
     from attributary.cli.summary import print_summary
@@ -119,7 +120,7 @@ def run(
         shape: Any = "laplace" if asks.noise == "api" else "dlap"
         est = denoise(tree, noisy, plan.variance(tree), shape=shape, **estimator)
         stage("writing")
-        tables = {"estimates": estimates(est, confidence, seed), "counts": counts.table}
+        tables = {"estimates": labelled(of_nodes(est, confidence), seed), "counts": counts.table}
         tables |= {} if before is None else {"prior": before.table}
         path = write(output, plan, tables, format_)
     if quiet:
@@ -138,39 +139,22 @@ def simulated(plan: "Plan", tree: "Tree", count: "Floats", rng: Any = None) -> "
     """What a summary report would say of each node, as a count; 0 where it has no key."""
     import numpy as np
 
+    from attributary.ara.simulate import simulated_summary
     from attributary.noise import sample_dlap
 
     spec, contribution = plan.spec, plan.contribution(tree)
-    some = contribution > 0
-    noisy = np.zeros(len(tree))
     if spec.noise == "api":
-        sums = count * contribution + sample_dlap(spec.epsilon / spec.l1, len(tree), rng)
-        noisy[some] = sums[some] / contribution[some]
-        return noisy
-    for amount in np.unique(contribution[some]):
+        sums = simulated_summary(contribution, count, spec.epsilon, spec.l1, rng)
+        return sums / np.maximum(contribution, 1)
+    noisy = np.zeros(len(tree))
+    for amount in np.unique(contribution[contribution > 0]):
         here = contribution == amount
         noisy[here] = count[here] + sample_dlap(spec.epsilon * int(amount) / spec.l1, int(here.sum()), rng)
     return noisy
 
 
-def estimates(est: "Estimate", confidence: float, seed: int | None) -> Any:
-    """The table of estimates: the tree's columns, the noisy figures and what came of them."""
-    import numpy as np
-    import pyarrow as pa
-
-    interval, table = est.interval(confidence), est.tree.table()
-    measured = est.measurements.variance < np.inf
-    columns = {
-        "noisy": np.where(measured, est.measurements.noisy, np.nan),
-        "noise_variance": est.measurements.variance,
-        "estimate": est.count,
-        "variance": est.variance,
-        "low": interval.low,
-        "high": interval.high,
-        "correction": est.correction,
-    }
-    for name, values in columns.items():
-        table = table.append_column(name, pa.array(values, mask=np.isnan(values)))
+def labelled(table: Any, seed: int | None) -> Any:
+    """The table, which says of itself if its noise was seeded."""
     return table if seed is None else table.replace_schema_metadata({"attributary": f"seed {seed}: {NOT_FOR_RELEASE}"})
 
 

@@ -1,0 +1,73 @@
+"""summarised: summary reports, denoised by the plan that their reports were made by."""
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from attributary.ara.keys import tree_keys
+from attributary.ara.layout import layout
+from attributary.ara.summary import Notes, grouped, measured, read_summary
+from attributary.cli.estimates import of_nodes
+from attributary.cli.occurred import occurred
+from attributary.cli.refused import refused
+from attributary.cli.tabled import Denoised
+from attributary.denoising import denoise
+from attributary.errors import InputError
+from attributary.plan import Plan
+
+TREE = "tree.parquet"
+
+
+def denoised_summary(
+    plan_path: str,
+    given: tuple[str, ...],
+    tree_path: str | None,
+    confidence: float,
+    stage: Callable[[str], None],
+    *,
+    nonnegative: Any,
+    whole: bool,
+) -> Denoised:
+    """A row for each node that was queried: what the reports say of it, and the estimate."""
+    plan = Plan.load(plan_path)
+    stage("building the tree")
+    tree = occurred(plan.spec, (tree_path or _beside([*given, plan_path]),))
+    keys = tree_keys(layout(plan), tree)
+    stage("reading")
+    reports = [read_summary(files) for files in grouped(given)]
+    found = measured(keys, plan.contribution(tree), reports, plan.spec.epsilon, plan.spec.l1)
+    _refuse_strangers(found.notes, bool((found.variance < float("inf")).any()), plan_path, given)
+    stage("denoising")
+    with refused(given[0]):
+        est = denoise(tree, found.noisy, found.variance, nonnegative=nonnegative, whole=whole)
+    return Denoised(of_nodes(est, confidence), est, _words(found.notes, len(reports)))
+
+
+def _beside(paths: list[str]) -> str:
+    """The tree beside one of these files."""
+    places = [os.path.join(path if os.path.isdir(path) else os.path.dirname(path), TREE) for path in paths]
+    found = next((place for place in places if os.path.exists(place)), None)
+    if found is None:
+        raise InputError(
+            f"the nodes that were queried are needed, and there is no {TREE} beside the report or the plan; give --tree "
+            "a file that `attributary keys --impressions` wrote"
+        )
+    return found
+
+
+def _refuse_strangers(notes: Notes, some: bool, plan: str, given: tuple[str, ...]) -> None:
+    if not some:
+        why = f"{given[0]} has {notes.unknown:,} other keys" if notes.unknown else f"{given[0]} is empty"
+        raise InputError(f"no node of the tree is measured: {why}; are {plan} and the tree those that it was made by?")
+
+
+def _words(notes: Notes, reports: int) -> list[str]:
+    """What did not go together, each in a few words."""
+    said = [
+        (reports if reports > 1 else 0, "summary reports added up"),
+        (notes.missing, "nodes have no sum in the report and count as not measured"),
+        (notes.unknown, "keys that no node has are passed over"),
+        (notes.contradicted, "keys have several different sums in one report and are passed over"),
+        (notes.repeated, "rows say what another one says"),
+    ]
+    return [f"{number:,} {words}" for number, words in said if number] + list(notes.says)

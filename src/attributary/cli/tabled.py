@@ -1,0 +1,57 @@
+"""tabled: the user's table of noisy figures, denoised."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from attributary.cli.estimates import estimates, filled, kept_names, with_numbers
+from attributary.cli.labels import labels
+from attributary.cli.refused import refused
+from attributary.cli.variances import Noise, measurements
+from attributary.denoising import Estimate, denoise
+from attributary.tables import is_text, read_table
+from attributary.tree import Tree
+
+
+class Denoised(NamedTuple):
+    """A table to write, the estimate that it is of, and what to say beside it."""
+
+    table: Any
+    estimate: Estimate
+    notes: list[str]
+
+
+def denoised_table(
+    path: str,
+    levels: str,
+    value: str,
+    confidence: float,
+    format_: Any,
+    stage: Callable[[str], None],
+    /,
+    *,
+    fill: bool,
+    prefix: str,
+    shape: Any,
+    nonnegative: Any,
+    whole: bool,
+    **noise: Any,
+) -> Denoised:
+    """The table as it is, with the estimates beside it."""
+    given = Noise(**noise)
+    stage("reading")
+    table = read_table(path)
+    names = kept_names(table, given.variance, prefix, path)
+    stage("building the tree")
+    paths = labels(table, levels, path)
+    with refused(path):
+        tree = Tree.from_paths(paths, paths.column_names, fill=fill)
+    noisy, variance = measurements(table, value, given, tree, path)
+    stage("denoising")
+    with refused(path):
+        est = denoise(tree, noisy, variance, nonnegative=nonnegative, whole=whole, shape=shape)
+    figures = [value, given.variance, given.std, given.contribution]
+    result = filled(table, tree) if fill else table
+    result = result if is_text(format_) else with_numbers(result, figures)
+    renamed = names != table.column_names
+    notes = [f"your column {given.variance} is called noise_variance there"] if renamed else []
+    return Denoised(estimates(result, names, est, confidence, prefix), est, notes)
