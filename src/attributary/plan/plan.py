@@ -16,6 +16,7 @@ from attributary.budget import Split
 from attributary.errors import InputError
 from attributary.match import match
 from attributary.noise import dlap_variance
+from attributary.plan.bits import Bits
 from attributary.plan.errors import Errors
 from attributary.plan.neighbours import Costs, costs
 from attributary.plan.nodes import down, paths
@@ -57,6 +58,9 @@ class Plan(BaseModel):
     checksum: int | None = Field(
         default=None, description="of the contributions of a plan by node, which have a table of their own"
     )
+    keys: tuple[Bits, ...] | None = Field(
+        default=None, description="the bits of each attribute in a key, top to bottom"
+    )
     prior: PriorNote = Field(description="what the plan was made of")
     expected: Errors = Field(description="the errors to expect")
     spec: Spec = Field(description="what was asked")
@@ -75,6 +79,9 @@ class Plan(BaseModel):
                 )
         if spec.total and any(row[0] != self.default[0] for row in self.roots.values()):
             raise InputError("the total is one key that all roots feed; its contribution is the same for all of them")
+        if self.keys is not None and [field.attribute for field in self.keys] != [a.name for a in spec.attributes]:
+            fields = names(field.attribute for field in self.keys)
+            raise InputError(f"keys have bits for each attribute, top to bottom; these have them for {fields}")
         if self.checksum is not None and (self.nodes is None or self.checksum != checksum(self.nodes)):
             raise InputError("this plan goes by node, and the table of nodes is not the one that it was made with")
         return self

@@ -1,0 +1,108 @@
+"""values: what a server knows of an impression or a conversion, as the labels of the tree."""
+
+from collections.abc import Mapping
+from decimal import Decimal, InvalidOperation
+from math import isnan
+from typing import Any
+
+from attributary.errors import InputError
+from attributary.logs.domain import OTHER
+from attributary.logs.missing import MISSING, missing_cells
+from attributary.spec import Attribute, Logs, Spec
+from attributary.spec.span import span
+
+
+def known_labels(spec: Spec, impression: Mapping[str, Any]) -> tuple[str, ...]:
+    """The labels of the known attributes, top to bottom; what is missing has the label `missing`, as in counts."""
+    _refuse_names(spec.known, impression, "an impression")
+    return tuple(_label(attribute, impression[attribute.name], spec.logs) for attribute in spec.known)
+
+
+def unknown_labels(spec: Spec, conversion: Mapping[str, Any]) -> dict[str, str]:
+    """The labels of the unknown attributes, but for the time since the impression, which only the browser knows."""
+    delays = [attribute.name for attribute in spec.unknown if is_delay(attribute, spec)]
+    for name in delays:
+        if name in conversion:
+            raise InputError(
+                f"{name!r} is the time from impression to conversion, which the browser finds by filters; leave it out"
+            )
+    told = tuple(attribute for attribute in spec.unknown if attribute.name not in delays)
+    _refuse_names(told, conversion, "a conversion")
+    return {attribute.name: _in_domain(attribute, conversion[attribute.name], spec.logs) for attribute in told}
+
+
+def is_delay(attribute: Attribute, spec: Spec) -> bool:
+    """Whether it is the time from impression to conversion: a bucket of time that the logs have no column for."""
+    columns = {} if spec.logs is None else spec.logs.conversion_columns
+    return isinstance(attribute.bucket, str) and attribute.name not in columns
+
+
+def ends(attribute: Attribute) -> list[int]:
+    """The ends of buckets of time, in seconds: of the first, its beginning too."""
+    assert isinstance(attribute.bucket, str) and attribute.buckets is not None
+    start, width = (span(text).seconds for text in (attribute.start or "0s", attribute.bucket))
+    return [start + i * width for i in range(attribute.buckets + 1)]
+
+
+def _label(attribute: Attribute, value: Any, logs: Logs | None) -> str:
+    label = _text(value)
+    if label.strip() in {"", *missing_cells(logs or Logs())}:
+        return MISSING
+    if label.strip() == "*":
+        raise InputError(f"{attribute.name!r} has the value '*', which stands for all values in our tables; rename it")
+    return label
+
+
+def _text(value: Any) -> str:
+    """A value as Arrow writes it: 7.0 is 7, None is nothing."""
+    if value is None or (isinstance(value, float) and isnan(value)):
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _in_domain(attribute: Attribute, value: Any, logs: Logs | None) -> str:
+    label = _label(attribute, value, logs)
+    if label in attribute.labels:
+        return label
+    found = _placed(attribute, label)
+    if found is not None:
+        return found
+    if logs is not None and attribute.name in logs.other and OTHER in attribute.labels:
+        return OTHER
+    shown = ", ".join(attribute.labels[:8]) + (", …" if attribute.size > 8 else "")
+    raise InputError(f"{attribute.name!r} has no value {label!r} in its domain, which is {shown}; do not register it")
+
+
+def _placed(attribute: Attribute, label: str) -> str | None:
+    """The label of the range's number or of the bucket that a number, or a time as in 3d, is in."""
+    try:
+        number = Decimal(span(label).seconds) if isinstance(attribute.bucket, str) else Decimal(label)
+    except (ValueError, InvalidOperation):
+        return None
+    if not number.is_finite():
+        return None
+    if attribute.range is not None:
+        whole = number == number.to_integral_value()
+        text = str(int(number)) if whole else label
+        return text if whole and attribute.range[0] <= number <= attribute.range[1] else None
+    if attribute.bucket is None or attribute.buckets is None:
+        return None
+    if isinstance(attribute.bucket, str):
+        first, width = Decimal(ends(attribute)[0]), Decimal(span(attribute.bucket).seconds)
+    else:
+        first, width = Decimal(repr(attribute.start or 0)), Decimal(repr(attribute.bucket))
+    place = (number - first) // width if number >= first else Decimal(-1)
+    return attribute.labels[int(place)] if 0 <= place < attribute.buckets else None
+
+
+def _refuse_names(attributes: tuple[Attribute, ...], given: Mapping[str, Any], whose: str) -> None:
+    names = [attribute.name for attribute in attributes]
+    has = f"{whose} has {', '.join(names)}" if names else f"{whose} has none"
+    for name in given:
+        if name not in names:
+            raise InputError(f"there is no attribute {name!r} to register; {has}: leave it out")
+    for name in names:
+        if name not in given:
+            raise InputError(f"{name!r} is missing; {has}: give it, or leave it empty for a missing value")
