@@ -49,7 +49,7 @@ def _beside(paths: list[str]) -> str:
     found = next((place for place in places if os.path.exists(place)), None)
     if found is None:
         raise InputError(
-            f"the nodes that were queried are needed, and there is no {TREE} beside the report or the plan; give --tree "
+            f"the nodes that were queried are needed, and there is no {TREE} beside report or plan; give --tree "
             "a file that `attributary keys --impressions` wrote"
         )
     return found

@@ -1,0 +1,502 @@
+"""The client: attribution, limits and reports; against a slow and plain one, then case by case."""
+
+import json
+import random
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from attributary.ara import encryption, payload
+from attributary.ara.attribution import Attribution, report
+from attributary.ara.client import Client, SourceResult, TriggerResult
+from attributary.ara.contribution import Contribution
+from attributary.ara.limits import Limits
+from attributary.ara.report import from_json, to_json
+from attributary.ara.window import Distinct
+from attributary.errors import InputError
+
+PUBLISHER, SHOP, ADTECH = "https://publisher.test", "https://shop.test", "https://adtech.test"
+DAY = 86_400_000
+QUIET: dict[str, Any] = {"null_rate": 0, "null_rate_per_day": 0, "delay_span": 0}
+
+
+def client(**limits: Any) -> Client:
+    return Client(Limits(**{**QUIET, **limits}), random.Random(1))
+
+
+def source(on: Client, time: int = 0, page: str = PUBLISHER, reporter: str = ADTECH, **header: Any) -> SourceResult:
+    options = {name: header.pop(name) for name in ("source_type", "debug") if name in header}
+    header = {"destination": SHOP, "aggregation_keys": {"a": "0x1"}, **header}
+    return on.source(json.dumps(header), page=page, reporter=reporter, time=time, **options)
+
+
+def trigger(on: Client, time: int = 1, page: str = SHOP, reporter: str = ADTECH, **header: Any) -> TriggerResult:
+    options = {name: header.pop(name) for name in ("debug",) if name in header}
+    header = {"aggregatable_values": {"a": 1}, **header}
+    return on.trigger(json.dumps(header), page=page, reporter=reporter, time=time, **options)
+
+
+@dataclass
+class Slow:
+    """Attribution in its plainest form: a list of sources, searched each time."""
+
+    sources: list[dict[str, Any]] = field(default_factory=list)
+
+    def source(self, time: int, destination: list[str], reporter: str, priority: int, expiry: int, key: int) -> None:
+        self.sources.append(
+            {"time": time, "destination": destination, "reporter": reporter, "priority": priority, "key": key}
+            | {"expires": time + 1000 * expiry, "budget": 65_536, "once": set(), "reports": 0, "gone": False}
+        )
+
+    def trigger(self, time: int, page: str, reporter: str, value: int, once: str | None) -> tuple[str, int | None]:
+        there = [
+            one
+            for one in self.sources
+            if not one["gone"] and page in one["destination"] and one["reporter"] == reporter and time < one["expires"]
+        ]
+        if not there:
+            return "trigger-no-matching-source", None
+        best = max(enumerate(there), key=lambda at: (at[1]["priority"], at[1]["time"], at[0]))[1]
+        if once in best["once"]:
+            return "trigger-aggregate-deduplicated", None
+        if best["reports"] >= 3:
+            return "trigger-aggregate-excessive-reports", None
+        if value > best["budget"]:
+            return "trigger-aggregate-insufficient-budget", None
+        best["budget"] -= value
+        best["reports"] += 1
+        best["once"] |= {once} - {None}
+        for other in there:
+            other["gone"] |= other is not best
+        return "success", best["key"]
+
+
+SHOPS = st.sampled_from([SHOP, "https://other.test", "https://third.test"])
+ADTECHS = st.sampled_from([ADTECH, "https://rival.test"])
+GAPS = st.sampled_from([0, 1, 1000, DAY // 2, DAY])
+IMPRESSIONS = st.tuples(
+    st.lists(SHOPS, min_size=1, max_size=3, unique=True),
+    ADTECHS,
+    st.integers(-1, 1),
+    st.sampled_from([86_400, 172_800]),
+)
+CONVERSIONS = st.tuples(
+    SHOPS, ADTECHS, st.sampled_from([1, 21_845, 40_000, 65_536]), st.sampled_from([None, None, "1", "2"])
+)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(GAPS, IMPRESSIONS | CONVERSIONS), max_size=30))
+def test_the_client_attributes_as_a_slow_one_does(events: list[tuple[int, tuple[Any, ...]]]) -> None:
+    fast, slow, time = client(reports_per_source=3), Slow(), 0
+    for number, (gap, event) in enumerate(events, 1):
+        time += gap
+        if isinstance(event[0], list):
+            destination, reporter, priority, expiry = event
+            slow.source(time, destination, reporter, priority, expiry, number)
+            header = {"priority": str(priority), "expiry": expiry, "aggregation_keys": {"a": hex(number)}}
+            assert source(fast, time, reporter=reporter, destination=destination, **header).outcome == "success"
+        else:
+            page, reporter, value, once = event
+            header = {} if once is None else {"aggregatable_deduplication_keys": [{"deduplication_key": once}]}
+            made = trigger(fast, time, page, reporter, aggregatable_values={"a": value}, **header)
+            key = made.attributions[0].contributions[0].key if made.attributions else None
+            assert (made.outcome, key) == slow.trigger(time, page, reporter, value, once)
+
+
+HEX = st.integers(0, 2**128 - 1)
+NAMES = st.sampled_from(["a", "b", "c", "d"])
+
+
+@settings(deadline=None)
+@given(
+    st.dictionaries(NAMES, HEX, min_size=1),
+    st.lists(st.tuples(st.lists(NAMES, unique=True), HEX)),
+    st.dictionaries(NAMES, st.integers(1, 9000)),
+)
+def test_each_key_with_a_value_gets_its_pieces_by_or(
+    keys: dict[str, int], data: list[tuple[list[str], int]], values: dict[str, int]
+) -> None:
+    expected = []
+    for name, key in keys.items():
+        for names, piece in data:
+            key |= piece if name in names else 0
+        if name in values:
+            expected.append(Contribution(key, values[name]))
+    on = client()
+    source(on, aggregation_keys={name: hex(key) for name, key in keys.items()})
+    pieces = [{"source_keys": names, "key_piece": hex(piece)} for names, piece in data]
+    made = trigger(on, aggregatable_trigger_data=pieces, aggregatable_values=values)
+    assert [c for one in made.attributions for c in one.contributions] == expected
+    nothing = "trigger-aggregate-no-contributions" if pieces or values else "trigger-aggregate-not-registered"
+    assert made.outcome == ("success" if expected else nothing)
+
+
+def test_a_source_expires_to_the_millisecond() -> None:
+    for time, outcome in [(DAY - 1, "success"), (DAY, "trigger-no-matching-source")]:
+        on = client()
+        source(on, expiry=86_400)
+        assert trigger(on, time).outcome == outcome
+
+
+def test_a_report_window_passes_before_the_source_expires() -> None:
+    on = client()
+    source(on, aggregatable_report_window=3600)
+    assert trigger(on, 3_599_999).outcome == "success"
+    assert trigger(on, 3_600_000).outcome == "trigger-aggregate-report-window-passed"
+
+
+def test_a_report_over_budget_is_dropped_whole_and_spends_nothing() -> None:
+    on = client()
+    source(on, aggregation_keys={"a": "0x1", "b": "0x2"})
+    over = trigger(on, aggregatable_values={"a": 65_536, "b": 1})
+    assert (over.outcome, over.attributions) == ("trigger-aggregate-insufficient-budget", ())
+    assert trigger(on, aggregatable_values={"a": 65_535, "b": 1}).outcome == "success"
+    assert trigger(on).outcome == "trigger-aggregate-insufficient-budget"
+
+
+def test_what_is_set_aside_for_debug_reports_is_not_for_others() -> None:
+    on = client()
+    source(on, aggregatable_debug_reporting={"budget": 1024, "key_piece": "0x1"})
+    assert trigger(on, aggregatable_values={"a": 64_513}).outcome == "trigger-aggregate-insufficient-budget"
+    assert trigger(on, aggregatable_values={"a": 64_512}).outcome == "success"
+
+
+def test_a_named_budget_is_a_part_of_the_budget() -> None:
+    on = client()
+    source(on, named_budgets={"x": 10, "": 1})
+    over = "trigger-aggregate-insufficient-named-budget"
+    for value, name, outcome in [
+        (11, "x", over),
+        (10, "x", "success"),
+        (1, "x", over),
+        (20, None, "success"),
+        (20, "y", "success"),
+        (65_487, "y", "trigger-aggregate-insufficient-budget"),
+        (65_486, "y", "success"),
+    ]:
+        budget = [] if name is None else [{"name": name}]
+        assert trigger(on, aggregatable_values={"a": value}, named_budgets=budget).outcome == outcome
+
+
+def test_sources_that_a_trigger_passed_over_are_forgotten_everywhere() -> None:
+    on = client()
+    other = "https://other.test"
+    source(on, destination=[SHOP, other], aggregation_keys={"a": "0x10"})
+    source(on, 1, reporter="https://rival.test", aggregation_keys={"a": "0x20"})
+    source(on, 2, expiry=86_400, aggregation_keys={"a": "0x40"})
+    (made,) = trigger(on, 3).attributions
+    assert made.contributions[0].key == 0x40
+    assert trigger(on, 3, other).outcome == "trigger-no-matching-source"
+    assert trigger(on, 3, reporter="https://rival.test").outcome == "success"
+    assert trigger(on, 3).outcome == "success"
+    assert trigger(on, 2 + DAY).outcome == "trigger-no-matching-source"
+
+
+def test_a_trigger_without_a_report_forgets_no_source() -> None:
+    on = client()
+    source(on, aggregation_keys={"a": "0x10"})
+    source(on, 1, expiry=86_400, aggregation_keys={"b": "0x20"})
+    assert trigger(on, 2).outcome == "trigger-aggregate-no-contributions"
+    (made,) = trigger(on, 1 + DAY).attributions
+    assert made.contributions[0].key == 0x10
+
+
+def test_a_source_has_twenty_reports() -> None:
+    on = client()
+    source(on)
+    assert Counter(trigger(on).outcome for _ in range(22)) == {"success": 20, "trigger-aggregate-excessive-reports": 2}
+
+
+def test_a_deduplication_key_counts_once_and_only_when_its_filters_match() -> None:
+    on = client()
+    source(on, filter_data={"x": ["1"]})
+    once = {"deduplication_key": "9", "filters": {"x": ["1"]}}
+    other = {"deduplication_key": "9", "filters": {"x": ["2"]}}
+    assert trigger(on, aggregatable_deduplication_keys=[other]).outcome == "success"
+    assert trigger(on, aggregatable_deduplication_keys=[other, once]).outcome == "success"
+    assert trigger(on, aggregatable_deduplication_keys=[once]).outcome == "trigger-aggregate-deduplicated"
+
+
+def test_a_dropped_report_does_not_use_up_its_deduplication_key() -> None:
+    on = client()
+    source(on)
+    key = {"aggregatable_deduplication_keys": [{"deduplication_key": "1"}]}
+    assert trigger(on, aggregatable_values={"b": 1}, **key).outcome == "trigger-aggregate-no-contributions"
+    assert trigger(on, **key).outcome == "success"
+
+
+def test_filters_choose_among_triggers_data_and_values() -> None:
+    on = client()
+    source(on, source_type="event", filter_data={"class": ["2"]}, expiry=DAY // 1000)
+    assert trigger(on, filters={"source_type": ["navigation"]}).outcome == "trigger-no-matching-filter-data"
+    assert trigger(on, 5001, filters={"_lookback_window": 5}).outcome == "trigger-no-matching-filter-data"
+    pieces = [
+        {"source_keys": ["a"], "key_piece": "0x10", "filters": {"class": ["1"]}},
+        {"source_keys": ["a"], "key_piece": "0x20", "not_filters": {"class": ["1"]}},
+        {"source_keys": ["a"], "key_piece": "0x40", "filters": {"_lookback_window": 6}},
+    ]
+    values = [
+        {"values": {"a": 100}, "filters": {"class": ["1"]}},
+        {"values": {"a": 200}, "filters": {"class": ["2"]}},
+        {"values": {"a": 300}},
+    ]
+    made = trigger(on, 5500, aggregatable_trigger_data=pieces, aggregatable_values=values)
+    assert made.attributions[0].contributions == (Contribution(0x61, 200),)
+    made = trigger(on, 6001, aggregatable_trigger_data=pieces, aggregatable_values=values)
+    assert made.attributions[0].contributions == (Contribution(0x21, 200),)
+
+
+def test_only_the_best_source_is_looked_at_even_where_its_filters_do_not_match() -> None:
+    on = client()
+    source(on, filter_data={"x": ["1"]}, aggregation_keys={"a": "0x10"})
+    source(on, 1, filter_data={"x": ["2"]}, aggregation_keys={"a": "0x20"})
+    assert trigger(on, filters={"x": ["1"]}).outcome == "trigger-no-matching-filter-data"
+    (made,) = trigger(on, filters={"x": ["2"]}).attributions
+    assert made.contributions[0].key == 0x20
+
+
+def test_a_report_says_only_what_it_should() -> None:
+    on = client(minimum_delay=60)
+    source(on, DAY + 5, debug_key="1", debug=True)
+    (plain,) = trigger(on, DAY + 1999).attributions
+    (told,) = trigger(on, DAY + 1999, aggregatable_source_registration_time="include").attributions
+    info = {"api": "attribution-reporting", "attribution_destination": SHOP, "report_id": plain.report_id}
+    info |= {"reporting_origin": ADTECH, "scheduled_report_time": "86461", "version": "1.0"}
+    assert report(plain).shared_info == json.dumps(info, separators=(",", ":"))
+    assert json.loads(report(told).shared_info)["source_registration_time"] == "86400"
+    assert "source_debug_key" not in report(plain).others
+    assert plain.url == "https://adtech.test/.well-known/attribution-reporting/report-aggregate-attribution"
+
+
+@pytest.mark.parametrize(("of_source", "of_trigger"), [(True, True), (True, False), (False, True)])
+def test_debug_keys_are_told_where_both_sides_may(of_source: bool, of_trigger: bool) -> None:
+    on = client()
+    source(on, debug_key="1", debug=of_source)
+    (made,) = trigger(on, debug_key="2", debug=of_trigger).attributions
+    sent = json.loads(to_json(report(made)))
+    both = of_source and of_trigger
+    assert (sent.get("source_debug_key"), sent.get("trigger_debug_key")) == (("1", "2") if both else (None, None))
+    assert ("debug_cleartext_payload" in sent["aggregation_service_payloads"][0]) == both
+    assert ('"debug_mode":"enabled"' in sent["shared_info"]) == both
+
+
+def test_a_report_is_padded_and_decrypts() -> None:
+    secret = bytes(range(32))
+    on = client()
+    source(on)
+    values = {"a": {"value": 7, "filtering_id": "300"}}
+    (made,) = trigger(on, aggregatable_values=values, aggregatable_filtering_id_max_bytes=2).attributions
+    sent = from_json(to_json(report(made, encryption.public_key(secret), "key 1")))
+    clear = encryption.decrypt(sent.payload, sent.shared_info, secret)
+    assert payload.decode(clear) == [Contribution(1, 7, 300)] + [Contribution(0, 0)] * 19
+    assert (sent.key_id, sent.debug_cleartext_payload) == ("key 1", None)
+
+
+def test_reports_leave_when_they_are_due() -> None:
+    on = client(minimum_delay=10)
+    source(on)
+    first, second = (trigger(on, time).attributions[0] for time in (5, 2005))
+    assert on.sent(10_004) == []
+    assert on.sent(10_005) == [first]
+    assert on.sent() == [second]
+    assert on.sent() == []
+
+
+@settings(deadline=None)
+@given(st.integers(0, 2**32))
+def test_a_report_comes_within_the_delay_and_the_same_chance_gives_the_same_report(seed: int) -> None:
+    def once() -> Attribution:
+        on = Client(Limits(minimum_delay=60, null_rate=0), random.Random(seed))
+        source(on)
+        return trigger(on).attributions[0]
+
+    assert once() == once()
+    assert 60_001 <= once().due <= 660_001
+
+
+def test_a_trigger_with_a_context_gets_its_report_at_once_real_or_null() -> None:
+    on = client(minimum_delay=600)
+    source(on)
+    context = {"trigger_context_id": "c"}
+    (real,) = trigger(on, 7, **context).attributions
+    (null,) = trigger(on, 7, "https://nowhere.test", **context).attributions
+    assert (real.due, real.is_null, null.due, null.is_null) == (7, False, 7, True)
+    assert report(null).others["trigger_context_id"] == "c"
+    assert payload.decode(report(null).payload) == [Contribution(0, 0)] * 20
+    assert len(report(null).payload) == len(report(real).payload)
+
+
+def test_null_reports_come_at_their_rate() -> None:
+    on = Client(Limits(), random.Random(2))
+    missing = sum(len(trigger(on, time, "https://nowhere.test").attributions) for time in range(4000))
+    assert 150 <= missing <= 250  # 5 %: 200 ± 14
+    include = {"aggregatable_source_registration_time": "include"}
+    days = Counter(
+        made.source_registration_time
+        for time in range(31 * DAY, 31 * DAY + 4000)
+        for made in trigger(on, time, "https://nowhere.test", **include).attributions
+    )
+    assert set(days) == {86_400 * day for day in range(1, 32)}
+    assert 880 <= sum(days.values()) <= 1110  # 0.8 % on each of 31 days: 992 ± 31
+
+
+def test_a_real_report_has_no_null_one_for_its_day_or_none_at_all() -> None:
+    on = client(null_rate=1, null_rate_per_day=1)
+    source(on, 40 * DAY)
+    assert [made.is_null for made in trigger(on, 40 * DAY).attributions] == [False]
+    told = trigger(on, 40 * DAY, aggregatable_source_registration_time="include").attributions
+    assert [made.is_null for made in told] == [False] + [True] * 30
+    assert len({made.source_registration_time for made in told}) == 31
+
+
+def test_a_trigger_that_asks_for_nothing_gets_nothing() -> None:
+    on = client(null_rate=1)
+    source(on)
+    asked = trigger(on, aggregatable_values={})
+    assert (asked.outcome, asked.attributions) == ("trigger-aggregate-not-registered", ())
+
+
+def test_registrations_that_are_wrong_are_told() -> None:
+    on = client()
+    wrong = source(on, destination=[])
+    assert wrong.outcome == "header-parsing-error"
+    assert str(wrong.parsed.errors[0]) == "destination: length must be in the range [1, 3]"
+    assert trigger(on, aggregatable_values={"a": 0}).outcome == "header-parsing-error"
+
+
+def test_an_origin_has_so_many_sources_until_they_expire() -> None:
+    on = client(sources_per_origin=2)
+    outcomes = [source(on, time, expiry=86_400).outcome for time in (0, 1, 2, DAY - 1, DAY, DAY)]
+    full = "source-storage-limit"
+    assert outcomes == ["success", "success", full, full, "success", full]
+    assert source(on, DAY, "https://elsewhere.test").outcome == "success"
+
+
+def test_a_destination_has_so_many_reports_waiting() -> None:
+    on = client(reports_per_destination=1, minimum_delay=60)
+    source(on)
+    assert [trigger(on, time).outcome for time in (1, 2, 60_000, 60_001)] == [
+        "success",
+        "trigger-aggregate-storage-limit",
+        "trigger-aggregate-storage-limit",
+        "success",
+    ]
+
+
+def test_attributions_are_limited_by_site_within_a_window() -> None:
+    on = client(attributions=1, rate_window=86_400)
+    source(on, expiry=30 * 86_400)
+    assert trigger(on, 5).outcome == "success"
+    assert trigger(on, DAY - 1).outcome == "trigger-aggregate-attributions-per-source-destination-limit"
+    assert trigger(on, DAY).outcome == "success"
+
+
+def test_reporting_origins_are_limited_within_a_window() -> None:
+    others = [f"https://r{i}.test" for i in range(3)]
+    on = client(attribution_reporters=2, source_reporters=3, rate_window=60)
+    assert [source(on, 0, reporter=one).outcome for one in others] == ["success"] * 3
+    limit = "source-reporting-origin-limit"
+    assert [source(on, time, reporter=ADTECH).outcome for time in (59_999, 60_000)] == [limit, "success"]
+    assert [trigger(on, 60_000, reporter=one).outcome for one in others] == [
+        "success",
+        "success",
+        "trigger-reporting-origin-limit",
+    ]
+
+
+def test_one_reporting_origin_of_a_site_in_a_day() -> None:
+    on = client()
+    assert source(on, reporter="https://a.adtech.test").outcome == "success"
+    limit = "source-reporting-origin-per-site-limit"
+    assert [source(on, time, reporter="https://b.adtech.test").outcome for time in (DAY - 1, DAY)] == [limit, "success"]
+
+
+@pytest.mark.parametrize(
+    ("limits", "outcome"),
+    [
+        ({"destinations_per_window": 2}, "source-destination-global-rate-limit"),
+        ({"destinations_per_window_and_reporter": 2}, "source-destination-rate-limit"),
+        ({"destinations_per_day": 2, "destination_window": 1}, "source-destination-per-day-rate-limit"),
+    ],
+)
+def test_destinations_are_limited_within_a_window(limits: dict[str, int], outcome: str) -> None:
+    on = client(**limits)
+    shops = [f"https://s{i}.test" for i in (0, 1, 0, 2)]
+    assert [source(on, 0, destination=one).outcome for one in shops] == ["success"] * 3 + [outcome]
+    assert source(on, DAY, destination=shops[3]).outcome == "success"
+
+
+def test_the_oldest_destination_makes_room_and_its_waiting_reports_go() -> None:
+    on = client(destinations=2, minimum_delay=60)
+    for time, shop in enumerate(["https://one.test", "https://two.test"]):
+        source(on, time, destination=shop)
+    assert trigger(on, 2, "https://one.test").outcome == "success"
+    source(on, 3, destination="https://three.test")
+    assert trigger(on, 4, "https://one.test").outcome == "trigger-no-matching-source"
+    assert trigger(on, 4, "https://two.test").outcome == "success"
+    assert [made.destination for made in on.sent()] == ["https://two.test"]
+
+
+def test_reports_that_went_with_their_source_count_no_more() -> None:
+    on = client(destinations=1, attributions=1, reports_per_destination=1, minimum_delay=3600)
+    source(on)
+    assert trigger(on, 1).outcome == "success"
+    source(on, 2, destination="https://other.test")
+    source(on, 3)
+    assert trigger(on, 4).outcome == "success"
+    assert [made.due for made in on.sent()] == [3_600_004]
+
+
+def test_a_destination_of_low_priority_finds_no_room() -> None:
+    on = client(destinations=1)
+    source(on, destination_limit_priority="1")
+    assert source(on, 1, destination="https://other.test").outcome == "source-destination-limit"
+    assert trigger(on, 2).outcome == "success"
+
+
+def test_time_does_not_go_back() -> None:
+    on = client()
+    source(on, 5)
+    with pytest.raises(ValueError, match="time must not go back: it is 5 ms; got 4"):
+        trigger(on, 4)
+    with pytest.raises(ValueError, match="time must not go back"):
+        on.advance(float("nan"))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("page", ["shop", "http://shop.test", ""])
+def test_pages_are_addresses(page: str) -> None:
+    with pytest.raises(InputError, match="must be an https address; got"):
+        trigger(client(), page=page)
+
+
+SEEN = st.lists(st.tuples(st.integers(0, 5), st.lists(st.sampled_from("abcd"), min_size=1, unique=True)))
+
+
+@settings(deadline=None)
+@given(SEEN)
+def test_the_distinct_values_of_late_are_counted(events: list[tuple[int, list[str]]]) -> None:
+    window, log, time = Distinct(2, 10), list[tuple[int, str]](), 0
+    for gap, values in events:
+        time += gap
+        late = {value for at, value in log if at > time - 10} | set(values)
+        assert window.allows("key", values, time) == (len(late) <= 2)
+        if len(late) <= 2:
+            window.add("key", values, time)
+            log += [(time, value) for value in values]
+
+
+def test_the_papers_figure_gives_its_three_contributions() -> None:
+    """Figure 2: campaign 123, New York, Friday; each key gets a third of 65,536, rounded down."""
+    on = client()
+    levels = {"campaign": "0x7b000", "campaign, location": "0x7b1001", "campaign, location, day": "0x7b2001"}
+    source(on, aggregation_keys=levels)
+    friday = [{"source_keys": ["campaign, location, day"], "key_piece": "0x50000000"}]
+    (made,) = trigger(
+        on, aggregatable_trigger_data=friday, aggregatable_values=dict.fromkeys(levels, 21_845)
+    ).attributions
+    assert made.contributions == tuple(Contribution(key, 21_845) for key in (0x7B000, 0x7B1001, 0x507B2001))
