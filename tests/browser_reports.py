@@ -1,0 +1,36 @@
+"""Reports as browsers send them, made by tests."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from attributary.ara import encryption
+from attributary.ara.contribution import Contribution
+from attributary.ara.report import Report, build
+from attributary.ara.shared_info import SharedInfo
+
+PRIVATE = bytes(range(32))
+HOUR = 1_234_486_800
+
+
+def info(number: int = 0, **members: Any) -> SharedInfo:
+    """The shared info of the report of that number; each has an hour and an id of its own."""
+    return SharedInfo(
+        **{
+            "report_id": f"00000000-0000-4000-8000-{number:012x}",
+            "reporting_origin": "https://report.test",
+            "scheduled_report_time": HOUR + 3600 * number,
+            "attribution_destination": "https://conversion.test",
+            "source_registration_time": 1_234_483_200,
+            **members,
+        }
+    )
+
+
+def report(number: int, contributions: Sequence[tuple[int, ...]], sealed: bool = False, **members: Any) -> Report:
+    """A report of (key, value) or (key, value, filtering id), in the clear or encrypted for PRIVATE."""
+    public = encryption.public_key(PRIVATE) if sealed else None
+    return build([Contribution(*row) for row in contributions], info(number, **members), public)
+
+
+def batch(rows: Iterable[Sequence[tuple[int, ...]]], **options: Any) -> list[Report]:
+    return [report(number, contributions, **options) for number, contributions in enumerate(rows)]

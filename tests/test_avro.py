@@ -1,0 +1,326 @@
+"""Avro files: the service's schemas, the same as fastavro reads and writes, and no file does harm."""
+
+import json
+import random
+import tracemalloc
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from attributary.ara import avro, container, scan, schemas
+from attributary.ara.report import Report
+from attributary.ara.rows import BYTES, LONG, layout
+from attributary.errors import InputError
+from browser_reports import batch
+from vectors import vectors
+
+SCHEMAS = {
+    "reports": schemas.REPORTS,
+    "output_domain": schemas.DOMAIN,
+    "results": schemas.RESULTS,
+    "debug_results": schemas.DEBUG_RESULTS,
+}
+lengths = st.integers(0, 40)
+halves = st.sampled_from([0, 1, 255, 256, 2**63, 2**64 - 1]) | st.integers(0, 2**64 - 1)
+longs = st.sampled_from([0, -1, 63, 64, -64, -65, 2**63 - 1, -(2**63)]) | st.integers(-(2**63), 2**63 - 1)
+
+
+def keys_of(n: int) -> st.SearchStrategy[Any]:
+    return hnp.arrays(np.uint64, (n, 2), elements=halves)
+
+
+def big(keys: Any) -> list[int]:
+    return [(int(high) << 64) | int(low) for high, low in keys]
+
+
+def fast(path: Path) -> list[Any]:
+    with open(path, "rb") as file:
+        return list(fastavro.reader(file))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("avro")
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_schemas_are_the_services(name: str) -> None:
+    assert json.loads((vectors("avro-schemas") / f"{name}.avsc").read_text()) == SCHEMAS[name]
+
+
+@given(lengths.flatmap(lambda n: st.tuples(keys_of(n), *[hnp.arrays(np.int64, n, elements=longs)] * 2)), st.data())
+def test_what_is_written_is_what_fastavro_and_we_read(folder: Path, given: Any, data: st.DataObject) -> None:
+    keys, first, second = given
+    tags = data.draw(hnp.arrays(bool, (2, len(keys))))
+    domain, results, debug = (folder / f"{name}.avro" for name in ("domain", "results", "debug"))
+    avro.write_domain(str(domain), keys)
+    avro.write_results(str(results), keys, first, "a note")
+    avro.write_debug_results(str(debug), avro.DebugResults(keys, first, second, *tags))
+    assert np.array_equal(avro.read_domain(str(domain)), keys)
+    again = avro.read_results(str(results))
+    assert np.array_equal(again.keys, keys) and np.array_equal(again.metric, first) and again.notes == ("a note",)
+    for got, wanted in zip(avro.read_debug_results(str(debug)), (keys, first, second, *tags), strict=True):
+        assert np.array_equal(got, wanted)
+    assert [row["bucket"] for row in fast(domain)] == [key.to_bytes(16, "big") for key in big(keys)]
+    short = [key.to_bytes(16, "big").lstrip(b"\0") for key in big(keys)]
+    assert fast(results) == [{"bucket": b, "metric": m} for b, m in zip(short, first.tolist(), strict=True)]
+    names = np.array(["in_domain", "in_reports"])
+    assert fast(debug) == [
+        {"bucket": b, "unnoised_metric": u, "noise": n, "annotations": names[[i, j]].tolist()}
+        for b, u, n, i, j in zip(short, first.tolist(), second.tolist(), *tags.tolist(), strict=True)
+    ]
+
+
+@given(st.lists(st.tuples(st.text(), st.binary(), st.text()), max_size=20))
+def test_reports_are_written_and_read(folder: Path, given: list[tuple[str, bytes, str]]) -> None:
+    path = folder / "reports.avro"
+    reports = [Report(*row) for row in given]
+    avro.write_reports(str(path), reports)
+    assert list(avro.read_reports(str(path))) == reports
+    assert fast(path) == [{"payload": p, "key_id": k, "shared_info": s} for s, p, k in given]
+
+
+@pytest.mark.parametrize("codec", ["null", "deflate"])
+@given(lengths.flatmap(lambda n: st.tuples(keys_of(n), hnp.arrays(np.int64, n, elements=longs))))
+@settings(max_examples=30)
+def test_files_of_fastavro_are_read(codec: str, folder: Path, given: Any) -> None:
+    keys, metric = given
+    path = folder / f"theirs-{codec}.avro"
+    rows = [
+        {"bucket": key.to_bytes(16, "big").lstrip(b"\0"), "metric": m}
+        for key, m in zip(big(keys), metric.tolist(), strict=True)
+    ]
+    with open(path, "wb") as file:
+        fastavro.writer(file, schemas.RESULTS, rows, codec, sync_interval=100)
+    again = avro.read_results(str(path))
+    assert np.array_equal(again.keys, keys) and np.array_equal(again.metric, metric)
+
+
+@pytest.mark.parametrize("codec", ["snappy", "zstandard"])
+def test_other_codecs_are_read(codec: str, folder: Path) -> None:
+    import pyarrow as pa
+
+    keys = np.arange(2000, dtype=np.uint64).reshape(-1, 2)
+    path = folder / f"{codec}.avro"
+    avro.write_domain(str(path), keys)
+    with open(path, "rb") as file:
+        [(count, data)] = container.blocks(file, container.read_header(file))
+    packed = pa.compress(data, {"zstandard": "zstd"}.get(codec, codec), asbytes=True)
+    packed += zlib.crc32(data).to_bytes(4, "big") if codec == "snappy" else b""
+    path.write_bytes(a_file(packed, count, codec=codec, schema=schemas.DOMAIN))
+    assert np.array_equal(avro.read_domain(str(path)), keys)
+    path.write_bytes(a_file(packed[:-1], count, codec=codec, schema=schemas.DOMAIN))
+    with pytest.raises(InputError, match=f"does not unpack as {codec}"):
+        avro.read_domain(str(path))
+
+
+def test_the_compiled_scan_is_the_slow_one(folder: Path) -> None:
+    rng = np.random.default_rng(0)
+    n = 3000
+    keys = rng.integers(0, 2**64, (n, 2), np.uint64) >> rng.integers(0, 64, (n, 2), np.uint64)
+    metric = rng.integers(-(2**63), 2**63 - 1, n) >> rng.integers(0, 63, n)
+    path = folder / "scan.avro"
+    avro.write_results(str(path), keys, metric)
+    with open(path, "rb") as file:
+        header = container.read_header(file)
+        [(count, data)] = container.blocks(file, header)
+    fields = layout(header.schema, {"bucket": BYTES, "metric": LONG})
+    slow, quick = (scan.scanned(data, count, fields, 2, many) for many in (False, True))
+    for block in (slow, quick):
+        assert np.array_equal(block.keys, keys) and np.array_equal(block.longs[:, 0], metric)
+    draws = random.Random(1)
+    for _ in range(2000):
+        bad = bytearray(data[: draws.randrange(200)] if draws.random() < 0.5 else data[:300])
+        for _ in range(draws.randrange(3)):
+            if bad:
+                bad[draws.randrange(len(bad))] = draws.randrange(256)
+        number = draws.randrange(20)
+        answers = []
+        for many in (False, True):
+            try:
+                block = scan.scanned(bytes(bad), number, fields, 2, many)
+                answers.append((block.keys.tolist(), block.longs.tolist()))
+            except container.Damaged:
+                answers.append(([], []))
+        assert answers[0] == answers[1], bytes(bad)
+
+
+def test_shards_are_read_as_one(tmp_path: Path) -> None:
+    keys = np.arange(12, dtype=np.uint64).reshape(-1, 2)
+    for i in range(3):
+        avro.write_results(str(tmp_path / f"r-{i + 1}-of-3.avro"), keys[2 * i : 2 * i + 2], np.array([i, 10 * i]), "n")
+    (tmp_path / "_SUCCESS").write_text("")
+    for paths in (str(tmp_path), str(tmp_path / "*.avro"), sorted(map(str, tmp_path.glob("*.avro")))):
+        found = avro.read_results(paths)
+        assert np.array_equal(found.keys, keys) and found.metric.tolist() == [0, 0, 1, 10, 2, 20]
+
+
+def test_other_flat_schemas_are_read(folder: Path) -> None:
+    path = folder / "other.avro"
+    schema = {
+        "type": "record",
+        "name": "Row",
+        "namespace": "elsewhere",
+        "fields": [
+            {"name": "ratio", "type": "double"},
+            {"name": "metric", "type": ["null", "long"]},
+            {"name": "why", "type": ["string", "null"]},
+            {"name": "ok", "type": "boolean"},
+            {"name": "bucket", "type": {"type": "bytes"}},
+        ],
+    }
+    row = {"ratio": 0.5, "metric": 7, "why": None, "ok": True, "bucket": b"\2"}
+    with open(path, "wb") as file:
+        fastavro.writer(file, schema, [row, {**row, "why": "because", "metric": -7}])
+    found = avro.read_results(str(path))
+    assert found.keys.tolist() == [[0, 2], [0, 2]] and found.metric.tolist() == [7, -7]
+    with open(path, "wb") as file:
+        fastavro.writer(file, schema, [{**row, "metric": None}])
+    with pytest.raises(InputError, match="null where a value is needed"):
+        avro.read_results(str(path))
+
+
+def test_the_same_records_make_the_same_bytes(tmp_path: Path) -> None:
+    keys, metric = np.ones((5, 2), np.uint64), np.arange(5)
+    for name in "ab":
+        avro.write_results(str(tmp_path / name), keys, metric)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_a_file_is_whole_or_absent(tmp_path: Path) -> None:
+    path = tmp_path / "r.avro"
+
+    def broken() -> Iterator[Report]:
+        yield from batch([[(1, 1)]] * 300)
+        raise RuntimeError("no more")
+
+    avro.write_domain(str(path), np.ones((1, 2), np.uint64))
+    before = path.read_bytes()
+    with pytest.raises(RuntimeError):
+        avro.write_reports(str(path), broken())
+    assert path.read_bytes() == before and [p.name for p in tmp_path.iterdir()] == ["r.avro"]
+    with pytest.raises(InputError, match="cannot be written"):
+        avro.write_domain(str(tmp_path / "none" / "x.avro"), np.ones((1, 2), np.uint64))
+
+
+def a_file(
+    block: bytes, count: int, codec: str = "null", schema: Any = schemas.REPORTS, length: int | None = None
+) -> bytes:
+    """An Avro file of one block that may lie."""
+    e, text = container.encoded, json.dumps(schema).encode()
+    head = b"Obj\1" + e(2) + e(11) + b"avro.schema" + e(len(text)) + text
+    head += e(10) + b"avro.codec" + e(len(codec)) + codec.encode() + e(0) + b"S" * 16
+    return head + e(count) + e(len(block) if length is None else length) + block + b"S" * 16
+
+
+NOTHING = {"type": "record", "name": "R", "fields": []}
+BOMB = zlib.compress(bytes(2**29), 9)[2:-4]
+HARMFUL: dict[str, tuple[bytes, str]] = {
+    "no file": (b"", "it is not an Avro file"),
+    "text": (b"bucket,metric\n", "it is not an Avro file"),
+    "header cut": (a_file(b"", 0)[:100], "its header is damaged"),
+    "marker cut": (a_file(b"", 0)[:-30], "it ends within its header"),
+    "many names": (b"Obj\1" + container.encoded(2**60), "its header is damaged"),
+    "a long name": (b"Obj\1\2" + container.encoded(2**60), "its header is damaged"),
+    "a long number": (b"Obj\1" + b"\xff" * 30, "its header is damaged"),
+    "deep schema": (b"Obj\1\2\x16avro.schema" + container.encoded(200_000) + b"[" * 200_000, "header is damaged"),
+    "schema of a number": (a_file(b"", 0, schema="long"), "its schema is not a record"),
+    "empty records": (a_file(b"", 2**60, schema=NOTHING), "no field 'payload'"),
+    "other kinds": (
+        a_file(b"", 1, schema={**NOTHING, "fields": [{"name": "payload", "type": "long"}]}),
+        "its field 'payload' is not bytes",
+    ),
+    "lists of nothing": (
+        a_file(b"", 1, schema={**NOTHING, "fields": [{"name": "x", "type": {"type": "array", "items": "null"}}]}),
+        "its field 'x' is of a kind that has no place here",
+    ),
+    "a field that is none": (a_file(b"", 1, schema={**NOTHING, "fields": [1]}), "is of a kind"),
+    "many records": (a_file(b"\0\0\0", 2**60), "says that 3 bytes hold 1152921504606846976 records"),
+    "few bytes": (a_file(b"\0\0\0", 2), "a record goes beyond the end"),
+    "a long block": (a_file(b"\0\0\0", 1, length=2**60), "goes beyond the end of the file"),
+    "a negative block": (a_file(b"\0\0\0", 1, length=-5), "goes beyond the end of the file"),
+    "another marker": (a_file(b"\0\0\0", 1)[:-1] + b"T", "does not end in the file's marker"),
+    "a long record": (a_file(container.encoded(2**60), 1), "a record goes beyond the end"),
+    "a negative record": (a_file(b"\1\0\0", 1), "a record goes beyond the end"),
+    "more than its records": (a_file(b"\0\0\0\0", 1), "a block is longer than its records"),
+    "unknown codec": (a_file(b"\0\0\0", 1, "xz"), "it is packed with xz; pack it with one of null, deflate"),
+    "not deflate": (a_file(b"\xff\xff\xff", 1, "deflate"), "does not unpack as deflate"),
+    "deflate cut": (a_file(BOMB[:-9], 1, "deflate"), "does not unpack as deflate"),
+    "a bomb": (a_file(BOMB, 1, "deflate"), "into 268,435,456 bytes"),
+    "a snappy bomb": (a_file(b"\xff\xff\xff\xff\x0f" + bytes(9), 1, "snappy"), "does not unpack as snappy"),
+    "block cut": (a_file(b"\0\0\0", 1) + b"\2", "no number of records and length"),
+}
+
+
+@pytest.mark.parametrize("name", HARMFUL)
+def test_harmful_files_are_refused(name: str, folder: Path) -> None:
+    content, message = HARMFUL[name]
+    path = folder / "harm.avro"
+    path.write_bytes(content)
+    tracemalloc.start()
+    try:
+        with pytest.raises(InputError, match=message):
+            list(avro.read_reports(str(path)))
+        assert tracemalloc.get_traced_memory()[1] < 2**30
+    finally:
+        tracemalloc.stop()
+
+
+def read(path: Path) -> list[Any]:
+    return list(avro.rows_or_damage(str(path), [at for at, _ in avro.report_blocks(str(path))]))
+
+
+def test_a_damaged_block_costs_itself_alone(folder: Path) -> None:
+    path = folder / "damaged.avro"
+    avro.write_reports(str(path), batch([[(i + 1, 1)] for i in range(3 * avro.REPORTS_IN_BLOCK)]))
+    content = bytearray(path.read_bytes())
+    with open(path, "rb") as file:
+        header = container.read_header(file)
+        size = len(next(container.blocks(file, header))[1])
+    content[header.end + size + 22] ^= 255  # in the second block's beginning
+    path.write_bytes(content)
+    found = read(path)
+    damage = [row for row in found if isinstance(row, container.Damaged)]
+    assert len(damage) == 1 and len(found) == 2 * avro.REPORTS_IN_BLOCK + 1
+    path.write_bytes(bytes(path.read_bytes()[:-100]))
+    assert len(read(path)) == avro.REPORTS_IN_BLOCK + 2
+
+
+READERS: list[Callable[[str], Any]] = [
+    avro.read_domain,
+    avro.read_results,
+    avro.read_debug_results,
+    lambda path: list(avro.read_reports(path)),
+]
+
+
+@given(st.data())
+@settings(max_examples=300)
+def test_mutated_files_are_read_or_refused(folder: Path, data: st.DataObject) -> None:
+    path = folder / "mutated.avro"
+    kind = data.draw(st.integers(0, 3))
+    keys, metric = np.arange(8, dtype=np.uint64).reshape(-1, 2), np.arange(4)
+    if kind == 0:
+        avro.write_domain(str(path), keys)
+    elif kind == 1:
+        avro.write_results(str(path), keys, metric)
+    elif kind == 2:
+        avro.write_debug_results(str(path), avro.DebugResults(keys, metric, metric, metric > 1, metric > 2))
+    else:
+        avro.write_reports(str(path), batch([[(1, 1)]] * 3))
+    content = bytearray(path.read_bytes())
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(0, len(content)))
+        content[at : at + data.draw(st.integers(0, 4))] = data.draw(st.binary(max_size=4))
+    path.write_bytes(content)
+    with suppress(InputError):  # and nothing else
+        READERS[kind](str(path))

@@ -1,0 +1,240 @@
+"""attributary aggregate: from files to files, everything told, nothing private given away by accident."""
+
+import base64
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from attributary.ara import avro
+from attributary.ara.report import Report, to_json
+from attributary.ara.summary import read_summary
+from attributary.cli import main
+from attributary.noise import sample_dlap
+from attributary.plan import make_plan
+from browser_reports import PRIVATE, batch, report
+from plans import asked, spec
+
+KEYS = np.array([[0, 1], [0, 2], [5, 0]], np.uint64)
+ROWS = [[(1, 300), (5 << 64, 7)], [(1, 300), (9, 1)], [(2, 65536)], [(2, 40, 3)]]
+EXACT = [600, 65536, 7]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    question = spec()
+    make_plan(question, asked(question)[0]).save("plan.json")
+    make_plan(unit := spec(noise="unit"), asked(unit)[0]).save("unit.json")
+    avro.write_domain("domain.avro", KEYS)
+    avro.write_reports("clear.avro", batch(ROWS))
+    avro.write_reports("sealed.avro", batch(ROWS, sealed=True))
+    Path("private.key").write_bytes(base64.b64encode(PRIVATE))
+    return tmp_path
+
+
+def run(*args: str, reports: str = "clear.avro") -> Result:
+    output = [] if "-o" in args else ["-o", "out.avro"]
+    return CliRunner().invoke(main, ["aggregate", "plan.json", reports, "--domain", "domain.avro", *output, *args])
+
+
+def done(*args: str, reports: str = "clear.avro") -> str:
+    result = run(*args, reports=reports)
+    assert result.exit_code == 0 and result.stdout == "", result.output
+    return result.stderr
+
+
+@pytest.mark.usefixtures("folder")
+def test_sums_are_exact_without_noise_and_say_so() -> None:
+    for reports, options in (("clear.avro", []), ("sealed.avro", ["--key", "private.key"])):
+        words = done("--no-noise", *options, reports=reports)
+        found = avro.read_results("out.avro")
+        assert np.array_equal(found.keys, KEYS) and found.metric.tolist() == EXACT
+        assert found.notes == ("NOT PRIVATE: exact sums without noise; not for release",)
+        assert "out.avro: 3 keys, NOT PRIVATE: exact sums" in words and "nothing was spent" in words
+        assert "reports: 4 of 4 used, 0 repeated, 0 that cannot" in words
+        assert "4 summed, 74 null, 1 of other filtering ids, 1 of keys outside the domain" in words
+    assert done("--no-noise", "-q") == "out.avro: NOT PRIVATE: exact sums without noise; not for release\n"
+    assert not os.path.exists("attributary-ledger.sqlite")
+
+
+@pytest.mark.usefixtures("folder")
+def test_noise_is_the_samplers_and_a_seed_says_that_it_is_not_for_release() -> None:
+    words = done("--seed", "7")
+    noise = sample_dlap(4 / 65536, 3, np.random.default_rng(7))
+    found = avro.read_results("out.avro")
+    assert (found.metric - noise).tolist() == EXACT
+    assert "not for release" in words and "not for release" in found.notes[0] and "nothing was spent" in words
+    done("--seed", "7", "--epsilon", "64", "-q")
+    other = avro.read_results("out.avro").metric - EXACT
+    assert np.array_equal(other, sample_dlap(64 / 65536, 3, np.random.default_rng(7)))
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_batch_is_answered_once() -> None:
+    words = done()
+    first = Path("out.avro").read_bytes()
+    assert "attributary-ledger.sqlite: 4 shared ids spent" in words and "noise DLap(4/65536)" in words
+    assert (avro.read_results("out.avro").metric != EXACT).any()
+    for options in ([], ["-o", "other.avro"], ["--epsilon", "1"], ["--ledger", "attributary-ledger.sqlite"]):
+        result = run(*options)
+        assert result.exit_code == 2 and result.stderr.count("\n") == 1
+        assert "4 of 4 shared ids in this batch were queried before" in result.stderr
+    assert Path("out.avro").read_bytes() == first and not os.path.exists("other.avro")
+    done("--filtering-ids", "3")  # has shared ids of its own
+    assert run("--filtering-ids", "3, 4").exit_code == 2
+    done("--ledger", "elsewhere.sqlite", "-q")
+    assert Path("out.avro").read_bytes() != first
+    done("--no-noise", "-q")  # for tests, whatever was spent
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_query_that_was_interrupted_gives_its_answer_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = avro.write_results
+
+    def interrupted(*args: Any) -> None:
+        written(*args)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(avro, "write_results", interrupted)
+        assert run().exit_code == 130
+    first = Path("out.avro").read_bytes()
+    assert run("--epsilon", "1").exit_code == 2  # another query of these reports
+    done("-o", "later.avro")
+    assert Path("later.avro").read_bytes() == first and run().exit_code == 2
+
+
+KILLED = """
+import os, signal, sys
+from attributary.ara import {module}
+from attributary.cli import main
+done = {module}.{function}
+def deadly(*args):
+    if {after}:
+        done(*args)
+    os.kill(os.getpid(), signal.SIGKILL)
+{module}.{function} = deadly
+main(sys.argv[1:])
+"""
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("module", "function", "after", "spent"),
+    [
+        ("ledger", "reserve", False, False),
+        ("ledger", "reserve", True, True),
+        ("aggregation", "draw", True, True),
+        ("avro", "write_results", True, True),
+        ("ledger", "finish", True, True),
+    ],
+)
+def test_killed_between_steps_one_answer_is_all_there_is(module: str, function: str, after: bool, spent: bool) -> None:
+    code = KILLED.format(module=module, function=function, after=after)
+    args = ["aggregate", "plan.json", "clear.avro", "--domain", "domain.avro", "-o", "out.avro"]
+    killed = subprocess.run([sys.executable, "-c", code, *args], capture_output=True, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    first = Path("out.avro").read_bytes() if os.path.exists("out.avro") else None
+    other = run("--epsilon", "1", "-o", "other.avro")
+    assert other.exit_code == (2 if spent else 0), other.output
+    again = run("-o", "again.avro")
+    assert again.exit_code == (2 if not spent or function == "finish" else 0), again.output
+    if first is not None and again.exit_code == 0:
+        assert Path("again.avro").read_bytes() == first
+
+
+@pytest.mark.usefixtures("folder")
+def test_debug_results_stand_beside_and_say_that_they_are_not_private() -> None:
+    words = done("--debug", "-o", "x.avro")
+    found = avro.read_debug_results("x.debug.avro")
+    assert found.keys.tolist() == [*KEYS.tolist(), [0, 9]] and found.unnoised.tolist() == [*EXACT, 1]
+    assert np.array_equal(found.unnoised[:3] + found.noise[:3], avro.read_results("x.avro").metric)
+    assert found.in_domain.tolist() == [True] * 3 + [False] and found.in_reports.all()
+    assert "x.debug.avro: NOT PRIVATE" in words
+    with open("x.debug.avro", "rb") as file:
+        assert b"NOT PRIVATE" in file.read(2000)
+
+
+@pytest.mark.usefixtures("folder")
+def test_filtering_ids_choose_contributions() -> None:
+    done("--no-noise", "--filtering-ids", "3", "-q")
+    assert avro.read_results("out.avro").metric.tolist() == [0, 40, 0]
+    done("--no-noise", "--filtering-ids", "0,3", "-q")
+    assert avro.read_results("out.avro").metric.tolist() == [600, 65576, 7]
+
+
+@pytest.mark.usefixtures("folder")
+def test_bad_reports_are_told_and_the_rest_is_counted() -> None:
+    good = batch(ROWS)
+    avro.write_reports("mixed.avro", [Report("{\n", b"")] * 7 + good + [good[0]])
+    words = done("--no-noise", reports="mixed.avro")
+    assert avro.read_results("out.avro").metric.tolist() == EXACT
+    assert "reports: 4 of 12 used, 1 repeated, 7 that cannot be used" in words
+    assert words.count("shared_info is not JSON") == 5 and "… and 2 more" in words
+
+
+@pytest.mark.usefixtures("folder")
+def test_many_files_of_many_kinds_are_one_batch() -> None:
+    os.makedirs("reports")
+    sealed = batch(ROWS, sealed=True, debug_mode=True)
+    avro.write_reports("reports/a.avro", sealed[:2])
+    Path("reports/b.json").write_text(to_json(sealed[2]))
+    Path("reports/c.jsonl").write_text("\n".join(to_json(one) for one in sealed))
+    done("--no-noise", "-q", "--key", "private.key", reports="reports")
+    assert avro.read_results("out.avro").metric.tolist() == EXACT
+    avro.write_domain("more.avro", np.array([[0, 9], [0, 1]], np.uint64))
+    done("--no-noise", "-q", "--domain", "more.avro")
+    found = read_summary("out.avro")
+    assert found.keys.tolist() == [*KEYS.tolist(), [0, 9]] and found.metric.tolist() == [*EXACT, 1]
+
+
+@pytest.mark.parametrize(
+    ("args", "reports", "message"),
+    [
+        (["--epsilon", "0"], "clear.avro", "above 0 and up to 64; got 0"),
+        (["--epsilon", "65"], "clear.avro", "above 0 and up to 64; got 65"),
+        (["--epsilon", "nan"], "clear.avro", "above 0 and up to 64; got nan"),
+        (["--seed", "1", "--no-noise"], "clear.avro", "give one of them"),
+        (["-o", "out.csv"], "clear.avro", "end out.csv in .avro"),
+        (["-o", "none/out.avro"], "clear.avro", "none/out.avro cannot be written"),
+        (["--filtering-ids", "a"], "clear.avro", "whole numbers from 0, as in 0,1; got --filtering-ids a"),
+        (["--filtering-ids", ""], "clear.avro", "whole numbers from 0"),
+        (["--filtering-ids", "18446744073709551616"], "clear.avro", "whole numbers from 0"),
+        (["--key", "none.key"], "clear.avro", "the key none.key cannot be read"),
+        (["--key", "plan.json"], "clear.avro", "plan.json is no private key"),
+        ([], "none.avro", "there is no file none.avro; give the files of reports"),
+        ([], "domain.avro", "its records have no field 'payload'"),
+        ([], "sealed.avro", "if the reports are encrypted, give their key"),
+        (["--key", "private.key"], "clear.avro", "no report can be used, of 4; clear.avro: report 1: the payload"),
+        (["--domain", "clear.avro"], "clear.avro", "its records have no field 'bucket'"),
+        (["--ledger", "plan.json"], "clear.avro", "plan.json cannot be used: file is not a database"),
+    ],
+)
+@pytest.mark.usefixtures("folder")
+def test_a_mistake_is_one_line_and_writes_nothing(args: list[str], reports: str, message: str) -> None:
+    before = sorted(os.listdir())
+    result = run(*args, reports=reports)
+    assert result.exit_code == 2 and result.stderr.count("\n") == 1, result.output
+    assert message in result.stderr and sorted(os.listdir()) == before
+
+
+@pytest.mark.usefixtures("folder")
+def test_other_mistakes() -> None:
+    args = ["--domain", "domain.avro", "-o", "out.avro"]
+    result = CliRunner().invoke(main, ["aggregate", "unit.json", "clear.avro", *args])
+    assert result.exit_code == 2 and 'a plan with noise = "api"' in result.stderr
+    avro.write_reports("none.avro", [])
+    assert "no report can be used, of 0; there are none" in run(reports="none.avro").stderr
+    avro.write_domain("domain.avro", KEYS[:0])
+    assert "domain.avro has no keys" in run().stderr
+    avro.write_domain("domain.avro", KEYS)
+    avro.write_reports("large.avro", [report(i, [(1, 2**32 - 1)] * 20) for i in range(2)])
+    done("--no-noise", "-q", reports="large.avro")
+    assert avro.read_results("out.avro").metric[0] == 40 * (2**32 - 1)
