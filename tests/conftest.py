@@ -1,4 +1,4 @@
-"""One Spark session for all tests."""
+"""What all tests share: one Spark session, one browser, and no deadlines."""
 
 import os
 import shutil
@@ -7,6 +7,12 @@ from importlib.util import find_spec
 from typing import Any
 
 import pytest
+from hypothesis import settings
+
+from browser import chromium, tabs  # noqa: F401  (fixtures)
+
+settings.register_profile("no deadlines", settings.get_profile(settings.get_current_profile_name()), deadline=None)
+settings.load_profile("no deadlines")  # timings are benchmarks, never tests
 
 BRISK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # for runs too short for Java to warm up
 

@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from attributary.ara import avro, container, scan, schemas
-from attributary.ara.report import Report
-from attributary.ara.rows import BYTES, LONG, layout
+from attributary.ara.wire import avro, container, scan, schemas
+from attributary.ara.wire.report import Report
+from attributary.ara.wire.rows import BYTES, LONG, layout
 from attributary.errors import InputError
 from browser_reports import batch
 from vectors import vectors

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from attributary.ara import avro
-from attributary.ara.report import Report, to_json
-from attributary.ara.summary import read_summary
+from attributary.ara.wire import avro
+from attributary.ara.wire.report import Report, to_json
+from attributary.ara.service.summary import read_summary
 from attributary.cli import main
 from attributary.noise import sample_dlap
 from attributary.plan import make_plan
@@ -113,7 +113,7 @@ def test_a_query_that_was_interrupted_gives_its_answer_later(monkeypatch: pytest
 
 KILLED = """
 import os, signal, sys
-from attributary.ara import {module}
+from attributary.ara.{folder} import {module}
 from attributary.cli import main
 done = {module}.{function}
 def deadly(*args):
@@ -137,7 +137,8 @@ main(sys.argv[1:])
     ],
 )
 def test_killed_between_steps_one_answer_is_all_there_is(module: str, function: str, after: bool, spent: bool) -> None:
-    code = KILLED.format(module=module, function=function, after=after)
+    folder = "wire" if module == "avro" else "service"
+    code = KILLED.format(folder=folder, module=module, function=function, after=after)
     args = ["aggregate", "plan.json", "clear.avro", "--domain", "domain.avro", "-o", "out.avro"]
     killed = subprocess.run([sys.executable, "-c", code, *args], capture_output=True, check=False)
     assert killed.returncode == -signal.SIGKILL

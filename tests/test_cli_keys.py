@@ -11,9 +11,9 @@ from click.testing import CliRunner, Result
 
 from attributary import prior
 from attributary.ara import parse
-from attributary.ara.avro import read_domain
-from attributary.ara.keys import tree_keys
-from attributary.ara.layout import layout
+from attributary.ara.wire.avro import read_domain
+from attributary.ara.keys.nodes import tree_keys
+from attributary.ara.keys.layout import layout
 from attributary.ara.registration import registrations
 from attributary.cli import main
 from attributary.cli.keys import ABOUT

@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
-from attributary.ara.attribution import Attribution, report
-from attributary.ara.avro import write_reports
-from attributary.ara.client import Client
-from attributary.ara.encryption import public_key
+from attributary.ara.client.attribution import Attribution, report
+from attributary.ara.wire.avro import write_reports
+from attributary.ara.client.browser import Client
+from attributary.ara.wire.encryption import public_key
 from attributary.ara.registration import Registrations, registrations
 from attributary.cli import main
 from attributary.logs.count import count

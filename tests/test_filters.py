@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attributary.ara import parse
-from attributary.ara.filters import EVERY, FilterConfig, FilterPair, matches
+from attributary.ara.client.filters import EVERY, FilterConfig, FilterPair, matches
 
 VALUES = st.frozensets(st.sampled_from("123"))
 MAPS = st.dictionaries(st.sampled_from("abc"), VALUES)

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from attributary.ara import parse
-from attributary.ara.filters import FilterConfig, FilterPair, matches
-from attributary.ara.limits import Limits
+from attributary.ara.client.filters import FilterConfig, FilterPair, matches
+from attributary.ara.client.limits import Limits
 from attributary.ara.parse import Parsed
 
 VECTORS = Path(__file__).parents[2] / "shared" / "vectors" / "header-validator"

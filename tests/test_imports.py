@@ -9,8 +9,9 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "src" / "attributary"
 ORDER = [
-    *("errors", "tables", "labels", "levels", "paths", "tree", "spec", "logs"),
-    *("noise", "measurements", "denoising", "rmsre", "budget", "match", "prior", "plan", "cli"),
+    *("errors", "html", "tables", "labels", "levels", "paths", "tree", "spec", "logs"),
+    *("noise", "measurements", "denoising", "rmsre", "budget", "match", "prior", "plan"),
+    *("ara", "evaluate", "report", "explore", "cli"),
 ]
 
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from attributary.ara import payload
-from attributary.ara.attribution import report
-from attributary.ara.client import Client, SourceResult, TriggerResult
-from attributary.ara.limits import Limits
-from attributary.ara.report import from_json, to_json
+from attributary.ara.wire import payload
+from attributary.ara.client.attribution import report
+from attributary.ara.client.browser import Client, SourceResult, TriggerResult
+from attributary.ara.client.limits import Limits
+from attributary.ara.wire.report import from_json, to_json
 
 VECTORS = Path(__file__).parents[2] / "shared" / "vectors" / "interop"
 ELIGIBLE = "Attribution-Reporting-Eligible"

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attributary.ara import payload
-from attributary.ara.columns import columns
-from attributary.ara.contribution import Contribution
+from attributary.ara.wire import payload
+from attributary.ara.wire.columns import columns
+from attributary.ara.wire.contribution import Contribution
 from vectors import vectors
 
 NULL = Contribution(0, 0)

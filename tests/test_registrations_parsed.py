@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attributary.ara import parse, site
-from attributary.ara.limits import Limits
+from attributary.ara import parse
+from attributary.ara.client import site
+from attributary.ara.client.limits import Limits
 from attributary.ara.parse import Issue, Parsed
 from attributary.ara.parse.capacity import flip_probability, information_gain
 

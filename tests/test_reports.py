@@ -12,12 +12,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from attributary.ara import avro, encryption, payload
-from attributary.ara.batch import parts
-from attributary.ara.contribution import Contribution
-from attributary.ara.private_key import read_private_key
-from attributary.ara.report import Report, build, from_json, to_json
-from attributary.ara.shared_info import SharedInfo, identity, parse, shared_id
+from attributary.ara.wire import avro, encryption, payload
+from attributary.ara.service.batch import parts
+from attributary.ara.wire.contribution import Contribution
+from attributary.ara.wire.private_key import read_private_key
+from attributary.ara.wire.report import Report, build, from_json, to_json
+from attributary.ara.wire.shared_info import SharedInfo, identity, parse, shared_id
 from attributary.errors import InputError
 from browser_reports import HOUR, PRIVATE, batch, info, report
 from vectors import vectors

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from attributary.ara.classes import Classes, classes
-from attributary.ara.layout import Layout, layout
-from attributary.ara.values import ends, is_delay, known_labels, unknown_labels
+from attributary.ara.keys.classes import Classes, classes
+from attributary.ara.keys.layout import Layout, layout
+from attributary.ara.keys.values import ends, is_delay, known_labels, unknown_labels
 from attributary.errors import InputError
 from attributary.plan import Plan
 

@@ -11,7 +11,19 @@ from attributary import __version__
 from attributary.cli.one_line import one_line
 from attributary.errors import InputError
 
-COMMANDS = ["run", "generate", "count", "plan", "denoise"]
+COMMANDS = [
+    "run",
+    "generate",
+    "count",
+    "plan",
+    "keys",
+    "aggregate",
+    "denoise",
+    "evaluate",
+    "paper",
+    "report",
+    "explore",
+]
 
 
 class Commands(click.Group):

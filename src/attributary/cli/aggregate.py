@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from attributary.ara.aggregation import Sums
+    from attributary.ara.service.aggregation import Sums
 
 NOT_PRIVATE = "NOT PRIVATE: exact sums without noise; not for release"
 SEEDED = "NOT PRIVATE: its noise is seeded, and protects nobody; not for release"
@@ -73,8 +73,9 @@ def aggregate(
 ) -> None:
     import numpy as np
 
-    from attributary.ara import aggregation, avro, ledger
-    from attributary.ara.private_key import read_private_key
+    from attributary.ara.service import aggregation, ledger
+    from attributary.ara.wire import avro
+    from attributary.ara.wire.private_key import read_private_key
     from attributary.cli.progress import stages
     from attributary.errors import InputError
     from attributary.noise import Entropy

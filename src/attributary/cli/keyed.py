@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from attributary.ara.allotment import BITS, bits
-from attributary.ara.layout import layout
-from attributary.ara.quantised import MOST, Quantised, quantised
+from attributary.ara.keys.allotment import BITS, bits
+from attributary.ara.keys.layout import layout
+from attributary.ara.keys.quantised import MOST, Quantised, quantised
 from attributary.cli.figures import console, print_table
 from attributary.errors import InputError
 from attributary.plan import Plan

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from attributary.ara.keys import Keys
+    from attributary.ara.keys.nodes import Keys
     from attributary.tree import Tree
 
 PLACEHOLDER = "https://shop.example"
@@ -74,7 +74,7 @@ def keys(
     quiet: bool,
     **wishes: Any,
 ) -> None:
-    from attributary.ara.domain import domain
+    from attributary.ara.keys.domain import domain
     from attributary.ara.registration import registrations
     from attributary.cli.keyed import keyed, print_layout
     from attributary.cli.occurred import occurred
@@ -130,7 +130,7 @@ def _folder(folder: str) -> None:
 
 def _write(tree: "Tree", wanted: "Keys", folder: str) -> None:
     """Writes the tree, and last the domain, to a folder."""
-    from attributary.ara.avro import write_domain
+    from attributary.ara.wire.avro import write_domain
     from attributary.tables import write_table
 
     write_table(tree.table(), os.path.join(folder, "tree.parquet"))

@@ -1,6 +1,6 @@
 """occurred: the tree of the values that occurred, from files."""
 
-from attributary.ara.domain import known_columns, queried_tree
+from attributary.ara.keys.domain import known_columns, queried_tree
 from attributary.cli.column import column
 from attributary.cli.refused import refused
 from attributary.logs.files import files

@@ -139,7 +139,7 @@ def simulated(plan: "Plan", tree: "Tree", count: "Floats", rng: Any = None) -> "
     """What a summary report would say of each node, as a count; 0 where it has no key."""
     import numpy as np
 
-    from attributary.ara.simulate import simulated_summary
+    from attributary.ara.service.simulate import simulated_summary
     from attributary.noise import sample_dlap
 
     spec, contribution = plan.spec, plan.contribution(tree)

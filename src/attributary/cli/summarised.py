@@ -4,9 +4,9 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from attributary.ara.keys import tree_keys
-from attributary.ara.layout import layout
-from attributary.ara.summary import Notes, grouped, measured, read_summary
+from attributary.ara.keys.nodes import tree_keys
+from attributary.ara.keys.layout import layout
+from attributary.ara.service.summary import Notes, grouped, measured, read_summary
 from attributary.cli.estimates import of_nodes
 from attributary.cli.occurred import occurred
 from attributary.cli.refused import refused

@@ -3,7 +3,7 @@
 from functools import lru_cache
 from math import comb, exp, log2
 
-from attributary.ara.limits import Limits
+from attributary.ara.client.limits import Limits
 from attributary.ara.parse.event_level import EventReportWindows
 from attributary.ara.parse.findings import Findings
 from attributary.ara.parse.scopes import AttributionScopes

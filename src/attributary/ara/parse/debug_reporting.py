@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from attributary.ara.limits import Limits
+from attributary.ara.client.limits import Limits
 from attributary.ara.parse.entries import Fields, distinct, each
 from attributary.ara.parse.findings import Findings, Path
 from attributary.ara.parse.place import coordinator

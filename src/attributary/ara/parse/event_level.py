@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from attributary.ara.limits import DAY, UINT32_MAX
+from attributary.ara.client.limits import DAY, UINT32_MAX
 from attributary.ara.parse.entries import Fields, distinct, each
 from attributary.ara.parse.findings import Findings, Path
 from attributary.ara.parse.scalars import INFINITY, clamp, positive, typed, uint64, whole, within

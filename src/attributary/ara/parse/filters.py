@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from attributary.ara.filters import FilterConfig, FilterPair
+from attributary.ara.client.filters import FilterConfig, FilterPair
 from attributary.ara.parse.entries import Fields, distinct, each, key_values
 from attributary.ara.parse.findings import Findings, Path
 from attributary.ara.parse.scalars import is_a, positive, short, string, typed

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from attributary.ara import site
+from attributary.ara.client import site
 from attributary.ara.parse.entries import distinct
 from attributary.ara.parse.findings import Findings, Path
 from attributary.ara.parse.scalars import is_a, string, typed

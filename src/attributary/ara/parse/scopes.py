@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from attributary.ara.limits import UINT32_MAX, Limits
+from attributary.ara.client.limits import UINT32_MAX, Limits
 from attributary.ara.parse.entries import Fields, distinct
 from attributary.ara.parse.findings import Findings, Path
 from attributary.ara.parse.scalars import short, string, typed, whole, within

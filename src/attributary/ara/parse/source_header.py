@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from attributary.ara.limits import BUDGET, DAY, DEFAULT, Limits
+from attributary.ara.client.limits import BUDGET, DAY, DEFAULT, Limits
 from attributary.ara.parse import capacity
 from attributary.ara.parse.debug_reporting import SOURCE_TYPES, DebugReporting, debug_reporting
 from attributary.ara.parse.entries import Fields, key_values

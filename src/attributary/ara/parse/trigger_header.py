@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from attributary.ara.filters import FilterPair
-from attributary.ara.limits import DEFAULT, Limits
+from attributary.ara.client.filters import FilterPair
+from attributary.ara.client.limits import DEFAULT, Limits
 from attributary.ara.parse.debug_reporting import TRIGGER_TYPES, DebugReporting, debug_reporting
 from attributary.ara.parse.entries import Fields, distinct, each
 from attributary.ara.parse.filters import filter_pair

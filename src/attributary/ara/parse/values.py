@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from attributary.ara.filters import EVERY, FilterPair
+from attributary.ara.client.filters import EVERY, FilterPair
 from attributary.ara.parse.entries import Fields, each, key_values
 from attributary.ara.parse.filters import filter_pair
 from attributary.ara.parse.findings import Findings, Path

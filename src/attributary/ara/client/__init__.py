@@ -1,0 +1,1 @@
+"""Client: what a browser does with registrations, in memory."""

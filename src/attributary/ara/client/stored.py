@@ -1,0 +1,59 @@
+"""Stored: a source as a client keeps it, with what is left of its budget."""
+
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field
+
+from attributary.ara.client.limits import BUDGET
+from attributary.ara.parse import Source
+
+
+@dataclass(slots=True, eq=False)
+class Stored:
+    """A source, where it came from, and what became of it; times in milliseconds."""
+
+    source: Source
+    number: int
+    time: int
+    origin: str
+    site: str
+    reporting_origin: str
+    reporting_site: str
+    debug_key: int | None
+    expires: int
+    window_ends: int
+    data: Mapping[str, Set[str]]
+    budget: int
+    named_budgets: dict[str, int]
+    reports: int = 0
+    deduplication_keys: set[int] = field(default_factory=set)
+    attributions: list[int] = field(default_factory=list)
+    alive: bool = True
+
+
+def store(
+    source: Source,
+    number: int,
+    time: int,
+    origin: str,
+    site: str,
+    reporting_origin: str,
+    reporting_site: str,
+    debug: bool,
+) -> Stored:
+    """A source that is new; what it sets aside for debug reports is not for others."""
+    debugging = source.aggregatable_debug_reporting
+    return Stored(
+        source,
+        number,
+        time,
+        origin,
+        site,
+        reporting_origin,
+        reporting_site,
+        source.debug_key if debug else None,
+        time + 1000 * source.expiry,
+        time + 1000 * source.aggregatable_report_window,
+        {**source.filter_data, "source_type": {source.source_type}},
+        BUDGET - ((debugging.budget or 0) if debugging else 0),
+        dict(source.named_budgets),
+    )

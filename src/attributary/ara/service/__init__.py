@@ -1,0 +1,1 @@
+"""Service: reports become summary reports, once, and summary reports become measurements."""

@@ -1,0 +1,1 @@
+"""Wire: reports and files to the byte: CBOR, HPKE, Avro, JSON."""

@@ -1,0 +1,185 @@
+"""attributary evaluate: what each method would have given you, on your own logs or on an earlier report."""
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from attributary.cli.evaluated import FORMATS, Numbers, grid_options
+
+if TYPE_CHECKING:
+    from attributary.spec import Spec
+
+NOISES = ["api", "unit", "both"]
+
+ABOUT = """What would each method have given me?
+
+SPEC is the TOML file of `attributary plan`. Counts that are known are measured again and again under simulated noise,
+with every way to split the budget and every estimator, and the errors are compared.
+
+\b
+    $ attributary evaluate spec.toml --prior-until 2026-02-02 -o errors.csv
+    $ attributary evaluate spec.toml --counts last_month.csv -o errors.csv
+
+THE COUNTS are those of the spec's logs, or of the table --counts: one row per leaf with a column conversions, or an
+earlier report with a column estimate, as `attributary denoise` writes it (what is below 0 is taken as 0).
+
+THE PRIOR that methods may see: impressions before --prior-until, or the table --prior. Its counts are measured with
+--prior-epsilon, split equally, and denoised, so that nothing is given away; estimates are taken as they are. Without
+either, it is made of the counts themselves, as if the last period had been just like this one.
+
+\b
+    equal-raw, equal-blue         the same budget for each level
+    leaves-blue                   all of it on the leaves
+    greedy-raw, greedy-blue       the paper's Algorithm 3, by the prior
+    greedy-top-down               the same, counts never negative
+    optimal-blue, -top-down       the best split by level
+    per-node-blue, -top-down      a budget for each node
+
+raw is without post-processing, blue adds up, top-down is never negative either. The first five are the paper's.
+
+THE OUTPUT has a row for each method, epsilon, tau and level, and one for the tree, whose level is empty. A budget for
+each node is more than the API can carry out as it stands; it shows what that would be worth.
+"""
+
+
+@click.command(help=ABOUT, short_help="What each method would have given you.")
+@click.argument("spec", metavar="SPEC")
+@click.option("--counts", metavar="FILE", help="Counts or estimates, instead of the spec's logs.")
+@click.option("--prior", metavar="FILE", help="Counts or estimates of an earlier period.")
+@click.option("--prior-until", metavar="TIME", help="Impressions before this time are the prior, the others measured.")
+@click.option("--epsilon", "epsilons", type=Numbers(), help="As in 1,2,4.  [default: the spec's]")
+@click.option("--tau", "taus", type=Numbers(), help="As in 5,10.  [default: the spec's]")
+@click.option("--noise", type=click.Choice(NOISES), help="[default: the spec's]")
+@grid_options
+@click.option("-o", "--output", metavar="FILE", default="-", show_default=True, help="A table; - is standard output.")
+@click.option("--format", "format_", type=click.Choice(FORMATS), help="Of the output, if its ending does not tell.")
+@click.option("-q", "--quiet", is_flag=True, help="No progress and no words.")
+def evaluate(
+    *,
+    spec: str,
+    counts: str | None,
+    prior: str | None,
+    prior_until: str | None,
+    epsilons: tuple[float, ...] | None,
+    taus: tuple[float, ...] | None,
+    noise: str | None,
+    prior_epsilon: float,
+    seed: int,
+    cache: str | None,
+    output: str,
+    format_: Any,
+    quiet: bool,
+    **grid: Any,
+) -> None:
+    from contextlib import nullcontext
+    from tempfile import TemporaryDirectory
+
+    from attributary.cli.asked import load_spec
+    from attributary.cli.evaluated import print_best, run_grid
+    from attributary.cli.refused import refused
+    from attributary.errors import InputError
+    from attributary.evaluate.cache import folder
+    from attributary.evaluate.own import own_cases, own_truth
+    from attributary.tables import check_output, write_table
+
+    check_output(output, format_)
+    asks = load_spec(spec)
+    if prior_until is not None and (prior is not None or counts is not None):
+        raise InputError("--prior-until divides the spec's logs; it does not go with --prior or --counts: leave it out")
+    noises = {None: (asks.noise,), "both": ("api", "unit")}.get(noise, (noise or asks.noise,))
+    beside = f"{output}.cache"
+    throwaway = cache is None and output == "-"
+    with TemporaryDirectory(prefix="attributary-") if throwaway else nullcontext(cache or beside) as place:
+        kept = folder(place)
+        truth, before, made = _tables(asks, spec, counts, prior, prior_until, kept, quiet)
+        name = os.path.splitext(os.path.basename(counts or spec))[0]
+        options: dict[str, Any] = {"prior_epsilon": prior_epsilon, "seed": seed, "generated": made}
+        with refused(counts or spec):
+            own_truth(asks, truth)
+        with refused(prior or counts or spec):
+            cases = own_cases(name, asks, truth, before, noises, **options)
+        chosen: dict[str, Any] = {"epsilons": epsilons or (asks.epsilon,), "taus": taus or (asks.tau,)}
+        table = run_grid(cases, kept, not quiet, seed=seed, **chosen, **grid)
+    write_table(table, output, format_)
+    if not quiet:
+        print_best(table)
+        where = "standard output" if output == "-" else output
+        click.echo(f"{table.num_rows:,} rows written to {where}; {_of(before, prior_until, prior)}", err=True)
+        if made:
+            click.echo("the rows of these logs were generated", err=True)
+
+
+def _of(before: Any, prior_until: str | None, prior: str | None) -> str:
+    """What the prior was, in words."""
+    if before is None:
+        return "the prior was made of these very counts, privately: give --prior or --prior-until for an earlier period"
+    return f"the prior is {prior}" if prior else f"the prior was made of impressions before {prior_until}, privately"
+
+
+def _tables(
+    spec: "Spec", path: str, counts: str | None, prior: str | None, until: str | None, cache: str, quiet: bool
+) -> tuple[Any, Any, bool]:
+    """The counts that are measured, those of before, if there are any, and whether the logs were generated."""
+    if counts is None:
+        truth, before, generated = _of_logs(spec, os.path.dirname(path), until, cache, quiet)
+    else:
+        truth, before, generated = _read(spec, counts), None, False
+    return truth, before if prior is None else _read(spec, prior), generated
+
+
+def _of_logs(spec: "Spec", folder: str, until: str | None, cache: str, quiet: bool) -> tuple[Any, Any, bool]:
+    from attributary.cli.count import print_counts, progress, rows_of
+    from attributary.errors import InputError
+    from attributary.evaluate.cache import cached
+    from attributary.evaluate.identity import identity
+    from attributary.evaluate.paper import is_generated
+    from attributary.logs.count import count
+    from attributary.logs.duckdb import DuckDB
+    from attributary.logs.files import files
+
+    logs = spec.logs
+    if logs is None:
+        raise InputError("the spec has no section [logs]; add it, or give counts with --counts")
+    given = [paths for paths in (logs.impressions, logs.conversions, logs.attributed) if paths]
+    paths = [path for paths in given for path in files(paths, folder, logs.header).paths]
+    remote = any("://" in path for path in paths)
+    key = "" if remote else identity(paths, spec.model_dump_json(exclude={"epsilon", "tau", "noise"}), until)
+
+    def make() -> dict[str, Any]:
+        with (
+            progress(not quiet, lambda: rows_of(spec, folder)) as report,
+            DuckDB(report=report) as engine,
+        ):
+            made = {"after": count(spec, folder, since=until, engine=engine)}
+            if until is not None:
+                made["before"] = count(spec, folder, until=until, engine=engine)
+        for name, counts in made.items() if not quiet else ():
+            click.echo({"after": "measured:", "before": "the prior:"}[name], err=True)
+            print_counts(counts, spec)
+        return {name: counts.table for name, counts in made.items()}
+
+    names = ("after",) if until is None else ("after", "before")
+    tables = cached(None if remote else cache, key, names, make)
+    return tables["after"], tables.get("before"), any(map(is_generated, paths))
+
+
+def _read(spec: "Spec", path: str) -> Any:
+    """A table of counts or of estimates, with the columns that are needed of it."""
+    import pyarrow as pa
+
+    from attributary.cli.asked import COUNTS, ESTIMATES
+    from attributary.cli.labels import labels
+    from attributary.cli.numbers import numbers
+    from attributary.errors import InputError
+    from attributary.tables import read_table, shown
+
+    table = read_table(path)
+    needed = ESTIMATES if ESTIMATES[0] in table.column_names else COUNTS
+    if needed[0] not in table.column_names:
+        raise InputError(
+            f"{shown(path)} has neither conversions (counts) nor estimate and variance (a report); its columns are "
+            f"{', '.join(table.column_names)}"
+        )
+    columns = {a.name: labels(table, a.name, path).column(0) for a in spec.attributes}
+    return pa.table({**columns, **{name: numbers(table, name, path) for name in needed}})

@@ -1,0 +1,94 @@
+"""compare: the paper's best method and ours, side by side, and the paper's stated figures beside what came out."""
+
+from typing import Any, NamedTuple
+
+from attributary.evaluate.methods import METHODS
+from attributary.evaluate.paper_trees import PAPER, STATED_EPSILON, STATED_METHOD
+
+Row = dict[str, Any]
+VAGUE = 0.1  # a standard error, as a share of the error
+NOTHING = 1e-6  # what rounding alone may leave of an error
+
+
+class Best(NamedTuple):
+    """The least tree error among the paper's methods and among the others, for one tree at one ε and τ."""
+
+    dataset: str
+    tree: str
+    noise: str
+    tau: float
+    epsilon: float
+    paper_method: str
+    paper: float
+    our_method: str
+    ours: float
+
+    @property
+    def lower(self) -> float:
+        """By how much ours is lower, as a share of the paper's; negative where it is higher."""
+        return 1 - self.ours / self.paper if self.paper > 0 else 0.0
+
+
+class Beside(NamedTuple):
+    """A figure that the paper states, and the same on these rows."""
+
+    dataset: str
+    tree: str
+    noise: str
+    tau: float
+    epsilon: float
+    stated: float
+    greedy: float  # the method that the paper's figure is of
+    our_method: str
+    ours: float
+    generated: bool
+
+
+def tree_errors(table: Any) -> list[Row]:
+    """The tree errors of an evaluation table, one for each method: the exact one, or else the simulated one."""
+    rows = [row for row in table.to_pylist() if row["level"] is None]
+    exact = {_point(row) for row in rows if row["kind"] == "exact"}
+    return [row for row in rows if row["kind"] == "exact" or _point(row) not in exact]
+
+
+def best(table: Any) -> list[Best]:
+    """The best of both at every point where there are both.
+
+    A simulated error whose standard error is above a tenth of it is not taken, nor one that is as good as 0: where
+    mistakes are rare, few draws may have had none.
+    """
+    points: dict[Any, list[Row]] = {}
+    for row in filter(_sure, tree_errors(table)):
+        points.setdefault(_point(row)[:-1], []).append(row)
+    found = []
+    for point, rows in points.items():
+        sides: dict[bool, list[Row]] = {True: [], False: []}
+        for row in rows:
+            sides[row["method"] in METHODS and METHODS[row["method"]].paper].append(row)
+        if all(sides.values()):
+            least = [min(sides[paper], key=lambda row: row["rmsre"]) for paper in (True, False)]
+            found.append(Best(*point, *(cell for row in least for cell in (row["method"], row["rmsre"]))))
+    return found
+
+
+def beside(table: Any) -> list[Beside]:
+    """The paper's stated figures, where the table has their points."""
+    errors = {_point(row): row for row in tree_errors(table)}
+    found = []
+    for our in best(table):
+        stated = PAPER[our.dataset].stated if our.dataset in PAPER else ()
+        figure = next((s.rmsre for s in stated if (s.tree, s.tau) == (our.tree, our.tau)), None)
+        greedy = errors.get((*our[:5], STATED_METHOD))
+        if figure is not None and greedy is not None and our.epsilon == STATED_EPSILON:
+            found.append(Beside(*our[:5], figure, greedy["rmsre"], our.our_method, our.ours, greedy["generated"]))
+    return found
+
+
+def _sure(row: Row) -> bool:
+    if row["kind"] == "exact":
+        return True
+    return bool(row["rmsre"] > NOTHING and (row["standard_error"] or 0.0) < VAGUE * row["rmsre"])
+
+
+def _point(row: Row) -> tuple[Any, ...]:
+    return tuple(row[name] for name in ("dataset", "tree", "noise", "tau", "epsilon", "method"))

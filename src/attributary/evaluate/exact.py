@@ -1,0 +1,15 @@
+"""exact: the errors of a linear method in closed form, from variances alone."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attributary.evaluate.measure import Errors, Measure, with_tree
+
+Floats = NDArray[np.float64]
+
+
+def exact(measure: Measure, variance: Floats) -> Errors:
+    """The errors of unbiased estimates with these variances, in level order."""
+    squared = variance * measure.relative**2
+    rmsre: Floats = np.sqrt(with_tree(measure.levels(squared)))
+    return Errors(rmsre, np.full(len(rmsre), np.nan), measure.below(squared))

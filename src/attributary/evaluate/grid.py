@@ -1,0 +1,120 @@
+"""evaluate: methods × ε × τ × cases → one tidy table."""
+
+import os
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+import numpy as np
+
+from attributary.errors import InputError
+from attributary.evaluate.case import Case
+from attributary.evaluate.measure import Pool
+from attributary.evaluate.methods import Method, by_way, chosen
+from attributary.evaluate.store import Store
+from attributary.evaluate.task import Row, Task
+from attributary.evaluate.workers import answers
+
+EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
+TAUS = (5.0, 10.0)
+DRAWS = 50
+PAYS = 2e8  # work from which a second process pays, which takes a second or two to start
+Progress = Callable[[int, int], None]  # told how many tasks are done, and of how many
+
+
+def evaluate(
+    cases: Sequence[Case],
+    methods: Collection[str] | Sequence[Method] | None = None,
+    *,
+    epsilons: Collection[float] = EPSILONS,
+    taus: Collection[float] = TAUS,
+    draws: int = DRAWS,
+    seed: int = 0,
+    pool: Pool = "nodes",
+    workers: int | None = 1,
+    store: Store | None = None,
+    progress: Progress | None = None,
+) -> Any:
+    """The errors of methods, as an Arrow table: one row for each level, and one for the tree, whose level is null.
+
+    Linear methods have rows of kind "exact", in closed form; with draws, all have rows of kind "simulated" and their
+    standard error. The same seed gives the same table, however many workers there are; None means one for each core
+    where that pays. `store` keeps what is finished.
+    """
+    known = {case.key: case for case in cases}
+    tasks = _tasks(cases, _methods(methods), _numbers("epsilon", epsilons), _numbers("tau", taus), draws, seed, pool)
+    kept = store or Store()
+    left = [task for task in tasks if kept.get(task.key) is None]
+    left.sort(key=lambda task: -task.work(known[task.case]))
+    tell = progress or (lambda done, of: None)
+    tell(len(tasks) - len(left), len(tasks))
+    processes = _workers(sum(task.work(known[task.case]) for task in left)) if workers is None else workers
+    for done, (task, rows) in enumerate(answers(left, known, processes), len(tasks) - len(left) + 1):
+        kept.put(task.key, rows)
+        tell(done, len(tasks))
+    return _table([row for task in tasks for row in kept.get(task.key) or ()], tasks)
+
+
+def _tasks(
+    cases: Sequence[Case],
+    methods: tuple[Method, ...],
+    epsilons: tuple[float, ...],
+    taus: tuple[float, ...],
+    draws: int,
+    seed: int,
+    pool: Pool,
+) -> list[Task]:
+    if not cases:
+        raise InputError("there is nothing to evaluate; give a case")
+    if not draws >= 0 or draws == 1:
+        raise InputError(f"draws are 2 or more, or 0 for closed forms alone; got {draws}")
+    return [
+        Task(case.key, tau, tuple(group), epsilons, draws, seed, pool)
+        for case in cases
+        for tau in taus
+        for group in by_way(methods).values()
+    ]
+
+
+def _workers(work: float) -> int:
+    if work < PAYS:
+        return 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _methods(given: Collection[str] | Sequence[Method] | None) -> tuple[Method, ...]:
+    named = {method for method in given or () if isinstance(method, str)}
+    own = tuple(method for method in given or () if isinstance(method, Method))
+    if given is not None and not given:
+        raise InputError("there is nothing to evaluate; give a method")
+    return own + (chosen(named if given is not None else None) if named or given is None else ())
+
+
+def _numbers(name: str, given: Collection[float]) -> tuple[float, ...]:
+    numbers = tuple(float(number) for number in given)
+    bad = [number for number in numbers if not 0 < number < np.inf]
+    if bad or not numbers:
+        raise InputError(f"{name} is a positive number, or several; got {bad[0] if bad else 'none'}")
+    return tuple(dict.fromkeys(numbers))
+
+
+def _table(rows: list[Row], tasks: list[Task]) -> Any:
+    """The rows by dataset, tree, noise, τ, ε and method, in the order they were asked for."""
+    import pyarrow as pa
+
+    order = {method.name: i for i, method in enumerate(dict.fromkeys(m for t in tasks for m in t.methods))}
+    place = {name: {row[name]: None for row in rows} for name in ("dataset", "tree", "noise", "tau", "epsilon")}
+    ranks = {name: {value: i for i, value in enumerate(values)} for name, values in place.items()}
+    rows = sorted(rows, key=lambda row: (*(ranks[name][row[name]] for name in ranks), order[row["method"]]))
+    text, number, whole = pa.string(), pa.float64(), pa.int64()
+    types = {
+        **dict.fromkeys(("dataset", "tree", "method", "noise"), text),
+        **dict.fromkeys(("epsilon", "tau"), number),
+        "level": text,
+        **dict.fromkeys(("rmsre", "standard_error"), number),
+        "kind": text,
+        "below_10_percent": number,
+        **dict.fromkeys(("nodes", "draws"), whole),
+        "pool": text,
+        "generated": pa.bool_(),
+    }
+    return pa.table({name: pa.array([row[name] for row in rows], kind) for name, kind in types.items()})

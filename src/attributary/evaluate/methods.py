@@ -1,0 +1,62 @@
+"""methods: a way to split the budget and an estimator, by name: the paper's five, and ours.
+
+Another method is another pair of functions:
+
+    >>> halves = Method("halves-blue", ways.equal, estimators.blue, estimators.blue_variance)
+"""
+
+from collections.abc import Callable, Collection
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attributary.errors import InputError
+from attributary.evaluate import estimators, ways
+from attributary.evaluate.ways import Way
+from attributary.prior import Prior
+from attributary.tree import Tree
+
+Floats = NDArray[np.float64]
+Estimator = Callable[[Tree, Floats, Floats, Prior], Floats]  # tree, noisy figures, their variances, prior → counts
+ClosedForm = Callable[[Tree, Floats], Floats]  # tree, variances of the noise → variances of the counts
+
+
+class Method(NamedTuple):
+    name: str
+    way: Way
+    estimator: Estimator
+    variance: ClosedForm | None = None  # of an unbiased estimator; None where only simulation tells the error
+    paper: bool = False  # one of the paper's five
+    by_epsilon: bool = False  # its shares depend on ε even under the API's noise
+
+
+_ALL = (
+    Method("equal-raw", ways.equal, estimators.raw, estimators.raw_variance, True),
+    Method("equal-blue", ways.equal, estimators.blue, estimators.blue_variance, True),
+    Method("leaves-blue", ways.leaves, estimators.blue, estimators.blue_variance, True),
+    Method("greedy-raw", ways.greedy_raw, estimators.raw, estimators.raw_variance, True),
+    Method("greedy-blue", ways.greedy, estimators.blue, estimators.blue_variance, True),
+    Method("greedy-top-down", ways.greedy, estimators.top_down),
+    Method("optimal-blue", ways.optimal, estimators.blue, estimators.blue_variance),
+    Method("optimal-top-down", ways.optimal, estimators.top_down),
+    Method("per-node-blue", ways.per_node, estimators.blue, estimators.blue_variance),
+    Method("per-node-top-down", ways.per_node, estimators.top_down),
+)
+METHODS = {method.name: method for method in _ALL}
+
+
+def chosen(names: Collection[str] | None = None) -> tuple[Method, ...]:
+    """The methods of these names, in the order of the list; all without names."""
+    unknown = [name for name in names or () if name not in METHODS]
+    if unknown:
+        raise InputError(f"a method is one of {', '.join(METHODS)}; got {unknown[0]!r}")
+    return tuple(method for method in _ALL if names is None or method.name in names)
+
+
+def by_way(methods: Collection[Method]) -> dict[Way, list[Method]]:
+    """The methods that share a split, together."""
+    groups: dict[Way, list[Method]] = {}
+    for method in methods:
+        groups.setdefault(method.way, []).append(method)
+    return groups

@@ -1,0 +1,100 @@
+"""paper: the paper's experiment, on a published file or on a look-alike that is generated for it."""
+
+import os
+import tempfile
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from attributary.errors import InputError
+from attributary.evaluate.cache import Tables, cached
+from attributary.evaluate.case import Case
+from attributary.evaluate.identity import identity
+from attributary.evaluate.paper_cases import paper_cases
+from attributary.evaluate.paper_counts import Choices, Periods, paper_counts
+from attributary.evaluate.paper_trees import PAPER, PaperDataset
+from attributary.evaluate.private import EPSILON
+from attributary.logs.generate import VERSION, generate
+
+
+class Log(NamedTuple):
+    """The rows of the experiment: a file, or so many rows to be generated."""
+
+    path: str | None = None
+    rows: int | None = None  # None: as many as published
+    seed: int = 0
+    expect: str = "published"  # or "any": a part of the file, or a file like it
+
+
+class LeftOut(NamedTuple):
+    """Rows that are in no count, or whose conversions are not."""
+
+    why: str
+    rows: int
+    conversions: int
+
+
+class Experiment(NamedTuple):
+    cases: list[Case]
+    left_out: list[LeftOut]
+    generated: bool
+
+
+def paper(
+    dataset: str,
+    log: Log,
+    noises: Sequence[str] = ("api", "unit"),
+    choices: Choices | None = None,
+    *,
+    prior_epsilon: float = EPSILON,
+    seed: int = 0,
+    cache: str | None = None,
+) -> Experiment:
+    """The paper's experiment: both trees of a dataset, under each noise model.
+
+    The rows are counted once; with a folder as `cache`, once for all.
+    """
+    if dataset not in PAPER:
+        raise InputError(f"the paper's datasets are {' and '.join(PAPER)}; got {dataset!r}")
+    if not prior_epsilon > 0:
+        raise InputError(f"the prior's epsilon is a positive number; got {prior_epsilon}")
+    of, chosen = PAPER[dataset], choices or Choices()
+    if log.path is None:
+        key = identity((), dataset, "generated", VERSION, log.rows, log.seed, chosen)
+        generated = True
+    else:
+        key = identity([log.path], dataset, log.expect, chosen)
+        generated = is_generated(log.path)
+    tables = cached(cache, key, Periods._fields, lambda: _count(of, log, chosen, cache))
+    periods = Periods(**tables)
+    cases = paper_cases(of, periods, noises, prior_epsilon=prior_epsilon, seed=seed, generated=generated)
+    return Experiment(cases, [LeftOut(**row) for row in periods.left.to_pylist() if row["rows"]], generated)
+
+
+def is_generated(path: str) -> bool:
+    """Whether a file says that it was generated: Parquet in its metadata, gzip in the name of what it holds."""
+    if path.endswith((".parquet", ".pq")):
+        from pyarrow import ArrowException, parquet
+
+        try:
+            return b"generated" in (parquet.read_schema(path).metadata or {})
+        except (OSError, ArrowException):
+            return False
+    try:
+        with open(path, "rb") as file:
+            return file.read(2) == b"\x1f\x8b" and b"generated-by-attributary" in file.read(200)
+    except OSError:
+        return False
+
+
+def _count(of: PaperDataset, log: Log, choices: Choices, cache: str | None) -> Tables:
+    import duckdb
+
+    with duckdb.connect() as connection:
+        connection.execute("SET enable_progress_bar = false")
+        if log.path is not None:
+            expect: Any = "any" if is_generated(log.path) else log.expect
+            return paper_counts(connection, log.path, of, choices, expect)._asdict()
+        with tempfile.TemporaryDirectory(prefix="attributary-", dir=cache) as folder:
+            path = os.path.join(folder, f"{of.name}.parquet")
+            generate(of.name, path, log.rows, log.seed)
+            return paper_counts(connection, path, of, choices, "any")._asdict()

@@ -1,0 +1,54 @@
+"""simulate: the errors of any method, by drawing noise again and again."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attributary.evaluate.case import Case, changed
+from attributary.evaluate.copies import Copies, batches
+from attributary.evaluate.measure import Errors, Measure, with_tree
+from attributary.evaluate.methods import Estimator
+from attributary.evaluate.noisy import Noise, luck
+
+Floats = NDArray[np.float64]
+
+
+def simulate(
+    case: Case, noises: Sequence[Noise], estimators: Sequence[Estimator], measure: Measure, draws: int, seed: int
+) -> list[list[Errors]]:
+    """The errors of each estimator under each noise, all on the same draws.
+
+    Standard errors are of the mean over draws, carried over to its root.
+    """
+    pairs = [(i, j) for i in range(len(noises)) for j in range(len(estimators))]
+    squared: dict[tuple[int, int], list[Floats]] = {pair: [] for pair in pairs}
+    nodes = {pair: np.zeros(case.nodes) for pair in pairs}
+    copies: Copies | None = None
+    for batch, number in enumerate(batches(case.nodes, draws)):
+        if copies is None or copies.number != number:
+            copies = Copies.of(case.tree, number)
+            count, relative, weight = map(copies.spread, (case.count, measure.relative, measure.weight))
+            prior = changed(case.prior, copies.spread)
+            spread = [noise._replace(share=copies.spread(noise.share)) for noise in noises]
+            variances = [noise.variance for noise in spread]
+        drawn = luck(seed, f"{case.dataset}/{case.name}", batch, len(count))
+        for i, (noise, variance) in enumerate(zip(spread, variances, strict=True)):
+            noisy = noise.added(count, drawn)
+            for j, estimator in enumerate(estimators):
+                off = estimator(copies.forest, noisy, variance, prior) - count
+                off *= relative
+                off *= off
+                nodes[i, j] += copies.nodes(off)
+                off *= weight
+                squared[i, j].append(with_tree(copies.levels(off)))
+    found = {pair: _errors(np.concatenate(squared[pair]), nodes[pair] / draws, measure) for pair in pairs}
+    return [[found[i, j] for j in range(len(estimators))] for i in range(len(noises))]
+
+
+def _errors(squared: Floats, nodes: Floats, measure: Measure) -> Errors:
+    mean = squared.mean(axis=0)
+    rmsre: Floats = np.sqrt(mean)
+    spread = squared.std(axis=0, ddof=1) / np.sqrt(len(squared))
+    error = np.divide(spread, 2 * rmsre, out=np.zeros_like(spread), where=rmsre > 0)
+    return Errors(rmsre, error, measure.below(nodes))

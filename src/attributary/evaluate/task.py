@@ -1,0 +1,119 @@
+"""Task: one way to split the budget of one case at one τ, under every ε: the unit of work, and of resuming."""
+
+import hashlib
+import json
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attributary import __version__
+from attributary.evaluate.case import Case
+from attributary.evaluate.exact import exact
+from attributary.evaluate.measure import Errors, Measure, Pool
+from attributary.evaluate.methods import Method
+from attributary.evaluate.noisy import Noise
+from attributary.evaluate.simulate import simulate
+from attributary.evaluate.ways import Way
+
+Floats = NDArray[np.float64]
+Row = dict[str, Any]
+
+# About how long a split takes, in draws of noise.
+WORK = {"equal": 1, "leaves": 1, "greedy": 40, "greedy_raw": 20, "optimal": 150, "per_node": 400}
+
+
+class Task(NamedTuple):
+    case: str  # its key
+    tau: float
+    methods: tuple[Method, ...]  # of one way
+    epsilons: tuple[float, ...]
+    draws: int  # 0: closed forms only
+    seed: int
+    pool: Pool = "nodes"
+
+    @property
+    def way(self) -> Way:
+        return self.methods[0].way
+
+    @property
+    def key(self) -> str:
+        """A name for all that the answer depends on; functions go by their names."""
+        names = [(m.name, _name(m.way), _name(m.estimator), _name(m.variance), m.by_epsilon) for m in self.methods]
+        said = [__version__, self.case, self.tau, names, self.epsilons, self.draws, self.seed, self.pool]
+        return hashlib.blake2b(json.dumps(said).encode(), digest_size=16).hexdigest()
+
+    def work(self, case: Case) -> float:
+        """About how much there is to do: the largest tasks come first, so that workers end together."""
+        splits = 1 if case.noise == "api" else len(self.epsilons)
+        plan = splits * WORK.get(self.way.__name__, WORK["optimal"])
+        return case.nodes * (plan + len(self.epsilons) * self.draws * (1 + len(self.methods)))
+
+
+def _name(function: Any) -> str:
+    return "" if function is None else f"{function.__module__}.{function.__qualname__}"
+
+
+def run(task: Task, case: Case) -> list[Row]:
+    """The rows of the evaluation table for a task.
+
+    Under the API's noise the best shares do not depend on ε, and variances are proportional to that of DLap(ε/L1): one
+    split and one closed form serve every ε.
+    """
+    measure = Measure.of(case.tree, case.count, task.tau, task.pool)
+    rows: list[Row] = []
+    noises: list[Noise] = []
+    for epsilon in task.epsilons:
+        at = case.at(task.tau, epsilon)
+        if noises and case.noise == "api" and not any(method.by_epsilon for method in task.methods):
+            noise = noises[0]._replace(epsilon=epsilon)
+        else:
+            noise = Noise(case.noise, epsilon, at.spec.l1, task.way(at.spec, at.tree, at.prior))
+        noises.append(noise)
+    for method in task.methods:
+        rows += _exactly(task, case, method, noises, measure)
+    if task.draws:
+        found = simulate(case, noises, [m.estimator for m in task.methods], measure, task.draws, task.seed)
+        for epsilon, each in zip(task.epsilons, found, strict=True):
+            for method, errors in zip(task.methods, each, strict=True):
+                rows += _rows(case.at(task.tau, epsilon), task, method, "simulated", errors)
+    return rows
+
+
+def _exactly(task: Task, case: Case, method: Method, noises: list[Noise], measure: Measure) -> list[Row]:
+    if method.variance is None:
+        return []
+    rows: list[Row] = []
+    before: Noise | None = None
+    for noise in noises:
+        if before is None or noise.share is not before.share:
+            unit = method.variance(case.tree, noise.variance / noise.scale)  # as parts of the noise's scale
+        before = noise
+        errors = exact(measure, unit * noise.scale)
+        rows += _rows(case.at(task.tau, noise.epsilon), task, method, "exact", errors)
+    return rows
+
+
+def _rows(case: Case, task: Task, method: Method, kind: str, errors: Errors) -> list[Row]:
+    sizes = [*np.diff(case.tree.offsets).tolist(), case.nodes]
+    each = zip([*case.spec.levels, None], sizes, *(values.tolist() for values in errors), strict=True)
+    return [
+        {
+            "dataset": case.dataset,
+            "tree": case.name,
+            "method": method.name,
+            "noise": case.noise,
+            "epsilon": case.spec.epsilon,
+            "tau": case.spec.tau,
+            "level": level,
+            "rmsre": rmsre,
+            "standard_error": None if kind == "exact" or np.isnan(error) else error,
+            "kind": kind,
+            "below_10_percent": below,
+            "nodes": nodes,
+            "draws": 0 if kind == "exact" else task.draws,
+            "pool": task.pool,
+            "generated": case.generated,
+        }
+        for level, nodes, rmsre, error, below in each
+    ]

@@ -1,0 +1,85 @@
+"""ways: how the budget is split over a tree, one function each, all of one signature.
+
+A way sees the spec, the tree and the prior, and gives the share of the budget of every node, in level order. With
+`split_by` every root has a split of its own; a root that is new takes the one split that is best for all known ones.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attributary.budget import Split
+from attributary.plan.question import Question, under
+from attributary.plan.shares import Shares, shares
+from attributary.prior import Prior
+from attributary.spec import Spec
+from attributary.tree import Tree
+
+Floats = NDArray[np.float64]
+Way = Callable[[Spec, Tree, Prior], Floats]
+
+
+def equal(spec: Spec, tree: Tree, prior: Prior) -> Floats:
+    """The same for each level."""
+    return _nodes(_question(spec, tree, prior), "equal")
+
+
+def leaves(spec: Spec, tree: Tree, prior: Prior) -> Floats:
+    """All on the leaves."""
+    return _nodes(_question(spec, tree, prior), "leaves")
+
+
+def greedy(spec: Spec, tree: Tree, prior: Prior) -> Floats:
+    """Algorithm 3, for figures that will be denoised."""
+    return _nodes(_question(spec, tree, prior), "greedy")
+
+
+def greedy_raw(spec: Spec, tree: Tree, prior: Prior) -> Floats:
+    """Algorithm 3, for figures that will not be denoised: their error is that of the noise alone.
+
+    The paper does not say which split its fourth method takes. One made for denoising leaves levels without budget,
+    whose raw figures would be worth nothing.
+    """
+    question = _question(spec, tree, prior)
+    return _nodes(_Raw(spec, tree, prior, question.fixed), "greedy")
+
+
+def optimal(spec: Spec, tree: Tree, prior: Prior) -> Floats:
+    """The best split by level."""
+    return _nodes(_question(spec, tree, prior), "optimal")
+
+
+def per_node(spec: Spec, tree: Tree, prior: Prior) -> Floats:
+    """A share of its own for every node."""
+    return _nodes(_question(spec, tree, prior), "per-node")
+
+
+class _Raw(Question):
+    """The same question for figures that stay as they are."""
+
+    def _ask(self, *asked: Any, **options: Any) -> Split:
+        return super()._ask(*asked, denoised=False, **options)
+
+
+def _question(spec: Spec, tree: Tree, prior: Prior) -> Question:
+    return Question(spec, tree, prior, np.full(len(spec.levels), np.nan))
+
+
+def _nodes(question: Question, method: str) -> Floats:
+    """The shares of a method, node by node."""
+    found = shares(question, method)
+    by_level = _split(question, found).nodes()
+    if found.nodes is None:
+        return by_level
+    if question.spec.split_by is None:
+        return found.nodes
+    return np.where(under(question.tree, question.new), by_level, found.nodes)
+
+
+def _split(question: Question, found: Shares) -> Split:
+    tree, top = question.tree, int(question.spec.total)
+    heads = tree.slice(top)
+    rows = np.tile(found.default, (heads.stop - heads.start, 1)) if found.roots is None else found.roots
+    return Split(tree, rows[:, top:], 1.0, total=float(rows[0, 0]) if top else None)

@@ -1,0 +1,98 @@
+"""workers: tasks spread over processes, which read the cases from files once each."""
+
+import multiprocessing
+import os
+import pickle
+import signal
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from threading import Thread
+
+from attributary.errors import InputError
+from attributary.evaluate.case import Case
+from attributary.evaluate.task import Row, Task, run
+
+_CASES: dict[str, Case] = {}  # of this process, by their keys, once they were needed
+_FOLDER = ""
+
+
+def answers(tasks: Sequence[Task], cases: dict[str, Case], workers: int) -> Iterator[tuple[Task, list[Row]]]:
+    """The rows of each task, as they come: in the tasks' order with one worker."""
+    if workers <= 1 or len(tasks) <= 1:
+        for task in tasks:
+            yield task, run(task, cases[task.case])
+        return
+    _refuse_nameless(tasks)
+    with tempfile.TemporaryDirectory(prefix="attributary-", ignore_cleanup_errors=True) as folder:
+        for key in {task.case for task in tasks}:
+            cases[key].save(_file(folder, key))
+        before = set(multiprocessing.active_children())
+        # Processes that start afresh: a copy of this one might hold locks of threads that it does not have.
+        pool = ProcessPoolExecutor(
+            min(workers, len(tasks)), multiprocessing.get_context("spawn"), initializer=_begin, initargs=(folder,)
+        )
+        try:
+            with _deaf():
+                futures = {pool.submit(_run, task): task for task in tasks}
+            for future in as_completed(futures):
+                yield futures[future], future.result()
+        except BrokenProcessPool:
+            raise InputError(
+                "a worker has ended, perhaps for want of memory, or since it could not import a method's functions; "
+                "take 1 worker"
+            ) from None
+        except BaseException:  # Ctrl-C too: what is under way is not waited for
+            for worker in set(multiprocessing.active_children()) - before:
+                worker.terminate()
+            raise
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _refuse_nameless(tasks: Sequence[Task]) -> None:
+    try:
+        pickle.dumps(tasks)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise InputError(
+            f"for several workers, a method is made of functions that a module has by name ({error}); take 1 worker"
+        ) from error
+
+
+@contextmanager
+def _deaf() -> Iterator[None]:
+    """Processes that are started in here do not hear Ctrl-C; it is the parent's to hear, and it does afterwards."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _file(folder: str, key: str) -> str:
+    return os.path.join(folder, f"{key}.npz")
+
+
+def _begin(folder: str) -> None:
+    global _FOLDER  # noqa: PLW0603
+    _FOLDER = folder
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        Thread(target=_end_with, args=(parent.join,), daemon=True).start()
+
+
+def _end_with(join: Callable[[], object]) -> None:
+    """Ends this process when its parent has ended, which it would not hear of while it waits for work."""
+    join()
+    os._exit(1)
+
+
+def _run(task: Task) -> list[Row]:
+    if task.case not in _CASES:
+        _CASES[task.case] = Case.load(_file(_FOLDER, task.case))
+    return run(task, _CASES[task.case])

@@ -1,0 +1,76 @@
+"""A real browser for tests: Debian's chromium by Playwright. Nothing may leave the machine, and nothing may go wrong.
+
+A test takes the fixture `tabs`.
+"""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Tabs = Callable[..., Any]
+CHECKS = Path(__file__).parent / "accessibility.js"
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    where = shutil.which("chromium")
+    if not where or not find_spec("playwright"):
+        if os.environ.get("CI"):
+            pytest.fail("the tests need a browser: apt install chromium, pip install playwright")
+        pytest.skip("no chromium, or no playwright")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=where, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def tabs(chromium: Any) -> Iterator[Tabs]:
+    """Opens tabs: `tabs(width=900, scheme="light", **options)`. What goes wrong in any of them fails the test.
+
+    What is in the words of `forgive` is meant to go wrong.
+    """
+    contexts, wrong = [], []
+
+    def tab(width: int = 1200, scheme: str = "light", forgive: str | None = None, **options: Any) -> Any:
+        context = chromium.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, **options)
+        contexts.append(context)
+        made = context.new_page()
+        made.on("console", lambda m: wrong.append(m.text) if _bad(m, forgive) else None)
+        made.on("pageerror", lambda error: wrong.append(str(error)))
+        made.on("dialog", lambda dialog: (wrong.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+        made.on("request", lambda r: None if _stays(r.url) else wrong.append(f"request to {r.url}"))
+        return made
+
+    yield tab
+    for context in contexts:
+        context.close()
+    assert wrong == []
+
+
+def _bad(message: Any, forgive: str | None) -> bool:
+    return message.type in ("error", "warning") and not (forgive and forgive in message.text)
+
+
+def _stays(url: str) -> bool:
+    return url.startswith(("file:", "data:", "blob:", "about:", "http://127.0.0.1:"))
+
+
+def ready(tab: Any, path: Path) -> Any:
+    """The tab with a report in it whose table can be used."""
+    tab.goto(path.as_uri())
+    tab.wait_for_selector("html[data-ready=table]", state="attached")
+    return tab
+
+
+def violations(tab: Any) -> list[str]:
+    """What keeps people from using the page: no name, too little contrast, headings out of order, and the like."""
+    found: list[str] = tab.evaluate(CHECKS.read_text(encoding="utf-8"))
+    return found

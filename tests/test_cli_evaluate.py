@@ -1,0 +1,134 @@
+"""attributary evaluate: on logs, on counts, on a report; what it says of each, and errors of one line."""
+
+import csv
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from attributary.cli import main
+from attributary.cli.evaluated import METHODS
+from attributary.evaluate import METHODS as KNOWN_METHODS
+from attributary.evaluate import evaluate
+from attributary.evaluate.own import own_cases
+from attributary.logs.count import count
+from attributary.logs.generate import generate
+from attributary.spec import Spec
+from attributary.tables import read_table, write_table
+
+FEW = ["--draws", "5", "--workers", "1"]
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("shop")
+    generate("shop", f"{folder}/", 20_000, 0)
+    assert CliRunner().invoke(main, ["count", f"{folder}/spec.toml", "-o", f"{folder}/counts.csv", "-q"]).exit_code == 0
+    return folder
+
+
+def run(*args: object) -> Result:
+    return CliRunner().invoke(main, ["evaluate", *map(str, args)])
+
+
+def table(text: str) -> list[dict[str, Any]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_on_logs_with_an_earlier_period(shop: Path, tmp_path: Path) -> None:
+    out = tmp_path / "errors.parquet"
+    done = run(
+        shop / "spec.toml", "--prior-until", "2026-02-02", "-o", out, *FEW, "--epsilon", "1,4", "--noise", "both"
+    )
+    assert done.exit_code == 0 and done.stdout == "", done.output
+    found = read_table(str(out))
+    spec = Spec.load(f"{shop}/spec.toml")
+    after, before = (count(spec, str(shop), **p).table for p in ({"since": "2026-02-02"}, {"until": "2026-02-02"}))
+    cases = own_cases("spec", spec, after, before, ("api", "unit"), generated=True)
+    assert found.equals(evaluate(cases, epsilons=[1, 4], taus=[spec.tau], draws=5))
+    said = ("measured:", "the prior:", "not counted", "under api noise", "under unit noise", "logs were generated")
+    for words in (*said, "impressions before 2026-02-02"):
+        assert words in done.stderr, words
+    assert (tmp_path / "errors.parquet.cache" / "finished.jsonl").exists()
+
+
+def test_on_counts(shop: Path, tmp_path: Path) -> None:
+    done = run(shop / "spec.toml", "--counts", shop / "counts.csv", *FEW)
+    assert done.exit_code == 0, done.output
+    rows = table(done.stdout)
+    assert {row["method"] for row in rows} == set(METHODS) == set(KNOWN_METHODS)
+    assert {row["dataset"] for row in rows} == {"counts"}
+    assert "made of these very counts" in done.stderr
+    again = run(shop / "spec.toml", "--counts", shop / "counts.csv", *FEW, "-q", "--seed", "0")
+    assert again.stdout == done.stdout and again.stderr == ""
+    assert run(shop / "spec.toml", "--counts", shop / "counts.csv", *FEW, "-q", "--seed", "1").stdout != done.stdout
+
+
+def test_on_an_earlier_report(shop: Path, tmp_path: Path) -> None:
+    done = CliRunner().invoke(main, ["run", f"{shop}/spec.toml", "-o", str(tmp_path / "run"), "--seed", "1", "-q"])
+    assert done.exit_code == 0, done.output
+    report = tmp_path / "run" / "estimates.parquet"
+    found = run(shop / "spec.toml", "--counts", report, "--prior", report, *FEW, "--method", "optimal-top-down")
+    assert found.exit_code == 0, found.output
+    (tree,) = (row for row in table(found.stdout) if row["level"] == "")
+    assert 0 < float(tree["rmsre"]) < 1
+    assert f"the prior is {report}" in found.stderr
+    other = run(shop / "spec.toml", "--counts", shop / "counts.csv", "--prior", report, *FEW, "-q")
+    assert other.exit_code == 0, other.output
+
+
+def test_the_apis_noise_is_the_default_and_roots_can_be_pooled(shop: Path) -> None:
+    nodes, roots = (
+        table(run(shop / "spec.toml", "--counts", shop / "counts.csv", *FEW, "-q", "--pool", pool).stdout)
+        for pool in ("nodes", "roots")
+    )
+    assert {row["noise"] for row in nodes} == {"api"}
+    assert {row["pool"] for row in roots} == {"roots"}
+    assert [row["rmsre"] for row in nodes] != [row["rmsre"] for row in roots]
+
+
+def test_mistakes_are_told_in_a_line(shop: Path, tmp_path: Path) -> None:
+    spec, counts = shop / "spec.toml", shop / "counts.csv"
+    no_logs, one = tmp_path / "no_logs.toml", tmp_path / "one.toml"
+    no_logs.write_text('epsilon = 1\n[[attribute]]\nname = "campaign"\n')
+    one.write_text('epsilon = 1\n[[attribute]]\nname = "campaign"\n')
+    single, empty, bad = tmp_path / "single.csv", tmp_path / "empty.csv", tmp_path / "bad.csv"
+    single.write_text("campaign,conversions\nx,5\n")
+    empty.write_text("campaign,conversions\n")
+    bad.write_text("campaign,conversions\nx,5\ny,-2\n")
+    for arguments, words in (
+        ([tmp_path / "none.toml"], "there is no file"),
+        ([no_logs], "the spec has no section [logs]; add it, or give counts with --counts"),
+        ([spec, "--counts", counts, "--prior-until", "2026-02-02"], "--prior-until divides the spec's logs"),
+        ([spec, "--prior-until", "1999-01-01"], "there is no impression to count in the period"),
+        ([spec, "--prior-until", "2999-01-01"], "there is no impression to count in the period"),
+        ([one, "--counts", single], "a tree of one node has nothing to split"),
+        ([one, "--counts", empty], "empty.csv is an empty table"),
+        ([one, "--counts", bad], "bad.csv: row 2 (line 3): a count is a number, 0 or more"),
+        ([one, "--counts", tmp_path / "none.csv"], "none.csv"),
+        ([spec, "--counts", single], "single.csv"),
+        ([spec, "--counts", spec], "spec.toml"),
+        ([spec, "--counts", counts, "--prior-epsilon", "0"], "the prior's epsilon is a positive number; got 0"),
+        ([spec, "-o", tmp_path / "x.doc"], "x.doc does not end like a table"),
+        ([spec, "-o", tmp_path / "none" / "x.csv"], "there is no folder"),
+    ):
+        done = run(*arguments, *FEW)
+        assert done.exit_code == 2, (arguments, done.output)
+        assert words in done.stderr and done.stderr.startswith("error: "), (arguments, done.stderr)
+        assert done.stderr.count("\n") == 1
+
+
+def test_a_prior_of_other_columns_is_refused(shop: Path, tmp_path: Path) -> None:
+    import pyarrow as pa
+
+    rows = read_table(f"{shop}/counts.csv")
+    write_table(rows.rename_columns([*rows.column_names[:-1], "sold"]), str(tmp_path / "sold.csv"))
+    done = run(shop / "spec.toml", "--counts", tmp_path / "sold.csv")
+    assert done.exit_code == 2 and "has neither conversions (counts) nor estimate and variance" in done.stderr
+    other = rows.set_column(0, "campaign", pa.array([f"new {i}" for i in np.arange(len(rows)) // 500]))
+    write_table(other, str(tmp_path / "other.csv"))
+    done = run(shop / "spec.toml", "--counts", shop / "counts.csv", "--prior", tmp_path / "other.csv", *FEW)
+    assert done.exit_code == 2 and "none of its" in done.stderr, done.output

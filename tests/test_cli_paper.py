@@ -1,0 +1,182 @@
+"""attributary paper: one folder with the table, the figures and a page; it goes on after a kill; errors of one line."""
+
+import os
+import pty
+import re
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from attributary.cli import main
+from attributary.cli.evaluated import METHODS, POOLS
+from attributary.cli.paper import DATASETS
+from attributary.evaluate import METHODS as KNOWN_METHODS
+from attributary.evaluate.measure import Pool
+from attributary.evaluate.paper_trees import PAPER
+from attributary.logs.generate import generate
+from attributary.tables import read_table
+from command import PYTHON
+
+SMALL = ["--generated", "--rows", "3000", "--epsilon", "1,4", "--draws", "4"]
+
+
+def run(*args: object) -> Result:
+    return CliRunner().invoke(main, ["paper", *map(str, args)])
+
+
+def test_the_command_knows_what_the_library_does() -> None:
+    assert list(KNOWN_METHODS) == METHODS
+    assert list(PAPER) == DATASETS
+    assert list(Pool.__args__) == POOLS  # type: ignore[attr-defined]
+
+
+def test_the_folder(tmp_path: Path) -> None:
+    done = run("camb", *SMALL, "-o", tmp_path / "out", "--workers", 1)
+    assert done.exit_code == 0 and done.stdout == "", done.output
+    assert sorted(os.listdir(tmp_path / "out")) == [
+        *("cache", "camb-api.png", "camb-api.svg", "camb-unit.png", "camb-unit.svg"),
+        *("evaluation.parquet", "index.html"),
+    ]
+    table = read_table(str(tmp_path / "out" / "evaluation.parquet"))
+    found = table.to_pylist()
+    assert {(row["tree"], row["noise"], row["tau"], row["epsilon"]) for row in found} == {
+        (tree, noise, tau, epsilon)
+        for tree in ("depth 4", "depth 3")
+        for noise in ("api", "unit")
+        for tau in (5, 10)
+        for epsilon in (1, 4)
+    }
+    assert {row["method"] for row in found} == set(METHODS)
+    assert all(row["generated"] for row in found)
+    assert "The rows were generated." in (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
+    for words in (
+        "camb, depth 3: tree error under unit noise, tau = 5",
+        "on generated rows",
+        "its rows were generated",
+    ):
+        assert words in done.stderr, words
+    assert run("camb", *SMALL, "-o", tmp_path / "out", "--workers", 1, "-q").output == ""
+    assert read_table(str(tmp_path / "out" / "evaluation.parquet")).equals(table)
+
+
+def test_a_file_and_csv(tmp_path: Path) -> None:
+    generate("csscl", str(tmp_path / "rows.tsv.gz"), 4_000, 0)
+    options = ["--epsilon", "4", "--tau", "10", "--noise", "api", "--draws", "0", "--method", "greedy-blue", "-q"]
+    done = run(
+        "csscl", tmp_path / "rows.tsv.gz", *options, "-o", tmp_path / "out", "--format", "csv", "--cache", tmp_path
+    )
+    assert (done.exit_code, done.output) == (0, "")
+    assert (tmp_path / "finished.jsonl").exists() and not (tmp_path / "out" / "cache").exists()
+    found = read_table(str(tmp_path / "out" / "evaluation.csv")).to_pylist()
+    assert [row["level"] for row in found[-5:]] == ["partner", "country", "device", "delay", None]
+    assert {row["kind"] for row in found} == {"exact"} and {row["generated"] for row in found} == {"true"}
+
+
+def test_what_is_not_counted_is_told(tmp_path: Path) -> None:
+    options = [
+        "--generated",
+        "--rows",
+        "20000",
+        "--epsilon",
+        "4",
+        "--draws",
+        "0",
+        "--noise",
+        "api",
+        "--method",
+        "equal-raw",
+    ]
+    done = run("csscl", *options, "--missing", "drop", "-o", tmp_path)
+    assert done.exit_code == 0, done.output
+    assert re.search(r"^not counted: [\d,]+ rows with a missing attribute, with [\d,]+ conversions$", done.stderr, re.M)
+    assert re.search(r"^not counted: \d+ conversions without a delay$", done.stderr, re.M)
+
+
+def test_it_goes_on_after_a_kill(tmp_path: Path) -> None:
+    rows = ["--generated", "--rows", "4000", "--epsilon", "1,4", "--draws", "300", "--noise", "api"]
+    few = ["--method", "equal-blue", "--method", "leaves-blue", "--method", "greedy-blue"]
+    options = ["paper", "camb", *rows, *few]
+    whole, part = tmp_path / "whole", tmp_path / "part"
+    assert CliRunner().invoke(main, [*options, "-o", str(whole), "--workers", "1", "-q"]).exit_code == 0
+    started = subprocess.Popen([*PYTHON, *options, "-o", str(part), "--workers", "2", "-q"])
+    finished, deadline = part / "cache" / "finished.jsonl", time.monotonic() + 120
+    while not (finished.exists() and finished.read_bytes().count(b"\n") >= 3) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    started.kill()
+    started.wait(60)
+    assert 3 <= finished.read_bytes().count(b"\n") < 12
+    assert not (part / "index.html").exists()
+    again = CliRunner().invoke(main, [*options, "-o", str(part), "--workers", "2", "-q"])
+    assert again.exit_code == 0, again.output
+    assert read_table(str(part / "evaluation.parquet")).equals(read_table(str(whole / "evaluation.parquet")))
+
+
+def test_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
+    options = ["--generated", "--rows", "200000", "--draws", "400", "--noise", "api", "--workers", "2"]
+    started = subprocess.Popen(
+        [*PYTHON, "paper", "camb", *options, "-o", str(tmp_path / "out")],
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    counted, deadline = tmp_path / "out" / "cache", time.monotonic() + 120
+    while not (counted.exists() and len(list(counted.glob("*.parquet"))) == 2) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(3)  # workers start
+    os.killpg(started.pid, 2)
+    _, words = started.communicate(timeout=60)
+    assert started.returncode == 130
+    assert words == "interrupted; run the same command again, and it goes on from here\n"
+
+
+def test_a_terminal_sees_a_bar(tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "120"}
+    few = ["--method", "equal-blue", "--method", "leaves-blue", "--noise", "api", "--workers", "1"]
+    command = [*PYTHON, "paper", "camb", *SMALL, *few, "-o", str(tmp_path)]
+    with subprocess.Popen(command, stderr=theirs, env=environment):
+        os.close(theirs)
+        shown = b""
+        try:
+            while piece := os.read(ours, 65_536):
+                shown += piece
+        except OSError:  # the other end is closed
+            pass
+    os.close(ours)
+    words = shown.decode()
+    assert "counting" in words and "of 8 splits" in words and "index.html shows it all" in words
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["shop", "--generated", "-o", "x"], "'shop' is not one of 'csscl', 'camb'"),
+        (["camb", "-o", "x"], "error: give either the published file or --generated"),
+        (["camb", "file", "--generated", "-o", "x"], "error: give either the published file or --generated"),
+        (["camb", "file", "--rows", "5", "-o", "x"], "error: --rows says how many to generate"),
+        (["camb", "none.tsv", "-o", "x"], "error: there is no file none.tsv"),
+        (["camb", "--generated"], "Missing option '-o'"),
+        (["camb", "--generated", "-o", "x", "--epsilon", "1,0"], "'1,0' is not a list of positive numbers"),
+        (["camb", "--generated", "-o", "x", "--epsilon", "nan"], "'nan' is not a list of positive numbers"),
+        (["camb", "--generated", "-o", "x", "--tau", "a"], "'a' is not a list of positive numbers"),
+        (["camb", "--generated", "-o", "x", "--method", "best"], "'best' is not one of"),
+        (["camb", "--generated", "--rows", "50", "-o", "x", "--draws", "1"], "1 draw has no standard error"),
+        (["camb", "--generated", "--rows", "1", "-o", "x"], "error: "),
+        (["camb", "--generated", "--rows", "50", "-o", "x"], "error: camb: the first days are no prior for the later"),
+        (["camb", "--generated", "-o", "taken"], "error: taken is no folder that can be written to"),
+    ],
+    ids=lambda x: " ".join(x) if isinstance(x, list) else "",
+)
+def test_mistakes_are_told_in_a_line(
+    arguments: list[str], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "taken").write_text("")
+    done = run(*arguments)
+    assert done.exit_code == 2, done.output
+    assert words in done.stderr
+    assert "\n" not in done.stderr.split("error: ")[-1].strip() or "Usage" in done.stderr
+    assert not (tmp_path / "x" / "index.html").exists()

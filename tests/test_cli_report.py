@@ -1,0 +1,138 @@
+"""attributary report: one page from files and folders, whole or not at all; a mistake is one line."""
+
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner, Result
+
+from attributary.cli import main
+from attributary.tables import write_table
+from reports import biting, estimates, evaluation, labelled, shop
+
+
+def report(*args: object) -> Result:
+    return CliRunner().invoke(main, ["report", *map(str, args)])
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return shop(tmp_path_factory.mktemp("shop"))
+
+
+def test_a_folder_becomes_a_page(run: Path, tmp_path: Path) -> None:
+    result = report(run, "-o", tmp_path / "page.html")
+    assert result.exit_code == 0 and result.stdout == "", result.output
+    assert "counts.parquet holds true counts, NOT protected: left out" in result.stderr
+    assert f"report written to {tmp_path}/page.html" in result.stderr
+    html = (tmp_path / "page.html").read_text()
+    assert html.startswith("<!doctype html>") and "Conversions by campaign, location and day" in html
+    assert os.listdir(tmp_path) == ["page.html"]
+
+
+def test_standard_output_and_a_title_of_its_own(run: Path) -> None:
+    result = report(run / "plan.json", "-o", "-", "--title", "Spring & <autumn>", "-q")
+    assert result.stderr == "" and "<title>Spring &amp; &lt;autumn&gt;</title>" in result.stdout
+
+
+def test_tau_is_the_plans_unless_told(run: Path) -> None:
+    assert "τ = 10 " in report(run, "-o", "-", "-q").stdout
+    assert "τ = 3 " in report(run, "-o", "-", "-q", "--tau", "3").stdout
+
+
+@pytest.mark.parametrize(("ending", "begins"), [("svg", b"<svg"), ("png", b"\x89PNG")])
+def test_charts_are_files_too(ending: str, begins: bytes, run: Path, tmp_path: Path) -> None:
+    result = report(
+        run, evaluation(tmp_path), "-o", tmp_path / "p.html", "--charts", tmp_path / "c", "--format", ending
+    )
+    assert result.exit_code == 0 and "6 charts written to" in result.stderr
+    names = ["budget", "counts", "denoised", "evaluation", "expected-error", "icicle"]
+    assert sorted(os.listdir(tmp_path / "c")) == [f"{name}.{ending}" for name in names]
+    assert all((tmp_path / "c" / f"{name}.{ending}").read_bytes().startswith(begins) for name in names)
+
+
+def test_a_table_of_denoise_with_its_levels(tmp_path: Path) -> None:
+    rows = "campaign,day,noisy\nshoes,,103\nshoes,mon,58\nshoes,tue,51\n"
+    (tmp_path / "sales.csv").write_text(rows)
+    args = ["denoise", "--table", f"{tmp_path}/sales.csv", "--levels", "campaign,day", "--value", "noisy"]
+    CliRunner().invoke(main, [*args, "--variance", "8,4", "-o", f"{tmp_path}/out.csv", "-q"])
+    assert "give them with --levels" in report(tmp_path / "out.csv", "-o", tmp_path / "p.html").stderr
+    result = report(tmp_path / "out.csv", "--levels", "campaign, day", "-o", tmp_path / "p.html")
+    assert result.exit_code == 0 and "Conversions by campaign and day" in (tmp_path / "p.html").read_text()
+
+
+def test_what_is_left_out_is_told(run: Path, tmp_path: Path) -> None:
+    result = report(run, "-o", tmp_path / "p.html", "--nodes", 100)
+    assert "428 nodes are left out; --nodes takes more" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("x.json", b"{", "is not JSON"),
+        ("x.json", b"[1, 2]", "is not a plan"),
+        ("x.json", b'{"format": 9}', "has format 9"),
+        ("x.json", b"\xff\xfe", "x.json is not a plan"),
+        ("x.parquet", b"PAR1 and no more", "x.parquet is not a whole Parquet file"),
+        ("x.csv", b"", "x.csv is empty"),
+        ("x.csv", b"a,b\n1,2\n", "x.csv is none of these: a report is made of a plan"),
+        ("x.csv", b"a,conversions\n1,2\n", "x.csv holds true counts, which no report shows"),
+        ("x.png", b"\x89PNG\r\n\x1a\n\x00\x00\xff", "x.png is none of these"),
+        ("spec.toml", b"epsilon = 4\n", "spec.toml is none of these"),
+        ("page.htm", b"<!doctype html>", "tables end in .parquet, .csv, .tsv or .arrow"),
+        ("x.csv", b"estimate,variance,low,high\n1,x,1,1\n", "does not say which columns name a node"),
+    ],
+)
+def test_a_broken_or_foreign_file_is_one_line_and_the_old_page_stays(
+    name: str, content: bytes, message: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    (tmp_path / "page.html").write_text("old")
+    result = report(tmp_path / name, "-o", tmp_path / "page.html")
+    assert result.exit_code == 2 and result.stderr.count("\n") == 1 and message in result.stderr, result.output
+    assert (tmp_path / "page.html").read_text() == "old"
+    assert sorted(os.listdir(tmp_path)) == sorted([name, "page.html"])
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["none.parquet"], "there is no file none.parquet"),
+        (["empty"], "there is nothing to report in empty"),
+        (["a.parquet", "b.parquet"], "a.parquet and b.parquet are both estimates"),
+        (["a.parquet", "-o", "empty"], "empty is a folder; give the name of a file in it"),
+        (["a.parquet", "-o", "no/where.html"], "cannot be written: there is no folder"),
+        (["a.parquet", "--tau", "0"], "--tau is a number above 0; got 0.0"),
+        (["a.parquet", "--tau", "nan"], "--tau is a number above 0; got nan"),
+        (["a.parquet", "--charts", "a.parquet"], "a.parquet cannot be made: File exists"),
+        (["a.parquet", "--levels", "x,y"], "a.parquet has no column 'x'; its columns are node"),
+    ],
+)
+def test_a_mistake_is_one_line_and_writes_nothing(
+    args: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    os.mkdir("empty")
+    for name in "ab":
+        write_table(estimates(labelled(["x"], ["p", "q"])), f"{name}.parquet")
+    result = report(*args)
+    assert result.exit_code == 2 and result.stderr.count("\n") == 1 and message in result.stderr, result.output
+    assert sorted(os.listdir()) == ["a.parquet", "b.parquet", "empty"]
+
+
+def test_nothing_to_report_and_no_nodes_are_mistakes(tmp_path: Path) -> None:
+    assert "Missing argument 'FILE...'" in report().stderr
+    assert report(biting(tmp_path), "--nodes", "0").exit_code == 2
+
+
+def test_a_seed_is_told_where_the_file_tells_it(tmp_path: Path) -> None:
+    table = estimates(labelled(["x"], ["p", "q"]))
+    for name, note in (("a", {"attributary": "seed 5: not for release"}), ("b", {})):
+        write_table(table.replace_schema_metadata(note), str(tmp_path / f"{name}.parquet"))
+        html = report(tmp_path / f"{name}.parquet", "-o", "-", "-q").stdout
+        assert ("Not for release." in html) == bool(note)
+    confident = table.replace_schema_metadata({"confidence": "0.9"})
+    write_table(confident, str(tmp_path / "c.parquet"))
+    assert "90 % interval" in report(tmp_path / "c.parquet", "-o", "-", "-q").stdout
+    assert isinstance(confident, pa.Table)

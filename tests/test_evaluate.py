@@ -1,0 +1,446 @@
+"""Evaluation: closed forms are what simulation finds, copies are what single trees are, and seeds are all there is."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from attributary import Tree, budget, denoise, rmsre
+from attributary.errors import InputError
+from attributary.evaluate import METHODS, Case, Method, Store, estimators, evaluate, private_prior, ways
+from attributary.evaluate.copies import BATCH, Copies, batches
+from attributary.evaluate.exact import exact
+from attributary.evaluate.measure import Measure
+from attributary.evaluate.noisy import Noise, luck
+from attributary.evaluate.own import own_cases
+from attributary.evaluate.simulate import simulate
+from attributary.noise import dlap_variance
+from attributary.prior import Prior, from_counts, none
+from attributary.spec import Spec
+from forests import NAMED, parents
+from plans import UNKNOWN, asked, counts, spec, specs
+
+LINEAR = [name for name, method in METHODS.items() if method.variance is not None]
+PAPER = [name for name, method in METHODS.items() if method.paper]
+SOME = ["equal-blue", "optimal-top-down"]
+
+
+def case(noise: str = "api", seed: int = 0, seen: int = 4, **options: Any) -> Case:
+    """Four roots and three days: unequal fan-outs, unequal counts."""
+    asks = spec(noise=noise, split_by="a", **options)
+    tree, prior = asked(asks, seed, 5, seen)
+    return Case.of("made up", "a > b > day", asks, tree, from_counts(tree, counts(seed, 5)).mean, prior)
+
+
+def rows(table: Any, **wanted: Any) -> list[dict[str, Any]]:
+    return [row for row in table.to_pylist() if all(row[name] == value for name, value in wanted.items())]
+
+
+# Closed forms and simulation
+
+
+@pytest.mark.parametrize("noise", ["api", "unit"])
+def test_closed_forms_are_within_three_standard_errors_of_simulation(noise: str) -> None:
+    table = evaluate([case(noise)], LINEAR, epsilons=[0.5, 2], taus=[5, 10], draws=2_000, seed=3)
+    exact_ones, simulated = rows(table, kind="exact"), rows(table, kind="simulated")
+    assert len(exact_ones) == len(simulated) == len(LINEAR) * 2 * 2 * 4
+    assert set(PAPER) <= set(LINEAR)
+    for one, other in zip(exact_ones, simulated, strict=True):
+        assert [one[name] for name in ("method", "epsilon", "tau", "level")] == [
+            other[name] for name in ("method", "epsilon", "tau", "level")
+        ]
+        assert abs(one["rmsre"] - other["rmsre"]) < 3 * other["standard_error"], one
+        assert one["standard_error"] is None
+
+
+@pytest.mark.parametrize("noise", ["api", "unit"])
+@pytest.mark.parametrize("way", ["equal", "leaves", "greedy", "optimal", "per_node"])
+def test_exact_errors_are_those_that_a_budget_expects(way: str, noise: str) -> None:
+    made = case(noise, seen=5)
+    split = getattr(budget, way)(made.tree, made.prior.mean, 4.0, 10.0, noise=noise)
+    name = f"{way.replace('_', '-')}-blue"
+    found = rows(evaluate([made], [name], epsilons=[4], taus=[10], draws=0), kind="exact")
+    wanted = budget.expected(made.tree, made.count, split, 10.0)
+    assert [row["rmsre"] for row in found] == pytest.approx([*wanted.levels, wanted.tree], rel=1e-6)
+    small = rmsre.nodes(made.count, wanted.variance, 10.0) < 0.1
+    assert found[-1]["below_10_percent"] == pytest.approx(small.mean())
+
+
+def test_one_split_serves_every_epsilon_under_the_apis_noise() -> None:
+    together = evaluate([case()], epsilons=[0.5, 3, 64], taus=[7], draws=4)
+    for epsilon in (0.5, 3.0, 64.0):
+        alone = rows(evaluate([case()], epsilons=[epsilon], taus=[7], draws=4))
+        for one, other in zip(alone, rows(together, epsilon=epsilon), strict=True):
+            assert one.pop("rmsre") == pytest.approx(other.pop("rmsre"), rel=1e-5)
+            assert (one.pop("standard_error") or 0) == pytest.approx(other.pop("standard_error") or 0, rel=1e-4)
+            assert one == other
+
+
+def test_simulation_is_denoising_draw_by_draw() -> None:
+    made, draws = case("unit"), 7
+    noise = Noise("unit", 2.0, 65536, ways.greedy(made.spec, made.tree, made.prior))
+    measure = Measure.of(made.tree, made.count, 5.0)
+    found = simulate(made, [noise], [estimators.blue, estimators.top_down], measure, draws, seed=1)[0]
+    drawn = luck(1, "made up/a > b > day", 0, draws * made.nodes)
+    copies = Copies.of(made.tree, draws)
+    noisy = noise._replace(share=copies.spread(noise.share)).added(copies.spread(made.count), drawn)
+    for errors, option in zip(found, (None, "top-down"), strict=True):
+        squared = []
+        for i in range(draws):
+            levels = [noisy[copies.forest.slice(j)].reshape(draws, -1)[i] for j in range(made.tree.depth)]
+            est = denoise(made.tree, np.concatenate(levels), noise.variance, nonnegative=option)  # type: ignore[arg-type]
+            off = np.square(est.count - made.count)
+            squared.append(
+                [*rmsre.levels(made.tree, made.count, off, 5.0) ** 2, rmsre.tree(made.tree, made.count, off, 5) ** 2]
+            )
+        assert errors.rmsre == pytest.approx(np.sqrt(np.mean(squared, axis=0)))
+        spread = np.std(squared, axis=0, ddof=1) / np.sqrt(draws)
+        assert errors.standard_error == pytest.approx(spread / 2 / errors.rmsre)
+
+
+# Copies, noise and measures
+
+
+@given(parents(), st.integers(1, 5))
+def test_copies_are_denoised_as_one_is(parent: list[int], number: int) -> None:
+    flat = Tree.from_parents(parent)
+    tree = Tree.from_parents(flat.family)
+    copies = Copies.of(tree, number)
+    rng = np.random.default_rng(len(parent))
+    variance, noisy = rng.uniform(1, 9, len(tree)), rng.normal(9, 5, (number, len(tree)))
+    given_ = np.concatenate([noisy[:, tree.slice(i)].ravel() for i in range(tree.depth)])
+    nothing = none(tree)
+    found = estimators.blue(copies.forest, given_, copies.spread(variance), nothing)
+    alone = [estimators.blue(tree, each, variance, nothing) for each in noisy]
+    for i in range(tree.depth):
+        assert found[copies.forest.slice(i)].reshape(number, -1) == pytest.approx(np.array(alone)[:, tree.slice(i)])
+    assert copies.nodes(found) == pytest.approx(np.sum(alone, axis=0))
+    assert copies.levels(found)[:, 0] == pytest.approx([a[tree.slice(0)].sum() for a in alone])
+    assert (copies.forest.family == Tree.from_parents(copies.forest.parent).family).all()
+
+
+@pytest.mark.parametrize(("nodes", "draws"), [(1, 1), (3, 1000), (BATCH // 3, 10), (BATCH * 2, 5), (BATCH, 2)])
+def test_batches_make_all_draws(nodes: int, draws: int) -> None:
+    found = batches(nodes, draws)
+    assert sum(found) == draws
+    assert max(found) * nodes <= max(BATCH, nodes)
+
+
+@pytest.mark.parametrize("rate", [0.05, 0.5, 3.0])
+def test_luck_is_discrete_laplace_at_any_rate(rate: float) -> None:
+    drawn = luck(5, "x", 0, 400_000).dlap(rate)
+    p = np.exp(-rate)
+    for k in (0, 1, -1, 4):
+        chance = (1 - p) / (1 + p) * p ** abs(k)
+        assert abs((drawn == k).mean() - chance) < 4 * np.sqrt(chance / len(drawn))
+    assert drawn.var() == pytest.approx(dlap_variance(rate), rel=0.02)
+    assert (drawn == np.rint(drawn)).all()
+
+
+@pytest.mark.parametrize("model", ["api", "unit"])
+def test_noise_has_the_variance_that_a_split_buys(model: str) -> None:
+    made = case(model)
+    split = budget.optimal(made.tree, made.prior.mean, 4.0, 10.0, noise=model)
+    noise = Noise(model, 4.0, 65536, split.nodes() / 4)
+    assert noise.variance == pytest.approx(split.variance())
+    size = 20_000
+    shares = np.repeat(noise.share[noise.share > 0][:3], size)
+    many = noise._replace(share=shares, epsilon=0.5)
+    off = many.added(np.full(len(shares), 9.0), luck(0, "y", 0, len(shares))) - 9
+    assert (off.reshape(3, size) ** 2).mean(axis=1) == pytest.approx(many.variance[::size], rel=0.06)
+
+
+def test_what_is_not_measured_is_not_given_away() -> None:
+    noise = Noise("api", 1.0, 65536, np.array([0.0, 1.0]))
+    assert noise.added(np.array([50.0, 50.0]), luck(0, "z", 0, 2))[0] == 0
+    assert noise.variance[0] == np.inf
+    tree = Tree.from_parents([-1, 0])
+    assert estimators.raw(tree, np.array([0.0, 5.0]), noise.variance, none(tree))[0] == np.inf
+
+
+@pytest.mark.parametrize("shape", list(NAMED))
+def test_pools(shape: str) -> None:
+    tree = Tree.from_parents(Tree.from_parents(NAMED[shape]).family)
+    rng = np.random.default_rng(1)
+    count, variance = rng.poisson(20, len(tree)).astype(float), rng.uniform(1, 9, len(tree))
+    found = exact(Measure.of(tree, count, 5.0), variance).rmsre
+    assert found[:-1] == pytest.approx(rmsre.levels(tree, count, variance, 5.0))
+    assert found[-1] == pytest.approx(rmsre.tree(tree, count, variance, 5.0))
+    roots = rmsre.roots(tree, count, variance, 5.0)
+    if tree.is_leaf[tree.level < tree.depth - 1].any():
+        return  # a root that lacks a level has no say in it
+    pooled = exact(Measure.of(tree, count, 5.0, "roots"), variance).rmsre
+    assert pooled[-1] == pytest.approx(np.sqrt(np.mean(roots**2)))
+
+
+# Ways to split
+
+
+@settings(deadline=None, max_examples=60)
+@given(specs(), st.integers(0, 3), st.integers(2, 5))
+def test_no_way_overspends_on_any_path(asks: Spec, seed: int, seen: int) -> None:
+    tree, prior = asked(asks, seed, 5, seen)
+    for way in (ways.equal, ways.leaves, ways.greedy, ways.greedy_raw, ways.optimal, ways.per_node):
+        share = way(asks, tree, prior)
+        assert share.shape == (len(tree),)
+        assert (share >= 0).all()
+        spent = share.copy()
+        for i in range(1, tree.depth):
+            spent[tree.slice(i)] += spent[tree.family[tree.slice(i)]]
+        assert spent.max() <= 1 + 1e-9
+
+
+@pytest.mark.parametrize("way", [ways.greedy, ways.optimal, ways.per_node])
+def test_a_new_root_takes_the_split_that_is_best_for_the_known_ones(way: ways.Way) -> None:
+    made = case(seen=3)
+    new = np.flatnonzero(made.prior.new_roots(made.tree))
+    assert len(new) == 2
+    share = way(made.spec, made.tree, made.prior)
+    root, level = made.tree.root, made.tree.level
+    by_level = [[share[(root == i) & (level == j)] for j in range(made.tree.depth)] for i in new]
+    for each in by_level:
+        assert [values.min() for values in each] == pytest.approx([values.max() for values in each])
+        assert [values[0] for values in each] == pytest.approx([values[0] for values in by_level[0]])
+    weights = np.where(np.isin(root, new), 0.0, 1.0)
+    method = budget.greedy if way is ways.greedy else budget.optimal
+    pooled = method(made.tree, made.prior.mean, 4.0, 10.0, by_root=False, weights=weights)
+    assert [values[0] for values in by_level[0]] == pytest.approx(pooled.epsilon[0] / 4)
+
+
+def test_raw_figures_have_a_split_of_their_own() -> None:
+    made = case(seen=5)
+    share = ways.greedy_raw(made.spec, made.tree, made.prior)
+    assert share.min() > 0.01
+    split = budget.greedy(made.tree, made.prior.mean, 4.0, 10.0, denoised=False)
+    assert share == pytest.approx(split.nodes() / 4)
+
+
+def test_a_private_prior_has_the_noise_of_an_equal_split() -> None:
+    asks = spec(split_by="a")
+    tree, table = asks.tree(counts(0, 5)), counts(0, 5)
+    truth = from_counts(tree, table).mean
+    sure = private_prior(asks, tree, table, np.random.default_rng(0), 1e6)
+    assert sure.mean == pytest.approx(truth, abs=1e-3)
+    assert sure.protected
+    expected = budget.expected(tree, truth, budget.equal(tree, truth, 1.0, 10.0), 10.0).variance
+    draws = [private_prior(asks, tree, table, np.random.default_rng(i)).mean - truth for i in range(300)]
+    assert np.mean(np.square(draws) / expected) == pytest.approx(1, rel=0.06)
+    assert abs(np.mean(draws / np.sqrt(expected))) < 0.03
+
+
+# Seeds, workers, resuming
+
+
+def test_one_worker_and_two_make_the_same_table() -> None:
+    cases = [case(), case("unit")]
+    one = evaluate(cases, epsilons=[1, 8], draws=20, seed=5)
+    two = evaluate(cases, epsilons=[1, 8], draws=20, seed=5, workers=2)
+    assert one.equals(two)
+    other = evaluate(cases, epsilons=[1, 8], draws=20, seed=6)
+    assert not one.equals(other)
+    assert rows(one, kind="exact") == rows(other, kind="exact")
+
+
+def test_a_case_is_the_same_after_it_was_saved(tmp_path: Path) -> None:
+    made = case(seen=3, total=True)
+    made.save(str(tmp_path / "case.npz"))
+    again = Case.load(str(tmp_path / "case.npz"))
+    assert again.key == made.key
+    assert evaluate([again], draws=3).equals(evaluate([made], draws=3))
+    assert case(seen=2, total=True).key != made.key
+
+
+def test_a_grid_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    path, done = tmp_path / "finished.jsonl", []
+
+    def stop(number: int, of: int) -> None:
+        if number == 4:
+            raise KeyboardInterrupt
+
+    whole = evaluate([case()], draws=5)
+    with pytest.raises(KeyboardInterrupt):
+        evaluate([case()], draws=5, store=Store(str(path)), progress=stop)
+    assert len(path.read_text().splitlines()) == 4
+    path.write_bytes(path.read_bytes()[:-100])  # the last line is cut off
+    again = evaluate([case()], draws=5, store=Store(str(path)), progress=lambda number, of: done.append((number, of)))
+    assert again.equals(whole)
+    assert done[0] == (3, 12)
+    kept = path.read_text()
+    assert evaluate([case()], draws=5, store=Store(str(path))).equals(whole)
+    assert path.read_text() == kept
+    assert evaluate([case()], draws=6, store=Store(str(path))).num_rows == whole.num_rows
+    assert path.read_text() != kept
+
+
+def test_a_store_passes_over_what_is_cut_off(tmp_path: Path) -> None:
+    path = tmp_path / "kept.jsonl"
+    path.write_text('["a", [{"x": 1}]]\n["b", [{"x"')
+    store = Store(str(path))
+    assert (store.get("a"), store.get("b")) == ([{"x": 1}], None)
+    store.put("b", [{"x": float("inf")}])
+    assert Store(str(path)).get("b") == [{"x": float("inf")}]
+    assert json.loads(path.read_text().splitlines()[0])[0] == "a"
+
+
+def test_a_store_that_cannot_be_kept_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot be read: Is a directory; choose another folder"):
+        Store(str(tmp_path))
+    with pytest.raises(InputError, match="cannot be written: No such file"):
+        Store(str(tmp_path / "none" / "kept.jsonl")).put("a", [])
+
+
+# Methods of one's own, and the table
+
+
+def twice(asks: Spec, tree: Tree, prior: Prior) -> Any:
+    """Two thirds for the leaves."""
+    level = np.full(tree.depth, 1 / 3 / (tree.depth - 1))
+    level[-1] = 2 / 3
+    return tree.by_level(level)
+
+
+def test_another_method_is_another_pair_of_functions() -> None:
+    own = Method("twice", twice, estimators.blue, estimators.blue_variance)
+    table = evaluate([case()], [own, "equal-blue"], epsilons=[2], taus=[10], draws=200)
+    assert {row["method"] for row in rows(table)} == {"twice", "equal-blue"}
+    (exact_one,) = rows(table, method="twice", level=None, kind="exact")
+    (simulated,) = rows(table, method="twice", level=None, kind="simulated")
+    assert abs(exact_one["rmsre"] - simulated["rmsre"]) < 3 * simulated["standard_error"]
+
+
+def expecting(tree: Tree, noisy: Any, variance: Any, prior: Prior) -> Any:
+    """What was there before, whatever is measured."""
+    return prior.mean
+
+
+def test_an_estimator_is_given_the_prior() -> None:
+    made = case()
+    table = evaluate([made], [Method("expecting", ways.equal, expecting)], epsilons=[1], taus=[10], draws=5)
+    wanted = rmsre.tree(made.tree, made.count, np.square(made.prior.mean - made.count), 10.0)
+    (found,) = rows(table, level=None)
+    assert found["rmsre"] == pytest.approx(wanted)
+
+
+def by_budget(asks: Spec, tree: Tree, prior: Prior) -> Any:
+    """More for the leaves the less there is."""
+    leaf = 1 / (1 + asks.epsilon)
+    return tree.by_level([*[(1 - leaf) / (tree.depth - 1)] * (tree.depth - 1), leaf])
+
+
+def test_a_split_may_depend_on_epsilon() -> None:
+    own = Method("by budget", by_budget, estimators.blue, estimators.blue_variance, by_epsilon=True)
+    together = rows(evaluate([case()], [own], epsilons=[1, 4], taus=[10], draws=3))
+    alone = [row for e in (1, 4) for row in rows(evaluate([case()], [own], epsilons=[e], taus=[10], draws=3))]
+    assert together == alone
+    assert rows(evaluate([case()], [own._replace(by_epsilon=False)], epsilons=[1, 4], taus=[10], draws=3)) != alone
+
+
+def ending(asks: Spec, tree: Tree, prior: Prior) -> Any:
+    os._exit(3)
+
+
+def test_workers_that_end_are_told_of() -> None:
+    own = Method("ending", ending, estimators.blue)
+    with pytest.raises(InputError, match="a worker has ended, .*; take 1 worker"):
+        evaluate([case()], [own], draws=2, workers=2)
+    nameless = Method("nameless", lambda asks, tree, prior: np.full(len(tree), 0.1), estimators.blue)
+    with pytest.raises(InputError, match="functions that a module has by name"):
+        evaluate([case()], [nameless], draws=2, workers=2)
+    assert evaluate([case()], [nameless], draws=2).num_rows
+
+
+def test_the_table_keeps_its_contract() -> None:
+    table = evaluate([case()], SOME, epsilons=[1, 2], taus=[5], draws=3)
+    contract = ["dataset", "tree", "method", "noise", "epsilon", "tau", "level", "rmsre", "standard_error"]
+    assert table.column_names[: len(contract)] == contract
+    found = rows(table)
+    assert [row["level"] for row in found[:4]] == ["a", "b", "day", None]
+    assert {(row["method"], row["kind"]) for row in found} == {
+        ("equal-blue", "exact"),
+        ("equal-blue", "simulated"),
+        ("optimal-top-down", "simulated"),
+    }
+    assert [row["epsilon"] for row in found] == sorted(row["epsilon"] for row in found)
+    assert found[0]["nodes"] == 5 and found[3]["nodes"] == len(case().tree)
+
+
+def test_never_negative_beats_blue_on_a_sparse_tree() -> None:
+    table = evaluate([case()], ["optimal-blue", "optimal-top-down"], epsilons=[0.5], taus=[5], draws=200)
+    blue, top_down = (
+        rows(table, method=name, level=None, kind="simulated")[0] for name in ("optimal-blue", "optimal-top-down")
+    )
+    assert top_down["rmsre"] < 0.95 * blue["rmsre"]
+
+
+# A user's own counts
+
+
+def test_own_counts_are_the_truth_and_estimates_below_0_are_0() -> None:
+    asks, table = spec(split_by="a"), counts(0, 5)
+    (made,) = own_cases("mine", asks, _arrow(table))
+    assert made.count.sum() == pytest.approx(3 * sum(table["conversions"]))
+    names = ["a", "b", "day"]
+    estimate = np.array(table["conversions"], float)
+    estimate[::4] = -3.5
+    report = _arrow({**{n: table[n] for n in names}, "estimate": estimate, "variance": np.ones(len(estimate))})
+    (of_report,) = own_cases("mine", asks, report)
+    assert of_report.count.sum() == pytest.approx(3 * np.maximum(estimate, 0).sum())
+    (with_prior,) = own_cases("mine", asks, _arrow(table), report)
+    assert with_prior.prior.mean.sum() == pytest.approx(3 * estimate.sum())
+
+
+def _arrow(table: dict[str, Any]) -> Any:
+    import pyarrow as pa
+
+    return pa.table(table)
+
+
+# What is refused
+
+
+def test_a_tree_of_one_node_is_refused() -> None:
+    asks = Spec(epsilon=1, attribute=[{"name": "a"}])
+    tree = asks.tree({"a": ["x"]})
+    with pytest.raises(InputError, match="a tree of one node has nothing to split"):
+        Case.of("d", "t", asks, tree, np.array([3.0]), Prior(np.zeros(1)))
+
+
+@pytest.mark.parametrize("bad", [-1.0, np.nan, np.inf])
+def test_true_counts_are_0_or_more(bad: float) -> None:
+    made = case()
+    for count in (np.append(made.count[:-1], bad), made.count[:-1]):
+        with pytest.raises(ValueError, match="a true count, 0 or more"):
+            Case.of("d", "t", made.spec, made.tree, count, made.prior)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"epsilons": [0]}, "epsilon is a positive number, or several; got 0"),
+        ({"epsilons": []}, "epsilon is a positive number, or several; got none"),
+        ({"taus": [float("nan")]}, "tau is a positive number, or several; got nan"),
+        ({"draws": 1}, "draws are 2 or more, or 0"),
+        ({"draws": -5}, "draws are 2 or more, or 0"),
+        ({"methods": ["best"]}, "a method is one of equal-raw, .*; got 'best'"),
+        ({"methods": []}, "give a method"),
+        ({"pool": "levels"}, "errors are pooled by nodes or by roots; got 'levels'"),
+        ({"cases": []}, "give a case"),
+    ],
+)
+def test_mistakes(options: dict[str, Any], words: str) -> None:
+    given_ = {"cases": [case()], "draws": 2, **options}
+    with pytest.raises(InputError, match=words):
+        evaluate(given_.pop("cases"), given_.pop("methods", SOME), **given_)
+
+
+def test_a_spec_of_other_levels_is_refused() -> None:
+    made = case()
+    with pytest.raises(InputError, match="the tree has 3 levels; the spec has 2"):
+        Case.of("d", "t", spec(known="a", unknown=(UNKNOWN,)), made.tree, made.count, made.prior)
+    with pytest.raises(InputError, match="the prior's epsilon is a positive number; got nan"):
+        own_cases("d", made.spec, _arrow(counts()), prior_epsilon=float("nan"))

@@ -1,0 +1,181 @@
+"""attributary explore: what it opens, what it refuses on the terminal, and a server that ends quietly."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+from click.testing import CliRunner, Result
+
+from attributary.cli import main
+from attributary.cli.explore import ABOUT
+from attributary.tables import write_table
+from command import PYTHON
+from explored import table, written
+
+SPEC = """
+epsilon = 2
+[[attribute]]
+name = "campaign"
+[[attribute]]
+name = "day"
+unknown = true
+domain = ["mon", "tue"]
+"""
+COUNTS = "campaign,day,impressions,conversions\nx,mon,9,5\nx,tue,,3\ny,mon,9,50\ny,tue,,0\n"
+
+
+@pytest.fixture(autouse=True)
+def _empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("spec.toml").write_text(SPEC, encoding="utf-8")
+    Path("counts.csv").write_text(COUNTS, encoding="utf-8")
+    written(table(["x", "y"]), Path("estimates.parquet"))
+
+
+@contextmanager
+def serving(*arguments: str) -> Iterator[tuple[str, dict[str, str], subprocess.Popen[str]]]:
+    """The page's address, the headers that carry its token, and the server, until it is interrupted."""
+    server = subprocess.Popen(
+        [*PYTHON, "explore", "--no-browser", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert server.stdout
+        found = re.fullmatch(r"(http://127\.0\.0\.1:\d+)/#([\w-]{43})\n", server.stdout.readline())
+        assert found, server.communicate(timeout=10)
+        yield found[1], {"Authorization": f"Bearer {found[2]}"}, server
+    finally:
+        server.send_signal(signal.SIGINT)
+        server.communicate(timeout=10)
+
+
+def test_it_serves_this_machine_until_it_is_interrupted() -> None:
+    with serving("estimates.parquet") as (page, token, server):
+        assert "Attributary explorer" in httpx.get(page).text
+        assert httpx.get(f"{page}/api/about").status_code == 401
+        about = httpx.get(f"{page}/api/about", headers=token).json()["table"]
+        assert about["file"] == "estimates.parquet" and about["nodes"] == 82
+        port = int(page.rpartition(":")[2])
+        with socket.socket() as elsewhere:
+            elsewhere.settimeout(2)
+            assert elsewhere.connect_ex(("127.0.0.2", port)) != 0  # it listens on 127.0.0.1, not on all addresses
+        server.send_signal(signal.SIGINT)
+        out, err = server.communicate(timeout=10)
+        assert server.returncode == 0 and out == ""
+        assert err == "open this address; it is answered on this machine only. Ctrl-C ends it.\n"
+
+
+def test_two_runs_have_two_tokens() -> None:
+    with serving("-q") as (_, one, _), serving("-q") as (_, two, _):
+        assert one != two
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "made-up tree and counts: 12 × 20 × 14"),
+        (["spec.toml", "--prior", "counts.csv"], "6 nodes, counts of counts.csv"),
+        (["estimates.parquet"], "82 nodes and the estimates of estimates.parquet"),
+        (["run"], "7 nodes and the estimates of run/estimates.parquet"),
+        (["run/plan.json"], "the plan's levels and their sizes"),
+        (["logs.toml"], "6 nodes, counts of the logs of logs.toml"),
+    ],
+)
+def test_the_plan_tab_begins_with_what_there_is(arguments: list[str], words: str) -> None:
+    Path("impressions.csv").write_text("user,time,campaign\na,2026-01-01,x\nb,2026-01-01,y\n")
+    Path("conversions.csv").write_text("user,time,day\na,2026-01-02,mon\n")
+    names = 'impressions = "impressions.csv"\nconversions = "conversions.csv"\nuser = "user"\ntime = "time"\n'
+    logs = f'[logs]\n{names}window = "30d"\n'
+    Path("logs.toml").write_text(SPEC + logs)
+    Path("total.toml").write_text(SPEC.replace("epsilon = 2", "epsilon = 3\ntau = 7\ntotal = true") + logs)
+    if arguments and arguments[0].startswith("run"):
+        ran = CliRunner().invoke(main, ["run", "total.toml", "-o", "run", "-q"])
+        assert ran.exit_code == 0, ran.output
+    with serving(*arguments) as (page, token, _):
+        found = httpx.get(f"{page}/api/plan", headers=token).json()
+        assert words in found["start"]["words"]
+        if arguments and arguments[0].startswith("run"):
+            assert (found["epsilon"], found["tau"]) == (3, 7)
+        assert ("NOT protected" in found["start"]["warning"]) == (arguments[:1] in (["spec.toml"], ["logs.toml"]))
+
+
+def test_a_table_of_denoise_is_explored_with_its_levels() -> None:
+    Path("noisy.csv").write_text("a,b,x\nu,,10\nu,p,4\nu,q,5\n")
+    asked = "denoise --table noisy.csv --levels a,b --value x --variance 2,1 -o out.csv -q"
+    made = CliRunner().invoke(main, asked.split())
+    assert made.exit_code == 0, made.output
+    with serving("out.csv", "--levels", "a,b", "--tau", "3") as (page, token, _):
+        rows = httpx.get(f"{page}/api/rows?node=0&sort=label", headers=token).json()["rows"]
+        assert [row["label"] for row in rows] == ["p", "q"]
+        assert httpx.get(f"{page}/api/about", headers=token).json()["table"]["tau"] == 3
+
+
+def test_two_tables_are_compared() -> None:
+    written(table(["x", "z"], seed=5), Path("last.parquet"))
+    with serving("estimates.parquet", "last.parquet") as (page, token, _):
+        rows = httpx.get(f"{page}/api/rows?sort=label", headers=token).json()["rows"]
+        assert [row["label"] for row in rows] == ["x", "y", "z"]
+        assert [row["verdict"] for row in rows][1:] == ["new", "gone"]
+
+
+def explore(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["explore", "--no-browser", *arguments])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nothing.parquet"], "there is no file nothing.parquet"),
+        (["counts.csv"], "holds true counts"),
+        (["empty.csv"], "empty.csv is empty"),
+        (["cut.parquet"], "cut.parquet is not a whole Parquet file"),
+        (["text.parquet"], "text.parquet"),
+        (["folder"], "neither estimates nor a plan in folder"),
+        (["two"], "more than one table of estimates"),
+        (["other.json"], "other.json is not a plan"),
+        (["out.csv"], "give them with --levels"),
+        (["estimates.parquet", "counts.csv"], "is no table of estimates"),
+        (["estimates.parquet", "spec.toml"], "two tables of estimates are compared; spec.toml is none"),
+        (["spec.toml", "estimates.parquet"], "two tables of estimates are compared; spec.toml is none"),
+        (["spec.toml"], "a plan needs the values of campaign"),
+        (["broken.toml"], "is not TOML"),
+        (["estimates.parquet", "--tau", "0"], "--tau is a number above 0"),
+        (["estimates.parquet", "--tau", "nan"], "--tau is a number above 0"),
+        (["estimates.parquet", "--prior", "counts.csv"], "--prior goes with a spec"),
+        (["estimates.parquet", "--levels", "a,b"], "has no column 'a'"),
+        (["estimates.parquet", "--memory", "much"], "--memory is a size"),
+    ],
+)
+def test_what_cannot_be_explored_is_refused_on_the_terminal(arguments: list[str], words: str) -> None:
+    Path("empty.csv").write_text("")
+    Path("cut.parquet").write_bytes(Path("estimates.parquet").read_bytes()[:-50])
+    Path("text.parquet").write_text("a,b\n1,2\n")
+    Path("other.json").write_text("{}")
+    Path("out.csv").write_text("a,estimate,variance,low,high,correction\nx,1,1,0,2,0\n")
+    Path("broken.toml").write_text("epsilon =")
+    for folder in ("folder", "two"):
+        os.makedirs(folder)
+    for name in ("one.parquet", "two.csv"):
+        write_table(table(["x"]), f"two/{name}")
+    result = explore(*arguments)
+    assert result.exit_code == 2 and words in result.stderr, result.output
+    assert len(result.stderr.splitlines()) == 1 and result.stderr.startswith("error: ")
+
+
+def test_a_port_that_is_taken_is_refused() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        result = explore("--port", str(taken.getsockname()[1]))
+    assert result.exit_code == 2 and "cannot be used" in result.stderr and "--port" in result.stderr
+
+
+def test_help_shows_how_it_is_used() -> None:
+    shown = CliRunner().invoke(main, ["explore", "--help"]).output
+    assert "attributary explore shop/run" in shown and "Ctrl-C" in ABOUT

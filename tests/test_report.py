@@ -1,0 +1,411 @@
+"""What a report is made of: files told apart, figures packed and unpacked, trees cut, corrections doubted."""
+
+import base64
+import hashlib
+import json
+import re
+import zlib
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from attributary import Tree, denoise, rmsre
+from attributary.cli.implausible import implausible
+from attributary.errors import InputError
+from attributary.plan import Plan, make_plan
+from attributary.prior import none
+from attributary.report import Given, figures, page, read, to_png, to_svg, words
+from attributary.report.curves import curves
+from attributary.report.cut import cut
+from attributary.report.estimates import Estimates, read_estimates
+from attributary.report.evaluation import Point, read_evaluation
+from attributary.report.icicle import spans
+from attributary.report.levels import changes, shares
+from attributary.report.names import label, path
+from attributary.report.pack import pack
+from attributary.report.suspicion import suspicion
+from attributary.tables import write_table
+from forests import NAMED, Case, cases, parents
+from plans import asked, spec
+from reports import BITING, biting, estimates, evaluation, labelled, shop
+
+TYPES = {"i1": "<i1", "i2": "<i2", "i4": "<i4", "u1": "<u1", "u2": "<u2", "u4": "<u4", "f4": "<f4", "f8": "<f8"}
+
+
+def unpacked(packed: Any) -> dict[str, Any]:
+    """The columns of a page, as its script reads them."""
+    block = zlib.decompress(base64.b64decode(packed.data))
+    found: dict[str, Any] = {}
+    for name, kind, at, length in packed.about["columns"]:
+        content = block[at : at + length]
+        assert at % 8 == 0
+        if kind == "json":
+            found[name] = json.loads(content)
+            continue
+        values = np.frombuffer(content, TYPES[kind])
+        if kind[0] == "i":
+            values = np.where(values == np.iinfo(values.dtype).min, np.nan, values / packed.about["part"])
+        found[name] = values
+    return found
+
+
+def from_case(case: Case, **options: Any) -> tuple[Any, Estimates]:
+    """An estimate, and the same by way of a table."""
+    est = denoise(case.tree, case.noisy, case.variance, **options)
+    low, high = est.interval()
+    columns = {
+        "noisy": est.measurements.noisy,
+        "noise_variance": est.measurements.variance,
+        "estimate": est.count,
+        "variance": est.variance,
+        "low": low,
+        "high": high,
+        "correction": est.correction,
+    }
+    table = est.tree.table()
+    for name, values in columns.items():
+        table = table.append_column(name, pa.array(np.asarray(values, np.float64), from_pandas=True))
+    return est, read_estimates(table, "table")
+
+
+@given(cases(spread=3))
+@settings(deadline=None)
+def test_a_page_holds_the_figures_as_they_are_shown(case: Case) -> None:
+    _, est = from_case(case)
+    kept = cut(est.tree, est.estimate, np.zeros(len(est), bool), len(est))
+    back = unpacked(pack(est, np.zeros(len(est), bool), kept))
+    told = {"estimate": back["estimate"], "low": back["estimate"] - back["below"]}
+    told |= {"high": back["estimate"] + back["above"], "noisy": back["estimate"] + back["moved"]}
+    for name, values in told.items():
+        assert [figures.count(x) for x in values] == [figures.count(x) for x in getattr(est, name)]
+    np.testing.assert_allclose(back["correction"], est.correction, atol=0.05 + 1e-9)
+    np.testing.assert_allclose(back["variance"], est.variance, rtol=1e-6)
+    np.testing.assert_array_equal(back["children"], np.diff(est.tree.first))
+
+
+def test_a_page_holds_the_labels_and_figures_too_large_for_parts() -> None:
+    tree = labelled(BITING, ["p", "q"])
+    est = read_estimates(estimates(tree), "table")
+    back = unpacked(pack(est, np.zeros(len(est), bool), cut(est.tree, est.estimate, np.zeros(len(est), bool), 999)))
+    assert [back["words0"][i] for i in back["code0"]] == BITING
+    assert [back["words1"][i] for i in back["code1"]] == ["p", "q"] * len(BITING)
+    big = read_estimates(estimates(Tree.from_parents([-1]), wrong={0: 1e12}), "table")
+    back = unpacked(pack(big, np.zeros(1, bool), cut(big.tree, big.estimate, np.zeros(1, bool), 1)))
+    assert back["estimate"][0] == round(big.estimate[0]) > 1e11
+
+
+@given(parents(), st.integers(1, 14), st.randoms(use_true_random=False))
+def test_a_cut_tree_is_a_tree_and_counts_what_it_leaves_out(parent: list[int], most: int, random: Any) -> None:
+    tree = Tree.from_parents(parent)
+    count = np.array([random.uniform(-5, 50) for _ in parent])
+    marked = np.array([random.random() < 0.2 for _ in parent])
+    found = cut(tree, count, marked, most)
+    family = tree.family
+    assert found.nodes <= max(most, 0) and (found.nodes == len(tree)) == (len(tree) <= most)
+    assert all(family[v] < 0 or found.keep[family[v]] for v in np.flatnonzero(found.keep))
+    kept = np.flatnonzero(found.keep)
+    children = [int((family == v).sum()) - int((found.keep & (family == v)).sum()) for v in kept]
+    np.testing.assert_array_equal(found.left, children)
+
+
+def test_a_cut_keeps_marked_nodes_then_the_largest_with_what_stands_above_them() -> None:
+    tree = Tree.from_parents([-1, -1, 0, 0, 1, 1])
+    count, marked = np.array([10.0, 30, 4, 6, 10, 20]), np.zeros(6, bool)
+    assert cut(tree, count, marked, 3).keep.tolist() == [True, True, False, False, False, True]
+    marked[2] = True
+    assert cut(tree, count, marked, 2).keep.tolist() == [True, False, True, False, False, False]
+    assert cut(tree, count, marked, 1).keep.sum() == 0, "a marked node alone has no place"
+    with pytest.raises(ValueError, match="at least one node; got 0"):
+        cut(tree, count, marked, 0)
+
+
+@given(cases(spread=2))
+@settings(deadline=None)
+def test_spans_of_children_fill_their_parent_and_roots_fill_the_chart(case: Case) -> None:
+    _, est = from_case(case, nonnegative="top-down")
+    start, width = spans(est)
+    family = est.tree.family
+    assert (width >= 0).all()
+    for v in range(-1, len(est)):
+        below = np.flatnonzero(family == v)
+        if len(below) and est.estimate[below].sum() > 0:
+            left, room = (0.0, 1.0) if v < 0 else (start[v], width[v])
+            assert width[below].sum() == pytest.approx(room, abs=1e-9)
+            np.testing.assert_allclose(start[below], left + np.cumsum(width[below]) - width[below], atol=1e-9)
+
+
+@pytest.mark.parametrize("shape", ["laplace", "dlap", "normal"])
+@given(case=cases(spread=1, special=(float("inf"),)), wrong=st.floats(0, 300))
+@settings(deadline=None, max_examples=60)
+def test_a_table_is_doubted_as_the_estimate_itself_is(shape: Any, case: Case, wrong: float) -> None:
+    noisy = [x + wrong * (i == 0) for i, x in enumerate(case.noisy)]
+    with np.errstate(divide="ignore"):
+        est, told = from_case(case._replace(noisy=noisy), shape=shape)
+        doubt = suspicion(told, told.measurements(shape))
+        theirs = implausible(est, 5)
+    assert doubt.nodes == theirs.nodes and doubt.limit == pytest.approx(theirs.limit)
+    if est.fit.df == 0:
+        assert doubt.z is None
+    else:
+        assert doubt.z == pytest.approx(est.fit.z, rel=1e-6, abs=1e-6)
+
+
+@given(cases(spread=2))
+@settings(deadline=None)
+def test_errors_before_and_after_are_rmsre(case: Case) -> None:
+    est, told = from_case(case)
+    found = changes(told, 7.0)
+    after = rmsre.levels(est.tree, est.count, est.variance, 7.0)
+    before = rmsre.levels(est.tree, est.count, case.variance, 7.0)
+    np.testing.assert_allclose([c.denoised for c in found], after, rtol=1e-9)
+    np.testing.assert_allclose([c.raw for c in found], before, rtol=1e-9)
+    assert all(c.measured == c.nodes for c in found)
+
+
+def test_shares_are_those_of_the_plan() -> None:
+    for options in ({}, {"split_by": "a"}, {"total": True}):
+        asks = spec(**options)
+        tree, prior = asked(asks)
+        plan = make_plan(asks, tree, prior, "equal")
+        found = shares(plan)
+        assert sum(s.middle for s in found) == pytest.approx(1)
+        assert [s.contribution for s in found] == list(plan.default)
+        assert sum(s.epsilon for s in found) == pytest.approx(4)
+        assert [s.plan for s in found] == [e.error.plan for e in plan.expected.levels]
+    plan = make_plan(asks, tree, prior, "per-node")
+    assert all(s.low <= s.middle <= s.high for s in shares(plan)) and len(shares(plan)) == len(plan.levels)
+
+
+@pytest.mark.parametrize("parent", NAMED.values(), ids=NAMED)
+def test_any_tree_makes_a_page_with_and_without_labels(parent: list[int]) -> None:
+    est = read_estimates(estimates(Tree.from_parents(parent)), "table")
+    assert label(est, 0) == path(est, 0)[0] == f"node {parent.index(-1)}"
+    made = page(Given(estimates=est, files=("table",)))
+    assert [chart.name for chart in made.charts] == ["counts", "icicle", "denoised"] and made.left_out == 0
+    assert "Conversions by level 0" in made.html
+
+
+def test_what_cannot_be_estimated_is_said_to_be_so() -> None:
+    tree = Tree.from_parents([-1, 0, 0])
+    table = estimates(tree).to_pydict()
+    table |= {"noisy": [5.0, None, None], "noise_variance": [1.0, np.inf, np.inf], "correction": [0.0, None, None]}
+    table |= {"estimate": [5.0, 2.5, 2.5], "variance": [1.0, np.inf, np.inf]}
+    table |= {"low": [3.0, -np.inf, 0.0], "high": [7.0, np.inf, np.inf]}
+    html = page(Given(estimates=read_estimates(pa.table(table), "table"), files=("t",))).html
+    assert "not measured" in html and "∞" in html and "nan" not in html.split("<script")[0].lower().replace("nano", "")
+
+
+def test_the_page_is_the_same_each_time_and_its_policy_names_its_own_script_and_style(tmp_path: Path) -> None:
+    given = read([str(biting(tmp_path)), str(evaluation(tmp_path))])
+    html = page(given).html
+    assert html == page(given).html
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', html)
+    assert policy and "default-src &#39;none&#39;" in policy[1] and "unsafe" not in policy[1]
+    for tag in ("style", 'script type="module"'):
+        content = re.search(f"<{tag}>(.*?)</{tag.split()[0]}>", html, re.DOTALL)
+        assert content
+        assert base64.b64encode(hashlib.sha256(content[1].encode()).digest()).decode() in policy[1]
+    assert html.count("<script") == html.count("</script>") == 3
+    tags = Tags()
+    tags.feed(html)
+    assert not {"img", "iframe", "object", "embed", "b", "base"} & {tag for tag, _ in tags.found}
+    for tag, attributes in tags.found:
+        for name, value in attributes:
+            assert not name.startswith("on") and name != "style", (tag, name)
+            assert name not in ("src", "srcset", "action") and not (name == "href" and value and value[0] not in "#d")
+
+
+class Tags(HTMLParser):
+    """Every tag of a page with its attributes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[str, list[tuple[str, str | None]]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, attrs))
+
+
+def test_every_chart_is_a_picture_and_names_every_node_it_shows(tmp_path: Path) -> None:
+    folder = shop(tmp_path)
+    made = page(read([str(folder), str(evaluation(tmp_path))]))
+    names = ["counts", "icicle", "budget", "expected-error", "denoised", "evaluation"]
+    assert [chart.name for chart in made.charts] == names
+    for chart in made.charts:
+        svg = to_svg(chart)
+        assert svg.startswith("<svg") and chart.title.split()[0] in svg
+        assert to_png(chart).startswith(b"\x89PNG")
+    alike = labelled(["x" * 100 + end for end in "abc"], ["p"])
+    (counts,) = [c for c in page(Given(estimates=read_estimates(estimates(alike), "t"))).charts if c.name == "counts"]
+    assert len({row["node"] for row in counts.spec(600)["data"]["values"]}) == 3, "labels may look alike"
+
+
+def test_what_is_private_is_told_in_words() -> None:
+    tree, prior = asked(spec())
+    told = {fact.name: fact for fact in words.facts(make_plan(spec(), tree, prior, "equal"), None)}
+    assert told["Privacy budget"].answer == "ε = 4" and "at most 55 times" in told["Privacy budget"].more[0]
+    assert "more than ε" not in told["Privacy budget"].warning  # a third of the budget, twice, is less than all of it
+    assert "NOT protected" in told["Made from"].warning
+    told = {fact.name: fact for fact in words.facts(make_plan(spec(), tree, prior, "leaves"), None)}
+    assert "costs 8, more than ε" in told["Privacy budget"].warning
+    asks = spec(neighbours="definition-1", noise="unit", epsilon=20)
+    told = {fact.name: fact for fact in words.facts(make_plan(asks, tree, none(tree), "leaves"), None)}
+    assert "holds for it, too" in told["Privacy budget"].more[1] and "e^ε times" in told["Privacy budget"].more[0]
+    assert told["Noise"].answer.endswith("whole counts") and told["Made from"].answer == "no earlier counts"
+    est = read_estimates(estimates(labelled(["x"], ["p"])), "t")
+    assert [fact.answer for fact in words.facts(None, est)] == ["first › second </script>", "not told"]
+    assert "computed from true counts" in words.facts(None, None)[0].warning
+    assert words.title(()) == "Methods compared" and words.title(("total",)) == "Conversions"
+    assert words.title(tuple("abcdefghij")) == "Conversions by a, b, … and j"
+    assert words.title(("total", "a", "b")) == "Conversions by a and b"
+
+
+def test_methods_are_told_apart_by_colour_and_shape_and_one_budget_makes_a_list() -> None:
+    def points(epsilons: tuple[float, ...], taus: tuple[float, ...]) -> tuple[Point, ...]:
+        many = [(f"method {i}", e, t) for i in range(30) for e in epsilons for t in taus]
+        return tuple(Point("d", "t", m, "api", None, e, t, 0.5 / e, float("nan")) for m, e, t in many)
+
+    ((chart,), more) = curves(points((1.0, 4.0), (5.0, 10.0)))
+    inner = chart.spec(600)["spec"]
+    look = zip(
+        inner["encoding"]["color"]["scale"]["range"],
+        inner["layer"][1]["encoding"]["shape"]["scale"]["range"],
+        strict=True,
+    )
+    assert len(set(look)) == 30 and more == 0 and chart.spec(600)["columns"] == 2
+    ((chart,), _) = curves(points((4.0,), (10.0,)))
+    assert chart.title.endswith("ε = 4, τ = 10") and chart.spec(600)["encoding"]["y"]["field"] == "method"
+    ((chart,), _) = curves(points((4.0,), (5.0, 10.0)))
+    assert "τ" in chart.spec(600)["encoding"]["x"]["axis"]["title"]
+    eight = tuple(replace(p, dataset=f"d{i}") for i in range(8) for p in points((4.0,), (10.0,)))
+    assert len(curves(eight)[0]) == 6 and curves(eight)[1] == 2
+
+
+@pytest.mark.parametrize(
+    ("shown", "expected"),
+    [
+        (figures.count(1234567.4), "1,234,567"),
+        (figures.count(99.94), "99.9"),
+        (figures.count(-0.04), "0.0"),
+        (figures.count(-12.34), "−12.3"),
+        (figures.count(float("nan")), "–"),
+        (figures.count(float("-inf")), "−∞"),
+        (figures.percent(0.0523), "5.2\u00a0%"),
+        (figures.percent(0.523), "52\u00a0%"),
+        (figures.percent(0.000123), "0.012\u00a0%"),
+        (figures.percent(12.3), "1,230\u00a0%"),
+        (figures.percent(0), "0\u00a0%"),
+        (figures.percent(1e-9), "< 0.001\u00a0%"),
+        (figures.percent(float("inf")), "∞"),
+        (figures.number(65536), "65,536"),
+        (figures.number(4.62597), "4.626"),
+        (figures.many(1, "leaf", "leaves"), "1 leaf"),
+        (figures.many(2000, "node"), "2,000 nodes"),
+        (figures.listed(["a", "b", "c"], "or"), "a, b or c"),
+        (figures.short("a\x00b\x7f" + "c" * 40, 6), "a␀b␡cc…"),
+        (figures.short(""), "(empty)"),
+    ],
+)
+def test_figures_for_the_eye(shown: str, expected: str) -> None:
+    assert shown == expected
+
+
+class TestReading:
+    def test_files_are_told_apart_by_content(self, tmp_path: Path) -> None:
+        folder = shop(tmp_path)
+        (folder / "notes.json").write_text("{}")
+        evaluation(folder)
+        given = read([str(folder)])
+        assert given.plan and given.estimates and len(given.evaluation) == 54
+        assert [Path(p).name for p in given.passed_over] == ["counts.parquet", "prior.parquet"]
+        assert [Path(p).name for p in given.files] == ["estimates.parquet", "evaluation.csv", "plan.json"]
+        assert "seed 3" in given.estimates.note
+        one = read([str(folder / "plan.json")])
+        assert one.plan == given.plan and one.estimates is None
+
+    def test_csv_and_parquet_say_the_same(self, tmp_path: Path) -> None:
+        table = estimates(labelled(["x", "007", "* not an end"], ["p", "q"]))
+        for ending in ("csv", "parquet"):
+            write_table(table, str(tmp_path / f"e.{ending}"))
+        a, b = (read([str(tmp_path / f"e.{ending}")]).estimates for ending in ("csv", "parquet"))
+        assert a and b and [label(a, v) for v in range(9)] == [label(b, v) for v in range(9)]
+        np.testing.assert_array_equal(a.estimate, b.estimate)
+
+    def test_rows_may_come_in_any_order(self) -> None:
+        table = estimates(labelled(["x", "y"], ["p", "q"]))
+        turned = table.take(list(range(len(table)))[::-1]).drop_columns(["node", "parent", "level"])
+        a, b = read_estimates(table, "a"), read_estimates(turned, "b", ["first", "second </script>"])
+        by_path = {tuple(path(a, v)): a.estimate[v] for v in range(len(a))}
+        assert by_path == {tuple(path(b, v)): b.estimate[v] for v in range(len(b))}
+
+    def test_a_table_of_denoise_needs_its_levels_and_may_lack_the_noise(self) -> None:
+        columns = {"campaign": ["x", "x", "x"], "day": ["*", "mon", "tue"], "estimate": ["10", "4", "6"]}
+        columns |= {"variance": ["1", "2", "2"], "low": ["8", "1", "3"], "high": ["12", "7", "9"]}
+        with pytest.raises(InputError, match="give them with --levels"):
+            read_estimates(pa.table(columns), "t.csv")
+        est = read_estimates(pa.table(columns), "t.csv", ["campaign", "day"])
+        assert est.tree.depth == 2 and np.isnan(est.noisy).all() and changes(est, 10) == []
+
+    @pytest.mark.parametrize(
+        ("column", "value", "message"),
+        [
+            ("estimate", None, "estimate is a number; got nan"),
+            ("variance", -1.0, "variance is a number, 0 or more; got -1"),
+            ("variance", None, "variance is a number, 0 or more; got nan"),
+            ("low", 1e9, "low is a number, the estimate at most; got 1e"),
+            ("high", None, "high is a number, the estimate at least; got nan"),
+        ],
+    )
+    def test_figures_that_make_no_sense_are_refused_with_their_row(self, column: str, value: Any, message: str) -> None:
+        table = estimates(labelled(["x", "y"], ["p", "q"])).to_pydict()
+        table[column][2] = value
+        with pytest.raises(InputError, match=f"row 3: {message}"):
+            read_estimates(pa.table(table), "t.parquet")
+
+    def test_rows_that_are_missing_twice_or_at_odds_are_refused(self) -> None:
+        table = estimates(labelled(["x", "y"], ["p", "q"]))
+        leaves = table.filter(pa.array([row["level"] == 1 for row in table.to_pylist()]))
+        with pytest.raises(InputError, match="has rows for 4 of 6 nodes"):
+            read_estimates(leaves, "t.parquet")
+        with pytest.raises(InputError, match="row 2: row 1 is 'x', 'p' too"):
+            read_estimates(pa.concat_tables([table.slice(0, 1), table]), "t.parquet")
+        with pytest.raises(InputError, match="has no column 'nope'"):
+            read_estimates(table, "t.parquet", ["nope"])
+        words_in = pa.table({**estimates(Tree.from_parents([-1])).to_pydict(), "estimate": ["many"]})
+        with pytest.raises(InputError, match="row 1: 'many' in column 'estimate' is not a number"):
+            read_estimates(words_in, "t.parquet")
+        nested = pa.table({**estimates(Tree.from_parents([-1])).to_pydict(), "estimate": [[1]]})
+        with pytest.raises(InputError, match="column 'estimate' is list"):
+            read_estimates(nested, "t.parquet")
+        with pytest.raises(InputError, match="numbered 0, 1, 2"):
+            read_estimates(pa.table({**estimates(Tree.from_parents([-1])).to_pydict(), "node": [7]}), "t.parquet")
+
+    def test_an_evaluation_is_read_as_it_stands(self, tmp_path: Path) -> None:
+        table = pa.table({"method": ["a"], "epsilon": ["1"], "tau": ["5"], "rmsre": ["0.5"]})
+        (point,) = read_evaluation(table, "e.csv")
+        assert (point.method, point.epsilon, point.level, point.dataset) == ("a", 1.0, None, "")
+        assert not point.generated
+        (point,) = read_evaluation(table.append_column("generated", pa.array([True])), "e.csv")
+        assert point.generated and "The rows were generated" in page(Given(evaluation=(point,))).html
+        with pytest.raises(InputError, match="row 1: epsilon is a number above 0; got 0"):
+            read_evaluation(table.set_column(1, "epsilon", pa.array(["0"])), "e.csv")
+
+    def test_a_plan_and_estimates_of_another_question_are_refused(self, tmp_path: Path) -> None:
+        tree, prior = asked(spec())
+        make_plan(spec(), tree, prior, "equal").save(str(tmp_path / "plan.json"))
+        write_table(estimates(labelled(["x"], ["p"])), str(tmp_path / "e.parquet"))
+        with pytest.raises(InputError, match="plan's levels are a, b, day, those of the estimates first, second"):
+            read([str(tmp_path)])
+
+    def test_a_plan_by_node_is_read_with_its_nodes(self, tmp_path: Path) -> None:
+        tree, prior = asked(spec())
+        make_plan(spec(), tree, prior, "per-node").save(str(tmp_path / "plan.json"))
+        given = read([str(tmp_path)])
+        assert given.plan == Plan.load(str(tmp_path / "plan.json")) and "node by node" in page(given).html
