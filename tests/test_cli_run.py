@@ -36,7 +36,13 @@ def run(*args: object) -> Result:
 def test_the_whole_way(shop: Path, tmp_path: Path) -> None:
     result = run(shop / "spec.toml", "-o", tmp_path / "out", "--prior-until", "2026-02-02")
     assert result.exit_code == 0 and result.stdout == "", result.output
-    assert sorted(os.listdir(tmp_path / "out")) == ["counts.parquet", "estimates.parquet", "plan.json", "prior.parquet"]
+    assert sorted(os.listdir(tmp_path / "out")) == [
+        "counts.parquet",
+        "estimates.parquet",
+        "plan.json",
+        "prior.parquet",
+        "report.html",
+    ]
     rows = read_table(str(tmp_path / "out" / "estimates.parquet")).to_pylist()
     assert list(rows[0]) == ["node", "parent", "level", "campaign", "location", "day", *CONTRACT]
     below: dict[int, float] = {}
@@ -77,7 +83,12 @@ def test_a_seed_gives_the_same_and_says_that_it_is_not_for_release(shop: Path, t
 
 def test_formats_and_estimators(shop: Path, tmp_path: Path) -> None:
     result = run(shop / "spec.toml", "-o", tmp_path, "--format", "csv", "--nonnegative", "--whole", "-q")
-    assert result.exit_code == 0 and sorted(os.listdir(tmp_path)) == ["counts.csv", "estimates.csv", "plan.json"]
+    assert result.exit_code == 0 and sorted(os.listdir(tmp_path)) == [
+        "counts.csv",
+        "estimates.csv",
+        "plan.json",
+        "report.html",
+    ]
     estimates = [row["estimate"] for row in read_table(str(tmp_path / "estimates.csv")).to_pylist()]
     assert all(float(x) >= 0 and float(x).is_integer() for x in estimates)
 

@@ -37,9 +37,10 @@ ones are then what is measured. Without it, the plan goes by the structure of th
 THE OUTPUT is a folder, which is made if it is not there:
 
 \b
-    plan.json  what each level contributes
-    estimates  one row per node: the noisy figure, the estimate, its interval
-    counts     the true counts, and prior, those of before: NOT protected
+    report.html  all of it as a page
+    plan.json    what each level contributes
+    estimates    one row per node: the noisy figure, the estimate, its interval
+    counts       the true counts, and prior, those of before: NOT protected
 
 The noise is the operating system's, exact, and another one each time. With --seed it is the same each time, and
 protects nobody.
@@ -123,6 +124,8 @@ def run(
         tables = {"estimates": labelled(of_nodes(est, confidence), seed), "counts": counts.table}
         tables |= {} if before is None else {"prior": before.table}
         path = write(output, plan, tables, format_)
+        stage("drawing")
+        page = draw(output, path)
     if quiet:
         return
     print_counts(counts, asks)
@@ -133,6 +136,7 @@ def run(
     click.echo(f"error of this draw: {error(est, truth, asks.tau):.1%} of the count, or of tau if larger", err=True)
     true = " and ".join(name for name in tables if name != "estimates")
     click.echo(f"plan.json, {true} are there too; {true} hold true counts, NOT protected", err=True)
+    click.echo(f"the page to look at: {page}", err=True)
 
 
 def simulated(plan: "Plan", tree: "Tree", count: "Floats", rng: Any = None) -> "Floats":
@@ -181,6 +185,15 @@ def write(folder: str, plan: "Plan", tables: dict[str, Any], format_: str) -> st
     for name, path in paths.items():
         write_table(tables[name], path)
     return paths["estimates"]
+
+
+def draw(folder: str, estimates: str) -> str:
+    """Writes the page beside what it shows, and says where it is."""
+    from attributary.report import page, read, save
+
+    path = os.path.join(folder, "report.html")
+    save(page(read([os.path.join(folder, "plan.json"), estimates])).html, path)
+    return path
 
 
 def _check_folder(folder: str) -> None:

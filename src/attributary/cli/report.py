@@ -1,0 +1,110 @@
+"""attributary report: a plan, estimates and an evaluation as one page to send on."""
+
+import os
+from typing import Any
+
+import click
+
+NODES = 200_000
+FORMATS = ["svg", "png"]
+
+ABOUT = """One page to send on: what was asked, how private it is, the counts, their errors.
+
+\b
+    $ attributary run shop/spec.toml -o shop/run
+    $ attributary report shop/run -o report.html
+
+A FILE is a plan (JSON), a table of estimates as `run` and `denoise` write it, an evaluation, or a folder of them; which
+it is shows from what is in it. Tables with true counts in a folder are passed over.
+
+THE PAGE is one HTML file. It needs no network and no other file, works from a disk or a mail, prints, and knows light
+and dark. Trees of more than --nodes nodes are cut to the largest counts and the implausible corrections, and the page
+says what is left out.
+"""
+
+
+@click.command(help=ABOUT, short_help="A plan, estimates and an evaluation as one page to send on.")
+@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@click.option(
+    "-o", "--output", metavar="FILE", default="report.html", show_default=True, help="Where to write; - is stdout."
+)
+@click.option("--levels", metavar="A,B,C", help="The columns that name a node, top to bottom, if no file tells.")
+@click.option(
+    "--tau", type=float, help="Errors are relative to counts, or to this if larger.  [default: the plan's, 10]"
+)
+@click.option("--title", help="Of the page.  [default: what was asked]")
+@click.option("--nodes", type=click.IntRange(1), default=NODES, show_default=True, help="The most that a page shows.")
+@click.option("--charts", metavar="DIR", help="Also each chart as a file in this folder.")
+@click.option("--format", "format_", type=click.Choice(FORMATS), default="svg", show_default=True, help="Of charts.")
+@click.option("-q", "--quiet", is_flag=True, help="No words.")
+def report(
+    *,
+    files: tuple[str, ...],
+    output: str,
+    levels: str | None,
+    tau: float | None,
+    title: str | None,
+    nodes: int,
+    charts: str | None,
+    format_: str,
+    quiet: bool,
+) -> None:
+    from attributary.cli.progress import stages
+    from attributary.errors import InputError
+    from attributary.report import page, read, save
+
+    if tau is not None and not 0 < tau < float("inf"):
+        raise InputError(f"--tau is a number above 0; got {tau}")
+    _check_page(output)
+    with stages(not quiet) as stage:
+        stage("reading")
+        given = read(list(files), (levels and [name.strip() for name in levels.split(",")]) or None)
+        stage("drawing")
+        made = page(given, tau, nodes, title)
+        stage("writing")
+        pictures = _write_charts(made.charts, charts, format_) if charts else []
+        save(made.html, output)
+    if quiet:
+        return
+    for path in given.passed_over:
+        click.echo(f"{path} holds true counts, NOT protected: left out", err=True)
+    if made.left_out:
+        click.echo(f"{made.left_out:,} nodes are left out; --nodes takes more", err=True)
+    if charts:
+        click.echo(f"{len(pictures)} charts written to {charts}", err=True)
+    if output != "-":
+        click.echo(f"report written to {output} ({_size(len(made.html.encode()))})", err=True)
+
+
+def _size(bytes_: int) -> str:
+    return f"{bytes_ / 1e6:,.1f} MB" if bytes_ >= 1e6 else f"{bytes_ / 1e3:.0f} kB"
+
+
+def _write_charts(drawn: Any, folder: str, format_: str) -> list[str]:
+    from attributary.errors import InputError
+    from attributary.report import save, to_png, to_svg
+
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except OSError as problem:
+        raise InputError(f"{folder} cannot be made: {problem.strerror}; choose another with --charts") from None
+    paths = []
+    for chart in drawn:
+        paths.append(os.path.join(folder, f"{chart.name}.{format_}"))
+        save(to_png(chart) if format_ == "png" else to_svg(chart), paths[-1])
+    return paths
+
+
+def _check_page(path: str) -> None:
+    """Refuses early what could not be written."""
+    from attributary.errors import InputError
+
+    if path == "-":
+        return
+    if os.path.isdir(path):
+        raise InputError(
+            f"{path} is a folder; give the name of a file in it, as in {os.path.join(path, 'report.html')}"
+        )
+    folder = os.path.dirname(os.path.realpath(path))
+    if not os.path.isdir(folder) or not os.access(folder, os.W_OK):
+        raise InputError(f"{path} cannot be written: there is no folder {folder} to write to; choose another with -o")

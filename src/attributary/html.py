@@ -1,0 +1,29 @@
+"""Html: a small table for notebooks, in which a label is only ever text."""
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+LONGEST = 80  # of a cell
+
+
+def html_table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]], notes: Iterable[str] = ()) -> str:
+    """A table with words in its first column and figures in the others; notes stand below it."""
+    head = "".join(f'<th scope="col" style="text-align:{_side(i)}">{_text(h)}</th>' for i, h in enumerate(heads))
+    body = "".join(f"<tr>{''.join(_cell(i, cell) for i, cell in enumerate(row))}</tr>" for row in rows)
+    below = "".join(f"<div>{_text(note, None)}</div>" for note in notes)
+    title = f'<caption style="text-align:left;font-weight:600">{_text(caption, None)}</caption>'
+    return f"<div><table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{below}</div>"
+
+
+def _cell(column: int, text: str) -> str:
+    if column == 0:
+        return f'<th scope="row" style="text-align:left;font-weight:400"><bdi>{_text(text)}</bdi></th>'
+    return f'<td style="text-align:right;font-variant-numeric:tabular-nums">{_text(text)}</td>'
+
+
+def _side(column: int) -> str:
+    return "right" if column else "left"
+
+
+def _text(text: str, longest: int | None = LONGEST) -> str:
+    return escape(text if longest is None or len(text) <= longest else text[:longest] + "…")

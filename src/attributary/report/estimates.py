@@ -1,0 +1,162 @@
+"""Estimates: denoised counts as a table tells them, in level order."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attributary.errors import InputError
+from attributary.measurements import Measurements
+from attributary.paths import RowError
+from attributary.report.column import floats
+from attributary.tables import place, shown
+from attributary.tree import Tree
+
+Floats = NDArray[np.float64]
+NODE = ("node", "parent", "level")
+NEEDED = ("estimate", "variance", "low", "high")
+FIGURES = ("noisy", "noise_variance", *NEEDED, "correction")
+
+
+@dataclass(frozen=True, eq=False)
+class Estimates:
+    """One figure per node and column, in the tree's level order; nan where nothing was measured."""
+
+    tree: Tree
+    noisy: Floats
+    noise_variance: Floats  # inf where nothing was measured; nan where the table does not say
+    estimate: Floats
+    variance: Floats
+    low: Floats
+    high: Floats
+    correction: Floats
+    note: str = ""  # what the file says of itself, as that its noise is seeded
+    confidence: float | None = None  # that low and high hold the true count, where the file says it
+
+    def __len__(self) -> int:
+        return len(self.estimate)
+
+    @property
+    def measured(self) -> NDArray[np.bool_]:
+        return np.isfinite(self.noisy) & ~np.isposinf(self.noise_variance)
+
+    @property
+    def unbiased(self) -> Floats:
+        """The estimates before they were made non-negative or whole, from the corrections; else as they are."""
+        with np.errstate(invalid="ignore"):
+            spread = np.sqrt(np.maximum(self.noise_variance - self.variance, 0))
+            moved = self.noisy + self.correction * spread
+        known = self.measured & np.isfinite(self.correction) & np.isfinite(spread) & (self.correction != 0)
+        return np.where(known, moved, self.estimate)
+
+    @property
+    def whole(self) -> bool:
+        """Whether all estimates are whole numbers."""
+        return bool((self.estimate == np.round(self.estimate)).all())
+
+    def measurements(self, shape: Literal["laplace", "dlap", "normal"]) -> Measurements:
+        return Measurements(self.noisy, np.where(np.isnan(self.noise_variance), np.inf, self.noise_variance), shape)
+
+    def error(self, tau: float) -> Floats:
+        """The relative error of each node: its standard deviation by its estimate, or by tau if that is larger."""
+        error: Floats = np.sqrt(self.variance) / np.maximum(tau, self.estimate)
+        return error
+
+
+def is_estimates(names: list[str]) -> bool:
+    return set(NEEDED) <= set(names)
+
+
+def read_estimates(table: Any, path: str, levels: list[str] | None = None) -> Estimates:
+    """The estimates in a table, one row per node; `levels` names its label columns where the table does not tell."""
+    tree = _tree(table, path, levels)
+    if len(tree) != table.num_rows:
+        raise InputError(
+            f"{shown(path)} has rows for {table.num_rows:,} of {len(tree):,} nodes; a report needs all of them: "
+            "denoise with --fill"
+        )
+    found = {name: floats(table, name, path) for name in FIGURES if name in table.column_names}
+    _check(found, path)
+    absent = np.full(table.num_rows, np.nan)
+    columns = {name: tree.to_level_order(found.get(name, absent)) for name in FIGURES}
+    metadata = table.schema.metadata or {}
+    confidence = metadata.get(b"confidence")
+    return Estimates(
+        tree,
+        **columns,
+        note=metadata.get(b"attributary", b"").decode(errors="replace"),
+        confidence=None if confidence is None else float(confidence),
+    )
+
+
+def _check(found: dict[str, Floats], path: str) -> None:
+    """Refuses figures that make no sense; what cannot be estimated has an infinite variance and interval."""
+    rules = {
+        "estimate": ("a number", np.isfinite(found["estimate"])),
+        "variance": ("a number, 0 or more", found["variance"] >= 0),
+        "low": ("a number, the estimate at most", found["low"] <= found["estimate"]),
+        "high": ("a number, the estimate at least", found["high"] >= found["estimate"]),
+    }
+    for name, (rule, holds) in rules.items():
+        if not holds.all():
+            row = int(np.argmin(holds))
+            raise InputError(f"{place(path, row)}: {name} is {rule}; got {found[name][row]:g}")
+
+
+def _tree(table: Any, path: str, levels: list[str] | None) -> Tree:
+    names = table.column_names
+    ours = set(NODE) <= set(names)
+    try:
+        if ours and levels is None:
+            levels = _before_figures(names)
+            if not levels:
+                return _by_parents(table, path)
+        if levels is None:
+            raise InputError(
+                f"{shown(path)} does not say which columns name a node; give them with --levels, top to bottom"
+            )
+        return Tree.from_paths(_labels(table, levels, path, stars=not ours), levels)
+    except RowError as error:
+        raise InputError(f"{place(path, error.row)}: {error.rule}") from error
+    except ValueError as error:
+        raise InputError(f"{shown(path)}: {error}") from error
+
+
+def _before_figures(names: list[str]) -> list[str]:
+    """The label columns of a table that we wrote: those between the node's three and the figures."""
+    rest = [name for name in names if name not in NODE]
+    end = next(i for i, name in enumerate(rest) if name in FIGURES)
+    return rest[:end]
+
+
+def _by_parents(table: Any, path: str) -> Tree:
+    node, parent = (floats(table, name, path) for name in ("node", "parent"))
+    if not (node == np.arange(len(node))).all() or not (parent == np.round(parent)).all():
+        raise InputError(f"{shown(path)}: nodes are numbered 0, 1, 2 … in the order of their rows")
+    return Tree.from_parents(parent.astype(np.int64))
+
+
+def _labels(table: Any, levels: list[str], path: str, stars: bool) -> Any:
+    """The label columns; where stars are ends, a * ends a path as an empty cell does."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    missing = next((name for name in levels if name not in table.column_names), None)
+    if missing is not None:
+        raise InputError(
+            f"{shown(path)} has no column {missing!r}; its columns are {', '.join(table.column_names)}: give those "
+            "that name a node with --levels, top to bottom"
+        )
+    columns = {}
+    for name in levels:
+        cells = table.column(name)
+        if pa.types.is_nested(cells.type):
+            raise InputError(f"{shown(path)}: column {name!r} is {cells.type}; labels are text, numbers or dates")
+        if pa.types.is_dictionary(cells.type):
+            cells = cells.cast(cells.type.value_type)
+        if pa.types.is_floating(cells.type):
+            cells = pc.if_else(pc.is_nan(cells), None, cells)
+        cells = cells.cast(pa.string())
+        columns[name] = pc.if_else(pc.equal(cells, "*"), None, cells) if stars else cells
+    return pa.table(columns)

@@ -1,0 +1,14 @@
+// Everything begins here, once the page is read; the icicle when it comes near.
+if (document.getElementById("data")) {
+  const tree = await unpack();
+  const table = treeTable(tree);
+  listen(table);
+  table.redraw();
+  document.documentElement.dataset.ready = "table";
+  performance.mark("usable");
+  let drawn = false;
+  const draw = () => drawn || ((drawn = true), icicle(tree));
+  const near = new IntersectionObserver((seen) => seen.some((s) => s.isIntersecting) && (near.disconnect(), draw()), { rootMargin: "600px" });
+  near.observe(document.getElementById("icicle"));
+  addEventListener("beforeprint", draw);
+}

@@ -1,0 +1,93 @@
+"""Theme: how all charts look, and a chart as SVG or PNG by vl-convert.
+
+Charts are Vega-Lite specs, drawn here and not in the browser: a page without a charting library opens at once, prints,
+and works where scripts do not run. Each colour is one that the page's style sheet knows and darkens.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+Spec = dict[str, Any]
+
+INK, MUTED, GRID = "#26323b", "#566570", "#e1e6ea"
+TEAL, AMBER, RUST, GREY = "#0b7d72", "#b87514", "#b5563c", "#8a96a0"
+FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'DejaVu Sans', sans-serif"
+WIDE, NARROW = 620, 300
+SCALE = 2  # of a PNG
+CONFIG: Spec = {
+    "background": None,
+    "font": FONT,
+    "view": {"stroke": None},
+    "axis": {
+        "labelColor": INK,
+        "titleColor": MUTED,
+        "gridColor": GRID,
+        "domainColor": GRID,
+        "tickColor": GRID,
+        "labelFontSize": 12.5,
+        "titleFontSize": 12.5,
+        "titleFontWeight": "normal",
+        "titlePadding": 10,
+        "labelPadding": 6,
+        "ticks": False,
+        "domain": False,
+    },
+    "legend": {
+        "labelColor": INK,
+        "titleColor": MUTED,
+        "labelFontSize": 12.5,
+        "titleFontSize": 12.5,
+        "orient": "top",
+        "titleFontWeight": "normal",
+        "symbolSize": 90,
+        "offset": 6,
+        "columnPadding": 14,
+    },
+    "header": {"labelColor": INK, "titleColor": MUTED, "labelFontSize": 12.5, "labelFontWeight": "bold"},
+    "title": {"color": INK, "fontSize": 14, "anchor": "start", "fontWeight": 600},
+}
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A chart that can be drawn at any width, with what it shows in words."""
+
+    name: str
+    title: str
+    words: str
+    spec: Callable[[int], Spec]
+
+
+def inline(chart: Chart, width: int) -> str:
+    """The chart as an SVG to stand in a page: no attributes but those that draw; the page has its title and words."""
+    import vl_convert
+
+    svg = vl_convert.vegalite_to_svg(_whole(chart, width))
+    svg = re.sub(r' (?:role|aria-[a-z]+|pointer-events)="[^"]*"', "", svg)
+    return re.sub(r"<text[^>]* opacity=\"0\"[^>]*>[^<]*</text>", "", svg)
+
+
+def to_svg(chart: Chart, width: int = WIDE) -> str:
+    """The chart as a file of its own."""
+    import vl_convert
+
+    svg: str = vl_convert.vegalite_to_svg({**_whole(chart, width), **_alone(chart)})
+    return svg
+
+
+def to_png(chart: Chart, width: int = WIDE) -> bytes:
+    """The chart as a picture, twice as fine as it is wide."""
+    import vl_convert
+
+    png: bytes = vl_convert.vegalite_to_png({**_whole(chart, width), **_alone(chart)}, scale=SCALE)
+    return png
+
+
+def _alone(chart: Chart) -> Spec:
+    return {"title": chart.title, "description": chart.words, "background": "white", "padding": 12}
+
+
+def _whole(chart: Chart, width: int) -> Spec:
+    return {"$schema": "https://vega.github.io/schema/vega-lite/v5.json", "config": CONFIG, **chart.spec(width)}

@@ -1,0 +1,136 @@
+"""Words: what was asked and how private it is, in plain language."""
+
+import re
+from math import exp
+from typing import NamedTuple
+
+from attributary.plan import Plan
+from attributary.report import figures
+from attributary.report.estimates import Estimates
+
+LARGE = 1e6  # a factor that nobody can picture
+FEW = 8  # levels that are named one by one
+SPLITS = {
+    "optimal": "where it makes the error least",
+    "greedy": "step by step to the level that gains most",
+    "equal": "equally over all levels",
+    "leaves": "all to the last level",
+    "per-node": "node by node",
+}
+
+
+class Fact(NamedTuple):
+    """A question that a reader has, and its answer; `more` explains, `warning` must not be missed."""
+
+    name: str
+    answer: str
+    more: tuple[str, ...] = ()
+    warning: str = ""
+
+
+def title(levels: tuple[str, ...]) -> str:
+    named = few([level for level in levels if level != "total"])
+    return f"Conversions by {figures.listed(named)}" if named else "Conversions" if levels else "Methods compared"
+
+
+def few(levels: list[str] | tuple[str, ...]) -> list[str]:
+    """The names of levels, those in the middle left out where there are many."""
+    return list(levels) if len(levels) <= FEW else [*levels[:2], "…", levels[-1]]
+
+
+def facts(plan: Plan | None, est: Estimates | None) -> list[Fact]:
+    """The facts of the first section."""
+    if plan is None:
+        return [Fact("Question", " › ".join(few(est.tree.level_names))), NO_PLAN] if est else [EVALUATION]
+    return [_question(plan, est), _budget(plan), _noise(plan), _prior(plan)]
+
+
+NO_PLAN = Fact(
+    "Privacy",
+    "not told",
+    (
+        "No plan was given, so this page cannot say which ε was spent, nor what it protects.",
+        "Make the report from the plan and the estimates together.",
+    ),
+)
+EVALUATION = Fact(
+    "Question",
+    "how large is the error of each method?",
+    warning="An evaluation is computed from true counts, and no ε protects it.",
+)
+
+
+def seeded(est: Estimates | None) -> str:
+    """The warning that a file carries, if its noise came from a seed."""
+    if est is None or "not for release" not in est.note:
+        return ""
+    number = re.match(r"seed (\d+)", est.note)
+    return f"The noise was drawn from {number[0] if number else 'a seed'}: whoever knows that can take the noise away."
+
+
+def _question(plan: Plan, est: Estimates | None) -> Fact:
+    spec = plan.spec
+    sizes = [len(range(*est.tree.slice(i).indices(len(est)))) for i in range(est.tree.depth)] if est else None
+    counts = sizes or [level.nodes for level in plan.expected.levels]
+    told = figures.listed([f"{n:,} × {name}" for n, name in zip(counts, plan.levels, strict=False)])
+    more = [f"{figures.many(sum(counts), 'count')}: {told}."]
+    if spec.unknown:
+        names = figures.listed([a.name for a in spec.unknown])
+        more.append(
+            f"Only a conversion knows its {names}, so every value is asked for, whether or not any conversion has it."
+        )
+    return Fact("Question", " › ".join(few(plan.levels)), tuple(more))
+
+
+def _budget(plan: Plan) -> Fact:
+    spec, costs = plan.spec, plan.costs
+    factor = exp(min(spec.epsilon, 700))
+    times = f"at most {figures.number(float(f'{factor:.2g}'))} times" if factor < LARGE else "at most e^ε times"
+    more = [
+        f"Whether any one conversion happened at all: whatever is published here is {times} as likely with it as "
+        f"without it. That costs {figures.number(costs.conversion)} of ε."
+    ]
+    warning = ""
+    if spec.unknown:
+        names = figures.listed([a.name for a in spec.unknown], "or")
+        cost = f"Which {names} a conversion had costs {figures.number(costs.change)}"
+        if "definition-1" in plan.guarantees:
+            more.append(f"{cost}, so that ε holds for it, too (Definition 1).")
+        else:
+            warning = f'{cost}, more than ε: that is protected less. neighbours = "definition-1" would hold both to ε.'
+    spent = SPLITS.get(plan.method, plan.method)
+    each = f", for each {spec.split_by} on its own" if spec.split_by else ""
+    more.append(f"The budget goes {spent}{each}.")
+    return Fact("Privacy budget", f"ε = {figures.number(spec.epsilon)}", tuple(more), warning)
+
+
+def _noise(plan: Plan) -> Fact:
+    spec = plan.spec
+    if spec.noise == "api":
+        return Fact(
+            "Noise",
+            "discrete Laplace, as in a summary report",
+            (
+                f"A conversion adds its contributions, {spec.l1:,} together, to one key of each level; every sum gets "
+                f"noise DLap(ε / {spec.l1:,}).",
+            ),
+        )
+    return Fact("Noise", "discrete Laplace on whole counts", ("Every count gets noise DLap(ε of its level).",))
+
+
+def _prior(plan: Plan) -> Fact:
+    note = plan.prior
+    if not note.history:
+        return Fact("Made from", "no earlier counts", ("The plan goes by the structure of the tree alone.",))
+    told = f"{figures.number(note.conversions)} earlier conversions"
+    changed = []
+    if note.new:
+        changed.append(f"{figures.many(note.new, 'node')} are new since then.")
+    if note.gone:
+        changed.append(
+            f"{figures.many(note.gone, 'leaf', 'leaves')} with {figures.number(note.lost)} conversions are gone."
+        )
+    if note.protected:
+        return Fact("Made from", told, ("They were protected already, so planning with them costs nothing.", *changed))
+    warning = "These were NOT protected: whoever sees the plan learns a little of them."
+    return Fact("Made from", told, tuple(changed), warning)
