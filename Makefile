@@ -23,7 +23,7 @@ test-duckdb1: $(VENV)/.ready-dev ## the tests of logs, on the last DuckDB before
 	test -d $(VENV)/duckdb1 || $(BIN)/python -m pip install --quiet --disable-pip-version-check \
 	    --target $(VENV)/duckdb1 'duckdb<2'
 	PYTHONPATH=$(VENV)/duckdb1 $(BIN)/python -m pytest tests/test_count.py tests/test_attribution.py \
-	    tests/test_cli_count.py tests/test_cli_run.py tests/test_criteo.py
+	    tests/test_cli_count.py tests/test_cli_run.py tests/test_criteo.py tests/test_explore.py tests/test_explore_cli.py
 
 check: $(VENV)/.ready-dev ## lint, types, and the docs build
 	$(BIN)/ruff check .

@@ -5,7 +5,7 @@ import os
 import platform
 import sys
 
-SUITES = ("denoise", "nonnegative", "noise", "budget", "generate", "evaluate", "logs", "ara", "page")
+SUITES = ("denoise", "nonnegative", "noise", "budget", "generate", "evaluate", "logs", "ara", "page", "explore")
 
 
 def main(chosen: list[str]) -> None:

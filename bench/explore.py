@@ -1,11 +1,10 @@
 """The explorer against bare DuckDB: how long a browser waits for rows of a large tree, beside the query alone.
 
-Both ask the same generated Parquet file for the same rows, in turn, five times; the explorer's time is that of the whole
-HTTP request, guard, query, JSON and all. The rows must be the same.
+Both ask the same generated Parquet file for the same rows, in turn, seven times; the explorer's time is that of the
+whole HTTP request, guard, query, JSON and all. The rows must be the same.
 """
 
 import resource
-import socket
 import statistics
 import tempfile
 import threading
@@ -23,12 +22,13 @@ import uvicorn
 from attributary.explore.app import make_app
 from attributary.explore.begin import begin
 from attributary.explore.desk import Desk
+from attributary.explore.serve import listen
 from attributary.explore.store import open_store
 from attributary.tables import write_table
 from bench.timing import heading
 
 FANS = (990, 100, 100)  # 9,999,990 nodes
-TIMES = 5
+TIMES = 7
 TOKEN = "t" * 43
 COLUMNS = "node, parent, level, a, b, c, noisy, noise_variance, estimate, variance, low, high, correction"
 LABEL = "CASE level WHEN 0 THEN a WHEN 1 THEN b ELSE c END"
@@ -81,9 +81,7 @@ def estimates(fans: tuple[int, int, int]) -> pa.Table:
 
 def serve(desk: Desk) -> tuple[int, Callable[[], None]]:
     """The explorer on a port of this machine, and how to end it."""
-    listening = socket.socket()
-    listening.bind(("127.0.0.1", 0))
-    listening.listen()
+    listening = listen(0)
     port = int(listening.getsockname()[1])
     server = uvicorn.Server(
         uvicorn.Config(make_app(desk, TOKEN, port), log_level="critical", lifespan="off", ws="none")
@@ -149,21 +147,14 @@ def compare(asked: Asked, path: Path, bare: Any, browser: httpx.Client) -> None:
 
 def plan(browser: httpx.Client) -> None:
     """The Plan tab on the same tree: the first look, and each move of a slider after it."""
-    for words, address in (
-        ("these estimates", {}),
-        ("a made-up tree of 93,100 nodes", {"fans": "100x30x30"}),
-    ):
-        first, _ = timed(lambda: browser.get("/api/plan", params=address).json()["levels"])
-        moves = [
-            timed(
-                lambda: browser.get("/api/plan", params={**address, "epsilon": str(e), "share": "1,2,3"}).json()[
-                    "levels"
-                ]
-            )
-            for e in range(2, 2 + TIMES)
-        ]
-        each = statistics.median(took for took, _ in moves)
-        print(f"plan on {words}: {first:,.0f} ms at first, {each:.1f} ms for each move", flush=True)
+    for words, fans in (("these estimates", ""), ("a made-up tree of 93,100 nodes", "100x30x30")):
+        first, *moves = [_moved(browser, fans, str(epsilon)) for epsilon in range(1, 2 + TIMES)]
+        print(f"plan on {words}: {first:,.0f} ms at first, {statistics.median(moves):.1f} ms for each move", flush=True)
+
+
+def _moved(browser: httpx.Client, fans: str, epsilon: str) -> float:
+    asked = {"fans": fans, "epsilon": epsilon, "share": "1,2,3"}
+    return timed(lambda: browser.get("/api/plan", params=asked).json()["levels"])[0]
 
 
 if __name__ == "__main__":

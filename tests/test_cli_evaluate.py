@@ -48,7 +48,7 @@ def test_on_logs_with_an_earlier_period(shop: Path, tmp_path: Path) -> None:
     spec = Spec.load(f"{shop}/spec.toml")
     after, before = (count(spec, str(shop), **p).table for p in ({"since": "2026-02-02"}, {"until": "2026-02-02"}))
     cases = own_cases("spec", spec, after, before, ("api", "unit"), generated=True)
-    assert found.equals(evaluate(cases, epsilons=[1, 4], taus=[spec.tau], draws=5))
+    assert found.equals(evaluate(cases, epsilons=[1, 4], taus=[spec.tau], draws=5).table)
     said = ("measured:", "the prior:", "not counted", "under api noise", "under unit noise", "logs were generated")
     for words in (*said, "impressions before 2026-02-02"):
         assert words in done.stderr, words

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -273,7 +274,7 @@ def test_a_grid_goes_on_where_it_stopped(tmp_path: Path) -> None:
     kept = path.read_text()
     assert evaluate([case()], draws=5, store=Store(str(path))).equals(whole)
     assert path.read_text() == kept
-    assert evaluate([case()], draws=6, store=Store(str(path))).num_rows == whole.num_rows
+    assert len(evaluate([case()], draws=6, store=Store(str(path)))) == len(whole)
     assert path.read_text() != kept
 
 
@@ -351,11 +352,11 @@ def test_workers_that_end_are_told_of() -> None:
     nameless = Method("nameless", lambda asks, tree, prior: np.full(len(tree), 0.1), estimators.blue)
     with pytest.raises(InputError, match="functions that a module has by name"):
         evaluate([case()], [nameless], draws=2, workers=2)
-    assert evaluate([case()], [nameless], draws=2).num_rows
+    assert len(evaluate([case()], [nameless], draws=2))
 
 
 def test_the_table_keeps_its_contract() -> None:
-    table = evaluate([case()], SOME, epsilons=[1, 2], taus=[5], draws=3)
+    table = evaluate([case()], SOME, epsilons=[1, 2], taus=[5], draws=3).table
     contract = ["dataset", "tree", "method", "noise", "epsilon", "tau", "level", "rmsre", "standard_error"]
     assert table.column_names[: len(contract)] == contract
     found = rows(table)
@@ -444,3 +445,11 @@ def test_a_spec_of_other_levels_is_refused() -> None:
         Case.of("d", "t", spec(known="a", unknown=(UNKNOWN,)), made.tree, made.count, made.prior)
     with pytest.raises(InputError, match="the prior's epsilon is a positive number; got nan"):
         own_cases("d", made.spec, _arrow(counts()), prior_epsilon=float("nan"))
+
+
+def test_it_shows_itself_in_a_notebook() -> None:
+    errors = evaluate([case()], SOME, epsilons=[1, 2], taus=[5], draws=3)
+    shown = errors._repr_html_()
+    for words in (*SOME, "ε = 1", "ε = 2", "τ = 5", "tree error under"):
+        assert words in shown, words
+    assert pa.table(errors).equals(errors.table) and len(errors) == errors.table.num_rows

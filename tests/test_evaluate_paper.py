@@ -197,7 +197,9 @@ def test_a_generated_file_says_so(logs: Path, tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def table(logs: Path) -> Any:
     cases = paper("camb", Log(str(logs / "camb.parquet"), expect="any"), ("api",)).cases
-    return evaluate(cases, ["greedy-blue", "equal-raw", "optimal-blue", "optimal-top-down"], epsilons=[1, 4], draws=10)
+    return evaluate(
+        cases, ["greedy-blue", "equal-raw", "optimal-blue", "optimal-top-down"], epsilons=[1, 4], draws=10
+    ).table
 
 
 def test_the_best_of_both(table: Any) -> None:

@@ -3,7 +3,6 @@
 import csv
 import io
 import shutil
-import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -14,6 +13,7 @@ import pytest
 import uvicorn
 
 from attributary.explore.app import make_app
+from attributary.explore.serve import listen
 from browser import Tabs, violations
 from explored import AWKWARD, TOKEN, closed, desk, table, written  # noqa: F401
 
@@ -25,9 +25,7 @@ class Served:
 
     def __init__(self, *paths: str) -> None:
         self.desk = desk(*paths)
-        self.socket = socket.socket()
-        self.socket.bind(("127.0.0.1", 0))
-        self.socket.listen()
+        self.socket = listen(0)
         self.port = self.socket.getsockname()[1]
         config = uvicorn.Config(
             make_app(self.desk, TOKEN, self.port, "k" * 43), log_level="critical", lifespan="off", ws="none"

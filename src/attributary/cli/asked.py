@@ -46,7 +46,7 @@ def asked(spec: Spec, tree_path: str | None, prior_path: str | None, protected: 
     tree = _tree(spec, known, occurring, tree_path or prior_path or "")
     if history is None or prior_path is None:
         return Asked(tree, none(tree))
-    return Asked(tree, _prior(tree, known, history, prior_path, protected))
+    return Asked(tree, earlier(tree, known, history, prior_path, protected))
 
 
 def _tree(spec: Spec, known: list[str], table: Any, path: str) -> Tree:
@@ -57,7 +57,8 @@ def _tree(spec: Spec, known: list[str], table: Any, path: str) -> Tree:
         return spec.tree(rows)
 
 
-def _prior(tree: Tree, known: list[str], table: Any, path: str, protected: bool) -> Prior:
+def earlier(tree: Tree, known: list[str] | None, table: Any, path: str, protected: bool = False) -> Prior:
+    """What a table of an earlier period, its counts or its estimates, says of a tree."""
     estimates = ESTIMATES[0] in table.column_names
     if not estimates and COUNTS[0] not in table.column_names:
         raise InputError(

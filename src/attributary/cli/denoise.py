@@ -51,6 +51,11 @@ THE NOISE is given in one of three ways: --variance, --std, or --epsilon with --
 one number, or one number per level from top to bottom; if there is a column of that name, it is the column. A variance
 of inf means not measured, and the figure may then be empty; 0 means known exactly.
 
+WHAT IS EXPECTED can have a part in the estimates: with --learn, families are expected to share their parent's count as
+their cousins do; with --prior, also as they did in an earlier period, whose estimates or counts the file holds. How far
+that is trusted is learned from today's figures. Errors become smaller, most where noise is large and counts are small,
+but estimates are no longer unbiased: do without for figures that someone is billed by.
+
 THE OUTPUT has your rows in your order with your columns, as they were (figures from a text file become numbers in
 Parquet and Arrow), and five more:
 
@@ -60,6 +65,8 @@ Parquet and Arrow), and five more:
     low, high   hold the true count between them with --confidence
     correction  how far the figure was moved, in standard deviations of such
                 a move: beyond 5 or so, look at the row
+    from_prior  with --learn or --prior: how much of the estimate came from
+                what was expected, from 0 to 1
 
 If your variance column itself is called variance, it is noise_variance in the output. Other columns of yours with
 such a name are not overwritten but refused; --prefix gives the added ones other names.
@@ -81,6 +88,8 @@ such a name are not overwritten but refused; --prefix gives the added ones other
 @click.option("--l1", type=int, help="With --epsilon: the L1 of all contributions.  [default: 65536]")
 @click.option("--sums", is_flag=True, help="With --epsilon: the figures are sums of contributions; divide them.")
 @click.option("--fill", is_flag=True, help="Nodes without a row are not measured; add rows for them at the end.")
+@click.option("--learn", is_flag=True, help="Use what cousins share: smaller errors, no longer unbiased.")
+@click.option("--prior", metavar="FILE", help="And what an earlier period's estimates or counts say.")
 @click.option(
     "--nonnegative",
     type=click.Choice(NONNEGATIVE),
@@ -123,6 +132,8 @@ def denoise(
     quiet: bool,
     nonnegative: Any,
     whole: bool,
+    learn: bool,
+    prior: str | None,
     **of_table: Any,
 ) -> None:
     from attributary.cli.progress import stages
@@ -131,7 +142,7 @@ def denoise(
     from attributary.cli.tabled import denoised_table
     from attributary.tables import check_output, write_table
 
-    how = {"nonnegative": nonnegative, "whole": whole}
+    how: dict[str, Any] = {"nonnegative": nonnegative, "whole": whole, "learn": learn, "prior": prior}
     asked = _asked(files, tree, {"--table": path, "--levels": levels, "--value": value}, of_table)
     written = check_output(output, format_)
     with stages(not quiet and not (output == "-" and sys.stdout.isatty())) as stage:

@@ -6,17 +6,19 @@ import numpy as np
 
 from attributary.cli.column import is_words
 from attributary.denoising import Estimate
+from attributary.denoising.prediction import Prediction
 from attributary.errors import InputError
 from attributary.tables import shown
 from attributary.tree import Tree
 
 ADDED = ("estimate", "variance", "low", "high", "correction")
+FROM_PRIOR = "from_prior"  # one more where a prior had a part in the estimates
 KEPT_AS = "noise_variance"  # what the user's variance column is called where its name is taken
 
 
-def kept_names(table: Any, variance: str | None, prefix: str, path: str) -> list[str]:
+def kept_names(table: Any, variance: str | None, prefix: str, path: str, prior: bool = False) -> list[str]:
     """The names of the user's columns in the output; refuses those that an added column would hide."""
-    taken = {prefix + name for name in ADDED}
+    taken = {prefix + name for name in (*ADDED, *([FROM_PRIOR] if prior else []))}
     names = [KEPT_AS if name == variance and name in taken else name for name in table.column_names]
     clash = next((name for name in names if name in taken or names.count(name) > 1), None)
     if clash is not None:
@@ -68,7 +70,7 @@ def estimates(table: Any, names: list[str], est: Estimate, confidence: float, pr
     interval, rows = est.interval(confidence), table.num_rows
     table = table.rename_columns(names)
     values = (est.count, est.variance, interval.low, interval.high, est.correction)
-    for name, whole in zip(ADDED, values, strict=True):
+    for name, whole in {**dict(zip(ADDED, values, strict=True)), **_from_prior(est)}.items():
         cells = whole[:rows]
         table = table.append_column(
             prefix + name, pa.array(cells, mask=np.isnan(cells))
@@ -90,7 +92,12 @@ def of_nodes(est: Estimate, confidence: float) -> Any:
         "low": interval.low,
         "high": interval.high,
         "correction": est.correction,
+        **_from_prior(est),
     }
     for name, values in columns.items():
         table = table.append_column(name, pa.array(values, mask=np.isnan(values)))
     return table
+
+
+def _from_prior(est: Estimate) -> dict[str, Any]:
+    return {FROM_PRIOR: est.from_prior} if isinstance(est, Prediction) else {}

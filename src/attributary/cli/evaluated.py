@@ -18,7 +18,7 @@ POOLS = ["nodes", "roots"]
 FORMATS = ["parquet", "csv"]
 METHODS = [
     *("equal-raw", "equal-blue", "leaves-blue", "greedy-raw", "greedy-blue", "greedy-top-down"),
-    *("optimal-blue", "optimal-top-down", "per-node-blue", "per-node-top-down"),
+    *("optimal-blue", "optimal-top-down", "optimal-prior", "per-node-blue", "per-node-top-down", "per-node-prior"),
 ]
 
 
@@ -92,7 +92,7 @@ def run_grid(cases: "list[Case]", cache: str, show: bool, *, methods: tuple[str,
     store = Store(os.path.join(cache, "finished.jsonl"))
     try:
         with _bar(show) as progress:
-            return evaluate(cases, methods or None, store=store, progress=progress, **asked)
+            return evaluate(cases, methods or None, store=store, progress=progress, **asked).table
     except KeyboardInterrupt:
         click.echo("interrupted; run the same command again, and it goes on from here", err=True)
         raise click.exceptions.Exit(130) from None

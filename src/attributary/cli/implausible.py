@@ -1,17 +1,11 @@
 """implausible: the corrections that noise hardly makes."""
 
-from math import log, sqrt
-from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attributary.denoising import Estimate
-from attributary.measurements import Measurements
-
-Floats = NDArray[np.float64]
-FALSE_ALARMS = 0.05  # the chance that noise alone makes any correction of a table implausible
+from attributary.denoising.limit import FALSE_ALARMS, limit
 
 
 class Suspect(NamedTuple):
@@ -38,14 +32,14 @@ def implausible(est: Estimate, listed: int) -> Implausible:
     """
     tree = est.tree
     size = np.abs(np.nan_to_num(est.correction))
-    limit = _limit(est.measurements, FALSE_ALARMS / max(int((size > 0).sum()), 1))
-    beyond = np.flatnonzero(size > limit)
+    beyond_noise = limit(est.measurements, FALSE_ALARMS / max(int((size > 0).sum()), 1))
+    beyond = np.flatnonzero(size > beyond_noise)
     leaf = tree.is_leaf[beyond]
     _, one_of_each = np.unique(tree.parent[beyond[leaf]], return_index=True)
     suspects = np.concatenate([beyond[~leaf], beyond[leaf][one_of_each]])
     order = np.lexsort((tree.level[suspects], -np.round(size[suspects], 6)))
     worst = [_suspect(est, int(v)) for v in suspects[order[:listed]]]
-    return Implausible(len(beyond), float(np.min(limit)), len(suspects), worst)
+    return Implausible(len(beyond), float(np.min(beyond_noise)), len(suspects), worst)
 
 
 def _suspect(est: Estimate, node: int) -> Suspect:
@@ -57,15 +51,3 @@ def _suspect(est: Estimate, node: int) -> Suspect:
         if len(nodes) > 1:
             name = f"the {len(nodes):,} leaves of {tree.name(int(tree.parent[node]))} together"
     return Suspect(name, float(noisy[nodes].sum()), float(est.blue[nodes].sum()), float(est.correction[node]))
-
-
-def _limit(measured: Measurements, chance: float) -> Floats | float:
-    """The standard deviations that the noise exceeds with this chance at most."""
-    if measured.shape == "normal":
-        return NormalDist().inv_cdf(1 - chance / 2)
-    if measured.shape == "laplace":
-        return -log(chance) / sqrt(2)
-    var = np.where((measured.variance > 0) & (measured.variance < np.inf), measured.variance, 1.0)
-    rate = 2 * np.arcsinh(1 / np.sqrt(2 * var))
-    whole: Floats = np.ceil(log(2 / chance) / rate)  # P(|X| ≥ k) < 2·exp(−rate·k)
-    return whole / np.sqrt(var)

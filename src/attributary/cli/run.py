@@ -34,6 +34,9 @@ have, and the noisy figures are denoised as in `attributary denoise`.
 THE PRIOR, which tells the plan what counts to expect, are the counts of impressions before --prior-until; the later
 ones are then what is measured. Without it, the plan goes by the structure of the tree.
 
+With --learn, what is expected has a part in the estimates, as in `attributary denoise --learn`: shares of cousins and,
+with --prior-until, of the earlier counts, measured with noise of their own at the same epsilon.
+
 THE OUTPUT is a folder, which is made if it is not there:
 
 \b
@@ -51,6 +54,7 @@ protects nobody.
 @click.argument("spec", metavar="SPEC")
 @click.option("--prior-until", metavar="TIME", help="Impressions before this time are the prior, the others measured.")
 @click.option("--method", type=click.Choice(METHODS), default="optimal", show_default=True, help="To split the budget.")
+@click.option("--learn", is_flag=True, help="Use what cousins and the prior share: no longer unbiased.")
 @click.option(
     "--nonnegative",
     type=click.Choice(NONNEGATIVE),
@@ -76,6 +80,7 @@ def run(
     spec: str,
     prior_until: str | None,
     method: str,
+    learn: bool,
     seed: int | None,
     confidence: float,
     output: str,
@@ -95,10 +100,12 @@ def run(
     from attributary.cli.progress import stages
     from attributary.cli.summary import print_summary
     from attributary.denoising import denoise
+    from attributary.evaluate.private import private_prior
     from attributary.logs.count import count
     from attributary.logs.duckdb import DuckDB
     from attributary.plan import make_plan
     from attributary.prior import from_counts, none
+    from attributary.prior import learn as learn_shares
 
     asks, folder = load_spec(spec), os.path.dirname(spec)
     _check_folder(output)
@@ -116,10 +123,13 @@ def run(
         plan = make_plan(asks, tree, prior, method)
         stage("simulating a summary report")
         truth = from_counts(tree, counts.table).mean
-        noisy = simulated(plan, tree, truth, None if seed is None else np.random.default_rng(seed))
+        rng = None if seed is None else np.random.default_rng(seed)
+        noisy, variance = simulated(plan, tree, truth, rng), plan.variance(tree)
         stage("denoising")
         shape: Any = "laplace" if asks.noise == "api" else "dlap"
-        est = denoise(tree, noisy, plan.variance(tree), shape=shape, **estimator)
+        past = private_prior(asks, tree, before.table, rng, asks.epsilon) if learn and before is not None else None
+        expected = learn_shares(tree, noisy, variance, past, tau=asks.tau) if learn else None
+        est = denoise(tree, noisy, variance, prior=expected, shape=shape, **estimator)
         stage("writing")
         tables = {"estimates": labelled(of_nodes(est, confidence), seed), "counts": counts.table}
         tables |= {} if before is None else {"prior": before.table}

@@ -4,10 +4,11 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from attributary.ara.keys.nodes import tree_keys
 from attributary.ara.keys.layout import layout
+from attributary.ara.keys.nodes import tree_keys
 from attributary.ara.service.summary import Notes, grouped, measured, read_summary
 from attributary.cli.estimates import of_nodes
+from attributary.cli.learned import learned
 from attributary.cli.occurred import occurred
 from attributary.cli.refused import refused
 from attributary.cli.tabled import Denoised
@@ -27,6 +28,8 @@ def denoised_summary(
     *,
     nonnegative: Any,
     whole: bool,
+    prior: str | None = None,
+    learn: bool = False,
 ) -> Denoised:
     """A row for each node that was queried: what the reports say of it, and the estimate."""
     plan = Plan.load(plan_path)
@@ -39,7 +42,8 @@ def denoised_summary(
     _refuse_strangers(found.notes, bool((found.variance < float("inf")).any()), plan_path, given)
     stage("denoising")
     with refused(given[0]):
-        est = denoise(tree, found.noisy, found.variance, nonnegative=nonnegative, whole=whole)
+        expected = learned(tree, found.noisy, found.variance, prior, learn, plan.spec)
+        est = denoise(tree, found.noisy, found.variance, prior=expected, nonnegative=nonnegative, whole=whole)
     return Denoised(of_nodes(est, confidence), est, _words(found.notes, len(reports)))
 
 

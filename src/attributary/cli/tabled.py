@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from attributary.cli.estimates import estimates, filled, kept_names, with_numbers
 from attributary.cli.labels import labels
+from attributary.cli.learned import learned
 from attributary.cli.refused import refused
 from attributary.cli.variances import Noise, measurements
 from attributary.denoising import Estimate, denoise
@@ -34,13 +35,15 @@ def denoised_table(
     shape: Any,
     nonnegative: Any,
     whole: bool,
+    prior: str | None = None,
+    learn: bool = False,
     **noise: Any,
 ) -> Denoised:
     """The table as it is, with the estimates beside it."""
     given = Noise(**noise)
     stage("reading")
     table = read_table(path)
-    names = kept_names(table, given.variance, prefix, path)
+    names = kept_names(table, given.variance, prefix, path, prior is not None or learn)
     stage("building the tree")
     paths = labels(table, levels, path)
     with refused(path):
@@ -48,7 +51,8 @@ def denoised_table(
     noisy, variance = measurements(table, value, given, tree, path)
     stage("denoising")
     with refused(path):
-        est = denoise(tree, noisy, variance, nonnegative=nonnegative, whole=whole, shape=shape)
+        expected = learned(tree, noisy, variance, prior, learn)
+        est = denoise(tree, noisy, variance, prior=expected, nonnegative=nonnegative, whole=whole, shape=shape)
     figures = [value, given.variance, given.std, given.contribution]
     result = filled(table, tree) if fill else table
     result = result if is_text(format_) else with_numbers(result, figures)

@@ -3,10 +3,12 @@
 from types import ModuleType
 from typing import Literal
 
-from numpy.typing import ArrayLike
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from attributary.denoising import linear
 from attributary.denoising.estimate import Estimate
+from attributary.denoising.prior import Prior, measured, shares_of
 from attributary.measurements import Measurements, Shape
 from attributary.tree import Tree
 
@@ -19,6 +21,7 @@ def denoise(
     noisy: ArrayLike | Measurements,
     variance: ArrayLike | None = None,
     *,
+    prior: Prior | None = None,
     nonnegative: Literal["top-down", "joint"] | bool | None = None,
     whole: bool = False,
     shape: Shape = "laplace",
@@ -29,25 +32,46 @@ def denoise(
     not measured, 0 known exactly. `nonnegative` gives up unbiasedness for counts that are never negative: "top-down"
     (or True) keeps the roots and settles family after family, "joint" minimises the same sum over s ≥ 0. `whole`
     rounds so that sums still hold. `shape` is the noise's: "laplace", "dlap" (on whole counts) or "normal".
-    """
-    given = _measurements(tree, noisy, variance, shape)
-    method = _method(nonnegative)
-    x, var = tree.to_level_order(given.noisy), tree.to_level_order(given.variance)
-    count, blue_variance = engine(tree).blue(tree, x, var)
-    blue = count
-    if method:
-        from attributary.denoising.nonnegative import nonnegative as settle
 
-        count = settle(tree, x, var, blue, method)
+    A `prior` joins as one more measurement, or as shares of the parent's count, and gives up unbiasedness for a smaller
+    error: the best linear prediction. One of which nothing is known (variance and spread inf) changes nothing.
+    """
+    given = measurements(tree, noisy, variance, shape)
+    method = _method(nonnegative)
+    used = given
+    shares = None if prior is None else shares_of(tree, prior)
+    if prior is not None:
+        _refuse_vague(prior)
+        expected = measured(tree, prior)
+        used = given if expected is None else given.again(Measurements(*expected))
+    x, var = tree.to_level_order(used.noisy), tree.to_level_order(used.variance)
+    if shares is None:
+        blue, blue_variance = engine(tree).blue(tree, x, var)
+        count = blue if method is None else _nonnegative(tree, x, var, blue, method)
+    else:
+        from attributary.denoising.predict import predict
+
+        blue, blue_variance, count = predict(tree, x, var, *shares, method)
     if whole:
         from attributary.denoising.whole import whole as round_off
 
         count = round_off(tree, count, floor=0 if method else None)
     back = tree.from_level_order
     plain = back(blue)
-    return Estimate(
-        tree, given, plain if count is blue else back(count), back(blue_variance), plain, method is not None
-    )
+    found = (tree, given, plain if count is blue else back(count), back(blue_variance), plain, method is not None)
+    if prior is None or (shares is None and used is given):
+        return Estimate(*found)
+    from attributary.denoising.prediction import Prediction
+
+    return Prediction(*found, prior)
+
+
+def _nonnegative(
+    tree: Tree, x: NDArray[np.float64], var: NDArray[np.float64], blue: NDArray[np.float64], method: str
+) -> NDArray[np.float64]:
+    from attributary.denoising.nonnegative import nonnegative
+
+    return nonnegative(tree, x, var, blue, method)
 
 
 def engine(tree: Tree) -> ModuleType:
@@ -59,9 +83,10 @@ def engine(tree: Tree) -> ModuleType:
     return compiled
 
 
-def _measurements(
-    tree: Tree, noisy: ArrayLike | Measurements, variance: ArrayLike | None, shape: Shape
+def measurements(
+    tree: Tree, noisy: ArrayLike | Measurements, variance: ArrayLike | None, shape: Shape = "laplace"
 ) -> Measurements:
+    """What was measured, however it was given."""
     if isinstance(noisy, Measurements):
         if variance is not None:
             raise ValueError("measurements hold their variances; give either measurements or noisy and variance")
@@ -69,6 +94,13 @@ def _measurements(
     if variance is None:
         raise ValueError("denoising needs the noise's variance; give one number, or one for each node")
     return Measurements.of(tree, noisy, variance, shape)
+
+
+def _refuse_vague(prior: Prior) -> None:
+    if prior.variance is None and prior.share is None:
+        raise ValueError(
+            "a prior of counts alone does not say how far to trust it; prior.learn(tree, noisy, variance, prior) does"
+        )
 
 
 def _method(nonnegative: str | bool | None) -> str | None:

@@ -48,6 +48,11 @@ class Estimate:
         kind = "non-negative " if self.nonnegative else ""
         return f"Estimate({len(self.count):,} {kind}counts; fit z = {self.fit.z:.2f})"
 
+    def _repr_html_(self) -> str:
+        from attributary.denoising.notebook import estimate_html
+
+        return estimate_html(self)
+
     @property
     def std(self) -> Floats:
         return np.sqrt(self.variance)
@@ -59,13 +64,18 @@ class Estimate:
         """
         if not 0 < level < 1:
             raise ValueError(f"the level of an interval is between 0 and 1; got {level}")
-        half = quantile(level, self._excess) * self.std
+        half = quantile(level, self._excess) * np.sqrt(self._error)
         low, high = self.blue - half, self.blue + half
         if self.nonnegative:
             low, high = np.maximum(low, 0), np.maximum(high, 0)
         if self.count is not self.blue:
             low, high = np.minimum(low, self.count), np.maximum(high, self.count)
         return Interval(low, high)
+
+    @property
+    def from_prior(self) -> Floats:
+        """How much of each estimate came from a prior, from 0 to 1; 0 without one."""
+        return np.zeros(len(self.tree))
 
     @property
     def correction(self) -> Floats:
@@ -93,14 +103,20 @@ class Estimate:
 
         A mask of booleans picks nodes too. Adding up `variance` would be wrong: estimates of one tree are dependent.
         """
-        return total(self.tree, self.measurements, self.count, _weights(len(self.tree), nodes_or_weights))
+        return total(self.tree, self.measurements, self.count, weights_of(len(self.tree), nodes_or_weights))
+
+    @property
+    def _error(self) -> Floats:
+        """The squared error that intervals go by."""
+        return self.variance
 
     @cached_property
     def _excess(self) -> Floats:
         return excess_kurtosis(self.tree, self.measurements, self.variance)
 
 
-def _weights(nodes: int, given: ArrayLike) -> Floats:
+def weights_of(nodes: int, given: ArrayLike) -> Floats:
+    """One weight for each node, from nodes (whole numbers), a mask or weights."""
     values = np.atleast_1d(np.asarray(given))
     if values.dtype.kind in "iu":
         if values.size and not (values.min() >= 0 and values.max() < nodes):

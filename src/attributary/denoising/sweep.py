@@ -14,11 +14,11 @@ from attributary.tree import Tree
 Kernel = Callable[..., Any]
 
 
-def sweep(tree: Tree, kernel: Kernel, *arrays: NDArray[Any]) -> None:
+def sweep(tree: Tree, kernel: Kernel, *arrays: NDArray[Any], upwards: bool = False) -> None:
     """Runs kernel(first, *arrays, lo, hi) over the parents, which changes the arrays in place.
 
-    Parents lo:hi come after their own parents. The same function runs on lists and, compiled, on arrays: Python alone
-    is over before numba is imported.
+    Parents lo:hi come after their own parents, or before them on the way upwards. The same function runs on lists and,
+    compiled, on arrays: Python alone is over before numba is imported.
     """
     if engine(tree) is linear:
         lists = {id(a): a.tolist() for a in arrays}  # an array given twice stays one
@@ -27,7 +27,7 @@ def sweep(tree: Tree, kernel: Kernel, *arrays: NDArray[Any]) -> None:
             a[:] = lists[id(a)]
         return
     with shared(tree) as run:
-        for span in spans(tree):
+        for span in reversed(spans(tree)) if upwards else spans(tree):
             run(span, _compiled(kernel), *arrays)
 
 

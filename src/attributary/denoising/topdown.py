@@ -24,27 +24,31 @@ def topdown(tree: Tree, x: Floats, var: Floats, blue: Floats, least: Floats | No
     var⇑ = ∞ share equally what is left above Σ max(least, z⇑) of their siblings, none getting less than its least; if
     nothing is left, that is all they get, and the siblings share the rest as ever.
     """
-    z: Floats
-    v: Floats
     z, v = engine(tree).upward(tree, x, var)
+    return settled(tree, z, v, blue, least)
+
+
+def settled(tree: Tree, z: Floats, v: Floats, blue: Floats, least: Floats | None, pull: Floats | None = None) -> Floats:
+    """The same from z⇑ and var⇑, which are lost; with `pull`, a child's z⇑ grows by pull · its parent's count."""
     roots = tree.slice(0)
+    pull = np.empty(0) if pull is None else pull
     if least is None and v.max() < INF:
         z[roots] = np.maximum(blue[roots], 0.0) + 0.0
-        sweep(tree, _settle, z, v, np.empty(0), z, z, v)
+        sweep(tree, _settle, z, v, np.empty(0), z, z, v, pull)
         return z
     least = np.zeros(len(tree)) if least is None else least
     count, w, u = np.empty_like(z), np.empty_like(z), np.empty_like(z)
     count[roots] = np.maximum(blue[roots], least[roots]) + 0.0
-    sweep(tree, _settle, z, v, least, count, w, u)
+    sweep(tree, _settle, z, v, least, count, w, u, pull)
     return count
 
 
-def _settle(first, z, v, least, s, w, u, lo, hi):  # type: ignore[no-untyped-def]
+def _settle(first, z, v, least, s, w, u, pull, lo, hi):  # type: ignore[no-untyped-def]
     """Settles the children of the parents lo:hi: w and u are z⇑ and var⇑ above least, and w becomes s above least.
 
     Without bounds and ∞, least is empty, w and s are z itself, and u is v.
     """
-    bounded = len(least) > 0
+    bounded, pulled = len(least) > 0, len(pull) > 0
     for p in range(lo, hi):
         a, b = np.uint64(first[p]), np.uint64(first[p + ONE])
         if a == b:
@@ -53,6 +57,9 @@ def _settle(first, z, v, least, s, w, u, lo, hi):  # type: ignore[no-untyped-def
         if b - a == ONE:
             s[a] = max(total, least[a]) if bounded else total
             continue
+        if pulled:
+            for i in range(a, b):
+                z[i] += pull[i] * total
         if bounded:
             unknown, known = 0, 0.0
             for i in range(a, b):

@@ -1,9 +1,10 @@
 """Evaluation: methods × ε × τ × tree → one tidy table, exact and by simulation."""
 
 from attributary.evaluate.case import Case
+from attributary.evaluate.evaluation import Evaluation
 from attributary.evaluate.grid import evaluate
 from attributary.evaluate.methods import METHODS, Method
 from attributary.evaluate.private import private_prior
 from attributary.evaluate.store import Store
 
-__all__ = ["METHODS", "Case", "Method", "Store", "evaluate", "private_prior"]
+__all__ = ["METHODS", "Case", "Evaluation", "Method", "Store", "evaluate", "private_prior"]

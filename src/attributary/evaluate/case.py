@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from attributary.errors import InputError
 from attributary.prior import Prior
+from attributary.prior.kin import label_codes
 from attributary.spec import Spec
 from attributary.tree import Tree
 
@@ -50,7 +51,8 @@ class Case:
             raise ValueError(f"a case needs a true count, 0 or more, for each of its {len(tree)} nodes")
         flat = Tree(tree.family.astype(np.int32), tree.first, tree.offsets, total=tree.total)
         order = tree.to_level_order
-        return cls(dataset, name, spec, flat, order(counts), changed(prior, order), generated)
+        known = replace(changed(prior, order), label=label_codes(tree))  # the flat tree does not hold them
+        return cls(dataset, name, spec, flat, order(counts), known, generated)
 
     @property
     def nodes(self) -> int:

@@ -44,6 +44,16 @@ class Copies:
             return values
         return np.concatenate([np.tile(values[self.one.slice(i)], self.number) for i in range(self.one.depth)])
 
+    def apart(self, values: Floats) -> list[Floats]:
+        """The values of each copy."""
+        parts = [values[self.forest.slice(i)].reshape(self.number, -1) for i in range(self.one.depth)]
+        return list(np.concatenate(parts, axis=1))
+
+    def joined(self, each: list[Floats]) -> Floats:
+        """The values of all copies, from those of each."""
+        rows = np.stack(each)
+        return np.concatenate([rows[:, self.one.slice(i)].ravel() for i in range(self.one.depth)])
+
     def levels(self, values: Floats) -> Floats:
         """The sum of values over each level of each copy: (copies, levels)."""
         parts = [values[self.forest.slice(i)].reshape(self.number, -1).sum(axis=1) for i in range(self.one.depth)]

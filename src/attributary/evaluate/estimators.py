@@ -6,9 +6,10 @@ They are given the prior, too, for those that make use of it.
 import numpy as np
 from numpy.typing import NDArray
 
+from attributary.denoising import denoise
 from attributary.denoising.denoise import engine
 from attributary.denoising.nonnegative import nonnegative
-from attributary.prior import Prior
+from attributary.prior import Prior, learn
 from attributary.tree import Tree
 
 Floats = NDArray[np.float64]
@@ -39,3 +40,12 @@ def blue_variance(tree: Tree, variance: Floats) -> Floats:
 def top_down(tree: Tree, noisy: Floats, variance: Floats, prior: Prior) -> Floats:
     """Counts that add up and are never negative, family by family from the roots down."""
     return nonnegative(tree, noisy, variance, blue(tree, noisy, variance, prior), "top-down")
+
+
+def learned(tree: Tree, noisy: Floats, variance: Floats, prior: Prior) -> Floats:
+    """Counts that add up and are never negative, with shares learned from these figures and from the prior."""
+    known = learn(tree, noisy, variance, prior)
+    return np.asarray(denoise(tree, noisy, variance, prior=known, nonnegative="top-down").count, np.float64)
+
+
+ALONE = (learned,)  # what is learned from one draw must not be learned from others

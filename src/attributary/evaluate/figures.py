@@ -15,8 +15,10 @@ COLOURS = {
     "greedy-top-down": "#3f7fbf",
     "optimal-blue": "#7fc4b8",
     "optimal-top-down": "#0b8a7d",
+    "optimal-prior": "#04423c",
     "per-node-blue": "#a3b85c",
     "per-node-top-down": "#5b7f12",
+    "per-node-prior": "#2c3d09",
 }
 INK = "#222222"
 

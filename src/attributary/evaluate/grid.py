@@ -8,6 +8,7 @@ import numpy as np
 
 from attributary.errors import InputError
 from attributary.evaluate.case import Case
+from attributary.evaluate.evaluation import Evaluation
 from attributary.evaluate.measure import Pool
 from attributary.evaluate.methods import Method, by_way, chosen
 from attributary.evaluate.store import Store
@@ -33,8 +34,8 @@ def evaluate(
     workers: int | None = 1,
     store: Store | None = None,
     progress: Progress | None = None,
-) -> Any:
-    """The errors of methods, as an Arrow table: one row for each level, and one for the tree, whose level is null.
+) -> Evaluation:
+    """The errors of methods: one row for each level, and one for the tree, whose level is null.
 
     Linear methods have rows of kind "exact", in closed form; with draws, all have rows of kind "simulated" and their
     standard error. The same seed gives the same table, however many workers there are; None means one for each core
@@ -51,7 +52,7 @@ def evaluate(
     for done, (task, rows) in enumerate(answers(left, known, processes), len(tasks) - len(left) + 1):
         kept.put(task.key, rows)
         tell(done, len(tasks))
-    return _table([row for task in tasks for row in kept.get(task.key) or ()], tasks)
+    return Evaluation(_table([row for task in tasks for row in kept.get(task.key) or ()], tasks))
 
 
 def _tasks(

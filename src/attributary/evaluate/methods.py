@@ -40,8 +40,10 @@ _ALL = (
     Method("greedy-top-down", ways.greedy, estimators.top_down),
     Method("optimal-blue", ways.optimal, estimators.blue, estimators.blue_variance),
     Method("optimal-top-down", ways.optimal, estimators.top_down),
+    Method("optimal-prior", ways.optimal, estimators.learned),
     Method("per-node-blue", ways.per_node, estimators.blue, estimators.blue_variance),
     Method("per-node-top-down", ways.per_node, estimators.top_down),
+    Method("per-node-prior", ways.per_node, estimators.learned),
 )
 METHODS = {method.name: method for method in _ALL}
 

@@ -14,7 +14,7 @@ from attributary.tree import Tree
 EPSILON = 1.0  # the paper's
 
 
-def private_prior(spec: Spec, tree: Tree, before: Any, rng: Entropy, epsilon: float = EPSILON) -> Prior:
+def private_prior(spec: Spec, tree: Tree, before: Any, rng: Entropy | None, epsilon: float = EPSILON) -> Prior:
     """What a table of counts of an earlier period says of a tree's counts, measured with ε split equally and denoised.
 
     The noise is the spec's model.

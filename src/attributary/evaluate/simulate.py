@@ -7,9 +7,11 @@ from numpy.typing import NDArray
 
 from attributary.evaluate.case import Case, changed
 from attributary.evaluate.copies import Copies, batches
+from attributary.evaluate.estimators import ALONE
 from attributary.evaluate.measure import Errors, Measure, with_tree
 from attributary.evaluate.methods import Estimator
 from attributary.evaluate.noisy import Noise, luck
+from attributary.prior import Prior
 
 Floats = NDArray[np.float64]
 
@@ -36,7 +38,7 @@ def simulate(
         for i, (noise, variance) in enumerate(zip(spread, variances, strict=True)):
             noisy = noise.added(count, drawn)
             for j, estimator in enumerate(estimators):
-                off = estimator(copies.forest, noisy, variance, prior) - count
+                off = _estimated(estimator, copies, noisy, variance, prior) - count
                 off *= relative
                 off *= off
                 nodes[i, j] += copies.nodes(off)
@@ -44,6 +46,14 @@ def simulate(
                 squared[i, j].append(with_tree(copies.levels(off)))
     found = {pair: _errors(np.concatenate(squared[pair]), nodes[pair] / draws, measure) for pair in pairs}
     return [[found[i, j] for j in range(len(estimators))] for i in range(len(noises))]
+
+
+def _estimated(estimator: Estimator, copies: Copies, noisy: Floats, variance: Floats, prior: Prior) -> Floats:
+    if copies.number == 1 or estimator not in ALONE:
+        return estimator(copies.forest, noisy, variance, prior)
+    one = changed(prior, lambda values: copies.apart(values)[0])
+    draws = zip(copies.apart(noisy), copies.apart(variance), strict=True)
+    return copies.joined([estimator(copies.one, *figures, one) for figures in draws])
 
 
 def _errors(squared: Floats, nodes: Floats, measure: Measure) -> Errors:

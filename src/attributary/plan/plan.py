@@ -174,6 +174,11 @@ class Plan(BaseModel):
 
         return load(path)
 
+    def _repr_html_(self) -> str:
+        from attributary.plan.notebook import plan_html
+
+        return plan_html(self)
+
     def _rows(self, tree: Tree) -> Floats:
         """The contributions of each head."""
         import pyarrow as pa

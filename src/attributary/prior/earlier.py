@@ -1,16 +1,16 @@
-"""Prior: what is known of the counts before they are measured, rolled onto today's tree.
+"""earlier: what an earlier period says of the counts, rolled onto today's tree.
 
 Counts of an earlier period, or an earlier denoised report. Rows are matched by their paths; leaves are added up, so
 that a prior is consistent whatever has come and gone since.
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from attributary.denoising.prior import Prior
 from attributary.labels import arrow_table
 from attributary.match import Match, match, path_of, refuse_other_tree
 from attributary.paths import RowError
@@ -18,32 +18,6 @@ from attributary.tree import Tree
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
-
-
-@dataclass(frozen=True, eq=False)
-class Prior:
-    """A count for each node of a tree, in the tree's order, and where it comes from."""
-
-    mean: Floats
-    variance: Floats | None = None  # of the mean; inf where nothing is known. None: not known at all
-    protected: bool = False  # made of figures that were protected themselves
-    new: Bools | None = None  # nodes that the earlier period did not have; None: there was no earlier period
-    gone: int = 0  # leaves of the earlier period that are not in the tree
-    lost: float = 0.0  # and their counts together
-    example: str = ""  # the first of them
-
-    @property
-    def history(self) -> bool:
-        """Whether there was an earlier period; without one, a plan goes by the tree's structure alone."""
-        return self.new is not None
-
-    def new_roots(self, tree: Tree) -> Bools:
-        """Which values of the first attribute are new, in level order; none where there is no history."""
-        heads = tree.slice(int(tree.total))
-        if self.new is None:
-            return np.zeros(heads.stop - heads.start, bool)
-        found: Bools = tree.to_level_order(self.new)[heads]
-        return found
 
 
 def none(tree: Tree) -> Prior:

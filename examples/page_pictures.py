@@ -1,0 +1,78 @@
+"""Pictures of the report of a generated shop, taken in a real browser: part of `make pictures`."""
+
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from click.testing import CliRunner
+
+from attributary.cli import main as attributary
+
+FOLDER = Path(__file__).parent.parent / "docs" / "pictures"
+TITLE = "A generated shop by campaign, location and day"
+OPENED = ("outlet", "Paris")
+
+
+def main() -> None:
+    from playwright.sync_api import sync_playwright
+
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        page = made(Path(folder))
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        for name, width, scheme, height in (("report", 1200, "light", 800), ("report-phone", 390, "dark", 844)):
+            tab = opened(browser, page, width, scheme, height)
+            if name == "report":
+                save(tab, name)
+                save(tab, "report-tree", "#tree")
+                save(tab, "report-map", "#where")
+                save(tab, "report-budget", "#budget")
+            else:
+                tab.evaluate("document.getElementById('grid').scrollIntoView({ behavior: 'instant' })")
+                save(tab, name)
+        browser.close()
+
+
+def made(folder: Path) -> Path:
+    """The page of a run on a generated shop; seeded, so that the pictures are the same each time."""
+    run = CliRunner().invoke
+    page = folder / "report.html"
+    commands = (
+        ["generate", "shop", "--rows", "200000", "-o", f"{folder}/"],
+        ["run", f"{folder}/spec.toml", "--prior-until", "2026-02-02", "--seed", "7", "-o", f"{folder}/run"],
+        ["report", f"{folder}/run", "-o", str(page), "--title", TITLE],
+    )
+    for command in commands:
+        result = run(attributary, command)
+        if result.exit_code:
+            sys.exit(result.output)
+    return page
+
+
+def opened(browser: Any, page: Path, width: int, scheme: str, height: int) -> Any:
+    """A tab with the page, some rows of its tree open, and its map drawn."""
+    tab = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
+    tab.goto(page.as_uri())
+    tab.wait_for_selector("html[data-ready=table]", state="attached")
+    for label in OPENED:
+        tab.locator("#grid tbody tr", has_text=label).first.click()
+    tab.locator("#icicle").scroll_into_view_if_needed()
+    tab.wait_for_selector("#icicle button")
+    tab.evaluate("document.activeElement.blur(); scrollTo({ top: 0, behavior: 'instant' })")
+    tab.mouse.move(0, 0)
+    return tab
+
+
+def save(tab: Any, name: str, part: str | None = None) -> None:
+    path = FOLDER / f"{name}.png"
+    if part is None:
+        tab.screenshot(path=path)
+    else:
+        tab.locator(part).screenshot(path=path)
+    print(path)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,140 @@
+"""attributary explore: estimates of any size in the browser, and a budget to play with."""
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from attributary.explore.given import Given
+    from attributary.explore.start import Start
+
+ABOUT = """Look through estimates of any size in the browser, and try out budgets.
+
+\b
+    $ attributary explore shop/run
+    $ attributary explore this/estimates.parquet last/estimates.parquet
+    $ attributary explore spec.toml --prior counts.parquet
+    $ attributary explore
+
+COUNTS pages through the tree: what a node is made of, search by label, sort by count, error or correction, download as
+CSV. With a second table, every count stands beside the earlier one, with the change and whether noise explains it.
+
+PLAN moves epsilon, tau and the levels' shares, and shows the error to expect of every level, the best split, and three
+examples of what a report would look like. It begins with the estimates, the plan, the spec and its prior or logs, or
+with a made-up tree.
+
+A FILE is a table of estimates as `run` and `denoise` write it, a plan, a spec, or a folder of `run`. Parquet is asked
+where it is; other tables are read into memory once. The page is served to this machine only, to whoever has the
+address with its token. Ctrl-C ends it.
+"""
+
+
+@click.command(help=ABOUT, short_help="Estimates of any size in the browser, and a budget to play with.")
+@click.argument("file", metavar="[FILE]", required=False)
+@click.argument("earlier", metavar="[EARLIER]", required=False)
+@click.option(
+    "--levels", metavar="A,B,C", help="The columns that name a node, top to bottom, if the table does not tell."
+)
+@click.option(
+    "--tau", type=float, help="Errors are relative to counts, or to this if larger.  [default: the plan's, 10]"
+)
+@click.option("--prior", "prior_path", metavar="FILE", help="With a spec: counts of an earlier period, or a report.")
+@click.option("--protected", is_flag=True, help="The counts of --prior were protected themselves.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Of this machine.  [default: any that is free]")
+@click.option("--no-browser", is_flag=True, help="Print the address, open nothing.")
+@click.option("--memory", metavar="SIZE", help="DuckDB's limit, as in 4GB.  [default: most of this machine's]")
+@click.option("-q", "--quiet", is_flag=True, help="No words but the address.")
+def explore(
+    *,
+    file: str | None,
+    earlier: str | None,
+    levels: str | None,
+    tau: float | None,
+    prior_path: str | None,
+    protected: bool,
+    port: int,
+    no_browser: bool,
+    memory: str | None,
+    quiet: bool,
+) -> None:
+    from attributary.cli.progress import stages
+    from attributary.errors import InputError
+    from attributary.explore.begin import begin
+    from attributary.explore.desk import Desk
+    from attributary.explore.given import Given, given
+    from attributary.explore.serve import serve
+    from attributary.explore.store import open_store
+
+    if tau is not None and not 0 < tau < float("inf"):
+        raise InputError(f"--tau is a number above 0; got {tau}")
+    found = given(file) if file else Given()
+    if prior_path and not found.spec:
+        raise InputError("--prior goes with a spec; give one, as in `attributary explore spec.toml --prior counts.csv`")
+    tables = _tables(found, file, earlier)
+    names = [name.strip() for name in levels.split(",")] if levels else None
+    prior: Start | None = None
+    with stages(not quiet) as stage:
+        if found.spec:
+            stage("reading")
+            prior = _of_spec(found.spec, prior_path, protected, stage)
+        store = open_store(tables, names, memory, stage) if tables else None
+    plan = found.plan
+    relative = tau if tau is not None else plan.spec.tau if plan else 10.0
+    desk = Desk(
+        (lambda: open_store(tables, names, memory)) if tables else None,
+        lambda current: prior or begin(current, plan, tau),
+        relative,
+        "dlap" if plan and plan.spec.noise == "unit" else "laplace",
+        store,
+    )
+    if store is None:
+        desk.plan({})  # what is wrong with a plan is said here, not on the page
+    serve(desk, port, lambda address, once: _ready(address, None if no_browser else once, quiet))
+
+
+def _tables(found: "Given", file: str | None, earlier: str | None) -> list[str]:
+    """The tables to open: the estimates, and earlier ones."""
+    from attributary.errors import InputError
+    from attributary.explore.given import given
+
+    if earlier is None:
+        return [found.estimates] if found.estimates else []
+    before = given(earlier).estimates
+    if found.estimates is None or before is None:
+        raise InputError(
+            f"two tables of estimates are compared; {file if found.estimates is None else earlier} is none"
+        )
+    return [found.estimates, before]
+
+
+def _of_spec(path: str, prior_path: str | None, protected: bool, stage: Any) -> "Start":
+    """What the Plan tab begins with: the spec's tree with the prior, or with what its logs count."""
+    import os
+
+    from attributary.cli.asked import asked, load_spec
+    from attributary.explore.begin import of_prior
+    from attributary.logs.count import count
+    from attributary.logs.duckdb import DuckDB
+    from attributary.prior import from_counts
+
+    spec = load_spec(path)
+    if prior_path or spec.logs is None:
+        tree, prior = asked(spec, None, prior_path, protected)
+        return of_prior(spec, tree, prior, prior_path or "nothing")
+    stage("counting the logs")
+    with DuckDB() as engine:
+        counts = count(spec, os.path.dirname(path), engine=engine)
+    tree = spec.tree(counts.table)
+    return of_prior(spec, tree, from_counts(tree, counts.table), f"the logs of {path}")
+
+
+def _ready(address: str, once: str | None, quiet: bool) -> None:
+    click.echo(address)
+    sys.stdout.flush()
+    if not quiet:
+        click.echo("open this address; it is answered on this machine only. Ctrl-C ends it.", err=True)
+    if once:
+        import webbrowser
+
+        webbrowser.open(once)

@@ -1,0 +1,111 @@
+"""Prior: what is known of the counts before they are measured."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attributary.denoising.linear import Family
+from attributary.tree import Tree
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+ROUNDING = 1e-6  # how far the shares of a family may be from 1 together
+
+
+@dataclass(frozen=True, eq=False)
+class Prior:
+    """A count for each node of a tree, in the tree's order, and where it comes from.
+
+    In an estimate it joins in one of two ways, or both. With `variance`, the mean of each node is one more measurement,
+    independent of all others. With `share` and `spread`, a node is expected to have that share of its parent's count,
+    give or take a variance; the shares of a family sum to 1, and those of a root are not looked at.
+    """
+
+    mean: Floats
+    variance: Floats | None = None  # of the mean; inf where nothing is known. None: not known at all
+    protected: bool = False  # made of figures that were protected themselves
+    new: Bools | None = None  # nodes that the earlier period did not have; None: there was no earlier period
+    gone: int = 0  # leaves of the earlier period that are not in the tree
+    lost: float = 0.0  # and their counts together
+    example: str = ""  # the first of them
+    share: Floats | None = None  # of the parent's count
+    spread: Floats | None = None  # variance of the count around share · parent's; inf where nothing is known
+    label: NDArray[np.int32] | None = None  # equal for equal labels of a level, where the tree does not hold them
+
+    @property
+    def history(self) -> bool:
+        """Whether there was an earlier period; without one, a plan goes by the tree's structure alone."""
+        return self.new is not None
+
+    def new_roots(self, tree: Tree) -> Bools:
+        """Which values of the first attribute are new, in level order; none where there is no history."""
+        heads = tree.slice(int(tree.total))
+        if self.new is None:
+            return np.zeros(heads.stop - heads.start, bool)
+        found: Bools = tree.to_level_order(self.new)[heads]
+        return found
+
+
+def shares_of(tree: Tree, prior: Prior) -> tuple[Floats, Floats] | None:
+    """Share and spread in level order, checked; None where no spread is finite."""
+    if prior.share is None and prior.spread is None:
+        return None
+    if prior.share is None or prior.spread is None:
+        raise ValueError("shares and their spread go together; give both, with a spread of inf where nothing is known")
+    share, spread = (
+        _of_nodes(tree, values, name) for values, name in ((prior.share, "share"), (prior.spread, "spread"))
+    )
+    below = slice(tree.slice(0).stop, None)
+    if not (spread[below] >= 0).all():
+        raise ValueError("a spread is 0 or more, or inf where nothing is known; got one that is negative or nan")
+    if not (spread[below] < np.inf).any():
+        return None
+    unknown = spread == np.inf
+    if unknown.any():
+        share = _even(tree, share, unknown)
+    for level in range(tree.depth - 1):
+        family = Family(tree, level)
+        if not family.size:
+            continue
+        some = share[family.children]
+        sums = family.sum(some)
+        if not some.min() >= 0 or not np.abs(sums - 1).max() <= ROUNDING:
+            bad = int(np.argmax(~(np.abs(sums - 1) <= ROUNDING)))
+            raise ValueError(f"shares are 0 or more and sum to 1 in each family; one sums to {sums[bad]}")
+    return share, spread
+
+
+def measured(tree: Tree, prior: Prior) -> tuple[Floats, Floats] | None:
+    """Mean and variance, in the tree's order, as one more measurement; None where no variance is finite."""
+    if prior.variance is None:
+        return None
+    mean, variance = (np.asarray(values, np.float64) for values in (prior.mean, prior.variance))
+    if mean.shape != (len(tree),) or variance.shape != (len(tree),):
+        raise ValueError(f"a prior has a mean and a variance for each of the {len(tree)} nodes; got {mean.size}")
+    if not (variance >= 0).all():
+        raise ValueError("a prior's variance is 0 or more, or inf where nothing is known; got one negative or nan")
+    known = variance < np.inf
+    if not np.isfinite(mean[known]).all():
+        raise ValueError("a prior's mean is a finite number where its variance is; got nan or inf")
+    return (np.where(known, mean, 0.0), variance) if known.any() else None
+
+
+def _of_nodes(tree: Tree, values: Floats, name: str) -> Floats:
+    given = np.asarray(values, np.float64)
+    if given.shape != (len(tree),):
+        raise ValueError(f"one {name} for each of the {len(tree)} nodes is needed; got shape {given.shape}")
+    return np.ascontiguousarray(tree.to_level_order(given))
+
+
+def _even(tree: Tree, share: Floats, unknown: Bools) -> Floats:
+    """The shares, but equal in families of which nothing is known: there they do not matter, but they must sum to 1."""
+    share = share.copy()
+    for level in range(tree.depth - 1):
+        family = Family(tree, level)
+        if family.size:
+            none = family.sum(unknown[family.children].astype(np.float64)) == family.count
+            even = family.spread(np.where(none, 1.0 / family.count, np.nan))
+            share[family.children] = np.where(np.isnan(even), share[family.children], even)
+    return share

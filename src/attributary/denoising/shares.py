@@ -1,0 +1,162 @@
+"""shares: the best linear predictor where a family is expected to share its parent's count in known proportions.
+
+Given its parent's count x_p, a child's is about s_u·x_p, give or take a variance q_u, its spread; shares s sum to 1, as
+counts do to x_p. With z⇑, var⇑ from a child and all below it, weights k_u = q_u / (q_u + var⇑_u) on the figures and
+t_u = k_u·var⇑_u, what a family says of its parent has
+
+    precision  Σ s_u² / (var⇑_u + q_u) + (Σ k_u·s_u)² / T,    T = Σ t_u
+
+and given the parent's estimate, with μ_u = k_u·z⇑_u + (1 − k_u)·s_u·x̂_p, the children are
+
+    x̂_u = μ_u + (t_u / T)·(x̂_p − Σ μ)
+    v̂ar_u = t_u·(1 − t_u / T) + g_u²·v̂ar_p,    g_u = (1 − k_u)·s_u + (t_u / T)·Σ k·s
+
+Two sweeps, as in Algorithm 2, which this is where every spread is ∞.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attributary.denoising.linear import contradiction, refuse
+from attributary.denoising.sweep import sweep
+from attributary.tree import Tree
+
+Floats = NDArray[np.float64]
+
+INF = np.inf
+ONE = np.uint64(1)
+
+
+class Up(NamedTuple):
+    """What the bottom-up pass leaves for the way down, in level order; z and v of a root are its z⇑ and var⇑."""
+
+    z: Floats  # k·z⇑
+    v: Floats  # t
+    pull: Floats  # (1 − k)·s: how the expectation moves with the parent's count
+
+
+def upward(tree: Tree, x: Floats, var: Floats, share: Floats, spread: Floats) -> Up:
+    """The bottom-up pass: families hand up what they say of their parents, and keep what they need."""
+    refuse(tree, x, var)
+    z, v, pull = np.where(var == INF, 0.0, x), var.copy(), np.zeros(len(tree))
+    clash = np.full(1, -1.0)
+    if tree.depth > 1:
+        sweep(tree, _up, var, share, spread, z, v, pull, clash, upwards=True)
+    if clash[0] >= 0:
+        contradiction(tree, x, z, int(clash[0]))
+    return Up(z, v, pull)
+
+
+def downward(tree: Tree, up: Up) -> tuple[Floats, Floats]:
+    """The top-down pass: the counts and their variances, in level order and in the place of what was handed up."""
+    if tree.depth > 1:
+        sweep(tree, _down, up.pull, up.z, up.v)
+    return up.z, up.v
+
+
+# Kernels, run on lists or compiled. A family is a:b.
+
+
+def _up(first, var, share, spread, z, v, pull, clash, lo, hi):  # type: ignore[no-untyped-def]
+    """Over the parents lo:hi, last first; z and v hold the figures at first, and end as in Up."""
+    p = hi
+    while p > lo:
+        p -= ONE
+        a, b = np.uint64(first[p]), np.uint64(first[p + ONE])
+        if a == b:
+            continue
+        precision, pulled = 0.0, 0.0  # from the shares alone
+        ks, kz, t_sum, z_sum, unknown = 0.0, 0.0, 0.0, 0.0, 0
+        for i in range(a, b):
+            vi, q, s, zi = v[i], spread[i], share[i], z[i]
+            z_sum += abs(zi)
+            both = vi + q
+            if both > 0.0 and both < INF:
+                inverse = 1.0 / both
+                k, rest = q * inverse, vi * inverse
+                t = vi * k
+                precision += s * s * inverse
+                pulled += s * zi * inverse
+            elif vi < INF:  # no spread to speak of, or an exact figure, which wins over an exact share
+                k, rest, t = 1.0, 0.0, vi
+            elif q < INF:
+                k, rest, t = 0.0, 1.0, q
+            else:
+                k, rest, t = 0.0, 0.0, INF
+                unknown += 1
+            ks += k * s
+            kz += k * zi
+            t_sum += t if t < INF else 0.0
+            z[i] = k * zi
+            v[i] = t
+            pull[i] = rest * s
+        # Of the parent, from its children: both terms, brought to one denominator, so that T may be 0.
+        below = ks * ks + precision * t_sum
+        if unknown == 0 and below > 0.0:
+            value, variance = (ks * kz + pulled * t_sum) / below, t_sum / below
+        elif precision > 0.0:
+            value, variance = pulled / precision, 1.0 / precision
+        else:
+            value, variance = 0.0, INF
+        own = var[p]
+        if own == INF:
+            z[p], v[p] = value, variance
+        elif variance < INF:
+            both = own + variance
+            if both > 0.0:
+                z[p] = variance / both * z[p] + own / both * value
+                v[p] = own / both * variance
+            elif abs(z[p] - value) > (8.0 + (b - a)) * 1e-15 * max(z_sum, abs(z[p])):
+                clash[0] = p
+    return 0
+
+
+def _down(first, pull, z, v, lo, hi):  # type: ignore[no-untyped-def]
+    """From the parents lo:hi, whose z and v are estimate and variance, to their children."""
+    for p in range(lo, hi):
+        a, b = np.uint64(first[p]), np.uint64(first[p + ONE])
+        if a == b:
+            continue
+        xp, vp = z[p], v[p]
+        if b - a == ONE:
+            z[a], v[a] = xp, vp
+            continue
+        mu_sum, t_sum, pulls, unknown, most, biggest = 0.0, 0.0, 0.0, 0, -1.0, int(a)
+        for i in range(a, b):
+            z[i] += pull[i] * xp
+            mu_sum += z[i] if v[i] < INF else 0.0
+            pulls += pull[i]
+            if v[i] == INF:
+                unknown += 1
+            else:
+                t_sum += v[i]
+                if v[i] > most:
+                    most, biggest = v[i], i
+        left = 1.0 - pulls  # Σ k·s
+        if unknown == 0 and t_sum > 0.0:
+            others_t, others_mu, mine = 0.0, 0.0, z[biggest]
+            if most > 0.5 * t_sum:  # 1 − t / T by adding up its siblings, to lose no digits
+                for i in range(a, b):
+                    others_t += v[i] if i != biggest else 0.0
+                    others_mu += z[i] if i != biggest else 0.0
+            surplus, inverse = xp - mu_sum, 1.0 / t_sum
+            for i in range(a, b):
+                w = v[i] * inverse
+                g = pull[i] + w * left
+                z[i] += w * surplus
+                v[i] = v[i] * (1.0 - w) + (g * g * vp if g != 0.0 else 0.0)
+            if most > 0.5 * t_sum:
+                w, rest = most * inverse, others_t * inverse
+                g = pull[biggest] + w * left
+                z[biggest] = rest * mine + w * (xp - others_mu)
+                v[biggest] = most * rest + (g * g * vp if g != 0.0 else 0.0)
+            continue
+        for i in range(a, b):
+            if v[i] == INF:
+                z[i] = (xp - mu_sum) / unknown
+                v[i] = t_sum + (left * left * vp if left != 0.0 else 0.0) if unknown == 1 else INF
+            else:
+                v[i] += pull[i] * pull[i] * vp if pull[i] != 0.0 else 0.0
+    return 0

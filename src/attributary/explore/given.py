@@ -1,0 +1,80 @@
+"""Given: what a user wants to look at, told apart by what is in the files: estimates, a plan, a spec, or a folder."""
+
+import os
+from dataclasses import dataclass
+
+from attributary.errors import InputError
+from attributary.plan import Plan
+from attributary.report.estimates import is_estimates
+from attributary.tables.format import by_content, by_name
+
+WHAT = "explore takes estimates, a plan, a spec, or a folder that `attributary run` wrote"
+FIRST_BYTES = 65536
+
+
+@dataclass(frozen=True)
+class Given:
+    estimates: str | None = None
+    plan: Plan | None = None
+    spec: str | None = None  # its path
+
+
+def given(path: str) -> Given:
+    """What is in a file, or in the files of a folder; of a folder, whatever else it holds is passed over."""
+    if os.path.isdir(path):
+        return _folder(path)
+    try:
+        with open(path, "rb") as file:
+            beginning = file.read(FIRST_BYTES)
+    except FileNotFoundError:
+        raise InputError(f"there is no file {path}; {WHAT}") from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from None
+    if not beginning.strip():
+        raise InputError(f"{path} is empty; {WHAT}")
+    if path.endswith(".toml"):
+        return Given(spec=path)
+    if path.endswith(".json") or beginning.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
+        return Given(plan=Plan.load(path))
+    return Given(estimates=path)
+
+
+def _folder(path: str) -> Given:
+    try:
+        names = sorted(os.listdir(path))
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from None
+    files = [os.path.join(path, name) for name in names if not name.startswith(".")]
+    tables = [file for file in files if by_name(file).format and os.path.isfile(file) and _has_estimates(file)]
+    if len(tables) > 1:
+        raise InputError(f"{path} has more than one table of estimates, {tables[0]} and {tables[1]}; name one of them")
+    plan = os.path.join(path, "plan.json")
+    found = Given(tables[0] if tables else None, Plan.load(plan) if plan in files else None)
+    if found.estimates is None and found.plan is None:
+        raise InputError(f"there are neither estimates nor a plan in {path}; {WHAT}")
+    return found
+
+
+def _has_estimates(path: str) -> bool:
+    """Whether a table's columns are those of estimates; a file that cannot be read is none."""
+    import csv
+
+    import pyarrow as pa
+    from pyarrow import ipc, parquet
+
+    from attributary.tables.source import opened
+
+    try:
+        with opened(path) as file:
+            beginning = bytes(file.read(FIRST_BYTES))
+            kind = by_content(beginning)
+            if kind == "parquet":
+                return is_estimates(parquet.read_schema(path).names)
+            if kind in ("csv", "tsv"):
+                first = beginning.decode("utf-8-sig", errors="replace").splitlines()[0]
+                return is_estimates(next(csv.reader([first], delimiter="\t" if kind == "tsv" else ",")))
+            file.seek(0)
+            reader = ipc.open_stream(file) if kind == "arrows" else ipc.open_file(file)
+            return is_estimates(reader.schema.names)
+    except (InputError, pa.ArrowException, OSError, csv.Error):
+        return False

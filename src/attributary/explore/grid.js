@@ -1,0 +1,115 @@
+// The table of counts: its heads, and a row for each node.
+const LONG = 120; // characters from which a label scrolls
+
+const ALONE = [
+  ["estimate", "Estimate", "num"], ["", "Interval", "interval"], ["", "Noisy", "num"], ["correction", "Correction", "num"], ["error", "Error", "num"],
+];
+const COMPARED = [
+  ["estimate", "Now", "num"], ["", "Interval", "interval"], ["", "Before", "num"], ["change", "Change", "num"], ["significance", "Is it noise?", ""],
+];
+
+function heads(about, now) {
+  const line = document.querySelector("#grid thead tr");
+  const first = ["label", now.find || now.level ? "Node" : "Label", ""];
+  line.replaceChildren(...[first, ...(about.before ? COMPARED : ALONE)].map(([sort, words, kind]) => {
+    const head = make("th", { scope: "col", role: "columnheader", class: kind });
+    if (!sort) {
+      head.append(words);
+      return head;
+    }
+    const button = make("button", { type: "button" }, words);
+    button.addEventListener("click", () => {
+      const same = now.sort === sort;
+      const upward = UPWARD.includes(sort);
+      go({ sort, down: same ? (now.down === "1" ? "0" : "1") : upward ? "0" : "1", page: "0" });
+      document.querySelectorAll("#grid thead th")[[first, ...(about.before ? COMPARED : ALONE)].findIndex((h) => h[0] === sort)]?.querySelector("button")?.focus();
+    });
+    if (now.sort === sort) head.setAttribute("aria-sort", now.down === "1" ? "descending" : "ascending");
+    head.append(button);
+    return head;
+  }));
+}
+
+const number = (x) => (x === null || x === undefined ? NaN : x);
+
+function labelled(text) {
+  if (text === null || text === "") return make("i", { class: "empty" }, "(empty)");
+  const long = text.length > LONG;
+  const label = make("bdi", long ? { class: "long", tabindex: "0" } : {}, visible(text));
+  return label;
+}
+
+// Where figures stand on a bar: from the least to the most of a page, 0 among them.
+function scale(rows) {
+  let least = 0;
+  let most = 0;
+  for (const row of rows) {
+    for (const x of [row.low, row.high, row.noisy, row.old]) {
+      if (x === null || x === undefined) continue;
+      least = Math.min(least, x);
+      most = Math.max(most, x);
+    }
+  }
+  return (x) => `${(100 * (x - least)) / (most - least || 1)}%`;
+}
+
+function bar(at, { from = 0, to, low, high, raw, tick }) {
+  const box = make("span", { class: "bar", "aria-hidden": "true" });
+  const mark = (name, x) => {
+    const line = make("i", { class: name });
+    line.style.left = at(x);
+    box.append(line);
+    return line;
+  };
+  mark("zero", 0);
+  mark("fill", Math.min(from, to)).style.right = `calc(100% - ${at(Math.max(from, to))})`;
+  if (low !== undefined) mark("span", low).style.right = `calc(100% - ${at(high)})`;
+  if (raw !== null && raw !== undefined) mark("raw", raw);
+  if (tick !== null && tick !== undefined) mark("tick", tick);
+  return box;
+}
+
+function rowOf(row, at, compared, flat) {
+  const line = make("tr", { role: "row" });
+  const name = make("span", { class: "name" });
+  const labels = flat ? row.path : [[row.id, row.label]];
+  labels.forEach(([id, label], i) => {
+    const last = i === labels.length - 1;
+    const inner = last ? labelled(label) : make("bdi", {}, clipped(label ?? "", 40));
+    if (i) name.append(make("span", { class: "step", "aria-hidden": "true" }, "›"));
+    const opens = !last || row.children;
+    name.append(opens ? link({ node: id, find: "", level: "", page: "0" }, last ? { class: "last" } : {}, inner) : inner);
+  });
+  if (row.children) name.append(make("span", { class: "made-of" }, `${count(row.children).replace(".0", "")} below`));
+  line.append(make("th", { scope: "row", role: "rowheader" }, name));
+  const cell = (head, kind, ...content) => line.append(make("td", { role: "cell", class: kind, "data-head": head }, ...content));
+  const gone = row.node === null;
+  cell("", "num estimate", gone ? "–" : count(row.estimate));
+  if (gone) cell("", "interval", "");
+  else {
+    const drawn = { to: row.estimate, low: row.low, high: row.high, raw: compared ? row.old : row.noisy, tick: row.estimate };
+    cell("", "interval", bar(at, drawn), make("span", { class: "range" }, `${count(row.low)} to ${count(row.high)}`));
+  }
+  if (compared) {
+    cell("before", "num minor", count(number(row.old)));
+    cell("change", "num minor change", ...changed(row));
+    cell("", "minor verdict-cell", ...judged(row));
+    return line;
+  }
+  cell("noisy", "num minor", count(number(row.noisy)));
+  const flag = row.implausible ? [make("strong", { class: "flag" }, "implausible"), " "] : [];
+  if (row.implausible) line.classList.add("flagged");
+  cell("correction", "num minor", ...flag, signed(number(row.correction)));
+  cell("error", "num minor", percent(number(row.error)));
+  return line;
+}
+
+const plus = (x) => (x > 0 ? `+${count(x)}` : count(x));
+const changed = (row) => (row.change === null ? ["–"] : [plus(row.change), make("span", { class: "spread" }, ` ± ${count(row.spread)}`)]);
+
+function judged(row) {
+  const kind = { changed: "sure", "probably changed": "likely", "could be noise": "noise" }[row.verdict] ?? "noise";
+  const shown = [make("span", { class: `judge ${kind}` }, row.verdict)];
+  if (row.z !== null && row.z !== undefined) shown.push(make("span", { class: "spread" }, ` ${signed(row.z)}`));
+  return shown;
+}

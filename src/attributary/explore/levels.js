@@ -1,0 +1,101 @@
+// The Plan tab's table of levels, its words on privacy, and its example draws.
+const infinite = (x) => (x === "inf" ? Infinity : number(x));
+const key = (contribution) => (contribution ? whole.format(contribution) : "no key");
+const small = (x) => (x >= 100 ? whole.format(x) : String(Number(x.toPrecision(3))));
+
+// The rows stay while sliders move: only what changed is written.
+function levelRows(levels, moved) {
+  const body = document.querySelector("#levels tbody");
+  if (body.children.length !== levels.length) {
+    body.replaceChildren(...levels.map((level, i) => levelRow(i, moved)));
+    document.querySelector("#levels tfoot").replaceChildren(levelFoot());
+  }
+}
+
+function levelRow(i, moved) {
+  const slider = make("input", { type: "range", min: "0", max: "100", step: "0.1" });
+  const exact = make("input", { type: "number", min: "0", max: "100", step: "0.1", inputmode: "decimal" });
+  slider.addEventListener("input", () => moved(i, Number(slider.value) / 100));
+  exact.addEventListener("change", () => moved(i, Number(exact.value) / 100));
+  const share = make("td", { class: "share" }, make("span", { class: "pairing" }, slider, exact, "%"));
+  const cells = ["num contribution", "num eps", "errors", "num strong denoised", "num raw-error", "num best-share", "num best-error"];
+  return make("tr", {}, make("th", { scope: "row" }), make("td", { class: "num nodes" }), share, ...cells.map((kind) => make("td", { class: kind })));
+}
+
+function levelFoot() {
+  const cells = ["num nodes", "", "num contribution", "num eps", "errors", "num denoised", "num", "num", "num best-error"];
+  return make("tr", {}, make("th", { scope: "row" }, "all"), ...cells.map((kind) => make("td", { class: kind })));
+}
+
+function writeLevels(plan, best, share) {
+  const lines = document.querySelectorAll("#levels tbody tr");
+  const errors = plan.levels.flatMap((level, i) => [infinite(level.error), infinite(level.raw), best ? infinite(best.levels[i].error) : NaN]);
+  const most = Math.max(...errors.filter(Number.isFinite), 1e-9);
+  const at = (x) => `${(100 * Math.min(x, most)) / most}%`;
+  plan.levels.forEach((level, i) => {
+    const line = lines[i];
+    const put = (kind, words) => (line.querySelector(`.${kind}`).textContent = words);
+    line.querySelector("th").replaceChildren(make("bdi", {}, clipped(level.level, 40)));
+    put("nodes", whole.format(level.nodes));
+    const [slider, exact] = line.querySelectorAll("input");
+    for (const input of [slider, exact]) {
+      const name = `Share of ${clipped(level.level, 40)}, percent`;
+      input.setAttribute("aria-label", input === slider ? `${name}, slider` : name);
+      if (document.activeElement !== input || input === slider) input.value = (100 * share[i]).toFixed(1);
+    }
+    put("contribution", key(level.contribution));
+    put("eps", level.contribution ? small(level.epsilon) : "–");
+    const [mine, raw, theirs] = [infinite(level.error), infinite(level.raw), best ? infinite(best.levels[i].error) : NaN];
+    const drawn = { to: Math.min(mine, most), raw: Number.isFinite(raw) ? raw : null, tick: Number.isFinite(theirs) ? theirs : null };
+    line.querySelector(".errors").replaceChildren(bar(at, drawn));
+    put("denoised", percent(mine));
+    put("raw-error", level.contribution ? percent(raw) : "–");
+    put("best-share", best ? percent(best.levels[i].share) : "…");
+    put("best-error", best ? percent(theirs) : "…");
+  });
+  const foot = document.querySelector("#levels tfoot tr");
+  const put = (kind, words) => (foot.querySelector(`.${kind}`).textContent = words);
+  put("nodes", whole.format(plan.start.nodes));
+  put("contribution", `${whole.format(plan.spent)} of ${whole.format(plan.l1)}`);
+  put("eps", small((plan.epsilon * plan.spent) / plan.l1));
+  put("denoised", percent(infinite(plan.tree.error)));
+  put("best-error", best ? percent(infinite(best.tree)) : "…");
+}
+
+function writeSum(plan, best) {
+  const mine = infinite(plan.tree.error);
+  const theirs = best ? infinite(best.tree) : NaN;
+  const words = [`Expected error over all levels: ${percent(mine)}.`];
+  if (best) words.push(mine <= theirs * 1.0005 ? "No split does better." : `The best split has ${percent(theirs)}.`);
+  words.push(`Equal shares: ${percent(infinite(plan.tree.equal))}; all on the last level: ${percent(infinite(plan.tree.leaves))}.`);
+  document.getElementById("sum").textContent = words.join(" ");
+}
+
+function writePrivacy(plan) {
+  const lines = [`ε = ${small(plan.epsilon)} holds for a conversion against none, which costs ${small(plan.cost.conversion)}.`];
+  if (plan.unknown.length) {
+    const names = plan.unknown.join(" or ");
+    const change = `A conversion with another ${names} moves two keys of each such level and costs ${small(plan.cost.change)}`;
+    const holds = plan.cost.change <= plan.epsilon * (1 + 1e-12);
+    lines.push(`${change}${holds ? "; ε holds for that, too (Definition 1)." : ", more than ε: that is protected less."}`);
+  }
+  const noise = plan.noise === "api"
+    ? `A conversion adds ${whole.format(plan.spent)} in all to its keys, of ${whole.format(plan.l1)} that it may; every sum gets noise DLap(ε / ${whole.format(plan.l1)}).`
+    : "Every count gets noise DLap(ε of its level).";
+  document.getElementById("privacy").replaceChildren(...[...lines, noise, ...plan.notes].map((line) => make("li", {}, line)));
+}
+
+function writeDraws(found) {
+  const table = document.getElementById("draws");
+  table.tBodies[0].replaceChildren(...found.rows.map((row) => {
+    const name = make("span", { class: "name" }, labelled(row.name));
+    name.style.setProperty("--depth", row.level);
+    const cells = row.draws.flatMap(([raw, estimate]) => [
+      make("td", { class: "num minor" }, raw === null ? "no key" : count(raw)), make("td", { class: "num" }, count(number(estimate))),
+    ]);
+    return make("tr", {}, make("th", { scope: "row" }, name), make("td", { class: "num" }, count(row.count)), ...cells);
+  }));
+  const part = found.whole ? `the largest root, ${whole.format(found.nodes)} nodes` : `a part of the largest root, the ${whole.format(found.nodes)} largest nodes`;
+  document.getElementById("drawn").textContent =
+    `What a report might say if the counts were as in the second column. Noise was drawn for ${part}, from a seed: examples, not for release. The same luck is used while you move the sliders.`;
+}

@@ -1,0 +1,74 @@
+// Everything begins here.
+function draw() {
+  const now = state();
+  const tab = about && now.tab !== "plan" ? "counts" : "plan";
+  for (const tabLink of document.querySelectorAll("#tabs a")) {
+    const its = tabLink.dataset.tab;
+    tabLink.hidden = its === "counts" && !about;
+    if (its === tab) tabLink.setAttribute("aria-current", "page");
+    else tabLink.removeAttribute("aria-current");
+  }
+  for (const name of ["counts", "plan"]) document.getElementById(name).hidden = name !== tab;
+  if (tab === "counts") drawCounts();
+  else drawPlan();
+}
+
+function introduce(table) {
+  about = table;
+  nodes.clear();
+  shownCount = null;
+  if (!about) {
+    document.getElementById("title").textContent = "Plan a privacy budget";
+    document.title = "Plan – Attributary explorer";
+    return;
+  }
+  const names = about.levels.map((level) => level.name).filter((name) => name !== "total");
+  const listed = names.length > 1 ? `${names.slice(0, -1).join(", ")} and ${names.at(-1)}` : names.join("");
+  const words = about.labels ? `Conversions by ${listed}` : "Conversions";
+  document.getElementById("title").textContent = words;
+  document.title = `${words} – Attributary explorer`;
+  const sizes = about.levels.map((level) => `${whole.format(level.nodes)} × ${level.name}`).join(", ");
+  const beside = about.before ? `, beside ${about.before}` : "";
+  document.getElementById("opened").textContent = `${about.file}${beside}: ${whole.format(about.nodes)} counts, ${sizes}.`;
+  const seeded = document.getElementById("seeded");
+  seeded.hidden = !about.note.includes("not for release");
+  seeded.textContent = `Not for release: ${about.note}.`;
+  const how = about.confidence ? `${percent(about.confidence)} confidence` : "the confidence that was asked for";
+  const error = `Error is the estimate's standard deviation, relative to the count, or to τ = ${small(about.tau)} where the count is smaller.`;
+  document.getElementById("explain").textContent = about.before
+    ? `The bar is the interval with the estimate in it (${how}); the hollow mark is the earlier estimate. ± is the standard error of the change, from the noise of both. “Could be noise”: noise alone makes such a change more than once in 20 times; “changed”: less than once in 1,000. It says that the two counts differ, not why; and of many rows, one in 20 looks “probably changed” by chance.`
+    : `The bar is the interval with the estimate in it (${how}); the hollow mark is the noisy figure as measured. Correction is how far denoising moved it, in standard deviations of such a move. ${error}`;
+}
+
+async function begin() {
+  try {
+    await takeToken();
+    introduce((await ask("about")).table);
+    for (const tabLink of document.querySelectorAll("#tabs a")) {
+      tabLink.hidden = false;
+      tabLink.addEventListener("click", (event) => {
+        if (event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
+        event.preventDefault();
+        go({ tab: tabLink.dataset.tab === "plan" ? "plan" : "" });
+      });
+    }
+    draw();
+  } catch (error) {
+    complain(error);
+  }
+}
+
+document.querySelector("#trouble button").addEventListener("click", async () => {
+  try {
+    introduce((await ask("reopen", {}, { method: "POST" })).table);
+    clear(complainant);
+    draw();
+  } catch (error) {
+    complain(error);
+  }
+});
+listenToCounts();
+listenToPlan();
+addEventListener("popstate", draw);
+addEventListener("moved", draw);
+begin();

@@ -1,0 +1,74 @@
+"""drift: the earlier period as one more measurement of each leaf, with the drift since."""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from attributary.denoising.denoise import engine, measurements
+from attributary.denoising.nonnegative import nonnegative
+from attributary.denoising.prior import Prior
+from attributary.measurements import Measurements
+from attributary.prior.doubt import doubt
+from attributary.prior.kin import roots
+from attributary.prior.spread import EACH, FEWEST, forgiving, rising, spread
+from attributary.prior.together import together
+from attributary.tree import Tree
+
+Floats = NDArray[np.float64]
+
+BINS = 24
+LEAST = 0.01  # conversions expected of a leaf
+
+
+def drifted(
+    tree: Tree,
+    noisy: ArrayLike | Measurements,
+    variance: ArrayLike | None = None,
+    earlier: Prior | None = None,
+    *,
+    tau: float = 5.0,
+) -> Prior:
+    """What the earlier period says of each leaf today: a mean, and a variance that holds its noise and the drift.
+
+    Both are learned level by level: leaves that had about the same count are expected to have the same today, as many
+    as they have on average, and to be as far from it as they are. Leaves only, since estimates at several levels would
+    say the same thing twice. What is far off (a leaf, a root, a node whose leaves moved together) or new keeps its
+    figures. Where roots drift as a whole, little is left of such a prior; shares, from `learn`, do not mind.
+    """
+    if earlier is None or earlier.new is None:
+        raise ValueError(
+            "there is no drift without an earlier period; without one, prior.learn goes by today's figures"
+        )
+    if not 0 < tau < np.inf:
+        raise ValueError(f"tau is a positive number; got {tau}")
+    given = measurements(tree, noisy, variance)
+    order = tree.to_level_order
+    x, var, then, known = order(given.noisy), order(given.variance), order(earlier.mean), ~order(earlier.new)
+    z, v = engine(tree).upward(tree, x, var)
+    first = nonnegative(tree, x, var, engine(tree).blue(tree, x, var)[0], "top-down")
+    leaf = (tree.first[1:] == tree.first[:-1]) & known
+    mean, wide = np.zeros(len(tree)), np.full(len(tree), np.inf)
+    for i in range(tree.depth):
+        here = np.flatnonzero(leaf[tree.slice(i)]) + tree.slice(i).start
+        weight = np.where(v[here] < np.inf, 1.0 / np.maximum(first[here], tau) ** 2, 0.0)
+        if (weight > 0).sum() >= FEWEST:
+            mean[here] = _expected(then[here], z[here], v[here], tau)
+            wide[here] = spread(mean[here], np.zeros(len(here)), z[here], v[here], weight)
+    root = roots(tree)
+    wide *= doubt(root, mean, wide, z, v, len(tree))[root]
+    wide = together(tree, mean, forgiving(wide, mean, z, v), z, v)
+    back = tree.from_level_order
+    return Prior(back(mean), back(wide), True, earlier.new, earlier.gone, earlier.lost, earlier.example)
+
+
+def _expected(then: Floats, z: Floats, v: Floats, tau: float) -> Floats:
+    """Today's mean count of leaves that had about as many then: it rises with that, and is proportional to the most."""
+    use = np.flatnonzero(v < np.inf)
+    weight = 1.0 / (v[use] + np.maximum(then[use], tau) ** 2)
+    parts = np.array_split(np.argsort(then[use], kind="stable"), min(BINS, max(1, len(use) // EACH)))
+    mass = np.array([weight[part].sum() for part in parts])
+    at = np.array([np.dot(weight[part], then[use][part]) for part in parts]) / mass
+    level = np.maximum(rising(np.array([np.dot(weight[p], z[use][p]) for p in parts]) / mass, mass), LEAST)
+    found = np.interp(then, at, level)
+    above = then > at[-1]
+    found[above] *= then[above] / max(at[-1], LEAST)
+    return found

@@ -1,0 +1,87 @@
+"""learn: shares and their spread, from today's figures and from an earlier period, if there was one."""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from attributary.denoising.denoise import engine, measurements
+from attributary.denoising.nonnegative import nonnegative
+from attributary.denoising.predict import predict
+from attributary.denoising.prior import Prior
+from attributary.denoising.topdown import settled
+from attributary.measurements import Measurements
+from attributary.prior.doubt import doubt
+from attributary.prior.kin import kin, label_codes, roots
+from attributary.prior.pooled import Level, pooled
+from attributary.prior.spread import forgiving, spread
+from attributary.tree import Tree
+
+Floats = NDArray[np.float64]
+
+ROUNDS = 2
+TAU = 5.0
+
+
+def learn(
+    tree: Tree,
+    noisy: ArrayLike | Measurements,
+    variance: ArrayLike | None = None,
+    earlier: Prior | None = None,
+    *,
+    tau: float = TAU,
+) -> Prior:
+    """What to expect of each node, given its parent's count: a share, give or take a spread.
+
+    From the family's cousins and, with an `earlier` period, from its own past. The spread is what today's figures show
+    it to be, so that a past that says nothing is not believed. Errors count relative to the count, but no less than
+    `tau`. Nothing is expected of roots, nor of families of one.
+    """
+    if not 0 < tau < np.inf:
+        raise ValueError(f"tau is a positive number; got {tau}")
+    given = measurements(tree, noisy, variance)
+    x, var = tree.to_level_order(given.noisy), tree.to_level_order(given.variance)
+    past = None if earlier is None or not earlier.history else _past(tree, earlier)
+    label = label_codes(tree) if earlier is None or earlier.label is None else tree.to_level_order(earlier.label)
+    share, wide, mean = learned(tree, x, var, label, past, tau)
+    back = tree.from_level_order
+    known = Prior(back(mean)) if earlier is None else earlier
+    return Prior(
+        back(mean), None, True, known.new, known.gone, known.lost, known.example, share=back(share), spread=back(wide)
+    )
+
+
+def learned(
+    tree: Tree, x: Floats, var: Floats, label: NDArray[np.int32], past: Floats | None, tau: float
+) -> tuple[Floats, Floats, Floats]:
+    """Share, spread and the counts they lead to; all in level order, and `past` ≥ 0."""
+    z, v = engine(tree).upward(tree, x, var)
+    first = nonnegative(tree, x, var, engine(tree).blue(tree, x, var)[0], "top-down")
+    levels, root, estimate = kin(tree, label), roots(tree), first
+    share, wide, mean = np.ones(len(tree)), np.full(len(tree), np.inf), z.copy()
+    for _ in range(ROUNDS):
+        for i, near in enumerate(levels, 1):
+            nodes = tree.slice(i)
+            parent, siblings = estimate[tree.family[nodes]], near.family.spread(near.family.count.astype(np.float64))
+            alone = siblings == 1
+            judge = (v[nodes] < np.inf) & ~alone
+            size = np.maximum(parent / siblings, tau) ** 2
+            weight = np.where(judge, 1.0 / (size + np.where(judge, v[nodes], 0.0)), 0.0)
+            here = Level(
+                near, z[nodes], v[nodes], parent, estimate[nodes], None if past is None else past[nodes], weight
+            )
+            share[nodes] = pooled(here)
+            mean[nodes] = share[nodes] * parent
+            weight = np.where(judge, 1.0 / np.maximum(first[nodes], tau) ** 2, 0.0)
+            wide[nodes] = np.where(alone, np.inf, spread(mean[nodes], share[nodes], z[nodes], v[nodes], weight))
+        wide *= doubt(root, mean, wide, z, v, len(tree))[root]
+        wide = forgiving(wide, mean, z, v)
+        estimate = predict(tree, x, var, share, wide, "top-down")[2]
+    return share, wide, estimate
+
+
+def _past(tree: Tree, earlier: Prior) -> Floats:
+    """The earlier period's counts, made non-negative as estimates are, in level order."""
+    mean: Floats = tree.to_level_order(earlier.mean)
+    if not mean.min(initial=0.0) < 0:
+        return mean
+    variance = np.ones(len(tree)) if earlier.variance is None else tree.to_level_order(earlier.variance).copy()
+    return settled(tree, mean.copy(), variance, mean, None)
