@@ -37,8 +37,10 @@ bench: $(VENV)/.ready-bench ## ratios against peers and the physical limit, meas
 docs: $(VENV)/.ready-dev ## the documentation, live on 127.0.0.1:8000
 	$(BIN)/mkdocs serve --dev-addr 127.0.0.1:8000
 
-pictures: $(VENV)/.ready-dev ## the pictures of README and docs, drawn anew
+pictures: $(VENV)/.ready-dev ## the pictures and the notebook of README and docs, made anew
 	$(BIN)/python -m examples.pictures
+	$(BIN)/python -m examples.page_pictures
+	$(BIN)/python -m examples.notebook
 
 clean: ## remove what was built
 	rm -rf $(VENV) demo site .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -5,7 +5,10 @@ import os
 import platform
 import sys
 
-SUITES = ("denoise", "nonnegative", "noise", "budget", "generate", "evaluate", "logs", "ara", "page", "explore")
+SUITES = (
+    *("denoise", "nonnegative", "prior", "noise", "budget", "generate", "evaluate"),
+    *("logs", "ara", "page", "explore"),
+)
 
 
 def main(chosen: list[str]) -> None:

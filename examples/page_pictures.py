@@ -1,6 +1,7 @@
-"""Pictures of the report of a generated shop, taken in a real browser: part of `make pictures`."""
+"""Pictures of the report and the explorer of a generated shop, taken in a real browser: part of `make pictures`."""
 
 import shutil
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -32,7 +33,26 @@ def main() -> None:
             else:
                 tab.evaluate("document.getElementById('grid').scrollIntoView({ behavior: 'instant' })")
                 save(tab, name)
+        explored(browser, Path(folder) / "run")
         browser.close()
+
+
+def explored(browser: Any, run: Path) -> None:
+    """Both tabs of the explorer."""
+    command = [sys.executable, "-m", "attributary.cli", "explore", run.name, "--no-browser"]
+    how = {"cwd": run.parent, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    with subprocess.Popen(command, **how) as server:
+        assert server.stdout is not None
+        address = next(line.strip() for line in server.stdout if line.startswith("http"))
+        tab = browser.new_page(viewport={"width": 1200, "height": 800})
+        tab.goto(address)
+        tab.get_by_role("link", name="outlet").first.click()
+        tab.wait_for_timeout(500)
+        save(tab, "explore")
+        tab.get_by_role("link", name="Plan").first.click()
+        tab.wait_for_timeout(1500)
+        save(tab, "explore-plan")
+        server.terminate()
 
 
 def made(folder: Path) -> Path:

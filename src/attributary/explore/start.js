@@ -32,7 +32,7 @@ function introduce(table) {
   document.getElementById("opened").textContent = `${about.file}${beside}: ${whole.format(about.nodes)} counts, ${sizes}.`;
   const seeded = document.getElementById("seeded");
   seeded.hidden = !about.note.includes("not for release");
-  seeded.textContent = `Not for release: ${about.note}.`;
+  seeded.textContent = about.note && `${about.note[0].toUpperCase()}${about.note.slice(1)}.`;
   const how = about.confidence ? `${percent(about.confidence)} confidence` : "the confidence that was asked for";
   const error = `Error is the estimate's standard deviation, relative to the count, or to τ = ${small(about.tau)} where the count is smaller.`;
   document.getElementById("explain").textContent = about.before

@@ -49,8 +49,9 @@ class DuckDB:
         self._set("memory_limit", memory)
         self._set("threads", threads)
         self._set("preserve_insertion_order", False)
-        self._set("enable_progress_bar", True)
-        self._set("enable_progress_bar_print", False)
+        if report is not None:  # in a notebook, DuckDB wants widgets for it
+            self._set("enable_progress_bar", True)
+            self._set("enable_progress_bar_print", False)
         self._set("python_enable_replacements", False)  # or FROM impressions may mean a variable of that name
         self._set("TimeZone", "UTC")
         self._spill = _folder(temp)
