@@ -218,3 +218,16 @@ def test_exact_shares_and_exact_figures_that_contradict_each_other() -> None:
         denoise(tree, [9, 4, 5], [1, 0, 1], prior=prior)
     with pytest.raises(ValueError, match="must agree"):
         denoise(tree, [9, 4, 6], [0, 0, 0], prior=Prior(np.zeros(3), **GOOD))
+
+
+def test_means_join_in_one_sweep_as_they_do_in_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    tree, rng = grown(500, 1), np.random.default_rng(4)
+    noisy, mean = rng.normal(9, 9, len(tree)), rng.normal(9, 9, len(tree))
+    variance, wide = (np.where(rng.random(len(tree)) < 0.2, np.inf, rng.random(len(tree)) + 0.1) for _ in range(2))
+    noisy[variance == np.inf] = np.nan
+    lists = denoise(tree, noisy, variance, prior=Prior(mean, wide))
+    monkeypatch.setattr(sys.modules["attributary.denoising.denoise"], "COMPILED_FROM", 0)
+    compiled = denoise(tree, noisy, variance, prior=Prior(mean, wide))
+    assert np.allclose(lists.count, compiled.count) and np.allclose(lists.variance, compiled.variance)
+    with pytest.raises(ValueError, match="0 or more"):
+        denoise(tree, noisy, variance, prior=Prior(mean, -wide))

@@ -7,6 +7,7 @@ import numpy as np
 from attributary.cli.implausible import implausible
 from attributary.cli.one_line import one_line
 from attributary.denoising import Estimate
+from attributary.denoising.prediction import Prediction
 
 Line = tuple[str, str]  # words and their style
 PLAIN, WARNING = "", "yellow"
@@ -50,7 +51,7 @@ def print_summary(est: Estimate, rows: int, output: str, notes: list[str]) -> No
     parts = levels(est)
     console.print(f"{len(est.tree):,} nodes in {len(parts)} level{'s' if len(parts) > 1 else ''}")
     console.print(_table(parts))
-    for words, style in [_fit(est), *(_corrections(est) if est.fit.df else []), *_below_zero(est)]:
+    for words, style in [_fit(est), *(_corrections(est) if est.fit.df else []), *_below_zero(est), *_expected(est)]:
         console.print(Text(one_line(words), style))
     where = "standard output" if output == "-" else output
     console.print("; ".join([f"{rows:,} rows written to {where}", *notes]))
@@ -103,6 +104,14 @@ def _below_zero(est: Estimate) -> list[Line]:
     if below == 0:
         return []
     return [(f"{below:,} of {len(est.count):,} estimates are below 0; --nonnegative keeps counts from that", PLAIN)]
+
+
+def _expected(est: Estimate) -> list[Line]:
+    if not isinstance(est, Prediction):
+        return []
+    share = est.tree.to_level_order(est.from_prior)
+    each = [f"{share[est.tree.slice(i)].mean():.0%} ({name})" for i, name in enumerate(est.tree.level_names)]
+    return [(f"from what was expected: {', '.join(each)} of the estimates; they are no longer unbiased", PLAIN)]
 
 
 def figure(x: float) -> str:

@@ -42,8 +42,7 @@ def denoise(
     shares = None if prior is None else shares_of(tree, prior)
     if prior is not None:
         _refuse_vague(prior)
-        expected = measured(tree, prior)
-        used = given if expected is None else given.again(Measurements(*expected))
+        used = with_means(tree, given, prior)
     x, var = tree.to_level_order(used.noisy), tree.to_level_order(used.variance)
     if shares is None:
         blue, blue_variance = engine(tree).blue(tree, x, var)
@@ -94,6 +93,20 @@ def measurements(
     if variance is None:
         raise ValueError("denoising needs the noise's variance; give one number, or one for each node")
     return Measurements.of(tree, noisy, variance, shape)
+
+
+def with_means(tree: Tree, given: Measurements, prior: Prior) -> Measurements:
+    """What was measured, with the prior's means as one more measurement; the same where none has a finite variance."""
+    if prior.variance is None or np.min(prior.variance, initial=np.inf) == np.inf:
+        return given
+    if engine(tree) is not linear and np.shape(prior.mean) == np.shape(prior.variance) == (len(tree),):
+        from attributary.denoising.join import joined
+
+        both = joined(given.noisy, given.variance, *(np.asarray(a, np.float64) for a in (prior.mean, prior.variance)))
+        if both is not None:
+            return Measurements(*both, given.shape)
+    expected = measured(tree, prior)
+    return given if expected is None else given.again(Measurements(*expected))
 
 
 def _refuse_vague(prior: Prior) -> None:

@@ -23,7 +23,7 @@ def predict(
     up = upward(tree, x, var, share, spread)
     kept = Up(*(a.copy() for a in up)) if method else up
     blue, variance = downward(tree, up)
-    if (spread == 0).any():
+    if spread.min() == 0:
         _refuse_stuck(tree, blue)
     if method is None:
         return blue, variance, blue

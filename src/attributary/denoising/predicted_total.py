@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attributary.denoising.linear import Family
-from attributary.denoising.prior import Prior, measured, shares_of
+from attributary.denoising.prior import Prior, shares_of
 from attributary.denoising.shares import upward
 from attributary.denoising.total import Total, total
 from attributary.measurements import Measurements
@@ -23,8 +23,9 @@ def predicted_total(
     tree: Tree, given: Measurements, prior: Prior, count: NDArray[np.generic], weights: Floats
 ) -> Total:
     """Σ weights · count with its variance, in the tree's order."""
-    expected, shares = measured(tree, prior), shares_of(tree, prior)
-    used = given if expected is None else given.again(Measurements(*expected))
+    from attributary.denoising.denoise import with_means
+
+    used, shares = with_means(tree, given, prior), shares_of(tree, prior)
     if shares is None:
         return total(tree, used, count, weights)
     x, var = tree.to_level_order(used.noisy), tree.to_level_order(used.variance)

@@ -12,7 +12,7 @@ from attributary.denoising.total import Total
 
 Floats = NDArray[np.float64]
 
-TOGETHER = 0.6  # measured on generated data: with it, intervals of inner nodes cover at their rate
+TOGETHER = 0.7  # measured on generated data: with it, intervals of inner nodes cover at their rate
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -49,32 +49,30 @@ class Prior:
 
 
 def shares_of(tree: Tree, prior: Prior) -> tuple[Floats, Floats] | None:
-    """Share and spread in level order, checked; None where no spread is finite."""
+    """Share and spread in level order; None where no spread is finite. The bottom-up pass checks the rest."""
     if prior.share is None and prior.spread is None:
         return None
     if prior.share is None or prior.spread is None:
         raise ValueError("shares and their spread go together; give both, with a spread of inf where nothing is known")
-    share, spread = (
-        _of_nodes(tree, values, name) for values, name in ((prior.share, "share"), (prior.spread, "spread"))
-    )
-    below = slice(tree.slice(0).stop, None)
-    if not (spread[below] >= 0).all():
+    share, spread = _of_nodes(tree, prior.share, "share"), _of_nodes(tree, prior.spread, "spread")
+    below = spread[tree.slice(0).stop :]
+    return None if not below.size or below.min() == np.inf else (share, spread)
+
+
+def refuse_shares(tree: Tree, share: Floats, spread: Floats) -> None:
+    """Raises ValueError for shares and spreads, in level order, that make no sense."""
+    if not (spread[tree.slice(0).stop :] >= 0).all():
         raise ValueError("a spread is 0 or more, or inf where nothing is known; got one that is negative or nan")
-    if not (spread[below] < np.inf).any():
-        return None
-    unknown = spread == np.inf
-    if unknown.any():
-        share = _even(tree, share, unknown)
     for level in range(tree.depth - 1):
         family = Family(tree, level)
-        if not family.size:
-            continue
-        some = share[family.children]
-        sums = family.sum(some)
-        if not some.min() >= 0 or not np.abs(sums - 1).max() <= ROUNDING:
-            bad = int(np.argmax(~(np.abs(sums - 1) <= ROUNDING)))
-            raise ValueError(f"shares are 0 or more and sum to 1 in each family; one sums to {sums[bad]}")
-    return share, spread
+        if family.size:
+            c = family.children
+            told = family.sum((spread[c] < np.inf).astype(np.float64)) > 0
+            sums = family.sum(share[c])
+            bad = told & ~(np.abs(sums - 1) <= ROUNDING)
+            if bad.any() or (share[c][spread[c] < np.inf] < 0).any():
+                found = sums[np.argmax(bad)]
+                raise ValueError(f"shares are 0 or more and sum to 1 in each family; one sums to {found}")
 
 
 def measured(tree: Tree, prior: Prior) -> tuple[Floats, Floats] | None:
@@ -97,15 +95,3 @@ def _of_nodes(tree: Tree, values: Floats, name: str) -> Floats:
     if given.shape != (len(tree),):
         raise ValueError(f"one {name} for each of the {len(tree)} nodes is needed; got shape {given.shape}")
     return np.ascontiguousarray(tree.to_level_order(given))
-
-
-def _even(tree: Tree, share: Floats, unknown: Bools) -> Floats:
-    """The shares, but equal in families of which nothing is known: there they do not matter, but they must sum to 1."""
-    share = share.copy()
-    for level in range(tree.depth - 1):
-        family = Family(tree, level)
-        if family.size:
-            none = family.sum(unknown[family.children].astype(np.float64)) == family.count
-            even = family.spread(np.where(none, 1.0 / family.count, np.nan))
-            share[family.children] = np.where(np.isnan(even), share[family.children], even)
-    return share

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attributary.denoising.linear import contradiction, refuse
+from attributary.denoising.prior import ROUNDING, refuse_shares
 from attributary.denoising.sweep import sweep
 from attributary.tree import Tree
 
@@ -39,13 +40,18 @@ class Up(NamedTuple):
 
 def upward(tree: Tree, x: Floats, var: Floats, share: Floats, spread: Floats) -> Up:
     """The bottom-up pass: families hand up what they say of their parents, and keep what they need."""
-    refuse(tree, x, var)
-    z, v, pull = np.where(var == INF, 0.0, x), var.copy(), np.zeros(len(tree))
-    clash = np.full(1, -1.0)
+    z, v, pull = np.empty_like(x), np.empty_like(x), np.empty_like(x)
+    roots, trouble = tree.slice(0), np.full(2, -1.0)
+    pull[roots] = 0.0
     if tree.depth > 1:
-        sweep(tree, _up, var, share, spread, z, v, pull, clash, upwards=True)
-    if clash[0] >= 0:
-        contradiction(tree, x, z, int(clash[0]))
+        sweep(tree, _up, x, var, share, spread, z, v, pull, trouble, upwards=True)
+    alone = tree.first[1 : roots.stop + 1] == tree.first[roots]  # roots that are leaves
+    z[roots][alone], v[roots][alone] = np.where(var[roots] == INF, 0.0, x[roots])[alone], var[roots][alone]
+    if trouble[0] >= 0 or alone.any():
+        refuse(tree, x, var)
+        refuse_shares(tree, share, spread)
+    if trouble[1] >= 0:
+        contradiction(tree, x, z, int(trouble[1]))
     return Up(z, v, pull)
 
 
@@ -59,8 +65,8 @@ def downward(tree: Tree, up: Up) -> tuple[Floats, Floats]:
 # Kernels, run on lists or compiled. A family is a:b.
 
 
-def _up(first, var, share, spread, z, v, pull, clash, lo, hi):  # type: ignore[no-untyped-def]
-    """Over the parents lo:hi, last first; z and v hold the figures at first, and end as in Up."""
+def _up(first, x, var, share, spread, z, v, pull, trouble, lo, hi):  # type: ignore[no-untyped-def]
+    """Over the parents lo:hi, last first; trouble tells of a family that makes no sense, and of one that is at odds."""
     p = hi
     while p > lo:
         p -= ONE
@@ -68,10 +74,17 @@ def _up(first, var, share, spread, z, v, pull, clash, lo, hi):  # type: ignore[n
         if a == b:
             continue
         precision, pulled = 0.0, 0.0  # from the shares alone
-        ks, kz, t_sum, z_sum, unknown = 0.0, 0.0, 0.0, 0.0, 0
+        ks, kz, t_sum, size, s_sum, unknown, told, fine = 0.0, 0.0, 0.0, 0.0, 0.0, 0, 0, True
         for i in range(a, b):
-            vi, q, s, zi = v[i], spread[i], share[i], z[i]
-            z_sum += abs(zi)
+            if first[i] == first[i + 1]:
+                vi, zi = var[i], x[i]
+                zi = zi if vi < INF else 0.0
+            else:
+                vi, zi = v[i], z[i]
+            q, s = spread[i], share[i]
+            fine = fine and vi >= 0.0 and q >= 0.0 and abs(zi) < INF and (s >= 0.0 or q == INF)
+            size += abs(zi)
+            s_sum += s
             both = vi + q
             if both > 0.0 and both < INF:
                 inverse = 1.0 / both
@@ -86,12 +99,17 @@ def _up(first, var, share, spread, z, v, pull, clash, lo, hi):  # type: ignore[n
             else:
                 k, rest, t = 0.0, 0.0, INF
                 unknown += 1
+            told += 1 if q < INF else 0
             ks += k * s
             kz += k * zi
             t_sum += t if t < INF else 0.0
             z[i] = k * zi
             v[i] = t
-            pull[i] = rest * s
+            pull[i] = rest * s if rest > 0.0 else 0.0
+        if told == 0:  # the shares do not matter
+            ks = 1.0
+        elif not abs(s_sum - 1.0) <= ROUNDING:
+            fine = False
         # Of the parent, from its children: both terms, brought to one denominator, so that T may be 0.
         below = ks * ks + precision * t_sum
         if unknown == 0 and below > 0.0:
@@ -103,13 +121,19 @@ def _up(first, var, share, spread, z, v, pull, clash, lo, hi):  # type: ignore[n
         own = var[p]
         if own == INF:
             z[p], v[p] = value, variance
-        elif variance < INF:
+        elif variance == INF:
+            z[p], v[p] = x[p], own
+        elif own + variance > 0.0:
             both = own + variance
-            if both > 0.0:
-                z[p] = variance / both * z[p] + own / both * value
-                v[p] = own / both * variance
-            elif abs(z[p] - value) > (8.0 + (b - a)) * 1e-15 * max(z_sum, abs(z[p])):
-                clash[0] = p
+            z[p] = variance / both * x[p] + own / both * value
+            v[p] = own / both * variance
+        else:
+            z[p], v[p] = x[p], own
+            if abs(x[p] - value) > (8.0 + (b - a)) * 1e-15 * max(size, abs(x[p])):
+                trouble[1] = p
+        if not (fine and own >= 0.0 and abs(z[p]) < INF):
+            trouble[0] = p
+            z[p], v[p] = 0.0, 1.0
     return 0
 
 

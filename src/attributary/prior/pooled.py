@@ -18,7 +18,7 @@ from attributary.prior.kin import Codes, Kin
 
 Floats = NDArray[np.float64]
 
-TRUST = (3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 1e4)  # conversions' worth of the guess before; beyond the last: ∞
+TRUST = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 1e4)  # conversions' worth of the guess before; beyond the last: ∞
 UNTESTED = 100.0  # where no figure of today can tell
 
 

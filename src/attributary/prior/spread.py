@@ -10,7 +10,7 @@ EACH = 100  # nodes at least that a bin takes
 FEWEST = 20  # nodes from which anything is learned at all
 CAUTION = 0.5  # standard errors that are added: too little trust costs less than too much
 LEAST = 0.01  # nothing is ever quite certain
-JUMP = 2.0  # degrees of freedom: how soon a node that is far off is left to its own figures
+JUMP = 5.0  # degrees of freedom: how soon a node that is far off is left to its own figures
 
 
 def spread(expected: Floats, share: Floats, z: Floats, v: Floats, weight: Floats) -> Floats:

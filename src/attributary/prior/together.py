@@ -16,7 +16,8 @@ def together(tree: Tree, mean: Floats, claimed: Floats, z: Floats, v: Floats) ->
     """The claimed variances, grown until sums up to each node above are no further off than they may be.
 
     From the bottom to the roots: for each node, (z⇑ − Σ mean)² should be about Σ claimed + var⇑. Where it is more, all
-    that is claimed below the node grows by what is lacking, and so it does where nodes of its level lack it on average.
+    that is claimed below the node grows by the square of what is lacking, and so it does where nodes of its level lack
+    it on average.
     """
     grown = claimed
     for i in reversed(range(tree.depth - 1)):
@@ -30,7 +31,7 @@ def together(tree: Tree, mean: Floats, claimed: Floats, z: Floats, v: Floats) ->
         weight = np.where(judge, 1.0 / np.where(judge, variance + v[nodes], 1.0) ** 2, 0.0)
         mean_factor = float(np.dot(weight, off) / np.dot(weight, np.where(judge, variance, 0.0)))
         factor = np.ones(len(tree))
-        factor[nodes] = np.maximum(own, max(mean_factor, 1.0))
+        factor[nodes] = np.maximum(own, max(mean_factor, 1.0)) ** 2  # what was wrong once is doubted more than that
         for j in range(i + 1, tree.depth):
             below = tree.slice(j)
             factor[below] = factor[tree.family[below]]
