@@ -7,7 +7,7 @@ import sys
 
 SUITES = (
     *("denoise", "nonnegative", "prior", "noise", "budget", "generate", "evaluate"),
-    *("logs", "ara", "page", "explore"),
+    *("logs", "values", "ara", "page", "explore"),
 )
 
 

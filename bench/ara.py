@@ -16,11 +16,11 @@ from cryptography.hazmat.primitives import hpke
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from attributary.ara.service import aggregation
+from attributary.ara.service.simulate import simulated_summary
 from attributary.ara.wire import avro, encryption, payload, schemas
 from attributary.ara.wire.contribution import Contribution
 from attributary.ara.wire.report import Report
 from attributary.ara.wire.shared_info import SharedInfo
-from attributary.ara.service.simulate import simulated_summary
 from attributary.noise import sample_dlap
 from bench.timing import best, heading
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
+from attributary.ara.service.summary import read_summary
 from attributary.ara.wire import avro
 from attributary.ara.wire.report import Report, to_json
-from attributary.ara.service.summary import read_summary
 from attributary.cli import main
 from attributary.noise import sample_dlap
 from attributary.plan import make_plan

@@ -10,9 +10,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from attributary import Tree, noise
-from attributary.ara.wire.avro import write_results
-from attributary.ara.keys.nodes import Keys, tree_keys
 from attributary.ara.keys.layout import layout
+from attributary.ara.keys.nodes import Keys, tree_keys
+from attributary.ara.wire.avro import write_results
 from attributary.cli import main
 from attributary.plan import Plan, make_plan
 from attributary.spec import Spec

@@ -11,10 +11,10 @@ from click.testing import CliRunner, Result
 
 from attributary import prior
 from attributary.ara import parse
-from attributary.ara.wire.avro import read_domain
-from attributary.ara.keys.nodes import tree_keys
 from attributary.ara.keys.layout import layout
+from attributary.ara.keys.nodes import tree_keys
 from attributary.ara.registration import registrations
+from attributary.ara.wire.avro import read_domain
 from attributary.cli import main
 from attributary.cli.keys import ABOUT
 from attributary.plan import Plan, make_plan

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attributary.ara.wire import encryption, payload
 from attributary.ara.client.attribution import Attribution, report
 from attributary.ara.client.browser import Client, SourceResult, TriggerResult
-from attributary.ara.wire.contribution import Contribution
 from attributary.ara.client.limits import Limits
-from attributary.ara.wire.report import from_json, to_json
 from attributary.ara.client.window import Distinct
+from attributary.ara.wire import encryption, payload
+from attributary.ara.wire.contribution import Contribution
+from attributary.ara.wire.report import from_json, to_json
 from attributary.errors import InputError
 
 PUBLISHER, SHOP, ADTECH = "https://publisher.test", "https://shop.test", "https://adtech.test"

@@ -16,10 +16,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from attributary.ara.client.attribution import Attribution, report
-from attributary.ara.wire.avro import write_reports
 from attributary.ara.client.browser import Client
-from attributary.ara.wire.encryption import public_key
 from attributary.ara.registration import Registrations, registrations
+from attributary.ara.wire.avro import write_reports
+from attributary.ara.wire.encryption import public_key
 from attributary.cli import main
 from attributary.logs.count import count
 from attributary.logs.generate import generate

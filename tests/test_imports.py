@@ -10,7 +10,7 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "src" / "attributary"
 ORDER = [
     *("errors", "html", "tables", "labels", "levels", "paths", "tree", "spec", "logs"),
-    *("noise", "measurements", "denoising", "rmsre", "budget", "match", "prior", "plan"),
+    *("noise", "measurements", "denoising", "ratio", "rmsre", "budget", "match", "prior", "profile", "plan"),
     *("ara", "evaluate", "report", "explore", "cli"),
 ]
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from attributary.ara.wire import payload
 from attributary.ara.client.attribution import report
 from attributary.ara.client.browser import Client, SourceResult, TriggerResult
 from attributary.ara.client.limits import Limits
+from attributary.ara.wire import payload
 from attributary.ara.wire.report import from_json, to_json
 
 VECTORS = Path(__file__).parents[2] / "shared" / "vectors" / "interop"

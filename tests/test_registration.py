@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from attributary import Tree
 from attributary.ara import parse
+from attributary.ara.client.filters import matches
 from attributary.ara.keys.classes import classes
 from attributary.ara.keys.cluster import cluster
-from attributary.ara.client.filters import matches
-from attributary.ara.keys.nodes import tree_keys, whole
 from attributary.ara.keys.layout import layout
+from attributary.ara.keys.nodes import tree_keys, whole
 from attributary.ara.keys.quantised import quantised
 from attributary.ara.registration import Json, Registrations, registrations
 from attributary.errors import InputError

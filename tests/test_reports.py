@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from attributary.ara.wire import avro, encryption, payload
 from attributary.ara.service.batch import parts
+from attributary.ara.wire import avro, encryption, payload
 from attributary.ara.wire.contribution import Contribution
 from attributary.ara.wire.private_key import read_private_key
 from attributary.ara.wire.report import Report, build, from_json, to_json

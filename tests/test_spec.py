@@ -141,8 +141,8 @@ BAD = {
     "weights": ('weights = "x"\n' + HEAD, 'weights: "nodes" (all nodes of a level alike) or "counts"'),
     "neighbours": ('neighbours = "x"\n' + HEAD, 'neighbours: what epsilon protects: "conversion"'),
     "many conversions": (
-        "conversions_per_impression = 2\n" + HEAD,
-        "conversions_per_impression: 1; more are not supported",
+        "conversions_per_impression = 21\n" + HEAD,
+        'conversions_per_impression: how many conversions of an impression count: 1 to 20, or "auto", as the plan says',
     ),
     "no attributes": ("epsilon = 1", "attribute: is missing; one [[attribute]] for each level"),
     "0 attributes": (

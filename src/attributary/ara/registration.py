@@ -4,7 +4,7 @@ A source has a key for each level, made of the level's tag and the known attribu
 unknown ones, which the browser joins to the keys by OR, and the plan's contributions.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,15 +12,21 @@ import numpy as np
 
 from attributary.ara.keys.classes import Classes, classes
 from attributary.ara.keys.layout import Layout, layout
+from attributary.ara.keys.scaled import draw, micros, scaled
 from attributary.ara.keys.values import ends, is_delay, known_labels, unknown_labels
 from attributary.errors import InputError
+from attributary.logs.missing import missing_cells
 from attributary.plan import Plan
+from attributary.plan.parts import parts
+from attributary.spec import Logs, Spec
+from attributary.spec.measure import MICRO
 
 HEADERS = {"source": "Attribution-Reporting-Register-Source", "trigger": "Attribution-Reporting-Register-Trigger"}
 CLASS = "split"  # the filter that a class is called by
 LONGEST_ID = 25  # characters in the name of a key
 LARGEST = 65_536  # contribution, and sum of them
 HOUR, DAY, MONTH = 3_600, 86_400, 30 * 86_400
+REST = "rest"
 ONCE = "1"  # the deduplication key of all conversions, where an impression is to have but one
 
 Json = dict[str, Any]
@@ -33,7 +39,8 @@ class Registrations:
     plan: Plan
     layout: Layout
     classes: Classes
-    ids: dict[int, str]  # the name of each level's key, for levels that have one
+    ids: dict[int, str]  # the name of each level's key, for levels that have one; level i of measure k is k·levels + i
+    rest: str | None = None  # the name of the key that takes what a conversion leaves of its part of the budget
 
     def source(
         self,
@@ -49,10 +56,13 @@ class Registrations:
         row = self.classes.rows[number]
         known = len(self.plan.spec.known)
         keys = {}
-        for level, name in self.ids.items():
-            if row[level]:
+        for place, name in self.ids.items():
+            if row[place]:
+                measure, level = divmod(place, len(self.plan.levels))
                 attributes = range(min(level + 1 - self.layout.total, known))
-                keys[name] = _hex(self.layout.tag(level) | self.layout.piece(attributes, labels))
+                keys[name] = _hex(self.layout.tag(level, measure) | self.layout.piece(attributes, labels))
+        if self.rest is not None:
+            keys[self.rest] = _hex(0)  # which is no node's, and in no domain
         made: Json = {"source_event_id": str(_unsigned(event_id, "source_event_id"))}
         made["destination"] = destination if isinstance(destination, str) else list(destination)
         made |= {} if priority is None else {"priority": str(priority)}
@@ -62,19 +72,28 @@ class Registrations:
             made["filter_data"] = {CLASS: [str(number)]}
         return made
 
-    def trigger(self, conversion: Mapping[str, Any], *, deduplication_key: int | None = None) -> Json:
-        """The trigger registration of a conversion, from the values of its unknown attributes.
+    def trigger(
+        self,
+        conversion: Mapping[str, Any],
+        *,
+        deduplication_key: int | None = None,
+        conversion_id: int | str | None = None,
+    ) -> Json:
+        """The trigger registration of a conversion, from the values of its unknown attributes, and of its measures.
 
         The time from impression to conversion is not among them: there is a piece for each of its buckets, and the
-        browser takes the one whose filters match.
+        browser takes the one whose filters match. The same id, such as an order number, rounds values the same way
+        each time; without one (or a deduplication key), chance does.
         """
         spec = self.plan.spec
-        labels = unknown_labels(spec, conversion)
-        bare = [name for level, name in self.ids.items() if level < spec.first_unknown]
+        valued = {measure.source for measure in spec.values}
+        labels = unknown_labels(spec, {n: v for n, v in conversion.items() if n not in valued or n in self._unknown})
+        levels = len(self.plan.levels)
+        bare = [name for place, name in self.ids.items() if place % levels < spec.first_unknown]
         data: list[Json] = [{"key_piece": "0x0", "source_keys": bare}] if bare else []  # as in the paper's figure 2
         outside: list[Json] = []
         for i, field in enumerate(self.layout.fields):
-            below = [name for level, name in self.ids.items() if level >= self.layout.level_of(i)]
+            below = [name for place, name in self.ids.items() if place % levels >= self.layout.level_of(i)]
             if not field.attribute.unknown or not below:
                 continue
             if not is_delay(field.attribute, spec):
@@ -89,7 +108,8 @@ class Registrations:
         if self.window is not None and self.window < HOUR:  # which the source cannot say
             outside.append(_between(0, self.window))
         made: Json = _all_of(outside)
-        made |= {"aggregatable_trigger_data": data, "aggregatable_values": self._values()}
+        drawn = conversion_id if conversion_id is not None else deduplication_key
+        made |= {"aggregatable_trigger_data": data, "aggregatable_values": self._values(conversion, drawn)}
         dedup = deduplication_key if deduplication_key is not None else self._once()
         if dedup is not None:
             key = str(_unsigned(int(dedup), "deduplication_key"))
@@ -98,8 +118,9 @@ class Registrations:
 
     @property
     def asks(self) -> tuple[str, ...]:
-        """The attributes that a conversion has to tell."""
-        return tuple(a.name for a in self.plan.spec.unknown if not is_delay(a, self.plan.spec))
+        """The attributes and values that a conversion has to tell."""
+        told = (a.name for a in self.plan.spec.unknown if not is_delay(a, self.plan.spec))
+        return tuple(dict.fromkeys([*told, *(measure.source for measure in self.plan.spec.values)]))
 
     @property
     def window(self) -> int | None:
@@ -108,19 +129,46 @@ class Registrations:
 
     @property
     def fits_twice(self) -> bool:
-        """Whether the browser's budget would let a second conversion of an impression through."""
-        return 2 * int(self.classes.rows.sum(axis=1).min()) <= LARGEST
+        """Whether the browser's budget would let one more conversion of an impression through than counts."""
+        each = self.classes.rows.sum(axis=1)
+        return self.rest is None and bool(((self.classes.most + 1) * each <= LARGEST).any())
+
+    @property
+    def _unknown(self) -> set[str]:
+        return {attribute.name for attribute in self.plan.spec.unknown}
 
     def _once(self) -> str | None:
         return ONCE if self.fits_twice else None
 
-    def _values(self) -> Json | list[Json]:
-        values = [
-            {name: int(row[level]) for level, name in self.ids.items() if row[level]} for row in self.classes.rows
-        ]
+    def _values(self, conversion: Mapping[str, Any], drawn: int | str | None) -> Json | list[Json]:
+        one = self._contributions(conversion, drawn)
+        values: list[Json] = []
+        for row, most in zip(self.classes.rows.tolist(), self.classes.most.tolist(), strict=True):
+            each = {name: amount for place, name in self.ids.items() if (amount := one(place, row[place]))}
+            left = LARGEST // most - sum(each.values())
+            values.append(each | ({self.rest: left} if self.rest is not None and left else {}))
         if len(values) == 1:
             return values[0]
         return [{"values": each, "filters": {CLASS: [str(i)]}} for i, each in enumerate(values)]
+
+    def _contributions(self, conversion: Mapping[str, Any], drawn: int | str | None) -> Callable[[int, int], int]:
+        """What the conversion adds to a key, from its place and what the largest value adds."""
+        spec, levels = self.plan.spec, len(self.plan.levels)
+        absent = {"", *missing_cells(spec.logs or Logs())}
+        found = {}
+        for k, part in enumerate(parts(self.plan)):
+            name, source = part.measure.name, part.measure.source
+            if part.measure.is_count:
+                continue
+            if source not in conversion:
+                raise InputError(f"{source!r} is missing; measure {name!r} needs it: give it, or leave it empty")
+            found[k] = (micros(name, conversion[source], absent), round(part.clip * MICRO), draw(name, drawn))
+
+        def one(place: int, contribution: int) -> int:
+            k = place // levels
+            return contribution if k not in found else scaled(*found[k][:2], contribution, found[k][2])
+
+        return one
 
 
 def registrations(plan: Plan) -> Registrations:
@@ -131,13 +179,32 @@ def registrations(plan: Plan) -> Registrations:
     if spec.l1 > LARGEST:
         raise InputError(f"the contributions of an impression sum to {LARGEST} at most; the plan has l1 = {spec.l1}")
     found = classes(plan)
-    return Registrations(plan, layout(plan), found, _ids(plan, np.flatnonzero(found.rows.any(axis=0)).tolist()))
+    ids = _ids(plan, np.flatnonzero(found.rows.any(axis=0)).tolist())
+    return Registrations(plan, layout(plan), found, ids, _rest(spec, found, ids))
 
 
-def _ids(plan: Plan, levels: list[int]) -> dict[int, str]:
-    """The name of each level's key: the level's, or l0, l1, … for all if any is too long."""
-    short = all(len(plan.levels[level].encode()) <= LONGEST_ID for level in levels)
-    return {level: plan.levels[level] if short else f"l{level}" for level in levels}
+def _ids(plan: Plan, places: list[int]) -> dict[int, str]:
+    """The name of each level's key: the level's, or l0, l1, … for all if any is too long. A measure's follows it."""
+    asked, levels = plan.spec.asked, len(plan.levels)
+    ends = [f" {measure.name}" if len(asked) > 1 else "" for measure in asked]
+    names = {place: plan.levels[place % levels] + ends[place // levels] for place in places}
+    if all(len(name.encode()) <= LONGEST_ID for name in names.values()):
+        return names
+    ends = [f" m{k}" if len(asked) > 1 else "" for k in range(len(asked))]
+    return {place: f"l{place % levels}{ends[place // levels]}" for place in places}
+
+
+def _rest(spec: Spec, found: Classes, ids: dict[int, str]) -> str | None:
+    """The name of a key for what is left, where each conversion has to spend its whole part of the budget.
+
+    Else a browser would count more conversions of an impression than the plan: those with small values leave room.
+    """
+    if not spec.values:
+        once, left = bool((found.most == 1).all()), LARGEST // found.most - found.rows.sum(axis=1)
+        if once or (left == 0).all():
+            return None
+    taken = set(ids.values())
+    return next(name for name in (REST + "_" * i for i in range(len(taken) + 1)) if name not in taken)
 
 
 def _between(low: int, high: int) -> Json:

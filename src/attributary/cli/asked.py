@@ -6,6 +6,7 @@ import click
 
 from attributary.cli.labels import labels
 from attributary.cli.numbers import numbers
+from attributary.cli.profiled import of_measure
 from attributary.cli.refused import refused
 from attributary.errors import InputError
 from attributary.prior import Prior, from_counts, from_estimates, none
@@ -41,7 +42,7 @@ def asked(spec: Spec, tree_path: str | None, prior_path: str | None, protected: 
             f"a plan needs the values of {', '.join(known)} that will be queried; give counts of an earlier period "
             "with --prior, or a table of them with --tree"
         )
-    history = None if prior_path is None else read_table(prior_path)
+    history = None if prior_path is None else of_measure(read_table(prior_path), spec)
     occurring = history if tree_path is None else read_table(tree_path)
     tree = _tree(spec, known, occurring, tree_path or prior_path or "")
     if history is None or prior_path is None:

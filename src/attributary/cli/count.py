@@ -12,7 +12,7 @@ import click
 from attributary.cli.one_line import one_line
 
 if TYPE_CHECKING:
-    from attributary.logs.counts import Counts, Outside
+    from attributary.logs.counts import Counts, Outside, Values
     from attributary.logs.engine import Report
     from attributary.spec import Spec
 
@@ -39,7 +39,7 @@ LOGS are files to read instead of the spec's impressions (or attributed rows); -
 CSV or TSV (also .gz and .zst) or Parquet. Several, patterns and folders are fine.
 
 A CONVERSION belongs to the last impression before it of the same user. It is counted if that is within the window, and
-if it is the impression's first.
+if it is the impression's first, or among as many as the spec's conversions_per_impression says.
 
 THE OUTPUT has one row per leaf, with the values of known attributes that occur in impressions, and the whole domain of
 unknown ones: the attributes, impressions, conversions. The impressions stand on the first leaf of each known path. What
@@ -178,22 +178,47 @@ def print_counts(counts: "Counts", spec: "Spec") -> None:
     fates = [
         (counts.unattributed, "no impression before it"),
         (counts.late, f"not within the window of {window}"),
-        (counts.exceeded, "its impression has a conversion already"),
+        (counts.exceeded, _exceeded(spec)),
         (counts.incomplete, "no user, key or time"),
         *((found.conversions, _outside(found)) for found in counts.outside if not found.kept),
     ]
+    what = "leaves" if "rank" not in counts.table.column_names else "rows by leaf, rank and step of values"
     lines = [
-        f"{counts.impressions:,} impressions, {counts.conversions:,} conversions, {counts.table.num_rows:,} leaves"
+        f"{counts.impressions:,} impressions, {counts.conversions:,} conversions, {counts.table.num_rows:,} {what}"
     ]
     if any(number for number, _ in fates):
         lines += ["conversions that are not counted:"]
         lines += [f"{number:12,}  {words}" for number, words in fates if number]
+    lines += [line for value in counts.values for line in _value(value)]
     lines += [
         f"{found.conversions:,} conversions count as other: {_outside(found)}" for found in counts.outside if found.kept
     ]
     if counts.undated:
         lines += [f"{counts.undated:,} impressions have no time: they get no conversion, and are in no period"]
     click.echo("\n".join(map(one_line, lines)), err=True)
+
+
+def _exceeded(spec: "Spec") -> str:
+    limit = spec.conversions_per_impression
+    if limit == 1:
+        return "its impression has a conversion already"
+    return f"its impression has {20 if limit == 'auto' else limit} conversions already"
+
+
+def _value(value: "Values") -> list[str]:
+    """What became of a value."""
+    unit = f" {value.unit}" if value.unit else ""
+    lines = [f"{value.measure}: {value.total - value.cut:,.2f}{unit} of {value.total:,.2f}{unit} counted"]
+    if value.clip is None:
+        lines = [f"{value.measure}: {value.total:,.2f}{unit}; a plan says at what each is clipped"]
+    if value.clipped:
+        lines += [f"{value.clipped:12,}  conversions bring more than {value.clip:,g}{unit}, and count as that"]
+    if value.missing:
+        lines += [f"{value.missing:12,}  conversions have no {value.measure}, which counts as 0"]
+    if value.not_positive:
+        lost = f": {value.refunded:,.2f}{unit} in all" if value.refunded else ""
+        lines += [f"{value.not_positive:12,}  conversions have a {value.measure} of 0 or less, which counts as 0{lost}"]
+    return lines
 
 
 def _outside(found: "Outside") -> str:

@@ -23,7 +23,8 @@ queried (tree.parquet, which `attributary keys` wrote; it is looked for beside t
           -o estimates.parquet
 
 Avro or the service's JSON. Shards (a folder, or files named as in summary-1-of-3.avro) are one report; several reports
-hold different conversions, and add up. The output has a row per node.
+hold different conversions, and add up. The output has a row per node. With several measures, it has one for each of
+them, told apart by the column measure; values are in their unit.
 
 ANY OTHER TABLE goes by --table:
 
@@ -138,7 +139,7 @@ def denoise(
 ) -> None:
     from attributary.cli.progress import stages
     from attributary.cli.summarised import denoised_summary
-    from attributary.cli.summary import print_summary
+    from attributary.cli.summary import print_measures, print_summary
     from attributary.cli.tabled import denoised_table
     from attributary.tables import check_output, write_table
 
@@ -152,7 +153,9 @@ def denoise(
             found = denoised_table(*asked, confidence, written.format, stage, **of_table, **how)
         stage("writing")
         write_table(found.table, output, format_)
-    if not quiet:
+    if not quiet and found.measures is not None:
+        print_measures(found.measures, found.table.num_rows, output, found.notes)
+    elif not quiet:
         print_summary(found.estimate, found.table.num_rows, output, found.notes)
 
 

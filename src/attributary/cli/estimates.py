@@ -101,3 +101,16 @@ def of_nodes(est: Estimate, confidence: float) -> Any:
 
 def _from_prior(est: Estimate) -> dict[str, Any]:
     return {FROM_PRIOR: est.from_prior} if isinstance(est, Prediction) else {}
+
+
+def by_measure(tables: dict[str, Any]) -> Any:
+    """The tables of several measures one after the other, with a column that tells them apart; one as it is."""
+    import pyarrow as pa
+
+    if len(tables) == 1:
+        return next(iter(tables.values()))
+    told = []
+    for name, table in tables.items():
+        names = pa.DictionaryArray.from_arrays(np.zeros(len(table), np.int32), pa.array([name]))
+        told.append(table.add_column(0, "measure", names))
+    return pa.concat_tables(told).unify_dictionaries()

@@ -81,6 +81,7 @@ def plan(
     from attributary.cli.asked import asked, load_spec
     from attributary.cli.compared import epsilons, parts, print_methods, print_what_if
     from attributary.cli.planned import Earlier, print_plan
+    from attributary.cli.profiled import profiled
     from attributary.cli.progress import stages
     from attributary.plan import METHODS, Plan, expected, make_plan
 
@@ -88,19 +89,23 @@ def plan(
     asks = load_spec(spec)
     options |= {"share": parts(share, asks.levels), "keep": keep}
     budgets = epsilons(what_if, asks)
+    _check_counts(asks, method, last)
     earlier = Plan.load(last).under(asks) if last else None
     with stages(not quiet) as stage:
         stage("reading")
         tree, prior = asked(asks, tree_path, prior_path, protected)
+        options["profile"] = profiled(asks, tree, prior_path)
         plans = {}
-        for name in METHODS if method == "all" else [method]:
+        for name in (
+            [name for name in METHODS if asks.counts_alone or name != "per-node"] if method == "all" else [method]
+        ):
             stage(f"splitting the budget of {len(tree):,} nodes, {name}")
             plans[name] = make_plan(asks, tree, prior, name, **options)
         chosen = plans["optimal" if method == "all" else method]
         others = {}
         for epsilon in budgets:
             stage(f"trying epsilon = {epsilon:g}")
-            if asks.noise == "api":
+            if asks.noise == "api" and asks.counts_alone and options["profile"] is None:
                 others[epsilon] = chosen.at(epsilon)
             else:
                 others[epsilon] = make_plan(asks.at(epsilon), tree, prior, chosen.method, **options)
@@ -131,6 +136,14 @@ def _check(method: str, output: str | None) -> None:
         raise InputError("a plan by node has two files, the plan and its nodes; give -o a name, as in plan.json")
     if output:
         check_output(output, "csv")  # it could be written there; as what is ours to say
+
+
+def _check_counts(spec: Any, method: str, last: str | None) -> None:
+    """Refuses early what only plans that count conversions alone can do."""
+    from attributary.errors import InputError
+
+    if last and not spec.counts_alone:
+        raise InputError("--last compares plans that count conversions alone, under a limit that the spec gives")
 
 
 def _write(plan: Any, output: str) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 
 from attributary.budget import Expected
 from attributary.cli.figures import change, console, key, percent, print_table, span
+from attributary.cli.planned_parts import limits, print_parts
 from attributary.plan import Plan
 from attributary.plan.errors import Compared
 from attributary.prior import Prior
@@ -38,11 +39,16 @@ def print_plan(plan: Plan, tree: Tree, prior: Prior, prior_path: str | None, ear
     out.print(
         f"{len(tree):,} nodes in {len(plan.levels)} levels; epsilon = {spec.epsilon:g}, {plan.method} split{each}"
     )
-    print_table(out, _levels(plan, earlier), together=4)
-    if plan.roots:
+    measured = plan.measures is not None or plan.per_impression is not None
+    if measured:
+        print_parts(out, plan)
+    else:
+        print_table(out, _levels(plan, earlier), together=4)
+    if plan.roots and not measured:
         print_table(out, _largest(plan, tree, prior))
     out.print()
-    for line in [*_errors(plan, earlier), *_privacy(plan), *_prior(plan, tree, prior, prior_path), *_notes(plan)]:
+    errors = limits(plan) if measured else _errors(plan, earlier)
+    for line in [*errors, *_privacy(plan), *_prior(plan, tree, prior, prior_path), *_notes(plan)]:
         out.print(Text(line.removeprefix("!"), style="yellow" if line.startswith("!") else ""))
 
 
@@ -126,14 +132,16 @@ def _privacy(plan: Plan) -> list[str]:
         if spec.noise == "api"
         else "on whole counts"
     )
+    many = max(map(plan.most, [None, *plan.roots])) > 1
+    what = "all conversions of an impression that count" if many else "a conversion"
     lines = [
         f"noise: {how}",
-        f"privacy: epsilon = {spec.epsilon:g} holds for a conversion against none, which costs {costs.conversion:.4g}",
+        f"privacy: epsilon = {spec.epsilon:g} holds for {what} against none, which costs {costs.conversion:.4g}",
     ]
     if not spec.unknown:
         return lines
     names = " or ".join(attribute.name for attribute in spec.unknown)
-    change = f"         a conversion with another {names} costs {costs.change:.4g}"
+    change = f"         {'all of them' if many else 'a conversion'} with another {names} costs {costs.change:.4g}"
     if "definition-1" in plan.guarantees:
         return [*lines, f"{change}; epsilon holds for both, which is Definition 1 of the paper"]
     return [*lines, f'{change}; neighbours = "definition-1" in the spec makes epsilon hold for that, too']
@@ -160,7 +168,10 @@ def _prior(plan: Plan, tree: Tree, prior: Prior, path: str | None) -> list[str]:
 
 def _notes(plan: Plan) -> list[str]:
     lines = [f"!note: {note}" for note in plan.spec.notes]
-    classes = len(set(plan.roots.values()))
+    wide = {(row, plan.most(label)) for label, row in plan.roots.items()}
+    classes = (
+        len(wide) if plan.measures is None else len({tuple(p.roots[x] for p in plan.measures) for x in plan.roots})
+    )
     if plan.nodes is not None or classes > CLASSES:
         many = f"{classes:,} different splits" if plan.nodes is None else "contributions by node"
         lines += [f"!note: {many}: the filter data of an impression tells a conversion {CLASSES} apart at most"]

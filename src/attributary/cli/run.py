@@ -44,6 +44,7 @@ THE OUTPUT is a folder, which is made if it is not there:
     plan.json    what each level contributes
     estimates    one row per node: the noisy figure, the estimate, its interval
     counts       the true counts, and prior, those of before: NOT protected
+    ratios       with counts and values: what a conversion brings
 
 The noise is the operating system's, exact, and another one each time. With --seed it is the same each time, and
 protects nobody.
@@ -98,7 +99,8 @@ def run(
     from attributary.cli.estimates import of_nodes
     from attributary.cli.planned import print_plan
     from attributary.cli.progress import stages
-    from attributary.cli.summary import print_summary
+    from attributary.cli.run_parts import run_parts
+    from attributary.cli.summary import print_measures, print_summary
     from attributary.denoising import denoise
     from attributary.evaluate.private import private_prior
     from attributary.logs.count import count
@@ -106,6 +108,7 @@ def run(
     from attributary.plan import make_plan
     from attributary.prior import from_counts, none
     from attributary.prior import learn as learn_shares
+    from attributary.profile import profile
 
     asks, folder = load_spec(spec), os.path.dirname(spec)
     _check_folder(output)
@@ -120,6 +123,31 @@ def run(
         tree = asks.tree(counts.table)
         known = [attribute.name for attribute in asks.known]
         prior = none(tree) if before is None else from_counts(tree, before.table, known=known)
+        if not asks.counts_alone or asks.conversions_per_impression != 1:
+            earlier = None if before is None else profile(tree, asks, before.table)
+            plan = make_plan(asks, tree, prior, method, profile=earlier)
+            stage("simulating a summary report and denoising it")
+            rng = None if seed is None else np.random.default_rng(seed)
+            done = run_parts(plan, tree, profile(tree, asks, counts.table), rng, confidence, **estimator)
+            stage("writing")
+            tables = {"estimates": labelled(done.table, seed), "counts": counts.table}
+            tables |= {} if done.ratios is None else {"ratios": labelled(done.ratios, seed)}
+            tables |= {} if before is None else {"prior": before.table}
+            path = write(output, plan, tables, format_)
+    if not asks.counts_alone or asks.conversions_per_impression != 1:
+        if not quiet:
+            told = None if before is None else f"impressions before {prior_until}"
+            print_counts(counts, asks)
+            print_plan(plan, tree, prior, told, None)
+            click.echo("", err=True)
+            with np.errstate(divide="ignore"):
+                print_measures(done.estimates, done.table.num_rows, path, [NOT_FOR_RELEASE] if seed is not None else [])
+            for name, off in done.errors.items():
+                click.echo(f"error of this draw: {off:.1%} of {name}, or of its tau if larger", err=True)
+            true = " and ".join(name for name in tables if name not in ("estimates", "ratios"))
+            click.echo(f"plan.json and {true} are there too; {true} hold true counts, NOT protected", err=True)
+        return
+    with stages(not quiet) as stage, np.errstate(divide="ignore"):
         plan = make_plan(asks, tree, prior, method)
         stage("simulating a summary report")
         truth = from_counts(tree, counts.table).mean

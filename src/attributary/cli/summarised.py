@@ -4,10 +4,12 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from attributary.ara.keys.layout import layout
 from attributary.ara.keys.nodes import tree_keys
 from attributary.ara.service.summary import Notes, grouped, measured, read_summary
-from attributary.cli.estimates import of_nodes
+from attributary.cli.estimates import by_measure, of_nodes
 from attributary.cli.learned import learned
 from attributary.cli.occurred import occurred
 from attributary.cli.refused import refused
@@ -15,6 +17,7 @@ from attributary.cli.tabled import Denoised
 from attributary.denoising import denoise
 from attributary.errors import InputError
 from attributary.plan import Plan
+from attributary.plan.parts import parts
 
 TREE = "tree.parquet"
 
@@ -35,16 +38,34 @@ def denoised_summary(
     plan = Plan.load(plan_path)
     stage("building the tree")
     tree = occurred(plan.spec, (tree_path or _beside([*given, plan_path]),))
-    keys = tree_keys(layout(plan), tree)
+    own, keys = parts(plan), layout(plan)
+    each = [tree_keys(keys, tree, k) for k in range(len(own))]
     stage("reading")
     reports = [read_summary(files) for files in grouped(given)]
-    found = measured(keys, plan.contribution(tree), reports, plan.spec.epsilon, plan.spec.l1)
+    contribution = np.concatenate([part.contribution(tree) for part in own])
+    found = measured(np.concatenate(each), contribution, reports, plan.spec.epsilon, plan.spec.l1)
     _refuse_strangers(found.notes, bool((found.variance < float("inf")).any()), plan_path, given)
     stage("denoising")
-    with refused(given[0]):
-        expected = learned(tree, found.noisy, found.variance, prior, learn, plan.spec)
-        est = denoise(tree, found.noisy, found.variance, prior=expected, nonnegative=nonnegative, whole=whole)
-    return Denoised(of_nodes(est, confidence), est, _words(found.notes, len(reports)))
+    estimates = {}
+    for k, part in enumerate(own):
+        here = slice(k * len(tree), (k + 1) * len(tree))
+        with refused(given[0]):
+            noisy, variance = found.noisy[here] * part.clip, found.variance[here] * part.clip**2
+            expected = learned(tree, noisy, variance, prior, learn, plan.spec)
+            estimates[part.measure.name] = denoise(
+                tree,
+                noisy,
+                variance,
+                prior=expected,
+                nonnegative=nonnegative,
+                whole=whole and part.measure.is_count,
+            )
+    table = by_measure({name: of_nodes(est, confidence) for name, est in estimates.items()})
+    first, *others = estimates.values()
+    notes = _words(found.notes, len(reports))
+    if whole and plan.spec.values:
+        notes += ["whole numbers are for counts; values are left as they are"]
+    return Denoised(table, first, notes, estimates if others else None)
 
 
 def _beside(paths: list[str]) -> str:

@@ -1,6 +1,6 @@
 """summary: what denoising did, in words, for standard error."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -42,19 +42,37 @@ def levels(est: Estimate) -> list[Level]:
     return found
 
 
+def print_measures(measures: dict[str, Estimate], rows: int, output: str, notes: list[str]) -> None:
+    """Prints the summary of each measure, and last where the rows went."""
+    from rich.console import Console
+
+    console = Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
+    for name, est in measures.items():
+        console.print(one_line(f"{name}:"))
+        _print(console, est)
+        console.print()
+    where = "standard output" if output == "-" else output
+    console.print("; ".join([f"{rows:,} rows written to {where}, told apart by measure", *notes]))
+
+
 def print_summary(est: Estimate, rows: int, output: str, notes: list[str]) -> None:
     """Prints the summary to standard error, with colours if that is a terminal."""
     from rich.console import Console
-    from rich.text import Text
 
     console = Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
+    _print(console, est)
+    where = "standard output" if output == "-" else output
+    console.print("; ".join([f"{rows:,} rows written to {where}", *notes]))
+
+
+def _print(console: Any, est: Estimate) -> None:
+    from rich.text import Text
+
     parts = levels(est)
     console.print(f"{len(est.tree):,} nodes in {len(parts)} level{'s' if len(parts) > 1 else ''}")
     console.print(_table(parts))
     for words, style in [_fit(est), *(_corrections(est) if est.fit.df else []), *_below_zero(est), *_expected(est)]:
         console.print(Text(one_line(words), style))
-    where = "standard output" if output == "-" else output
-    console.print("; ".join([f"{rows:,} rows written to {where}", *notes]))
 
 
 def _table(parts: list[Level]) -> object:

@@ -19,6 +19,7 @@ class Denoised(NamedTuple):
     table: Any
     estimate: Estimate
     notes: list[str]
+    measures: dict[str, Estimate] | None = None  # of each, where there are several
 
 
 def denoised_table(

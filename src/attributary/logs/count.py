@@ -81,6 +81,7 @@ def _refuse_unused(spec: Spec, logs: Logs) -> None:
     """A name that nothing is called would be passed over in silence."""
     both = {logs.user, *logs.keys, logs.time, logs.converted, logs.conversion_time, logs.delay} - {None}
     known, unknown = ({a.name for a in attributes} for attributes in (spec.known, spec.unknown))
+    unknown |= {measure.source for measure in spec.values}
     for where, names, used in (
         ("impression_columns", logs.impression_columns, both | known),
         ("conversion_columns", logs.conversion_columns, both | unknown),

@@ -7,11 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attributary.errors import InputError
-from attributary.logs.counts import Counts
+from attributary.logs.counts import Counts, Values
 from attributary.logs.domain import placed
 from attributary.logs.fate import FATES
 from attributary.logs.labelled import Labelled, labelled
 from attributary.logs.period import Period
+from attributary.logs.tallied import Groups, columns, groups, is_open, rows, told
+from attributary.logs.valued import most
 from attributary.spec import Logs, Spec
 
 Ints = NDArray[np.int64]
@@ -29,8 +31,12 @@ def leaves(spec: Spec, logs: Logs, table: Any, period: Period) -> Counts:
         raise InputError(
             "there is no impression to count" + ("" if period.is_all else " in the period; choose another")
         )
-    rows = is_seen | is_conversion
-    table, impressions, conversions = table.filter(rows), (number * is_seen)[rows], (number * is_conversion)[rows]
+    some = is_seen | is_conversion
+    table, impressions, conversions = table.filter(some), (number * is_seen)[some], (number * is_conversion)[some]
+    all_conversions = conversions
+    many = "rank" in table.column_names
+    if many:
+        conversions = np.where(table.column("rank").fill_null(1).to_numpy() <= most(spec), conversions, 0)
 
     known = [labelled(table, f"known_{i}", attribute, logs) for i, attribute in enumerate(spec.known)]
     paths = _paths([column.code for column in known], table.num_rows)
@@ -42,20 +48,52 @@ def leaves(spec: Spec, logs: Logs, table: Any, period: Period) -> Counts:
         leaf = leaf * sizes[i] + place
         lost |= place < 0
         outside += [found] if found else []
-    count = np.bincount(leaf[~lost], conversions[~lost], len(paths.first) * prod(sizes)).astype(np.int64)
+    number_of_leaves = len(paths.first) * prod(sizes)
+    count = np.bincount(leaf[~lost], conversions[~lost], number_of_leaves).astype(np.int64)
     seen_by_path = np.bincount(paths.of_row, impressions, len(paths.first)).astype(np.int64)
+    made = _table(spec, known, paths.first, sizes, seen_by_path, count)
+    values: tuple[Values, ...] = ()
+    if many or spec.values or spec.conversions_per_impression != 1:
+        inside = ~lost & (all_conversions > 0)
+        grouped = groups(spec, table.filter(inside), leaf[inside], all_conversions[inside])
+        made, values = _measured(spec, made, grouped), told(spec, grouped)
     return Counts(
-        _table(spec, known, paths.first, sizes, seen_by_path, count),
+        made,
         impressions=int(impressions.sum()),
         conversions=int(count.sum()),
         unattributed=total["unattributed"],
         late=total["late"],
-        exceeded=max(0, total["within"] - total["conversion"]),
+        exceeded=int((all_conversions - conversions).sum()) if many else max(0, total["within"] - total["conversion"]),
         incomplete=total["incomplete"],
         undated=total["undated"],
         outside=tuple(outside),
         left_out=int(conversions[lost].sum()),
+        values=values,
     )
+
+
+def _measured(spec: Spec, table: Any, found: Groups) -> Any:
+    """The table of leaves with all measures; where the plan chooses a limit, with rows by rank and step."""
+    import pyarrow as pa
+
+    if not is_open(spec):
+        made = columns(spec, found, table.num_rows)
+        for name, column in made.items():
+            place = table.column_names.index(name) if name in table.column_names else table.num_columns
+            put = table.set_column if name in table.column_names else table.add_column
+            table = put(place, name, pa.array(column))
+        return table
+    leaf, made = rows(spec, found, table.num_rows)
+    first = np.ones(len(leaf), bool)
+    first[1:] = leaf[1:] != leaf[:-1]
+    taken = table.take(pa.array(leaf)).drop_columns(["conversions"])
+    seen = taken.column("impressions").to_numpy(zero_copy_only=False)  # on the first row of the first leaf
+    mask = ~first | taken.column("impressions").is_null().to_numpy(zero_copy_only=False)
+    place = taken.column_names.index("impressions")
+    taken = taken.set_column(place, "impressions", pa.array(np.nan_to_num(seen).astype(np.int64), mask=mask))
+    for name, column in made.items():
+        taken = taken.append_column(name, column)
+    return taken
 
 
 class _Paths(NamedTuple):

@@ -7,6 +7,7 @@ from attributary.logs.clock import IN_WORDS
 from attributary.logs.column import Log, flag, label
 from attributary.logs.period import Period
 from attributary.logs.unknown import is_delay, value
+from attributary.logs.valued import valued
 from attributary.logs.when import how_long, when, window_micros
 from attributary.spec import Logs, Spec
 
@@ -40,12 +41,16 @@ def one_log(spec: Spec, logs: Logs, log: Log, period: Period) -> str:
         "is_converted": converted or f"({delay}) IS NOT NULL",
         "delay": delay or "CAST(NULL AS BIGINT)",
     }
+    values = valued(spec, log, "is_converted")
     return filled(
         "counting",
-        impressions=select(columns | known | unknown, log.relation.sql),
+        impressions=select(columns | known | unknown | values.micros, log.relation.sql),
         known=listed(known),
         got_unknown=listed(f"CASE WHEN is_converted THEN {sql} END AS {name}" for name, sql in got.items()),
         all_unknown=listed(got),
+        got_values=values.got,
+        all_steps=values.steps,
+        sums=values.sums,
         window=str(window_micros(logs)),
         in_period=in_period,
     )

@@ -7,10 +7,12 @@ from attributary.logs.clock import IN_WORDS, Clock
 from attributary.logs.column import Log, key, label
 from attributary.logs.period import Period
 from attributary.logs.unknown import is_delay, value
+from attributary.logs.valued import most, valued
 from attributary.logs.when import when, window_micros
 from attributary.spec import Logs, Spec
 
 DELAY = "(next_moment - 1 - moment) / 2"  # an impression's moment is twice its time, a conversion's one more
+LAST_DELAY = "(moment - 1 - last_touch) / 2"
 
 
 def two_logs(spec: Spec, logs: Logs, impressions: Log, conversions: Log, period: Period) -> str:
@@ -21,9 +23,13 @@ def two_logs(spec: Spec, logs: Logs, impressions: Log, conversions: Log, period:
     attributes = {f"unknown_{i}": a for i, a in enumerate(spec.unknown)}
     unknown = {name: value(conversions, a) for name, a in attributes.items() if not is_delay(a, logs)}
     got = {name: f"next_{name}" if name in unknown else bucket(DELAY, a) for name, a in attributes.items()}
+    many = spec.conversions_per_impression != 1 or bool(spec.values)
+    values = valued(spec, conversions)
+    touched = {name: name if name in unknown else bucket(LAST_DELAY, a) for name, a in attributes.items()}
+    unknown |= values.micros
     by, in_order = ", ".join(keys), ", ".join(f"{name} NULLS FIRST" for name in ("moment", "path", *unknown))
     return filled(
-        "attribution",
+        "attribution_many" if many else "attribution",
         impressions=select(
             {k: ours for k, (ours, _) in keys.items()} | {"time": seen} | known, impressions.relation.sql
         ),
@@ -42,7 +48,18 @@ def two_logs(spec: Spec, logs: Logs, impressions: Log, conversions: Log, period:
         nothing_unknown=listed(f"NULL AS {name}" for name in attributes),
         in_order=in_order,
         next_unknown=listed(f"LEAD({u}) OVER (PARTITION BY {by} ORDER BY {in_order}) AS next_{u}" for u in unknown),
-        got_unknown=listed(f"CASE WHEN is_impression THEN {sql} END AS {name}" for name, sql in got.items()),
+        got_unknown=listed(
+            f"{sql} AS {name}" if many else f"CASE WHEN is_impression THEN {sql} END AS {name}"
+            for name, sql in (touched if many else got).items()
+        ),
+        ranked_in_order=", ".join(f"{name} NULLS FIRST" for name in ("moment", *unknown)),
+        most=str(most(spec)),
+        got_values=values.got,
+        all_steps=values.steps,
+        sums=values.sums,
+        nothing_valued=values.no_values,
+        all_sums=values.all_sums,
+        no_sums=values.no_sums,
         window=str(2 * window_micros(logs)),
         time_in_period=period.holds("time", clock, logs.time_unit),
         touch_in_period=period.holds("last_touch", clock, logs.time_unit, times=2),

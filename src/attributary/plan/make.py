@@ -16,6 +16,7 @@ from attributary.plan.question import Question
 from attributary.plan.shares import shares
 from attributary.plan.whole import Rounding
 from attributary.prior import Prior, none
+from attributary.profile import Profile
 from attributary.spec import Spec
 from attributary.tree import Tree
 
@@ -32,10 +33,13 @@ def make_plan(
     keep: Collection[str] = (),
     rounding: Rounding = "largest-remainder",
     phases: int = 20,
+    profile: Profile | None = None,
 ) -> Plan:
     """The plan that a method makes for a tree, with the errors to expect if the counts will be as in the prior.
 
     `share` fixes the part of ε that a level gets (0: no key); the levels in `keep` get a key whatever the method says.
+    Values, and limits that the plan is to choose, need a `profile` beside the prior. With several measures, shares are
+    parts of each measure's part.
     """
     prior = prior or none(tree)
     if method not in METHODS:
@@ -46,7 +50,13 @@ def make_plan(
         )
     if len(prior.mean) != len(tree):
         raise InputError(f"a prior is made for one tree; it has {len(prior.mean):,} counts for {len(tree):,} nodes")
-    question = Question(spec, tree, prior, _fixed(spec, share or {}, keep), phases)
+    fixed = _fixed(spec, share or {}, keep)
+    told = profile is not None and spec.conversions_per_impression != 1 and method != "per-node"
+    if not spec.counts_alone or told:  # a prior that tells what a limit cuts off
+        from attributary.plan.many import make_many
+
+        return make_many(spec, tree, prior, profile, method, fixed, keep, rounding, phases, _note(tree, prior))
+    question = Question(spec, tree, prior, fixed, phases)
     plan = _plan(question, method, rounding, keep)
     three = (plan, *(_plan(question, name, rounding, keep) for name in ("equal", "leaves")))
     sizes: list[int] = np.diff(tree.offsets).tolist()

@@ -18,6 +18,7 @@ from attributary.match import match
 from attributary.noise import dlap_variance
 from attributary.plan.bits import Bits
 from attributary.plan.errors import Errors
+from attributary.plan.measured import Measured, PerImpression, Trade
 from attributary.plan.neighbours import Costs, costs
 from attributary.plan.nodes import down, paths
 from attributary.plan.whole import Rounding
@@ -58,6 +59,15 @@ class Plan(BaseModel):
     checksum: int | None = Field(
         default=None, description="of the contributions of a plan by node, which have a table of their own"
     )
+    measures: tuple[Measured, ...] | None = Field(
+        default=None, description="each measure's part of the contributions, where there are others than counts"
+    )
+    per_impression: PerImpression | None = Field(
+        default=None, description="how many conversions of an impression count, where the plan chose it"
+    )
+    tradeoff: dict[str, tuple[Trade, ...]] | None = Field(
+        default=None, description="what other limits would have meant"
+    )
     keys: tuple[Bits, ...] | None = Field(
         default=None, description="the bits of each attribute in a key, top to bottom"
     )
@@ -71,12 +81,14 @@ class Plan(BaseModel):
         spec, names = self.spec, ", ".join
         if self.levels != spec.levels:
             raise InputError(f"levels are those of the spec, {names(spec.levels)}; got {names(self.levels)}")
-        for name, row in [("the default split", self.default), *self.roots.items()]:
-            if len(row) != len(self.levels) or min(row) < 0 or sum(row) > spec.budget:
+        for label, row in [(None, self.default), *self.roots.items()]:
+            budget = spec.l1 // self.most(label)
+            if len(row) != len(self.levels) or min(row) < 0 or sum(row) > budget:
                 raise InputError(
-                    f"contributions are {len(self.levels)} whole numbers, 0 or more, that sum to {spec.budget} at "
-                    f"most; {name} has {', '.join(map(str, row))}"
+                    f"contributions are {len(self.levels)} whole numbers, 0 or more, that sum to {budget} at "
+                    f"most; {'the default split' if label is None else label} has {', '.join(map(str, row))}"
                 )
+        check_parts(self)
         if spec.total and any(row[0] != self.default[0] for row in self.roots.values()):
             raise InputError("the total is one key that all roots feed; its contribution is the same for all of them")
         if self.keys is not None and [field.attribute for field in self.keys] != [a.name for a in spec.attributes]:
@@ -85,6 +97,13 @@ class Plan(BaseModel):
         if self.checksum is not None and (self.nodes is None or self.checksum != checksum(self.nodes)):
             raise InputError("this plan goes by node, and the table of nodes is not the one that it was made with")
         return self
+
+    def most(self, root: str | None = None) -> int:
+        """How many conversions of an impression count, for a root by its label, or for those not seen yet."""
+        if self.per_impression is None:
+            limit = self.spec.conversions_per_impression
+            return 1 if limit == "auto" else limit
+        return self.per_impression.roots.get(root or "", self.per_impression.default)
 
     def contribution(self, tree: Tree) -> Ints:
         """What a conversion adds to each node's key, in the tree's order; roots not seen yet take the default."""
@@ -107,6 +126,8 @@ class Plan(BaseModel):
             variance[some] = dlap_variance(spec.epsilon / spec.l1) / contribution[some].astype(np.float64) ** 2
         else:
             variance[some] = dlap_variance(spec.epsilon * contribution[some] / spec.l1)
+        if self.measures is not None and len(self.measures) == 1:  # sums are in the user's unit
+            variance *= self.measures[0].clip ** 2
         return variance
 
     def epsilon(self, root: str | None = None) -> tuple[float, ...]:
@@ -119,11 +140,12 @@ class Plan(BaseModel):
         """What each neighbour relation costs, for the root that pays most."""
         unknown = self.spec.first_unknown
         rows = np.array([self.default, *self.roots.values()])
-        path, below = rows.sum(axis=1), rows[:, unknown:].sum(axis=1)
+        times = np.array([self.most(), *map(self.most, self.roots)])  # all conversions of an impression together
+        path, below = times * rows.sum(axis=1), times * rows[:, unknown:].sum(axis=1)
         if self.nodes is not None:
             tree = Tree.from_parents(self.nodes.column("parent").to_numpy())
             found = paths(tree, tree.to_level_order(self.nodes.column("contribution").to_numpy()), unknown)
-            path, below = np.append(found[0], path), np.append(found[1], below)
+            path, below = np.append(self.most() * found[0], path), np.append(self.most() * found[1], below)
         return costs(path, below, self.spec.epsilon, self.spec.l1)
 
     @property
@@ -135,6 +157,8 @@ class Plan(BaseModel):
 
     def at(self, epsilon: float) -> Self:
         """The same plan under another ε. Under the API's noise it stays the best; errors go with √var(DLap(ε/L1))."""
+        if self.measures is not None or self.per_impression is not None:
+            raise ValueError("another epsilon calls for other limits: make another plan")
         if self.spec.noise != "api":
             raise ValueError("with noise on whole counts, another epsilon calls for another split: make another plan")
         spec = self.spec.at(epsilon)
@@ -193,6 +217,21 @@ class Plan(BaseModel):
         rows = match(tree, self.nodes)
         own[rows.node[rows.node >= 0]] = self.nodes.column("contribution").to_numpy()[rows.node >= 0]
         return down(tree, own, np.array(self.default), self.spec)
+
+
+def check_parts(plan: Plan) -> None:
+    """Refuses parts of measures that are not the spec's, or do not sum to the plan's contributions."""
+    if plan.measures is None:
+        return
+    names = [measure.name for measure in plan.spec.asked]
+    if [part.name for part in plan.measures] != names:
+        raise InputError(f"a plan has a part for each measure of its spec, {', '.join(names)}; plan anew")
+    for label, row in [(None, plan.default), *plan.roots.items()]:
+        parts = [part.default if label is None else part.roots.get(label, ()) for part in plan.measures]
+        if any(len(part) != len(row) or min(part) < 0 for part in parts) or row != tuple(
+            map(sum, zip(*parts, strict=True))
+        ):
+            raise InputError("the contributions of a plan are the sums of its measures' contributions; plan anew")
 
 
 def checksum(nodes: Any) -> int:

@@ -2,6 +2,7 @@
 
 from attributary.spec.attribute import Attribute
 from attributary.spec.logs import Logs
+from attributary.spec.measure import Measure
 from attributary.spec.spec import Spec
 
-__all__ = ["Attribute", "Logs", "Spec"]
+__all__ = ["Attribute", "Logs", "Measure", "Spec"]

@@ -4,13 +4,22 @@ import re
 import tomllib
 from collections.abc import Iterator
 from difflib import get_close_matches
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ModelWrapValidatorHandler, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    PlainValidator,
+    ValidationError,
+    model_validator,
+)
 
 from attributary.errors import InputError
-from attributary.spec.attribute import Attribute
+from attributary.spec.attribute import TAKEN, Attribute
 from attributary.spec.logs import Logs
+from attributary.spec.measure import AUTO, COUNT, REPORTS, Measure, most, wrong_measures
 from attributary.spec.mistakes import Mistake, Mistakes, all_at_once, in_words
 from attributary.tree import Tree
 
@@ -36,7 +45,10 @@ class Spec(BaseModel):
         default=None, description="the first attribute's name, if each of its values gets a split of its own"
     )
     total: bool = Field(default=False, description="true for a node above the first attribute, else false")
-    conversions_per_impression: Literal[1] = Field(default=1, description="1; more are not supported yet")
+    conversions_per_impression: Annotated[int | Literal["auto"], PlainValidator(most)] = Field(
+        default=1,
+        description=f'how many conversions of an impression count: 1 to {REPORTS}, or "auto", as the plan says',
+    )
     weights: Literal["nodes", "counts"] = Field(
         default="nodes",
         description='"nodes" (all nodes of a level alike) or "counts" (nodes weigh by their prior count)',
@@ -49,6 +61,13 @@ class Spec(BaseModel):
         alias="attribute", strict=False, min_length=1, description="one [[attribute]] for each level, top to bottom"
     )
     logs: Logs | None = Field(default=None, description="a section [logs]")
+    measures: tuple[Measure, ...] | None = Field(
+        default=None,
+        alias="measure",
+        strict=False,
+        min_length=1,
+        description="one [[measure]] for each sum that is asked for; without any, conversions are counted",
+    )
 
     def __init__(self, /, **given: Any) -> None:
         try:
@@ -102,8 +121,27 @@ class Spec(BaseModel):
 
     @property
     def budget(self) -> int:
-        """What the contributions of one conversion may sum to: ⌊L1 / conversions per impression⌋."""
-        return self.l1 // self.conversions_per_impression
+        """What the contributions of one conversion may sum to: ⌊L1 / conversions per impression⌋.
+
+        Where the plan chooses how many there are, all of L1: it divides that by its choice.
+        """
+        limit = self.conversions_per_impression
+        return self.l1 // limit if isinstance(limit, int) else self.l1
+
+    @property
+    def asked(self) -> tuple[Measure, ...]:
+        """What is added up over conversions; their number, if the spec has no measures."""
+        return self.measures or (Measure(name=COUNT),)
+
+    @property
+    def values(self) -> tuple[Measure, ...]:
+        """The measures that are values of conversions."""
+        return tuple(measure for measure in self.asked if not measure.is_count)
+
+    @property
+    def counts_alone(self) -> bool:
+        """Whether nothing but conversions is counted, with a limit that the spec gives."""
+        return not self.values and len(self.asked) == 1 and self.conversions_per_impression != AUTO
 
     @property
     def first_unknown(self) -> int:
@@ -178,6 +216,17 @@ def _mistakes(given: dict[str, Any]) -> Iterator[Mistake]:
             f'a summary report takes at most {API_EPSILON}; got {epsilon:g}: lower it, or plan with noise = "unit"',
         )
     levels = len(fields) + (given.get("total") is True)
+    measures = given.get("measure", given.get("measures"))
+    limit = given.get("conversions_per_impression", 1)
+    yield from wrong_measures(measures, names, TAKEN, given.get("noise"), limit != 1)
+    asked = len(measures) if isinstance(measures, list | tuple) and measures else 1
+    times = limit if isinstance(limit, int) and limit > 0 else 1
+    if isinstance(l1, int) and l1 >= levels and l1 // times < levels * asked:
+        yield Mistake(
+            "l1",
+            f"every level needs a contribution of at least 1; got {l1} for {levels} levels, {asked} measures and "
+            f"{times} conversions: raise it",
+        )
     if isinstance(l1, int) and 1 <= l1 < levels:
         yield Mistake("l1", f"every level needs a contribution of at least 1; got {l1} for {levels} levels: raise it")
 

@@ -9,6 +9,7 @@ import numpy as np
 from attributary.errors import InputError
 from attributary.plan import Plan
 from attributary.plan.bits import Bits
+from attributary.plan.parts import parts
 from attributary.spec import Attribute, Spec
 
 BITS = 128  # of a key
@@ -34,7 +35,7 @@ def bits(
     fixed = {a.name: n for a in spec.attributes if (n := _fixed(a, wanted, values))}
     nodes = {level.level: level.nodes for level in plan.expected.levels}
     hashed = {a.name: nodes.get(a.name, 0) for a in spec.attributes if a.name not in fixed}
-    tag = len(spec.levels).bit_length()
+    tag = len(spec.levels).bit_length() + measure_bits(len(spec.asked))
     width = fixed | _shared(hashed, BITS - tag - sum(fixed.values()))
     if tag + sum(width.values()) > BITS:
         where = ", ".join(f"{a.name} {width[a.name]}" for a in spec.attributes)
@@ -52,6 +53,11 @@ def keyed(plan: Plan) -> tuple[int, ...]:
         level, contribution = (plan.nodes.column(name).to_numpy() for name in ("level", "contribution"))
         some |= np.bincount(level, contribution, len(plan.levels)) > 0
     return tuple(np.flatnonzero(some).tolist())
+
+
+def measure_bits(number: int) -> int:
+    """The bits that tell so many measures apart; one takes none."""
+    return max(number - 1, 0).bit_length()
 
 
 def _bits(attribute: Attribute, width: int, listed: Sequence[str] | None) -> Bits:
@@ -96,6 +102,11 @@ def _refuse_names(spec: Spec, wanted: Mapping[str, int], values: Mapping[str, Se
 
 
 def _refuse_keys(plan: Plan) -> None:
-    levels = len(keyed(plan))
+    levels = sum(len(keyed(part.plan)) for part in parts(plan))
+    if plan.measures is not None and levels + 1 > KEYS:
+        raise InputError(
+            f"a source has at most {KEYS} keys, one for each level and measure, and one for what is left; "
+            f"the plan has {levels + 1}: leave some out"
+        )
     if levels > KEYS:
         raise InputError(f"a source has at most {KEYS} keys, one for each level; the plan has {levels}: leave some out")

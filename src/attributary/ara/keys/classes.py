@@ -6,12 +6,14 @@ the trigger has the contributions of every class.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attributary.plan import Plan
+from attributary.plan.parts import parts
 from attributary.spec import Spec
 from attributary.tree import Tree
 
@@ -24,9 +26,10 @@ NEW = "\0new"  # the label of a value that the plan has not seen
 class Classes:
     """Rows of contributions by level, all different, and the row of each known path or of its beginning."""
 
-    rows: Ints  # (classes, levels)
+    rows: Ints  # (classes, levels), or with several measures (classes, measures × levels)
     of_path: dict[tuple[str, ...], int]
     length: int  # of the paths
+    most: Ints  # how many conversions of an impression count, in each class
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -49,10 +52,23 @@ def classes(plan: Plan) -> Classes:
     if plan.nodes is not None:
         return _by_node(plan)
     length = int(bool(plan.roots))
-    rows = [plan.default, *sorted({*plan.roots.values()} - {plan.default})]
+    default, roots = wide(plan)
+    rows = [default, *sorted({*roots.values()} - {default})]
     number = {row: i for i, row in enumerate(rows)}
-    of_path = {(label,): number[row] for label, row in plan.roots.items()}
-    return Classes(np.array(rows), of_path | {(NEW,) * length: 0}, length)
+    of_path = {(label,): number[row] for label, row in roots.items()}
+    table = np.array(rows)
+    return Classes(table[:, :-1], of_path | {(NEW,) * length: 0}, length, table[:, -1])
+
+
+def wide(plan: Plan) -> tuple[tuple[int, ...], dict[str, tuple[int, ...]]]:
+    """The contributions of all measures in a row, then how many conversions count: of new roots, and of others."""
+    own = parts(plan)
+
+    def row(label: str | None) -> tuple[int, ...]:
+        each = (part.plan.default if label is None else part.plan.roots[label] for part in own)
+        return (*chain.from_iterable(each), plan.most(label))
+
+    return row(None), {label: row(label) for label in plan.roots}
 
 
 def _by_node(plan: Plan) -> Classes:
@@ -65,7 +81,8 @@ def _by_node(plan: Plan) -> Classes:
     distinct = np.concatenate([first, found[(found != first).any(axis=1)]])
     number = {tuple(row): i for i, row in enumerate(distinct.tolist())}
     of_path = {path: number[tuple(row)] for path, row in zip(paths, rows.tolist(), strict=True)}
-    return Classes(distinct.astype(np.int64), of_path, len(plan.spec.known))
+    most = np.full(len(distinct), plan.most())
+    return Classes(distinct.astype(np.int64), of_path, len(plan.spec.known), most)
 
 
 def seen_and_new(plan: Plan) -> tuple[Tree, list[tuple[str, ...]]]:

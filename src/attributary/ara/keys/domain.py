@@ -11,6 +11,7 @@ from attributary.ara.keys.nodes import Keys, tree_keys
 from attributary.labels import arrow_table, text_labels
 from attributary.logs.labelled import labelled
 from attributary.plan import Plan
+from attributary.plan.parts import parts
 from attributary.spec import Attribute, Logs, Spec
 from attributary.tree import Tree
 
@@ -32,8 +33,10 @@ def queried_tree(spec: Spec, tables: Sequence[Any]) -> Tree:
 
 
 def domain(plan: Plan, tree: Tree) -> Keys:
-    """The keys to query, in the tree's order: those of all nodes that conversions contribute to."""
-    return tree_keys(layout(plan), tree)[has_key(plan, tree)]
+    """The keys to query, in the tree's order: those of all nodes that conversions contribute to; by measure."""
+    keys = layout(plan)
+    each = enumerate(parts(plan))
+    return np.concatenate([tree_keys(keys, tree, k)[has_key(part.plan, tree)] for k, part in each])
 
 
 def has_key(plan: Plan, tree: Tree) -> NDArray[np.bool_]:

@@ -7,7 +7,7 @@ level of its attribute, and a code from 1 on at and below it, so that every node
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from attributary.ara.keys.allotment import BITS, bits
+from attributary.ara.keys.allotment import BITS, bits, measure_bits
 from attributary.ara.keys.code import Code, code
 from attributary.errors import InputError
 from attributary.plan import Plan
@@ -41,6 +41,7 @@ class Layout:
     levels: tuple[str, ...]
     total: bool
     fields: tuple[Field, ...]
+    measures: tuple[str, ...] = ()  # where there are several; their field stands above the level tag
 
     @property
     def tag_shift(self) -> int:
@@ -54,19 +55,23 @@ class Layout:
     @property
     def bits(self) -> int:
         """How many bits a key has in all."""
-        return self.tag_shift + self.tag_bits
+        return self.tag_shift + self.tag_bits + self.measure_bits
 
-    def tag(self, level: int) -> int:
-        """The part of a key that says its level; the first is 1, so that no key is 0."""
-        return (level + 1) << self.tag_shift
+    @property
+    def measure_bits(self) -> int:
+        return measure_bits(len(self.measures))
+
+    def tag(self, level: int, measure: int = 0) -> int:
+        """The part of a key that says its level, the first being 1, so that no key is 0; and its measure, from 0."""
+        return (measure << (self.tag_shift + self.tag_bits)) | (level + 1) << self.tag_shift
 
     def level_of(self, attribute: int) -> int:
         """The level of an attribute, counted from the top."""
         return attribute + self.total
 
-    def key(self, level: int, labels: Sequence[str]) -> int:
+    def key(self, level: int, labels: Sequence[str], measure: int = 0) -> int:
         """The key of a node, from the labels on its path."""
-        return self.tag(level) | self.piece(range(level + 1 - self.total), labels)
+        return self.tag(level, measure) | self.piece(range(level + 1 - self.total), labels)
 
     def piece(self, attributes: range, labels: Sequence[str]) -> int:
         """The part of a key that some attributes make up, from all labels, top to bottom."""
@@ -78,6 +83,9 @@ class Layout:
     def table(self) -> list[list[str]]:
         """Where the bits went: heads and rows for the eye."""
         rows = [["field", "bits", "from", "to", "values", "side"]]
+        if self.measures:
+            above = self.tag_shift + self.tag_bits
+            rows += [_row("measure", self.measure_bits, above, ", ".join(self.measures), "impression")]
         rows += [_row("level", self.tag_bits, self.tag_shift, f"{len(self.levels)} levels", "impression")]
         for field in self.fields:
             side = "conversion" if field.attribute.unknown else "impression"
@@ -102,9 +110,11 @@ def layout_of(spec: Spec, stored: Sequence[Bits]) -> Layout:
     for attribute, field in zip(spec.attributes, stored, strict=True):
         shift -= field.bits
         fields.append(Field(attribute, field.bits, shift, code(attribute, field)))
-    found = Layout(spec.levels, spec.total, tuple(fields))
+    measures = tuple(measure.name for measure in spec.asked)
+    found = Layout(spec.levels, spec.total, tuple(fields), measures if len(measures) > 1 else ())
     if found.bits > BITS:
-        raise InputError(f"a key has {BITS} bits; this layout takes {found.bits}: {_where(stored, found.tag_bits)}")
+        tags = found.tag_bits + found.measure_bits
+        raise InputError(f"a key has {BITS} bits; this layout takes {found.bits}: {_where(stored, tags)}")
     return found
 
 

@@ -13,8 +13,8 @@ Keys = NDArray[np.uint64]  # (n, 2)
 HALF = (1 << 64) - 1
 
 
-def tree_keys(layout: Layout, tree: Tree) -> Keys:
-    """The key of each node, in the tree's order."""
+def tree_keys(layout: Layout, tree: Tree, measure: int = 0) -> Keys:
+    """The key of each node, in the tree's order, for one of the measures."""
     if tree.level_names != layout.levels:
         raise ValueError(f"the keys' levels are {', '.join(layout.levels)}; the tree has {', '.join(tree.level_names)}")
     pieces = [_pieces(field, labels) for field, labels in zip(layout.fields, tree.labels, strict=True)]
@@ -28,7 +28,7 @@ def tree_keys(layout: Layout, tree: Tree) -> Keys:
             if i >= layout.total:
                 j = i - layout.total
                 made |= pieces[j][:, half][tree.labels[j].indices.to_numpy()]
-            keys[level, half] = made | row(layout.tag(i))[half]
+            keys[level, half] = made | row(layout.tag(i, measure))[half]
     found: Keys = tree.from_level_order(keys)
     return found
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from attributary.ara.keys.alike import alike, distinct_paths, under_new, variance_ratio
 from attributary.ara.keys.classes import NEW, by_known_path, classes, seen_and_new, spec_tree
 from attributary.ara.keys.cluster import cluster
+from attributary.ara.keys.quantised_many import fewer
 from attributary.errors import InputError
 from attributary.plan import Plan
 from attributary.plan.plan import checksum
@@ -45,6 +46,15 @@ def _by_root(plan: Plan, most: int) -> Quantised:
     before = len(classes(plan))
     if before <= most:
         return _unchanged(plan, before)
+    if plan.measures is not None or plan.per_impression is not None:
+        made, was, now = fewer(plan, most)
+        each = (
+            np.split(was, len(was[0]) // len(plan.levels), axis=1),
+            np.split(now, len(now[0]) // len(plan.levels), axis=1),
+        )
+        levels = range(len(plan.levels))
+        by_level = ([np.concatenate([part[:, i] for part in parts]) for i in levels] for parts in each)
+        return Quantised(made, before, len(classes(made)), *_loss(*by_level))
     own = np.array(list(plan.roots.values()))
     distinct, number, size = np.unique(own, axis=0, return_inverse=True, return_counts=True)
     group = cluster(distinct.astype(np.float64), size.astype(np.float64), most - 1)[number.reshape(-1)]

@@ -1,0 +1,74 @@
+"""profiled: what a prior tells of values and ranks, from a file."""
+
+from typing import Any
+
+import numpy as np
+
+from attributary.cli.labels import labels
+from attributary.cli.numbers import numbers
+from attributary.cli.refused import refused
+from attributary.errors import InputError
+from attributary.prior import from_estimates
+from attributary.profile import Profile, profile
+from attributary.spec import Spec
+from attributary.spec.measure import BEYOND, COUNT, FROM
+from attributary.tables import read_table, shown
+from attributary.tree import Tree
+
+
+def of_measure(table: Any, spec: Spec, name: str | None = None) -> Any:
+    """The rows of one measure in a report that has several; without a name, of counts, or else of the first."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if spec.measures is None or "measure" not in table.column_names:
+        return table
+    names = [measure.name for measure in spec.asked]
+    wanted = name or (COUNT if COUNT in names else names[0])
+    return table.filter(pc.equal(table.column("measure").cast(pa.string()), wanted))
+
+
+def profiled(spec: Spec, tree: Tree, path: str | None) -> Profile | None:
+    """The profile in a prior's file; None without one, or where conversions are counted once each, and nothing else."""
+    if path is None or (spec.counts_alone and spec.conversions_per_impression == 1):
+        return None
+    table = read_table(path)
+    if "estimate" in table.column_names:
+        return _of_estimates(spec, tree, table, path)
+    for measure in spec.values:
+        if measure.name not in table.column_names:
+            raise InputError(
+                f"{shown(path)} has no column {measure.name!r}, which the spec measures; count the earlier period by "
+                "this spec"
+            )
+    wanted = ["conversions", "rank", "conversions" + BEYOND]
+    wanted += [measure.name + end for measure in spec.values for end in ("", BEYOND, FROM)]
+    import pyarrow as pa
+
+    rows = pa.table({name: labels(table, name, path).column(0) for name in tree.attributes})
+    for name in wanted:
+        if name in table.column_names:
+            rows = rows.append_column(name, [numbers(table, name, path)])
+    with refused(path):
+        return profile(tree, spec, rows)
+
+
+def _of_estimates(spec: Spec, tree: Tree, table: Any, path: str) -> Profile:
+    """Sums of an earlier report; it does not tell what limits cut off."""
+    import pyarrow as pa
+
+    leaf = np.flatnonzero(tree.first[1:] == tree.first[:-1])
+    found = {}
+    for measure in spec.asked:
+        own = of_measure(table, spec, measure.name)
+        if own.num_rows == 0:
+            raise InputError(f"{shown(path)} has no rows of measure {measure.name!r}; give a report of this spec")
+        rows = pa.table({name: labels(own, name, path).column(0) for name in tree.attributes})
+        for name in ("estimate", "variance"):
+            rows = rows.append_column(name, [numbers(own, name, path)])
+        with refused(path):
+            known = [attribute.name for attribute in spec.known]
+            mean = from_estimates(tree, rows, known=known).mean
+        found[measure.name] = np.maximum(tree.to_level_order(mean)[leaf], 0.0)
+    number = found.pop(COUNT, np.zeros(len(leaf)))
+    return Profile(tree, leaf, number, found)

@@ -1,0 +1,97 @@
+-- Last touch, several conversions to an impression, with their values: two logs become counts of rows by fate,
+-- attributes, rank and steps of values. DuckDB and Spark run this as it stands.
+--
+-- The events of a user (or of whatever joins the two logs) stand in order of time, as in attribution.sql. A conversion
+-- belongs to the last impression before it, and its rank says how many of them the impression has by then: those at one
+-- moment are ranked by their attributes, then by their values. Ranks above the limit are one.
+--
+-- The last impression's path comes down to a conversion beside its moment: both in one number, as engines have no
+-- common way to say "the last that is not null".
+WITH conversions AS (
+    {conversions}
+),
+last_conversions AS (
+    SELECT {keys}, MAX(time) AS last_time
+    FROM conversions
+    WHERE {joinable}
+    GROUP BY {keys}
+),
+paths AS (
+    SELECT
+        {known},
+        ROW_NUMBER() OVER (ORDER BY {known_in_order}) AS path,
+        COUNT(CASE WHEN time IS NOT NULL AND {time_in_period} THEN 1 END) AS dated,
+        COUNT(CASE WHEN time IS NULL THEN 1 END) AS not_dated
+    FROM (
+        {impressions}
+    ) AS impressions
+    GROUP BY {known}
+),
+events AS (
+    SELECT {keys}, 2 * time AS moment, path{no_unknown}
+    FROM (
+        {impressions}
+    ) AS impressions
+    JOIN last_conversions USING ({keys})
+    JOIN paths ON {same_path}
+    WHERE time <= last_time
+    UNION ALL
+    SELECT {keys}, 2 * time + 1 AS moment, NULL AS path{unknown}
+    FROM conversions
+    WHERE time IS NOT NULL AND {joinable}
+),
+followed AS (
+    SELECT
+        {keys},
+        moment{unknown},
+        MAX(CASE WHEN moment % 2 = 0 THEN moment END) OVER (
+            PARTITION BY {keys} ORDER BY {in_order} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+        ) AS last_touch,
+        MAX(CASE WHEN moment % 2 = 0 THEN CAST(moment AS DECIMAL(38, 0)) * 10000000000 + path END) OVER (
+            PARTITION BY {keys} ORDER BY {in_order} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+        ) AS last_touch_and_path,
+        COUNT(path) OVER (
+            PARTITION BY {keys} ORDER BY {in_order} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+        ) AS touches
+    FROM events
+),
+ranked AS (
+    SELECT
+        moment{unknown},
+        last_touch,
+        CAST(last_touch_and_path - CAST(last_touch AS DECIMAL(38, 0)) * 10000000000 AS BIGINT) AS path,
+        ROW_NUMBER() OVER (PARTITION BY {keys}, touches ORDER BY {ranked_in_order}) AS rank
+    FROM followed
+    WHERE moment % 2 <> 0 AND {touch_in_period}
+),
+fates AS (
+    SELECT
+        CASE
+            WHEN last_touch IS NULL THEN {unattributed}
+            WHEN moment - last_touch < {window} THEN {conversion}
+            ELSE {late}
+        END AS fate,
+        path,
+        CASE WHEN rank > {most} THEN {most} + 1 ELSE rank END AS rank{got_unknown}{got_values}
+    FROM ranked
+),
+counted AS (
+    SELECT fate, path, rank{all_unknown}{all_steps}, COUNT(*) AS number{sums}
+    FROM fates
+    GROUP BY fate, path, rank{all_unknown}{all_steps}
+)
+SELECT fate, {known}, rank{all_unknown}{all_steps}, number{all_sums}
+FROM counted LEFT JOIN paths USING (path)
+UNION ALL
+SELECT {impression} AS fate, {known}, NULL AS rank{nothing_unknown}{nothing_valued}, dated AS number{no_sums}
+FROM paths
+WHERE dated > 0
+UNION ALL
+SELECT {undated} AS fate, {known}, NULL AS rank{nothing_unknown}{nothing_valued}, not_dated AS number{no_sums}
+FROM paths
+WHERE not_dated > 0
+UNION ALL
+SELECT
+    {incomplete} AS fate, {nothing_known}, NULL AS rank{nothing_unknown}{nothing_valued}, COUNT(*) AS number{no_sums}
+FROM conversions
+WHERE time IS NULL OR NOT ({joinable})

@@ -1,0 +1,128 @@
+"""Profile: what is known beforehand of all measures: their sums, and what limits would cut off them.
+
+A table of counts by rank and step of values, as `attributary count` writes it where the plan is to choose, tells what
+any limit cuts off; one that was counted under limits tells it for these.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attributary.labels import arrow_table
+from attributary.match import match, refuse_other_tree
+from attributary.spec import Measure, Spec
+from attributary.spec.measure import BEYOND, FROM
+from attributary.tree import Tree
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+CLOSE = 1e-9  # of a clip: where the step that begins there is clipped
+
+
+@dataclass(frozen=True, eq=False)
+class Profile:
+    """Rows of conversions, each of one leaf, rank and step. Sums are in level order within, in the tree's order out."""
+
+    tree: Tree
+    leaf: Ints  # of each row, in level order
+    number: Floats  # of conversions
+    value: Mapping[str, Floats]  # sums of values, by measure
+    rank: Ints | None = None  # None: not told
+    begin: Mapping[str, Floats] = field(default_factory=dict)  # where each row's values begin, by measure
+    beyond: Mapping[str, Floats] = field(default_factory=dict)  # what the spec's limits cut off already, by measure
+
+    def full(self, measure: Measure) -> Floats:
+        """The sum of each node, as if there were no limits."""
+        return self._up(self._values(measure) + self.beyond.get(measure.name, 0.0))
+
+    def limited(self, measure: Measure, most: int | Ints, clip: float) -> Floats:
+        """The sum of each node under limits: so many conversions to an impression (of each head), clipped there."""
+        if self.rank is None and not self.begin:
+            return self._up(self._values(measure))
+        value = self._values(measure)
+        if measure.name in self.begin:
+            value = np.where(self.begin[measure.name] >= clip * (1 - CLOSE), clip * self.number, value)
+        if self.rank is not None:
+            value = np.where(self.rank <= (most if np.ndim(most) == 0 else np.asarray(most)[self.head]), value, 0.0)
+        return self._up(value)
+
+    @property
+    def ranks(self) -> int:
+        """The last rank that occurs."""
+        return 1 if self.rank is None or not len(self.rank) else int(self.rank.max())
+
+    def clips(self, measure: Measure) -> list[float]:
+        """Where values may be clipped such that what is cut off is known: at the beginnings of steps, and above all."""
+        found = self.begin.get(measure.name)
+        if found is None or not (found > 0).any():
+            return []
+        edges: list[float] = np.unique(found[found > 0]).tolist()
+        return [*edges, edges[-1] * 10 ** (1 / 20)]
+
+    def mean(self, measure: Measure) -> float:
+        """What a conversion brings on average; nan without any."""
+        counted = float(self.number.sum()) + float(np.sum(self.beyond.get("count", 0.0)))
+        total = float((self._values(measure) + self.beyond.get(measure.name, 0.0)).sum())
+        return total / counted if counted > 0 else float("nan")
+
+    @property
+    def head(self) -> Ints:
+        """Which value of the first attribute each row stands under, counted in level order."""
+        node, top = self.leaf, int(self.tree.total)
+        level = np.searchsorted(self.tree.offsets, node, side="right") - 1
+        while (level > top).any():
+            node, level = np.where(level > top, self.tree.family[node], node), level - (level > top)
+        return node - int(self.tree.offsets[top])
+
+    def _values(self, measure: Measure) -> Floats:
+        return self.number if measure.is_count else self.value[measure.name]
+
+    def _up(self, value: Floats) -> Floats:
+        tree = self.tree
+        total = np.bincount(self.leaf, value, len(tree)).astype(np.float64)
+        for i in reversed(range(tree.depth - 1)):
+            above, below = tree.slice(i), tree.slice(i + 1)
+            total[above] += np.bincount(tree.family[below] - above.start, total[below], above.stop - above.start)
+        found: Floats = tree.from_level_order(total)
+        return found
+
+
+def profile(tree: Tree, spec: Spec, counts: Any) -> Profile:
+    """The profile in a table of counts; rows of paths that the tree does not have are passed over, as in a prior."""
+    table = arrow_table(counts)
+    rows = match(tree, table)
+    refuse_other_tree(tree, table, rows)
+    here = rows.leaf
+    names = {measure.name for measure in spec.values}
+    columns = set(table.column_names)
+    for name in ("conversions", *names):
+        if name not in columns:
+            raise ValueError(f"a prior needs a column {name!r}; the columns are {', '.join(table.column_names)}")
+    ranked = "rank" in columns
+    beyond = {} if ranked else {"count": "conversions", **{name: name for name in names}}
+    return Profile(
+        tree,
+        rows.node[here],
+        _numbers(table, "conversions")[here],
+        {name: _numbers(table, name)[here] for name in names},
+        np.nan_to_num(_numbers(table, "rank", True)[here], nan=1).astype(np.int64) if ranked else None,
+        {name: np.nan_to_num(_numbers(table, name + FROM, True)[here]) for name in names if name + FROM in columns},
+        {name: _numbers(table, of + BEYOND)[here] for name, of in beyond.items() if of + BEYOND in columns},
+    )
+
+
+def _numbers(table: Any, name: str, some_empty: bool = False) -> Floats:
+    import pyarrow as pa
+
+    kind = table.column(name).type
+    if pa.types.is_null(kind):
+        return np.full(table.num_rows, np.nan)
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
+        raise ValueError(f"column {name!r} is {kind}; numbers are needed")
+    cells: Floats = table.column(name).cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    if not some_empty and not (np.isfinite(cells) & (cells >= 0)).all():
+        raise ValueError(f"a count or a sum is a number, 0 or more; {name!r} has others, or empty cells")
+    return cells

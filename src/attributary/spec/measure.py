@@ -1,0 +1,132 @@
+"""Measure: what is added up over conversions: their number, or a value of theirs, such as revenue."""
+
+from collections.abc import Iterator
+from math import isfinite
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    PlainValidator,
+    model_validator,
+)
+
+from attributary.spec.mistakes import Mistake, all_at_once
+
+COUNT = "count"  # the measure that is 1 for every conversion
+AUTO = "auto"
+MICRO = 1_000_000  # values are added up in whole millionths, so that all engines agree
+LARGEST = 1e9  # of what a value may be clipped at: sums in millionths stay within 64 bits
+REPORTS = 20  # that a browser sends for one impression
+OF_VALUES = ("column", "clip", "unit", "tau")
+BEYOND, FROM = "_beyond", "_from"  # what limits cut off a measure; where the values of a row begin
+ADDED = {"measure", "rank", "conversions" + BEYOND}  # columns of our tables besides those of counts alone
+
+
+def _clip(value: Any) -> int | float | str:
+    """Where values are clipped: a number of millionths, 1 or more, or that the plan chooses."""
+    if value == AUTO:
+        return AUTO
+    number = isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+    if number and 1 <= value * MICRO <= LARGEST * MICRO:
+        return value  # type: ignore[no-any-return]
+    raise ValueError
+
+
+def _name(text: str) -> str:
+    if text != text.strip() or not text:
+        raise ValueError
+    return text
+
+
+class Measure(BaseModel):
+    """A sum over conversions: of 1 (`count`), or of a column's values, each clipped at `clip`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    name: Annotated[str, AfterValidator(_name)] = Field(description='"count", or a name for a value, as in "revenue"')
+    column: str | None = Field(
+        default=None, min_length=1, description="the column of the conversions that has the value, if not the name"
+    )
+    clip: Annotated[int | float | str, PlainValidator(_clip)] | None = Field(
+        default=None,
+        description='the most that one conversion counts, a number above 0 and up to 1e9, or "auto", as the plan says',
+    )
+    unit: str | None = Field(default=None, min_length=1, description='what the value is in, as in "EUR"')
+    weight: float = Field(
+        default=1.0, gt=0, allow_inf_nan=False, description="how much its errors weigh beside other measures', above 0"
+    )
+    tau: float | None = Field(
+        default=None,
+        gt=0,
+        allow_inf_nan=False,
+        description="the sum below which its errors stop being relative, above 0",
+    )
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _checked(cls, given: Any, handler: ModelWrapValidatorHandler["Measure"]) -> "Measure":
+        return all_at_once(given, handler, _mistakes)
+
+    @property
+    def is_count(self) -> bool:
+        return self.name == COUNT
+
+    @property
+    def source(self) -> str:
+        """The column of its values."""
+        return self.column or self.name
+
+    @property
+    def limit(self) -> float | None:
+        """Where a value is clipped, 1 for counts; None where the plan chooses."""
+        if self.is_count:
+            return 1.0
+        return None if self.clip in (None, AUTO) else float(self.clip)
+
+
+def _mistakes(given: dict[str, Any]) -> Iterator[Mistake]:
+    for key in OF_VALUES if given.get("name") == COUNT else ():
+        if given.get(key) is not None:
+            yield Mistake(key, f"is of a value; {COUNT!r} is the number of conversions: leave it out, or rename it")
+
+
+def wrong_measures(measures: Any, names: list[Any], taken: set[str], noise: Any, limited: bool) -> Iterator[Mistake]:
+    """What is wrong between measures, and between them and the rest of a spec."""
+    found = [_fields(measure) for measure in measures] if isinstance(measures, list | tuple) else []
+    called = [field.get("name") for field in found]
+    for i, name in enumerate(called):
+        if name in called[:i]:
+            rule = f"measures are named once each; {name!r} is the name of measure[{called.index(name) + 1}] too"
+            yield Mistake(("measure", i, "name"), rule)
+        if name in names:
+            yield Mistake(("measure", i, "name"), f"{name!r} is the name of an attribute; rename the measure")
+        if name in taken | ADDED or name == f"conversions{FROM}":
+            yield Mistake(("measure", i, "name"), f"{name!r} is the name of a column that our tables add; rename it")
+    if found or limited:
+        clashing = ADDED | {f"{name}{end}" for name in called for end in (BEYOND, FROM)}
+        for i, name in enumerate(names):
+            if name in clashing:
+                yield Mistake(
+                    ("attribute", i, "name"), f"{name!r} is the name of a column that our tables add; rename it"
+                )
+    if noise == "unit" and any(name != COUNT for name in called):
+        yield Mistake("noise", 'values are scaled, as in the API; take noise = "api", or count conversions alone')
+
+
+def _fields(measure: Any) -> dict[str, Any]:
+    if isinstance(measure, Measure):
+        return {"name": measure.name}
+    return measure if isinstance(measure, dict) else {}
+
+
+def most(value: Any) -> int | Literal["auto"]:
+    """How many conversions of an impression count: from 1 to as many as a browser reports, or as the plan says."""
+    if value == AUTO:
+        return AUTO  # type: ignore[return-value]
+    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= REPORTS:
+        return value
+    raise ValueError

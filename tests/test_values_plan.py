@@ -1,0 +1,225 @@
+"""Limits and measures in plans: as good as a grid search, errors as simulated, files that say it all."""
+
+import json
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from attributary import budget, rmsre
+from attributary.cli.run_parts import simulated_part
+from attributary.denoising import denoise
+from attributary.errors import InputError
+from attributary.noise import dlap_variance
+from attributary.plan import Plan, make_plan
+from attributary.plan.clipped import clipped
+from attributary.plan.parts import most_by_head, parts
+from attributary.prior import from_counts
+from attributary.profile import profile
+from attributary.ratio import ratio
+from attributary.spec import Spec
+from attributary.tree import Tree
+
+DAYS = ["mon", "tue", "wed"]
+
+
+def spec(most: Any = "auto", clip: Any = "auto", measures: int = 2, **options: Any) -> Spec:
+    asked = [{"name": "count"}, {"name": "revenue", "clip": clip}, {"name": "items", "clip": clip}]
+    return Spec(
+        **{"epsilon": 4, "split_by": "a", "conversions_per_impression": most, **options},
+        measures=asked[:measures] if measures > 1 else asked[1:2],
+        attributes=[{"name": "a"}, {"name": "day", "unknown": True, "domain": DAYS}],
+    )
+
+
+def rows(seed: int = 0, roots: int = 3, repeat: float = 0.3, size: float = 300) -> pa.Table:
+    """Conversions by root, day, rank and step of values, as they are counted: some impressions have several."""
+    rng = np.random.default_rng(seed)
+    made = []
+    for root, day in product(range(roots), DAYS):
+        for _ in range(rng.poisson(size / (root + 1))):
+            value = float(np.round(np.exp(rng.normal(4, 1.2)), 2))
+            step = int(np.floor(20 * np.log10(value * 1e6)))
+            begin = np.ceil(10 ** (step / 20)) / 1e6
+            made.append(
+                (f"r{root}", day, min(int(rng.geometric(1 - repeat)), 21), value, begin, float(rng.integers(1, 4)))
+            )
+    names = ("a", "day", "rank", "revenue", "revenue_from", "items")
+    table = {name: [row[i] for row in made] for i, name in enumerate(names)}
+    steps = np.floor(20 * np.log10(np.array(table["items"]) * 1e6))
+    return pa.table({**table, "items_from": np.ceil(10 ** (steps / 20)) / 1e6, "conversions": [1] * len(made)})
+
+
+def planned(asked: Spec, table: pa.Table, method: str = "optimal", **more: Any) -> tuple[Plan, Tree, Any]:
+    tree = asked.tree(table)
+    known = profile(tree, asked, table)
+    return make_plan(asked, tree, from_counts(tree, table), method, profile=known, **more), tree, known
+
+
+def squared(plan: Plan, tree: Tree, known: Any) -> float:
+    """The mean over measures of squared errors, summed over roots: what limits and parts are to make small."""
+    total = 0.0
+    for part in parts(plan):
+        found = clipped(plan, tree, known)[part.measure.name]
+        total += part.measure.weight * float((rmsre.roots(tree, found.full, found.squared, part.tau) ** 2).sum())
+    return total / sum(part.measure.weight for part in parts(plan))
+
+
+@pytest.mark.parametrize(
+    ("seed", "repeat", "epsilon", "size"), [(0, 0.05, 4, 300), (1, 0.5, 16, 60), (2, 0.7, 40, 300)]
+)
+def test_the_choice_is_as_good_as_a_grid_search(seed: int, repeat: float, epsilon: float, size: float) -> None:
+    """Over every m, every clip of a finer grid and every split among measures and levels in steps of a fifteenth."""
+    table = rows(seed, 1, repeat, size)
+    asked = spec(epsilon=epsilon, split_by=None)
+    plan, tree, known = planned(asked, table)
+    ours = squared(plan, tree, known)
+    assert ours == pytest.approx(plan.expected.tree.plan**2, rel=1e-6)
+    count, revenue = asked.asked
+    taus = [part.tau for part in parts(plan)]
+    fifteenths = [s for s in product(range(16), repeat=4) if sum(s) == 15 and s[1] and s[3]]
+    base, noise = dlap_variance(epsilon / asked.l1), {}
+    for level in {s[:2] for s in fifteenths} | {s[2:] for s in fifteenths}:
+        share = np.array(level) / 15 * asked.l1
+        with np.errstate(divide="ignore"):
+            variance = tree.by_level(base / share**2)
+        for measure, tau in zip((count, revenue), taus, strict=True):
+            full = known.full(measure)
+            noise[measure.name, level] = budget.expected(tree, full, variance, tau).tree ** 2
+    best = np.inf
+    values = np.repeat(table.column("revenue").to_numpy(), 1)
+    for m in range(1, 8):
+        kept = table.column("rank").to_numpy() <= m
+        gone = known.limited(count, m, 1.0) - known.full(count)
+        bias = rmsre.tree(tree, known.full(count), gone**2, taus[0]) ** 2
+        for clip in np.geomspace(5, 1500, 60):
+            cut = table.set_column(table.column_names.index("revenue"), "revenue", [np.minimum(values, clip) * kept])
+            exact = profile(tree, asked, cut).full(revenue) - known.full(revenue)
+            both = bias + rmsre.tree(tree, known.full(revenue), exact**2, taus[1]) ** 2
+            tries = (noise["count", s[:2]] + clip**2 * noise["revenue", s[2:]] for s in fifteenths)
+            best = min(best, (both + m**2 * min(tries)) / 2)
+    assert np.sqrt(ours) <= 1.01 * np.sqrt(best)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 9),
+    most=st.sampled_from([1, 2, 5, "auto"]),
+    clip=st.sampled_from([40, "auto"]),
+    measures=st.integers(1, 3),
+    total=st.booleans(),
+    split=st.booleans(),
+    neighbours=st.sampled_from(["conversion", "definition-1"]),
+    method=st.sampled_from(["optimal", "greedy", "equal", "leaves"]),
+)
+def test_every_plan_keeps_to_its_budget_and_to_its_file(
+    seed: int, most: Any, clip: Any, measures: int, total: bool, split: bool, neighbours: str, method: str
+) -> None:
+    asked = spec(most, clip, measures, total=total, split_by="a" if split else None, neighbours=neighbours)
+    plan, tree, _ = planned(asked, rows(seed, 4, size=30), method)
+    assert neighbours in plan.guarantees
+    for label in (None, *plan.roots):
+        row = plan.default if label is None else plan.roots[label]
+        assert sum(row) * plan.most(label) <= asked.l1
+    assert Plan.from_json(plan.to_json()) == plan
+    own = parts(plan)
+    assert [part.measure for part in own] == list(asked.asked)
+    assert np.array_equal(sum(part.contribution(tree) for part in own), plan.contribution(tree))
+    leaves = tree.is_leaf
+    assert all((part.contribution(tree)[leaves] > 0).all() for part in own)
+    broken = json.loads(plan.to_json())
+    broken["measures"][0]["default"][-1] += 1
+    with pytest.raises(InputError, match="sums of its measures' contributions"):
+        Plan.from_json(json.dumps(broken))
+
+
+def test_errors_are_what_a_simulation_has() -> None:
+    """bias² + variance of each level agrees with draws, within three standard errors."""
+    plan, tree, known = planned(spec(2, 60), rows(3, 2, 0.5))
+    draws, rng = 400, np.random.default_rng(0)
+    for part in parts(plan):
+        found = clipped(plan, tree, known)[part.measure.name]
+        limited = known.limited(part.measure, most_by_head(plan, tree), part.clip)
+        assert np.abs(limited - found.full).max() > 0
+        squares = np.empty((draws, tree.depth))
+        for i in range(draws):
+            noisy = simulated_part(part, tree, limited, rng)
+            est = denoise(tree, noisy, part.variance(tree)).count
+            off = np.square((est - found.full) / np.maximum(found.full, part.tau))
+            squares[i] = [off[tree.level == level].mean() for level in range(tree.depth)]
+        expected = np.square(rmsre.levels(tree, found.full, found.squared, part.tau))
+        error = squares.std(axis=0, ddof=1) / np.sqrt(draws)
+        assert (np.abs(squares.mean(axis=0) - expected) <= 3 * error).all()
+
+
+def test_more_budget_counts_more() -> None:
+    chosen = []
+    for epsilon in (0.5, 4, 60):
+        plan, _, _ = planned(spec(epsilon=epsilon, split_by=None), rows(0, 2, 0.6))
+        chosen.append((plan.most(), parts(plan)[1].clip))
+        trade = (plan.tradeoff or {})["conversions per impression"]
+        assert sum(t.chosen for t in trade) == 1 and min(trade, key=lambda t: t.error).chosen == 1
+    assert chosen == sorted(chosen) and chosen[0][0] < chosen[-1][0] and chosen[0][1] < chosen[-1][1]
+
+
+def test_roots_have_limits_of_their_own() -> None:
+    """Where conversions do repeat, more of them are counted."""
+    often, once = rows(0, 1, 0.7), rows(1, 1, 0.01)
+    label = once.column_names.index("a")
+    both = pa.concat_tables([often, once.set_column(label, "a", [["r9"] * len(once)])])
+    plan, _, _ = planned(spec(epsilon=40), both)
+    assert plan.most("r0") > plan.most("r9")
+
+
+def test_one_measure_of_counts_is_what_it_was() -> None:
+    table = rows(0, 3)
+    plain = Spec(epsilon=4, split_by="a", attributes=spec().attributes)
+    named = Spec(epsilon=4, split_by="a", attributes=spec().attributes, measures=[{"name": "count"}])
+    tree = plain.tree(table)
+    one, other = (make_plan(asked, tree, from_counts(tree, table)) for asked in (plain, named))
+    assert "measure" not in one.to_json() and "tradeoff" not in one.to_json()
+    assert one == other.model_copy(update={"spec": plain})
+
+
+def test_what_cannot_be_chosen_is_refused() -> None:
+    table = rows()
+    for asked, rule in ((spec("auto", 5), "needs a prior that tells ranks"), (spec(1), "where to clip is chosen from")):
+        tree = asked.tree(table)
+        with pytest.raises(InputError, match=rule):
+            make_plan(asked, tree, from_counts(tree, table))
+    with pytest.raises(InputError, match="per-node plans count conversions alone"):
+        planned(spec(), table, "per-node")
+    with pytest.raises(ValueError, match="calls for other limits"):
+        planned(spec(), table)[0].at(2)
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [(("drop", "revenue"), "a prior needs a column 'revenue'"), (("nan", "revenue"), "'revenue' has others")],
+)
+def test_a_profile_has_all_its_numbers(change: tuple[str, str], rule: str) -> None:
+    table, (how, name) = rows(), change
+    place = table.column_names.index(name)
+    odd = table.drop_columns([name]) if how == "drop" else table.set_column(place, name, [[float("nan")] * len(table)])
+    with pytest.raises(ValueError, match=rule):
+        profile(spec().tree(table), spec(), odd)
+
+
+def test_a_ratio_has_the_interval_of_draws() -> None:
+    tree = Tree.from_parents([-1, 0, 0])
+    rng, inside, draws = np.random.default_rng(0), 0, 2000
+    count, value = np.array([600.0, 200, 400]), np.array([30_000.0, 14_000, 16_000])
+    for _ in range(draws):
+        counts = denoise(tree, count + rng.laplace(0, 8, 3), np.full(3, 128.0))
+        values = denoise(tree, value + rng.laplace(0, 400, 3), np.full(3, 320_000.0))
+        found = ratio(values, counts, 0.9)
+        inside += int((found.low <= value / count)[1] and (value / count <= found.high)[1])
+    assert 0.87 < inside / draws < 0.94
+    few = denoise(tree, np.array([5.0, 2, 3]), np.full(3, 128.0))
+    assert np.isnan(ratio(values, few).ratio).all()
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        ratio(values, counts, 1.0)
