@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 EXTRAS ?= dev
+WORKERS ?= auto
 
 .PHONY: help demo test test-duckdb1 check bench docs pictures clean
 
@@ -17,7 +18,7 @@ demo: $(VENV)/.ready-decrypt ## the main job: a generated shop's logs become cou
 	$(BIN)/attributary run demo/spec.toml --prior-until 2026-02-02 --nonnegative -o demo/run
 
 test: $(VENV)/.ready-dev ## all tests, the examples in README and docs among them
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 
 test-duckdb1: $(VENV)/.ready-dev ## the tests of logs, on the last DuckDB before 2
 	test -d $(VENV)/duckdb1 || $(BIN)/python -m pip install --quiet --disable-pip-version-check \

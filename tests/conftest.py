@@ -17,6 +17,13 @@ settings.load_profile("no deadlines")  # timings are benchmarks, never tests
 BRISK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # for runs too short for Java to warm up
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The tests of a file stay together when several processes share them, and so do all that need Spark."""
+    for item in items:
+        needs_spark = "spark" in getattr(item, "fixturenames", ()) or "cluster.md" in item.name
+        item.add_marker(pytest.mark.xdist_group("spark" if needs_spark else item.path.name))
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
     if not find_spec("pyspark") or not shutil.which("java"):

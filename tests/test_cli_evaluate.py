@@ -59,7 +59,7 @@ def test_on_counts(shop: Path, tmp_path: Path) -> None:
     done = run(shop / "spec.toml", "--counts", shop / "counts.csv", *FEW)
     assert done.exit_code == 0, done.output
     rows = table(done.stdout)
-    assert {row["method"] for row in rows} == set(METHODS) == set(KNOWN_METHODS)
+    assert {row["method"] for row in rows} == {name for name, method in KNOWN_METHODS.items() if not method.slow}
     assert {row["dataset"] for row in rows} == {"counts"}
     assert "made of these very counts" in done.stderr
     again = run(shop / "spec.toml", "--counts", shop / "counts.csv", *FEW, "-q", "--seed", "0")

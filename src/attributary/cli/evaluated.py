@@ -52,7 +52,7 @@ GRID = (
         multiple=True,
         type=click.Choice(METHODS),
         metavar="NAME",
-        help="One of those above, or several by repeating it.  [default: all]",
+        help="One of those above, or several by repeating it.  [default: all but the slow ones]",
     ),
     click.option(
         "--draws",

@@ -29,6 +29,7 @@ class Method(NamedTuple):
     variance: ClosedForm | None = None  # of an unbiased estimator; None where only simulation tells the error
     paper: bool = False  # one of the paper's five
     by_epsilon: bool = False  # its shares depend on ε even under the API's noise
+    slow: bool = False  # it learns from every draw anew, so that it has to be asked for
 
 
 _ALL = (
@@ -40,20 +41,20 @@ _ALL = (
     Method("greedy-top-down", ways.greedy, estimators.top_down),
     Method("optimal-blue", ways.optimal, estimators.blue, estimators.blue_variance),
     Method("optimal-top-down", ways.optimal, estimators.top_down),
-    Method("optimal-prior", ways.optimal, estimators.learned),
+    Method("optimal-prior", ways.optimal, estimators.learned, slow=True),
     Method("per-node-blue", ways.per_node, estimators.blue, estimators.blue_variance),
     Method("per-node-top-down", ways.per_node, estimators.top_down),
-    Method("per-node-prior", ways.per_node, estimators.learned),
+    Method("per-node-prior", ways.per_node, estimators.learned, slow=True),
 )
 METHODS = {method.name: method for method in _ALL}
 
 
 def chosen(names: Collection[str] | None = None) -> tuple[Method, ...]:
-    """The methods of these names, in the order of the list; all without names."""
+    """The methods of these names, in the order of the list; all but the slow ones without names."""
     unknown = [name for name in names or () if name not in METHODS]
     if unknown:
         raise InputError(f"a method is one of {', '.join(METHODS)}; got {unknown[0]!r}")
-    return tuple(method for method in _ALL if names is None or method.name in names)
+    return tuple(method for method in _ALL if (not method.slow if names is None else method.name in names))
 
 
 def by_way(methods: Collection[Method]) -> dict[Way, list[Method]]:
