@@ -10,7 +10,6 @@ import pytest
 from click.testing import CliRunner, Result
 
 from attributary.cli import main
-from attributary.cli.evaluated import METHODS
 from attributary.evaluate import METHODS as KNOWN_METHODS
 from attributary.evaluate import evaluate
 from attributary.evaluate.own import own_cases

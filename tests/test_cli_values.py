@@ -117,3 +117,9 @@ def test_headers_have_the_value(shop: Path, tmp_path: Path) -> None:
     assert pq.read_table(tmp_path / "counts.parquet").column("revenue").to_pylist()
     refused = run("keys", tmp_path / "plan.json", "--conversion", "day=Monday", code=2)
     assert "'value' is missing; measure 'revenue' needs it" in refused.stderr
+
+
+def test_a_page_is_about_one_measure(shop: Path, tmp_path: Path) -> None:
+    run("run", shop / "fixed.toml", "-o", tmp_path, "-q")
+    told = run("report", tmp_path / "estimates.parquet", "-o", tmp_path / "page.html", code=2).stderr
+    assert "has several measures, count, revenue; a page is about one" in told

@@ -40,7 +40,7 @@ with --prior-until, of the earlier counts, measured with noise of their own at t
 THE OUTPUT is a folder, which is made if it is not there:
 
 \b
-    report.html  all of it as a page
+    report.html  all of it as a page, if counts alone are asked for
     plan.json    what each level contributes
     estimates    one row per node: the noisy figure, the estimate, its interval
     counts       the true counts, and prior, those of before: NOT protected

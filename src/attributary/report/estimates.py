@@ -16,6 +16,7 @@ from attributary.tree import Tree
 Floats = NDArray[np.float64]
 NODE = ("node", "parent", "level")
 NEEDED = ("estimate", "variance", "low", "high")
+MEASURE = "measure"  # the column that tells measures apart
 FIGURES = ("noisy", "noise_variance", *NEEDED, "correction")
 
 
@@ -70,6 +71,10 @@ def is_estimates(names: list[str]) -> bool:
 
 def read_estimates(table: Any, path: str, levels: list[str] | None = None) -> Estimates:
     """The estimates in a table, one row per node; `levels` names its label columns where the table does not tell."""
+    measures = table.column(MEASURE).unique().to_pylist() if MEASURE in table.column_names else []
+    if len(measures) > 1:
+        told = ", ".join(map(str, measures))
+        raise InputError(f"{shown(path)} has several measures, {told}; a page is about one: keep only its rows")
     tree = _tree(table, path, levels)
     if len(tree) != table.num_rows:
         raise InputError(
