@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +123,8 @@ class Tab:
             async with httpx.AsyncClient(transport=transport, base_url=f"http://{HOST}", headers=self.headers) as tab:
                 return await tab.request(method, path, **options)
 
-        return asyncio.run(ask())
+        with ThreadPoolExecutor(1) as elsewhere:  # this thread may have the browser's event loop
+            return elsewhere.submit(lambda: asyncio.run(ask())).result()
 
     def get(self, path: str, **options: Any) -> httpx.Response:
         return self.request("GET", path, **options)
