@@ -178,6 +178,6 @@ def test_what_is_outside_is_listed_with_its_most_frequent_values(capsys: pytest.
     assert "2 impressions have no time" in words
 
 
-def test_help_names_every_option_of_the_issue() -> None:
+def test_help_names_every_option() -> None:
     words = subprocess.run([*PYTHON, "count", "--help"], capture_output=True, text=True, check=True).stdout
     assert all(option in words for option in ("--engine", "--memory", "--temp", "--from", "--until", "--threads", "-o"))
