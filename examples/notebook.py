@@ -32,6 +32,7 @@ The logs are of a generated shop, which does not exist. Every object below shows
     """What a summary report would say of each node, with seeded noise (not for release), and what comes of it:""",
     """
     import numpy as np
+
     from attributary.ara.service.simulate import simulated_summary
 
     truth, contribution = prior.from_counts(tree, after).mean, plan.contribution(tree)
