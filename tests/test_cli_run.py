@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from attributary.cli import main
-from attributary.cli.run import simulated
+from attributary.cli.run_counts import simulated
 from attributary.logs.count import count
 from attributary.logs.generate import generate
 from attributary.plan import Plan, make_plan

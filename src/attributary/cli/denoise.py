@@ -5,10 +5,10 @@ from typing import Any
 
 import click
 
-NONNEGATIVE = ["top-down", "joint"]
+from attributary.cli.estimator import estimator_options
+
 SHAPES = ["laplace", "dlap", "normal"]
 FORMATS = ["csv", "tsv", "parquet", "arrow", "arrows"]
-BETWEEN_0_AND_1 = click.FloatRange(0, 1, min_open=True, max_open=True)
 
 ABOUT = """Noisy figures of any tree in, the best consistent figures out.
 
@@ -91,17 +91,7 @@ such a name are not overwritten but refused; --prefix gives the added ones other
 @click.option("--fill", is_flag=True, help="Nodes without a row are not measured; add rows for them at the end.")
 @click.option("--learn", is_flag=True, help="Use what cousins share: smaller errors, no longer unbiased.")
 @click.option("--prior", metavar="FILE", help="And what an earlier period's estimates or counts say.")
-@click.option(
-    "--nonnegative",
-    type=click.Choice(NONNEGATIVE),
-    is_flag=False,
-    flag_value="top-down",
-    help="No estimate below 0: top-down, unless told to fit all jointly.",
-)
-@click.option("--whole", is_flag=True, help="Whole numbers that add up.")
-@click.option(
-    "--confidence", type=BETWEEN_0_AND_1, default=0.95, show_default=True, help="That low and high hold the true count."
-)
+@estimator_options
 @click.option(
     "--shape",
     type=click.Choice(SHAPES),

@@ -76,6 +76,7 @@ def keys(
 ) -> None:
     from attributary.ara.keys.domain import domain
     from attributary.ara.registration import registrations
+    from attributary.cli.folder import make_folder
     from attributary.cli.keyed import keyed, print_layout
     from attributary.cli.occurred import occurred
     from attributary.cli.progress import stages
@@ -100,7 +101,7 @@ def keys(
             stage(f"making the keys of {len(tree):,} nodes")
             wanted = domain(made.plan, tree)
             stage("writing")
-            _folder(output)
+            make_folder(output)
         made.save(plan)
         if impressions:
             _write(tree, wanted, output)
@@ -116,16 +117,6 @@ def keys(
         without = f"; {len(tree) - len(wanted):,} nodes have none" if len(wanted) < len(tree) else ""
         nodes, asked = f"{len(tree):,} nodes written to {output}/tree.parquet", f"{len(wanted):,} keys"
         click.echo(f"{nodes}, {asked} to {output}/domain.avro{without}", err=True)
-
-
-def _folder(folder: str) -> None:
-    """Makes the folder, if it is not there."""
-    from attributary.errors import InputError
-
-    try:
-        os.makedirs(folder, exist_ok=True)
-    except OSError as problem:
-        raise InputError(f"{folder} cannot be made: {problem.strerror}; choose another with -o") from None
 
 
 def _write(tree: "Tree", wanted: "Keys", folder: str) -> None:

@@ -81,13 +81,10 @@ def _size(bytes_: int) -> str:
 
 
 def _write_charts(drawn: Any, folder: str, format_: str) -> list[str]:
-    from attributary.errors import InputError
+    from attributary.cli.folder import make_folder
     from attributary.report import save, to_png, to_svg
 
-    try:
-        os.makedirs(folder, exist_ok=True)
-    except OSError as problem:
-        raise InputError(f"{folder} cannot be made: {problem.strerror}; choose another with --charts") from None
+    make_folder(folder, "--charts")
     paths = []
     for chart in drawn:
         paths.append(os.path.join(folder, f"{chart.name}.{format_}"))

@@ -1,45 +1,60 @@
 """run_parts: what a summary report would say of each measure, and what denoising makes of it."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attributary import rmsre
 from attributary.cli.estimates import by_measure, of_nodes
+from attributary.cli.run_counts import Ran, Stage
 from attributary.denoising import Estimate, denoise
+from attributary.errors import InputError
 from attributary.noise import sample_dlap
-from attributary.plan import Plan
+from attributary.plan import make_plan
 from attributary.plan.parts import Part, most_by_head, parts
-from attributary.profile import Profile
+from attributary.prior import Prior
+from attributary.profile import profile
 from attributary.ratio import ratio
+from attributary.spec import Spec
 from attributary.spec.measure import COUNT
 from attributary.tree import Tree
 
 Floats = NDArray[np.float64]
 
 
-class Done(NamedTuple):
-    estimates: dict[str, Estimate]
-    errors: dict[str, float]  # of this very draw, limits included
-    table: Any
-    ratios: Any  # None where there is nothing to divide
-
-
-def run_parts(plan: Plan, tree: Tree, truth: Profile, rng: Any, confidence: float, **how: Any) -> Done:
-    """A summary report simulated and denoised, measure by measure."""
-    most, found, errors = most_by_head(plan, tree), {}, {}
-    whole = how.pop("whole", False)
+def run_parts(
+    spec: Spec,
+    tree: Tree,
+    prior: Prior,
+    before: Any,
+    after: Any,
+    method: str,
+    rng: Any,
+    confidence: float,
+    stage: Stage,
+    use_prior: bool,
+    **how: Any,
+) -> Ran:
+    """The same for values, or for several conversions to an impression, measure by measure."""
+    if use_prior:
+        raise InputError("--learn is for counts of one conversion to an impression; leave it out")
+    plan = make_plan(spec, tree, prior, method, profile=None if before is None else profile(tree, spec, before))
+    stage("simulating a summary report and denoising it")
+    truth, most = profile(tree, spec, after), most_by_head(plan, tree)
+    found, errors, whole = {}, [], how.pop("whole", False)
     for part in parts(plan):
         measure = part.measure
         noisy = simulated_part(part, tree, truth.limited(measure, most, part.clip), rng)
-        shape: Any = "laplace" if plan.spec.noise == "api" else "dlap"
+        shape: Any = "laplace" if spec.noise == "api" else "dlap"
         est = denoise(tree, noisy, part.variance(tree), shape=shape, whole=whole and measure.is_count, **how)
         full = truth.full(measure)
-        errors[measure.name] = rmsre.tree(tree, full, np.square(est.count - full), part.tau)
+        off = rmsre.tree(tree, full, np.square(est.count - full), part.tau)
+        errors.append(f"error of this draw: {off:.1%} of {measure.name}, or of its tau if larger")
         found[measure.name] = est
-    table = by_measure({name: of_nodes(est, confidence) for name, est in found.items()})
-    return Done(found, errors, table, ratios(found, tree, confidence))
+    tables = {"estimates": by_measure({name: of_nodes(est, confidence) for name, est in found.items()})}
+    divided = ratios(found, tree, confidence)
+    return Ran(plan, found, tables | ({} if divided is None else {"ratios": divided}), errors)
 
 
 def simulated_part(part: Part, tree: Tree, limited: Floats, rng: Any = None) -> Floats:

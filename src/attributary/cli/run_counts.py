@@ -1,0 +1,71 @@
+"""run_counts: what a summary report would say of each count, and what denoising makes of it."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attributary import rmsre
+from attributary.ara.service.simulate import simulated_summary
+from attributary.cli.estimates import of_nodes
+from attributary.denoising import Estimate, denoise
+from attributary.evaluate.private import private_prior
+from attributary.noise import sample_dlap
+from attributary.plan import Plan, make_plan
+from attributary.prior import Prior, from_counts, learn
+from attributary.spec import Spec
+from attributary.tree import Tree
+
+Floats = NDArray[np.float64]
+Stage = Callable[[str], None]
+
+
+class Ran(NamedTuple):
+    """What a run came to, whatever it measured."""
+
+    plan: Plan
+    estimates: dict[str, Estimate]  # by measure
+    tables: dict[str, Any]  # to write, the estimates first
+    errors: list[str]  # of this very draw, in words
+
+
+def run_counts(
+    spec: Spec,
+    tree: Tree,
+    prior: Prior,
+    before: Any,
+    after: Any,
+    method: str,
+    rng: Any,
+    confidence: float,
+    stage: Stage,
+    use_prior: bool,
+    **how: Any,
+) -> Ran:
+    """A plan for counts of one conversion to an impression, a summary report simulated by it, and its estimates."""
+    plan = make_plan(spec, tree, prior, method)
+    stage("simulating a summary report")
+    truth = from_counts(tree, after).mean
+    noisy, variance = simulated(plan, tree, truth, rng), plan.variance(tree)
+    stage("denoising")
+    shape: Any = "laplace" if spec.noise == "api" else "dlap"
+    past = private_prior(spec, tree, before, rng, spec.epsilon) if use_prior and before is not None else None
+    expected = learn(tree, noisy, variance, past, tau=spec.tau) if use_prior else None
+    est = denoise(tree, noisy, variance, prior=expected, shape=shape, **how)
+    off = rmsre.tree(tree, truth, np.square(est.count - truth), spec.tau)
+    error = f"error of this draw: {off:.1%} of the count, or of tau if larger"
+    return Ran(plan, {"count": est}, {"estimates": of_nodes(est, confidence)}, [error])
+
+
+def simulated(plan: Plan, tree: Tree, count: Floats, rng: Any = None) -> Floats:
+    """What a summary report would say of each node, as a count; 0 where it has no key."""
+    spec, contribution = plan.spec, plan.contribution(tree)
+    if spec.noise == "api":
+        sums = simulated_summary(contribution, count, spec.epsilon, spec.l1, rng)
+        return sums / np.maximum(contribution, 1)
+    noisy = np.zeros(len(tree))
+    for amount in np.unique(contribution[contribution > 0]):
+        here = contribution == amount
+        noisy[here] = count[here] + sample_dlap(spec.epsilon * int(amount) / spec.l1, int(here.sum()), rng)
+    return noisy
