@@ -1,45 +1,13 @@
 -- Last touch, several conversions to an impression, with their values: two logs become counts of rows by fate,
 -- attributes, rank and steps of values. DuckDB and Spark run this as it stands.
 --
--- The events of a user (or of whatever joins the two logs) stand in order of time, as in attribution.sql. A conversion
--- belongs to the last impression before it, and its rank says how many of them the impression has by then: those at one
--- moment are ranked by their attributes, then by their values. Ranks above the limit are one.
+-- Events stand in order of time (events.sql). A conversion belongs to the last impression before it, and its rank says
+-- how many of them the impression has by then: those at one moment are ranked by their attributes, then by their
+-- values. Ranks above the limit are one.
 --
 -- The last impression's path comes down to a conversion beside its moment: both in one number, as engines have no
 -- common way to say "the last that is not null".
-WITH conversions AS (
-    {conversions}
-),
-last_conversions AS (
-    SELECT {keys}, MAX(time) AS last_time
-    FROM conversions
-    WHERE {joinable}
-    GROUP BY {keys}
-),
-paths AS (
-    SELECT
-        {known},
-        ROW_NUMBER() OVER (ORDER BY {known_in_order}) AS path,
-        COUNT(CASE WHEN time IS NOT NULL AND {time_in_period} THEN 1 END) AS dated,
-        COUNT(CASE WHEN time IS NULL THEN 1 END) AS not_dated
-    FROM (
-        {impressions}
-    ) AS impressions
-    GROUP BY {known}
-),
-events AS (
-    SELECT {keys}, 2 * time AS moment, path{no_unknown}
-    FROM (
-        {impressions}
-    ) AS impressions
-    JOIN last_conversions USING ({keys})
-    JOIN paths ON {same_path}
-    WHERE time <= last_time
-    UNION ALL
-    SELECT {keys}, 2 * time + 1 AS moment, NULL AS path{unknown}
-    FROM conversions
-    WHERE time IS NOT NULL AND {joinable}
-),
+WITH {events},
 followed AS (
     SELECT
         {keys},

@@ -28,22 +28,27 @@ def two_logs(spec: Spec, logs: Logs, impressions: Log, conversions: Log, period:
     touched = {name: name if name in unknown else bucket(LAST_DELAY, a) for name, a in attributes.items()}
     unknown |= values.micros
     by, in_order = ", ".join(keys), ", ".join(f"{name} NULLS FIRST" for name in ("moment", "path", *unknown))
-    return filled(
-        "attribution_many" if many else "attribution",
-        impressions=select(
+    common = {
+        "impressions": select(
             {k: ours for k, (ours, _) in keys.items()} | {"time": seen} | known, impressions.relation.sql
         ),
-        conversions=select(
+        "conversions": select(
             {k: its for k, (_, its) in keys.items()} | {"time": done} | unknown, conversions.relation.sql
         ),
-        keys=by,
-        joinable=" AND ".join(f"{name} IS NOT NULL" for name in keys),
-        known=", ".join(known),
-        known_in_order=", ".join(f"{name} NULLS FIRST" for name in known),
-        same_path=" AND ".join(f"impressions.{name} IS NOT DISTINCT FROM paths.{name}" for name in known),
-        nothing_known=", ".join(f"NULL AS {name}" for name in known),
-        unknown=listed(unknown),
-        no_unknown=listed(f"NULL AS {name}" for name in unknown),
+        "keys": by,
+        "joinable": " AND ".join(f"{name} IS NOT NULL" for name in keys),
+        "known": ", ".join(known),
+        "known_in_order": ", ".join(f"{name} NULLS FIRST" for name in known),
+        "same_path": " AND ".join(f"impressions.{name} IS NOT DISTINCT FROM paths.{name}" for name in known),
+        "nothing_known": ", ".join(f"NULL AS {name}" for name in known),
+        "unknown": listed(unknown),
+        "no_unknown": listed(f"NULL AS {name}" for name in unknown),
+        "time_in_period": period.holds("time", clock, logs.time_unit),
+    }
+    return filled(
+        "attribution_many" if many else "attribution",
+        **common,
+        events=filled("events", **common),
         all_unknown=listed(attributes),
         nothing_unknown=listed(f"NULL AS {name}" for name in attributes),
         in_order=in_order,
@@ -61,7 +66,6 @@ def two_logs(spec: Spec, logs: Logs, impressions: Log, conversions: Log, period:
         all_sums=values.all_sums,
         no_sums=values.no_sums,
         window=str(2 * window_micros(logs)),
-        time_in_period=period.holds("time", clock, logs.time_unit),
         touch_in_period=period.holds("last_touch", clock, logs.time_unit, times=2),
     )
 
