@@ -137,13 +137,12 @@ def _of_logs(spec: "Spec", folder: str, until: str | None, cache: str, quiet: bo
     from attributary.evaluate.paper import is_generated
     from attributary.logs.count import count
     from attributary.logs.duckdb import DuckDB
-    from attributary.logs.files import files
+    from attributary.logs.files import all_files
 
     logs = spec.logs
     if logs is None:
         raise InputError("the spec has no section [logs]; add it, or give counts with --counts")
-    given = [paths for paths in (logs.impressions, logs.conversions, logs.attributed) if paths]
-    paths = [path for paths in given for path in files(paths, folder, logs.header).paths]
+    paths = all_files(logs, folder)
     remote = any("://" in path for path in paths)
     key = "" if remote else identity(paths, spec.model_dump_json(exclude={"epsilon", "tau", "noise"}), until)
 

@@ -85,8 +85,10 @@ def run(
     from attributary.cli.run_counts import run_counts
     from attributary.cli.run_parts import run_parts
     from attributary.cli.summary import print_measures, print_summary
+    from attributary.evaluate.paper import is_generated
     from attributary.logs.count import count
     from attributary.logs.duckdb import DuckDB
+    from attributary.logs.files import all_files
     from attributary.prior import from_counts, none
 
     asks, folder = load_spec(spec), os.path.dirname(spec)
@@ -110,7 +112,8 @@ def run(
         true = {"counts": counts.table} | ({} if before is None else {"prior": before})
         path = write(output, done.plan, {name: labelled(t, seed) for name, t in done.tables.items()} | true, format_)
         stage("drawing")
-        page = draw(output, path) if simple else None
+        made_up = asks.logs is not None and any(map(is_generated, all_files(asks.logs, folder)))
+        page = draw(output, path, made_up) if simple else None
     if quiet:
         return
     print_counts(counts, asks)
@@ -125,7 +128,8 @@ def run(
     names = " and ".join(true)
     beside = f"plan.json{',' if simple else ' and'} {names} are there too; {names} hold true counts, NOT protected"
     page_told = [] if page is None else [f"the page to look at: {page}"]
-    for line in [*done.errors, beside, *page_told]:
+    generated = ["the rows of these logs were generated"] if made_up else []
+    for line in [*done.errors, beside, *generated, *page_told]:
         click.echo(line, err=True)
 
 
@@ -147,10 +151,12 @@ def write(folder: str, plan: "Plan", tables: dict[str, Any], format_: str) -> st
     return paths["estimates"]
 
 
-def draw(folder: str, estimates: str) -> str:
-    """Writes the page beside what it shows, and says where it is."""
+def draw(folder: str, estimates: str, generated: bool) -> str:
+    """Writes the page beside what it shows, and says where it is; its title tells if the rows were generated."""
     from attributary.report import page, read, save
+    from attributary.report.words import title
 
-    path = os.path.join(folder, "report.html")
-    save(page(read([os.path.join(folder, "plan.json"), estimates])).html, path)
+    path, given = os.path.join(folder, "report.html"), read([os.path.join(folder, "plan.json"), estimates])
+    told = f"{title(given.plan.levels)}, generated" if generated and given.plan else None
+    save(page(given, title=told).html, path)
     return path

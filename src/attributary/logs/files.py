@@ -8,6 +8,7 @@ from io import TextIOWrapper
 from typing import NamedTuple
 
 from attributary.errors import InputError
+from attributary.spec import Logs
 from attributary.tables.fault import LONGEST_CELL, NOT_TEXT, odd_separator
 from attributary.tables.format import DELIMITER, Format, by_content, by_name, is_text, packing_of
 
@@ -140,3 +141,9 @@ def _columns(path: str, packing: str | None, delimiter: str, beginning: bytes) -
 def _begin(kind: _Kind) -> str:
     names = kind.columns or ()
     return ", ".join(names[:6]) + (", …" if len(names) > 6 else "")
+
+
+def all_files(logs: Logs, folder: str) -> list[str]:
+    """The paths of all logs that a spec names."""
+    given = [paths for paths in (logs.impressions, logs.conversions, logs.attributed) if paths]
+    return [path for paths in given for path in files(paths, folder, logs.header).paths]
