@@ -77,7 +77,7 @@ def evaluate(
     from tempfile import TemporaryDirectory
 
     from attributary.cli.asked import load_spec
-    from attributary.cli.evaluated import print_best, run_grid
+    from attributary.cli.evaluated import print_best, resumed, run_grid
     from attributary.cli.refused import refused
     from attributary.errors import InputError
     from attributary.evaluate.cache import folder
@@ -91,7 +91,8 @@ def evaluate(
     noises = {None: (asks.noise,), "both": ("api", "unit")}.get(noise, (noise or asks.noise,))
     beside = f"{output}.cache"
     throwaway = cache is None and output == "-"
-    with TemporaryDirectory(prefix="attributary-") if throwaway else nullcontext(cache or beside) as place:
+    where = TemporaryDirectory(prefix="attributary-") if throwaway else nullcontext(cache or beside)
+    with resumed(not throwaway), where as place:
         kept = folder(place)
         truth, before, made = _tables(asks, spec, counts, prior, prior_until, kept, quiet)
         name = os.path.splitext(os.path.basename(counts or spec))[0]
@@ -105,8 +106,8 @@ def evaluate(
     write_table(table, output, format_)
     if not quiet:
         print_best(table)
-        where = "standard output" if output == "-" else output
-        click.echo(f"{table.num_rows:,} rows written to {where}; {_of(before, prior_until, prior)}", err=True)
+        to = "standard output" if output == "-" else output
+        click.echo(f"{table.num_rows:,} rows written to {to}; {_of(before, prior_until, prior)}", err=True)
         if made:
             click.echo("the rows of these logs were generated", err=True)
 

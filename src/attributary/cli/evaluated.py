@@ -85,17 +85,25 @@ def grid_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+@contextmanager
+def resumed(kept: bool = True) -> Iterator[None]:
+    """Says how to go on after an interrupt, wherever it falls, if what is finished was kept."""
+    try:
+        yield
+    except (KeyboardInterrupt, click.Abort):
+        if not kept:
+            raise
+        click.echo("interrupted; run the same command again, and it goes on from here", err=True)
+        raise click.exceptions.Exit(130) from None
+
+
 def run_grid(cases: "list[Case]", cache: str, show: bool, *, methods: tuple[str, ...], **asked: Any) -> Any:
     """The table of a grid; what is finished is kept in the cache, and found there the next time."""
     from attributary.evaluate import Store, evaluate
 
     store = Store(os.path.join(cache, "finished.jsonl"))
-    try:
-        with _bar(show) as progress:
-            return evaluate(cases, methods or None, store=store, progress=progress, **asked).table
-    except KeyboardInterrupt:
-        click.echo("interrupted; run the same command again, and it goes on from here", err=True)
-        raise click.exceptions.Exit(130) from None
+    with _bar(show) as progress:
+        return evaluate(cases, methods or None, store=store, progress=progress, **asked).table
 
 
 @contextmanager

@@ -100,7 +100,7 @@ def paper(
     quiet: bool,
     **grid: Any,
 ) -> None:
-    from attributary.cli.evaluated import print_best, run_grid
+    from attributary.cli.evaluated import print_best, resumed, run_grid
     from attributary.cli.progress import stages
     from attributary.errors import InputError
     from attributary.evaluate.cache import folder
@@ -116,14 +116,15 @@ def paper(
     folder(output)
     choices = Choices(missing, unknown_delay, boundary_day)
     noises = ("api", "unit") if noise == "both" else (noise,)
-    with stages(not quiet) as stage:
-        stage("generating and counting" if generated else "reading and counting")
-        log = Log(file, rows, rows_seed, expect)
-        made = paper(dataset, log, noises, choices, prior_epsilon=prior_epsilon, seed=seed, cache=kept)
-    table = run_grid(made.cases, kept, not quiet, seed=seed, **grid)
-    with stages(not quiet) as stage:
-        stage("drawing")
-        _write(table, dataset, output, format_)
+    with resumed():
+        with stages(not quiet) as stage:
+            stage("generating and counting" if generated else "reading and counting")
+            log = Log(file, rows, rows_seed, expect)
+            made = paper(dataset, log, noises, choices, prior_epsilon=prior_epsilon, seed=seed, cache=kept)
+        table = run_grid(made.cases, kept, not quiet, seed=seed, **grid)
+        with stages(not quiet) as stage:
+            stage("drawing")
+            _write(table, dataset, output, format_)
     if not quiet:
         print_best(table)
         print_beside(table)
