@@ -1,7 +1,7 @@
 """leaves: counted groups of rows become one row per leaf, with the full domain of every unknown attribute."""
 
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,7 @@ from attributary.logs.counts import Counts, Values
 from attributary.logs.domain import placed
 from attributary.logs.fate import FATES
 from attributary.logs.labelled import Labelled, labelled
+from attributary.logs.numbered import numbered
 from attributary.logs.period import Period
 from attributary.logs.tallied import Groups, columns, groups, is_open, rows, told
 from attributary.logs.valued import most
@@ -39,7 +40,7 @@ def leaves(spec: Spec, logs: Logs, table: Any, period: Period) -> Counts:
         conversions = np.where(table.column("rank").fill_null(1).to_numpy() <= most(spec), conversions, 0)
 
     known = [labelled(table, f"known_{i}", attribute, logs) for i, attribute in enumerate(spec.known)]
-    paths = _paths([column.code for column in known], table.num_rows)
+    paths = numbered([column.code for column in known], table.num_rows)  # in the order of their labels
     sizes = [len(attribute.labels) for attribute in spec.unknown]
     _refuse_too_many(len(paths.first), prod(sizes))
     leaf, lost, outside = paths.of_row, np.zeros(table.num_rows, bool), []
@@ -55,7 +56,7 @@ def leaves(spec: Spec, logs: Logs, table: Any, period: Period) -> Counts:
     values: tuple[Values, ...] = ()
     if many or spec.values or spec.conversions_per_impression != 1:
         inside = ~lost & (all_conversions > 0)
-        grouped = groups(spec, table.filter(inside), leaf[inside], all_conversions[inside])
+        grouped = groups(spec, table, leaf, all_conversions).some(inside)
         made, values = _measured(spec, made, grouped), told(spec, grouped)
     return Counts(
         made,
@@ -94,22 +95,6 @@ def _measured(spec: Spec, table: Any, found: Groups) -> Any:
     for name, column in made.items():
         taken = taken.append_column(name, column)
     return taken
-
-
-class _Paths(NamedTuple):
-    of_row: Ints  # the path of each row, in order of the labels
-    first: Ints  # a row of each path
-
-
-def _paths(codes: list[Ints], rows: int) -> _Paths:
-    if not codes:
-        return _Paths(np.zeros(rows, np.int64), np.zeros(1, np.int64))
-    order = np.lexsort(codes[::-1])
-    new = np.ones(rows, bool)
-    new[1:] = np.any([code[order[1:]] != code[order[:-1]] for code in codes], axis=0)
-    of_row = np.empty(rows, np.int64)
-    of_row[order] = np.cumsum(new) - 1
-    return _Paths(of_row, order[new])
 
 
 def _table(

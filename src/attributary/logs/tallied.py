@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attributary.logs.counts import Values
+from attributary.logs.numbered import numbered
 from attributary.logs.valued import ABSENT, NOT_POSITIVE, begins, most
 from attributary.spec import Measure, Spec
 from attributary.spec.measure import AUTO, BEYOND, FROM, MICRO
@@ -62,12 +63,8 @@ def rows(spec: Spec, found: Groups, leaves: int) -> tuple[Ints, dict[str, Any]]:
     import pyarrow as pa
 
     steps = [np.maximum(step, 0) for step in found.steps]  # what is not above 0 adds nothing
-    order = np.lexsort([*steps[::-1], found.rank, found.leaf])
-    cells = [found.leaf, found.rank, *steps]
-    new = np.ones(len(order), bool)
-    new[1:] = np.any([cell[order[1:]] != cell[order[:-1]] for cell in cells], axis=0)
-    group = np.cumsum(new) - 1
-    first, number = order[new], int(new.sum())
+    cell, first = numbered([found.leaf, found.rank, *steps], len(found.leaf))
+    number = len(first)
     empty = np.flatnonzero(np.bincount(found.leaf, minlength=leaves) == 0)
     leaf = np.concatenate([found.leaf[first], empty])
     place, none = np.argsort(leaf, kind="stable"), len(empty)
@@ -77,10 +74,10 @@ def rows(spec: Spec, found: Groups, leaves: int) -> tuple[Ints, dict[str, Any]]:
         padded = np.concatenate([values, np.zeros(none, np.asarray(values).dtype)])
         return pa.array(padded[place], mask=None if mask is None else mask[place])
 
-    made = {"conversions": column(_add(group, found.number[order], number)), "rank": column(found.rank[first], absent)}
+    made = {"conversions": column(_add(cell, found.number, number)), "rank": column(found.rank[first], absent)}
     for k, measure in enumerate(spec.values):
-        value = np.where(found.steps[k] >= 0, found.sums[k], 0)[order]
-        made[measure.name] = column(_add(group, value, number) / MICRO)
+        value = np.where(found.steps[k] >= 0, found.sums[k], 0)
+        made[measure.name] = column(_add(cell, value, number) / MICRO)
         edge = np.array([begins(measure, step) for step in range(int(steps[k].max(initial=0)) + 1)], np.float64) / MICRO
         made[measure.name + FROM] = column(edge[steps[k][first]], absent)
     return leaf[place], made
