@@ -27,7 +27,7 @@ def numbered(columns: list[Ints], rows: int) -> Numbered:
 
 
 def _ordered(columns: list[Ints]) -> tuple[Ints, list[Ints]]:
-    """The order of the rows, and columns in that order: one column where all fit into one number, sorted much faster."""
+    """The order of the rows, and columns in that order: one where all fit into one number, sorted much faster."""
     least = [int(column.min()) for column in columns]
     sizes = [int(column.max()) - low + 1 for column, low in zip(columns, least, strict=True)]
     room = 1
