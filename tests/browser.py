@@ -52,7 +52,7 @@ def tabs(chromium: Any) -> Iterator[Tabs]:
     yield tab
     for context in contexts:
         context.close()
-    assert wrong == []
+    assert not wrong, wrong
 
 
 def _bad(message: Any, forgive: str | None) -> bool:
