@@ -57,6 +57,12 @@ def serve() -> Iterator[Any]:
 
 
 @pytest.fixture
+def tabs(serve: Any, tabs: Tabs) -> Tabs:
+    """They close before what they ask is stopped."""
+    return tabs
+
+
+@pytest.fixture
 def one(tmp_path: Path) -> str:
     return written(table([*AWKWARD, *(f"campaign {i}" for i in range(150))]), tmp_path / "estimates.parquet")
 
