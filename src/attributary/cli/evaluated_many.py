@@ -54,8 +54,8 @@ def refuse_options(given: click.Context) -> None:
 
     if given.get_parameter_source("prior_epsilon") == ParameterSource.COMMANDLINE:
         raise InputError(
-            "--prior-epsilon is for counts of one conversion to an impression: limits are chosen from the prior's counts "
-            "as they are; leave it out"
+            "--prior-epsilon is for counts of one conversion to an impression: limits are chosen from the prior's "
+            "counts as they are; leave it out"
         )
 
 
