@@ -39,6 +39,11 @@ either, it is made of the counts themselves, as if the last period had been just
 
 raw is without post-processing, blue adds up, top-down is never negative either. The first five are the paper's.
 
+MEASURES, and several conversions to an impression: errors are of each measure, and of all together, whose measure is
+empty. The truth is without limits; what they cut off is in every error, and has a column, bias. Limits that the spec
+leaves open are chosen from the prior's counts as they are and, to compare, set by hand: at m = 1, 2, 5 and 15, clipped
+at the 95th and the 99th percentile, equal parts for all measures.
+
 THE OUTPUT has a row for each method, epsilon, tau and level, and one for the tree, whose level is empty. A budget for
 each node is more than the API can carry out as it stands; it shows what that would be worth.
 """

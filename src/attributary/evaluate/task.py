@@ -90,9 +90,7 @@ def _exactly(task: Task, case: Case, method: Method, noises: list[Noise], measur
             noisy = noise.variance + case.rounding
             unit = method.variance(case.tree, noisy / noise.scale)  # as parts of the noise's scale
         before = noise
-        errors = exact(
-            measure, unit * noise.scale, case.count - case.truth
-        )  # denoising leaves what is cut off as it is
+        errors = exact(measure, unit * noise.scale, case.count - case.truth)  # denoising leaves the bias as it is
         rows += _rows(case.at(task.tau, noise.epsilon), task, method, "exact", errors)
     return rows
 
