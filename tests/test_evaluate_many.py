@@ -21,8 +21,10 @@ from attributary.plan import make_plan
 from attributary.plan.parts import most_by_head, parts
 from attributary.prior import from_counts
 from attributary.profile import Profile, profile
+from attributary.report.evaluation import read_evaluation
 from attributary.spec import Measure, Spec
 from attributary.spec.measure import MICRO
+from attributary.tables import read_table, write_table
 from test_values_plan import DAYS, rows, spec
 
 LINEAR = ["equal-raw", "equal-blue", "leaves-blue", "greedy-blue", "optimal-blue"]
@@ -257,6 +259,27 @@ def test_one_measure_of_counts_is_what_it_was() -> None:
     both = evaluate([*own_cases("made up", plain, after, before), case()], ["equal-raw"], draws=0).table
     assert set(both.column("measure").to_pylist()) == {"count", "revenue", None}
     assert both.column("limits").to_pylist().count(None) > 0
+
+
+def test_it_shows_itself_in_notebooks_and_on_the_page(tmp_path: Path) -> None:
+    errors = evaluate(cases(spec(), rows(0), rows(1))[:2], ["optimal-blue"], epsilons=[1, 2], taus=[5], draws=3)
+    shown = errors._repr_html_()
+    for words in (
+        "a &gt; day, revenue",
+        "a &gt; day, all measures",
+        "optimal-blue, chosen",
+        "optimal-blue, m = 1, clip at",
+    ):
+        assert words in shown.replace("a > day", "a &gt; day"), words
+    for table in (errors.table, _through_csv(errors.table, tmp_path)):
+        points = read_evaluation(table, "errors.csv")
+        assert len(points) == len(errors) // 2
+        assert {point.tree for point in points} == {"a > day, count", "a > day, revenue", "a > day, all measures"}
+
+
+def _through_csv(table: Any, folder: Path) -> Any:
+    write_table(table, str(folder / "errors.csv"))
+    return read_table(str(folder / "errors.csv"))
 
 
 # Mistakes
