@@ -138,13 +138,13 @@ def test_on_logs_with_an_earlier_period(shop: Path, tmp_path: Path) -> None:
     done = run(*asked, "-o", out)
     assert done.exit_code == 0 and done.stdout == "", done.output
     found = read_table(str(out))
-    limits = ["chosen", *(f"m = {m}, clip at {p} %" for p in (95, 99) for m in (1, 2, 5, 15))]
+    limits = ["chosen", *(f"m = {m}, C at {p} %" for p in (95, 99) for m in (1, 2, 5, 15))]
     assert list(dict.fromkeys(found.column("limits").to_pylist())) == limits
     assert set(found.column("measure").to_pylist()) == {"count", "revenue", None}
     said = (
         "tree error under api noise, tau = 10, epsilon = 8",
         "together",
-        "revenue clipped at",
+        "cut off",
         "logs were generated",
     )
     for words in (*said, *limits, "before 2026-02-02, as they are, NOT protected"):
@@ -195,9 +195,19 @@ def test_a_limit_alone_has_its_bias(shop: Path, tmp_path: Path) -> None:
     rows = table(done.stdout)
     assert {row["measure"] for row in rows} == {"count"} and {row["limits"] for row in rows} == {"given"}
     assert {row["conversions_per_impression"] for row in rows} == {"2"}
-    assert "together" not in done.stderr and "clipped at" not in done.stderr
+    assert "together" not in done.stderr and "clip" not in done.stderr
     unit = run(path, *FEW, "--method", "optimal-blue", "--noise", "both", "-q")
     assert {row["noise"] for row in table(unit.stdout)} == {"api", "unit"}
+
+
+def test_an_earlier_period_of_other_campaigns_is_refused(tmp_path: Path) -> None:
+    impressions, _ = logs(tmp_path)
+    for row in impressions:
+        row["campaign"] += " new" if row["time"] >= "2026-01-25" else ""
+    write_table(pa.Table.from_pylist(impressions), str(tmp_path / "impressions.csv"))
+    path = write_spec(tmp_path, "spec.toml", 2, 60, "csv")
+    done = run(path, "--prior-until", "2026-01-25", *FEW, "-q")
+    assert done.exit_code == 2 and done.stderr.startswith("error: spec: none of its"), done.output
 
 
 def test_mistakes_are_told_in_a_line(shop: Path, tmp_path: Path) -> None:

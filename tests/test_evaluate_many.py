@@ -29,6 +29,14 @@ from test_values_plan import DAYS, rows, spec
 
 LINEAR = ["equal-raw", "equal-blue", "leaves-blue", "greedy-blue", "optimal-blue"]
 
+WERE = {  # tree errors of counts alone, before there were measures
+    ("equal-raw", "exact"): 0.003712670067188009,
+    ("equal-raw", "simulated"): 0.00327598385447812,
+    ("greedy-blue", "exact"): 0.002032154480691206,
+    ("greedy-blue", "simulated"): 0.0019051001620346872,
+    ("optimal-top-down", "simulated"): 0.001905090714187843,
+}
+
 
 def cases(asked: Spec, before: pa.Table, after: pa.Table, **options: Any) -> list[Many]:
     tree, known = asked.tree(after), [a.name for a in asked.known]
@@ -110,7 +118,7 @@ def test_by_hand_measures_have_equal_parts_and_values_are_clipped_at_percentiles
     before = rows(0, 3)
     values = np.sort(before.column("revenue").to_numpy())
     for percent, wanted in ((95, np.quantile(values, 0.95)), (99, np.quantile(values, 0.99))):
-        made = case(f"m = 5, clip at {percent} %")
+        made = case(f"m = 5, C at {percent} %")
         count, revenue = planned(made)
         assert wanted <= revenue.clip <= wanted * 10 ** (2 / 20)
         paths = [one.share[0] + one.share[3] for one in (count, revenue._replace(share=revenue.share * revenue.clip))]
@@ -121,7 +129,7 @@ def test_by_hand_measures_have_equal_parts_and_values_are_clipped_at_percentiles
 # Closed forms and simulation
 
 
-@pytest.mark.parametrize("limits", ["chosen", "m = 2, clip at 95 %"])
+@pytest.mark.parametrize("limits", ["chosen", "m = 2, C at 95 %"])
 def test_closed_forms_are_within_three_standard_errors_of_simulation(limits: str) -> None:
     table = evaluate([case(limits, repeat=0.5)], LINEAR, epsilons=[2, 30], taus=[10], draws=2_000, seed=2)
     exact, simulated = some(table, kind="exact"), some(table, kind="simulated")
@@ -256,6 +264,9 @@ def test_one_measure_of_counts_is_what_it_was() -> None:
     assert one.equals(other)
     assert not {"measure", "limits", "clip", "bias"} & set(one.table.column_names)
     assert len(one.table.column_names) == 15
+    trees = {(row["method"], row["kind"]): row["rmsre"] for row in some(one, level=None, epsilon=4)}
+    for (method, kind), before_measures in WERE.items():
+        assert trees[method, kind] == pytest.approx(before_measures, rel=1e-9)
     both = evaluate([*own_cases("made up", plain, after, before), case()], ["equal-raw"], draws=0).table
     assert set(both.column("measure").to_pylist()) == {"count", "revenue", None}
     assert both.column("limits").to_pylist().count(None) > 0
@@ -268,7 +279,7 @@ def test_it_shows_itself_in_notebooks_and_on_the_page(tmp_path: Path) -> None:
         "a &gt; day, revenue",
         "a &gt; day, all measures",
         "optimal-blue, chosen",
-        "optimal-blue, m = 1, clip at",
+        "optimal-blue, m = 1, C at",
     ):
         assert words in shown.replace("a > day", "a &gt; day"), words
     for table in (errors.table, _through_csv(errors.table, tmp_path)):

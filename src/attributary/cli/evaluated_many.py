@@ -14,6 +14,7 @@ from attributary.evaluate.many import Many
 from attributary.prior import from_counts
 from attributary.profile import profile
 from attributary.spec import Spec
+from attributary.spec.measure import COUNT
 from attributary.tables import read_table, shown
 
 
@@ -24,28 +25,31 @@ def many_cases(
     known = [attribute.name for attribute in spec.known]
     after, before, made = logs or (None, None, False)
     path = prior or counts
-    if counts is not None and path is not None:
-        if "estimate" in read_table(counts).column_names:
-            raise InputError(
-                f"{shown(counts)} is a report, which does not tell what limits cut off; give counts, as "
-                "`attributary count` writes them for this spec"
-            )
-        tree, said = asked(spec, counts, path, False)
-        measured = profiled(spec, tree, counts)
-    else:
-        tree = spec.tree(after)
-        measured = profile(tree, spec, after)
-        if path is not None:
-            said = earlier(tree, known, of_measure(read_table(path), spec), path)
-    if path is not None:
-        told = profiled(spec, tree, path)
-    else:
-        table = after if before is None else before
-        said, told = from_counts(tree, table, known=known), profile(tree, spec, table)
-    if measured is None or told is None:
-        raise ValueError("a spec of one conversion to an impression has no measures to try")
     with refused(path or name):
+        if counts is not None and path is not None:
+            _refuse_report(counts)
+            tree, said = asked(spec, counts, path, False)
+            measured = profiled(spec, tree, counts)
+        else:
+            tree = spec.tree(after)
+            measured = profile(tree, spec, after)
+            table = after if before is None else before
+            if path is None:
+                said = from_counts(tree, table, known=known)
+            else:
+                said = earlier(tree, known, of_measure(read_table(path), spec), path)
+        told = profile(tree, spec, table) if path is None else profiled(spec, tree, path)
+        if measured is None or told is None:
+            raise ValueError("one conversion to an impression, and nothing but counts: there is no limit to try")
         return Many.cases(name, spec, tree, measured, said, told, noises, made)
+
+
+def _refuse_report(path: str) -> None:
+    if "estimate" in read_table(path).column_names:
+        raise InputError(
+            f"{shown(path)} is a report, which does not tell what limits cut off; give counts, as `attributary count` "
+            "writes them for this spec"
+        )
 
 
 def refuse_options(given: click.Context) -> None:
@@ -68,24 +72,20 @@ def print_limits(table: Any) -> None:
     out = console()
     for (dataset, tree, noise, tau, epsilon), limits in panels.items():
         names = list(dict.fromkeys(row["measure"] for rows in limits.values() for row in rows if row["measure"]))
-        heads = ["limits", "best by", *(["together"] if len(names) > 1 else [])]
-        heads += [head for name in names for head in (name, "cut off")] + [
-            "m",
-            *(f"{name} clipped at" for name in names),
-        ]
-        lines = [_line(rows, names) for rows in limits.values()]
-        values = [any(line[len(heads) - len(names) + k] for line in lines) for k in range(len(names))]
-        keep = [True] * (len(heads) - len(names)) + values
+        values = [name for name in names if name != COUNT]
+        heads = ["limits", "by", *(["together"] if len(names) > 1 else [])]
+        heads += [head for name in names for head in (name, "cut off")]
+        more = ["m", *(f"{name} clip" if len(values) > 1 else "clip" for name in values)]
+        lines = [_line(rows, names, values) for rows in limits.values()]
         out.print(f"{dataset}, {tree}: tree error under {noise} noise, tau = {tau:g}, epsilon = {epsilon:g}")
-        print_table(out, [[cell for cell, kept in zip(line, keep, strict=True) if kept] for line in [heads, *lines]])
+        print_table(out, [[*heads, *more], *lines], len(heads))
         out.print()
 
 
-def _line(rows: list[dict[str, Any]], names: list[str]) -> list[str]:
+def _line(rows: list[dict[str, Any]], names: list[str], values: list[str]) -> list[str]:
     whole = None if len(names) > 1 else names[0]
     best = min((row for row in rows if row["measure"] == whole), key=lambda row: row["rmsre"])
     own = {row["measure"]: row for row in rows if row["method"] == best["method"]}
     line = [best["limits"], best["method"], *([percent(best["rmsre"])] if whole is None else [])]
     line += [percent(own[name][column]) for name in names for column in ("rmsre", "bias")]
-    line.append(f"{best['conversions_per_impression']:.3g}")
-    return line + ["" if own[name]["clip"] == 1 else f"{own[name]['clip']:,.2f}" for name in names]
+    return [*line, f"{best['conversions_per_impression']:.3g}", *(f"{own[name]['clip']:,.2f}" for name in values)]

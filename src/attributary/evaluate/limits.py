@@ -96,4 +96,4 @@ def _given(spec: Spec) -> int:
 
 
 def _name(most: int | None, percent: int | None) -> str:
-    return ", ".join([f"m = {most}"] * (most is not None) + [f"clip at {percent} %"] * (percent is not None))
+    return ", ".join([f"m = {most}"] * (most is not None) + [f"C at {percent} %"] * (percent is not None))
