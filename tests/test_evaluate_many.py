@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from attributary.ara.keys.scaled import scaled
 from attributary.errors import InputError
 from attributary.evaluate import Store, evaluate
+from attributary.evaluate.limits import all_limits
 from attributary.evaluate.many import Many, load
 from attributary.evaluate.methods import METHODS, Method
 from attributary.evaluate.own import own_cases
@@ -124,6 +125,13 @@ def test_by_hand_measures_have_equal_parts_and_values_are_clipped_at_percentiles
         paths = [one.share[0] + one.share[3] for one in (count, revenue._replace(share=revenue.share * revenue.clip))]
         assert paths == pytest.approx([1 / 10, 1 / 10], abs=1e-3)
         assert count.most == revenue.most == 5
+
+
+def test_limits_are_tried_that_leave_a_contribution_for_each_key() -> None:
+    names = [limits.name for limits in all_limits(spec(l1=10, clip=40))]
+    assert names == ["chosen", "m = 1", "m = 2"]
+    assert [limits.name for limits in all_limits(spec(3, "auto"))] == ["chosen", "C at 95 %", "C at 99 %"]
+    assert [limits.name for limits in all_limits(spec(3, 40))] == ["given"]
 
 
 # Closed forms and simulation

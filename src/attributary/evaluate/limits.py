@@ -46,7 +46,8 @@ class Limits(NamedTuple):
 
 def all_limits(spec: Spec) -> tuple[Limits, ...]:
     """The spec's own limits and, for those that it leaves open, what one would choose by hand."""
-    most = MOST if is_auto(spec) else (None,)
+    keys = len(spec.levels) * len(spec.asked)
+    most = tuple(m for m in MOST if spec.l1 // m >= keys) if is_auto(spec) else (None,)  # each key has 1 at least
     percents = PERCENTS if any(measure.limit is None for measure in spec.values) else (None,)
     if most == percents:
         return (Limits("given"),)
