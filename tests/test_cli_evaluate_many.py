@@ -12,7 +12,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from attributary.cli import main
+from attributary.cli.evaluated_many import many_cases
+from attributary.errors import InputError
 from attributary.logs.generate import generate
+from attributary.spec import Spec
 from attributary.tables import read_table, write_table
 
 FEW = ["--draws", "4", "--workers", "1"]
@@ -210,6 +213,12 @@ def test_an_earlier_period_of_other_campaigns_is_refused(tmp_path: Path) -> None
     assert done.exit_code == 2 and done.stderr.startswith("error: spec: none of its"), done.output
 
 
+def test_counts_of_one_conversion_have_no_limits_to_try(shop: Path) -> None:
+    plain = Spec.load(str(shop / "fixed.toml")).model_copy(update={"measures": None, "conversions_per_impression": 1})
+    with pytest.raises(InputError, match=r"fixed: one conversion to an impression, and nothing but counts"):
+        many_cases(plain, "fixed", None, str(shop / "fixed.parquet"), None, ("api",))
+
+
 def test_mistakes_are_told_in_a_line(shop: Path, tmp_path: Path) -> None:
     auto, fixed = shop / "auto.toml", shop / "fixed.toml"
     made = CliRunner().invoke(main, ["run", f"{fixed}", "-o", str(tmp_path / "run"), "--seed", "1", "-q"])
@@ -234,3 +243,4 @@ def test_mistakes_are_told_in_a_line(shop: Path, tmp_path: Path) -> None:
         assert done.exit_code == 2, (arguments, done.output)
         last = done.stderr.strip().splitlines()[-1]
         assert words in last and last.startswith("error: "), (arguments, done.stderr)
+        assert last.count(".parquet") + last.count(".csv") <= 1, last

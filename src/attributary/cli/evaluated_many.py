@@ -25,23 +25,25 @@ def many_cases(
     known = [attribute.name for attribute in spec.known]
     after, before, made = logs or (None, None, False)
     path = prior or counts
-    with refused(path or name):
-        if counts is not None and path is not None:
-            _refuse_report(counts)
-            tree, said = asked(spec, counts, path, False)
-            measured = profiled(spec, tree, counts)
-        else:
+    if counts is not None and path is not None:
+        _refuse_report(counts)
+        tree, said = asked(spec, counts, path, False)
+        measured = profiled(spec, tree, counts)
+    else:
+        with refused(name):
             tree = spec.tree(after)
             measured = profile(tree, spec, after)
+        if path is not None:
+            said = earlier(tree, known, of_measure(read_table(path), spec), path)
+    if path is not None:
+        told = profiled(spec, tree, path)
+    else:
+        with refused(name):
             table = after if before is None else before
-            if path is None:
-                said = from_counts(tree, table, known=known)
-            else:
-                said = earlier(tree, known, of_measure(read_table(path), spec), path)
-        told = profile(tree, spec, table) if path is None else profiled(spec, tree, path)
-        if measured is None or told is None:
-            raise ValueError("one conversion to an impression, and nothing but counts: there is no limit to try")
-        return Many.cases(name, spec, tree, measured, said, told, noises, made)
+            said, told = from_counts(tree, table, known=known), profile(tree, spec, table)
+    if measured is None or told is None:
+        raise InputError(f"{name}: one conversion to an impression, and nothing but counts: there is no limit to try")
+    return Many.cases(name, spec, tree, measured, said, told, noises, made)
 
 
 def _refuse_report(path: str) -> None:
