@@ -123,8 +123,3 @@ def test_a_page_is_about_one_measure(shop: Path, tmp_path: Path) -> None:
     run("run", shop / "fixed.toml", "-o", tmp_path, "-q")
     told = run("report", tmp_path / "estimates.parquet", "-o", tmp_path / "page.html", code=2).stderr
     assert "has several measures, count, revenue; a page is about one" in told
-
-
-def test_learning_is_for_counts_alone(shop: Path, tmp_path: Path) -> None:
-    told = run("run", shop / "fixed.toml", "--learn", "-o", tmp_path / "out", code=2).stderr
-    assert "--learn is for counts of one conversion to an impression" in told and not (tmp_path / "out").exists()

@@ -113,4 +113,5 @@ def by_measure(tables: dict[str, Any]) -> Any:
     for name, table in tables.items():
         names = pa.DictionaryArray.from_arrays(np.zeros(len(table), np.int32), pa.array([name]))
         told.append(table.add_column(0, "measure", names))
-    return pa.concat_tables(told).unify_dictionaries()
+    # Whole counts stand in one column with values, which are not whole.
+    return pa.concat_tables(told, promote_options="permissive").unify_dictionaries()

@@ -39,6 +39,11 @@ either, it is made of the counts themselves, as if the last period had been just
 
 raw is without post-processing, blue adds up, top-down is never negative either. The first five are the paper's.
 
+MEASURES, and several conversions to an impression: errors are of each measure, and of all together, whose measure is
+empty. The truth is without limits; what they cut off is in every error, and has a column, bias. Limits that the spec
+leaves open are chosen from the prior's counts as they are and, to compare, set by hand: at m = 1, 2, 5 and 15, clipped
+at the 95th and the 99th percentile, equal parts for all measures.
+
 THE OUTPUT has a row for each method, epsilon, tau and level, and one for the tree, whose level is empty. A budget for
 each node is more than the API can carry out as it stands; it shows what that would be worth.
 """
@@ -78,6 +83,7 @@ def evaluate(
 
     from attributary.cli.asked import load_spec
     from attributary.cli.evaluated import print_best, resumed, run_grid
+    from attributary.cli.evaluated_many import many_cases, print_limits, refuse_options
     from attributary.cli.refused import refused
     from attributary.errors import InputError
     from attributary.evaluate.cache import folder
@@ -88,46 +94,52 @@ def evaluate(
     asks = load_spec(spec)
     if prior_until is not None and (prior is not None or counts is not None):
         raise InputError("--prior-until divides the spec's logs; it does not go with --prior or --counts: leave it out")
+    simple = asks.counts_alone and asks.conversions_per_impression == 1
+    if not simple:
+        refuse_options(click.get_current_context())
     noises = {None: (asks.noise,), "both": ("api", "unit")}.get(noise, (noise or asks.noise,))
     beside = f"{output}.cache"
     throwaway = cache is None and output == "-"
     where = TemporaryDirectory(prefix="attributary-") if throwaway else nullcontext(cache or beside)
     with resumed(not throwaway), where as place:
         kept = folder(place)
-        truth, before, made = _tables(asks, spec, counts, prior, prior_until, kept, quiet)
+        logs = None if counts is not None else _of_logs(asks, os.path.dirname(spec), prior_until, kept, quiet)
+        made = logs is not None and logs[2]
         name = os.path.splitext(os.path.basename(counts or spec))[0]
-        options: dict[str, Any] = {"prior_epsilon": prior_epsilon, "seed": seed, "generated": made}
-        with refused(counts or spec):
-            own_truth(asks, truth)
-        with refused(prior or counts or spec):
-            cases = own_cases(name, asks, truth, before, noises, **options)
+        if simple:
+            truth, before = _tables(asks, logs, counts, prior)
+            options: dict[str, Any] = {"prior_epsilon": prior_epsilon, "seed": seed, "generated": made}
+            with refused(counts or spec):
+                own_truth(asks, truth)
+            with refused(prior or counts or spec):
+                cases = own_cases(name, asks, truth, before, noises, **options)
+        else:
+            cases = [*many_cases(asks, name, logs, counts, prior, noises)]
         chosen: dict[str, Any] = {"epsilons": epsilons or (asks.epsilon,), "taus": taus or (asks.tau,)}
         table = run_grid(cases, kept, not quiet, seed=seed, **chosen, **grid)
     write_table(table, output, format_)
     if not quiet:
-        print_best(table)
+        (print_best if simple else print_limits)(table)
         to = "standard output" if output == "-" else output
-        click.echo(f"{table.num_rows:,} rows written to {to}; {_of(before, prior_until, prior)}", err=True)
+        click.echo(f"{table.num_rows:,} rows written to {to}; {_of(prior_until, prior, simple)}", err=True)
         if made:
             click.echo("the rows of these logs were generated", err=True)
 
 
-def _of(before: Any, prior_until: str | None, prior: str | None) -> str:
+def _of(prior_until: str | None, prior: str | None, private: bool) -> str:
     """What the prior was, in words."""
-    if before is None:
-        return "the prior was made of these very counts, privately: give --prior or --prior-until for an earlier period"
-    return f"the prior is {prior}" if prior else f"the prior was made of impressions before {prior_until}, privately"
+    if prior:
+        return f"the prior is {prior}"
+    how = "privately" if private else "as they are, NOT protected"
+    if prior_until is None:
+        return f"the prior was made of these very counts, {how}: give --prior or --prior-until for an earlier period"
+    return f"the prior was made of impressions before {prior_until}, {how}"
 
 
-def _tables(
-    spec: "Spec", path: str, counts: str | None, prior: str | None, until: str | None, cache: str, quiet: bool
-) -> tuple[Any, Any, bool]:
-    """The counts that are measured, those of before, if there are any, and whether the logs were generated."""
-    if counts is None:
-        truth, before, generated = _of_logs(spec, os.path.dirname(path), until, cache, quiet)
-    else:
-        truth, before, generated = _read(spec, counts), None, False
-    return truth, before if prior is None else _read(spec, prior), generated
+def _tables(spec: "Spec", logs: tuple[Any, Any, bool] | None, counts: str | None, prior: str | None) -> tuple[Any, Any]:
+    """The counts that are measured, and those of before, if there are any."""
+    truth, before, _ = logs or (_read(spec, counts or ""), None, False)
+    return truth, before if prior is None else _read(spec, prior)
 
 
 def _of_logs(spec: "Spec", folder: str, until: str | None, cache: str, quiet: bool) -> tuple[Any, Any, bool]:

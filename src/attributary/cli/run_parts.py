@@ -1,5 +1,6 @@
 """run_parts: what a summary report would say of each measure, and what denoising makes of it."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -7,9 +8,9 @@ from numpy.typing import NDArray
 
 from attributary import rmsre
 from attributary.cli.estimates import by_measure, of_nodes
+from attributary.cli.learned_part import learned_part, worth_of
 from attributary.cli.run_counts import Ran, Stage
 from attributary.denoising import Estimate, denoise
-from attributary.errors import InputError
 from attributary.noise import sample_dlap
 from attributary.plan import make_plan
 from attributary.plan.parts import Part, most_by_head, parts
@@ -37,17 +38,25 @@ def run_parts(
     **how: Any,
 ) -> Ran:
     """The same for values, or for several conversions to an impression, measure by measure."""
-    if use_prior:
-        raise InputError("--learn is for counts of one conversion to an impression; leave it out")
-    plan = make_plan(spec, tree, prior, method, profile=None if before is None else profile(tree, spec, before))
+    known = None if before is None else profile(tree, spec, before)
+    plan = make_plan(spec, tree, prior, method, profile=known)
     stage("simulating a summary report and denoising it")
     truth, most = profile(tree, spec, after), most_by_head(plan, tree)
+    own = parts(plan)
+    figures = [simulated_part(part, tree, truth.limited(part.measure, most, part.clip), rng) for part in own]
     found, errors, whole = {}, [], how.pop("whole", False)
-    for part in parts(plan):
-        measure = part.measure
-        noisy = simulated_part(part, tree, truth.limited(measure, most, part.clip), rng)
-        shape: Any = "laplace" if spec.noise == "api" else "dlap"
-        est = denoise(tree, noisy, part.variance(tree), shape=shape, whole=whole and measure.is_count, **how)
+    shape: Any = "laplace" if spec.noise == "api" else "dlap"
+    for number, (part, noisy) in enumerate(zip(own, figures, strict=True)):
+        measure, expected = part.measure, None
+        if use_prior:
+            past = (
+                None
+                if known is None
+                else measured_part(part, tree, known.limited(measure, most, part.clip), prior, rng)
+            )
+            expected = learned_part(part, tree, noisy, past, worth_of(plan, number))
+        rounded = whole and measure.is_count
+        est = denoise(tree, noisy, part.variance(tree), prior=expected, shape=shape, whole=rounded, **how)
         full = truth.full(measure)
         off = rmsre.tree(tree, full, np.square(est.count - full), part.tau)
         errors.append(f"error of this draw: {off:.1%} of {measure.name}, or of its tau if larger")
@@ -55,6 +64,12 @@ def run_parts(
     tables = {"estimates": by_measure({name: of_nodes(est, confidence) for name, est in found.items()})}
     divided = ratios(found, tree, confidence)
     return Ran(plan, found, tables | ({} if divided is None else {"ratios": divided}), errors)
+
+
+def measured_part(part: Part, tree: Tree, limited: Floats, prior: Prior, rng: Any = None) -> Prior:
+    """What a report of the earlier period, measured by the same plan, would have said."""
+    est = denoise(tree, simulated_part(part, tree, limited, rng), part.variance(tree))
+    return replace(prior, mean=np.asarray(est.count, np.float64), variance=est.variance, protected=True)
 
 
 def simulated_part(part: Part, tree: Tree, limited: Floats, rng: Any = None) -> Floats:

@@ -23,7 +23,8 @@ PRIOR = "prior_"  # before the names of its arrays, in a file
 class Case:
     """One tree of a dataset under one noise model, `spec.noise`; nodes, counts and prior are in level order.
 
-    What methods may see are the spec, the tree and the prior; the counts are what they are judged by.
+    What methods may see are the spec, the tree and the prior; the counts are what they are judged by. Where limits cut
+    something off, `count` is what is left, which is measured, and `full` is what they are judged by.
     """
 
     dataset: str
@@ -33,6 +34,8 @@ class Case:
     count: Floats
     prior: Prior
     generated: bool = False  # whether the rows behind it are
+    full: Floats | None = None  # as if there were no limits; None: there are none
+    rounding: Floats | float = 0.0  # the variance of measured sums of values, each rounded to a whole contribution
 
     @classmethod
     def of(
@@ -62,6 +65,11 @@ class Case:
     def noise(self) -> str:
         return self.spec.noise
 
+    @property
+    def truth(self) -> Floats:
+        """What is to be known."""
+        return self.count if self.full is None else self.full
+
     def at(self, tau: float, epsilon: float) -> Self:
         """The same under another τ and another budget."""
         return replace(self, spec=self.spec.model_copy(update={"tau": float(tau), "epsilon": float(epsilon)}))
@@ -90,13 +98,16 @@ class Case:
             generated, protected, total = (bool(flag) for flag in file["flags"])
             first, offsets, count = (file[array] for array in ("first", "offsets", "count"))
             known: dict[str, Any] = {key[len(PRIOR) :]: file[key] for key in file.files if key.startswith(PRIOR)}
+            limited: dict[str, Any] = {key: file[key] for key in ("full", "rounding") if key in file.files}
         roots = np.full(int(first[0]), -1, np.int32)
         parent = np.concatenate([roots, np.repeat(np.arange(len(count), dtype=np.int32), np.diff(first))])
         tree, prior = Tree(parent, first, offsets, total=total), Prior(**known, protected=protected)
-        return cls(dataset, name, Spec.model_validate_json(spec), tree, count, prior, generated)
+        return cls(dataset, name, Spec.model_validate_json(spec), tree, count, prior, generated, **limited)
 
     def _arrays(self) -> dict[str, Any]:
-        known = {f"{PRIOR}{name}": values for name, values in arrays(self.prior).items()}
+        known: dict[str, Any] = {f"{PRIOR}{name}": values for name, values in arrays(self.prior).items()}
+        limited = {"full": self.full, "rounding": self.rounding if np.ndim(self.rounding) else None}
+        known |= {name: values for name, values in limited.items() if values is not None}
         return {"first": self.tree.first, "offsets": self.tree.offsets, "count": self.count, **known}
 
 

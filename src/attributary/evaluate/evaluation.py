@@ -32,11 +32,17 @@ class Evaluation:
         return rows
 
     def _repr_html_(self) -> str:
-        """The tree errors: a table for each tree, noise model and τ, a row for each method, a column for each ε."""
+        """The tree errors: a table for each tree, noise model and τ, a row for each method, a column for each ε.
+
+        Measures have tables of their own, in which a method has a row for all limits that it was tried under.
+        """
         panels: dict[tuple[str, str, str, float], dict[str, dict[float, float]]] = {}
         for row in tree_errors(self.table):
-            panel = panels.setdefault((row["dataset"], row["tree"], row["noise"], row["tau"]), {})
-            panel.setdefault(row["method"], {})[row["epsilon"]] = row["rmsre"]
+            limits = row.get("limits")
+            tree = row["tree"] if limits is None else f"{row['tree']}, {row['measure'] or 'all measures'}"
+            panel = panels.setdefault((row["dataset"], tree, row["noise"], row["tau"]), {})
+            method = row["method"] if limits is None else f"{row['method']}, {limits}"
+            panel.setdefault(method, {})[row["epsilon"]] = row["rmsre"]
         return "".join(_panel(*names, methods) for names, methods in panels.items())
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from attributary.errors import InputError
 from attributary.evaluate.case import Case
 from attributary.evaluate.evaluation import Evaluation
+from attributary.evaluate.many import taken
 from attributary.evaluate.measure import Pool
 from attributary.evaluate.methods import Method, by_way, chosen
 from attributary.evaluate.store import Store
@@ -18,6 +19,7 @@ from attributary.evaluate.workers import answers
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 TAUS = (5.0, 10.0)
 DRAWS = 50
+MANY = ("clip", "conversions_per_impression", "measure_tau", "bias")  # columns where limits cut something off
 PAYS = 2e8  # work from which a second process pays, which takes a second or two to start
 Progress = Callable[[int, int], None]  # told how many tasks are done, and of how many
 
@@ -39,10 +41,14 @@ def evaluate(
 
     Linear methods have rows of kind "exact", in closed form; with draws, all have rows of kind "simulated" and their
     standard error. The same seed gives the same table, however many workers there are; None means one for each core
-    where that pays. `store` keeps what is finished.
+    where that pays. `store` keeps what is finished. Cases of several measures have rows for each, and for all together,
+    whose measure is null.
     """
     known = {case.key: case for case in cases}
-    tasks = _tasks(cases, _methods(methods), _numbers("epsilon", epsilons), _numbers("tau", taus), draws, seed, pool)
+    named = methods is not None
+    tasks = _tasks(
+        cases, _methods(methods), named, _numbers("epsilon", epsilons), _numbers("tau", taus), draws, seed, pool
+    )
     kept = store or Store()
     left = [task for task in tasks if kept.get(task.key) is None]
     left.sort(key=lambda task: -task.work(known[task.case]))
@@ -58,6 +64,7 @@ def evaluate(
 def _tasks(
     cases: Sequence[Case],
     methods: tuple[Method, ...],
+    named: bool,
     epsilons: tuple[float, ...],
     taus: tuple[float, ...],
     draws: int,
@@ -72,7 +79,7 @@ def _tasks(
         Task(case.key, tau, tuple(group), epsilons, draws, seed, pool)
         for case in cases
         for tau in taus
-        for group in by_way(methods).values()
+        for group in by_way(taken(case, methods, named)).values()
     ]
 
 
@@ -99,16 +106,18 @@ def _numbers(name: str, given: Collection[float]) -> tuple[float, ...]:
 
 
 def _table(rows: list[Row], tasks: list[Task]) -> Any:
-    """The rows by dataset, tree, noise, τ, ε and method, in the order they were asked for."""
+    """The rows by dataset, tree, noise, τ, ε, measure, limits and method, in the order they were asked for."""
     import pyarrow as pa
 
+    many = any("measure" in row for row in rows)
     order = {method.name: i for i, method in enumerate(dict.fromkeys(m for t in tasks for m in t.methods))}
-    place = {name: {row[name]: None for row in rows} for name in ("dataset", "tree", "noise", "tau", "epsilon")}
+    by = ("dataset", "tree", "noise", "tau", "epsilon", *(("measure", "limits") if many else ()))
+    place = {name: {row.get(name): None for row in rows} for name in by}
     ranks = {name: {value: i for i, value in enumerate(values)} for name, values in place.items()}
-    rows = sorted(rows, key=lambda row: (*(ranks[name][row[name]] for name in ranks), order[row["method"]]))
+    rows = sorted(rows, key=lambda row: (*(ranks[name][row.get(name)] for name in ranks), order[row["method"]]))
     text, number, whole = pa.string(), pa.float64(), pa.int64()
     types = {
-        **dict.fromkeys(("dataset", "tree", "method", "noise"), text),
+        **dict.fromkeys(("dataset", "tree", *(("measure", "limits") if many else ()), "method", "noise"), text),
         **dict.fromkeys(("epsilon", "tau"), number),
         "level": text,
         **dict.fromkeys(("rmsre", "standard_error"), number),
@@ -117,5 +126,6 @@ def _table(rows: list[Row], tasks: list[Task]) -> Any:
         **dict.fromkeys(("nodes", "draws"), whole),
         "pool": text,
         "generated": pa.bool_(),
+        **dict.fromkeys(MANY if many else (), number),
     }
-    return pa.table({name: pa.array([row[name] for row in rows], kind) for name, kind in types.items()})
+    return pa.table({name: pa.array([row.get(name) for row in rows], kind) for name, kind in types.items()})

@@ -25,6 +25,12 @@ class Luck(NamedTuple):
         drawn -= np.floor(self.minus / rate)
         return drawn
 
+    @property
+    def even(self) -> Floats:
+        """Draws with mean 0 and variance 1, of whatever shape: for what is too small for its shape to matter."""
+        drawn: Floats = (self.plus - self.minus) / np.sqrt(2)
+        return drawn
+
 
 def luck(seed: int, name: str, batch: int, size: int) -> Luck:
     """A batch of draws for the tree of this name; the same whoever asks, and when."""

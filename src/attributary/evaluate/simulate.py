@@ -31,14 +31,18 @@ def simulate(
         if copies is None or copies.number != number:
             copies = Copies.of(case.tree, number)
             count, relative, weight = map(copies.spread, (case.count, measure.relative, measure.weight))
+            truth, shaken = copies.spread(case.truth), copies.spread(np.sqrt(case.rounding + np.zeros(case.nodes)))
             prior = changed(case.prior, copies.spread)
             spread = [noise._replace(share=copies.spread(noise.share)) for noise in noises]
             variances = [noise.variance for noise in spread]
         drawn = luck(seed, f"{case.dataset}/{case.name}", batch, len(count))
+        rounded = count
+        if shaken.any():
+            rounded = count + shaken * luck(seed, f"{case.dataset}/{case.name}/rounding", batch, len(count)).even
         for i, (noise, variance) in enumerate(zip(spread, variances, strict=True)):
-            noisy = noise.added(count, drawn)
+            noisy = noise.added(rounded, drawn)
             for j, estimator in enumerate(estimators):
-                off = _estimated(estimator, copies, noisy, variance, prior) - count
+                off = _estimated(estimator, copies, noisy, variance, prior) - truth
                 off *= relative
                 off *= off
                 nodes[i, j] += copies.nodes(off)

@@ -60,7 +60,7 @@ def run(task: Task, case: Case) -> list[Row]:
     Under the API's noise the best shares do not depend on ε, and variances are proportional to that of DLap(ε/L1): one
     split and one closed form serve every ε.
     """
-    measure = Measure.of(case.tree, case.count, task.tau, task.pool)
+    measure = Measure.of(case.tree, case.truth, task.tau, task.pool)
     rows: list[Row] = []
     noises: list[Noise] = []
     for epsilon in task.epsilons:
@@ -86,10 +86,11 @@ def _exactly(task: Task, case: Case, method: Method, noises: list[Noise], measur
     rows: list[Row] = []
     before: Noise | None = None
     for noise in noises:
-        if before is None or noise.share is not before.share:
-            unit = method.variance(case.tree, noise.variance / noise.scale)  # as parts of the noise's scale
+        if before is None or noise.share is not before.share or np.any(case.rounding):
+            noisy = noise.variance + case.rounding
+            unit = method.variance(case.tree, noisy / noise.scale)  # as parts of the noise's scale
         before = noise
-        errors = exact(measure, unit * noise.scale)
+        errors = exact(measure, unit * noise.scale, case.count - case.truth)  # denoising leaves the bias as it is
         rows += _rows(case.at(task.tau, noise.epsilon), task, method, "exact", errors)
     return rows
 

@@ -12,8 +12,10 @@ from contextlib import contextmanager
 from threading import Thread
 
 from attributary.errors import InputError
+from attributary.evaluate.answer import answer
 from attributary.evaluate.case import Case
-from attributary.evaluate.task import Row, Task, run
+from attributary.evaluate.many import load
+from attributary.evaluate.task import Row, Task
 
 _CASES: dict[str, Case] = {}  # of this process, by their keys, once they were needed
 _FOLDER = ""
@@ -23,7 +25,7 @@ def answers(tasks: Sequence[Task], cases: dict[str, Case], workers: int) -> Iter
     """The rows of each task, as they come: in the tasks' order with one worker."""
     if workers <= 1 or len(tasks) <= 1:
         for task in tasks:
-            yield task, run(task, cases[task.case])
+            yield task, answer(task, cases[task.case])
         return
     _refuse_nameless(tasks)
     with tempfile.TemporaryDirectory(prefix="attributary-", ignore_cleanup_errors=True) as folder:
@@ -94,5 +96,5 @@ def _end_with(join: Callable[[], object]) -> None:
 
 def _run(task: Task) -> list[Row]:
     if task.case not in _CASES:
-        _CASES[task.case] = Case.load(_file(_FOLDER, task.case))
-    return run(task, _CASES[task.case])
+        _CASES[task.case] = load(_file(_FOLDER, task.case))
+    return answer(task, _CASES[task.case])

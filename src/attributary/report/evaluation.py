@@ -12,7 +12,8 @@ from attributary.tables import place
 
 Floats = NDArray[np.float64]
 NEEDED = ("method", "epsilon", "tau", "rmsre")
-WORDS = ("dataset", "tree", "method", "noise", "level")
+WORDS = ("dataset", "tree", "method", "noise", "level", "measure", "limits")
+OWN = ("chosen", "given")  # the limits of the spec or of its plan; others are there to compare, in the table
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ def is_evaluation(names: list[str]) -> bool:
 
 
 def read_evaluation(table: Any, path: str) -> list[Point]:
-    """The points of an evaluation, in the table's order."""
+    """The points of an evaluation, in the table's order; measures are questions of their own, under its limits."""
     import pyarrow as pa
 
     words = {}
@@ -59,10 +60,11 @@ def read_evaluation(table: Any, path: str) -> list[Point]:
         if not fine.all():
             row = int(np.argmin(fine))
             raise InputError(f"{place(path, row)}: {name} is a number above 0; got {numbers[name][row]:g}")
+    measured = "measure" in table.column_names
     return [
         Point(
             dataset=words["dataset"][i] or "",
-            tree=words["tree"][i] or "",
+            tree=", ".join([words["tree"][i] or "", *([words["measure"][i] or "all measures"] if measured else [])]),
             method=words["method"][i] or "",
             noise=words["noise"][i] or "",
             level=words["level"][i],
@@ -73,4 +75,5 @@ def read_evaluation(table: Any, path: str) -> list[Point]:
             generated=generated[i],
         )
         for i in range(table.num_rows)
+        if words["limits"][i] in (None, *OWN)
     ]
