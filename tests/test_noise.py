@@ -15,7 +15,7 @@ from scipy.stats import chi2_contingency, chisquare
 
 from attributary import noise
 from attributary.errors import InputError
-from attributary.noise import LARGEST, dlap_variance, rate, sample_dlap
+from attributary.noise import LARGEST, dlap_variance, rate, sample_dlap, sample_each
 
 MILLION = 10**6
 AWKWARD = [
@@ -72,6 +72,14 @@ def test_draws_follow_the_closed_form(a):
 
 def test_so_do_draws_from_the_operating_system():
     assert p_value(sample_dlap(0.3, MILLION), 0.3) > 1e-9
+
+
+def test_each_rate_has_its_own_noise():
+    rates = np.tile([0.0, 2.0, 0.5], 100_000)
+    drawn = sample_each(rates, seeded())
+    assert (drawn[rates == 0] == 0).all()
+    for a in (0.5, 2.0):
+        assert p_value(drawn[rates == a], a) > 1e-4
 
 
 @pytest.mark.parametrize("a", AWKWARD)

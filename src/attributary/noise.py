@@ -99,6 +99,15 @@ def sample_dlap(a: Fraction | float, size: int | tuple[int, ...], rng: Entropy |
     return draws
 
 
+def sample_each(rates: NDArray[np.float64], rng: Entropy | None = None) -> NDArray[np.int64]:
+    """A draw of DLap(rate) for each rate, those of one rate together; 0 where the rate is 0, which is for no key."""
+    drawn = np.zeros(rates.shape, np.int64)
+    for a in np.unique(rates[rates > 0]):
+        here = rates == a
+        drawn[here] = sample_dlap(float(a), int(here.sum()), rng)
+    return drawn
+
+
 def _accepted(s: int, t: int, n: int, read: Read) -> NDArray[np.int64]:
     """Of n candidates of Algorithm 2 for the rate s/t, those that it accepts, in order.
 

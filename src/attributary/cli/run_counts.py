@@ -11,7 +11,7 @@ from attributary.ara.service.simulate import simulated_summary
 from attributary.cli.estimates import of_nodes
 from attributary.denoising import Estimate, denoise
 from attributary.evaluate.private import private_prior
-from attributary.noise import sample_dlap
+from attributary.noise import sample_each
 from attributary.plan import Plan, make_plan
 from attributary.prior import Prior, from_counts, learn
 from attributary.spec import Spec
@@ -64,8 +64,5 @@ def simulated(plan: Plan, tree: Tree, count: Floats, rng: Any = None) -> Floats:
     if spec.noise == "api":
         sums = simulated_summary(contribution, count, spec.epsilon, spec.l1, rng)
         return sums / np.maximum(contribution, 1)
-    noisy = np.zeros(len(tree))
-    for amount in np.unique(contribution[contribution > 0]):
-        here = contribution == amount
-        noisy[here] = count[here] + sample_dlap(spec.epsilon * int(amount) / spec.l1, int(here.sum()), rng)
-    return noisy
+    noise = sample_each(spec.epsilon * contribution / spec.l1, rng)
+    return np.where(contribution > 0, count + noise, 0.0)

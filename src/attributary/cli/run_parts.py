@@ -11,7 +11,7 @@ from attributary.cli.estimates import by_measure, of_nodes
 from attributary.cli.learned_part import learned_part, worth_of
 from attributary.cli.run_counts import Ran, Stage
 from attributary.denoising import Estimate, denoise
-from attributary.noise import sample_dlap
+from attributary.noise import sample_each
 from attributary.plan import make_plan
 from attributary.plan.parts import Part, most_by_head, parts
 from attributary.prior import Prior
@@ -78,14 +78,12 @@ def simulated_part(part: Part, tree: Tree, limited: Floats, rng: Any = None) -> 
     A sum of values is rounded up as often as its fraction says, as each of its values would be.
     """
     spec, contribution = part.plan.spec, part.contribution(tree)
-    exact = limited / part.clip * (contribution if spec.noise == "api" else contribution > 0)
+    scale = contribution if spec.noise == "api" else contribution > 0  # what a conversion of the full value adds
+    exact = limited / part.clip * scale
     chance = (rng or np.random.default_rng()).random(len(tree))
     sums = np.floor(exact + 1e-9) + (chance < exact - np.floor(exact + 1e-9))
-    for amount in np.unique(contribution[contribution > 0]) if spec.noise != "api" else [1]:
-        here = contribution == amount if spec.noise != "api" else contribution > 0
-        sums[here] += sample_dlap(spec.epsilon * int(amount) / spec.l1, int(here.sum()), rng)
-    scale = np.maximum(contribution, 1) if spec.noise == "api" else 1
-    noisy: Floats = np.where(contribution > 0, sums * part.clip / scale, 0.0)
+    sums += sample_each(spec.epsilon * ((contribution > 0) if spec.noise == "api" else contribution) / spec.l1, rng)
+    noisy: Floats = np.where(contribution > 0, sums * part.clip / np.maximum(scale, 1), 0.0)
     return noisy
 
 

@@ -2,11 +2,9 @@
 
 from typing import Any
 
-import numpy as np
-
 from attributary.budget import equal
 from attributary.denoising import denoise
-from attributary.noise import Entropy, sample_dlap
+from attributary.noise import Entropy, sample_dlap, sample_each
 from attributary.prior import Prior, from_counts, from_estimates
 from attributary.spec import Spec
 from attributary.tree import Tree
@@ -26,10 +24,7 @@ def private_prior(spec: Spec, tree: Tree, before: Any, rng: Entropy | None, epsi
     if spec.noise == "api":
         noisy = count + sample_dlap(epsilon / spec.l1, len(earlier), rng) * epsilon / (spec.l1 * share)
     else:
-        noisy = count.copy()
-        for budget in np.unique(share):
-            here = share == budget
-            noisy[here] += sample_dlap(float(budget), int(here.sum()), rng)
+        noisy = count + sample_each(share, rng)
     est = denoise(earlier, noisy, split.variance())
     table = earlier.table().append_column("estimate", [est.count]).append_column("variance", [est.variance])
     return from_estimates(tree, table, known=[attribute.name for attribute in spec.known])
