@@ -23,7 +23,7 @@ from attributary.explore.stamp import ChangedError
 
 FOLDER, REPORT = Path(__file__).parent, Path(report.__file__).parent
 SCRIPTS = [
-    REPORT / "number.js",
+    *(REPORT / name for name in ("number.js", "bar.js")),
     *(FOLDER / name for name in ("ask.js", "state.js", "grid.js", "counts.js", "levels.js")),
 ]
 SCRIPTS += [FOLDER / name for name in ("plan.js", "start.js")]

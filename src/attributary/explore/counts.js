@@ -95,7 +95,7 @@ function headline(node) {
   ];
   if (!gone) parts.push(make("p", { class: "range" }, `between ${count(node.low)} and ${count(node.high)}`));
   const measured = node.noisy === null ? ["not measured itself: added up from below"] : [`measured as ${count(node.noisy)}`, `correction ${signed(number(node.correction))}`];
-  const facts = gone ? [] : [`${percent(node.error)} relative error`, ...measured];
+  const facts = gone ? [] : [`${percent(node.error)} relative error`, ...measured, ...(about.prior ? [`${wholePercent(number(node.from_prior))} from prior`] : [])];
   parts.push(make("p", { class: "small" }, facts.join(" · "), node.implausible ? make("strong", { class: "flag" }, "implausible") : ""));
   if (about.before) parts.push(make("p", { class: "small" }, ...compared(node)));
   box.replaceChildren(...parts);

@@ -15,6 +15,7 @@ from attributary.explore.store import Store
 from attributary.explore.trial import Trial
 from attributary.explore.view import PAGE, view
 from attributary.measurements import Shape
+from attributary.report.estimates import FROM_PRIOR
 
 Asked = Mapping[str, str]
 KEPT = 8  # made-up trees
@@ -65,6 +66,7 @@ class Desk:
                 "labels": bool(now.attributes),
                 "note": now.note,
                 "confidence": now.confidence,
+                "prior": FROM_PRIOR in store.figures,
                 "tau": self.tau,
                 "page": PAGE,
             }

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 from attributary.explore.store import Store
 from attributary.explore.view import PAGE, View
-from attributary.report.estimates import FIGURES
+from attributary.report.estimates import FROM_PRIOR
 
 KEYS = {
     "estimate": "estimate",
@@ -14,6 +14,7 @@ KEYS = {
     "order": "node",
 }
 COMPARED = {"change": "change", "significance": "abs(z)"}
+EXPECTED = {"prior": FROM_PRIOR}
 
 
 class Asked(NamedTuple):
@@ -34,12 +35,12 @@ ABOVE_ALL = Place(None, -1, ())
 
 def sorts(store: Store) -> list[str]:
     """What rows can be sorted by."""
-    return [*KEYS, *(COMPARED if store.before else ())]
+    return [*KEYS, *(EXPECTED if FROM_PRIOR in store.figures else ()), *(COMPARED if store.before else ())]
 
 
 def columns(store: Store) -> list[str]:
     """The columns of every answer, in order."""
-    own = ["node", "level", "label", *_labels(store), *FIGURES]
+    own = ["node", "level", "label", *_labels(store), *store.figures]
     return [*own, "earlier", "old", "old_variance", "change", "spread", "z"] if store.before else own
 
 
@@ -49,7 +50,7 @@ def rows(store: Store, view: View, tau: float, now: Place | None, before: Place 
     `now` and `before` are the node that the view is of, in each table; None where a table does not have it.
     """
     chosen = _chosen(store, view, now, before)
-    key = (KEYS | COMPARED)[view.sort]
+    key = (KEYS | EXPECTED | COMPARED)[view.sort]
     values = [tau] if "?" in key else []
     way = "DESC" if view.down else "ASC"
     order = f"ORDER BY {key} {way} NULLS LAST, node NULLS LAST" + ", earlier" * bool(store.before)
@@ -112,7 +113,7 @@ def _joined(store: Store, now: Asked, before: Asked) -> Asked:
     labels = _labels(store)
     same = " AND ".join(["n.level = b.level", *(f"n.{a} IS NOT DISTINCT FROM b.{a}" for a in labels)])
     both = ", ".join(f"coalesce(n.{name}, b.{name}) AS {name}" for name in ("level", "label", *labels))
-    figures = ", ".join(f"n.{figure}" for figure in FIGURES)
+    figures = ", ".join(f"n.{figure}" for figure in store.figures)
     change = "n.estimate - b.estimate"
     spread = "sqrt(n.variance + b.variance)"
     sql = f"""(

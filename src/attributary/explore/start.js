@@ -35,9 +35,11 @@ function introduce(table) {
   seeded.textContent = about.note && `${about.note[0].toUpperCase()}${about.note.slice(1)}.`;
   const how = about.confidence ? `${percent(about.confidence)} confidence` : "the confidence that was asked for";
   const error = `Error is the estimate's standard deviation, relative to the count, or to τ = ${small(about.tau)} where the count is smaller.`;
-  document.getElementById("explain").textContent = about.before
+  const expected = about.prior ? " From prior is how much of the estimate came from what was expected of it; such estimates are not unbiased." : "";
+  const told = about.before
     ? `The bar is the interval with the estimate in it (${how}); the hollow mark is the earlier estimate. ± is the standard error of the change, from the noise of both. “Could be noise”: noise alone makes such a change more than once in 20 times; “changed”: less than once in 1,000. It says that the two counts differ, not why; and of many rows, one in 20 looks “probably changed” by chance.`
     : `The bar is the interval with the estimate in it (${how}); the hollow mark is the noisy figure as measured. Correction is how far denoising moved it, in standard deviations of such a move. ${error}`;
+  document.getElementById("explain").textContent = told + expected;
 }
 
 async function begin() {

@@ -8,7 +8,7 @@ from typing import Any
 
 from attributary.errors import InputError
 from attributary.explore.table import Stage, Table, open_table
-from attributary.report.estimates import FIGURES, NEEDED
+from attributary.report.estimates import FIGURES, FROM_PRIOR, NEEDED
 
 NAMES = ("now", "before")
 
@@ -26,6 +26,11 @@ class Store:
     @property
     def tables(self) -> list[Table]:
         return [self.now] if self.before is None else [self.now, self.before]
+
+    @property
+    def figures(self) -> tuple[str, ...]:
+        """The columns of figures that every answer has."""
+        return (*FIGURES, FROM_PRIOR) if FROM_PRIOR in self.now.figures else FIGURES
 
     def check(self) -> None:
         for table in self.tables:
@@ -116,7 +121,7 @@ def _view(connection: Any, name: str, table: Table) -> str:
     cases = " ".join(f"WHEN {i + table.total} THEN {label}" for i, label in enumerate(labels))
     label = f"CASE level {cases} ELSE 'total' END" if labels else "'node ' || node"
     columns = ["node", "parent", "level", f"{label} AS label", *(f"{cell} AS a{i}" for i, cell in enumerate(labels))]
-    for figure in FIGURES:
+    for figure in (*FIGURES, FROM_PRIOR):
         cell = quoted(figure) if figure in table.figures else "NULL"
         columns.append(f"CAST({cell} AS DOUBLE) AS {figure}")
     path = _literal(os.path.abspath(table.file))
@@ -135,12 +140,14 @@ def _checked(connection: Any, name: str, table: Table) -> int:
         else (lambda c: f"coalesce(isfinite({c}), false)")
         for column in NEEDED
     }
+    if FROM_PRIOR in table.figures:
+        rules[FROM_PRIOR] = lambda c: f"coalesce({c} BETWEEN 0 AND 1, false)"
     wrong = [f"min(node) FILTER (NOT {rule(column)})" for column, rule in rules.items()]
     moved = "count(*) FILTER (correction <> 0)"
     *first, corrections = connection.execute(f"SELECT {', '.join(wrong)}, {moved} FROM {name}").fetchone()
-    for column, node in zip(NEEDED, first, strict=True):
+    for column, node in zip(rules, first, strict=True):
         if node is not None:
-            asks = "a number, 0 or more" if column == "variance" else "a number"
+            asks = {"variance": "a number, 0 or more", FROM_PRIOR: "a number from 0 to 1"}.get(column, "a number")
             (value,) = connection.execute(f"SELECT {column} FROM {name} WHERE node = ?", [node]).fetchone()
             raise InputError(f"{table.path}: {column} is {asks}; node {node} has {'none' if value is None else value}")
     return int(corrections)

@@ -8,7 +8,7 @@ from typing import Any
 from attributary.errors import InputError
 from attributary.explore.forest import Forest, read_forest
 from attributary.explore.stamp import ChangedError, Stamp, stamp
-from attributary.report.estimates import FIGURES, NEEDED, NODE, is_estimates, read_estimates
+from attributary.report.estimates import FIGURES, FROM_PRIOR, NEEDED, NODE, is_estimates, read_estimates
 from attributary.tables import read_table
 from attributary.tables.format import by_content
 
@@ -80,7 +80,7 @@ def open_table(path: str, levels: list[str] | None, folder: str, stage: Stage) -
         path,
         file,
         tuple(attributes),
-        tuple(name for name in FIGURES if name in schema.names),
+        tuple(name for name in (*FIGURES, FROM_PRIOR) if name in schema.names),
         total,
         forest,
         opened,
@@ -139,6 +139,8 @@ def _in_order(path: str, levels: list[str] | None) -> Any:
     for name in FIGURES:
         values = given.tree.from_level_order(getattr(given, name))
         made = made.append_column(name, pa.array(values, from_pandas=True))
+    if given.from_prior is not None:
+        made = made.append_column(FROM_PRIOR, pa.array(given.tree.from_level_order(given.from_prior)))
     return made.replace_schema_metadata(table.schema.metadata)
 
 

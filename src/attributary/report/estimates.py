@@ -18,6 +18,7 @@ NODE = ("node", "parent", "level")
 NEEDED = ("estimate", "variance", "low", "high")
 MEASURE = "measure"  # the column that tells measures apart
 FIGURES = ("noisy", "noise_variance", *NEEDED, "correction")
+FROM_PRIOR = "from_prior"  # one more where what was expected had a part in the estimates
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +33,7 @@ class Estimates:
     low: Floats
     high: Floats
     correction: Floats
+    from_prior: Floats | None = None  # the part of each that what was expected had, from 0 to 1
     note: str = ""  # what the file says of itself, as that its noise is seeded
     confidence: float | None = None  # that low and high hold the true count, where the file says it
 
@@ -43,10 +45,18 @@ class Estimates:
         return np.isfinite(self.noisy) & ~np.isposinf(self.noise_variance)
 
     @property
+    def plain_variance(self) -> Floats:
+        """The variance of today's figures alone, denoised: what it is without a prior."""
+        if self.from_prior is None:
+            return self.variance
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(self.from_prior < 1, self.variance / (1 - self.from_prior), np.inf)
+
+    @property
     def unbiased(self) -> Floats:
-        """The estimates before they were made non-negative or whole, from the corrections; else as they are."""
+        """The estimates of today's figures alone, before they were made non-negative or whole, from the corrections."""
         with np.errstate(invalid="ignore"):
-            spread = np.sqrt(np.maximum(self.noise_variance - self.variance, 0))
+            spread = np.sqrt(np.maximum(self.noise_variance - self.plain_variance, 0))
             moved = self.noisy + self.correction * spread
         known = self.measured & np.isfinite(self.correction) & np.isfinite(spread) & (self.correction != 0)
         return np.where(known, moved, self.estimate)
@@ -81,8 +91,9 @@ def read_estimates(table: Any, path: str, levels: list[str] | None = None) -> Es
             f"{shown(path)} has rows for {table.num_rows:,} of {len(tree):,} nodes; a report needs all of them: "
             "denoise with --fill"
         )
-    found = {name: floats(table, name, path) for name in FIGURES if name in table.column_names}
+    found = {name: floats(table, name, path) for name in (*FIGURES, FROM_PRIOR) if name in table.column_names}
     _check(found, path)
+    expected = found.get(FROM_PRIOR)
     absent = np.full(table.num_rows, np.nan)
     columns = {name: tree.to_level_order(found.get(name, absent)) for name in FIGURES}
     metadata = table.schema.metadata or {}
@@ -90,6 +101,7 @@ def read_estimates(table: Any, path: str, levels: list[str] | None = None) -> Es
     return Estimates(
         tree,
         **columns,
+        from_prior=None if expected is None else tree.to_level_order(expected),
         note=metadata.get(b"attributary", b"").decode(errors="replace"),
         confidence=None if confidence is None else float(confidence),
     )
@@ -103,6 +115,8 @@ def _check(found: dict[str, Floats], path: str) -> None:
         "low": ("a number, the estimate at most", found["low"] <= found["estimate"]),
         "high": ("a number, the estimate at least", found["high"] >= found["estimate"]),
     }
+    if FROM_PRIOR in found:
+        rules[FROM_PRIOR] = ("a number from 0 to 1", (found[FROM_PRIOR] >= 0) & (found[FROM_PRIOR] <= 1))
     for name, (rule, holds) in rules.items():
         if not holds.all():
             row = int(np.argmin(holds))

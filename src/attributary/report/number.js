@@ -17,6 +17,8 @@ function percent(part) {
   return `${x.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits })}\u00a0%`;
 }
 
+const wholePercent = (part) => (Number.isNaN(part) ? "–" : `${Math.round(100 * part)}\u00a0%`);
+
 function signed(x) {
   if (Number.isNaN(x)) return "–";
   if (x === 0) return "0";

@@ -65,6 +65,8 @@ def _figures(est: Estimates, keep: NDArray[np.bool_]) -> dict[str, NDArray[Any]]
         "above": high - estimate,
         "correction": est.correction[keep],
     }
+    if est.from_prior is not None:
+        found["prior"] = 100 * est.from_prior[keep]  # to a tenth of a percent
     return {name: _parts(values) for name, values in found.items()} | {"variance": est.variance[keep].astype("<f4")}
 
 

@@ -16,7 +16,7 @@ from attributary.report.suspicion import suspicion
 from attributary.report.theme import NARROW, WIDE, Chart, inline
 
 TAU, NODES = 10.0, 200_000
-SCRIPTS = ("data.js", "number.js", "table.js", "keys.js", "icicle.js", "start.js")
+SCRIPTS = ("data.js", "number.js", "bar.js", "match.js", "table.js", "keys.js", "icicle.js", "start.js")
 
 
 class Page(NamedTuple):

@@ -59,6 +59,7 @@ def counts_section(est: Estimates, doubt: Suspicion, kept: Cut, tau: float, draw
             "chart": draw(counts_chart(est)),
             "confidence": by_name or "interval",
             "asked": not by_name,
+            "expected": est.from_prior is not None,
         },
         "left": f"{len(est) - kept.nodes:,}" if kept.nodes < len(est) else "",
         "kept": f"{kept.nodes:,}",

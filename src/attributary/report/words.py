@@ -4,6 +4,9 @@ import re
 from math import exp
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from attributary.plan import Plan
 from attributary.report import figures
 from attributary.report.estimates import Estimates
@@ -40,9 +43,10 @@ def few(levels: list[str] | tuple[str, ...]) -> list[str]:
 
 def facts(plan: Plan | None, est: Estimates | None) -> list[Fact]:
     """The facts of the first section."""
+    expected = [] if est is None or est.from_prior is None else [_expected(est, est.from_prior)]
     if plan is None:
-        return [Fact("Question", " › ".join(few(est.tree.level_names))), NO_PLAN] if est else [EVALUATION]
-    return [_question(plan, est), _budget(plan), _noise(plan), _prior(plan)]
+        return [Fact("Question", " › ".join(few(est.tree.level_names))), NO_PLAN, *expected] if est else [EVALUATION]
+    return [_question(plan, est), _budget(plan), _noise(plan), _prior(plan), *expected]
 
 
 NO_PLAN = Fact(
@@ -116,6 +120,22 @@ def _noise(plan: Plan) -> Fact:
             ),
         )
     return Fact("Noise", "discrete Laplace on whole counts", ("Every count gets noise DLap(ε of its level).",))
+
+
+def _expected(est: Estimates, share: NDArray[np.float64]) -> Fact:
+    each = [
+        f"{figures.percent(share[est.tree.slice(i)].mean())} of {name}" for i, name in enumerate(est.tree.level_names)
+    ]
+    return Fact(
+        "What was expected",
+        f"{figures.percent(share.mean())} of the estimates came from it",
+        (
+            f"On average, by level: {figures.listed(few(each))}.",
+            "Cousins, or an earlier period, say what to expect of a node; the more noise its own figure has, the more "
+            "of the estimate comes from that.",
+        ),
+        "Such estimates are closer on average, but not unbiased: do not bill by them.",
+    )
 
 
 def _prior(plan: Plan) -> Fact:
