@@ -14,9 +14,9 @@ from attributary.tables import place, shown
 from attributary.tree import Tree
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 NODE = ("node", "parent", "level")
 NEEDED = ("estimate", "variance", "low", "high")
-MEASURE = "measure"  # the column that tells measures apart
 FIGURES = ("noisy", "noise_variance", *NEEDED, "correction")
 FROM_PRIOR = "from_prior"  # one more where what was expected had a part in the estimates
 
@@ -71,7 +71,8 @@ class Estimates:
 
     def error(self, tau: float) -> Floats:
         """The relative error of each node: its standard deviation by its estimate, or by tau if that is larger."""
-        error: Floats = np.sqrt(self.variance) / np.maximum(tau, self.estimate)
+        with np.errstate(divide="ignore"):
+            error: Floats = np.sqrt(self.variance) / np.maximum(tau, self.estimate)
         return error
 
 
@@ -79,20 +80,19 @@ def is_estimates(names: list[str]) -> bool:
     return set(NEEDED) <= set(names)
 
 
-def read_estimates(table: Any, path: str, levels: list[str] | None = None) -> Estimates:
-    """The estimates in a table, one row per node; `levels` names its label columns where the table does not tell."""
-    measures = table.column(MEASURE).unique().to_pylist() if MEASURE in table.column_names else []
-    if len(measures) > 1:
-        told = ", ".join(map(str, measures))
-        raise InputError(f"{shown(path)} has several measures, {told}; a page is about one: keep only its rows")
-    tree = _tree(table, path, levels)
+def read_estimates(table: Any, path: str, levels: list[str] | None = None, rows: Ints | None = None) -> Estimates:
+    """The estimates in a table, one row per node; `levels` names its label columns where the table does not tell.
+
+    `rows` are the numbers of these rows in the file, where the table has those of one measure only.
+    """
+    tree = tree_of(table, path, levels, rows)
     if len(tree) != table.num_rows:
         raise InputError(
             f"{shown(path)} has rows for {table.num_rows:,} of {len(tree):,} nodes; a report needs all of them: "
             "denoise with --fill"
         )
-    found = {name: floats(table, name, path) for name in (*FIGURES, FROM_PRIOR) if name in table.column_names}
-    _check(found, path)
+    found = {name: floats(table, name, path, rows) for name in (*FIGURES, FROM_PRIOR) if name in table.column_names}
+    _check(found, path, rows)
     expected = found.get(FROM_PRIOR)
     absent = np.full(table.num_rows, np.nan)
     columns = {name: tree.to_level_order(found.get(name, absent)) for name in FIGURES}
@@ -107,7 +107,7 @@ def read_estimates(table: Any, path: str, levels: list[str] | None = None) -> Es
     )
 
 
-def _check(found: dict[str, Floats], path: str) -> None:
+def _check(found: dict[str, Floats], path: str, rows: Ints | None) -> None:
     """Refuses figures that make no sense; what cannot be estimated has an infinite variance and interval."""
     rules = {
         "estimate": ("a number", np.isfinite(found["estimate"])),
@@ -120,10 +120,12 @@ def _check(found: dict[str, Floats], path: str) -> None:
     for name, (rule, holds) in rules.items():
         if not holds.all():
             row = int(np.argmin(holds))
-            raise InputError(f"{place(path, row)}: {name} is {rule}; got {found[name][row]:g}")
+            where = place(path, row if rows is None else int(rows[row]))
+            raise InputError(f"{where}: {name} is {rule}; got {found[name][row]:g}")
 
 
-def _tree(table: Any, path: str, levels: list[str] | None) -> Tree:
+def tree_of(table: Any, path: str, levels: list[str] | None, rows: Ints | None = None) -> Tree:
+    """The tree that a table's rows name, in their order."""
     names = table.column_names
     ours = set(NODE) <= set(names)
     try:
@@ -137,7 +139,7 @@ def _tree(table: Any, path: str, levels: list[str] | None) -> Tree:
             )
         return Tree.from_paths(_labels(table, levels, path, stars=not ours), levels)
     except RowError as error:
-        raise InputError(f"{place(path, error.row)}: {error.rule}") from error
+        raise InputError(f"{place(path, error.row if rows is None else int(rows[error.row]))}: {error.rule}") from error
     except ValueError as error:
         raise InputError(f"{shown(path)}: {error}") from error
 

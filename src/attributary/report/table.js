@@ -11,6 +11,7 @@ function treeTable(tree) {
   let sort = null; // { by, down }
   let match = null; // of a filter
   let found = 0;
+  let filtered = ["", false];
   const families = new Map();
   const scales = new Map();
 
@@ -66,12 +67,14 @@ function treeTable(tree) {
     const cell = (head, kind, ...content) => line.append(make("td", { role: "gridcell", class: kind, "data-head": head }, ...content));
     line.append(make("th", { role: "rowheader", scope: "row" }, make("span", { class: "name" }, twist, labelled(tree.label(v)))));
     cell("", "num estimate", tree.shown(v));
+    const ratio = tree.measure.ratio;
     const drawn = { to: tree.estimate(v), low: tree.low(v), high: tree.high(v), raw: tree.noisy(v), tick: tree.estimate(v) };
-    cell("", "interval", bar(scale(tree.parent[v]), drawn), make("span", { class: "range" }, between(tree, v)));
-    cell("noisy", "num minor", count(tree.noisy(v)));
+    const known = !Number.isNaN(tree.estimate(v));
+    cell("", "interval", known ? bar(scale(tree.parent[v]), drawn) : "", make("span", { class: "range" }, known ? between(tree, v) : "too few conversions"));
+    if (!ratio) cell("noisy", "num minor", tree.count(tree.noisy(v)));
     const flag = tree.flag[v] ? [make("strong", { class: "flag" }, "implausible"), " "] : [];
     if (tree.flag[v]) line.classList.add("flagged");
-    cell("correction", "num minor", ...flag, signed(tree.correction(v)));
+    if (!ratio) cell("correction", "num minor", ...flag, signed(tree.correction(v)));
     cell("error", "num minor", percent(tree.error(v)));
     if (tree.prior) cell("from prior", "num minor", wholePercent(tree.prior(v) / 100));
     return line;
@@ -116,7 +119,7 @@ function treeTable(tree) {
     const [from, to] = tree.family(v);
     let rest = v < 0 ? NaN : tree.estimate(v);
     for (let w = from; w < to; w++) rest -= tree.estimate(w);
-    const sum = Number.isNaN(rest) ? "" : `, ${count(rest)} together`;
+    const sum = Number.isNaN(rest) || tree.measure.ratio ? "" : `, ${tree.count(rest)} together`;
     return aside(depth, make("span", {}, `${whole.format(tree.left(v))} left out of this page${sum}`));
   }
 
@@ -135,6 +138,7 @@ function treeTable(tree) {
 
   function redraw() {
     families.clear();
+    scales.clear();
     body.replaceChildren(...rows(-1));
     if (body.rows.length) body.rows[0].tabIndex = 0;
     tell();
@@ -143,11 +147,13 @@ function treeTable(tree) {
   function tell() {
     const shown = body.querySelectorAll("tr[data-node]").length;
     const all = match ? `${whole.format(found)} of ${whole.format(tree.nodes)} nodes match; ` : `${whole.format(tree.nodes)} nodes; `;
-    status.textContent = `${all}${whole.format(shown)} ${shown === 1 ? "row is" : "rows are"} shown`;
+    const name = tree.about.measures?.length > 1 ? `${tree.measure.name}: ` : "";
+    status.textContent = `${name}${all}${whole.format(shown)} ${shown === 1 ? "row is" : "rows are"} shown`;
   }
 
   function filter(text, flagsOnly) {
     room.clear();
+    filtered = [text, flagsOnly];
     const fits = matches(tree, text, flagsOnly);
     ({ match, found } = fits);
     open = new Set(fits.opened);
@@ -183,5 +189,19 @@ function treeTable(tree) {
     line.focus();
   }
 
-  return { body, grid, redraw, toggle, filter, sortBy, deeper, focusRow, closeAll: () => (open.clear(), room.clear(), redraw()) };
+  // Another measure: the same rows are open, in an order that it has.
+  function retake() {
+    const heads = [...grid.tHead.rows[0].cells];
+    for (const head of heads) {
+      const by = head.dataset.sort;
+      head.hidden = tree.measure.ratio ? by === "noisy" || by === "correction" || by === "prior" : by === "prior" && !tree.prior;
+      if (by === "estimate") head.querySelector("button").textContent = tree.measure.unit ? `Estimate, ${tree.measure.unit}` : "Estimate";
+      if (head.hidden && sort?.by === by) sort = null;
+      if (head.hidden) head.removeAttribute("aria-sort");
+    }
+    if (filtered[1]) filter(...filtered);
+    else redraw();
+  }
+
+  return { body, grid, redraw, retake, toggle, filter, sortBy, deeper, focusRow, closeAll: () => (open.clear(), room.clear(), redraw()) };
 }
