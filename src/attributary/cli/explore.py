@@ -65,6 +65,7 @@ def explore(
     from attributary.explore.given import Given, given
     from attributary.explore.serve import serve
     from attributary.explore.store import open_store
+    from attributary.plan.parts import parts
 
     if tau is not None and not 0 < tau < float("inf"):
         raise InputError(f"--tau is a number above 0; got {tau}")
@@ -87,6 +88,7 @@ def explore(
         relative,
         "dlap" if plan and plan.spec.noise == "unit" else "laplace",
         store,
+        {part.measure.name: part for part in parts(plan)} if plan else {},
     )
     if store is None:
         desk.plan({})  # what is wrong with a plan is said here, not on the page

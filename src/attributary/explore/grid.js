@@ -11,13 +11,14 @@ function heads(about, now) {
   const line = document.querySelector("#grid thead tr");
   const first = ["label", now.find || now.level ? "Node" : "Label", ""];
   const all = [first, ...(about.before ? COMPARED : ALONE), ...(about.prior ? EXPECTED : [])];
+  const unit = (sort) => (sort === "estimate" && about.unit ? `, ${about.unit}` : "");
   line.replaceChildren(...all.map(([sort, words, kind]) => {
     const head = make("th", { scope: "col", role: "columnheader", class: kind });
     if (!sort) {
       head.append(words);
       return head;
     }
-    const button = make("button", { type: "button" }, words);
+    const button = make("button", { type: "button" }, words + unit(sort));
     button.addEventListener("click", () => {
       const same = now.sort === sort;
       const upward = UPWARD.includes(sort);
@@ -49,20 +50,20 @@ function rowOf(row, at, compared, flat) {
   line.append(make("th", { scope: "row", role: "rowheader" }, name));
   const cell = (head, kind, ...content) => line.append(make("td", { role: "cell", class: kind, "data-head": head }, ...content));
   const gone = row.node === null;
-  cell("", "num estimate", gone ? "–" : count(row.estimate));
+  cell("", "num estimate", gone ? "–" : figure(row.estimate));
   if (gone) cell("", "interval", "");
   else {
     const drawn = { to: row.estimate, low: row.low, high: row.high, raw: compared ? row.old : row.noisy, tick: row.estimate };
-    cell("", "interval", bar(at, drawn), make("span", { class: "range" }, `${count(row.low)} to ${count(row.high)}`));
+    cell("", "interval", bar(at, drawn), make("span", { class: "range" }, `${figure(row.low)} to ${figure(row.high)}`));
   }
   if (compared) {
-    cell("before", "num minor", count(number(row.old)));
+    cell("before", "num minor", figure(number(row.old)));
     cell("change", "num minor change", ...changed(row));
     cell("", "minor verdict-cell", ...judged(row));
     if (about.prior) expected(cell, row);
     return line;
   }
-  cell("noisy", "num minor", count(number(row.noisy)));
+  cell("noisy", "num minor", figure(number(row.noisy)));
   const flag = row.implausible ? [make("strong", { class: "flag" }, "implausible"), " "] : [];
   if (row.implausible) line.classList.add("flagged");
   cell("correction", "num minor", ...flag, signed(number(row.correction)));
@@ -73,8 +74,8 @@ function rowOf(row, at, compared, flat) {
 
 const expected = (cell, row) => cell("from prior", "num minor", wholePercent(number(row.from_prior)));
 
-const plus = (x) => (x > 0 ? `+${count(x)}` : count(x));
-const changed = (row) => (row.change === null ? ["–"] : [plus(row.change), make("span", { class: "spread" }, ` ± ${count(row.spread)}`)]);
+const plus = (x) => (x > 0 ? `+${figure(x)}` : figure(x));
+const changed = (row) => (row.change === null ? ["–"] : [plus(row.change), make("span", { class: "spread" }, ` ± ${figure(row.spread)}`)]);
 
 function judged(row) {
   const kind = { changed: "sure", "probably changed": "likely", "could be noise": "noise" }[row.verdict] ?? "noise";

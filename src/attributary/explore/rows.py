@@ -69,7 +69,9 @@ def row(store: Store, view: View, now: Place | None, before: Place | None) -> As
     """The one row of the node that the view is of."""
     parts = [_one(now), _one(before)]
     chosen = (
-        _joined(store, *parts) if store.before else Asked(f"(SELECT * FROM now WHERE {parts[0].sql})", parts[0].values)
+        _joined(store, *parts)
+        if store.before
+        else Asked(f"(SELECT * FROM {store.view('now')} WHERE {parts[0].sql})", parts[0].values)
     )
     return Asked(f"SELECT {', '.join(columns(store))} FROM {chosen.sql}", chosen.values)
 
@@ -77,7 +79,7 @@ def row(store: Store, view: View, now: Place | None, before: Place | None) -> As
 def _chosen(store: Store, view: View, now: Place | None, before: Place | None) -> Asked:
     condition = _condition(store, view, now)
     if not store.before:
-        return Asked(f"now WHERE {condition.sql}", condition.values)
+        return Asked(f"{store.view('now')} WHERE {condition.sql}", condition.values)
     return _joined(store, condition, _condition(store, view, before))
 
 
@@ -120,7 +122,8 @@ def _joined(store: Store, now: Asked, before: Asked) -> Asked:
         SELECT n.node, {both}, {figures}, b.node AS earlier, b.estimate AS old, b.variance AS old_variance,
             {change} AS change, {spread} AS spread,
             CASE WHEN {spread} > 0 THEN ({change}) / {spread} WHEN {change} = 0 THEN 0 ELSE NULL END AS z
-        FROM (SELECT * FROM now WHERE {now.sql}) n FULL JOIN (SELECT * FROM before WHERE {before.sql}) b ON {same}
+        FROM (SELECT * FROM {store.view("now")} WHERE {now.sql}) n
+        FULL JOIN (SELECT * FROM {store.view("before")} WHERE {before.sql}) b ON {same}
     )"""
     return Asked(sql, [*now.values, *before.values])
 

@@ -17,6 +17,7 @@ from attributary.tree import Tree
 Ints = NDArray[np.int64]
 MEASURE = "measure"  # the column that tells measures apart
 PER = " per conversion"  # how ratios are called: "revenue per conversion"
+MANY = 100  # that are no measures any more
 WITH_ESTIMATES = "give it with the estimates that it was made of, or the folder that `attributary run` wrote"
 
 
@@ -46,6 +47,11 @@ def measure_names(table: Any, path: str) -> Any:
     empty = pc.index(cells, "").as_py()
     if empty >= 0:
         raise InputError(f"{place(path, empty)}: the measure is empty; each row names the one it is of")
+    if (many := pc.count_distinct(cells).as_py()) > MANY:
+        raise InputError(
+            f"{shown(path)}: column {MEASURE!r} has {many:,} values, too many for measures; if it names nodes, say so "
+            "with --levels"
+        )
     return cells
 
 

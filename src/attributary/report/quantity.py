@@ -1,7 +1,7 @@
 """Quantity: what a part of a page is about, a measure or a ratio of two, and how its figures are written."""
 
 from dataclasses import dataclass
-from math import ceil, log10
+from math import ceil, log10, sqrt
 from typing import Literal
 
 import numpy as np
@@ -106,8 +106,10 @@ def _tau(part: Part | None, est: Estimates, given: Given, of_counts: float) -> f
 
 
 def _digits(variance: Floats) -> int:
-    """As many that the last one is not finer than a typical standard deviation; 1 where that is coarse."""
     known = variance[np.isfinite(variance) & (variance > 0)]
-    if not len(known):
-        return 1
-    return min(max(ceil(-log10(float(np.sqrt(np.median(known))))), 1), MOST_DIGITS)
+    return digits(float(np.median(known)) if len(known) else None)
+
+
+def digits(variance: float | None) -> int:
+    """As many that the last one is not finer than a typical standard deviation; 1 where that is coarse."""
+    return min(max(ceil(-log10(sqrt(variance))), 1), MOST_DIGITS) if variance else 1
