@@ -33,7 +33,7 @@ function introduce(table, measure = "") {
   const beside = about.before ? `, beside ${about.before}` : "";
   document.getElementById("opened").textContent = `${about.file}${beside}: ${whole.format(about.nodes)} ${about.called === "conversions" ? "counts" : "sums"}, ${sizes}.`;
   document.getElementById("choose").hidden = about.measures.length < 2;
-  document.getElementById("measure").replaceChildren(...about.measures.map((name, i) => make("option", { value: i ? name : "" }, name)));
+  document.getElementById("measure").replaceChildren(...about.measures.map((name, i) => make("option", { value: i ? name : "" }, name === "count" ? "conversions" : name)));
   document.getElementById("measure").value = about.measure === about.measures[0] ? "" : about.measure;
   const seeded = document.getElementById("seeded");
   seeded.hidden = !about.note.includes("not for release");

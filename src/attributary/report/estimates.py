@@ -139,7 +139,10 @@ def tree_of(table: Any, path: str, levels: list[str] | None, rows: Ints | None =
             )
         return Tree.from_paths(_labels(table, levels, path, stars=not ours), levels)
     except RowError as error:
-        raise InputError(f"{place(path, error.row if rows is None else int(rows[error.row]))}: {error.rule}") from error
+        if rows is None:
+            raise InputError(f"{place(path, error.row)}: {error.rule}") from error
+        where = place(path, int(rows[error.row]))
+        raise InputError(f"{where}: of the rows of its measure, {error.rule}") from error
     except ValueError as error:
         raise InputError(f"{shown(path)}: {error}") from error
 

@@ -66,11 +66,9 @@ def of_measure(table: Any, names: Any, name: str) -> tuple[Any, Ints]:
 def read_measures(table: Any, path: str, levels: list[str] | None = None) -> dict[str, Estimates]:
     """The estimates of each measure, all on the tree of the first."""
     names, found = measure_names(table, path), dict[str, Estimates]()
-    if not len(names):
-        raise InputError(f"{shown(path)} has no rows; estimates have one for each node and measure")
     for name in names.unique().to_pylist():
         rows, numbers = of_measure(table, names, name)
-        est = read_estimates(rows, f"{path}", levels, numbers)
+        est = read_estimates(rows, path, levels, numbers)
         first = next(iter(found), name)
         found[name] = est if name == first else _aligned(est, found[first].tree, name, first, path)
     return found
