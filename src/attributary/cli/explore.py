@@ -18,7 +18,8 @@ ABOUT = """Look through estimates of any size in the browser, and try out budget
     $ attributary explore
 
 COUNTS pages through the tree: what a node is made of, search by label, sort by count, error or correction, download as
-CSV. With a second table, every count stands beside the earlier one, with the change and whether noise explains it.
+CSV. Of several measures, one is chosen. With a second table, every count stands beside the earlier one, with the change
+and whether noise explains it.
 
 PLAN moves epsilon, tau and the levels' shares, and shows the error to expect of every level, the best split, and three
 examples of what a report would look like. It begins with the estimates, the plan, the spec and its prior or logs, or
