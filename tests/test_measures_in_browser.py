@@ -194,6 +194,9 @@ def test_two_tables_of_measures_are_compared_measure_by_measure(tmp_path: Path) 
     for i, name in enumerate(("count", "it's <b>revenue</b>")):
         rows = every_page(tab, level="all", sort="order", measure=name)
         assert [r["old"] for r in rows] == [r["estimate"] for r in old[82 * i : 82 * (i + 1)]]
+    short = written(read_table(now).slice(0, 90), tmp_path / "short.parquet")
+    with pytest.raises(InputError, match="revenue</b>\" has other nodes than 'count', 8 and 82"):
+        open_store([short])
     other = written(table(["x", "y"]), tmp_path / "one.parquet")
     for pair in ([now, other], [other, now]):
         with pytest.raises(InputError, match="tables of the same measures are compared"):

@@ -107,9 +107,15 @@ def _close(connection: Any, folder: Any) -> None:
 
 def _paired(opened: list[list[Table]]) -> list[list[Table]]:
     """The tables of each measure, the earlier one behind the later; trees that are alike are kept once."""
+    for tables in opened:
+        other = next((t for t in tables if not np.array_equal(t.forest.parent, tables[0].forest.parent)), None)
+        if other is not None:
+            raise InputError(
+                f"{other.path}: {other.measure!r} has other nodes than {tables[0].measure!r}, {len(other):,} and "
+                f"{len(tables[0]):,}; measures of one table have a row for each node"
+            )
     now = opened[0]
-    first = now[0].forest
-    alike = [replace(t, forest=first) if np.array_equal(t.forest.parent, first.parent) else t for t in now]
+    alike = [replace(table, forest=now[0].forest) for table in now]
     if len(opened) == 1:
         return [[table] for table in alike]
     before = {table.measure: table for table in opened[1]}
