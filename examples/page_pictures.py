@@ -14,6 +14,16 @@ from attributary.cli import main as attributary
 FOLDER = Path(__file__).parent.parent / "docs" / "pictures"
 TITLE = "A generated shop by campaign, location and day"
 OPENED = ("outlet", "Paris")
+MEASURES = """
+[[measure]]
+name = "count"
+
+[[measure]]
+name = "revenue"
+column = "value"
+clip = "auto"
+unit = "EUR"
+"""
 
 
 def main() -> None:
@@ -33,8 +43,26 @@ def main() -> None:
             else:
                 tab.evaluate("document.getElementById('grid').scrollIntoView({ behavior: 'instant' })")
                 save(tab, name)
+        measures(browser, Path(folder))
         explored(browser, Path(folder) / "run")
         browser.close()
+
+
+def measures(browser: Any, folder: Path) -> None:
+    """The figures of several measures, and the switch between them."""
+    text = (folder / "spec.toml").read_text().replace("epsilon = 1", "epsilon = 8")
+    (folder / "values.toml").write_text(f'conversions_per_impression = "auto"\n{text}{MEASURES}')
+    run = ["run", f"{folder}/values.toml", "--prior-until", "2026-02-02", "--seed", "7", "-o", f"{folder}/values"]
+    result = CliRunner().invoke(attributary, run)
+    if result.exit_code:
+        sys.exit(result.output)
+    tab = opened(browser, folder / "values" / "report.html", 1200, "light", 860)
+    tab.locator("input[name=measure]").nth(1).check(force=True)
+    tab.evaluate(
+        "document.activeElement.blur(); document.getElementById('counts').scrollIntoView({ behavior: 'instant' })"
+    )
+    tab.evaluate("scrollBy({ top: 32, behavior: 'instant' })")
+    save(tab, "report-measures")
 
 
 def explored(browser: Any, run: Path) -> None:

@@ -107,3 +107,18 @@ def write(path: Path, *files: Path, **options: Any) -> Path:
 
     path.write_text(page(read([str(file) for file in files]), **options).html, encoding="utf-8")
     return path
+
+
+MEASURES = (
+    '\n[[measure]]\nname = "count"\n[[measure]]\nname = "revenue"\ncolumn = "value"\nunit = "EUR"\nclip = "auto"\n'
+)
+
+
+def values(folder: Path) -> Path:
+    """The same for conversions and what they brought, with limits that the plan chose."""
+    generate("shop", f"{folder}/", 20_000, 0)
+    text = (folder / "spec.toml").read_text().replace("epsilon = 1", "epsilon = 20")
+    (folder / "values.toml").write_text(f'conversions_per_impression = "auto"\n{text}{MEASURES}')
+    args = ["run", f"{folder}/values.toml", "--prior-until", "2026-02-02", "-o", f"{folder}/run", "--seed", "3", "-q"]
+    assert CliRunner().invoke(main, args).exit_code == 0
+    return folder / "run"

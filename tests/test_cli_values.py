@@ -50,9 +50,15 @@ def test_counting_tells_what_is_clipped(shop: Path, tmp_path: Path) -> None:
 
 def test_the_whole_way(shop: Path, tmp_path: Path) -> None:
     done = run("run", shop / "auto.toml", "--prior-until", "2026-02-02", "--seed", 1, "-o", tmp_path)
-    files = {"counts.parquet", "estimates.parquet", "plan.json", "prior.parquet", "ratios.parquet"}
+    files = {"counts.parquet", "estimates.parquet", "plan.json", "prior.parquet", "ratios.parquet", "report.html"}
     assert set(os.listdir(tmp_path)) == files
-    for words in ("revenue in EUR, clipped at", "chosen", "of revenue, or of its tau", "not for release"):
+    for words in (
+        "revenue in EUR, clipped at",
+        "chosen",
+        "of revenue, or of its tau",
+        "not for release",
+        "the page to look at: ",
+    ):
         assert words in done.stderr, words
     found = read_table(str(tmp_path / "estimates.parquet"))
     assert found.column("measure").cast(pa.string()).unique().to_pylist() == ["count", "revenue"]
@@ -117,9 +123,3 @@ def test_headers_have_the_value(shop: Path, tmp_path: Path) -> None:
     assert pq.read_table(tmp_path / "counts.parquet").column("revenue").to_pylist()
     refused = run("keys", tmp_path / "plan.json", "--conversion", "day=Monday", code=2)
     assert "'value' is missing; measure 'revenue' needs it" in refused.stderr
-
-
-def test_a_page_is_about_one_measure(shop: Path, tmp_path: Path) -> None:
-    run("run", shop / "fixed.toml", "-o", tmp_path, "-q")
-    told = run("report", tmp_path / "estimates.parquet", "-o", tmp_path / "page.html", code=2).stderr
-    assert "has several measures, count, revenue; a page is about one" in told

@@ -4,7 +4,7 @@ from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from attributary.denoising import Estimate
 
@@ -32,10 +32,15 @@ def ratio(value: Estimate, count: Estimate, confidence: float = 0.95) -> Ratio:
         raise ValueError(f"estimates are of one tree; got {len(value.count):,} nodes and {len(count.count):,}")
     if not 0 < confidence < 1:
         raise ValueError(f"the level of an interval is between 0 and 1; got {confidence}")
-    sure = count.count > SURE * np.sqrt(count.variance)
-    below = np.where(sure, count.count, np.nan)
-    with np.errstate(invalid="ignore"):
-        found = value.count / below
-        variance = (value.variance + found**2 * count.variance) / below**2
+    found, variance = delta(value.count, value.variance, count.count, count.variance)
     reach = NormalDist().inv_cdf(0.5 + confidence / 2) * np.sqrt(variance)
     return Ratio(found, variance, found - reach, found + reach)
+
+
+def delta(value: ArrayLike, of_value: ArrayLike, count: ArrayLike, of_count: ArrayLike) -> tuple[Floats, Floats]:
+    """The ratio of two independent estimates with these variances, and its own; nan where the count is not sure."""
+    value, of_value, count, of_count = (np.asarray(x, np.float64) for x in (value, of_value, count, of_count))
+    below = np.where(count > SURE * np.sqrt(of_count), count, np.nan)
+    with np.errstate(invalid="ignore"):
+        found = value / below
+        return found, (of_value + found**2 * of_count) / below**2

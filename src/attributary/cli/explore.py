@@ -18,7 +18,8 @@ ABOUT = """Look through estimates of any size in the browser, and try out budget
     $ attributary explore
 
 COUNTS pages through the tree: what a node is made of, search by label, sort by count, error or correction, download as
-CSV. With a second table, every count stands beside the earlier one, with the change and whether noise explains it.
+CSV. Of several measures, one is chosen. With a second table, every count stands beside the earlier one, with the change
+and whether noise explains it.
 
 PLAN moves epsilon, tau and the levels' shares, and shows the error to expect of every level, the best split, and three
 examples of what a report would look like. It begins with the estimates, the plan, the spec and its prior or logs, or
@@ -65,6 +66,7 @@ def explore(
     from attributary.explore.given import Given, given
     from attributary.explore.serve import serve
     from attributary.explore.store import open_store
+    from attributary.plan.parts import parts
 
     if tau is not None and not 0 < tau < float("inf"):
         raise InputError(f"--tau is a number above 0; got {tau}")
@@ -87,6 +89,7 @@ def explore(
         relative,
         "dlap" if plan and plan.spec.noise == "unit" else "laplace",
         store,
+        {part.measure.name: part for part in parts(plan)} if plan else {},
     )
     if store is None:
         desk.plan({})  # what is wrong with a plan is said here, not on the page

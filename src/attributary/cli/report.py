@@ -15,7 +15,8 @@ ABOUT = """One page to send on: what was asked, how private it is, the counts, t
     $ attributary report shop/run -o report.html
 
 A FILE is a plan (JSON), a table of estimates as `run` and `denoise` write it, an evaluation, or a folder of them; which
-it is shows from what is in it. Tables with true counts in a folder are passed over.
+it is shows from what is in it. Tables with true counts in a folder are passed over. Of several measures, the page has
+all, with a switch between them; and their ratios, if the table that `run` writes of them is there.
 
 THE PAGE is one HTML file. It needs no network and no other file, works from a disk or a mail, prints, and knows light
 and dark. Trees of more than --nodes nodes are cut to the largest counts and the implausible corrections, and the page

@@ -33,7 +33,7 @@ with --prior-until, of the earlier counts, measured with noise of their own at t
 THE OUTPUT is a folder, which is made if it is not there:
 
 \b
-    report.html  all of it as a page, if counts alone are asked for
+    report.html  all of it as a page
     plan.json    what each level contributes
     estimates    one row per node: the noisy figure, the estimate, its interval
     counts       the true counts, and prior, those of before: NOT protected
@@ -113,7 +113,9 @@ def run(
         path = write(output, done.plan, {name: labelled(t, seed) for name, t in done.tables.items()} | true, format_)
         stage("drawing")
         made_up = asks.logs is not None and any(map(is_generated, all_files(asks.logs, folder)))
-        page = draw(output, path, made_up) if simple else None
+        shown = [os.path.join(output, "plan.json"), path]
+        shown += [os.path.join(output, f"ratios.{format_}")] if "ratios" in done.tables else []
+        page = draw(output, shown, made_up)
     if quiet:
         return
     print_counts(counts, asks)
@@ -125,11 +127,10 @@ def run(
             print_summary(done.estimates["count"], rows, path, notes)
         else:
             print_measures(done.estimates, rows, path, notes)
-    names = " and ".join(true)
-    beside = f"plan.json{',' if simple else ' and'} {names} are there too; {names} hold true counts, NOT protected"
-    page_told = [] if page is None else [f"the page to look at: {page}"]
+    names, ratios = " and ".join(true), " ratios," if "ratios" in done.tables else ""
+    beside = f"plan.json,{ratios} {names} are there too; {names} hold true counts, NOT protected"
     generated = ["the rows of these logs were generated"] if made_up else []
-    for line in [*done.errors, beside, *generated, *page_told]:
+    for line in [*done.errors, beside, *generated, f"the page to look at: {page}"]:
         click.echo(line, err=True)
 
 
@@ -151,12 +152,11 @@ def write(folder: str, plan: "Plan", tables: dict[str, Any], format_: str) -> st
     return paths["estimates"]
 
 
-def draw(folder: str, estimates: str, generated: bool) -> str:
+def draw(folder: str, shown: list[str], generated: bool) -> str:
     """Writes the page beside what it shows, and says where it is; its title tells if the rows were generated."""
     from attributary.report import page, read, save
-    from attributary.report.words import title
+    from attributary.report.page import titled
 
-    path, given = os.path.join(folder, "report.html"), read([os.path.join(folder, "plan.json"), estimates])
-    told = f"{title(given.plan.levels)}, generated" if generated and given.plan else None
-    save(page(given, title=told).html, path)
+    path, given = os.path.join(folder, "report.html"), read(shown)
+    save(page(given, title=f"{titled(given)}, generated" if generated else None).html, path)
     return path

@@ -3,6 +3,7 @@
 import numpy as np
 
 from attributary.denoising.estimate import Estimate
+from attributary.denoising.prediction import Prediction
 from attributary.html import html_table
 
 ROWS = 10
@@ -12,6 +13,7 @@ HEADS = ("node", "noisy", "estimate", "95 % interval", "correction")
 def estimate_html(est: Estimate) -> str:
     """The first nodes, level by level, with their intervals, and how the noise fits."""
     tree, (low, high) = est.tree, est.interval(0.95)
+    share = est.from_prior if isinstance(est, Prediction) else None
     with np.errstate(divide="ignore"):
         correction = est.correction
     some = tree.to_level_order(np.arange(len(tree)))[:ROWS].tolist()
@@ -22,6 +24,7 @@ def estimate_html(est: Estimate) -> str:
             _count(est.count[v]),
             f"{_count(low[v])} to {_count(high[v])}",
             "" if np.isnan(correction[v]) else f"{correction[v]:+.1f}",
+            *(() if share is None else (f"{share[v]:.0%}",)),
         )
         for v in some
     ]
@@ -29,7 +32,9 @@ def estimate_html(est: Estimate) -> str:
     kind = "non-negative " if est.nonnegative else ""
     notes = [f"and {more:,} more"] if more else []
     notes += [f"fit of the noise: z = {est.fit.z:.2f}, about standard normal if it is as claimed"] if est.fit.df else []
-    return html_table(f"Estimate: {len(tree):,} {kind}counts in {tree.depth} levels", HEADS, rows, notes)
+    notes += [] if share is None else [f"{share.mean():.0%} came from what was expected: no longer unbiased"]
+    heads = HEADS if share is None else (*HEADS, "from prior")
+    return html_table(f"Estimate: {len(tree):,} {kind}counts in {tree.depth} levels", heads, rows, notes)
 
 
 def _count(x: float) -> str:

@@ -23,7 +23,7 @@ from attributary.explore.stamp import ChangedError
 
 FOLDER, REPORT = Path(__file__).parent, Path(report.__file__).parent
 SCRIPTS = [
-    REPORT / "number.js",
+    *(REPORT / name for name in ("number.js", "bar.js")),
     *(FOLDER / name for name in ("ask.js", "state.js", "grid.js", "counts.js", "levels.js")),
 ]
 SCRIPTS += [FOLDER / name for name in ("plan.js", "start.js")]
@@ -37,7 +37,7 @@ def make_app(desk: Desk, token: str, port: int, ticket: str | None = None) -> Gu
         Route("/", partial(_file, [FOLDER / "page.html"], "text/html")),
         Route("/explore.js", partial(_file, SCRIPTS, "text/javascript")),
         Route("/explore.css", partial(_file, STYLES, "text/css")),
-        Route("/api/about", partial(_told, desk.about)),
+        Route("/api/about", partial(_planned, desk.about)),
         Route("/api/rows", partial(_looked, desk, desk.page)),
         Route("/api/node", partial(_looked, desk, desk.node)),
         Route("/api/count", partial(_looked, desk, desk.count)),
@@ -60,21 +60,17 @@ def _joined(paths: tuple[Path, ...]) -> bytes:
     return b"\n".join(path.read_bytes() for path in paths)
 
 
-async def _told(tell: Callable[[], Any], request: Request) -> Response:
-    return JSONResponse(tell())
-
-
 async def _planned(plan: Callable[[Any], Any], request: Request) -> Response:
     return JSONResponse(await run_in_threadpool(plan, request.query_params))
 
 
 async def _reopened(desk: Desk, request: Request) -> Response:
     await run_in_threadpool(desk.reopen)
-    return JSONResponse(desk.about())
+    return JSONResponse(desk.about({}))
 
 
 async def _looked(desk: Desk, ask: Callable[[Look, Any], Any], request: Request) -> Response:
-    look = desk.look()
+    look = desk.look(request.query_params)
     async with anyio.create_task_group() as group:
         group.start_soon(_interrupt_if_gone, request, look)
         try:
@@ -85,7 +81,7 @@ async def _looked(desk: Desk, ask: Callable[[Look, Any], Any], request: Request)
             found = error  # a group would wrap it
         group.cancel_scope.cancel()
     if isinstance(found, Exception):
-        desk.look().cursor.close()  # a file that has changed explains an error best
+        desk.look({}).cursor.close()  # a file that has changed explains an error best
         raise found
     return JSONResponse(found)
 
@@ -104,7 +100,7 @@ async def _interrupt_if_gone(request: Request, look: Look) -> None:
 
 
 async def _streamed(desk: Desk, request: Request) -> Response:
-    look = desk.look()
+    look = desk.look(request.query_params)
     lines = await run_in_threadpool(_begun, desk.csv(look, request.query_params))
     headers = {"content-disposition": 'attachment; filename="estimates.csv"'}
     return StreamingResponse(lines, media_type="text/csv; charset=utf-8", headers=headers)

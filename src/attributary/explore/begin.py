@@ -5,12 +5,13 @@ from typing import Any
 import numpy as np
 
 from attributary.errors import InputError
-from attributary.explore.start import EPSILON, Start, made_up, of_plan, shares_of
+from attributary.explore.start import EPSILON, Start, counted, made_up, of_plan, shares_of
 from attributary.explore.store import Store
 from attributary.plan import Plan
 from attributary.prior import Prior
 from attributary.report import figures
 from attributary.spec import Spec
+from attributary.spec.measure import COUNT
 from attributary.tree import Tree
 
 
@@ -26,7 +27,7 @@ def of_prior(spec: Spec, tree: Tree, prior: Prior, source: str) -> Start:
     where = f"{figures.many(len(tree), 'node')}, counts of {source}" if prior.history else "no prior: all counts are 0"
     warning = f"The counts of {source} are NOT protected: what is seen here tells about them."
     return Start(
-        spec.model_copy(update={"split_by": None}),
+        counted(spec),
         tree,
         prior.mean,
         where,
@@ -36,21 +37,22 @@ def of_prior(spec: Spec, tree: Tree, prior: Prior, source: str) -> Start:
 
 
 def _of_store(store: Store, plan: Plan | None, tau: float | None) -> Start:
-    now = store.now
+    counts = next((each for each in (store, *store.others) if each.now.measure == COUNT), store)
+    now, view = counts.now, counts.view("now")
     tree = Tree.from_parents(now.forest.parent)
     count = np.empty(len(now))
-    columns = store.connection.cursor().execute("SELECT node, estimate FROM now").fetchnumpy()
+    columns = store.connection.cursor().execute(f"SELECT node, estimate FROM {view}").fetchnumpy()
     count[columns["node"]] = columns["estimate"]
 
     def names(nodes: list[int]) -> list[str]:
         wanted = ", ".join(map(str, nodes))
         found = dict(
-            store.connection.cursor().execute(f"SELECT node, label FROM now WHERE node IN ({wanted})").fetchall()
+            store.connection.cursor().execute(f"SELECT node, label FROM {view} WHERE node IN ({wanted})").fetchall()
         )
         return [found[v] for v in nodes]
 
     own = plan if plan is not None and plan.levels[: len(now.levels)] == now.levels else None
-    spec = _spec(now.levels, now.total, tau) if own is None else own.spec.model_copy(update={"split_by": None})
+    spec = _spec(now.levels, now.total, tau) if own is None else counted(own.spec)
     return Start(
         spec,
         tree,

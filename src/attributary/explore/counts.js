@@ -3,16 +3,20 @@ const nodes = new Map(); // nodes that were seen, by id, with their paths
 let about = null;
 let under = new AbortController();
 let shownCount = null;
+let taken = ""; // the measure that `about` is of, as the address has it
+
+const figure = (x) => count(x, about.digits);
+const inUnit = (x) => (about.unit ? `${figure(x)}\u00a0${about.unit}` : figure(x));
 
 const roots = () => ({ id: "", path: [] });
 
 async function here(now, signal) {
   if (!now.node) return roots();
-  if (!nodes.has(now.node)) nodes.set(now.node, await ask("node", { node: now.node }, { signal }));
+  if (!nodes.has(now.node)) nodes.set(now.node, await ask("node", { measure: now.measure, node: now.node }, { signal }));
   return nodes.get(now.node);
 }
 
-const asked = (now) => ({ node: now.node, find: now.find, level: now.level, sort: now.sort, down: now.down, page: now.page });
+const asked = (now) => ({ measure: now.measure, node: now.node, find: now.find, level: now.level, sort: now.sort, down: now.down, page: now.page });
 
 async function drawCounts() {
   const now = state();
@@ -24,6 +28,7 @@ async function drawCounts() {
   const status = document.getElementById("status");
   const slow = setTimeout(() => (status.textContent = "looking …"), 200);
   try {
+    if (now.measure !== taken) introduce((await ask("about", { measure: now.measure }, { signal })).table, now.measure);
     const [node, page] = await Promise.all([here(now, signal), ask("rows", asked(now), { signal })]);
     if (signal.aborted) return;
     drawn(now, node, page, signal);
@@ -91,19 +96,19 @@ function headline(node) {
   const level = about.levels[node.level]?.name ?? "";
   const parts = [
     make("p", { class: "eyebrow" }, level, " ", labelled(node.label)),
-    make("p", { class: "big" }, gone ? "gone" : count(node.estimate)),
+    make("p", { class: "big" }, gone ? "gone" : inUnit(node.estimate)),
   ];
-  if (!gone) parts.push(make("p", { class: "range" }, `between ${count(node.low)} and ${count(node.high)}`));
-  const measured = node.noisy === null ? ["not measured itself: added up from below"] : [`measured as ${count(node.noisy)}`, `correction ${signed(number(node.correction))}`];
-  const facts = gone ? [] : [`${percent(node.error)} relative error`, ...measured];
+  if (!gone) parts.push(make("p", { class: "range" }, `between ${figure(node.low)} and ${figure(node.high)}`));
+  const measured = node.noisy === null ? ["not measured itself: added up from below"] : [`measured as ${figure(node.noisy)}`, `correction ${signed(number(node.correction))}`];
+  const facts = gone ? [] : [`${percent(node.error)} relative error`, ...measured, ...(about.prior ? [`${wholePercent(number(node.from_prior))} from prior`] : [])];
   parts.push(make("p", { class: "small" }, facts.join(" · "), node.implausible ? make("strong", { class: "flag" }, "implausible") : ""));
   if (about.before) parts.push(make("p", { class: "small" }, ...compared(node)));
   box.replaceChildren(...parts);
 }
 
 function compared(node) {
-  if (node.change === null) return [`before: ${count(number(node.old))}; ${node.verdict}`];
-  return [`${count(node.old)} before; change `, ...changed(node), ": ", ...judged(node)];
+  if (node.change === null) return [`before: ${figure(number(node.old))}; ${node.verdict}`];
+  return [`${figure(node.old)} before; change `, ...changed(node), ": ", ...judged(node)];
 }
 
 function tools(now, node) {
@@ -139,7 +144,7 @@ async function save() {
   try {
     const answer = await send("rows.csv", asked(state()));
     const place = URL.createObjectURL(await answer.blob());
-    const made = make("a", { href: place, download: "estimates.csv" });
+    const made = make("a", { href: place, download: about.measure ? `estimates ${about.measure}.csv` : "estimates.csv" });
     made.click();
     setTimeout(() => URL.revokeObjectURL(place), 60_000);
     clear();
@@ -157,6 +162,7 @@ function listenToCounts() {
     clearTimeout(waiting);
     waiting = setTimeout(() => go({ find: find.value.trim(), level: state().level === "all" ? "" : state().level, page: "0" }, Boolean(state().find) && Boolean(find.value.trim())), 250);
   });
+  document.getElementById("measure").addEventListener("change", (event) => go({ measure: event.target.value, page: "0" }));
   document.getElementById("depth").addEventListener("change", (event) => go({ level: event.target.value, page: "0" }));
   document.getElementById("order").addEventListener("click", () => go({ sort: state().sort === "order" ? "estimate" : "order", down: "", page: "0" }));
   document.getElementById("save").addEventListener("click", save);

@@ -8,13 +8,18 @@ from typing import Any
 from attributary.errors import InputError
 from attributary.explore import tried
 from attributary.explore.download import as_csv
-from attributary.explore.draws import Part, draws
+from attributary.explore.draws import Part as Sample
+from attributary.explore.draws import draws
 from attributary.explore.look import Look
 from attributary.explore.start import CONVERSIONS, FANS, MOST_NODES, Start, made_up
 from attributary.explore.store import Store
 from attributary.explore.trial import Trial
 from attributary.explore.view import PAGE, view
 from attributary.measurements import Shape
+from attributary.plan.parts import Part
+from attributary.report.estimates import FROM_PRIOR
+from attributary.report.quantity import digits
+from attributary.spec.measure import COUNT
 
 Asked = Mapping[str, str]
 KEPT = 8  # made-up trees
@@ -29,7 +34,8 @@ class Desk:
     tau: float
     shape: Shape = "laplace"
     store: Store | None = None
-    _trials: dict[tuple[int, ...], tuple[Trial, Part]] = field(default_factory=dict)
+    measures: Mapping[str, Part] = field(default_factory=dict)  # of the plan
+    _trials: dict[tuple[int, ...], tuple[Trial, Sample]] = field(default_factory=dict)
     _left: list[Store] = field(default_factory=list)
     _lock: Lock = field(default_factory=Lock)
 
@@ -50,12 +56,12 @@ class Desk:
             store.connection.interrupt()
             store.close()
 
-    def about(self) -> dict[str, Any]:
-        """What there is to look at."""
-        store = self.store
-        if store is None:
+    def about(self, asked: Asked) -> dict[str, Any]:
+        """What there is to look at, of one measure."""
+        if self.store is None:
             return {"table": None}
-        now = store.now
+        store = self.store.of(asked.get("measure", ""))
+        now, name = store.now, self._name(store)
         return {
             "table": {
                 "file": now.path,
@@ -65,17 +71,44 @@ class Desk:
                 "labels": bool(now.attributes),
                 "note": now.note,
                 "confidence": now.confidence,
-                "tau": self.tau,
+                "prior": FROM_PRIOR in store.figures,
+                "tau": self._tau(store),
                 "page": PAGE,
+                "measure": now.measure or "",
+                "measures": [each.now.measure for each in (self.store, *self.store.others)] if now.measure else [],
+                "called": "conversions" if name == COUNT else name,
+                "unit": self._unit(name),
+                "digits": 1 if name == COUNT else digits(store.checked.variance),
             }
         }
 
-    def look(self) -> Look:
-        """A cursor of its own on what is open."""
+    def _name(self, store: Store) -> str:
+        """The measure of a store; of a table that does not tell, the plan's, if it has one."""
+        return store.now.measure or (next(iter(self.measures)) if len(self.measures) == 1 else COUNT)
+
+    def _unit(self, name: str) -> str:
+        return (self.measures[name].measure.unit or "") if name in self.measures else ""
+
+    def _tau(self, store: Store) -> float:
+        """Errors of a value are relative to the plan's tau or, without a plan, to what as many conversions bring."""
+        name = self._name(store)
+        part = self.measures.get(name)
+        if name == COUNT or self.store is None:
+            return self.tau
+        if part is not None:
+            return part.tau if part.measure.tau else part.tau * self.tau / part.plan.spec.tau
+        counts = next((each for each in (self.store, *self.store.others) if each.now.measure == COUNT), None)
+        if counts is None or not (counts.checked.total > 0 and store.checked.total > 0):
+            return self.tau
+        return self.tau * store.checked.total / counts.checked.total
+
+    def look(self, asked: Asked) -> Look:
+        """A cursor of its own on what is open, of one measure."""
         if self.store is None:
             raise InputError("no table is open; give one to `attributary explore`")
         self.store.check()
-        return Look(self.store, self.tau, self.shape)
+        store = self.store.of(asked.get("measure", ""))
+        return Look(store, self._tau(store), self.shape)
 
     def page(self, look: Look, asked: Asked) -> dict[str, Any]:
         return look.page(view(asked, look.store))
@@ -113,7 +146,7 @@ class Desk:
         contribution = trial.contribution(spec, tried.asked_shares(trial, spec, asked))
         return draws(part, spec, contribution, tried.asked_seed(asked))
 
-    def _trial(self, asked: Asked) -> tuple[Trial, Part]:
+    def _trial(self, asked: Asked) -> tuple[Trial, Sample]:
         fans, conversions = _fans(asked.get("fans", "")), asked.get("conversions", "")
         if conversions and not (conversions.isascii() and conversions.isdigit() and len(conversions) < 15):
             raise InputError(f"conversions are a whole number, 1 or more; got {conversions[:40]!r}")
@@ -123,7 +156,7 @@ class Desk:
                 if len(self._trials) > KEPT:
                     self._trials.clear()
                 start = made_up(fans or FANS, wanted[-1]) if wanted else self.begin(self.store)
-                self._trials[wanted] = (Trial(start), Part(start))
+                self._trials[wanted] = (Trial(start), Sample(start))
             return self._trials[wanted]
 
 

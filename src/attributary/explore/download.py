@@ -10,7 +10,6 @@ from attributary.explore.change import chance, verdict
 from attributary.explore.look import Look
 from attributary.explore.rows import columns
 from attributary.explore.view import View
-from attributary.report.estimates import FIGURES
 
 RUN = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  # what a spreadsheet takes for a formula
 
@@ -18,7 +17,7 @@ RUN = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  # what
 def as_csv(look: Look, view: View) -> Iterator[str]:
     """All rows of a view, in its order: labels, figures, relative error and, of two tables, the change."""
     store = look.store
-    heads = [*(store.now.attributes or ("node",)), *FIGURES, "error"]
+    heads = [*(["measure"] if store.now.measure else []), *(store.now.attributes or ("node",)), *store.figures, "error"]
     if store.before is not None:
         heads += ["before", "variance_before", "change", "standard_error", "z", "chance", "verdict"]
     names = columns(store)
@@ -31,7 +30,8 @@ def _cells(look: Look, row: dict[str, Any]) -> list[Any]:
     store = look.store
     labels = [_label(row[f"a{i}"]) for i in range(len(store.now.attributes))] or [row["node"]]
     error = None if row["estimate"] is None else row["variance"] ** 0.5 / max(look.tau, row["estimate"])
-    cells = labels + [_number(row[name]) for name in FIGURES] + [_number(error)]
+    measure = [_label(store.now.measure)] if store.now.measure else []
+    cells = measure + labels + [_number(row[name]) for name in store.figures] + [_number(error)]
     if store.before is None:
         return cells
     z = row["z"]

@@ -14,6 +14,20 @@ LEVELS = 2**7  # the most that a level's number has room for
 Progress = Callable[[float], None]
 
 
+class Kept(NamedTuple):
+    """Rows of a table that are looked at."""
+
+    column: str
+    value: str
+    rows: int  # how many there are
+
+    def of(self, batch: Any) -> Any:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        return batch.filter(pc.equal(batch.column(self.column).cast(pa.string()), self.value))
+
+
 class Forest(NamedTuple):
     """Nine bytes a node; arrays are indexed by a node's number."""
 
@@ -31,19 +45,24 @@ class Forest(NamedTuple):
         return path[::-1]
 
 
-def read_forest(file: Any, name: str, progress: Progress) -> Forest:
-    """The forest in a Parquet file; a number that is there twice, a parent that is not there or a cycle is refused."""
-    rows = file.metadata.num_rows
+def read_forest(file: Any, name: str, progress: Progress, kept: Kept | None = None) -> Forest:
+    """The forest in a Parquet file; a number that is there twice, a parent that is not there or a cycle is refused.
+
+    Of a table of several measures, `kept` names the column and the value of the rows that are looked at.
+    """
+    rows = file.metadata.num_rows if kept is None else kept.rows
     parent, level = np.full(rows, -2, np.int32), np.full(rows, -1, np.int8)
     done = 0
-    for batch in file.iter_batches(BLOCK, columns=list(COLUMNS)):
+    for batch in file.iter_batches(BLOCK, columns=[*COLUMNS, *([] if kept is None else [kept.column])]):
+        if kept is not None:
+            batch = kept.of(batch)
         node, up, depth = (_whole(batch.column(column), column, name) for column in COLUMNS)
         _refuse(~((node >= 0) & (node < rows)), node, name, f"nodes are numbered from 0 to {rows - 1}; one is")
         _refuse(~((up >= -1) & (up < rows)), up, name, f"a parent is a node from 0 to {rows - 1}, or -1; one is")
         _refuse(~((depth >= 0) & (depth < LEVELS)), depth, name, f"a level is from 0 to {LEVELS - 1}; one is")
         parent[node], level[node] = up, depth
         done += len(node)
-        progress(done / rows)
+        progress(done / max(rows, 1))
     if (level < 0).any():
         raise InputError(f"{name}: each node has a row; node {int(np.argmax(level < 0))} has none, another has two")
     children = np.bincount(parent[parent >= 0], minlength=rows).astype(np.int32)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from attributary.errors import InputError
 from attributary.plan import Plan
 from attributary.report.estimates import is_estimates
+from attributary.report.measures import is_ratios
 from attributary.tables.format import by_content, by_name
 
 WHAT = "explore takes estimates, a plan, a spec, or a folder that `attributary run` wrote"
@@ -69,12 +70,16 @@ def _has_estimates(path: str) -> bool:
             beginning = bytes(file.read(FIRST_BYTES))
             kind = by_content(beginning)
             if kind == "parquet":
-                return is_estimates(parquet.read_schema(path).names)
+                return _names_them(parquet.read_schema(path).names)
             if kind in ("csv", "tsv"):
                 first = beginning.decode("utf-8-sig", errors="replace").splitlines()[0]
-                return is_estimates(next(csv.reader([first], delimiter="\t" if kind == "tsv" else ",")))
+                return _names_them(next(csv.reader([first], delimiter="\t" if kind == "tsv" else ",")))
             file.seek(0)
             reader = ipc.open_stream(file) if kind == "arrows" else ipc.open_file(file)
-            return is_estimates(reader.schema.names)
+            return _names_them(reader.schema.names)
     except (InputError, pa.ArrowException, OSError, csv.Error):
         return False
+
+
+def _names_them(names: list[str]) -> bool:
+    return is_estimates(names) and not is_ratios(names)

@@ -1,28 +1,29 @@
 // The table of counts: its heads, and a row for each node.
-const LONG = 120; // characters from which a label scrolls
-
 const ALONE = [
   ["estimate", "Estimate", "num"], ["", "Interval", "interval"], ["", "Noisy", "num"], ["correction", "Correction", "num"], ["error", "Error", "num"],
 ];
 const COMPARED = [
   ["estimate", "Now", "num"], ["", "Interval", "interval"], ["", "Before", "num"], ["change", "Change", "num"], ["significance", "Is it noise?", ""],
 ];
+const EXPECTED = [["prior", "From prior", "num"]];
 
 function heads(about, now) {
   const line = document.querySelector("#grid thead tr");
   const first = ["label", now.find || now.level ? "Node" : "Label", ""];
-  line.replaceChildren(...[first, ...(about.before ? COMPARED : ALONE)].map(([sort, words, kind]) => {
+  const all = [first, ...(about.before ? COMPARED : ALONE), ...(about.prior ? EXPECTED : [])];
+  const unit = (sort) => (sort === "estimate" && about.unit ? `, ${about.unit}` : "");
+  line.replaceChildren(...all.map(([sort, words, kind]) => {
     const head = make("th", { scope: "col", role: "columnheader", class: kind });
     if (!sort) {
       head.append(words);
       return head;
     }
-    const button = make("button", { type: "button" }, words);
+    const button = make("button", { type: "button" }, words + unit(sort));
     button.addEventListener("click", () => {
       const same = now.sort === sort;
       const upward = UPWARD.includes(sort);
       go({ sort, down: same ? (now.down === "1" ? "0" : "1") : upward ? "0" : "1", page: "0" });
-      document.querySelectorAll("#grid thead th")[[first, ...(about.before ? COMPARED : ALONE)].findIndex((h) => h[0] === sort)]?.querySelector("button")?.focus();
+      document.querySelectorAll("#grid thead th")[all.findIndex((h) => h[0] === sort)]?.querySelector("button")?.focus();
     });
     if (now.sort === sort) head.setAttribute("aria-sort", now.down === "1" ? "descending" : "ascending");
     head.append(button);
@@ -32,42 +33,7 @@ function heads(about, now) {
 
 const number = (x) => (x === null || x === undefined ? NaN : x);
 
-function labelled(text) {
-  if (text === null || text === "") return make("i", { class: "empty" }, "(empty)");
-  const long = text.length > LONG;
-  const label = make("bdi", long ? { class: "long", tabindex: "0" } : {}, visible(text));
-  return label;
-}
-
-// Where figures stand on a bar: from the least to the most of a page, 0 among them.
-function scale(rows) {
-  let least = 0;
-  let most = 0;
-  for (const row of rows) {
-    for (const x of [row.low, row.high, row.noisy, row.old]) {
-      if (x === null || x === undefined) continue;
-      least = Math.min(least, x);
-      most = Math.max(most, x);
-    }
-  }
-  return (x) => `${(100 * (x - least)) / (most - least || 1)}%`;
-}
-
-function bar(at, { from = 0, to, low, high, raw, tick }) {
-  const box = make("span", { class: "bar", "aria-hidden": "true" });
-  const mark = (name, x) => {
-    const line = make("i", { class: name });
-    line.style.left = at(x);
-    box.append(line);
-    return line;
-  };
-  mark("zero", 0);
-  mark("fill", Math.min(from, to)).style.right = `calc(100% - ${at(Math.max(from, to))})`;
-  if (low !== undefined) mark("span", low).style.right = `calc(100% - ${at(high)})`;
-  if (raw !== null && raw !== undefined) mark("raw", raw);
-  if (tick !== null && tick !== undefined) mark("tick", tick);
-  return box;
-}
+const scale = (rows) => scaled(rows.flatMap((row) => [row.low, row.high, row.noisy, row.old].map(number)));
 
 function rowOf(row, at, compared, flat) {
   const line = make("tr", { role: "row" });
@@ -84,28 +50,32 @@ function rowOf(row, at, compared, flat) {
   line.append(make("th", { scope: "row", role: "rowheader" }, name));
   const cell = (head, kind, ...content) => line.append(make("td", { role: "cell", class: kind, "data-head": head }, ...content));
   const gone = row.node === null;
-  cell("", "num estimate", gone ? "–" : count(row.estimate));
+  cell("", "num estimate", gone ? "–" : figure(row.estimate));
   if (gone) cell("", "interval", "");
   else {
     const drawn = { to: row.estimate, low: row.low, high: row.high, raw: compared ? row.old : row.noisy, tick: row.estimate };
-    cell("", "interval", bar(at, drawn), make("span", { class: "range" }, `${count(row.low)} to ${count(row.high)}`));
+    cell("", "interval", bar(at, drawn), make("span", { class: "range" }, `${figure(row.low)} to ${figure(row.high)}`));
   }
   if (compared) {
-    cell("before", "num minor", count(number(row.old)));
+    cell("before", "num minor", figure(number(row.old)));
     cell("change", "num minor change", ...changed(row));
     cell("", "minor verdict-cell", ...judged(row));
+    if (about.prior) expected(cell, row);
     return line;
   }
-  cell("noisy", "num minor", count(number(row.noisy)));
+  cell("noisy", "num minor", figure(number(row.noisy)));
   const flag = row.implausible ? [make("strong", { class: "flag" }, "implausible"), " "] : [];
   if (row.implausible) line.classList.add("flagged");
   cell("correction", "num minor", ...flag, signed(number(row.correction)));
   cell("error", "num minor", percent(number(row.error)));
+  if (about.prior) expected(cell, row);
   return line;
 }
 
-const plus = (x) => (x > 0 ? `+${count(x)}` : count(x));
-const changed = (row) => (row.change === null ? ["–"] : [plus(row.change), make("span", { class: "spread" }, ` ± ${count(row.spread)}`)]);
+const expected = (cell, row) => cell("from prior", "num minor", wholePercent(number(row.from_prior)));
+
+const plus = (x) => (x > 0 ? `+${figure(x)}` : figure(x));
+const changed = (row) => (row.change === null ? ["–"] : [plus(row.change), make("span", { class: "spread" }, ` ± ${figure(row.spread)}`)]);
 
 function judged(row) {
   const kind = { changed: "sure", "probably changed": "likely", "could be noise": "noise" }[row.verdict] ?? "noise";

@@ -63,6 +63,7 @@ class Look:
         if view.node is None:
             return ABOVE_ALL, ABOVE_ALL
         store, (name, other) = self.store, ("before", "now") if view.gone else ("now", "before")
+        name, other = store.view(name), store.view(other)
         if not view.flat and store.before is None:
             return Place(view.node, -1, ()), None
         labels = ", ".join(["level", *(f"a{i}" for i in range(len(store.now.attributes)))])
@@ -119,6 +120,6 @@ class Look:
         columns = {name: np.array([np.nan if r[name] is None else r[name] for r in shown], float) for name in FIGURES}
         variance = np.where(columns["noise_variance"] >= 0, columns["noise_variance"], inf)
         measured = Measurements(columns["noisy"], variance, self.shape)
-        beyond = limit(measured, FALSE_ALARMS / max(self.store.corrections, 1))
+        beyond = limit(measured, FALSE_ALARMS / max(self.store.checked.corrections, 1))
         found: list[bool] = (np.abs(np.nan_to_num(columns["correction"])) > beyond).tolist()
         return found

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 from attributary.explore.store import Store
 from attributary.explore.view import PAGE, View
-from attributary.report.estimates import FIGURES
+from attributary.report.estimates import FROM_PRIOR
 
 KEYS = {
     "estimate": "estimate",
@@ -14,6 +14,7 @@ KEYS = {
     "order": "node",
 }
 COMPARED = {"change": "change", "significance": "abs(z)"}
+EXPECTED = {"prior": FROM_PRIOR}
 
 
 class Asked(NamedTuple):
@@ -34,12 +35,12 @@ ABOVE_ALL = Place(None, -1, ())
 
 def sorts(store: Store) -> list[str]:
     """What rows can be sorted by."""
-    return [*KEYS, *(COMPARED if store.before else ())]
+    return [*KEYS, *(EXPECTED if FROM_PRIOR in store.figures else ()), *(COMPARED if store.before else ())]
 
 
 def columns(store: Store) -> list[str]:
     """The columns of every answer, in order."""
-    own = ["node", "level", "label", *_labels(store), *FIGURES]
+    own = ["node", "level", "label", *_labels(store), *store.figures]
     return [*own, "earlier", "old", "old_variance", "change", "spread", "z"] if store.before else own
 
 
@@ -49,7 +50,7 @@ def rows(store: Store, view: View, tau: float, now: Place | None, before: Place 
     `now` and `before` are the node that the view is of, in each table; None where a table does not have it.
     """
     chosen = _chosen(store, view, now, before)
-    key = (KEYS | COMPARED)[view.sort]
+    key = (KEYS | EXPECTED | COMPARED)[view.sort]
     values = [tau] if "?" in key else []
     way = "DESC" if view.down else "ASC"
     order = f"ORDER BY {key} {way} NULLS LAST, node NULLS LAST" + ", earlier" * bool(store.before)
@@ -68,7 +69,9 @@ def row(store: Store, view: View, now: Place | None, before: Place | None) -> As
     """The one row of the node that the view is of."""
     parts = [_one(now), _one(before)]
     chosen = (
-        _joined(store, *parts) if store.before else Asked(f"(SELECT * FROM now WHERE {parts[0].sql})", parts[0].values)
+        _joined(store, *parts)
+        if store.before
+        else Asked(f"(SELECT * FROM {store.view('now')} WHERE {parts[0].sql})", parts[0].values)
     )
     return Asked(f"SELECT {', '.join(columns(store))} FROM {chosen.sql}", chosen.values)
 
@@ -76,7 +79,7 @@ def row(store: Store, view: View, now: Place | None, before: Place | None) -> As
 def _chosen(store: Store, view: View, now: Place | None, before: Place | None) -> Asked:
     condition = _condition(store, view, now)
     if not store.before:
-        return Asked(f"now WHERE {condition.sql}", condition.values)
+        return Asked(f"{store.view('now')} WHERE {condition.sql}", condition.values)
     return _joined(store, condition, _condition(store, view, before))
 
 
@@ -112,14 +115,15 @@ def _joined(store: Store, now: Asked, before: Asked) -> Asked:
     labels = _labels(store)
     same = " AND ".join(["n.level = b.level", *(f"n.{a} IS NOT DISTINCT FROM b.{a}" for a in labels)])
     both = ", ".join(f"coalesce(n.{name}, b.{name}) AS {name}" for name in ("level", "label", *labels))
-    figures = ", ".join(f"n.{figure}" for figure in FIGURES)
+    figures = ", ".join(f"n.{figure}" for figure in store.figures)
     change = "n.estimate - b.estimate"
     spread = "sqrt(n.variance + b.variance)"
     sql = f"""(
         SELECT n.node, {both}, {figures}, b.node AS earlier, b.estimate AS old, b.variance AS old_variance,
             {change} AS change, {spread} AS spread,
             CASE WHEN {spread} > 0 THEN ({change}) / {spread} WHEN {change} = 0 THEN 0 ELSE NULL END AS z
-        FROM (SELECT * FROM now WHERE {now.sql}) n FULL JOIN (SELECT * FROM before WHERE {before.sql}) b ON {same}
+        FROM (SELECT * FROM {store.view("now")} WHERE {now.sql}) n
+        FULL JOIN (SELECT * FROM {store.view("before")} WHERE {before.sql}) b ON {same}
     )"""
     return Asked(sql, [*now.values, *before.values])
 

@@ -13,8 +13,9 @@ function draw() {
   else drawPlan();
 }
 
-function introduce(table) {
+function introduce(table, measure = "") {
   about = table;
+  taken = measure;
   nodes.clear();
   shownCount = null;
   if (!about) {
@@ -24,26 +25,34 @@ function introduce(table) {
   }
   const names = about.levels.map((level) => level.name).filter((name) => name !== "total");
   const listed = names.length > 1 ? `${names.slice(0, -1).join(", ")} and ${names.at(-1)}` : names.join("");
-  const words = about.labels ? `Conversions by ${listed}` : "Conversions";
+  const called = about.called[0].toUpperCase() + about.called.slice(1);
+  const words = about.labels ? `${called} by ${listed}` : called;
   document.getElementById("title").textContent = words;
   document.title = `${words} – Attributary explorer`;
   const sizes = about.levels.map((level) => `${whole.format(level.nodes)} × ${level.name}`).join(", ");
   const beside = about.before ? `, beside ${about.before}` : "";
-  document.getElementById("opened").textContent = `${about.file}${beside}: ${whole.format(about.nodes)} counts, ${sizes}.`;
+  document.getElementById("opened").textContent = `${about.file}${beside}: ${whole.format(about.nodes)} ${about.called === "conversions" ? "counts" : "sums"}, ${sizes}.`;
+  document.getElementById("choose").hidden = about.measures.length < 2;
+  document.getElementById("measure").replaceChildren(...about.measures.map((name, i) => make("option", { value: i ? name : "" }, name === "count" ? "conversions" : name)));
+  document.getElementById("measure").value = about.measure === about.measures[0] ? "" : about.measure;
   const seeded = document.getElementById("seeded");
   seeded.hidden = !about.note.includes("not for release");
   seeded.textContent = about.note && `${about.note[0].toUpperCase()}${about.note.slice(1)}.`;
   const how = about.confidence ? `${percent(about.confidence)} confidence` : "the confidence that was asked for";
-  const error = `Error is the estimate's standard deviation, relative to the count, or to τ = ${small(about.tau)} where the count is smaller.`;
-  document.getElementById("explain").textContent = about.before
+  const noun = about.called === "conversions" ? "count" : "sum";
+  const error = `Error is the estimate's standard deviation, relative to the ${noun}, or to τ = ${small(about.tau)}${about.unit && `\u00a0${about.unit}`} where the ${noun} is smaller.`;
+  const expected = about.prior ? " From prior is how much of the estimate came from what was expected of it; such estimates are not unbiased." : "";
+  const told = about.before
     ? `The bar is the interval with the estimate in it (${how}); the hollow mark is the earlier estimate. ± is the standard error of the change, from the noise of both. “Could be noise”: noise alone makes such a change more than once in 20 times; “changed”: less than once in 1,000. It says that the two counts differ, not why; and of many rows, one in 20 looks “probably changed” by chance.`
     : `The bar is the interval with the estimate in it (${how}); the hollow mark is the noisy figure as measured. Correction is how far denoising moved it, in standard deviations of such a move. ${error}`;
+  document.getElementById("explain").textContent = told + expected;
 }
 
 async function begin() {
   try {
     await takeToken();
-    introduce((await ask("about")).table);
+    const { measure } = state();
+    introduce((await ask("about", { measure })).table, measure);
     for (const tabLink of document.querySelectorAll("#tabs a")) {
       tabLink.hidden = false;
       tabLink.addEventListener("click", (event) => {

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from attributary.errors import InputError
 from attributary.plan import Plan
+from attributary.plan.parts import parts
 from attributary.prior import Prior
 from attributary.spec import Spec
 from attributary.tree import Tree
@@ -112,7 +113,7 @@ def of_plan(plan: Plan) -> Start:
     count[leaves] = np.round(conversions * weight / weight.sum())
     levels = plan.levels
     return Start(
-        plan.spec.model_copy(update={"split_by": None}),
+        counted(plan.spec),
         tree,
         add_up(tree, count),
         f"the plan's levels and their sizes; which node has how many of the {conversions:,.0f} conversions is made up",
@@ -122,5 +123,14 @@ def of_plan(plan: Plan) -> Start:
 
 
 def shares_of(plan: Plan) -> tuple[float, ...]:
-    """What part of the budget each level gets from roots that have no split of their own."""
+    """What part of the budget each level gets from roots that have no split of their own; of measures, of the first."""
+    if plan.measures is not None:
+        first = parts(plan)[0].plan.default
+        return tuple(contribution / sum(first) for contribution in first)
     return tuple(contribution / plan.spec.budget for contribution in plan.default)
+
+
+def counted(spec: Spec) -> Spec:
+    """The same question with one split for all roots, of counts of one conversion to an impression."""
+    limited = {"measures": None, "conversions_per_impression": 1} if not spec.counts_alone else {}
+    return spec.model_copy(update={"split_by": None, **limited})

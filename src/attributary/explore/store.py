@@ -3,29 +3,61 @@
 import os
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from attributary.errors import InputError
-from attributary.explore.table import Stage, Table, open_table
-from attributary.report.estimates import FIGURES, NEEDED
+from attributary.explore.table import Stage, Table, open_tables
+from attributary.report.estimates import FIGURES, FROM_PRIOR, NEEDED
+from attributary.report.measures import MEASURE
 
 NAMES = ("now", "before")
 
 
+class Checked(NamedTuple):
+    """What one look at all rows tells."""
+
+    corrections: int  # figures that denoising moved
+    total: float  # what the roots sum to
+    variance: float | None  # the median, of those above 0
+
+
 @dataclass(frozen=True, eq=False)
 class Store:
-    """The estimates to look at and, to compare them with, earlier ones."""
+    """The estimates of a measure to look at and, to compare them with, earlier ones."""
 
     now: Table
     before: Table | None
-    corrections: int  # figures that denoising moved
+    checked: Checked
     connection: Any
     folder: Any  # for copies, and for what does not fit into memory
+    number: int = 0  # of the measure
+    others: tuple["Store", ...] = ()  # the other measures, of the first
+
+    def of(self, measure: str) -> "Store":
+        """The same of one measure; "" is the first."""
+        found = next((store for store in (self, *self.others) if measure in ("", store.now.measure)), None)
+        if found is None:
+            told = (
+                ", ".join(str(store.now.measure) for store in (self, *self.others)) if self.now.measure else "only one"
+            )
+            raise InputError(f"there is no measure {measure[:40]!r} here; there is {told}")
+        return found
+
+    def view(self, name: str) -> str:
+        """What the table `now` or `before` of this measure is called in SQL."""
+        return f"{name}_{self.number}" if self.number else name
 
     @property
     def tables(self) -> list[Table]:
         return [self.now] if self.before is None else [self.now, self.before]
+
+    @property
+    def figures(self) -> tuple[str, ...]:
+        """The columns of figures that every answer has."""
+        return (*FIGURES, FROM_PRIOR) if FROM_PRIOR in self.now.figures else FIGURES
 
     def check(self) -> None:
         for table in self.tables:
@@ -45,16 +77,21 @@ def open_store(
     folder = tempfile.TemporaryDirectory(prefix="attributary-")
     connection = duckdb.connect()
     try:
-        tables = [open_table(path, levels, folder.name, stage) for path in paths]
-        _refuse_unlike(tables)
-        _limit(connection, tables, folder.name, memory)
-        for name, table in zip(NAMES, tables, strict=False):
-            connection.execute(_view(connection, name, table))
-            stage(f"checking {table.path}")
-            corrections = _checked(connection, name, table)
-            if name == "now":
-                moved = corrections
-        return Store(tables[0], tables[1] if len(tables) > 1 else None, moved, connection, folder)
+        opened = [open_tables(path, levels, folder.name, stage) for path in paths]
+        pairs = _paired(opened)
+        _limit(connection, [table for table, *_ in opened], folder.name, memory)
+        stores: list[Store] = []
+        for number, tables in enumerate(pairs):
+            _refuse_unlike(tables)
+            looks = []
+            for name, table in zip(NAMES, tables, strict=False):
+                view = f"{name}_{number}" if number else name
+                connection.execute(_view(view, table))
+                stage(f"checking {table.path}")
+                looks.append(_checked(connection, view, table))
+            before = tables[1] if len(tables) > 1 else None
+            stores.append(Store(tables[0], before, looks[0], connection, folder, number))
+        return replace(stores[0], others=tuple(stores[1:]))
     except duckdb.Error as error:
         _close(connection, folder)
         raise InputError(f"{' and '.join(paths)} cannot be read: {str(error).splitlines()[0][:200]}") from error
@@ -66,6 +103,29 @@ def open_store(
 def _close(connection: Any, folder: Any) -> None:
     connection.close()
     folder.cleanup()
+
+
+def _paired(opened: list[list[Table]]) -> list[list[Table]]:
+    """The tables of each measure, the earlier one behind the later; trees that are alike are kept once."""
+    for tables in opened:
+        other = next((t for t in tables if not np.array_equal(t.forest.parent, tables[0].forest.parent)), None)
+        if other is not None:
+            raise InputError(
+                f"{other.path}: {other.measure!r} has other nodes than {tables[0].measure!r}, {len(other):,} and "
+                f"{len(tables[0]):,}; measures of one table have a row for each node"
+            )
+    now = opened[0]
+    alike = [replace(table, forest=now[0].forest) for table in now]
+    if len(opened) == 1:
+        return [[table] for table in alike]
+    before = {table.measure: table for table in opened[1]}
+    missing = next((table.measure for table in now if table.measure not in before), None)
+    if missing is not None or (None in before) != (now[0].measure is None):
+        told = [", ".join(t.measure for t in tables if t.measure) or "one measure without a name" for tables in opened]
+        raise InputError(
+            f"tables of the same measures are compared; {now[0].path} has {told[0]}, {opened[1][0].path} has {told[1]}"
+        )
+    return [[table, before[table.measure]] for table in alike]
 
 
 def _refuse_unlike(tables: list[Table]) -> None:
@@ -110,37 +170,42 @@ def _literal(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else "'" + value.replace("'", "''") + "'"
 
 
-def _view(connection: Any, name: str, table: Table) -> str:
+def _view(name: str, table: Table) -> str:
     """A view with the same columns for all tables: node, parent, level, label, a0, a1, …, and the figures."""
     labels = [f"CAST({quoted(attribute)} AS VARCHAR)" for attribute in table.attributes]
     cases = " ".join(f"WHEN {i + table.total} THEN {label}" for i, label in enumerate(labels))
     label = f"CASE level {cases} ELSE 'total' END" if labels else "'node ' || node"
     columns = ["node", "parent", "level", f"{label} AS label", *(f"{cell} AS a{i}" for i, cell in enumerate(labels))]
-    for figure in FIGURES:
+    for figure in (*FIGURES, FROM_PRIOR):
         cell = quoted(figure) if figure in table.figures else "NULL"
         columns.append(f"CAST({cell} AS DOUBLE) AS {figure}")
     path = _literal(os.path.abspath(table.file))
-    return f"CREATE VIEW {name} AS SELECT {', '.join(columns)} FROM read_parquet({path})"
+    rows = "" if table.measure is None else f" WHERE CAST({quoted(MEASURE)} AS VARCHAR) = {_literal(table.measure)}"
+    return f"CREATE VIEW {name} AS SELECT {', '.join(columns)} FROM read_parquet({path}){rows}"
 
 
 def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _checked(connection: Any, name: str, table: Table) -> int:
-    """How many figures were moved; a figure that is none is refused with its node."""
+def _checked(connection: Any, name: str, table: Table) -> Checked:
+    """What all rows come to; a figure that is none is refused with its node."""
     rules: dict[str, Callable[[str], str]] = {
         column: (lambda c: f"coalesce({c} >= 0 AND NOT isnan({c}), false)")
         if column == "variance"
         else (lambda c: f"coalesce(isfinite({c}), false)")
         for column in NEEDED
     }
+    if FROM_PRIOR in table.figures:
+        rules[FROM_PRIOR] = lambda c: f"coalesce({c} BETWEEN 0 AND 1, false)"
     wrong = [f"min(node) FILTER (NOT {rule(column)})" for column, rule in rules.items()]
-    moved = "count(*) FILTER (correction <> 0)"
-    *first, corrections = connection.execute(f"SELECT {', '.join(wrong)}, {moved} FROM {name}").fetchone()
-    for column, node in zip(NEEDED, first, strict=True):
+    told = ["count(*) FILTER (correction <> 0)", "sum(estimate) FILTER (level = 0)"]
+    told += ["approx_quantile(variance, 0.5) FILTER (variance > 0 AND isfinite(variance))"]
+    found = connection.execute(f"SELECT {', '.join([*wrong, *told])} FROM {name}").fetchone()
+    *first, corrections, total, variance = found
+    for column, node in zip(rules, first, strict=True):
         if node is not None:
-            asks = "a number, 0 or more" if column == "variance" else "a number"
+            asks = {"variance": "a number, 0 or more", FROM_PRIOR: "a number from 0 to 1"}.get(column, "a number")
             (value,) = connection.execute(f"SELECT {column} FROM {name} WHERE node = ?", [node]).fetchone()
             raise InputError(f"{table.path}: {column} is {asks}; node {node} has {'none' if value is None else value}")
-    return int(corrections)
+    return Checked(int(corrections), float(total), variance)

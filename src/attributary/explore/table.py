@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from attributary.errors import InputError
-from attributary.explore.forest import Forest, read_forest
+from attributary.explore.forest import Forest, Kept, read_forest
 from attributary.explore.stamp import ChangedError, Stamp, stamp
-from attributary.report.estimates import FIGURES, NEEDED, NODE, is_estimates, read_estimates
+from attributary.report.estimates import FIGURES, FROM_PRIOR, NEEDED, NODE, Estimates, is_estimates, read_estimates
+from attributary.report.measures import MEASURE, has_measures, is_ratios, measure_names, read_measures
 from attributary.tables import read_table
 from attributary.tables.format import by_content
 
@@ -28,6 +29,7 @@ class Table:
     stamp: Stamp  # of `path`, when it was opened
     note: str = ""  # what the file says of itself
     confidence: float | None = None
+    measure: str | None = None  # whose rows are looked at, where a column tells measures apart
 
     def __len__(self) -> int:
         return len(self.forest.parent)
@@ -50,8 +52,11 @@ class Table:
             raise ChangedError(f"{self.path} has changed since it was opened; open it again")
 
 
-def open_table(path: str, levels: list[str] | None, folder: str, stage: Stage) -> Table:
-    """The estimates in a file. Parquet with the tree's columns is asked as it is; any other gets a copy in `folder`."""
+def open_tables(path: str, levels: list[str] | None, folder: str, stage: Stage) -> list[Table]:
+    """The estimates in a file, a table for each measure.
+
+    Parquet with the tree's columns is asked as it is; any other gets a copy in `folder`.
+    """
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -63,12 +68,21 @@ def open_table(path: str, levels: list[str] | None, folder: str, stage: Stage) -
         parquet.write_table(_in_order(path, levels), file, row_group_size=2**17)
     try:
         with parquet.ParquetFile(file) as source:
-            schema = source.schema_arrow
-            forest = read_forest(source, path, lambda part: stage(f"looking at {path}, {part:.0%}"))
-            attributes = _attributes(schema.names)
-            total = bool(attributes) and _above_first(source, attributes[0])
+            if not has_measures(source.schema_arrow.names):
+                return [_open(source, path, file, opened, stage)]
+            names = measure_names(source.read([MEASURE]), path)
+            told = {str(each["values"]): int(each["counts"]) for each in names.value_counts().to_pylist()}
+            return [_open(source, path, file, opened, stage, Kept(MEASURE, *each)) for each in told.items()]
     except (pa.ArrowException, OSError, UnicodeError) as error:
         raise InputError(f"{path} is not a whole Parquet file: {str(error).splitlines()[0][:200]}") from error
+
+
+def _open(source: Any, path: str, file: str, opened: Stamp, stage: Stage, kept: Kept | None = None) -> Table:
+    schema = source.schema_arrow
+    called = path if kept is None else f"{path}, {kept.value}"
+    forest = read_forest(source, called, lambda part: stage(f"looking at {called}, {part:.0%}"), kept)
+    attributes = _attributes([name for name in schema.names if kept is None or name != MEASURE])
+    total = bool(attributes) and _above_first(source, attributes[0])
     if attributes and len(forest.sizes) > len(attributes) + total:
         raise InputError(
             f"{path} has {len(forest.sizes)} levels, but {len(attributes)} columns that name them: "
@@ -80,12 +94,13 @@ def open_table(path: str, levels: list[str] | None, folder: str, stage: Stage) -
         path,
         file,
         tuple(attributes),
-        tuple(name for name in FIGURES if name in schema.names),
+        tuple(name for name in (*FIGURES, FROM_PRIOR) if name in schema.names),
         total,
         forest,
         opened,
         metadata.get(b"attributary", b"").decode(errors="replace"),
         None if confidence is None else float(confidence),
+        kept.value if kept else None,
     )
 
 
@@ -120,6 +135,8 @@ def _is_ours(path: str) -> bool:
 
 
 def refuse_other(names: list[str], path: str) -> None:
+    if is_ratios(names):
+        raise InputError(f"{path} holds ratios; the explorer looks at the estimates beside it, and a report at both")
     if not is_estimates(names):
         counts = " It holds true counts: denoise them first, or explore their estimates." * ("conversions" in names)
         raise InputError(
@@ -134,12 +151,24 @@ def _in_order(path: str, levels: list[str] | None) -> Any:
 
     table = read_table(path)
     refuse_other(table.column_names, path)
-    given = read_estimates(table, path, levels)
+    if not has_measures(table.column_names, levels):
+        return _ours(read_estimates(table, path, levels)).replace_schema_metadata(table.schema.metadata)
+    each = [_ours(given).add_column(0, MEASURE, pa.array([name] * len(given))) for name, given in
+            read_measures(table, path, levels).items()]  # fmt: skip
+    return pa.concat_tables(each).replace_schema_metadata(table.schema.metadata)
+
+
+def _ours(given: Estimates) -> Any:
+    """Estimates as a table of ours."""
+    import pyarrow as pa
+
     made = given.tree.table()
     for name in FIGURES:
         values = given.tree.from_level_order(getattr(given, name))
         made = made.append_column(name, pa.array(values, from_pandas=True))
-    return made.replace_schema_metadata(table.schema.metadata)
+    if given.from_prior is not None:
+        made = made.append_column(FROM_PRIOR, pa.array(given.tree.from_level_order(given.from_prior)))
+    return made
 
 
 def _attributes(names: list[str]) -> list[str]:

@@ -23,6 +23,11 @@ class Part:
     clip: float
     tau: float
 
+    @property
+    def limited(self) -> bool:
+        """Whether a value is clipped, or only the first of several conversions of an impression count."""
+        return not self.measure.is_count or self.plan.spec.conversions_per_impression != 1
+
     def contribution(self, tree: Tree) -> Ints:
         """What such a conversion adds to each node's key, in the tree's order."""
         return self.plan.contribution(tree)

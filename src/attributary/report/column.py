@@ -9,8 +9,11 @@ from attributary.errors import InputError
 from attributary.tables import place, shown
 
 
-def floats(table: Any, name: str, path: str) -> NDArray[np.float64]:
-    """A column as numbers, nan where a cell is empty; an InputError names the first row that holds something else."""
+def floats(table: Any, name: str, path: str, rows: NDArray[np.int64] | None = None) -> NDArray[np.float64]:
+    """A column as numbers, nan where a cell is empty; an InputError names the first row that holds something else.
+
+    `rows` are the numbers of these rows in the file, where the table has some of them only.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -27,7 +30,8 @@ def floats(table: Any, name: str, path: str) -> NDArray[np.float64]:
         numbers: NDArray[np.float64] = cells.cast(pa.float64(), safe=False).to_numpy()
     except pa.ArrowInvalid:
         row = next(i for i, cell in enumerate(cells.to_pylist()) if not _is_number(cell))
-        raise InputError(f"{place(path, row)}: {cells[row].as_py()!r} in column {name!r} is not a number") from None
+        where = place(path, row if rows is None else int(rows[row]))
+        raise InputError(f"{where}: {cells[row].as_py()!r} in column {name!r} is not a number") from None
     return numbers
 
 

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from attributary.report import figures
-from attributary.report.estimates import Estimates
-from attributary.report.names import interval, label, shown
+from attributary.report.names import label
+from attributary.report.quantity import Quantity
 from attributary.report.theme import INK, NARROW, TEAL, Chart, Spec
 from attributary.report.ticks import ticks
 
@@ -14,11 +14,13 @@ LARGEST = 12
 ROW = 30  # pixels
 
 
-def counts_chart(est: Estimates) -> Chart:
-    """The largest counts of the first level, or all of them where they are few."""
+def counts_chart(quantity: Quantity) -> Chart:
+    """The largest counts of the first level, or all of them where they are few; a node without a figure has no row."""
+    est = quantity.estimates
     tree = est.tree
     level = min(int(tree.total), tree.depth - 1)
     here = np.arange(tree.depth and tree.offsets[level], tree.offsets[level + 1])
+    here = here[np.isfinite(est.estimate[here])]
     top = here[np.argsort(-est.estimate[here], kind="stable")[:LARGEST]]
     names = _apart([figures.short(label(est, int(v)), 28) for v in top])
     rows: list[dict[str, Any]] = [
@@ -27,11 +29,11 @@ def counts_chart(est: Estimates) -> Chart:
             "estimate": float(est.estimate[v]),
             "low": float(est.low[v] if np.isfinite(est.low[v]) else est.estimate[v]),
             "high": float(est.high[v] if np.isfinite(est.high[v]) else est.estimate[v]),
-            "text": f"{shown(est, est.estimate[v])}  ({interval(est.low[v], est.high[v])})",
+            "text": f"{quantity.shown(est.estimate[v])}  ({quantity.interval(est.low[v], est.high[v])})",
         }
         for name, v in zip(names, top.tolist(), strict=True)
     ]
-    least, most = min(0.0, *(r["low"] for r in rows)), max(1e-9, *(r["high"] for r in rows))
+    least, most = min([0.0, *(r["low"] for r in rows)]), max([1e-9, *(r["high"] for r in rows)])
     what = tree.level_names[level]
     some = "all" if len(top) == len(here) else f"the {len(top)} largest"
     words = f"Estimates with intervals, {some} of {len(here):,}: " + "; ".join(f"{r['node']} {r['text']}" for r in rows)
@@ -75,7 +77,14 @@ def counts_chart(est: Estimates) -> Chart:
             ],
         }
 
-    return Chart("counts", f"The largest counts by {what}", words, spec)
+    return Chart("counts" if quantity.kind == "count" else "largest", _title(quantity, what), words, spec)
+
+
+def _title(quantity: Quantity, level: str) -> str:
+    if quantity.kind == "count":
+        return f"The largest counts by {level}"
+    unit = f", in {quantity.unit}" if quantity.unit else ""
+    return f"The largest {'sums of ' if quantity.kind == 'value' else ''}{quantity.called} by {level}{unit}"
 
 
 def _apart(names: list[str]) -> list[str]:

@@ -1,7 +1,7 @@
 // The data: typed columns in level order. Labels of a level are parsed when one of them is first asked for.
 const TYPES = { u1: Uint8Array, u2: Uint16Array, u4: Uint32Array, f4: Float32Array, f8: Float64Array };
 const PARTS = { i1: Int8Array, i2: Int16Array, i4: Int32Array }; // whole parts of one; the least number is nan
-const FIGURES = ["estimate", "moved", "below", "above", "correction"];
+const FIGURES = ["estimate", "moved", "below", "above", "correction", "prior"];
 
 async function unpack() {
   const about = JSON.parse(document.getElementById("about").textContent);
@@ -16,7 +16,9 @@ async function unpack() {
   for (const [name, type, at, length] of about.columns) {
     const kind = TYPES[type] ?? PARTS[type] ?? Uint8Array;
     const values = new kind(buffer, at, length / kind.BYTES_PER_ELEMENT);
-    columns[name] = FIGURES.includes(name) ? figure(values, PARTS[type] && about.part) : values;
+    const [plain, k] = name.split(".");
+    const part = k ? about.measures[k].part : about.part;
+    columns[name] = FIGURES.includes(plain) ? figure(values, PARTS[type] && part) : values;
   }
   return asTree(about, columns);
 }
@@ -48,8 +50,6 @@ function asTree(about, columns) {
     first[v + 1] = first[v] + columns.children[v];
     for (let w = first[v]; w < first[v + 1]; w++) parent[w] = v;
   }
-  const tenth = (x) => Math.round(x * about.part) / about.part; // sums of tenths are tenths
-  const noisy = (v) => tenth(columns.estimate(v) + columns.moved(v));
   const words = [];
   const level = (v) => {
     let i = 0;
@@ -61,11 +61,31 @@ function asTree(about, columns) {
     const i = level(v);
     return dictionary(i)[columns[`code${i}`][v - start[i]]];
   };
-  const error = (v) => Math.sqrt(columns.variance[v]) / Math.max(about.tau, columns.estimate(v));
-  const shown = (v) => (about.whole ? whole.format(columns.estimate(v)).replace("-", "−") : count(columns.estimate(v)));
-  const low = (v) => tenth(columns.estimate(v) - columns.below(v));
-  const high = (v) => tenth(columns.estimate(v) + columns.above(v));
   const family = (v) => (v < 0 ? [0, roots] : [first[v], first[v + 1]]); // -1 stands above the roots
   const left = (v) => (v < 0 ? about.roots - roots : (columns.left?.[v] ?? 0));
-  return { ...columns, noisy, about, nodes, start, first, parent, roots, level, dictionary, label, error, shown, low, high, family, left };
+  const tree = { ...columns, about, nodes, start, first, parent, roots, level, dictionary, label, family, left };
+  tree.take = (k) => Object.assign(tree, figuresOf(about, columns, k));
+  return tree.take(0);
+}
+
+// The figures of one measure; those of others stand under the same names with a number behind them.
+function figuresOf(about, columns, k) {
+  const measure = about.measures?.[k] ?? about;
+  const of = (name) => columns[k ? `${name}.${k}` : name];
+  const [estimate, moved, below, above] = ["estimate", "moved", "below", "above"].map(of);
+  const size = of("size");
+  const rounded = (x) => Math.round(x * measure.part) / measure.part; // sums of tenths are tenths
+  const digits = measure.digits ?? 1;
+  return {
+    measure, estimate, below, above,
+    correction: of("correction"), prior: of("prior"), flag: of("flag"),
+    noisy: (v) => rounded(estimate(v) + moved(v)),
+    low: (v) => rounded(estimate(v) - below(v)),
+    high: (v) => rounded(estimate(v) + above(v)),
+    size: size ? (v) => size[v] : estimate,
+    error: (v) => Math.sqrt(of("variance")[v]) / Math.max(measure.tau, estimate(v)),
+    count: (x) => count(x, digits),
+    shown: (v) => (measure.whole ? whole.format(estimate(v)).replace("-", "−") : count(estimate(v), digits)),
+    unit: measure.unit ? `\u00a0${measure.unit}` : "",
+  };
 }

@@ -14,10 +14,11 @@ from attributary.tables import place, shown
 from attributary.tree import Tree
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 NODE = ("node", "parent", "level")
 NEEDED = ("estimate", "variance", "low", "high")
-MEASURE = "measure"  # the column that tells measures apart
 FIGURES = ("noisy", "noise_variance", *NEEDED, "correction")
+FROM_PRIOR = "from_prior"  # one more where what was expected had a part in the estimates
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +33,7 @@ class Estimates:
     low: Floats
     high: Floats
     correction: Floats
+    from_prior: Floats | None = None  # the part of each that what was expected had, from 0 to 1
     note: str = ""  # what the file says of itself, as that its noise is seeded
     confidence: float | None = None  # that low and high hold the true count, where the file says it
 
@@ -43,10 +45,18 @@ class Estimates:
         return np.isfinite(self.noisy) & ~np.isposinf(self.noise_variance)
 
     @property
+    def plain_variance(self) -> Floats:
+        """The variance of today's figures alone, denoised: what it is without a prior."""
+        if self.from_prior is None:
+            return self.variance
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(self.from_prior < 1, self.variance / (1 - self.from_prior), np.inf)
+
+    @property
     def unbiased(self) -> Floats:
-        """The estimates before they were made non-negative or whole, from the corrections; else as they are."""
+        """The estimates of today's figures alone, before they were made non-negative or whole, from the corrections."""
         with np.errstate(invalid="ignore"):
-            spread = np.sqrt(np.maximum(self.noise_variance - self.variance, 0))
+            spread = np.sqrt(np.maximum(self.noise_variance - self.plain_variance, 0))
             moved = self.noisy + self.correction * spread
         known = self.measured & np.isfinite(self.correction) & np.isfinite(spread) & (self.correction != 0)
         return np.where(known, moved, self.estimate)
@@ -61,7 +71,8 @@ class Estimates:
 
     def error(self, tau: float) -> Floats:
         """The relative error of each node: its standard deviation by its estimate, or by tau if that is larger."""
-        error: Floats = np.sqrt(self.variance) / np.maximum(tau, self.estimate)
+        with np.errstate(divide="ignore"):
+            error: Floats = np.sqrt(self.variance) / np.maximum(tau, self.estimate)
         return error
 
 
@@ -69,20 +80,20 @@ def is_estimates(names: list[str]) -> bool:
     return set(NEEDED) <= set(names)
 
 
-def read_estimates(table: Any, path: str, levels: list[str] | None = None) -> Estimates:
-    """The estimates in a table, one row per node; `levels` names its label columns where the table does not tell."""
-    measures = table.column(MEASURE).unique().to_pylist() if MEASURE in table.column_names else []
-    if len(measures) > 1:
-        told = ", ".join(map(str, measures))
-        raise InputError(f"{shown(path)} has several measures, {told}; a page is about one: keep only its rows")
-    tree = _tree(table, path, levels)
+def read_estimates(table: Any, path: str, levels: list[str] | None = None, rows: Ints | None = None) -> Estimates:
+    """The estimates in a table, one row per node; `levels` names its label columns where the table does not tell.
+
+    `rows` are the numbers of these rows in the file, where the table has those of one measure only.
+    """
+    tree = tree_of(table, path, levels, rows)
     if len(tree) != table.num_rows:
         raise InputError(
             f"{shown(path)} has rows for {table.num_rows:,} of {len(tree):,} nodes; a report needs all of them: "
             "denoise with --fill"
         )
-    found = {name: floats(table, name, path) for name in FIGURES if name in table.column_names}
-    _check(found, path)
+    found = {name: floats(table, name, path, rows) for name in (*FIGURES, FROM_PRIOR) if name in table.column_names}
+    _check(found, path, rows)
+    expected = found.get(FROM_PRIOR)
     absent = np.full(table.num_rows, np.nan)
     columns = {name: tree.to_level_order(found.get(name, absent)) for name in FIGURES}
     metadata = table.schema.metadata or {}
@@ -90,12 +101,13 @@ def read_estimates(table: Any, path: str, levels: list[str] | None = None) -> Es
     return Estimates(
         tree,
         **columns,
+        from_prior=None if expected is None else tree.to_level_order(expected),
         note=metadata.get(b"attributary", b"").decode(errors="replace"),
         confidence=None if confidence is None else float(confidence),
     )
 
 
-def _check(found: dict[str, Floats], path: str) -> None:
+def _check(found: dict[str, Floats], path: str, rows: Ints | None) -> None:
     """Refuses figures that make no sense; what cannot be estimated has an infinite variance and interval."""
     rules = {
         "estimate": ("a number", np.isfinite(found["estimate"])),
@@ -103,13 +115,17 @@ def _check(found: dict[str, Floats], path: str) -> None:
         "low": ("a number, the estimate at most", found["low"] <= found["estimate"]),
         "high": ("a number, the estimate at least", found["high"] >= found["estimate"]),
     }
+    if FROM_PRIOR in found:
+        rules[FROM_PRIOR] = ("a number from 0 to 1", (found[FROM_PRIOR] >= 0) & (found[FROM_PRIOR] <= 1))
     for name, (rule, holds) in rules.items():
         if not holds.all():
             row = int(np.argmin(holds))
-            raise InputError(f"{place(path, row)}: {name} is {rule}; got {found[name][row]:g}")
+            where = place(path, row if rows is None else int(rows[row]))
+            raise InputError(f"{where}: {name} is {rule}; got {found[name][row]:g}")
 
 
-def _tree(table: Any, path: str, levels: list[str] | None) -> Tree:
+def tree_of(table: Any, path: str, levels: list[str] | None, rows: Ints | None = None) -> Tree:
+    """The tree that a table's rows name, in their order."""
     names = table.column_names
     ours = set(NODE) <= set(names)
     try:
@@ -123,7 +139,10 @@ def _tree(table: Any, path: str, levels: list[str] | None) -> Tree:
             )
         return Tree.from_paths(_labels(table, levels, path, stars=not ours), levels)
     except RowError as error:
-        raise InputError(f"{place(path, error.row)}: {error.rule}") from error
+        if rows is None:
+            raise InputError(f"{place(path, error.row)}: {error.rule}") from error
+        where = place(path, int(rows[error.row]))
+        raise InputError(f"{where}: of the rows of its measure, {error.rule}") from error
     except ValueError as error:
         raise InputError(f"{shown(path)}: {error}") from error
 

@@ -11,18 +11,23 @@ WHOLE_FROM = 99.95
 PERCENT = "\u00a0%"  # on one line with its number
 
 
-def count(x: float) -> str:
-    """A count: whole from 100 on, one digit behind the point below that, so that figures of a column line up."""
+def count(x: float, digits: int = 1) -> str:
+    """A count: whole from 100 on, one digit behind the point below that, so that figures of a column line up.
+
+    With more `digits`, which figures of small units need, all have as many.
+    """
     if isnan(x):
         return NOTHING
     if not isfinite(x):
         return "∞" if x > 0 else f"{MINUS}∞"
-    digits = 0 if abs(x) >= WHOLE_FROM else 1
-    return f"{rounded(x) + 0.0:,.{digits}f}".replace("-", MINUS)
+    places = 0 if digits == 1 and abs(x) >= WHOLE_FROM else digits
+    return f"{rounded(x, digits) + 0.0:,.{places}f}".replace("-", MINUS)
 
 
-def rounded(x: Any) -> Any:
+def rounded(x: Any, digits: int = 1) -> Any:
     """Counts as they are shown, as numbers: of arrays, too."""
+    if digits > 1:
+        return np.round(x, digits) + 0.0
     return np.where(np.abs(x) >= WHOLE_FROM, np.round(x), np.round(np.multiply(x, 10)) / 10) + 0.0
 
 

@@ -1,13 +1,14 @@
 """Given: what a report is made of, told apart by content: a plan, estimates, an evaluation, or a folder of them."""
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from attributary.errors import InputError
 from attributary.plan import Plan
 from attributary.report.estimates import Estimates, is_estimates, read_estimates
 from attributary.report.evaluation import Point, is_evaluation, read_evaluation
+from attributary.report.measures import WITH_ESTIMATES, has_measures, is_ratios, read_measures, read_ratios
 from attributary.tables import read_table
 from attributary.tables.format import by_name
 
@@ -21,44 +22,72 @@ class Given:
     """What was found, and in which files."""
 
     plan: Plan | None = None
-    estimates: Estimates | None = None
+    estimates: Estimates | None = None  # of the first measure, where there are several
     evaluation: tuple[Point, ...] = ()
     files: tuple[str, ...] = ()
     passed_over: tuple[str, ...] = ()  # files of a folder that hold true counts
+    measures: dict[str, Estimates] = field(default_factory=dict)  # by name, where the table tells them apart
+    ratios: dict[str, Estimates] = field(default_factory=dict)  # of values to counts, by name
+
+
+KINDS = ("plan", "estimates", "ratios", "evaluation", "counts", "other")
 
 
 @dataclass(frozen=True)
 class _Found:
     path: str
-    kind: str  # plan, estimates, evaluation, counts or other
+    kind: str  # of KINDS
     table: Any = None
 
 
 def read(paths: list[str], levels: list[str] | None = None) -> Given:
-    """What is in these files and folders; at most one plan and one table of estimates."""
-    found = [_look(file, in_folder=path != file) for path in paths for file in _files(path)]
+    """What is in these files and folders; at most one plan, one table of estimates and one of ratios."""
+    found = [_look(file, path != file, levels) for path in paths for file in _files(path)]
     given, names = Given(), None
-    for kind in ("plan", "estimates"):
+    for kind in ("plan", "estimates", "ratios"):
         alike = [f.path for f in found if f.kind == kind]
         if len(alike) > 1:
             raise InputError(f"a report is about one of each; {' and '.join(alike[:2])} are both {_article(kind)}")
-    for file in sorted(found, key=lambda f: ("plan", "estimates", "evaluation", "counts", "other").index(f.kind)):
+    for file in sorted(found, key=lambda f: KINDS.index(f.kind)):
         if file.kind == "plan":
             given = replace(given, plan=Plan.load(file.path))
             names = [attribute.name for attribute in given.plan.spec.attributes] if given.plan else None
         elif file.kind == "estimates":
-            own = levels or (names if names and set(names) <= set(file.table.column_names) else None)
-            given = replace(given, estimates=read_estimates(file.table, file.path, own))
+            own = levels or _own(names, file.table)
+            if has_measures(file.table.column_names, own):
+                several = read_measures(file.table, file.path, own)
+                given = replace(given, estimates=next(iter(several.values())), measures=several)
+            else:
+                _refuse_unnamed(given.plan, file.path)
+                given = replace(given, estimates=read_estimates(file.table, file.path, own))
+        elif file.kind == "ratios":
+            if given.estimates is None:
+                raise InputError(f"{file.path} holds ratios; {WITH_ESTIMATES}")
+            own = levels or _own(names, file.table)
+            given = replace(given, ratios=read_ratios(file.table, file.path, own, given.measures))
         elif file.kind == "evaluation":
             given = replace(given, evaluation=(*given.evaluation, *read_evaluation(file.table, file.path)))
         elif file.kind == "counts":
             given = replace(given, passed_over=(*given.passed_over, file.path))
-    used = tuple(f.path for f in found if f.kind in ("plan", "estimates", "evaluation"))
+    used = tuple(f.path for f in found if f.kind not in ("counts", "other"))
     if not used:
         raise InputError(f"there is nothing to report in {', '.join(paths)}; {WHAT}")
     given = replace(given, files=used)
     _check_levels(given)
     return given
+
+
+def _own(names: list[str] | None, table: Any) -> list[str] | None:
+    """The plan's attributes, where a table has them all."""
+    return names if names and set(names) <= set(table.column_names) else None
+
+
+def _refuse_unnamed(plan: Plan | None, path: str) -> None:
+    if plan is not None and len(plan.spec.asked) > 1:
+        told = " and ".join(measure.name for measure in plan.spec.asked)
+        raise InputError(
+            f"{path} has no column 'measure' that tells {told} apart, which the plan measures; denoise anew"
+        )
 
 
 def _files(path: str) -> list[str]:
@@ -76,7 +105,7 @@ def _of_interest(name: str) -> bool:
     return not hidden and (name.endswith(".json") or by_name(name).format is not None)
 
 
-def _look(path: str, in_folder: bool) -> _Found:
+def _look(path: str, in_folder: bool, levels: list[str] | None) -> _Found:
     """What a file is; one that was named and is nothing of ours is refused, one in a folder is passed over."""
     if _is_json(path):
         if in_folder and not _looks_like_plan(path):
@@ -85,18 +114,23 @@ def _look(path: str, in_folder: bool) -> _Found:
     if by_name(path).format is None and not _beginning(path).startswith(BINARY):
         raise InputError(f"{path} is none of these: {WHAT}; tables end in .parquet, .csv, .tsv or .arrow")
     table = read_table(path)
-    names = table.column_names
-    if is_evaluation(names):
-        return _Found(path, "evaluation", table)
-    if is_estimates(names):
-        return _Found(path, "estimates", table)
-    if "conversions" in names:
-        if in_folder:
-            return _Found(path, "counts")
+    kind = _kind(table.column_names, levels)
+    if kind == "counts" and not in_folder:
         raise InputError(f"{path} holds true counts, which no report shows; {WHAT}")
-    if in_folder:
-        return _Found(path, "other")
-    raise InputError(f"{path} is none of these: {WHAT}; its columns are {', '.join(names)[:200]}")
+    if kind == "other" and not in_folder:
+        raise InputError(f"{path} is none of these: {WHAT}; its columns are {', '.join(table.column_names)[:200]}")
+    return _Found(path, kind, table if kind in ("estimates", "ratios", "evaluation") else None)
+
+
+def _kind(names: list[str], levels: list[str] | None) -> str:
+    """What a table is, by its columns."""
+    if is_evaluation(names):
+        return "evaluation"
+    if is_ratios(names, levels):
+        return "ratios"
+    if is_estimates(names):
+        return "estimates"
+    return "counts" if "conversions" in names else "other"
 
 
 def _beginning(path: str) -> bytes:
@@ -122,6 +156,12 @@ def _check_levels(given: Given) -> None:
     """The plan and the estimates must be about the same question."""
     if given.plan is None or given.estimates is None:
         return
+    asked = [measure.name for measure in given.plan.spec.asked]
+    other = next((name for name in given.measures if name not in asked), None)
+    if other is not None:
+        raise InputError(
+            f"the estimates have the measure {other!r}; those of the plan are {', '.join(asked)}: give files of one run"
+        )
     names, levels = given.estimates.tree.level_names, given.plan.levels
     if given.estimates.tree.attributes and names != levels[: len(names)]:
         raise InputError(
@@ -131,4 +171,4 @@ def _check_levels(given: Given) -> None:
 
 
 def _article(kind: str) -> str:
-    return "plans" if kind == "plan" else "estimates"
+    return "plans" if kind == "plan" else kind

@@ -10,9 +10,10 @@ function icicle(tree) {
   let focus = -1; // the node that fills the width; -1 is all of them
   let cells = []; // by row of the chart
 
-  const size = (v) => Math.max(tree.estimate(v), 0);
+  const size = (v) => Math.max(tree.size(v), 0);
   const bin = (error) => tree.about.bounds.filter((bound) => !(error <= bound)).length;
-  const told = (v) => `${clipped(tree.label(v), 80)}: ${tree.shown(v)} (${between(tree, v)}), error ${percent(tree.error(v))}`;
+  const unknown = (v) => (tree.measure.ratio && tree.error(v) !== 0 ? 1 : 0); // a node without a ratio has the last colour
+  const told = (v) => `${clipped(tree.label(v), 80)}: ${tree.shown(v)}${tree.unit} (${between(tree, v)}), error ${percent(tree.error(v))}`;
 
   function path(v) {
     const above = [];
@@ -58,7 +59,7 @@ function icicle(tree) {
         const wide = (width * size(w)) / sum;
         if (wide < NARROWEST) {
           if (!narrow++) block = at;
-          error += wide * (tree.error(w) || 0);
+          error += wide * (tree.error(w) || unknown(w));
         } else {
           flush();
           place(depth, w, at, wide);
@@ -129,4 +130,5 @@ function icicle(tree) {
     } else if (event.key === "Escape" && focus >= 0) zoom(tree.parent[focus]);
   });
   new ResizeObserver(() => draw(false)).observe(box);
+  return () => ((pointed.textContent = ""), draw(false));
 }

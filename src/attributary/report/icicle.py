@@ -7,6 +7,7 @@ from attributary.report import figures
 from attributary.report.cut import Cut
 from attributary.report.estimates import Estimates
 from attributary.report.names import label
+from attributary.report.quantity import Quantity
 from attributary.report.theme import INK, WIDE, Chart, Spec
 
 Floats = NDArray[np.float64]
@@ -19,9 +20,9 @@ ROW = 44
 LEVELS = 12  # that the picture has room for
 
 
-def spans(est: Estimates) -> tuple[Floats, Floats]:
+def spans(est: Estimates, size: Floats | None = None) -> tuple[Floats, Floats]:
     """Where each node begins and how wide it is, from 0 to 1, in level order; counts below 0 have no width."""
-    tree, size = est.tree, np.maximum(est.estimate, 0.0)
+    tree, size = est.tree, np.maximum(est.estimate if size is None else size, 0.0)
     start, width = np.zeros(len(tree)), np.zeros(len(tree))
     for i in range(tree.depth):
         here = tree.slice(i)
@@ -37,14 +38,15 @@ def spans(est: Estimates) -> tuple[Floats, Floats]:
     return start, width
 
 
-def icicle(est: Estimates, tau: float, cut: Cut) -> Chart:
+def icicle(quantity: Quantity, cut: Cut) -> Chart:
     """The icicle of the largest nodes as a picture."""
-    start, width = spans(est)
+    est = quantity.estimates
+    start, width = spans(est, quantity.width)
     wide = np.flatnonzero(cut.keep & (width >= LEAST))
     wide = np.sort(wide[np.argsort(-width[wide], kind="stable")[:MOST]])
     wide = wide[wide < est.tree.offsets[: LEVELS + 1][-1]]
     level = np.searchsorted(est.tree.offsets, wide, side="right") - 1
-    error = est.error(tau)
+    error = est.error(quantity.tau)
     rows = [
         {
             "from": float(start[v]),

@@ -51,7 +51,7 @@ def budget_chart(levels: list[Share]) -> Chart:
     return Chart("budget", "The budget by level", words, spec)
 
 
-def expected_chart(levels: list[Share]) -> Chart:
+def expected_chart(levels: list[Share], noun: str = "count") -> Chart:
     """The errors to expect under the plan, an equal split, and with all on the leaves."""
     levels = levels[:MOST]
     kinds = {"plan": "this plan", "equal": "equal split", "leaves": "all on the leaves"}
@@ -70,11 +70,11 @@ def expected_chart(levels: list[Share]) -> Chart:
         "expected-error",
         "The error to expect",
         words,
-        _dots(rows, [s.level for s in levels], "split", list(kinds.values())),
+        _dots(rows, [s.level for s in levels], "split", list(kinds.values()), noun),
     )
 
 
-def denoised_chart(levels: list[Change]) -> Chart:
+def denoised_chart(levels: list[Change], noun: str = "count") -> Chart:
     """The error of each level before and after denoising."""
     levels = levels[:MOST]
     rows = [
@@ -91,7 +91,7 @@ def denoised_chart(levels: list[Change]) -> Chart:
         "denoised",
         "The error before and after denoising",
         words,
-        _dots(rows, [c.level for c in levels], "figures", ["denoised", "as measured"]),
+        _dots(rows, [c.level for c in levels], "figures", ["denoised", "as measured"], noun),
     )
 
 
@@ -103,14 +103,14 @@ def span(share: Share) -> str:
     return f"{shown(share.middle)} ({shown(share.low)} to {shown(share.high)})"
 
 
-def _dots(rows: list[dict[str, Any]], names: list[str], by: str, kinds: list[str]) -> Any:
+def _dots(rows: list[dict[str, Any]], names: list[str], by: str, kinds: list[str], noun: str) -> Any:
     """Dots on a line for each level, one per kind; the first kind is ours."""
     colours = [TEAL, AMBER, GREY][: len(kinds)]
 
     def spec(width: int) -> Spec:
         narrow = width <= NARROW
         x = {"field": "error", "type": "quantitative", "scale": {"zero": True}}
-        axis = {"title": "error, relative to the count", "format": "~%", "tickCount": 3 if narrow else 5}
+        axis = {"title": f"error, relative to the {noun}", "format": "~%", "tickCount": 3 if narrow else 5}
         legend = {"title": None, "columns": 1 if narrow else 3}
         return {
             "data": {"values": rows[::-1]},  # ours is drawn last, above the others

@@ -1,6 +1,6 @@
 """Levels: what each level gets of the budget, what error is expected of it, and what denoising made of it."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,9 +44,12 @@ class Change(NamedTuple):
 
 def shares(plan: Plan) -> list[Share]:
     """One for each level, top to bottom."""
+    budget: Any = plan.spec.budget
+    if plan.per_impression is not None:
+        budget = np.array([plan.spec.l1 // plan.most(root) for root in plan.roots or [None]])
     found = []
     for i, (level, spread) in enumerate(zip(plan.expected.levels, _contributions(plan), strict=True)):
-        part = np.asarray(spread, np.float64) / plan.spec.budget
+        part = np.asarray(spread, np.float64) / budget
         low, middle, high = (float(x) for x in (part.min(), np.median(part), part.max()))
         error, contribution = level.error, plan.default[i]
         epsilon = plan.epsilon()[i]

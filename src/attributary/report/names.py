@@ -26,10 +26,10 @@ def path(est: Estimates, place: int) -> list[str]:
     return labels[::-1]
 
 
-def shown(est: Estimates, x: float) -> str:
+def shown(est: Estimates, x: float, digits: int = 1) -> str:
     """An estimate for the eye: without digits behind the point where no estimate has any."""
-    return figures.number(x) if est.whole else figures.count(x)
+    return figures.number(x) if est.whole else figures.count(x, digits)
 
 
-def interval(low: float, high: float) -> str:
-    return f"{figures.count(low)} to {figures.count(high)}"
+def interval(low: float, high: float, digits: int = 1) -> str:
+    return f"{figures.count(low, digits)} to {figures.count(high, digits)}"

@@ -2,11 +2,13 @@
 const whole = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
 const tenth = new Intl.NumberFormat("en-US", { minimumFractionDigits: 1, maximumFractionDigits: 1 });
 
-function count(x) {
+function count(x, digits = 1) {
   if (Number.isNaN(x)) return "–";
-  const shown = Math.abs(x) >= 99.95 ? whole.format(x) : tenth.format(x);
-  return shown.replace(/^-(0\.0|0)$/, "$1").replace("-", "−");
+  const shown = digits > 1 ? fixed(x, digits) : Math.abs(x) >= 99.95 ? whole.format(x) : tenth.format(x);
+  return shown.replace(/^-(0(\.0+)?)$/, "$1").replace("-", "−");
 }
+
+const fixed = (x, digits) => x.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
 
 function percent(part) {
   if (!Number.isFinite(part)) return Number.isNaN(part) ? "–" : "∞";
@@ -14,8 +16,10 @@ function percent(part) {
   if (x === 0) return "0\u00a0%";
   if (Math.abs(x) < 0.001) return "< 0.001\u00a0%";
   const digits = Math.min(Math.max(1 - Math.floor(Math.log10(Math.abs(x))), 0), 3);
-  return `${x.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits })}\u00a0%`;
+  return `${fixed(x, digits)}\u00a0%`;
 }
+
+const wholePercent = (part) => (Number.isNaN(part) ? "–" : `${Math.round(100 * part)}\u00a0%`);
 
 function signed(x) {
   if (Number.isNaN(x)) return "–";
@@ -23,7 +27,7 @@ function signed(x) {
   return `${x < 0 ? "−" : "+"}${tenth.format(Math.abs(x))} σ`;
 }
 
-const between = (tree, v) => `${count(tree.low(v))} to ${count(tree.high(v))}`;
+const between = (tree, v) => (Number.isNaN(tree.estimate(v)) ? "–" : `${tree.count(tree.low(v))} to ${tree.count(tree.high(v))}`);
 
 // Characters that cannot be seen become pictures of themselves; all others stay.
 const visible = (text) =>

@@ -3,6 +3,7 @@
 import base64
 import json
 import zlib
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,8 +14,7 @@ from attributary.report.estimates import Estimates
 from attributary.report.figures import rounded
 
 ALIGNED = 8  # typed arrays begin at multiples of their width
-PART = 10  # figures are told to this part of one, as they are shown
-LARGE = 2.0**31 / PART
+LARGE = 2.0**31
 
 
 class Packed(NamedTuple):
@@ -22,8 +22,22 @@ class Packed(NamedTuple):
     data: str  # base64
 
 
-def pack(est: Estimates, implausible: NDArray[np.bool_], cut: Cut) -> Packed:
-    """The kept nodes in level order: how many children each has, their labels and their figures."""
+class Layer(NamedTuple):
+    """One more quantity on the same tree."""
+
+    estimates: Estimates
+    implausible: NDArray[np.bool_]
+    digits: int
+    size: NDArray[np.float64] | None = None  # how wide each node is drawn, if not by its estimate
+
+
+def pack(
+    est: Estimates, implausible: NDArray[np.bool_], cut: Cut, digits: int = 1, more: Sequence[Layer] = ()
+) -> Packed:
+    """The kept nodes in level order: how many children each has, their labels and their figures.
+
+    Those of further quantities have the same names with a number behind them.
+    """
     tree, keep = est.tree, cut.keep
     family = tree.family[keep]
     place = np.cumsum(keep) - 1
@@ -39,25 +53,32 @@ def pack(est: Estimates, implausible: NDArray[np.bool_], cut: Cut) -> Packed:
     if cut.left.any():
         add("left", _least(cut.left))
     add("flag", implausible[keep].astype(np.uint8))
-    for name, values in _figures(est, keep).items():
+    for name, values in _figures(est, keep, digits).items():
         add(name, values)
     for i in range(tree.depth):
         codes, words = _labels(est, i, keep[tree.slice(i)])
         add(f"code{i}", codes)
         parts[f"words{i}"], types[f"words{i}"] = json.dumps(words, ensure_ascii=False).encode(), "json"
+    for k, layer in enumerate(more, 1):
+        add(f"flag.{k}", layer.implausible[keep].astype(np.uint8))
+        for name, values in _figures(layer.estimates, keep, layer.digits).items():
+            add(f"{name}.{k}", values)
+        if layer.size is not None:
+            add(f"size.{k}", layer.size[keep].astype("<f4"))
     columns, at, block = [], 0, bytearray()
     for name, content in parts.items():
         columns.append([name, types[name], at, len(content)])
         block += content + bytes(-len(content) % ALIGNED)
         at = len(block)
     return Packed(
-        {"sizes": sizes, "columns": columns, "part": PART}, base64.b64encode(zlib.compress(bytes(block), 6)).decode()
+        {"sizes": sizes, "columns": columns, "part": 10**digits},
+        base64.b64encode(zlib.compress(bytes(block), 6)).decode(),
     )
 
 
-def _figures(est: Estimates, keep: NDArray[np.bool_]) -> dict[str, NDArray[Any]]:
+def _figures(est: Estimates, keep: NDArray[np.bool_], digits: int) -> dict[str, NDArray[Any]]:
     """The figures as they are shown; those around the estimate as they differ from it, which takes fewer bytes."""
-    estimate, low, high, noisy = (rounded(x[keep]) for x in (est.estimate, est.low, est.high, est.noisy))
+    estimate, low, high, noisy = (rounded(x[keep], digits) for x in (est.estimate, est.low, est.high, est.noisy))
     found = {
         "estimate": estimate,
         "moved": np.where(est.measured[keep], noisy - estimate, np.nan),
@@ -65,17 +86,20 @@ def _figures(est: Estimates, keep: NDArray[np.bool_]) -> dict[str, NDArray[Any]]
         "above": high - estimate,
         "correction": est.correction[keep],
     }
-    return {name: _parts(values) for name, values in found.items()} | {"variance": est.variance[keep].astype("<f4")}
+    if est.from_prior is not None:
+        found["prior"] = 100 * est.from_prior[keep]  # to a tenth of a percent
+    parts = {name: _parts(values, 10**digits) for name, values in found.items()}
+    return parts | {"variance": est.variance[keep].astype("<f4")}
 
 
-def _parts(values: NDArray[np.float64]) -> NDArray[Any]:
+def _parts(values: NDArray[np.float64], part: int) -> NDArray[Any]:
     """Whole parts of one in the fewest bytes, nan as the least number there is; floats where they are too large."""
     known = np.isfinite(values)
     most = float(np.max(np.abs(values), initial=0.0, where=known))
-    if most >= LARGE or not (known | np.isnan(values)).all():
+    if most * part >= LARGE or not (known | np.isnan(values)).all():
         return values.astype("<f8")
-    scaled = np.round(np.where(known, values, 0.0) * PART)
-    kind = "<i1" if most * PART < 127 else "<i2" if most * PART < 2**15 - 1 else "<i4"
+    scaled = np.round(np.where(known, values, 0.0) * part)
+    kind = "<i1" if most * part < 127 else "<i2" if most * part < 2**15 - 1 else "<i4"
     return np.where(known, scaled, np.iinfo(kind).min).astype(kind)
 
 

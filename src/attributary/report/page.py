@@ -2,21 +2,27 @@
 
 import base64
 import hashlib
+import re
+from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
 from attributary import __version__
-from attributary.report import figures, words
-from attributary.report.cut import cut
+from attributary.plan.parts import parts
+from attributary.report import words
 from attributary.report.given import Given
 from attributary.report.icicle import icicle
-from attributary.report.sections import budget_section, changed_section, counts_section, evaluation_section
-from attributary.report.suspicion import suspicion
+from attributary.report.limits import limits_section
+from attributary.report.panels import doubt_of, first_panel, later_panel, plan_panel
+from attributary.report.quantity import quantities
+from attributary.report.sections import evaluation_section
+from attributary.report.stored import kept_nodes, stored
 from attributary.report.theme import NARROW, WIDE, Chart, inline
 
-TAU, NODES = 10.0, 200_000
-SCRIPTS = ("data.js", "number.js", "table.js", "keys.js", "icicle.js", "start.js")
+NODES = 200_000
+SCRIPTS = ("data.js", "number.js", "bar.js", "match.js", "table.js", "keys.js", "icicle.js", "measures.js", "start.js")
 
 
 class Page(NamedTuple):
@@ -28,50 +34,96 @@ class Page(NamedTuple):
 def page(given: Given, tau: float | None = None, nodes: int = NODES, title: str | None = None) -> Page:
     """The page, and its charts; `tau` is the plan's unless told, and at most so many `nodes` are in the page."""
     plan, est = given.plan, given.estimates
-    tau = tau or (plan.spec.tau if plan else TAU)
+    found = quantities(given, tau)
     drawn: list[Chart] = []
+    own = parts(plan) if plan and not found else ()
+    several = max(len(found), len(own)) > 1
 
-    def draw(chart: Chart) -> dict[str, str]:
-        drawn.append(chart)
-        wide, narrow = inline(chart, WIDE), inline(chart, NARROW)
-        return {"title": chart.title, "words": chart.words, "wide": wide, "narrow": narrow}
+    def drawing(name: str = "") -> Callable[[Chart], dict[str, str]]:
+        def draw(chart: Chart) -> dict[str, str]:
+            drawn.append(_of(chart, name) if several else chart)
+            wide, narrow = inline(chart, WIDE), inline(chart, NARROW)
+            return {"title": chart.title, "words": chart.words, "wide": wide, "narrow": narrow}
 
-    names = plan.levels if plan else est.tree.level_names if est else ()
+        return draw
+
     context: dict[str, Any] = {
-        "title": title or words.title(names),
+        "title": title or titled(given),
         "facts": words.facts(plan, est),
         "seeded": words.seeded(est),
-        "tau": figures.number(tau),
+        "several": several,
         "version": __version__,
         "files": [path.rstrip("/").rsplit("/", 1)[-1] for path in given.files],
-        "counts": None,
+        "measures": [],
     }
     left = 0
-    if est is not None:
-        shape: Any = "dlap" if plan is not None and plan.spec.noise == "unit" else "laplace"
-        doubt = suspicion(est, est.measurements(shape))
-        kept = cut(est.tree, est.estimate, doubt.implausible, nodes)
-        left = len(est) - kept.nodes
-        context |= counts_section(est, doubt, kept, tau, draw)
-        drawn.append(icicle(est, tau, kept))
-    context["budget"] = budget_section(plan, draw) if plan else None
-    context["changed"] = changed_section(est, tau, doubt, draw) if est is not None else None
-    context["evaluation"] = evaluation_section(given.evaluation, draw)
-    return Page(_render(context), drawn, left)
+    if found:
+        doubts = [doubt_of(quantity, plan) for quantity in found]
+        kept = kept_nodes(found, doubts, nodes)
+        left = len(found[0].estimates) - kept.nodes
+        context |= stored(found, doubts, kept)
+        for quantity, doubt in zip(found, doubts, strict=True):
+            draw = drawing(quantity.called)
+            told = first_panel(quantity, doubt, given, draw)
+            picture = icicle(quantity, kept)
+            drawn.append(_of(picture, quantity.called) if several else picture)
+            context["measures"].append(told | later_panel(quantity, doubt, draw))
+    context["measures"] += [plan_panel(part, tau, drawing(part.measure.name)) for part in own]
+    context["limits"] = limits_section(plan, drawing()) if plan else None
+    context["evaluation"] = evaluation_section(given.evaluation, drawing())
+    return Page(_render(context), _apart(drawn), left)
+
+
+def titled(given: Given) -> str:
+    """The title of a page that is given none."""
+    plan, est = given.plan, given.estimates
+    names = plan.levels if plan else est.tree.level_names if est else ()
+    called = [quantity.called for quantity in quantities(given, None) if quantity.kind != "ratio"]
+    called = called or (["conversions" if m.is_count else m.name for m in plan.spec.asked] if plan else ["conversions"])
+    return words.title(names, called)
+
+
+def _of(chart: Chart, name: str) -> Chart:
+    """The chart under a name of its own, where there is one for each measure."""
+    kind = "largest" if chart.name == "counts" else chart.name
+    return replace(chart, name=f"{name} {kind}" if name else kind)
+
+
+def _apart(drawn: list[Chart]) -> list[Chart]:
+    """The charts under names that are good for files, and differ."""
+    found: dict[str, Chart] = {}
+    for chart in drawn:
+        plain = name = re.sub(r"\W+", "-", chart.name).strip("-") or "chart"
+        while name in found:
+            name = f"{plain}-{int(name.removeprefix(plain).strip('-') or 1) + 1}"
+        found[name] = replace(chart, name=name)
+    return list(found.values())
 
 
 def _render(context: dict[str, Any]) -> str:
-    from jinja2 import Environment, StrictUndefined
+    from jinja2 import Environment, FunctionLoader, StrictUndefined
 
     style, script = _text("page.css"), "\n".join(_text(name) for name in SCRIPTS)
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    template = environment.from_string(_text("page.html.jinja"))
+    environment = Environment(
+        loader=FunctionLoader(_text), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
     policy = (
         f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
-    empty = {"about": "", "data": "", "left": "", "kept": "", "bins": (), "level_names": ()}
-    return template.render({**empty, **context, "style": style, "script": script, "policy": policy})
+    measures = context["measures"]
+    one = measures[0] if measures else None
+    empty = {"about": "", "data": "", "left": "", "kept": "", "bins": (), "level_names": (), "nodes": 0}
+    derived = {
+        "one": one,
+        "counts": one and one["counts"],
+        "budget": any(m["budget"] for m in measures),
+        "changed": any(m["changed"] for m in measures),
+        "flags": any(m["counts"] and m["counts"]["flags"] for m in measures),
+        "expected": any(m["counts"] and m["counts"]["expected"] for m in measures),
+    }
+    everything = {**empty, **context, **derived, "style": style, "script": script, "policy": policy}
+    return environment.get_template("page.html.jinja").render(everything)
 
 
 @cache

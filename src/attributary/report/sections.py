@@ -1,6 +1,5 @@
 """Sections: what each section of the page shows, as words, figures and charts for the template."""
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -10,70 +9,44 @@ from attributary.plan import Plan
 from attributary.report import figures, levels
 from attributary.report.counts_chart import counts_chart
 from attributary.report.curves import curves
-from attributary.report.cut import Cut
-from attributary.report.estimates import Estimates
 from attributary.report.evaluation import Point
-from attributary.report.icicle import BOUNDS, NAMES
 from attributary.report.level_charts import budget_chart, denoised_chart, expected_chart, span
-from attributary.report.names import path, shown
-from attributary.report.pack import pack
+from attributary.report.names import path
+from attributary.report.quantity import Quantity
 from attributary.report.suspicion import Z_FINE, Suspicion
 from attributary.report.theme import Chart
+from attributary.report.total import total_of
 from attributary.report.words import few
 
 Draw = Callable[[Chart], dict[str, str]]
 SUSPECTS, POINTS = 10, 500  # that are listed
 
 
-def counts_section(est: Estimates, doubt: Suspicion, kept: Cut, tau: float, draw: Draw) -> dict[str, Any]:
-    """What the sections on counts, tree and icicle show."""
-    roots = slice(0, int(est.tree.first[0]))
-    total = float(est.estimate[roots].sum())
-    # Roots are independent of each other, so that the squares of their half-widths add up.
-    below, above = (float(np.sqrt(np.sum((bound[roots] - est.estimate[roots]) ** 2))) for bound in (est.low, est.high))
-    packed = pack(est, doubt.implausible, kept)
-    about = {
-        **packed.about,
-        "levels": list(est.tree.level_names),
-        "tau": tau,
-        "limit": doubt.limit,
-        "flags": doubt.nodes,
-        "roots": int(est.tree.first[0]),
-        "whole": est.whole,
-        "bounds": BOUNDS,
-        "names": NAMES,
-    }
+def counts_section(quantity: Quantity, doubt: Suspicion, draw: Draw) -> dict[str, Any]:
+    """What the sections on counts, tree and icicle say of one quantity."""
+    est = quantity.estimates
+    total = total_of(est)
     by_name = est.confidence and f"{100 * est.confidence:g} % interval"
     return {
-        "counts": {
-            "total": shown(est, total),
-            "interval": f"{figures.count(total - below)} and {figures.count(total + above)}",
-            "error": figures.percent(_total_error(est, roots, tau)),
-            "nodes": figures.many(len(est), "count"),
-            "levels": few(
-                [f"{name} {n:,}" for n, name in zip(np.diff(est.tree.offsets), est.tree.level_names, strict=True)]
-            ),
-            "flags": doubt.nodes,
-            "limit": f"{doubt.limit:.1f}",
-            "below_zero": int((est.estimate < 0).sum()),
-            "chart": draw(counts_chart(est)),
-            "confidence": by_name or "interval",
-            "asked": not by_name,
-        },
-        "left": f"{len(est) - kept.nodes:,}" if kept.nodes < len(est) else "",
-        "kept": f"{kept.nodes:,}",
-        "about": _in_script(about),
-        "data": packed.data,
-        "bins": NAMES,
-        "level_names": few(est.tree.level_names),
+        "total": quantity.shown(total.estimate),
+        "interval": f"{quantity.figure(total.low)} and {quantity.figure(total.high)}",
+        "error": figures.percent(total.error(quantity.tau)),
+        "nodes": figures.many(len(est), quantity.noun),
+        "levels": few(
+            [f"{name} {n:,}" for n, name in zip(np.diff(est.tree.offsets), est.tree.level_names, strict=True)]
+        ),
+        "flags": doubt.nodes,
+        "limit": f"{doubt.limit:.1f}",
+        "below_zero": int((est.estimate < 0).sum()),
+        "chart": draw(counts_chart(quantity)),
+        "confidence": by_name or "interval",
+        "asked": not by_name,
+        "expected": est.from_prior is not None,
     }
 
 
-def _total_error(est: Estimates, roots: slice, tau: float) -> float:
-    return float(np.sqrt(est.variance[roots].sum()) / max(tau, float(est.estimate[roots].sum())))
-
-
-def budget_section(plan: Plan, draw: Draw) -> dict[str, Any]:
+def budget_section(plan: Plan, draw: Draw, noun: str = "count") -> dict[str, Any]:
+    """What a plan, or a measure's part of one, gives each level."""
     parts = levels.shares(plan)
     tree = plan.expected.tree
     rows = [
@@ -99,12 +72,13 @@ def budget_section(plan: Plan, draw: Draw) -> dict[str, Any]:
         "own": "node" if plan.nodes is not None else plan.spec.split_by if plan.roots else "",
         "error": figures.percent(tree.plan),
         "equal": figures.percent(tree.equal),
-        "charts": [draw(budget_chart(parts)), draw(expected_chart(parts))],
+        "charts": [draw(budget_chart(parts)), draw(expected_chart(parts, noun))],
     }
 
 
-def changed_section(est: Estimates, tau: float, doubt: Suspicion, draw: Draw) -> dict[str, Any] | None:
-    found = levels.changes(est, tau)
+def changed_section(quantity: Quantity, doubt: Suspicion, draw: Draw) -> dict[str, Any] | None:
+    est = quantity.estimates
+    found = levels.changes(est, quantity.tau)
     if not found:
         return None
     rows = [
@@ -124,15 +98,15 @@ def changed_section(est: Estimates, tau: float, doubt: Suspicion, draw: Draw) ->
     suspects = [
         {
             "path": path(est, int(v)),
-            "noisy": figures.count(est.noisy[v]),
-            "estimate": shown(est, est.estimate[v]),
+            "noisy": quantity.figure(est.noisy[v]),
+            "estimate": quantity.shown(est.estimate[v]),
             "correction": f"{est.correction[v]:+.1f}".replace("-", figures.MINUS),
         }
         for v in worst
     ]
     return {
         "rows": rows,
-        "chart": draw(denoised_chart(found)),
+        "chart": draw(denoised_chart(found, quantity.noun)),
         "fit": _fit(doubt),
         "suspects": suspects,
         "more": doubt.nodes - len(suspects),
@@ -173,8 +147,3 @@ def evaluation_section(points: tuple[Point, ...], draw: Draw) -> dict[str, Any] 
             for p in points[:POINTS]
         ],
     }
-
-
-def _in_script(value: Any) -> str:
-    """JSON that can stand in a script element: nothing in it ends the element or begins a comment."""
-    return json.dumps(value).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

@@ -6,9 +6,14 @@ if (document.getElementById("data")) {
   table.redraw();
   document.documentElement.dataset.ready = "table";
   performance.mark("usable");
-  let drawn = false;
-  const draw = () => drawn || ((drawn = true), icicle(tree));
+  let redraw = null;
+  const draw = () => (redraw ??= icicle(tree));
   const near = new IntersectionObserver((seen) => seen.some((s) => s.isIntersecting) && (near.disconnect(), draw()), { rootMargin: "600px" });
   near.observe(document.getElementById("icicle"));
   addEventListener("beforeprint", draw);
-}
+  switchMeasures((k) => {
+    tree.take(k);
+    table.retake();
+    redraw?.();
+  });
+} else switchMeasures(() => {});

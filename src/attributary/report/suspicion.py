@@ -31,7 +31,7 @@ def suspicion(est: Estimates, measured: Measurements) -> Suspicion:
     beyond = limit(measured, FALSE_ALARMS / max(int((size > 0).sum()), 1))
     use = est.measured & (measured.variance > 0) & (measured.variance < np.inf)
     var = measured.variance[use]
-    spare = np.maximum(1 - est.variance[use] / var, 0)
+    spare = np.maximum(1 - est.plain_variance[use] / var, 0)
     df = float(spare.sum())
     implausible = size > beyond
     if df < 1e-9:

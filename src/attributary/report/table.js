@@ -1,17 +1,17 @@
 // The tree as a table: rows are made when they are opened, a family's first hundred at once.
 const CHUNK = 100;
 const OPENED = 2000; // rows that "one more level" makes at most
-const FOUND = 300; // and a filter
 
 function treeTable(tree) {
   const grid = document.getElementById("grid");
   const body = grid.tBodies[0];
   const status = document.getElementById("status");
-  const open = new Set();
+  let open = new Set();
   const room = new Map(); // how many children of a node are shown
   let sort = null; // { by, down }
-  let match = null; // of a filter, for each node: 1 if something below it matches, plus 2 if it or something above it does
+  let match = null; // of a filter
   let found = 0;
+  let filtered = ["", false];
   const families = new Map();
   const scales = new Map();
 
@@ -20,7 +20,8 @@ function treeTable(tree) {
     width: (v) => tree.below(v) + tree.above(v),
     noisy: (v) => tree.noisy(v),
     correction: (v) => Math.abs(tree.correction(v)),
-    error: tree.error,
+    error: (v) => tree.error(v),
+    prior: (v) => tree.prior(v),
   };
 
   function children(v) {
@@ -48,44 +49,10 @@ function treeTable(tree) {
   function scale(v) {
     if (scales.has(v)) return scales.get(v);
     const [from, to] = tree.family(v);
-    let least = 0;
-    let most = 0;
-    for (let w = from; w < to; w++) {
-      for (const x of [tree.low(w), tree.high(w), tree.noisy(w)]) {
-        if (!Number.isFinite(x)) continue; // what is not known has no place, and takes none
-        least = Math.min(least, x);
-        most = Math.max(most, x);
-      }
-    }
-    const made = (x) => `${Math.min(Math.max((100 * (x - least)) / (most - least || 1), 0), 100)}%`;
-    scales.set(v, made);
-    return made;
-  }
-
-  function bar(v) {
-    const at = scale(tree.parent[v]);
-    const box = make("span", { class: "bar", "aria-hidden": "true" });
-    const mark = (name, x) => {
-      const line = make("i", { class: name });
-      line.style.left = at(x);
-      box.append(line);
-      return line;
-    };
-    mark("zero", 0);
-    const fill = mark("fill", Math.min(0, tree.estimate(v)));
-    fill.style.right = `calc(100% - ${at(Math.max(0, tree.estimate(v)))})`;
-    const span = mark("span", tree.low(v));
-    span.style.right = `calc(100% - ${at(tree.high(v))})`;
-    if (!Number.isNaN(tree.noisy(v))) mark("raw", tree.noisy(v));
-    mark("tick", tree.estimate(v));
-    return box;
-  }
-
-  function name(v) {
-    const text = tree.label(v);
-    const label = text === "" ? make("i", { class: "empty" }, "(empty)") : make("bdi", { class: text.length > 120 ? "long" : "" }, visible(text));
-    if (text.length > 120) label.tabIndex = 0;
-    return label;
+    const figures = [];
+    for (let w = from; w < to; w++) figures.push(tree.low(w), tree.high(w), tree.noisy(w));
+    scales.set(v, scaled(figures));
+    return scales.get(v);
   }
 
   function row(v, position, of) {
@@ -98,16 +65,18 @@ function treeTable(tree) {
     line.style.setProperty("--depth", depth);
     const twist = make("span", { class: leaf ? "twist leaf" : "twist", "aria-hidden": "true" });
     const cell = (head, kind, ...content) => line.append(make("td", { role: "gridcell", class: kind, "data-head": head }, ...content));
-    line.append(make("th", { role: "rowheader", scope: "row" }, make("span", { class: "name" }, twist, name(v))));
+    line.append(make("th", { role: "rowheader", scope: "row" }, make("span", { class: "name" }, twist, labelled(tree.label(v)))));
     cell("", "num estimate", tree.shown(v));
-    cell("", "interval", bar(v), make("span", { class: "range" }, between(tree, v)));
-    cell("noisy", "num minor", count(tree.noisy(v)));
-    cell("correction", "num minor", signed(tree.correction(v)));
-    if (tree.flag[v]) {
-      line.classList.add("flagged");
-      line.children[4].prepend(make("strong", { class: "flag" }, "implausible"), " ");
-    }
+    const ratio = tree.measure.ratio;
+    const drawn = { to: tree.estimate(v), low: tree.low(v), high: tree.high(v), raw: tree.noisy(v), tick: tree.estimate(v) };
+    const known = !Number.isNaN(tree.estimate(v));
+    cell("", "interval", known ? bar(scale(tree.parent[v]), drawn) : "", make("span", { class: "range" }, known ? between(tree, v) : "too few conversions"));
+    if (!ratio) cell("noisy", "num minor", tree.count(tree.noisy(v)));
+    const flag = tree.flag[v] ? [make("strong", { class: "flag" }, "implausible"), " "] : [];
+    if (tree.flag[v]) line.classList.add("flagged");
+    if (!ratio) cell("correction", "num minor", ...flag, signed(tree.correction(v)));
     cell("error", "num minor", percent(tree.error(v)));
+    if (tree.prior) cell("from prior", "num minor", wholePercent(tree.prior(v) / 100));
     return line;
   }
 
@@ -127,7 +96,7 @@ function treeTable(tree) {
   }
 
   function aside(depth, content) {
-    const line = make("tr", { role: "row", class: "aside", "aria-level": depth + 1 }, make("td", { role: "gridcell", colspan: "6" }, content));
+    const line = make("tr", { role: "row", class: "aside", "aria-level": depth + 1 }, make("td", { role: "gridcell", colspan: grid.tHead.rows[0].cells.length }, content));
     line.style.setProperty("--depth", depth);
     return line;
   }
@@ -150,7 +119,7 @@ function treeTable(tree) {
     const [from, to] = tree.family(v);
     let rest = v < 0 ? NaN : tree.estimate(v);
     for (let w = from; w < to; w++) rest -= tree.estimate(w);
-    const sum = Number.isNaN(rest) ? "" : `, ${count(rest)} together`;
+    const sum = Number.isNaN(rest) || tree.measure.ratio ? "" : `, ${tree.count(rest)} together`;
     return aside(depth, make("span", {}, `${whole.format(tree.left(v))} left out of this page${sum}`));
   }
 
@@ -169,6 +138,7 @@ function treeTable(tree) {
 
   function redraw() {
     families.clear();
+    scales.clear();
     body.replaceChildren(...rows(-1));
     if (body.rows.length) body.rows[0].tabIndex = 0;
     tell();
@@ -177,32 +147,16 @@ function treeTable(tree) {
   function tell() {
     const shown = body.querySelectorAll("tr[data-node]").length;
     const all = match ? `${whole.format(found)} of ${whole.format(tree.nodes)} nodes match; ` : `${whole.format(tree.nodes)} nodes; `;
-    status.textContent = `${all}${whole.format(shown)} ${shown === 1 ? "row is" : "rows are"} shown`;
+    const name = tree.about.measures?.length > 1 ? `${tree.measure.name}: ` : "";
+    status.textContent = `${name}${all}${whole.format(shown)} ${shown === 1 ? "row is" : "rows are"} shown`;
   }
 
   function filter(text, flagsOnly) {
-    open.clear();
     room.clear();
-    const wanted = text.toLowerCase();
-    match = wanted || flagsOnly ? new Uint8Array(tree.nodes) : null;
-    const hits = [];
-    if (match) {
-      const fits = tree.about.levels.map((_, i) => (wanted ? tree.dictionary(i).map((w) => w.toLowerCase().includes(wanted)) : null));
-      for (let i = 0; i < fits.length; i++) {
-        const codes = tree[`code${i}`];
-        for (let v = tree.start[i]; v < tree.start[i + 1]; v++) {
-          const own = (!fits[i] || fits[i][codes[v - tree.start[i]]]) && (!flagsOnly || tree.flag[v]);
-          if (own || (tree.parent[v] >= 0 && match[tree.parent[v]])) match[v] = 2;
-          if (own) hits.push(v);
-        }
-      }
-      for (const hit of hits) for (let v = tree.parent[hit]; v >= 0 && !(match[v] & 1); v = tree.parent[v]) match[v] |= 1;
-      let budget = FOUND;
-      for (let v = 0; v < tree.nodes && budget > 0; v++) {
-        if (match[v] & 1) budget -= Math.min(CHUNK, tree.children[v]), open.add(v);
-      }
-    }
-    found = hits.length;
+    filtered = [text, flagsOnly];
+    const fits = matches(tree, text, flagsOnly);
+    ({ match, found } = fits);
+    open = new Set(fits.opened);
     redraw();
   }
 
@@ -235,5 +189,19 @@ function treeTable(tree) {
     line.focus();
   }
 
-  return { body, grid, open, redraw, toggle, filter, sortBy, deeper, focusRow, closeAll: () => (open.clear(), room.clear(), redraw()) };
+  // Another measure: the same rows are open, in an order that it has.
+  function retake() {
+    const heads = [...grid.tHead.rows[0].cells];
+    for (const head of heads) {
+      const by = head.dataset.sort;
+      head.hidden = tree.measure.ratio ? by === "noisy" || by === "correction" || by === "prior" : by === "prior" && !tree.prior;
+      if (by === "estimate") head.querySelector("button").textContent = tree.measure.unit ? `Estimate, ${tree.measure.unit}` : "Estimate";
+      if (head.hidden && sort?.by === by) sort = null;
+      if (head.hidden) head.removeAttribute("aria-sort");
+    }
+    if (filtered[1]) filter(...filtered);
+    else redraw();
+  }
+
+  return { body, grid, redraw, retake, toggle, filter, sortBy, deeper, focusRow, closeAll: () => (open.clear(), room.clear(), redraw()) };
 }

@@ -1,12 +1,17 @@
 """Words: what was asked and how private it is, in plain language."""
 
 import re
+from collections.abc import Sequence
 from math import exp
-from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from attributary.plan import Plan
 from attributary.report import figures
 from attributary.report.estimates import Estimates
+from attributary.report.fact import Fact
+from attributary.report.measure_words import measure_facts, most_of_all
 
 LARGE = 1e6  # a factor that nobody can picture
 FEW = 8  # levels that are named one by one
@@ -19,18 +24,11 @@ SPLITS = {
 }
 
 
-class Fact(NamedTuple):
-    """A question that a reader has, and its answer; `more` explains, `warning` must not be missed."""
-
-    name: str
-    answer: str
-    more: tuple[str, ...] = ()
-    warning: str = ""
-
-
-def title(levels: tuple[str, ...]) -> str:
-    named = few([level for level in levels if level != "total"])
-    return f"Conversions by {figures.listed(named)}" if named else "Conversions" if levels else "Methods compared"
+def title(levels: tuple[str, ...], measures: Sequence[str] = ("conversions",)) -> str:
+    """What a page is about, by the levels and by what the measures are called."""
+    named, what = few([level for level in levels if level != "total"]), figures.listed(few(list(measures)))
+    what = what[:1].upper() + what[1:]
+    return f"{what} by {figures.listed(named)}" if named else what if levels else "Methods compared"
 
 
 def few(levels: list[str] | tuple[str, ...]) -> list[str]:
@@ -40,9 +38,10 @@ def few(levels: list[str] | tuple[str, ...]) -> list[str]:
 
 def facts(plan: Plan | None, est: Estimates | None) -> list[Fact]:
     """The facts of the first section."""
+    expected = [] if est is None or est.from_prior is None else [_expected(est, est.from_prior)]
     if plan is None:
-        return [Fact("Question", " › ".join(few(est.tree.level_names))), NO_PLAN] if est else [EVALUATION]
-    return [_question(plan, est), _budget(plan), _noise(plan), _prior(plan)]
+        return [Fact("Question", " › ".join(few(est.tree.level_names))), NO_PLAN, *expected] if est else [EVALUATION]
+    return [_question(plan, est), *measure_facts(plan), _budget(plan), _noise(plan), _prior(plan), *expected]
 
 
 NO_PLAN = Fact(
@@ -73,7 +72,7 @@ def _question(plan: Plan, est: Estimates | None) -> Fact:
     sizes = [len(range(*est.tree.slice(i).indices(len(est)))) for i in range(est.tree.depth)] if est else None
     counts = sizes or [level.nodes for level in plan.expected.levels]
     told = figures.listed([f"{n:,} × {name}" for n, name in zip(counts, plan.levels, strict=False)])
-    more = [f"{figures.many(sum(counts), 'count')}: {told}."]
+    more = [f"{figures.many(sum(counts), 'node' if spec.values else 'count')}: {told}."]
     if spec.unknown:
         names = figures.listed([a.name for a in spec.unknown])
         more.append(
@@ -86,9 +85,12 @@ def _budget(plan: Plan) -> Fact:
     spec, costs = plan.spec, plan.costs
     factor = exp(min(spec.epsilon, 700))
     times = f"at most {figures.number(float(f'{factor:.2g}'))} times" if factor < LARGE else "at most e^ε times"
+    about, it = "any one conversion happened at all", "it"
+    if most_of_all(plan) > 1:
+        about, it = "the conversions of any one impression happened at all, all that count together", "them"
     more = [
-        f"Whether any one conversion happened at all: whatever is published here is {times} as likely with it as "
-        f"without it. That costs {figures.number(costs.conversion)} of ε."
+        f"Whether {about}: whatever is published here is {times} as likely with {it} as "
+        f"without {it}. That costs {figures.number(costs.conversion)} of ε."
     ]
     warning = ""
     if spec.unknown:
@@ -106,6 +108,15 @@ def _budget(plan: Plan) -> Fact:
 
 def _noise(plan: Plan) -> Fact:
     spec = plan.spec
+    if plan.measures is not None:
+        return Fact(
+            "Noise",
+            "discrete Laplace, as in a summary report",
+            (
+                "A conversion adds to one key of each level and measure, a value in proportion to where it is clipped; "
+                f"an impression adds {spec.l1:,} at most. Every sum gets noise DLap(ε / {spec.l1:,}).",
+            ),
+        )
     if spec.noise == "api":
         return Fact(
             "Noise",
@@ -116,6 +127,22 @@ def _noise(plan: Plan) -> Fact:
             ),
         )
     return Fact("Noise", "discrete Laplace on whole counts", ("Every count gets noise DLap(ε of its level).",))
+
+
+def _expected(est: Estimates, share: NDArray[np.float64]) -> Fact:
+    each = [
+        f"{figures.percent(share[est.tree.slice(i)].mean())} of {name}" for i, name in enumerate(est.tree.level_names)
+    ]
+    return Fact(
+        "What was expected",
+        f"{figures.percent(share.mean())} of the estimates came from it",
+        (
+            f"On average, by level: {figures.listed(few(each))}.",
+            "Cousins, or an earlier period, say what to expect of a node; the more noise its own figure has, the more "
+            "of the estimate comes from that.",
+        ),
+        "Such estimates are closer on average, but not unbiased: do not bill by them.",
+    )
 
 
 def _prior(plan: Plan) -> Fact:

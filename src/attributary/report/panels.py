@@ -1,0 +1,94 @@
+"""Panels: what the page says of one measure, or of a ratio, section by section."""
+
+from typing import Any
+
+import numpy as np
+
+from attributary.plan import Plan
+from attributary.plan.parts import Part
+from attributary.report import figures
+from attributary.report.counts_chart import counts_chart
+from attributary.report.given import Given
+from attributary.report.measures import PER
+from attributary.report.quantity import Quantity
+from attributary.report.sections import Draw, budget_section, changed_section, counts_section
+from attributary.report.suspicion import Suspicion, suspicion
+from attributary.report.total import total_ratio
+from attributary.report.words import few
+from attributary.spec.measure import COUNT
+
+
+def doubt_of(quantity: Quantity, plan: Plan | None) -> Suspicion:
+    """What there is to doubt; of a ratio, which is not measured, nothing."""
+    if quantity.kind == "ratio":
+        return Suspicion(np.zeros(len(quantity.estimates), bool), 0.0, None, 1.0)
+    shape: Any = "dlap" if plan is not None and plan.spec.noise == "unit" else "laplace"
+    return suspicion(quantity.estimates, quantity.estimates.measurements(shape))
+
+
+def first_panel(quantity: Quantity, doubt: Suspicion, given: Given, draw: Draw) -> dict[str, Any]:
+    """What every section needs, and the figures."""
+    ratio = quantity.kind == "ratio"
+    return {
+        **_named(quantity.called, quantity.kind, quantity.unit, quantity.tau),
+        "head": quantity.head,
+        "limited": quantity.part is not None and quantity.part.limited,
+        "counts": _ratio(quantity, given, draw) if ratio else counts_section(quantity, doubt, draw),
+    }
+
+
+def later_panel(quantity: Quantity, doubt: Suspicion, draw: Draw) -> dict[str, Any]:
+    """What the sections below the tree show."""
+    if quantity.kind == "ratio":
+        return {"budget": None, "changed": None}
+    return {
+        "budget": budget_section(quantity.part.plan, draw, quantity.noun) if quantity.part else None,
+        "changed": changed_section(quantity, doubt, draw),
+    }
+
+
+def plan_panel(part: Part, tau: float | None, draw: Draw) -> dict[str, Any]:
+    """The same of a plan that has not been measured by yet."""
+    measure = part.measure
+    name = "conversions" if measure.is_count else measure.name
+    unit = measure.unit or ""
+    return {
+        **_named(name, "count" if measure.is_count else "value", unit, tau or part.tau),
+        "head": f"{name[:1].upper()}{name[1:]}" + (f" ({unit})" if unit else ""),
+        "limited": part.limited,
+        "counts": None,
+        "budget": budget_section(part.plan, draw, "count" if measure.is_count else "sum"),
+        "changed": None,
+    }
+
+
+def _named(name: str, kind: str, unit: str, tau: float) -> dict[str, Any]:
+    return {
+        "name": name,
+        "ratio": kind == "ratio",
+        "noun": {"count": "count", "value": "sum", "ratio": "ratio"}[kind],
+        "unit": unit,
+        "after": f"\u00a0{unit}" if unit else "",
+        "tau": figures.number(tau),
+    }
+
+
+def _ratio(quantity: Quantity, given: Given, draw: Draw) -> dict[str, Any]:
+    est = quantity.estimates
+    total = total_ratio(est, given.measures[quantity.name.removesuffix(PER)], given.measures[COUNT])
+    known = np.isfinite(est.estimate)
+    first = est.tree.slice(min(int(est.tree.total), est.tree.depth - 1))
+    return {
+        "total": quantity.figure(total.estimate),
+        "interval": f"{quantity.figure(total.low)} and {quantity.figure(total.high)}",
+        "error": figures.percent(total.error(0.0)),
+        "nodes": f"{int(known.sum()):,} of {len(est):,} nodes have a ratio",
+        "levels": few(est.tree.level_names),
+        "flags": 0,
+        "limit": "",
+        "below_zero": 0,
+        "chart": draw(counts_chart(quantity)) if known[first].any() else None,
+        "confidence": "interval",
+        "asked": True,
+        "expected": False,
+    }

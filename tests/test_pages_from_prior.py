@@ -1,0 +1,144 @@
+"""How much of an estimate came from what was expected: on the page, in the explorer and in a notebook."""
+
+import csv
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from attributary import Tree, denoise, prior
+from attributary.cli.estimates import of_nodes
+from attributary.denoising.notebook import estimate_html
+from attributary.errors import InputError
+from attributary.explore.store import open_store
+from attributary.report import Given, figures, page
+from attributary.report.estimates import read_estimates
+from attributary.report.suspicion import suspicion
+from attributary.report.words import facts
+from attributary.tables import write_table
+from browser import Tabs, ready, violations
+from explored import client, closed, desk, every_page, written  # noqa: F401
+from reports import estimates, write
+from test_explore_in_browser import opened, serve, settled  # noqa: F401
+
+ROWS = "#grid tbody tr[data-node]"
+
+
+def expected(seed: int = 0) -> Any:
+    """An estimate of three roots with four children of five each, by what their families share."""
+    labels = {"a": [], "b": [], "c": []}  # type: dict[str, list[str]]
+    for i in range(60):
+        for name, label in zip("abc", (f"r{i // 20}", f"s{i // 5 % 4}", f"t{i % 5}"), strict=True):
+            labels[name].append(label)
+    tree = Tree.from_paths(labels, list("abc"), fill=True)
+    rng = np.random.default_rng(seed)
+    truth = np.zeros(len(tree))
+    leaves = np.flatnonzero(tree.is_leaf)
+    truth[leaves] = rng.poisson(rng.gamma(1, 6, len(leaves)))
+    flat = tree.to_level_order(truth)
+    for i in range(tree.depth - 1, 0, -1):
+        np.add.at(flat, tree.family[tree.slice(i)], flat[tree.slice(i)])
+    variance = tree.by_level(np.array([2.0, 5.0, 9.0]))
+    noisy = tree.from_level_order(flat) + rng.laplace(0, np.sqrt(variance / 2))
+    return denoise(tree, noisy, variance, prior=prior.learn(tree, noisy, variance))
+
+
+@given(st.integers(0, 1000))
+@settings(max_examples=25, deadline=None)
+def test_a_prior_does_not_make_the_noise_look_wrong(seed: int) -> None:
+    est = expected(seed)
+    told = read_estimates(of_nodes(est, 0.95), "table")
+    doubt = suspicion(told, told.measurements("laplace"))
+    assert doubt.z == pytest.approx(est.fit.z, rel=1e-6, abs=1e-6)
+    np.testing.assert_allclose(told.plain_variance, est.tree.to_level_order(est.plain.variance))
+
+
+def test_the_page_says_how_much_came_from_it_and_that_it_is_biased() -> None:
+    est = expected()
+    told = read_estimates(of_nodes(est, 0.95), "table")
+    (fact,) = [fact for fact in facts(None, told) if fact.name == "What was expected"]
+    assert figures.percent(est.from_prior.mean()) in fact.answer and "not unbiased" in fact.warning
+    for i, name in enumerate(est.tree.level_names):
+        share = est.tree.to_level_order(est.from_prior)[est.tree.slice(i)].mean()
+        assert f"{figures.percent(share)} of {name}" in fact.more[0]
+    html = page(Given(estimates=told, files=("t",))).html
+    assert "From prior" in html and "drawn towards what was expected" in html
+    plain = page(Given(estimates=read_estimates(estimates(est.tree), "t"), files=("t",))).html
+    assert "From prior" not in plain and "drawn towards" not in plain
+
+
+@pytest.mark.parametrize("value", [-0.1, 1.1, None])
+def test_a_share_that_is_none_is_refused(value: float | None, tmp_path: Path) -> None:
+    table = of_nodes(expected(), 0.95)
+    shares = table.column("from_prior").to_pylist()
+    shares[4] = value
+    wrong = table.set_column(table.column_names.index("from_prior"), "from_prior", pa.array(shares))
+    with pytest.raises(InputError, match="row 5: from_prior is a number from 0 to 1; got"):
+        read_estimates(wrong, "table")
+    with pytest.raises(InputError, match="from_prior is a number from 0 to 1; node 4 has"):
+        open_store([written(wrong, tmp_path / "wrong.parquet")])
+
+
+def test_it_is_a_column_of_the_page_that_sorts(tabs: Tabs, tmp_path: Path) -> None:
+    est = expected()
+    write_table(of_nodes(est, 0.95), str(tmp_path / "e.parquet"))
+    tab = ready(tabs(), write(tmp_path / "e.html", tmp_path / "e.parquet"))
+    for _ in range(2):
+        tab.click("#deeper")
+    rows = tab.eval_on_selector_all(ROWS, "rows => rows.map(r => [Number(r.dataset.node), r.cells[6].textContent])")
+    share = est.tree.to_level_order(est.from_prior)
+    assert [int(text.removesuffix("\u00a0%")) for _, text in rows] == pytest.approx(
+        [100 * share[v] for v, _ in rows], abs=0.56
+    )
+    tab.click("#close")
+    tab.click("th[data-sort=prior] button")
+    shown = [int(node) for node in tab.eval_on_selector_all(ROWS, "rows => rows.map(r => r.dataset.node)")]
+    assert shown == sorted(range(3), key=lambda v: -round(1000 * share[v]))
+    for width in (360, 1600):
+        tab.set_viewport_size({"width": width, "height": 900})
+        assert violations(tab) == [] and tab.evaluate("document.documentElement.scrollWidth") == width
+    assert "from prior" in tab.eval_on_selector(f"{ROWS} td:last-child", "cell => cell.dataset.head")
+
+
+def test_the_explorer_sorts_by_it_and_writes_it(tmp_path: Path) -> None:
+    est = expected()
+    for path in ("e.parquet", "e.csv"):
+        write_table(of_nodes(est, 0.95), str(tmp_path / path))
+        tab = client(desk(str(tmp_path / path)))
+        assert tab.get("/api/about").json()["table"]["prior"] is True
+        rows = every_page(tab, level="all", sort="prior")
+        assert [r["from_prior"] for r in rows] == pytest.approx(sorted(est.from_prior, reverse=True))
+        text = tab.get("/api/rows.csv", params={"level": "all", "sort": "prior"}).text
+        read = [float(r["from_prior"]) for r in csv.DictReader(io.StringIO(text, newline=""))]
+        assert read == [r["from_prior"] for r in rows]
+    plain = client(desk(written(estimates(est.tree), tmp_path / "plain.parquet")))
+    assert plain.get("/api/about").json()["table"]["prior"] is False
+    assert "rows are sorted by" in plain.get("/api/rows?sort=prior").json()["error"]
+    both = client(desk(str(tmp_path / "e.parquet"), str(tmp_path / "plain.parquet")))
+    assert {r["from_prior"] is None for r in every_page(both, sort="prior")} == {False}
+
+
+def test_the_explorer_shows_it(tabs: Tabs, serve: Any, tmp_path: Path) -> None:  # noqa: F811
+    tab = opened(tabs(), serve(written(of_nodes(expected(), 0.95), tmp_path / "e.parquet")))
+    tab.click("thead button:has-text('From prior')")
+    tab.wait_for_function("() => document.querySelector('th[aria-sort]').textContent === 'From prior'")
+    settled(tab)
+    shown = [float(text.split("\u00a0")[0]) for text in tab.locator("#grid tbody td:last-child").all_inner_texts()]
+    assert shown == sorted(shown, reverse=True) and violations(tab) == []
+    assert "not unbiased" in tab.inner_text("#explain")
+    tab.locator("#grid tbody a").first.click()
+    tab.wait_for_selector("#here:not([hidden])")
+    assert "from prior" in tab.inner_text("#here")
+
+
+def test_a_notebook_shows_it() -> None:
+    est = expected()
+    html = estimate_html(est)
+    first = int(est.tree.to_level_order(np.arange(len(est.tree)))[0])
+    assert "from prior" in html and f"{est.from_prior[first]:.0%}" in html and "no longer unbiased" in html
+    assert "from prior" not in estimate_html(est.plain)
