@@ -76,9 +76,7 @@ class Question:
         topped = Tree.from_parents(np.concatenate([[-1], tree.family + 1]))
         share = self._expected(method)
         more = {name: below([above + np.inf, tree.to_level_order(values)]) for name, values in share.items()}
-        return self._ask(
-            topped, below([above, mean]), method, below([above, fixed]), below([above, weights]), **expects
-        )
+        return self._ask(topped, below([above, mean]), method, below([above, fixed]), below([above, weights]), **more)
 
     def _expected(self, method: str) -> dict[str, Any]:
         """Share and spread, for a method that plans for them; the others go by noise alone."""
