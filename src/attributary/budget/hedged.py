@@ -2,14 +2,16 @@
 
 With E₀ a root's error without expectations, x₀ the split that is best for it, and E the error with them, we minimise
 
-    E(x) / E(x₀) + DOUBT · E₀(x) / E₀(x₀)
+    E(x) / E(x₀) + DOUBT · E₀(x) / E₀(x₀)    where E₀(x) ≤ LIMIT² · E₀(x₀)
 
-and go back towards x₀ as far as it takes to have E₀(x) ≤ LIMIT² · E₀(x₀): if nothing of what was expected is true, the
-tree error of unbiased estimates is at most 25 % above the least there is.
+so that the tree error of unbiased estimates, if nothing of what was expected is true, is at most 25 % above the least
+there is. A split beyond the limit is made anew with more doubt, as the best one within it is for some doubt, and goes
+back towards x₀ for what is left.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Self
 
 import numpy as np
@@ -26,10 +28,13 @@ Floats = NDArray[np.float64]
 
 DOUBT = 0.1  # found on generated data: more gains less at small ε, none leaves leaves without figures to learn from
 LIMIT = 1.25  # of the tree error, RMSRE = √E
-SIEVE = 3  # rounds that all starts take
-FINALISTS = 2
+SIEVE = 5  # rounds that all starts take
+FINALISTS = (3, 6)  # in large trees, and in small ones
+SMALL = 2**19  # classes of all starts together
 ROUNDS = 12
-BACK = np.linspace(0.0, 1.0, 17)  # how far towards x₀
+MORE = np.array([2.0, 5.0, 15.0, 50.0])  # times the doubt
+AGAIN = 8  # rounds with more doubt
+BACK = np.linspace(0.0, 1.0, 33)  # how far on the way
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +44,7 @@ class Hedged:
     with_it: Rows
     without: Rows
     by: Floats  # 1 / E(x₀)
-    doubt: Floats  # DOUBT / E₀(x₀)
+    doubt: Floats  # DOUBT / E₀(x₀), the same for all splits or a row for each
 
     @classmethod
     def of(cls, task: Task, rows: Rows, plain: Floats, share: Floats, spread: Floats) -> Self:
@@ -61,22 +66,42 @@ class Hedged:
         error, gain = self.with_it.gains(budget)
         plain, plain_gain = self.without.gains(budget)
         at = self.paths.error
-        return self.by * error + self.doubt * plain, self.by[at] * gain + self.doubt[at] * plain_gain
+        return self.by * error + self.doubt * plain, self.by[at] * gain + self.doubt[..., at] * plain_gain
 
 
-def hedge(task: Task, rows: Rows, plain: Floats, share: Floats, spread: Floats) -> Floats:
-    """The free budgets, given those that are best without expectations."""
+def hedge(task: Task, rows: Rows, plain: Floats, others: Floats, share: Floats, spread: Floats) -> Floats:
+    """The free budgets, given those that are best without expectations.
+
+    In small trees there is time for more: `others` are starts, too, and more of them go on.
+    """
     hedged = Hedged.of(task, rows, plain, share, spread)
-    budget, error = improve(hedged.paths, hedged.gains, _starts(rows, plain), SIEVE)
-    finalists = np.argsort(error, axis=0, kind="stable")[:FINALISTS][:, hedged.paths.error]
-    budget, error = improve(hedged.paths, hedged.gains, np.take_along_axis(budget, finalists, axis=0), ROUNDS)
+    small = len(others) * len(hedged.with_it.row) <= SMALL
+    starts = np.concatenate([_starts(rows, plain), others[: len(others) * small]])
+    sieved, error = improve(hedged.paths, hedged.gains, starts, SIEVE)
+    number = FINALISTS[1] if small else FINALISTS[0]
+    finalists = np.argsort(error, axis=0, kind="stable")[:number][:, hedged.paths.error]
+    budget, error = improve(hedged.paths, hedged.gains, np.take_along_axis(sieved, finalists, axis=0), ROUNDS)
     budget = prune(hedged.paths, hedged.errors, budget, error)
-    found = best(hedged.paths, budget, hedged.errors(budget))
-    towards = (1 - BACK[:, None]) * found + BACK[:, None] * plain
-    towards[-1] = plain  # to the last digit
-    least = rows.errors(plain[None])
-    within = rows.errors(towards) <= LIMIT**2 * least
-    return best(hedged.paths, towards, np.where(within, hedged.errors(towards), np.inf))
+    found = best(hedged.paths, budget, hedged.errors(budget))[None]
+    if (rows.errors(found) > LIMIT**2 * rows.errors(plain[None])).any():
+        doubt = np.append(MORE, np.full(len(sieved) * small, MORE[1]))
+        starts = np.concatenate([np.repeat(found, len(MORE), axis=0), sieved[: len(sieved) * small]])
+        more = replace(hedged, doubt=doubt[:, None] * hedged.doubt)
+        again, error = improve(hedged.paths, more.gains, starts, AGAIN)
+        found = np.concatenate([found, prune(hedged.paths, more.errors, again, error)])
+    ends = [*((one, plain) for one in found), *pairwise(found)]
+    ends += zip(
+        sieved, found[1 + len(MORE) :], strict=False
+    )  # each of a small tree's starts, and what doubt made of it
+    found = np.array([plain, *(_within(rows, plain, *both) for both in ends)])
+    return best(hedged.paths, found, hedged.errors(found))
+
+
+def _within(rows: Rows, plain: Floats, begin: Floats, end: Floats) -> Floats:
+    """The first split on the way from one to another that is within the limit; the plain one if none is."""
+    way = np.concatenate([(1 - BACK[:, None]) * begin + BACK[:, None] * end, plain[None]])
+    fine = rows.errors(way) <= LIMIT**2 * rows.errors(plain[None])
+    return best(rows.paths, way, np.where(fine, np.arange(len(way))[:, None], len(way)))
 
 
 def _starts(rows: Rows, plain: Floats) -> Floats:

@@ -51,7 +51,7 @@ def optimal(
     if expected is not None:
         if not task.denoised:
             raise ValueError("shares are used in denoising; for raw figures, plan without them")
-        budget = hedge(task, rows, budget, *expected)
+        budget = hedge(task, rows, budget, _level_sets(rows), *expected)
     return rows.split(task, budget)
 
 
