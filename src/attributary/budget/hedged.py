@@ -30,7 +30,7 @@ DOUBT = 0.1  # found on generated data: more gains less at small ε, none leaves
 LIMIT = 1.25  # of the tree error, RMSRE = √E
 SIEVE = 5  # rounds that all starts take
 FINALISTS = (3, 6)  # in large trees, and in small ones
-SMALL = 2**19  # classes of all starts together
+SMALL = 2**15  # classes of all starts together
 ROUNDS = 12
 MORE = np.array([2.0, 5.0, 15.0, 50.0])  # times the doubt
 AGAIN = 8  # rounds with more doubt

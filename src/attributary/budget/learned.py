@@ -19,6 +19,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 FINEST = 1e-6  # the least spread that is told from none
+LEAST_SHARE = 1e-4  # that is told from none
 UNMEASURED = 1e-10  # of what the whole budget gives a leaf: its precision without any
 
 
@@ -38,7 +39,7 @@ class Learned:
     def of(cls, task: Task, share: Floats, spread: Floats) -> Self:
         """Share and spread are in level order."""
         tree = task.tree
-        kind = _kinds(spread)
+        kind = _kinds(share, spread)
         if task.total:  # heads have budgets of their own, also those that are leaves
             kind[tree.slice(1)] = np.arange(tree.offsets[2] - tree.offsets[1])
         forest = classes(tree, "nodes", kind)
@@ -94,10 +95,11 @@ def expectations(tree: Tree, share: ArrayLike | None, spread: ArrayLike | None) 
     return part, np.maximum(wide, FINEST)
 
 
-def _kinds(spread: Floats) -> Ints:
-    """A number for spreads that are alike, within a factor of 2; 0 for none."""
+def _kinds(share: Floats, spread: Floats) -> Ints:
+    """A number for nodes of which much the same is expected: spreads within a factor of 2, shares of 4; 0 for none."""
     known = spread < np.inf
     kind = np.zeros(len(spread), np.int64)
-    kind[known] = np.floor(np.log2(spread[known])).astype(np.int64)
-    kind[known] += 1 - kind[known].min()
+    like = np.floor(np.log2(spread[known])).astype(np.int64)
+    part = np.floor(-0.5 * np.log2(np.maximum(share[known], LEAST_SHARE))).astype(np.int64)
+    kind[known] = 1 + part - part.min() + (part.max() - part.min() + 1) * (like - like.min())
     return kind
