@@ -142,6 +142,7 @@ def test_no_split_of_a_fine_grid_is_better_within_the_limit(levels: int) -> None
         least = np.where(within, hedged.errors(tried), np.inf).min()
         found = case.split("optimal", share=share, spread=spread)
         assert hedged.errors(rows.pack(found.epsilon.T[None])).item() <= 1.01 * least
+        assert ((found.epsilon == 0) | (found.epsilon > 1e-6 * case.epsilon)).all()
 
 
 KINDS = [{}, {"by_root": False}, {"weights": True}, {"levels": True}]

@@ -90,11 +90,13 @@ def hedge(task: Task, rows: Rows, plain: Floats, others: Floats, share: Floats, 
         again, error = improve(hedged.paths, more.gains, starts, AGAIN)
         found = np.concatenate([found, prune(hedged.paths, more.errors, again, error)])
     ends = [*((one, plain) for one in found), *pairwise(found)]
-    ends += zip(
-        sieved, found[1 + len(MORE) :], strict=False
-    )  # each of a small tree's starts, and what doubt made of it
+    own = found[1 + len(MORE) :]  # what doubt made of each start, in a small tree
+    ends += zip(sieved[: len(own)], own, strict=True)
     found = np.array([plain, *(_within(rows, plain, *both) for both in ends)])
-    return best(hedged.paths, found, hedged.errors(found))
+    error = hedged.errors(found)
+    chosen = best(hedged.paths, found, error)[None]
+    pruned: Floats = prune(hedged.paths, hedged.errors, chosen, error.min(axis=0, keepdims=True))[0]
+    return pruned
 
 
 def _within(rows: Rows, plain: Floats, begin: Floats, end: Floats) -> Floats:
