@@ -146,7 +146,7 @@ def test_interrupted_while_planning_writes_nothing(shop: Path, tmp_path: Path) -
 import os, signal, sys
 from attributary import plan
 from attributary.cli import main
-plan.make_plan = lambda *_: os.kill(os.getpid(), signal.SIGINT)
+plan.make_plan = lambda *_, **__: os.kill(os.getpid(), signal.SIGINT)
 main(sys.argv[1:])
 """
     args = [sys.executable, "-c", code, "run", str(shop / "spec.toml"), "-o", str(tmp_path / "out")]

@@ -35,7 +35,7 @@ class Classes:
     offsets: Ints  # level i is offsets[i]:offsets[i + 1]
     times: Floats  # children of this class that each member of the parent class has
     leaf: NDArray[np.bool_]
-    of_node: tuple[Ints, ...]  # for each level (if several, not the last) its nodes' classes, from the level's first
+    of_node: tuple[Ints, ...]  # for each level its nodes' classes, from the level's first; the last may be left out
 
     def __len__(self) -> int:
         return len(self.parent)
@@ -85,7 +85,7 @@ class Classes:
             nodes = self.slice(i)
             some = None if values is None else values[tree.slice(i)]
             sums[nodes] = np.bincount(place, some, nodes.stop - nodes.start)
-        if self.depth > 1:  # the last level by family: one pass over its leaves
+        if len(self.of_node) < self.depth:  # the last level by family: one pass over its leaves
             place, begin, end = self._last_families(tree)
             family = end - begin if values is None else np.add.reduceat(values[tree.slice(self.depth - 1)], begin)
             last = self.slice(self.depth - 1)
@@ -95,7 +95,7 @@ class Classes:
     def spread(self, tree: Tree, values: Floats) -> Floats:
         """A value of each class, handed to its members, in level order."""
         parts = [values[self.slice(i)][place] for i, place in enumerate(self.of_node)]
-        if self.depth > 1:
+        if len(self.of_node) < self.depth:
             place, begin, end = self._last_families(tree)
             parts.append(np.repeat(values[self.slice(self.depth - 1)][place], end - begin))
         return np.concatenate(parts)
@@ -110,10 +110,11 @@ class Classes:
         return number[self.of_node[above][some]], begin[some] - start, end[some] - start
 
 
-def classes(tree: Tree, apart: int | Literal["nodes"] = 0) -> Classes:
+def classes(tree: Tree, apart: int | Literal["nodes"] = 0, kind: Ints | None = None) -> Classes:
     """The classes of a tree's nodes; all nodes down to level `apart` are classes of their own.
 
-    With "nodes", all nodes are but leaves, which have what their siblings have.
+    With "nodes", all nodes are but leaves, which have what their siblings have. Nodes of different `kind` (numbers from
+    0 on, in level order) are never of one class; what is below a node is then what is below its class on average.
     """
     shape = _shapes(tree) if apart != "nodes" else _nodes(tree)
     member = [np.arange(int(tree.first[0]))]
@@ -123,22 +124,24 @@ def classes(tree: Tree, apart: int | Literal["nodes"] = 0) -> Classes:
         fan = np.empty(len(parent[-1]), np.int64)
         fan[member[-1]] = end - begin
         leaf.append(fan == 0)
-        if i == tree.depth - 1:
+        if i == tree.depth - 1 and kind is None:
             has = np.flatnonzero(fan)
             parent.append(has)
             times.append(fan[has].astype(np.float64))
             leaf.append(np.ones(len(has), bool))
             break
         above = np.repeat(member[-1], end - begin)
-        shapes = int(shape[i].max()) + 1 if apart == "nodes" or i > apart else len(above)
-        own = shape[i] if apart == "nodes" or i > apart else np.arange(len(above))
+        own = np.arange(len(above)) if apart != "nodes" and i <= apart else shape.get(i, np.zeros(len(above), np.int64))
+        if kind is not None:
+            own = own * (int(kind.max()) + 1) + kind[tree.slice(i)]
+        shapes = int(own.max()) + 1
         place, key = _dense(above * shapes + own, len(parent[-1]) * shapes)
         parent.append(key // shapes)
         size, size_above = np.bincount(place), np.bincount(member[-1])
         times.append(size / size_above[parent[-1]])
         member.append(place)
-    if tree.depth == 1:
-        leaf.append(np.ones(len(member[0]), bool))
+    if len(member) == tree.depth:
+        leaf.append(np.ones(len(parent[-1]), bool))
     offsets = np.concatenate([[0], np.cumsum([len(p) for p in parent])])
     up = [p + offsets[i - 1] if i else p for i, p in enumerate(parent)]
     return Classes(np.concatenate(up), offsets, np.concatenate(times), np.concatenate(leaf), tuple(member))

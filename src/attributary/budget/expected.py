@@ -6,8 +6,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attributary import rmsre
+from attributary.budget.learned import expectations
 from attributary.budget.split import Split
 from attributary.denoising.denoise import engine
+from attributary.denoising.predict import predict
 from attributary.tree import Tree
 
 Floats = NDArray[np.float64]
@@ -30,14 +32,24 @@ def expected(
     *,
     weights: ArrayLike | None = None,
     denoised: bool = True,
+    share: ArrayLike | None = None,
+    spread: ArrayLike | None = None,
 ) -> Expected:
-    """What to expect of a split, or of noise variances (one per node), if the counts will be as in the prior."""
+    """What to expect of a split, or of noise variances (one per node), if the counts will be as in the prior.
+
+    With `share` and `spread`, of estimates that use them, if they hold.
+    """
     noise = split.variance() if isinstance(split, Split) else np.asarray(split, np.float64)
     if noise.shape != (len(tree),):
         raise ValueError(f"one noise variance for each of the {len(tree)} nodes is needed; got shape {noise.shape}")
     count = np.broadcast_to(np.asarray(prior_count, np.float64), len(tree))
     variance = noise
-    if denoised:
+    known = expectations(tree, share, spread)
+    if known is not None:
+        if not denoised:
+            raise ValueError("shares are used in denoising; what is expected of raw figures is without them")
+        variance = tree.from_level_order(predict(tree, np.zeros(len(tree)), tree.to_level_order(noise), *known)[1])
+    elif denoised:
         _, in_level_order = engine(tree).blue(tree, np.zeros(len(tree)), tree.to_level_order(noise))
         variance = tree.from_level_order(in_level_order)
     return Expected(

@@ -8,7 +8,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from attributary.budget.equal import equally
 from attributary.budget.greedy import greedily
+from attributary.budget.hedged import hedge
 from attributary.budget.improve import best, improve, prune
+from attributary.budget.learned import expectations
 from attributary.budget.leaves import lowest
 from attributary.budget.rows import Rows
 from attributary.budget.split import Split
@@ -24,15 +26,33 @@ ROUNDS = 40
 TOTALS = (0.0, 0.02, 0.05, 0.1, 0.2, 0.4)  # shares of a total to start from
 
 
-def optimal(tree: Tree, prior_count: ArrayLike, epsilon: float, tau: float, **options: Unpack[Options]) -> Split:
+def optimal(
+    tree: Tree,
+    prior_count: ArrayLike,
+    epsilon: float,
+    tau: float,
+    *,
+    share: ArrayLike | None = None,
+    spread: ArrayLike | None = None,
+    **options: Unpack[Options],
+) -> Split:
     """argmin of each root's E over all ε_i ≥ 0 with Σ ε_i = ε; never worse than equal, leaves or greedy.
 
     A level that is best left out has exactly 0. Precision grows with ε_i², so that a level without budget gains
     nothing from a little of it: each set of levels has a best split of its own, and we start from all of them.
+
+    With `share` and `spread` of each node, the split is for estimates that use them as a prior does, and hedged: should
+    they be wrong, unbiased estimates have an error at most 25 % above the least. A spread of inf expects nothing.
     """
     task = Task.of(tree, prior_count, epsilon, tau, **options)
+    expected = expectations(tree, share, spread)
     rows = Rows.of(task)
-    return rows.split(task, optimally(rows, task.phases))
+    budget = optimally(rows, task.phases)
+    if expected is not None:
+        if not task.denoised:
+            raise ValueError("shares are used in denoising; for raw figures, plan without them")
+        budget = hedge(task, rows, budget, _level_sets(rows), *expected)
+    return rows.split(task, budget)
 
 
 def optimally(rows: Rows, phases: int) -> Floats:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from attributary.budget.classes import Link
 from attributary.budget.error import ENDLESS
 from attributary.budget.improve import Paths
+from attributary.budget.learned import Learned
 from attributary.budget.objective import Objective
 from attributary.budget.split import Split
 from attributary.budget.task import Task
@@ -28,7 +29,7 @@ class Rows:
     the budgets of the levels below it: nothing else on its path can use them.
     """
 
-    objective: Objective
+    objective: Objective | Learned
     fixed: Floats  # of each level; 0 for free ones
     open: NDArray[np.bool_]  # (levels, rows): where free budget may go
     row: Ints  # of each class
@@ -50,6 +51,8 @@ class Rows:
     @cached_property
     def heads(self) -> "Rows":
         """The rows without their common total, each head for itself."""
+        if isinstance(self.objective, Learned):
+            raise ValueError("heads are split alone only without expectations")
         objective = self.objective.heads()
         row = self.row[len(self.row) - len(objective.forest) :]
         return Rows(objective, self.fixed[1:], self.open[1:], row, self.free, total=False)

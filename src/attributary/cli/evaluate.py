@@ -36,6 +36,7 @@ either, it is made of the counts themselves, as if the last period had been just
     optimal-blue, -top-down       the best split by level
     per-node-blue, -top-down      a budget for each node
     optimal-prior, per-node-prior  estimates that use the prior, too (slow)
+    planned-prior                 a split made for such estimates (slow)
 
 raw is without post-processing, blue adds up, top-down is never negative either. The first five are the paper's.
 

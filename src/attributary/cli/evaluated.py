@@ -18,7 +18,8 @@ POOLS = ["nodes", "roots"]
 FORMATS = ["parquet", "csv"]
 METHODS = [
     *("equal-raw", "equal-blue", "leaves-blue", "greedy-raw", "greedy-blue", "greedy-top-down"),
-    *("optimal-blue", "optimal-top-down", "optimal-prior", "per-node-blue", "per-node-top-down", "per-node-prior"),
+    *("optimal-blue", "optimal-top-down", "optimal-prior", "planned-prior"),
+    *("per-node-blue", "per-node-top-down", "per-node-prior"),
 ]
 
 

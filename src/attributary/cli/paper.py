@@ -29,6 +29,8 @@ denoised. Counts of the later days are what each method has to tell, for two tre
     greedy-top-down               the same, counts never negative
     optimal-blue, -top-down       the best split by level
     per-node-blue, -top-down      a budget for each node
+    optimal-prior, per-node-prior  estimates that use the prior, too (slow)
+    planned-prior                 a split made for such estimates (slow)
 
 raw is without post-processing, blue with the paper's, top-down never negative. The first five are the paper's.
 

@@ -36,8 +36,9 @@ def print_plan(plan: Plan, tree: Tree, prior: Prior, prior_path: str | None, ear
 
     out, spec = console(), plan.spec
     each = f", one for each {spec.split_by}" if spec.split_by else ""
+    use = ", for estimates that use the prior" if plan.learn else ""
     out.print(
-        f"{len(tree):,} nodes in {len(plan.levels)} levels; epsilon = {spec.epsilon:g}, {plan.method} split{each}"
+        f"{len(tree):,} nodes in {len(plan.levels)} levels; epsilon = {spec.epsilon:g}, {plan.method} split{each}{use}"
     )
     measured = plan.measures is not None or plan.per_impression is not None
     if measured:
@@ -115,6 +116,8 @@ def _errors(plan: Plan, earlier: Earlier | None) -> list[str]:
         f"errors: after denoising, root mean square, {by}{pooled}; relative to the count, or to tau = {spec.tau:g} if "
         "that is larger"
     ]
+    if plan.learn:
+        lines += ["        of estimates that use what the prior says of shares, if they will be so: denoise --prior"]
     if plan.roots and not spec.total:
         lines += [
             f"        each {spec.split_by} for itself, which is what its split makes small: {percent(roots.plan)} "

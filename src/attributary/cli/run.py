@@ -28,7 +28,8 @@ THE PRIOR, which tells the plan what counts to expect, are the counts of impress
 ones are then what is measured. Without it, the plan goes by the structure of the tree.
 
 With --learn, what is expected has a part in the estimates, as in `attributary denoise --learn`: shares of cousins and,
-with --prior-until, of the earlier counts, measured with noise of their own at the same epsilon.
+with --prior-until, of the earlier counts, measured with noise of their own at the same epsilon. The optimal split is
+then made for such estimates, as in `attributary plan --learn`.
 
 THE OUTPUT is a folder, which is made if it is not there:
 

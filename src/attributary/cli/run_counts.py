@@ -44,7 +44,7 @@ def run_counts(
     **how: Any,
 ) -> Ran:
     """A plan for counts of one conversion to an impression, a summary report simulated by it, and its estimates."""
-    plan = make_plan(spec, tree, prior, method)
+    plan = make_plan(spec, tree, prior, method, learn=use_prior and prior.history and method == "optimal")
     stage("simulating a summary report")
     truth = from_counts(tree, after).mean
     noisy, variance = simulated(plan, tree, truth, rng), plan.variance(tree)

@@ -16,6 +16,7 @@ COLOURS = {
     "optimal-blue": "#7fc4b8",
     "optimal-top-down": "#0b8a7d",
     "optimal-prior": "#04423c",
+    "planned-prior": "#7a2f6b",
     "per-node-blue": "#a3b85c",
     "per-node-top-down": "#5b7f12",
     "per-node-prior": "#2c3d09",

@@ -42,6 +42,7 @@ _ALL = (
     Method("optimal-blue", ways.optimal, estimators.blue, estimators.blue_variance),
     Method("optimal-top-down", ways.optimal, estimators.top_down),
     Method("optimal-prior", ways.optimal, estimators.learned, slow=True),
+    Method("planned-prior", ways.planned, estimators.learned, by_epsilon=True, slow=True),
     Method("per-node-blue", ways.per_node, estimators.blue, estimators.blue_variance),
     Method("per-node-top-down", ways.per_node, estimators.top_down),
     Method("per-node-prior", ways.per_node, estimators.learned, slow=True),

@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 Row = dict[str, Any]
 
 # About how long a split takes, in draws of noise.
-WORK = {"equal": 1, "leaves": 1, "greedy": 40, "greedy_raw": 20, "optimal": 150, "per_node": 400}
+WORK = {"equal": 1, "leaves": 1, "greedy": 40, "greedy_raw": 20, "optimal": 150, "planned": 400, "per_node": 400}
 
 
 class Task(NamedTuple):

@@ -5,6 +5,7 @@ A way sees the spec, the tree and the prior, and gives the share of the budget o
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from attributary.budget import Split
 from attributary.plan.question import Question, under
 from attributary.plan.shares import Shares, shares
-from attributary.prior import Prior
+from attributary.prior import Prior, foreseen
 from attributary.spec import Spec
 from attributary.tree import Tree
 
@@ -49,6 +50,12 @@ def greedy_raw(spec: Spec, tree: Tree, prior: Prior) -> Floats:
 def optimal(spec: Spec, tree: Tree, prior: Prior) -> Floats:
     """The best split by level."""
     return _nodes(_question(spec, tree, prior), "optimal")
+
+
+def planned(spec: Spec, tree: Tree, prior: Prior) -> Floats:
+    """The best split by level for estimates that use what the prior foresees; hedged."""
+    question = _question(spec, tree, prior)
+    return _nodes(replace(question, expects=foreseen(tree, prior, tau=spec.tau)), "optimal")
 
 
 def per_node(spec: Spec, tree: Tree, prior: Prior) -> Floats:

@@ -14,8 +14,8 @@ from attributary.tables.whole_file import whole_file
 
 FORMAT = 1
 ORDER = [  # of the keys, for the eye
-    *("format", "method", "rounding", "privacy", "prior", "levels", "default", "roots", "measures", "per_impression"),
-    *("checksum", "keys", "expected", "tradeoff", "spec"),
+    *("format", "method", "learn", "rounding", "privacy", "prior", "levels", "default", "roots", "measures"),
+    *("per_impression", "checksum", "keys", "expected", "tradeoff", "spec"),
 ]
 WIDTH = 110
 

@@ -15,7 +15,7 @@ from attributary.plan.plan import Plan, PriorNote, checksum
 from attributary.plan.question import Question
 from attributary.plan.shares import shares
 from attributary.plan.whole import Rounding
-from attributary.prior import Prior, none
+from attributary.prior import Prior, foreseen, none
 from attributary.profile import Profile
 from attributary.spec import Spec
 from attributary.tree import Tree
@@ -34,12 +34,14 @@ def make_plan(
     rounding: Rounding = "largest-remainder",
     phases: int = 20,
     profile: Profile | None = None,
+    learn: bool = False,
 ) -> Plan:
     """The plan that a method makes for a tree, with the errors to expect if the counts will be as in the prior.
 
     `share` fixes the part of ε that a level gets (0: no key); the levels in `keep` get a key whatever the method says.
     Values, and limits that the plan is to choose, need a `profile` beside the prior. With several measures, shares are
-    parts of each measure's part.
+    parts of each measure's part. With `learn`, plan and errors are for estimates that use what is known, the prior
+    included, as `prior.learn` finds it; should that be worth nothing, the split is still good for unbiased ones.
     """
     prior = prior or none(tree)
     if method not in METHODS:
@@ -52,23 +54,30 @@ def make_plan(
         raise InputError(f"a prior is made for one tree; it has {len(prior.mean):,} counts for {len(tree):,} nodes")
     fixed = _fixed(spec, share or {}, keep)
     told = profile is not None and spec.conversions_per_impression != 1 and method != "per-node"
+    if learn:
+        _check_learn(spec, prior, method, told)
     if not spec.counts_alone or told:  # a prior that tells what a limit cuts off
         from attributary.plan.many import make_many
 
         return make_many(spec, tree, prior, profile, method, fixed, keep, rounding, phases, _note(tree, prior))
-    question = Question(spec, tree, prior, fixed, phases)
+    question = Question(spec, tree, prior, fixed, phases, foreseen(tree, prior, tau=spec.tau) if learn else None)
     plan = _plan(question, method, rounding, keep)
     three = (plan, *(_plan(question, name, rounding, keep) for name in ("equal", "leaves")))
     sizes: list[int] = np.diff(tree.offsets).tolist()
     return plan.model_copy(
-        update={"expected": Errors.of(spec.levels, sizes, *(expected(p, tree, prior) for p in three))}
+        update={"expected": Errors.of(spec.levels, sizes, *(expected(p, tree, prior, question.expects) for p in three))}
     )
 
 
-def expected(plan: Plan, tree: Tree, prior: Prior) -> budget.Expected:
-    """What to expect of a plan on a tree, if the counts will be as in the prior."""
+def expected(plan: Plan, tree: Tree, prior: Prior, expects: Prior | None = None) -> budget.Expected:
+    """What to expect of a plan on a tree, if the counts will be as in the prior.
+
+    Of unbiased estimates, or of those that use `expects`, as `prior.foreseen` gives it.
+    """
     weights = np.maximum(prior.mean, 0.0) if plan.spec.weights == "counts" else None
-    return budget.expected(tree, prior.mean, plan.variance(tree), plan.spec.tau, weights=weights)
+    share, spread = (None, None) if expects is None else (expects.share, expects.spread)
+    given = (tree, prior.mean, plan.variance(tree), plan.spec.tau)
+    return budget.expected(*given, weights=weights, share=share, spread=spread)
 
 
 def _plan(question: Question, method: str, rounding: Rounding, keep: Collection[str]) -> Plan:
@@ -93,6 +102,7 @@ def _plan(question: Question, method: str, rounding: Rounding, keep: Collection[
         nodes=nodes,
         prior=_note(tree, prior),
         expected=_NO_ERRORS,
+        learn=None if question.expects is None else True,
         spec=spec,
     )
 
@@ -109,6 +119,16 @@ def _note(tree: Tree, prior: Prior) -> PriorNote:
         gone=prior.gone,
         lost=prior.lost,
     )
+
+
+def _check_learn(spec: Spec, prior: Prior, method: str, told: bool) -> None:
+    """Refuses what does not go with a plan for estimates that use what is known."""
+    if method != "optimal":
+        raise InputError(f"a plan for what is learned is made by the method optimal; got {method}: leave one out")
+    if not spec.counts_alone or told:
+        raise InputError("a plan for what is learned is for counts of one conversion to an impression; leave learn out")
+    if not prior.history:
+        raise InputError("a plan for what is learned needs a prior: what an earlier period shared; give one")
 
 
 def _fixed(spec: Spec, share: Mapping[str, float], keep: Collection[str]) -> Floats:

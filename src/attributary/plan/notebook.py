@@ -30,6 +30,8 @@ def plan_html(plan: Plan) -> str:
     notes += [f"a conversion against none costs {costs.conversion:.4g}"]
     if spec.unknown:
         notes[-1] += f"; one with another {' or '.join(a.name for a in spec.unknown)} costs {costs.change:.4g}"
+    if plan.learn:
+        notes += ["plan and errors are for estimates that use the prior, too"]
     if plan.prior.history and not plan.prior.protected:
         notes += ["made from a prior that is NOT protected"]
     return html_table(f"Plan: epsilon = {spec.epsilon:g}, {plan.method} split", HEADS, [*rows, last], notes)

@@ -68,6 +68,9 @@ class Plan(BaseModel):
     tradeoff: dict[str, tuple[Trade, ...]] | None = Field(
         default=None, description="what other limits would have meant"
     )
+    learn: Literal[True] | None = Field(
+        default=None, description="true if plan and errors are for estimates that use what is known, the prior included"
+    )
     keys: tuple[Bits, ...] | None = Field(
         default=None, description="the bits of each attribute in a key, top to bottom"
     )
@@ -159,6 +162,8 @@ class Plan(BaseModel):
         """The same plan under another ε. Under the API's noise it stays the best; errors go with √var(DLap(ε/L1))."""
         if self.measures is not None or self.per_impression is not None:
             raise ValueError("another epsilon calls for other limits: make another plan")
+        if self.learn:
+            raise ValueError("what is learned is worth more or less under another epsilon: make another plan")
         if self.spec.noise != "api":
             raise ValueError("with noise on whole counts, another epsilon calls for another split: make another plan")
         spec = self.spec.at(epsilon)

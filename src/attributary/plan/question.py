@@ -26,6 +26,7 @@ class Question:
     prior: Prior
     fixed: Floats  # the share of a level that is fixed, nan of a free one
     phases: int = 20
+    expects: Prior | None = None  # shares and spread that estimates will use; None for unbiased ones
 
     @property
     def limit(self) -> float:
@@ -61,6 +62,7 @@ class Question:
 
     def split(self, method: str, fixed: Floats, weights: Floats | None, **options: Any) -> Split:
         """What a method makes of the tree."""
+        options |= self._expected(method)
         return self._ask(self.tree, self.prior.mean, method, fixed, weights, **options)
 
     def split_together(self, method: str, fixed: Floats) -> Split:
@@ -72,7 +74,15 @@ class Question:
         mean = tree.to_level_order(self.prior.mean)
         above, below = np.zeros(1), np.concatenate
         topped = Tree.from_parents(np.concatenate([[-1], tree.family + 1]))
-        return self._ask(topped, below([above, mean]), method, below([above, fixed]), below([above, weights]))
+        share = self._expected(method)
+        more = {name: below([above + np.inf, tree.to_level_order(values)]) for name, values in share.items()}
+        return self._ask(topped, below([above, mean]), method, below([above, fixed]), below([above, weights]), **more)
+
+    def _expected(self, method: str) -> dict[str, Any]:
+        """Share and spread, for a method that plans for them; the others go by noise alone."""
+        if self.expects is None or method != "optimal":
+            return {}
+        return {"share": self.expects.share, "spread": self.expects.spread}
 
     def _ask(
         self, tree: Tree, mean: Floats, method: str, fixed: Floats, weights: Floats | None, **options: Any

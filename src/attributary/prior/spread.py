@@ -13,19 +13,22 @@ LEAST = 0.01  # nothing is ever quite certain
 JUMP = 5.0  # degrees of freedom: how soon a node that is far off is left to its own figures
 
 
-def spread(expected: Floats, share: Floats, z: Floats, v: Floats, weight: Floats) -> Floats:
+def spread(expected: Floats, share: Floats, z: Floats, v: Floats, weight: Floats, at: Floats | None = None) -> Floats:
     """The variance of counts around what was expected, for each node: that of a draw, and what there is beyond it.
 
     A count is at least as uncertain as if each conversion of the parent fell to the node with its share. What there is
     beyond that is learned as a function of the expectation, by moments: the mean of (z − expected)² − v − the draw's in
     bins, weighted; it never falls with the expectation, and goes from bin to bin by a power law. Below the bins it is
     proportional to the expectation, above to its square. Where no figure can tell (weight 0 everywhere) it is the
-    square; where there are too few, nothing is expected: trust must be earned.
+    square; where there are too few, nothing is expected: trust must be earned. With `at`,
+    it is for when so much will be expected.
     """
     drawn: Floats = expected * (1.0 - share)
+    later = expected if at is None else at
+    draw = later * (1.0 - share)
     use = (weight > 0) & (expected > 1e-6)
     if use.sum() < FEWEST:
-        return np.full(len(expected), np.inf) if (weight > 0).any() else np.maximum(drawn + expected**2, LEAST)
+        return np.full(len(expected), np.inf) if (weight > 0).any() else np.maximum(draw + later**2, LEAST)
     m, w, surplus = expected[use], weight[use], (z[use] - expected[use]) ** 2 - v[use] - drawn[use]
     parts = np.array_split(np.argsort(m), min(BINS, max(1, len(m) // EACH)))
     centre = np.array([np.log(m[part]).mean() for part in parts])
@@ -34,10 +37,10 @@ def spread(expected: Floats, share: Floats, z: Floats, v: Floats, weight: Floats
     error = np.sqrt([np.dot(w[part] ** 2, surplus[part] ** 2) for part in parts]) / mass
     level = rising(mean + CAUTION * error, 1 / np.maximum(error, 1e-9) ** 2)
     level = np.log(np.maximum(level, 1e-3 * np.exp(centre)))
-    at = np.log(np.maximum(expected, 1e-6))
-    beyond = np.interp(at, centre, level)
-    beyond += np.minimum(at - centre[0], 0.0) + 2 * np.maximum(at - centre[-1], 0.0)
-    found: Floats = np.maximum(drawn + np.exp(beyond), LEAST)
+    place = np.log(np.maximum(later, 1e-6))
+    beyond = np.interp(place, centre, level)
+    beyond += np.minimum(place - centre[0], 0.0) + 2 * np.maximum(place - centre[-1], 0.0)
+    found: Floats = np.maximum(draw + np.exp(beyond), LEAST)
     return found
 
 

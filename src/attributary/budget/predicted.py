@@ -1,0 +1,84 @@
+"""The tree error E = Σ w_v · v̂ar_v where estimates use shares of the parent's count, too, and the gains of precision.
+
+With a node's precision π_v, and 1/spread as the precision ρ_u of what is expected of it, s_u · x_p, the passes of
+`denoising.shares` read
+
+    k_u = 1 / (1 + ρ_u · var⇑_u)    t_u = k_u · var⇑_u    T = Σ t    S = Σ k · s    A = Σ s² · ρ · k
+    1 / var⇑_p = π_p + A + S² / T    g_u = (1 − k_u) · s_u + S · t_u / T
+    v̂ar_u = (1 − t_u / T) · t_u + g_u² · v̂ar_p
+
+so that, as in `error`, the error from a node down is affine in its v̂ar: one sweep up gives E, its adjoint all gains.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attributary.budget.classes import Classes
+
+Floats = NDArray[np.float64]
+
+
+class Family(NamedTuple):
+    """What the way down needs of the families between two levels; k, t, w and g by child, the others by parent."""
+
+    k: Floats
+    t: Floats
+    w: Floats  # t / T
+    g: Floats
+    total: Floats  # T
+    left: Floats  # S
+
+
+class Sweep(NamedTuple):
+    error: Floats  # (splits, roots)
+    up: Floats  # var⇑ of each class
+    bulk: Floats  # what v̂ar counts for, in the class and all below it
+    families: tuple[Family, ...]  # top to bottom
+
+
+def predicted(forest: Classes, weight: Floats, precision: Floats, share: Floats, firm: Floats, nothing: float) -> Sweep:
+    """E of each root, by one sweep up; `firm` is ρ, and `nothing` the precision of a leaf without budget."""
+    up = np.divide(1.0, np.maximum(precision, nothing))
+    rest, bulk = np.zeros_like(up), np.repeat(weight[None], len(up), axis=0)
+    families = []
+    for parent, child, start, size in reversed(forest.links):
+        n, s, rho = forest.times[child], share[child], firm[child]
+        v, b = up[:, child], bulk[:, child]
+        k = 1.0 / (1.0 + rho * v)
+        t, ns = k * v, n * s
+        total = np.add.reduceat(n * t, start, axis=1)
+        left = np.add.reduceat(ns * k, start, axis=1)
+        told = np.add.reduceat(ns * s * rho * k, start, axis=1)
+        w = t / np.repeat(total, size, axis=1)
+        g = rho * t * s + w * np.repeat(left, size, axis=1)
+        rest[:, parent] = np.add.reduceat(b * t * (1.0 - w) + rest[:, child], start, axis=1)
+        bulk[:, parent] += np.add.reduceat(g * g * b, start, axis=1)
+        up[:, parent] = 1.0 / (precision[:, parent] + told + left * left / total)
+        families.append(Family(k, t, w, g, total, left))
+    roots = forest.slice(0)
+    return Sweep(bulk[:, roots] * up[:, roots] + rest[:, roots], up, bulk, tuple(reversed(families)))
+
+
+def gain(forest: Classes, share: Floats, firm: Floats, sweep: Sweep) -> Floats:
+    """−∂E/∂π of each class, by one sweep down."""
+    _, up, bulk, families = sweep
+    roots = forest.slice(0)
+    variance, by_up = up.copy(), np.empty_like(up)  # v̂ar and ∂E/∂var⇑
+    by_up[:, roots] = bulk[:, roots]
+    for (parent, child, start, size), (k, t, w, g, total, left) in zip(forest.links, families, strict=True):
+        n, s, rho = forest.times[child], share[child], firm[child]
+        b, above = bulk[:, child], np.repeat(variance[:, parent], size, axis=1)
+        ratio = left / total
+        by_below = -by_up[:, parent] * up[:, parent] ** 2  # by A + S² / T
+        by_g = 2.0 * b * g * above
+        pulled = np.add.reduceat(by_g * w, start, axis=1)
+        by_total = np.add.reduceat(b * w * w, start, axis=1) - pulled * ratio - by_below * ratio * ratio
+        by_left = pulled + 2.0 * by_below * ratio
+        by_t = b * (1.0 - 2.0 * w) + by_g * np.repeat(ratio, size, axis=1) + n * np.repeat(by_total, size, axis=1)
+        by_k = s * (n * np.repeat(by_left, size, axis=1) - by_g)
+        by_told = n * np.repeat(by_below, size, axis=1) * (s * rho) ** 2
+        by_up[:, child] = k * k * (by_t - rho * by_k - by_told)
+        variance[:, child] = t * (1.0 - w) + g * g * above
+    return up**2 * by_up
