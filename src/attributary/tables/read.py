@@ -1,5 +1,8 @@
 """read_table: a file becomes an Arrow table, text as it stands."""
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from attributary.errors import InputError
@@ -23,10 +26,22 @@ def read_table(path: str, format: Format | None = None) -> Any:
             names = table.column_names
         except (pa.ArrowException, OSError, UnicodeError) as error:
             if is_text(kind):
-                file.seek(0)
-                raise InputError(fault(file, DELIMITER[kind], shown(path)) or _one_line(path, error)) from error
+                with _again(path, file) as fresh:
+                    words = fault(fresh, DELIMITER[kind], shown(path)) or _one_line(path, error)
+                raise InputError(words) from error
             raise InputError(f"{shown(path)} is not a whole {_full_name(kind)} file: {_reason(error)}") from error
     return _checked(table, names, shown(path))
+
+
+@contextmanager
+def _again(path: str, file: Any) -> Iterator[Any]:
+    """The file from its beginning; opened anew if it can be, since Arrow's threads may still read the old one."""
+    if os.path.isfile(path):
+        with opened(path) as fresh:
+            yield fresh
+    else:  # in memory, where reading has no place that threads could move
+        file.seek(0)
+        yield file
 
 
 def _by_content(file: Any) -> Format:
