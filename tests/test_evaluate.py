@@ -19,7 +19,7 @@ from attributary.evaluate.exact import exact
 from attributary.evaluate.measure import Measure
 from attributary.evaluate.noisy import Noise, luck
 from attributary.evaluate.own import own_cases
-from attributary.evaluate.simulate import simulate
+from attributary.evaluate.simulate import Tried, simulate
 from attributary.noise import dlap_variance
 from attributary.prior import Prior, from_counts, none
 from attributary.spec import Spec
@@ -86,7 +86,7 @@ def test_simulation_is_denoising_draw_by_draw() -> None:
     made, draws = case("unit"), 7
     noise = Noise("unit", 2.0, 65536, ways.greedy(made.spec, made.tree, made.prior))
     measure = Measure.of(made.tree, made.count, 5.0)
-    found = simulate(made, [noise], [estimators.blue, estimators.top_down], measure, draws, seed=1)[0]
+    found = simulate(made, [noise], [Tried(estimators.blue), Tried(estimators.top_down)], measure, draws, seed=1)[0]
     drawn = luck(1, "made up/a > b > day", 0, draws * made.nodes)
     copies = Copies.of(made.tree, draws)
     noisy = noise._replace(share=copies.spread(noise.share)).added(copies.spread(made.count), drawn)

@@ -31,6 +31,7 @@ def evaluate(
     draws: int = DRAWS,
     seed: int = 0,
     pool: Pool = "nodes",
+    coverage: bool = False,
     workers: int | None = 1,
     store: Store | None = None,
     progress: Progress | None = None,
@@ -39,10 +40,12 @@ def evaluate(
 
     Linear methods have rows of kind "exact", in closed form; with draws, all have rows of kind "simulated" and their
     standard error. The same seed gives the same table, however many workers there are; None means one for each core
-    where that pays. `store` keeps what is finished.
+    where that pays. `store` keeps what is finished. With `coverage`, two more columns say how many 95 % intervals held
+    the true count, and the standard error of that over the draws, for methods that give intervals.
     """
     known = {case.key: case for case in cases}
     tasks = _tasks(cases, _methods(methods), _numbers("epsilon", epsilons), _numbers("tau", taus), draws, seed, pool)
+    tasks = [task._replace(coverage=coverage) for task in tasks]
     kept = store or Store()
     left = [task for task in tasks if kept.get(task.key) is None]
     left.sort(key=lambda task: -task.work(known[task.case]))
@@ -118,4 +121,6 @@ def _table(rows: list[Row], tasks: list[Task]) -> Any:
         "pool": text,
         "generated": pa.bool_(),
     }
+    if any(task.coverage for task in tasks):
+        types |= dict.fromkeys(("coverage", "coverage_error"), number)
     return pa.table({name: pa.array([row[name] for row in rows], kind) for name, kind in types.items()})

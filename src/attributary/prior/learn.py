@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attributary.denoising.denoise import engine, measurements
+from attributary.denoising.denoise import COMPILED_FROM, engine, measurements
 from attributary.denoising.nonnegative import nonnegative
 from attributary.denoising.predict import predict
 from attributary.denoising.prior import Prior
@@ -55,6 +55,7 @@ def learned(
     """Share, spread and the counts they lead to; all in level order, and `past` ≥ 0."""
     z, v = engine(tree).upward(tree, x, var)
     first = nonnegative(tree, x, var, engine(tree).blue(tree, x, var)[0], "top-down")
+    many = len(tree) >= COMPILED_FROM
     levels, root, estimate = kin(tree, label), roots(tree), first
     share, wide, mean = np.ones(len(tree)), np.full(len(tree), np.inf), z.copy()
     for _ in range(ROUNDS):
@@ -65,13 +66,12 @@ def learned(
             judge = (v[nodes] < np.inf) & ~alone
             size = np.maximum(parent / siblings, tau) ** 2
             weight = np.where(judge, 1.0 / (size + np.where(judge, v[nodes], 0.0)), 0.0)
-            here = Level(
-                near, z[nodes], v[nodes], parent, estimate[nodes], None if past is None else past[nodes], weight
-            )
+            then = None if past is None else past[nodes]
+            here = Level(near, z[nodes], v[nodes], parent, estimate[nodes], then, weight, many)
             share[nodes] = pooled(here)
             mean[nodes] = share[nodes] * parent
             weight = np.where(judge, 1.0 / np.maximum(first[nodes], tau) ** 2, 0.0)
-            wide[nodes] = np.where(alone, np.inf, spread(mean[nodes], share[nodes], z[nodes], v[nodes], weight))
+            wide[nodes] = np.where(alone, np.inf, spread(mean[nodes], share[nodes], z[nodes], v[nodes], weight, many))
         wide *= doubt(root, mean, wide, z, v, len(tree))[root]
         wide = forgiving(wide, mean, z, v)
         estimate = predict(tree, x, var, share, wide, "top-down")[2]
