@@ -89,6 +89,25 @@ def _binned(edges, m, weight, z, v, drawn, use, sums):  # type: ignore[no-untype
             sums[4, low] += surplus * surplus
 
 
+def forgiven(spread: Floats, expected: Floats, z: Floats, v: Floats, jump: float, steps: int) -> Floats:
+    """The spread, grown for nodes that jumped; see `forgiving`."""
+    grown = np.empty_like(spread)
+    _forgiven(spread, expected, z, v, jump, steps, grown)
+    return grown
+
+
+@njit(nogil=True, cache=True)
+def _forgiven(spread, expected, z, v, jump, steps, grown):  # type: ignore[no-untyped-def]
+    for i in range(len(z)):
+        q, noise, growth = spread[i], v[i], 1.0
+        if q > 0.0 and q + noise < INF:
+            off = (z[i] - expected[i]) ** 2
+            for _ in range(steps):
+                k = growth * q / (growth * q + noise)
+                growth = max((jump + (k * k * off + k * noise) / q) / (jump + 1.0), 1.0)
+        grown[i] = q * growth
+
+
 def doubts(group: Integers, expected: Floats, variance: Floats, z: Floats, v: Floats, sums: Floats) -> None:
     """Adds up, for each group, the surplus found, its square, and what was claimed; see `doubt`."""
     _doubts(group, expected, variance, z, v, sums)

@@ -9,8 +9,10 @@ from attributary.denoising.denoise import engine, measurements
 from attributary.denoising.nonnegative import nonnegative
 from attributary.denoising.prior import Prior, measured, shares_of
 from attributary.measurements import Measurements
+from attributary.prior.borne import borne
 from attributary.prior.doubt import doubt
 from attributary.prior.kin import roots
+from attributary.prior.learn import TAU
 from attributary.prior.together import together
 from attributary.tree import Tree
 
@@ -32,7 +34,7 @@ def doubted(tree: Tree, noisy: ArrayLike | Measurements, variance: ArrayLike | N
         grown = _grown(tree, mean, claimed, z, v)
         for _ in range(2):  # the second time finds what the first has left
             grown = together(tree, mean, grown, z, v)
-        prior = replace(prior, variance=back(grown))
+        prior = replace(prior, variance=back(borne(tree, x, var, mean, grown, TAU)))
     if shares is not None:
         share, spread = shares
         first = nonnegative(tree, x, var, engine(tree).blue(tree, x, var)[0], "top-down")

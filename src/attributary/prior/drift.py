@@ -7,6 +7,7 @@ from attributary.denoising.denoise import engine, measurements
 from attributary.denoising.nonnegative import nonnegative
 from attributary.denoising.prior import Prior
 from attributary.measurements import Measurements
+from attributary.prior.borne import borne
 from attributary.prior.doubt import doubt
 from attributary.prior.kin import roots
 from attributary.prior.spread import EACH, FEWEST, forgiving, rising, spread
@@ -56,6 +57,7 @@ def drifted(
     root = roots(tree)
     wide *= doubt(root, mean, wide, z, v, len(tree))[root]
     wide = together(tree, mean, forgiving(wide, mean, z, v), z, v)
+    wide = borne(tree, x, var, mean, wide, tau)
     back = tree.from_level_order
     return Prior(back(mean), back(wide), True, earlier.new, earlier.gone, earlier.lost, earlier.example)
 

@@ -1,5 +1,7 @@
 """learn: shares and their spread, from today's figures and from an earlier period, if there was one."""
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -19,6 +21,13 @@ Floats = NDArray[np.float64]
 
 ROUNDS = 2
 TAU = 5.0
+
+
+class Past(NamedTuple):
+    """The earlier period's counts in level order."""
+
+    linear: Floats  # as they were estimated, without bias; some may be negative
+    count: Floats  # made non-negative, as estimates are
 
 
 def learn(
@@ -50,15 +59,18 @@ def learn(
 
 
 def learned(
-    tree: Tree, x: Floats, var: Floats, label: NDArray[np.int32], past: Floats | None, tau: float
+    tree: Tree, x: Floats, var: Floats, label: NDArray[np.int32], past: Past | None, tau: float
 ) -> tuple[Floats, Floats, Floats]:
-    """Share, spread and the counts they lead to; all in level order, and `past` ≥ 0."""
+    """Share, spread and the counts they lead to; all in level order."""
     z, v = engine(tree).upward(tree, x, var)
-    first = nonnegative(tree, x, var, engine(tree).blue(tree, x, var)[0], "top-down")
+    linear = engine(tree).blue(tree, x, var)[0]
+    first = nonnegative(tree, x, var, linear, "top-down")
     many = len(tree) >= COMPILED_FROM
     levels, root, estimate = kin(tree, label), roots(tree), first
     share, wide, mean = np.ones(len(tree)), np.full(len(tree), np.inf), z.copy()
     for _ in range(ROUNDS):
+        pools = [linear] if past is None else [linear, linear + past.linear]
+        counted = _counted(tree, estimate)
         for i, near in enumerate(levels, 1):
             nodes = tree.slice(i)
             parent, siblings = estimate[tree.family[nodes]], near.family.spread(near.family.count.astype(np.float64))
@@ -66,22 +78,30 @@ def learned(
             judge = (v[nodes] < np.inf) & ~alone
             size = np.maximum(parent / siblings, tau) ** 2
             weight = np.where(judge, 1.0 / (size + np.where(judge, v[nodes], 0.0)), 0.0)
-            then = None if past is None else past[nodes]
-            here = Level(near, z[nodes], v[nodes], parent, estimate[nodes], then, weight, many)
-            share[nodes] = pooled(here)
+            then = None if past is None else past.count[nodes]
+            found = [pool[nodes] for pool in pools]
+            share[nodes] = pooled(Level(near, z[nodes], parent, found, counted[root[nodes]], then, weight, many))
             mean[nodes] = share[nodes] * parent
             weight = np.where(judge, 1.0 / np.maximum(first[nodes], tau) ** 2, 0.0)
             wide[nodes] = np.where(alone, np.inf, spread(mean[nodes], share[nodes], z[nodes], v[nodes], weight, many))
         wide *= doubt(root, mean, wide, z, v, len(tree))[root]
-        wide = forgiving(wide, mean, z, v)
-        estimate = predict(tree, x, var, share, wide, "top-down")[2]
+        wide = forgiving(wide, mean, z, v, many)
+        linear, _, estimate = predict(tree, x, var, share, wide, "top-down")
     return share, wide, estimate
 
 
-def _past(tree: Tree, earlier: Prior) -> Floats:
-    """The earlier period's counts, made non-negative as estimates are, in level order."""
+def _counted(tree: Tree, estimate: Floats) -> Floats:
+    """How much of each root's conversions counts in a pool of all: none counts more than the median root."""
+    heads = tree.slice(int(tree.total))
+    most = max(float(np.median(estimate[heads])), 1.0)
+    part = np.ones(len(tree))
+    part[heads] = most / np.maximum(estimate[heads], most)
+    return part
+
+
+def _past(tree: Tree, earlier: Prior) -> Past:
     mean: Floats = tree.to_level_order(earlier.mean)
     if not mean.min(initial=0.0) < 0:
-        return mean
+        return Past(mean, mean)
     variance = np.ones(len(tree)) if earlier.variance is None else tree.to_level_order(earlier.variance).copy()
-    return settled(tree, mean.copy(), variance, mean, None)
+    return Past(mean, settled(tree, mean.copy(), variance, mean, None))

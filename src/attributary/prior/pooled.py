@@ -2,9 +2,11 @@
 
 A chain of four guesses, each a correction of the one before: equal shares; times the ratio of what nodes of this label
 have to what was expected of them; times the same ratio among cousins under one root; mixed with the family's own shares
-in the earlier period. A node's own figures are never in the pool that predicts it, or they would count double. How
-far each correction is trusted, a number of conversions, is what predicts today's figures best, and none at all (∞) is
-one of the choices: shares of a past that says nothing are left out.
+in the earlier period. A node's own figures are never in the pool that predicts it, or they would count double. Pools
+are sums of estimates that may be negative: made non-negative, empty nodes would have something, all shares would be too
+equal, and what families say of their parents too high. How far each correction is trusted, a number of conversions, is
+what predicts today's figures best, and none at all (∞) is one of the choices: shares of a past that says nothing are
+left out.
 """
 
 from typing import NamedTuple
@@ -22,13 +24,13 @@ UNTESTED = 100.0  # where no figure of today can tell
 
 
 class Level(NamedTuple):
-    """What is known of the children of a level, in level order; all but z and v may be biased."""
+    """What is known of the children of a level, in level order."""
 
     kin: Kin
     z: Floats  # z⇑: from the node and all below it
-    v: Floats  # var⇑
     parent: Floats  # the parent's estimate, handed to each child
-    today: Floats  # estimates ≥ 0
+    pools: list[Floats]  # linear estimates: of today, and of both periods
+    counted: Floats  # how much of each counts where no root may outweigh the others
     past: Floats | None  # of the earlier period, ≥ 0
     weight: Floats  # of each node in the judgement; 0 where it cannot judge
     many: bool = False  # nodes in the tree, so that sums are compiled
@@ -38,9 +40,10 @@ def pooled(level: Level) -> Floats:
     """The shares that predict the level's figures best."""
     family = level.kin.family
     even: Floats = 1.0 / family.spread(family.count.astype(np.float64))
-    pools = [level.today] if level.past is None else [level.today, level.today + level.past]
-    found = [_chain(level, even, pool) for pool in pools]
-    return min(found, key=lambda guess: guess.loss).share
+    found = [_chain(level, even, pool, None) for pool in level.pools]
+    best = min(range(len(found)), key=lambda i: found[i].loss)
+    alike = _chain(level, even, level.pools[best], level.counted)
+    return min(found[best], alike, key=lambda guess: guess.loss).share
 
 
 class _Guess(NamedTuple):
@@ -59,12 +62,14 @@ class _Step(NamedTuple):
         return _summing_to_1(family, (self.have + trust * self.before) / (self.of + trust))
 
 
-def _chain(level: Level, even: Floats, pool: Floats) -> _Guess:
+def _chain(level: Level, even: Floats, pool: Floats, counted: Floats | None) -> _Guess:
+    """The guesses from equal shares to the past's; with `counted`, roots are about alike where labels are pooled."""
     family = level.kin.family
-    total = family.spread(family.sum(pool))
+    total = family.spread(np.maximum(family.sum(pool), 0.0))
     guess = _Guess(even, _loss(level, even))
     for group in (level.kin.label, level.kin.cousins):
-        have, expected = _others(group, pool, guess.share * total, level.many)
+        part = 1.0 if counted is None or group is level.kin.cousins else counted
+        have, expected = _others(group, part * pool, part * guess.share * total, level.many)
         guess = _best(level, guess, _Step(guess.share * have, guess.share, expected))
     if level.past is None:
         return guess

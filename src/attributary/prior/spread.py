@@ -12,7 +12,8 @@ EACH = 100  # nodes at least that a bin takes
 FEWEST = 20  # nodes from which anything is learned at all
 CAUTION = 0.5  # standard errors that are added: too little trust costs less than too much
 LEAST = 0.01  # nothing is ever quite certain
-JUMP = 5.0  # degrees of freedom: how soon a node that is far off is left to its own figures
+JUMP = 4.0  # degrees of freedom: how soon a node that is far off is left to its own figures
+STEPS = 6  # enough for a node that jumped to be let go
 
 
 def spread(expected: Floats, share: Floats, z: Floats, v: Floats, weight: Floats, many: bool = False) -> Floats:
@@ -64,12 +65,24 @@ def _compiled_sums(*given: NDArray[Any]) -> Floats:
     return binned(*given)
 
 
-def forgiving(spread: Floats, expected: Floats, z: Floats, v: Floats) -> Floats:
-    """The spread, grown for nodes whose figures are far from what was expected: they jumped, and keep their figures."""
-    known = (v < np.inf) & (spread < np.inf)
-    far = np.where(known, (z - expected) ** 2 / np.where(known, spread + v, 1.0), 0.0)
-    grown: Floats = spread * np.maximum((JUMP + far) / (JUMP + 1), 1.0) ** 2
-    return grown
+def forgiving(spread: Floats, expected: Floats, z: Floats, v: Floats, many: bool = False) -> Floats:
+    """The spread, grown for nodes whose figures are far from what was expected: they jumped, and keep their figures.
+
+    As if counts were off by Student's t: the growth is (JUMP + d² / spread) / (JUMP + 1), with d² what the count is
+    off, squared, given the figure and the growth so far (expectation maximisation). Where noise alone may explain how
+    far the figure is, little grows. It never shrinks. `many`: compiled.
+    """
+    if many:
+        from attributary.prior.compiled import forgiven
+
+        return forgiven(spread, expected, z, v, JUMP, STEPS)
+    known = (v < np.inf) & (spread < np.inf) & (spread > 0)
+    q, noise = np.where(known, spread, 1.0), np.where(known, v, 1.0)
+    off, growth = np.where(known, (z - expected) ** 2, 0.0), np.ones(len(spread))
+    for _ in range(STEPS):
+        k = growth * q / (growth * q + noise)
+        growth = np.maximum((JUMP + (k * k * off + k * noise) / q) / (JUMP + 1), 1.0)
+    return np.where(known, spread * growth, spread)
 
 
 def rising(values: Floats, weight: Floats) -> Floats:
