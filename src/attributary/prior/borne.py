@@ -1,32 +1,55 @@
-"""borne: how far a prior of means may be trusted, so that no level is worse off for it, told by today's figures.
+"""borne: how much wider a prior must be to serve today's figures best.
 
-Let D be how far the prior moves an estimate, and V₀ and V the variances without it and with it. If the prior is as good
-as it claims, D² is V₀ − V on average; if it is off by b more, V₀ − V + b². So 2·(V₀ − V) − D² is, on average and
-whatever the prior, by how much it lowers the squared error.
+Let y be an estimate without the prior and p with it, of variances V₀ and V, as claimed. By Stein's lemma, the squared
+error of p is V₀ + (p − y)² − 2·(V₀ − V) on average, whatever the truth and however wrong the prior. What is never
+negative, max(p, 0), has the error (max(p, 0) − y)² − V₀, and 2·V more where p > 0: without a prior, too, an empty node
+is better off than V₀ tells, and the prior is judged by what it adds to that.
 """
+
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attributary.denoising.denoise import engine
-from attributary.measurements import combine
 from attributary.tree import Tree
 
 Floats = NDArray[np.float64]
+Predicted = Callable[[float], tuple[Floats, Floats]]  # how much wider → estimates with the prior, what it claims
 
-DOUBTS = (1.0, 3.0, 10.0, 30.0, 100.0, 1e3, 1e4)  # how much wider; beyond the last: nothing is expected
+DOUBTS = (1.0, 3.0, 10.0, 30.0, 100.0, 1e3, 1e4)  # beyond the last: nothing is expected
+SURE = 1.0  # standard errors by which the tree as a whole must gain: trust must be earned
+SPARED = 0.5  # standard errors by which a level may seem to lose
 
 
-def borne(tree: Tree, x: Floats, var: Floats, mean: Floats, claimed: Floats, tau: float) -> Floats:
-    """The claimed variances, all grown by what lets no level's error rise; inf where nothing does. In level order."""
-    blue, variance = engine(tree).blue(tree, x, var)
-    weight = 1.0 / np.maximum(blue, tau) ** 2
+def borne(
+    tree: Tree, blue: Floats, variance: Floats, first: Floats, tau: float, predicted: Predicted, each: bool = False
+) -> float:
+    """The factor by which a prior must be wider; inf where the figures bear none. Arrays are in level order.
+
+    The first of all factors whose next does no better. Errors count relative to the count, of which `first` is a guess,
+    but no less than `tau`, and levels alike. With `each`, no level may be worse off, either: means of leaves that err
+    together do most harm above them.
+    """
+    sizes = np.diff(tree.offsets)
+    known = variance < np.inf  # of the others it lowers the error, whatever it says
+    weight = np.where(known, 1.0, 0.0) / np.maximum(first, tau) ** 2 / np.repeat(sizes, sizes)
+    before = _risk(blue, blue, np.where(known, variance, 0.0))
+    best, most = np.inf, 0.0
     for doubt in DOUBTS:
-        wide = claimed * doubt
-        found, lower = engine(tree).blue(tree, *combine(np.where(var < np.inf, x, 0.0), var, mean, wide))
-        known = variance < np.inf  # of the others it lowers the error, whatever it says
-        gap, moved = (np.where(known, a - b, 0.0) for a, b in ((variance, lower), (found, blue)))
-        gain = weight * (2 * gap - moved**2)
-        if all(gain[tree.slice(i)].sum() >= 0 for i in range(tree.depth)):
-            return wide
-    return np.full(len(tree), np.inf)
+        found, claimed = predicted(doubt)
+        gain = weight * (before - _risk(blue, found, np.where(known, claimed, 0.0)))
+        if not gain.any():
+            return doubt
+        levels, squares = (np.add.reduceat(values, tree.offsets[:-1]) for values in (gain, gain**2))
+        total, fine = float(levels.sum()), not each or (levels >= -SPARED * np.sqrt(squares)).all()
+        if fine and total > max(most, SURE * float(np.sqrt(squares.sum()))):
+            best, most = doubt, total
+        elif most > 0:
+            break
+    return best
+
+
+def _risk(blue: Floats, found: Floats, variance: Floats) -> Floats:
+    """The squared error of max(found, 0), up to what does not depend on it."""
+    risk: Floats = (np.maximum(found, 0.0) - blue) ** 2 + np.where(found > 0, 2 * variance, 0.0)
+    return risk

@@ -11,6 +11,7 @@ from attributary.denoising.predict import predict
 from attributary.denoising.prior import Prior
 from attributary.denoising.topdown import settled
 from attributary.measurements import Measurements
+from attributary.prior.borne import borne
 from attributary.prior.doubt import doubt
 from attributary.prior.kin import kin, label_codes, roots
 from attributary.prior.pooled import Level, pooled
@@ -63,7 +64,8 @@ def learned(
 ) -> tuple[Floats, Floats, Floats]:
     """Share, spread and the counts they lead to; all in level order."""
     z, v = engine(tree).upward(tree, x, var)
-    linear = engine(tree).blue(tree, x, var)[0]
+    plain = engine(tree).blue(tree, x, var)
+    linear = plain[0]
     first = nonnegative(tree, x, var, linear, "top-down")
     many = len(tree) >= COMPILED_FROM
     levels, root, estimate = kin(tree, label), roots(tree), first
@@ -86,8 +88,17 @@ def learned(
             wide[nodes] = np.where(alone, np.inf, spread(mean[nodes], share[nodes], z[nodes], v[nodes], weight, many))
         wide *= doubt(root, mean, wide, z, v, len(tree))[root]
         wide = forgiving(wide, mean, z, v, many)
-        linear, _, estimate = predict(tree, x, var, share, wide, "top-down")
-    return share, wide, estimate
+        linear, claimed, estimate = predict(tree, x, var, share, wide, "top-down")
+    doubt_all = borne(
+        tree,
+        *plain,
+        first,
+        tau,
+        lambda d: (linear, claimed) if d == 1 else predict(tree, x, var, share, wide * d)[:2],
+    )
+    if doubt_all == 1:
+        return share, wide, estimate
+    return share, wide * doubt_all, predict(tree, x, var, share, wide * doubt_all, "top-down")[2]
 
 
 def _counted(tree: Tree, estimate: Floats) -> Floats:
