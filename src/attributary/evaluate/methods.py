@@ -34,7 +34,7 @@ class Method(NamedTuple):
     intervals: Intervals | None = None  # the same counts, which say how sure they are; None: they do not
 
 
-_ALL = (
+_LISTED = (
     Method("equal-raw", ways.equal, estimators.raw, estimators.raw_variance, True),
     Method("equal-blue", ways.equal, estimators.blue, estimators.blue_variance, True),
     Method("leaves-blue", ways.leaves, estimators.blue, estimators.blue_variance, True),
@@ -48,12 +48,12 @@ _ALL = (
     Method("per-node-top-down", ways.per_node, estimators.top_down),
     Method("per-node-prior", ways.per_node, estimators.learned, slow=True),
 )
-_SURE = {
+_SURE: dict[Estimator, Intervals] = {
     estimators.blue: intervals.blue,
     estimators.top_down: intervals.top_down,
     estimators.learned: intervals.learned,
 }
-_ALL = tuple(method._replace(intervals=_SURE.get(method.estimator)) for method in _ALL)
+_ALL = tuple(method._replace(intervals=_SURE.get(method.estimator)) for method in _LISTED)
 METHODS = {method.name: method for method in _ALL}
 
 

@@ -30,7 +30,7 @@ def doubted(tree: Tree, noisy: ArrayLike | Measurements, variance: ArrayLike | N
     order, back = tree.to_level_order, tree.from_level_order
     x, var = order(given.noisy), order(given.variance)
     z, v = engine(tree).upward(tree, x, var)
-    plain = engine(tree).blue(tree, x, var)
+    plain: tuple[Floats, Floats] = engine(tree).blue(tree, x, var)
     first = nonnegative(tree, x, var, plain[0], "top-down")
     expected, shares = measured(tree, prior), shares_of(tree, prior)
     if expected is not None:

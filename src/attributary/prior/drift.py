@@ -45,7 +45,7 @@ def drifted(
     order = tree.to_level_order
     x, var, then, known = order(given.noisy), order(given.variance), order(earlier.mean), ~order(earlier.new)
     z, v = engine(tree).upward(tree, x, var)
-    plain = engine(tree).blue(tree, x, var)
+    plain: tuple[Floats, Floats] = engine(tree).blue(tree, x, var)
     first = nonnegative(tree, x, var, plain[0], "top-down")
     leaf = (tree.first[1:] == tree.first[:-1]) & known
     mean, wide = np.zeros(len(tree)), np.full(len(tree), np.inf)

@@ -28,7 +28,7 @@ class Past(NamedTuple):
     """The earlier period's counts in level order."""
 
     linear: Floats  # as they were estimated, without bias; some may be negative
-    count: Floats  # made non-negative, as estimates are
+    settled: Floats  # made non-negative, as estimates are
 
 
 def learn(
@@ -64,7 +64,7 @@ def learned(
 ) -> tuple[Floats, Floats, Floats]:
     """Share, spread and the counts they lead to; all in level order."""
     z, v = engine(tree).upward(tree, x, var)
-    plain = engine(tree).blue(tree, x, var)
+    plain: tuple[Floats, Floats] = engine(tree).blue(tree, x, var)
     linear = plain[0]
     first = nonnegative(tree, x, var, linear, "top-down")
     many = len(tree) >= COMPILED_FROM
@@ -80,7 +80,7 @@ def learned(
             judge = (v[nodes] < np.inf) & ~alone
             size = np.maximum(parent / siblings, tau) ** 2
             weight = np.where(judge, 1.0 / (size + np.where(judge, v[nodes], 0.0)), 0.0)
-            then = None if past is None else past.count[nodes]
+            then = None if past is None else past.settled[nodes]
             found = [pool[nodes] for pool in pools]
             share[nodes] = pooled(Level(near, z[nodes], parent, found, counted[root[nodes]], then, weight, many))
             mean[nodes] = share[nodes] * parent
@@ -89,16 +89,12 @@ def learned(
         wide *= doubt(root, mean, wide, z, v, len(tree))[root]
         wide = forgiving(wide, mean, z, v, many)
         linear, claimed, estimate = predict(tree, x, var, share, wide, "top-down")
-    doubt_all = borne(
-        tree,
-        *plain,
-        first,
-        tau,
-        lambda d: (linear, claimed) if d == 1 else predict(tree, x, var, share, wide * d)[:2],
-    )
-    if doubt_all == 1:
-        return share, wide, estimate
-    return share, wide * doubt_all, predict(tree, x, var, share, wide * doubt_all, "top-down")[2]
+    made = linear, claimed
+    factor = borne(tree, *plain, first, tau, lambda d: made if d == 1 else predict(tree, x, var, share, wide * d)[:2])
+    if factor != 1:
+        wide = wide * factor
+        estimate = predict(tree, x, var, share, wide, "top-down")[2]
+    return share, wide, estimate
 
 
 def _counted(tree: Tree, estimate: Floats) -> Floats:
