@@ -339,7 +339,7 @@ def test_a_prior_is_borne_only_as_far_as_it_serves(each: bool) -> None:
     def factor(mean: np.ndarray, claimed: float, noise: np.ndarray = var) -> float:
         wide, plain = np.where(leaf, claimed, np.inf), denoise(tree, x, noise)
         made = lambda doubt: with_mean(tree, x, noise, mean, wide * doubt)  # noqa: E731
-        return borne(tree, plain.blue, plain.variance, first, TAU, made, each)
+        return borne(tree, plain.blue, plain.variance, first, TAU, made, each=each)
 
     guess = truth + np.random.default_rng(0).normal(0, 2, len(truth))
     assert factor(guess, 4.0) == 1

@@ -17,12 +17,20 @@ Floats = NDArray[np.float64]
 Predicted = Callable[[float], tuple[Floats, Floats]]  # how much wider → estimates with the prior, what it claims
 
 DOUBTS = (1.0, 3.0, 10.0, 30.0, 100.0, 1e3, 1e4)  # beyond the last: nothing is expected
-SURE = 1.0  # standard errors by which the tree as a whole must gain: trust must be earned
+SURE = 1.0  # standard errors by which the tree must gain, over no prior and over the factor before
 SPARED = 0.5  # standard errors by which a level may seem to lose
 
 
 def borne(
-    tree: Tree, blue: Floats, variance: Floats, first: Floats, tau: float, predicted: Predicted, each: bool = False
+    tree: Tree,
+    blue: Floats,
+    variance: Floats,
+    first: Floats,
+    tau: float,
+    predicted: Predicted,
+    *,
+    each: bool = False,
+    sure: float = SURE,
 ) -> float:
     """The factor by which a prior must be wider; inf where the figures bear none. Arrays are in level order.
 
@@ -34,17 +42,18 @@ def borne(
     known = variance < np.inf  # of the others it lowers the error, whatever it says
     weight = np.where(known, 1.0, 0.0) / np.maximum(first, tau) ** 2 / np.repeat(sizes, sizes)
     before = _risk(blue, blue, np.where(known, variance, 0.0))
-    best, most = np.inf, 0.0
+    best, most = np.inf, np.zeros(len(tree))
     for doubt in DOUBTS:
         found, claimed = predicted(doubt)
         gain = weight * (before - _risk(blue, found, np.where(known, claimed, 0.0)))
         if not gain.any():
             return doubt
         levels, squares = (np.add.reduceat(values, tree.offsets[:-1]) for values in (gain, gain**2))
-        total, fine = float(levels.sum()), not each or (levels >= -SPARED * np.sqrt(squares)).all()
-        if fine and total > max(most, SURE * float(np.sqrt(squares.sum()))):
-            best, most = doubt, total
-        elif most > 0:
+        fine = not each or (levels >= -SPARED * np.sqrt(squares)).all()
+        more = gain - most
+        if fine and more.sum() > sure * np.sqrt(np.dot(more, more)):
+            best, most = doubt, gain
+        elif best < np.inf:
             break
     return best
 

@@ -22,6 +22,7 @@ Floats = NDArray[np.float64]
 
 ROUNDS = 2
 TAU = 5.0
+SURE = 2.0  # standard errors: figures have judged what was learned from them, so that more is asked for than of others
 
 
 class Past(NamedTuple):
@@ -90,7 +91,8 @@ def learned(
         wide = forgiving(wide, mean, z, v, many)
         linear, claimed, estimate = predict(tree, x, var, share, wide, "top-down")
     made = linear, claimed
-    factor = borne(tree, *plain, first, tau, lambda d: made if d == 1 else predict(tree, x, var, share, wide * d)[:2])
+    wider = lambda by: made if by == 1 else predict(tree, x, var, share, wide * by)[:2]  # noqa: E731
+    factor = borne(tree, *plain, first, tau, wider, sure=SURE)
     if factor != 1:
         wide = wide * factor
         estimate = predict(tree, x, var, share, wide, "top-down")[2]
