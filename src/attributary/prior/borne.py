@@ -17,7 +17,7 @@ Floats = NDArray[np.float64]
 Predicted = Callable[[float], tuple[Floats, Floats]]  # how much wider → estimates with the prior, what it claims
 
 DOUBTS = (1.0, 3.0, 10.0, 30.0, 100.0, 1e3, 1e4)  # beyond the last: nothing is expected
-SURE = 1.0  # standard errors by which the tree must gain, over no prior and over the factor before
+SURE = 1.0  # standard errors by which the tree must gain over no prior: trust must be earned
 SPARED = 0.5  # standard errors by which a level may seem to lose
 
 
@@ -36,7 +36,7 @@ def borne(
 
     The first of all factors whose next does no better. Errors count relative to the count, of which `first` is a guess,
     but no less than `tau`, and levels alike. With `each`, no level may be worse off, either: means of leaves that err
-    together do most harm above them.
+    together do most harm above them. `sure` is by how many standard errors a factor must do better than the one before.
     """
     sizes = np.diff(tree.offsets)
     known = variance < np.inf  # of the others it lowers the error, whatever it says
@@ -51,7 +51,7 @@ def borne(
         levels, squares = (np.add.reduceat(values, tree.offsets[:-1]) for values in (gain, gain**2))
         fine = not each or (levels >= -SPARED * np.sqrt(squares)).all()
         more = gain - most
-        if fine and more.sum() > sure * np.sqrt(np.dot(more, more)):
+        if fine and more.sum() > (SURE if best == np.inf else sure) * np.sqrt(np.dot(more, more)):
             best, most = doubt, gain
         elif best < np.inf:
             break
