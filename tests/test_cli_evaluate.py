@@ -89,6 +89,13 @@ def test_the_apis_noise_is_the_default_and_roots_can_be_pooled(shop: Path) -> No
     assert [row["rmsre"] for row in nodes] != [row["rmsre"] for row in roots]
 
 
+def test_coverage_is_told_where_it_is_asked_for(shop: Path) -> None:
+    asked = (shop / "spec.toml", "--counts", shop / "counts.csv", *FEW, "--method", "optimal-top-down", "-q")
+    with_, without = table(run(*asked, "--coverage").stdout), table(run(*asked).stdout)
+    assert all(0.8 < float(row.pop("coverage")) <= 1 and float(row.pop("coverage_error")) < 0.2 for row in with_)
+    assert [list(row) for row in with_] == [list(row) for row in without]
+
+
 def test_mistakes_are_told_in_a_line(shop: Path, tmp_path: Path) -> None:
     spec, counts = shop / "spec.toml", shop / "counts.csv"
     no_logs, one = tmp_path / "no_logs.toml", tmp_path / "one.toml"

@@ -19,9 +19,10 @@ from attributary.evaluate.exact import exact
 from attributary.evaluate.measure import Measure
 from attributary.evaluate.noisy import Noise, luck
 from attributary.evaluate.own import own_cases
-from attributary.evaluate.simulate import simulate
+from attributary.evaluate.simulate import Tried, simulate
+from attributary.measurements import Measurements
 from attributary.noise import dlap_variance
-from attributary.prior import Prior, from_counts, none
+from attributary.prior import Prior, from_counts, learn, none
 from attributary.spec import Spec
 from forests import NAMED, parents
 from plans import UNKNOWN, asked, counts, spec, specs
@@ -86,7 +87,7 @@ def test_simulation_is_denoising_draw_by_draw() -> None:
     made, draws = case("unit"), 7
     noise = Noise("unit", 2.0, 65536, ways.greedy(made.spec, made.tree, made.prior))
     measure = Measure.of(made.tree, made.count, 5.0)
-    found = simulate(made, [noise], [estimators.blue, estimators.top_down], measure, draws, seed=1)[0]
+    found = simulate(made, [noise], [Tried(estimators.blue), Tried(estimators.top_down)], measure, draws, seed=1)[0]
     drawn = luck(1, "made up/a > b > day", 0, draws * made.nodes)
     copies = Copies.of(made.tree, draws)
     noisy = noise._replace(share=copies.spread(noise.share)).added(copies.spread(made.count), drawn)
@@ -102,6 +103,70 @@ def test_simulation_is_denoising_draw_by_draw() -> None:
         assert errors.rmsre == pytest.approx(np.sqrt(np.mean(squared, axis=0)))
         spread = np.std(squared, axis=0, ddof=1) / np.sqrt(draws)
         assert errors.standard_error == pytest.approx(spread / 2 / errors.rmsre)
+
+
+# Coverage
+
+SURE = ["equal-raw", "equal-blue", "optimal-top-down", "optimal-prior"]
+
+
+@pytest.mark.parametrize("noise", ["api", "unit"])
+def test_coverage_adds_two_columns_and_changes_no_other(noise: str) -> None:
+    asked_for: dict[str, Any] = {"epsilons": [0.5, 2], "taus": [5], "draws": 20}
+    without = evaluate([case(noise)], SURE, **asked_for).table
+    with_ = evaluate([case(noise)], SURE, coverage=True, **asked_for).table
+    assert with_.column_names == [*without.column_names, "coverage", "coverage_error"]
+    same = with_.select(without.column_names)
+    for one, other in zip(rows(without), rows(same), strict=True):
+        assert one.pop("rmsre") == pytest.approx(other.pop("rmsre"), rel=1e-12)
+        assert (one.pop("standard_error") or 0) == pytest.approx(other.pop("standard_error") or 0, rel=1e-9)
+        assert one == other
+    for row in rows(with_):
+        told = row["kind"] == "simulated" and row["method"] != "equal-raw"
+        assert (row["coverage"] is not None) == (row["coverage_error"] is not None) == told, row
+
+
+def test_intervals_of_unbiased_counts_cover_at_their_rate() -> None:
+    table = evaluate([case()], ["equal-blue", "greedy-blue"], epsilons=[1], taus=[5], draws=1_000, coverage=True)
+    for row in rows(table, kind="simulated"):
+        assert abs(row["coverage"] - 0.95) < 3 * row["coverage_error"] + 0.005, row
+        assert 0 < row["coverage_error"] < 0.01
+
+
+def test_coverage_is_counted_draw_by_draw() -> None:
+    made, draws = case(), 6
+    (row,) = rows(evaluate([made], ["optimal-prior"], epsilons=[1], taus=[5], draws=draws, coverage=True), level="b")
+    noise = Noise("api", 1.0, made.spec.l1, ways.optimal(made.at(5, 1).spec, made.tree, made.prior))
+    drawn = luck(0, "made up/a > b > day", 0, draws * made.nodes)
+    copies = Copies.of(made.tree, draws)
+    noisy = noise._replace(share=copies.spread(noise.share)).added(copies.spread(made.count), drawn)
+    held = []
+    for each in copies.apart(noisy):
+        known = learn(made.tree, each, noise.variance, made.prior)
+        low, high = denoise(made.tree, each, noise.variance, prior=known, nonnegative=True).interval(0.95)
+        held.append(((low <= made.count) & (made.count <= high))[made.tree.slice(1)].mean())
+    assert row["coverage"] == pytest.approx(np.mean(held))
+    assert row["coverage_error"] == pytest.approx(np.std(held, ddof=1) / np.sqrt(draws))
+
+
+def test_what_is_finished_without_coverage_does_not_answer_for_it(tmp_path: Path) -> None:
+    store = str(tmp_path / "finished.jsonl")
+    evaluate([case()], SOME, draws=3, store=Store(store))
+    kept = Path(store).read_text()
+    assert evaluate([case()], SOME, draws=3, store=Store(store), coverage=True).table.column("coverage").null_count < 99
+    assert Path(store).read_text() != kept
+    assert "coverage" not in evaluate([case()], SOME, draws=3, store=Store(store)).table.column_names
+
+
+def sure(tree: Tree, measured: Measurements, prior: Prior) -> Any:
+    """Always right, since nothing is known: what the tree was measured as has a variance of inf."""
+    return denoise(tree, Measurements(measured.noisy, np.full(len(tree), np.inf)))
+
+
+def test_a_method_of_ones_own_may_say_how_sure_it_is() -> None:
+    own = Method("unsure", ways.equal, estimators.blue, intervals=sure)
+    table = evaluate([case()], [own], epsilons=[1], taus=[5], draws=3, coverage=True)
+    assert {row["coverage"] for row in rows(table)} == {1.0}
 
 
 # Copies, noise and measures

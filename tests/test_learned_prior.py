@@ -11,10 +11,15 @@ from hypothesis import strategies as st
 from scipy.optimize import isotonic_regression
 
 from attributary import Measurements, Prior, Tree, denoise, prior, rmsre
+from attributary.prior import compiled
+from attributary.prior.borne import borne
+from attributary.prior.doubt import _sums as doubt_sums
 from attributary.prior.doubt import doubt
+from attributary.prior.drift import with_mean
 from attributary.prior.kin import kin, label_codes
 from attributary.prior.pooled import Level, pooled
-from attributary.prior.spread import FEWEST, forgiving, rising, spread
+from attributary.prior.spread import FEWEST, JUMP, STEPS, forgiving, rising, spread
+from attributary.prior.spread import _sums as spread_sums
 from attributary.prior.together import together
 
 TAU = 5.0
@@ -173,7 +178,8 @@ def test_a_nodes_own_figures_are_not_in_the_pool_that_predicts_it() -> None:
     for i, near in enumerate(kin(tree, label), 1):
         nodes = tree.slice(i)
         parent = now[tree.family[nodes]]
-        share = pooled(Level(near, now[nodes], np.ones(len(parent)), parent, now[nodes], None, np.ones(len(parent))))
+        ones = np.ones(len(parent))
+        share = pooled(Level(near, now[nodes], parent, [now[nodes]], ones, None, ones))
         assert np.allclose(share, 1 / near.family.spread(near.family.count.astype(float)))
 
 
@@ -212,9 +218,57 @@ def test_spread_where_figures_cannot_tell() -> None:
 
 
 def test_a_node_that_jumps_keeps_its_figures() -> None:
-    q, m, v = np.ones(3), np.full(3, 10.0), np.array([1.0, 1.0, np.inf])
-    grown = forgiving(q, m, np.array([10.0, 100.0, 0.0]), v)
-    assert grown[0] == 1 and grown[1] > 1e5 and grown[2] == 1
+    q, m, v = np.ones(4), np.full(4, 10.0), np.array([1.0, 1.0, np.inf, 0.0])
+    grown = forgiving(q, m, np.array([10.0, 100.0, 0.0, 60.0]), v)
+    assert grown[0] == 1 and grown[1] > 1e3 and grown[2] == 1
+    assert grown[3] == pytest.approx((JUMP + 50**2) / (JUMP + 1))  # without noise, at once
+    noisy, wide = np.array([100.0, 100.0]), np.array([100.0**2, 1.0])
+    assert forgiving(q[:2], m[:2], noisy, wide)[0] < 1.01  # noise may have done it
+
+
+def test_compiled_sums_are_those_of_numpy() -> None:
+    rng = np.random.default_rng(3)
+    n = 3_000
+    group, use = rng.integers(0, 40, n), rng.random(n) < 0.8
+    m, q, z = rng.gamma(0.5, 5, n), rng.uniform(0.1, 9, n), rng.normal(3, 9, n)
+    v = np.where(rng.random(n) < 0.1, np.inf, rng.uniform(0, 9, n))
+    q[::7], v[::11] = np.inf, 0.0
+    assert np.allclose(compiled.forgiven(q, m, z, v, JUMP, STEPS), forgiving(q, m, z, v))
+    sums = np.zeros((3, 40))
+    compiled.doubts(group, m, q, z, v, sums)
+    assert np.allclose(sums, doubt_sums(group, m, q, z, v, 40))
+    finite, edges = np.where(v < np.inf, v, 1.0), np.array([0.5, 2.0, m[5], 9.0])
+    edges.sort()
+    assert np.allclose(
+        compiled.binned(edges, m, q_ := np.where(q < np.inf, q, 1.0), z, finite, m / 2, use),
+        spread_sums(edges, m, q_, z, finite, m / 2, use),
+    )
+    assert np.allclose(spread(m, m / 99, z, finite, q_, many=True), spread(m, m / 99, z, finite, q_))
+
+
+@pytest.mark.parametrize("history", [True, False])
+def test_levels_compiled_are_pooled_as_in_numpy(history: bool) -> None:
+    of = world(8)
+    order = of.tree.to_level_order
+    figures = order(measured(of, 20.0, 0).noisy)
+    then = order(of.earlier.mean)
+    for i, near in enumerate(kin(of.tree, label_codes(of.tree)), 1):
+        nodes = of.tree.slice(i)
+        z, past = figures[nodes], then[nodes] * (np.arange(nodes.stop - nodes.start) // DAYS % 3 > 0)  # some are empty
+        pools = [z, z + past] if history else [z]
+        counted = np.random.default_rng(0).uniform(0.1, 1, len(z))
+        parent, weight = np.maximum(figures[of.tree.family[nodes]], 0), 1 / (9 + np.maximum(z, 5) ** 2)
+        level = Level(near, z, parent, pools, counted, past if history else None, weight)
+        assert np.allclose(pooled(level), pooled(level._replace(many=True)), rtol=1e-9)
+
+
+def test_cousins_are_the_same_numbered_densely_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    of = world(8)
+    dense = [near.cousins for near in kin(of.tree, label_codes(of.tree))]
+    monkeypatch.setattr("attributary.prior.kin.DENSE", 0)
+    for few, sorted_ in zip(dense, (near.cousins for near in kin(of.tree, label_codes(of.tree))), strict=True):
+        pairs = set(zip(few.tolist(), sorted_.tolist(), strict=True))
+        assert len(pairs) == len(set(few.tolist())) == len(set(sorted_.tolist()))
 
 
 @pytest.mark.parametrize("factor", [1.0, 10.0])
@@ -237,6 +291,63 @@ def test_nodes_that_moved_together_are_told_by_their_sum() -> None:
     grown = together(tree, mean, claimed, z, np.ones(102))
     assert (grown[52:] > 100).all() and np.isinf(grown[:2]).all()
     assert (together(tree, mean, claimed, np.array([500, 500, *[10.0] * 100]), np.ones(102)) == claimed).all()
+
+
+def test_one_root_does_not_outweigh_all_others() -> None:
+    """One root has most of the conversions and days of its own; the others, too noisy to tell, are alike."""
+    rng = np.random.default_rng(5)
+    paths = [(f"p{r:02}", f"c{c}", f"d{d}") for r in range(60) for c in range(3) for d in range(4)]
+    table = {name: [path[i] for path in paths] for i, name in enumerate(("partner", "campaign", "day"))}
+    tree = Tree.from_paths(table, list(table), fill=True)
+    days = np.where(np.arange(60)[:, None] == 0, [[0.1, 0.2, 0.3, 0.4]], [[0.7, 0.2, 0.1, 0.0]])
+    rate = np.where(np.arange(60) == 0, 30_000, 60)[:, None, None] / 3 * days[:, None, :] * np.ones((1, 3, 1))
+    now = prior.from_counts(tree, {**table, "conversions": rng.poisson(rate).ravel()}).mean
+    off = []
+    for seed in range(5):
+        noisy = now + np.random.default_rng(seed).laplace(0, 8, len(tree))
+        share = prior.learn(tree, noisy, 128.0).share
+        leaf = tree.is_leaf & (tree.root > 0)
+        off.append(np.abs(share[leaf].reshape(-1, 4).mean(axis=0) - days[1]).max())
+    assert np.mean(off) < 0.15  # 0.27 where all conversions count alike
+
+
+def test_empty_nodes_do_not_make_shares_too_equal() -> None:
+    """Half of the days are always empty: estimates that are never negative would see conversions there."""
+    rng = np.random.default_rng(6)
+    paths = [(f"p{r:02}", f"c{c}", f"d{d}") for r in range(80) for c in range(6) for d in range(8)]
+    table = {name: [path[i] for path in paths] for i, name in enumerate(("partner", "campaign", "day"))}
+    tree = Tree.from_paths(table, list(table), fill=True)
+    rate = rng.gamma(0.5, 20, (80, 6, 1)) * np.array([0.5, 0.3, 0.15, 0.05, 0, 0, 0, 0])
+    now = prior.from_counts(tree, {**table, "conversions": rng.poisson(rate).ravel()}).mean
+    empty = []
+    for seed in range(6):
+        noisy = now + np.random.default_rng(seed).laplace(0, np.sqrt(20), len(tree))
+        share = prior.learn(tree, noisy, 40.0).share
+        empty.append(share[tree.is_leaf].reshape(-1, 8)[:, 4:].sum(axis=1).mean())
+    assert np.mean(empty) < 0.1  # 0.22 by estimates that are never negative
+
+
+@pytest.mark.parametrize("each", [False, True])
+def test_a_prior_is_borne_only_as_far_as_it_serves(each: bool) -> None:
+    of = world(3)
+    order = of.tree.to_level_order
+    leaf, truth, given_ = order(of.tree.is_leaf), order(of.now), measured(of, 20.0, 0)
+    x, var = order(given_.noisy), order(given_.variance)
+    tree = Tree(of.tree.family, of.tree.first, of.tree.offsets)  # in level order
+    first = denoise(tree, x, var, nonnegative=True).count
+
+    def factor(mean: np.ndarray, claimed: float, noise: np.ndarray = var) -> float:
+        wide, plain = np.where(leaf, claimed, np.inf), denoise(tree, x, noise)
+        made = lambda doubt: with_mean(tree, x, noise, mean, wide * doubt)  # noqa: E731
+        return borne(tree, plain.blue, plain.variance, first, TAU, made, each=each)
+
+    guess = truth + np.random.default_rng(0).normal(0, 2, len(truth))
+    assert factor(guess, 4.0) == 1
+    assert 3 <= factor(guess, 0.1) <= 100  # it is 40 times as far off as that
+    assert factor(guess + 6 * leaf, 4.0) > 1  # all too high together
+    assert factor(guess + 1e6 * leaf, 4.0) == np.inf
+    assert factor(guess, 4.0, np.where(leaf, np.inf, var)) == 1  # what is not measured is better off with anything
+    assert factor(truth, np.inf) == 1  # and nothing is said where nothing is known
 
 
 # Refused

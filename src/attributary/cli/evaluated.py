@@ -73,6 +73,7 @@ GRID = (
         show_default=True,
         help="Of the private prior.",
     ),
+    click.option("--coverage", is_flag=True, help="How many 95 % intervals hold the true count: two more columns."),
     click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the prior and of the draws."),
     click.option("--workers", type=click.IntRange(1), help="Processes.  [default: one for each core, where that pays]"),
     click.option("--cache", metavar="DIR", help="For what is finished.  [default: beside the output]"),

@@ -33,6 +33,7 @@ def evaluate(
     draws: int = DRAWS,
     seed: int = 0,
     pool: Pool = "nodes",
+    coverage: bool = False,
     workers: int | None = 1,
     store: Store | None = None,
     progress: Progress | None = None,
@@ -42,13 +43,15 @@ def evaluate(
     Linear methods have rows of kind "exact", in closed form; with draws, all have rows of kind "simulated" and their
     standard error. The same seed gives the same table, however many workers there are; None means one for each core
     where that pays. `store` keeps what is finished. Cases of several measures have rows for each, and for all together,
-    whose measure is null.
+    whose measure is null. With `coverage`, two more columns say how many 95 % intervals held the true count, and the
+    standard error of that over the draws, for methods that give intervals.
     """
     known = {case.key: case for case in cases}
     named = methods is not None
     tasks = _tasks(
         cases, _methods(methods), named, _numbers("epsilon", epsilons), _numbers("tau", taus), draws, seed, pool
     )
+    tasks = [task._replace(coverage=coverage) for task in tasks]
     kept = store or Store()
     left = [task for task in tasks if kept.get(task.key) is None]
     left.sort(key=lambda task: -task.work(known[task.case]))
@@ -128,4 +131,6 @@ def _table(rows: list[Row], tasks: list[Task]) -> Any:
         "generated": pa.bool_(),
         **dict.fromkeys(MANY if many else (), number),
     }
+    if any(task.coverage for task in tasks):
+        types |= dict.fromkeys(("coverage", "coverage_error"), number)
     return pa.table({name: pa.array([row.get(name) for row in rows], kind) for name, kind in types.items()})

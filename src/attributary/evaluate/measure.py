@@ -62,6 +62,8 @@ class Errors(NamedTuple):
     rmsre: Floats
     standard_error: Floats  # nan where the error is exact
     below: Floats  # the share of nodes whose own RMSRE is below 0.1
+    coverage: Floats | None = None  # the share of nodes whose interval holds the true count; last, of all nodes
+    coverage_error: Floats | None = None  # its standard error
 
 
 def with_tree(levels: Floats) -> Floats:

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attributary.errors import InputError
-from attributary.evaluate import estimators, ways
+from attributary.evaluate import estimators, intervals, ways
+from attributary.evaluate.intervals import Intervals
 from attributary.evaluate.ways import Way
 from attributary.prior import Prior
 from attributary.tree import Tree
@@ -30,9 +31,10 @@ class Method(NamedTuple):
     paper: bool = False  # one of the paper's five
     by_epsilon: bool = False  # its shares depend on ε even under the API's noise
     slow: bool = False  # it learns from every draw anew, so that it has to be asked for
+    intervals: Intervals | None = None  # the same counts, which say how sure they are; None: they do not
 
 
-_ALL = (
+_LISTED = (
     Method("equal-raw", ways.equal, estimators.raw, estimators.raw_variance, True),
     Method("equal-blue", ways.equal, estimators.blue, estimators.blue_variance, True),
     Method("leaves-blue", ways.leaves, estimators.blue, estimators.blue_variance, True),
@@ -47,6 +49,12 @@ _ALL = (
     Method("per-node-top-down", ways.per_node, estimators.top_down),
     Method("per-node-prior", ways.per_node, estimators.learned, slow=True),
 )
+_SURE: dict[Estimator, Intervals] = {
+    estimators.blue: intervals.blue,
+    estimators.top_down: intervals.top_down,
+    estimators.learned: intervals.learned,
+}
+_ALL = tuple(method._replace(intervals=_SURE.get(method.estimator)) for method in _LISTED)
 METHODS = {method.name: method for method in _ALL}
 
 

@@ -10,6 +10,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
+from attributary.measurements import Shape
 from attributary.noise import dlap_variance
 
 Floats = NDArray[np.float64]
@@ -46,6 +47,10 @@ class Noise(NamedTuple):
     epsilon: float
     l1: int
     share: Floats
+
+    @property
+    def shape(self) -> Shape:
+        return "laplace" if self.model == "api" else "dlap"
 
     @property
     def scale(self) -> float:

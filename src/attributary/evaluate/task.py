@@ -13,7 +13,7 @@ from attributary.evaluate.exact import exact
 from attributary.evaluate.measure import Errors, Measure, Pool
 from attributary.evaluate.methods import Method
 from attributary.evaluate.noisy import Noise
-from attributary.evaluate.simulate import simulate
+from attributary.evaluate.simulate import Tried, simulate
 from attributary.evaluate.ways import Way
 
 Floats = NDArray[np.float64]
@@ -31,6 +31,7 @@ class Task(NamedTuple):
     draws: int  # 0: closed forms only
     seed: int
     pool: Pool = "nodes"
+    coverage: bool = False  # whether intervals are tried, too
 
     @property
     def way(self) -> Way:
@@ -40,7 +41,9 @@ class Task(NamedTuple):
     def key(self) -> str:
         """A name for all that the answer depends on; functions go by their names."""
         names = [(m.name, _name(m.way), _name(m.estimator), _name(m.variance), m.by_epsilon) for m in self.methods]
-        said = [__version__, self.case, self.tau, names, self.epsilons, self.draws, self.seed, self.pool]
+        said: list[Any] = [__version__, self.case, self.tau, names, self.epsilons, self.draws, self.seed, self.pool]
+        if self.coverage:
+            said += [[_name(m.intervals) for m in self.methods]]
         return hashlib.blake2b(json.dumps(said).encode(), digest_size=16).hexdigest()
 
     def work(self, case: Case) -> float:
@@ -73,7 +76,8 @@ def run(task: Task, case: Case) -> list[Row]:
     for method in task.methods:
         rows += _exactly(task, case, method, noises, measure)
     if task.draws:
-        found = simulate(case, noises, [m.estimator for m in task.methods], measure, task.draws, task.seed)
+        tried = [Tried(m.estimator, m.intervals if task.coverage else None) for m in task.methods]
+        found = simulate(case, noises, tried, measure, task.draws, task.seed)
         for epsilon, each in zip(task.epsilons, found, strict=True):
             for method, errors in zip(task.methods, each, strict=True):
                 rows += _rows(case.at(task.tau, epsilon), task, method, "simulated", errors)
@@ -97,8 +101,8 @@ def _exactly(task: Task, case: Case, method: Method, noises: list[Noise], measur
 
 def _rows(case: Case, task: Task, method: Method, kind: str, errors: Errors) -> list[Row]:
     sizes = [*np.diff(case.tree.offsets).tolist(), case.nodes]
-    each = zip([*case.spec.levels, None], sizes, *(values.tolist() for values in errors), strict=True)
-    return [
+    each = zip([*case.spec.levels, None], sizes, *(values.tolist() for values in errors[:3]), strict=True)
+    rows: list[Row] = [
         {
             "dataset": case.dataset,
             "tree": case.name,
@@ -118,3 +122,8 @@ def _rows(case: Case, task: Task, method: Method, kind: str, errors: Errors) -> 
         }
         for level, nodes, rmsre, error, below in each
     ]
+    if task.coverage:
+        for i, row in enumerate(rows):
+            for name, values in (("coverage", errors.coverage), ("coverage_error", errors.coverage_error)):
+                row[name] = None if values is None else float(values[i])
+    return rows

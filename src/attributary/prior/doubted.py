@@ -7,10 +7,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from attributary.denoising.denoise import engine, measurements
 from attributary.denoising.nonnegative import nonnegative
+from attributary.denoising.predict import predict
 from attributary.denoising.prior import Prior, measured, shares_of
 from attributary.measurements import Measurements
+from attributary.prior.borne import borne
 from attributary.prior.doubt import doubt
+from attributary.prior.drift import with_mean
 from attributary.prior.kin import roots
+from attributary.prior.learn import TAU
 from attributary.prior.together import together
 from attributary.tree import Tree
 
@@ -26,20 +30,24 @@ def doubted(tree: Tree, noisy: ArrayLike | Measurements, variance: ArrayLike | N
     order, back = tree.to_level_order, tree.from_level_order
     x, var = order(given.noisy), order(given.variance)
     z, v = engine(tree).upward(tree, x, var)
+    plain: tuple[Floats, Floats] = engine(tree).blue(tree, x, var)
+    first = nonnegative(tree, x, var, plain[0], "top-down")
     expected, shares = measured(tree, prior), shares_of(tree, prior)
     if expected is not None:
         mean, claimed = (order(values) for values in expected)
         grown = _grown(tree, mean, claimed, z, v)
         for _ in range(2):  # the second time finds what the first has left
             grown = together(tree, mean, grown, z, v)
+        grown *= borne(tree, *plain, first, TAU, lambda doubt: with_mean(tree, x, var, mean, grown * doubt), each=True)
         prior = replace(prior, variance=back(grown))
     if shares is not None:
         share, spread = shares
-        first = nonnegative(tree, x, var, engine(tree).blue(tree, x, var)[0], "top-down")
         parent = np.where(tree.family >= 0, first[tree.family], np.inf)
         claimed = np.where(tree.family >= 0, spread, np.inf)
         mean = np.where(claimed < np.inf, share * np.where(parent < np.inf, parent, 0.0), 0.0)
-        prior = replace(prior, spread=back(_grown(tree, mean, claimed, z, v)))
+        wide = _grown(tree, mean, claimed, z, v)
+        wide *= borne(tree, *plain, first, TAU, lambda doubt: predict(tree, x, var, share, wide * doubt)[:2])
+        prior = replace(prior, spread=back(wide))
     return prior
 
 

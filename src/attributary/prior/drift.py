@@ -6,7 +6,8 @@ from numpy.typing import ArrayLike, NDArray
 from attributary.denoising.denoise import engine, measurements
 from attributary.denoising.nonnegative import nonnegative
 from attributary.denoising.prior import Prior
-from attributary.measurements import Measurements
+from attributary.measurements import Measurements, combine
+from attributary.prior.borne import borne
 from attributary.prior.doubt import doubt
 from attributary.prior.kin import roots
 from attributary.prior.spread import EACH, FEWEST, forgiving, rising, spread
@@ -44,7 +45,8 @@ def drifted(
     order = tree.to_level_order
     x, var, then, known = order(given.noisy), order(given.variance), order(earlier.mean), ~order(earlier.new)
     z, v = engine(tree).upward(tree, x, var)
-    first = nonnegative(tree, x, var, engine(tree).blue(tree, x, var)[0], "top-down")
+    plain: tuple[Floats, Floats] = engine(tree).blue(tree, x, var)
+    first = nonnegative(tree, x, var, plain[0], "top-down")
     leaf = (tree.first[1:] == tree.first[:-1]) & known
     mean, wide = np.zeros(len(tree)), np.full(len(tree), np.inf)
     for i in range(tree.depth):
@@ -56,8 +58,16 @@ def drifted(
     root = roots(tree)
     wide *= doubt(root, mean, wide, z, v, len(tree))[root]
     wide = together(tree, mean, forgiving(wide, mean, z, v), z, v)
+    wide *= borne(tree, *plain, first, tau, lambda doubt: with_mean(tree, x, var, mean, wide * doubt), each=True)
     back = tree.from_level_order
     return Prior(back(mean), back(wide), True, earlier.new, earlier.gone, earlier.lost, earlier.example)
+
+
+def with_mean(tree: Tree, x: Floats, var: Floats, mean: Floats, wide: Floats) -> tuple[Floats, Floats]:
+    """Estimates and their variances with one more measurement of each node, in level order."""
+    both = combine(np.where(var < np.inf, x, 0.0), var, mean, wide)
+    found: tuple[Floats, Floats] = engine(tree).blue(tree, *both)
+    return found
 
 
 def _expected(then: Floats, z: Floats, v: Floats, tau: float) -> Floats:

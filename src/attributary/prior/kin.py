@@ -10,6 +10,8 @@ from attributary.tree import Tree
 
 Codes = NDArray[np.int64]
 
+DENSE = 4  # numbers for each node, up to which groups without members cost less than sorting them out
+
 
 class Kin(NamedTuple):
     """The families under the parents of a level, and the groups that their members belong to."""
@@ -44,5 +46,6 @@ def kin(tree: Tree, label: NDArray[np.int32]) -> list[Kin]:
         nodes = tree.slice(i)
         codes = label[nodes].astype(np.int64)
         pairs = root[nodes] * (int(codes.max()) + 1) + codes
-        found.append(Kin(Family(tree, i - 1), codes, np.unique(pairs, return_inverse=True)[1]))
+        few = int(pairs.max()) < DENSE * len(pairs)
+        found.append(Kin(Family(tree, i - 1), codes, pairs if few else np.unique(pairs, return_inverse=True)[1]))
     return found

@@ -1,14 +1,17 @@
 """learn: shares and their spread, from today's figures and from an earlier period, if there was one."""
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attributary.denoising.denoise import engine, measurements
+from attributary.denoising.denoise import COMPILED_FROM, engine, measurements
 from attributary.denoising.nonnegative import nonnegative
 from attributary.denoising.predict import predict
 from attributary.denoising.prior import Prior
 from attributary.denoising.topdown import settled
 from attributary.measurements import Measurements
+from attributary.prior.borne import borne
 from attributary.prior.doubt import doubt
 from attributary.prior.kin import kin, label_codes, roots
 from attributary.prior.pooled import Level, pooled
@@ -19,6 +22,14 @@ Floats = NDArray[np.float64]
 
 ROUNDS = 2
 TAU = 5.0
+SURE = 2.0  # standard errors: figures have judged what was learned from them, so that more is asked for than of others
+
+
+class Past(NamedTuple):
+    """The earlier period's counts in level order."""
+
+    linear: Floats  # as they were estimated, without bias; some may be negative
+    settled: Floats  # made non-negative, as estimates are
 
 
 def learn(
@@ -50,14 +61,19 @@ def learn(
 
 
 def learned(
-    tree: Tree, x: Floats, var: Floats, label: NDArray[np.int32], past: Floats | None, tau: float
+    tree: Tree, x: Floats, var: Floats, label: NDArray[np.int32], past: Past | None, tau: float
 ) -> tuple[Floats, Floats, Floats]:
-    """Share, spread and the counts they lead to; all in level order, and `past` ≥ 0."""
+    """Share, spread and the counts they lead to; all in level order."""
     z, v = engine(tree).upward(tree, x, var)
-    first = nonnegative(tree, x, var, engine(tree).blue(tree, x, var)[0], "top-down")
+    plain: tuple[Floats, Floats] = engine(tree).blue(tree, x, var)
+    linear = plain[0]
+    first = nonnegative(tree, x, var, linear, "top-down")
+    many = len(tree) >= COMPILED_FROM
     levels, root, estimate = kin(tree, label), roots(tree), first
     share, wide, mean = np.ones(len(tree)), np.full(len(tree), np.inf), z.copy()
     for _ in range(ROUNDS):
+        pools = [linear] if past is None else [linear, linear + past.linear]
+        counted = _counted(tree, estimate)
         for i, near in enumerate(levels, 1):
             nodes = tree.slice(i)
             parent, siblings = estimate[tree.family[nodes]], near.family.spread(near.family.count.astype(np.float64))
@@ -65,23 +81,36 @@ def learned(
             judge = (v[nodes] < np.inf) & ~alone
             size = np.maximum(parent / siblings, tau) ** 2
             weight = np.where(judge, 1.0 / (size + np.where(judge, v[nodes], 0.0)), 0.0)
-            here = Level(
-                near, z[nodes], v[nodes], parent, estimate[nodes], None if past is None else past[nodes], weight
-            )
-            share[nodes] = pooled(here)
+            then = None if past is None else past.settled[nodes]
+            found = [pool[nodes] for pool in pools]
+            share[nodes] = pooled(Level(near, z[nodes], parent, found, counted[root[nodes]], then, weight, many))
             mean[nodes] = share[nodes] * parent
             weight = np.where(judge, 1.0 / np.maximum(first[nodes], tau) ** 2, 0.0)
-            wide[nodes] = np.where(alone, np.inf, spread(mean[nodes], share[nodes], z[nodes], v[nodes], weight))
+            wide[nodes] = np.where(alone, np.inf, spread(mean[nodes], share[nodes], z[nodes], v[nodes], weight, many=many))
         wide *= doubt(root, mean, wide, z, v, len(tree))[root]
-        wide = forgiving(wide, mean, z, v)
+        wide = forgiving(wide, mean, z, v, many)
+        linear, claimed, estimate = predict(tree, x, var, share, wide, "top-down")
+    made = linear, claimed
+    wider = lambda by: made if by == 1 else predict(tree, x, var, share, wide * by)[:2]  # noqa: E731
+    factor = borne(tree, *plain, first, tau, wider, sure=SURE)
+    if factor != 1:
+        wide = wide * factor
         estimate = predict(tree, x, var, share, wide, "top-down")[2]
     return share, wide, estimate
 
 
-def _past(tree: Tree, earlier: Prior) -> Floats:
-    """The earlier period's counts, made non-negative as estimates are, in level order."""
+def _counted(tree: Tree, estimate: Floats) -> Floats:
+    """How much of each root's conversions counts in a pool of all: none counts more than the median root."""
+    heads = tree.slice(int(tree.total))
+    most = max(float(np.median(estimate[heads])), 1.0)
+    part = np.ones(len(tree))
+    part[heads] = most / np.maximum(estimate[heads], most)
+    return part
+
+
+def _past(tree: Tree, earlier: Prior) -> Past:
     mean: Floats = tree.to_level_order(earlier.mean)
     if not mean.min(initial=0.0) < 0:
-        return mean
+        return Past(mean, mean)
     variance = np.ones(len(tree)) if earlier.variance is None else tree.to_level_order(earlier.variance).copy()
-    return settled(tree, mean.copy(), variance, mean, None)
+    return Past(mean, settled(tree, mean.copy(), variance, mean, None))

@@ -2,12 +2,13 @@
 
 A chain of four guesses, each a correction of the one before: equal shares; times the ratio of what nodes of this label
 have to what was expected of them; times the same ratio among cousins under one root; mixed with the family's own shares
-in the earlier period. A node's own figures are never in the pool that predicts it, or they would count double. How
-far each correction is trusted, a number of conversions, is what predicts today's figures best, and none at all (∞) is
-one of the choices: shares of a past that says nothing are left out.
+in the earlier period. A node's own figures are never in the pool that predicts it, or they would count double. Pools
+are sums of estimates that may be negative: made non-negative, empty nodes would have something, all shares would be too
+equal, and what families say of their parents too high. How far each correction is trusted, a number of conversions, is
+what predicts today's figures best, and none at all (∞) is one of the choices: shares of a past that says nothing are
+left out.
 """
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -23,24 +24,26 @@ UNTESTED = 100.0  # where no figure of today can tell
 
 
 class Level(NamedTuple):
-    """What is known of the children of a level, in level order; all but z and v may be biased."""
+    """What is known of the children of a level, in level order."""
 
     kin: Kin
     z: Floats  # z⇑: from the node and all below it
-    v: Floats  # var⇑
     parent: Floats  # the parent's estimate, handed to each child
-    today: Floats  # estimates ≥ 0
+    pools: list[Floats]  # linear estimates: of today, and of both periods
+    counted: Floats  # how much of each counts where no root may outweigh the others
     past: Floats | None  # of the earlier period, ≥ 0
     weight: Floats  # of each node in the judgement; 0 where it cannot judge
+    many: bool = False  # nodes in the tree, so that sums are compiled
 
 
 def pooled(level: Level) -> Floats:
     """The shares that predict the level's figures best."""
     family = level.kin.family
     even: Floats = 1.0 / family.spread(family.count.astype(np.float64))
-    pools = [level.today] if level.past is None else [level.today, level.today + level.past]
-    found = [_chain(level, even, pool) for pool in pools]
-    return min(found, key=lambda guess: guess.loss).share
+    found = [_chain(level, even, pool, None) for pool in level.pools]
+    best = min(range(len(found)), key=lambda i: found[i].loss)
+    alike = _chain(level, even, level.pools[best], level.counted)
+    return min(found[best], alike, key=lambda guess: guess.loss).share
 
 
 class _Guess(NamedTuple):
@@ -48,43 +51,59 @@ class _Guess(NamedTuple):
     loss: float
 
 
-def _chain(level: Level, even: Floats, pool: Floats) -> _Guess:
+class _Step(NamedTuple):
+    """A correction of the guess before: (have + trust · before) / (of + trust), made to sum to 1 in each family."""
+
+    have: Floats
+    before: Floats
+    of: Floats
+
+    def shares(self, family: Family, trust: float) -> Floats:
+        return _summing_to_1(family, (self.have + trust * self.before) / (self.of + trust))
+
+
+def _chain(level: Level, even: Floats, pool: Floats, counted: Floats | None) -> _Guess:
+    """The guesses from equal shares to the past's; with `counted`, roots are about alike where labels are pooled."""
     family = level.kin.family
-    total = family.spread(family.sum(pool))
+    total = family.spread(np.maximum(family.sum(pool), 0.0))
     guess = _Guess(even, _loss(level, even))
     for group in (level.kin.label, level.kin.cousins):
-        before, ratio = guess.share, _Ratio(group, pool, guess.share * total)
-        guess = _best(level, guess, lambda trust, s=before, r=ratio: s * r.shrunk(trust))  # type: ignore[misc]
+        part = 1.0 if counted is None or group is level.kin.cousins else counted
+        have, expected = _others(group, part * pool, part * guess.share * total, level.many)
+        guess = _best(level, guess, _Step(guess.share * have, guess.share, expected))
     if level.past is None:
         return guess
-    past, then = level.past, family.spread(family.sum(level.past))
-    before = guess.share
-    return _best(level, guess, lambda trust: (past + trust * before) / (then + trust))
+    return _best(level, guess, _Step(level.past, guess.share, family.spread(family.sum(level.past))))
 
 
-class _Ratio:
-    """What the others of a group have, over what was expected of them."""
+def _others(group: Codes, pool: Floats, expected: Floats, many: bool) -> tuple[Floats, Floats]:
+    """What the others of a group have, and what was expected of them."""
+    if many:
+        from attributary.prior.compiled import others
 
-    def __init__(self, group: Codes, pool: Floats, expected: Floats) -> None:
-        self.have = np.maximum(np.bincount(group, pool)[group] - pool, 0.0)
-        self.expected = np.maximum(np.bincount(group, expected)[group] - expected, 0.0)
-
-    def shrunk(self, trust: float) -> Floats:
-        ratio: Floats = (self.have + trust) / (self.expected + trust)
-        return ratio
+        return others(group, pool, expected)
+    have, of = (np.maximum(np.bincount(group, values)[group] - values, 0.0) for values in (pool, expected))
+    return have, of
 
 
-def _best(level: Level, before: _Guess, make: Callable[[float], Floats]) -> _Guess:
+def _best(level: Level, before: _Guess, step: _Step) -> _Guess:
     """The correction with the trust that predicts best, or the guess before it."""
+    family = level.kin.family
     if not level.weight.any():
-        return _Guess(_summing_to_1(level.kin.family, make(UNTESTED)), before.loss)
-    best = before
-    for trust in TRUST:
-        share = _summing_to_1(level.kin.family, make(trust))
-        loss = _loss(level, share)
-        if loss < best.loss:
-            best = _Guess(share, loss)
-    return best
+        return _Guess(step.shares(family, UNTESTED), before.loss)
+    losses = _losses(level, step)
+    best = int(np.argmin(losses))
+    return _Guess(step.shares(family, TRUST[best]), float(losses[best])) if losses[best] < before.loss else before
+
+
+def _losses(level: Level, step: _Step) -> Floats:
+    """The loss of a correction with each trust."""
+    if not level.many:
+        return np.array([_loss(level, step.shares(level.kin.family, trust)) for trust in TRUST])
+    from attributary.prior.compiled import losses
+
+    first = np.append(level.kin.family.start, len(level.z))
+    return losses(first, level.z, level.parent, level.weight, *step, np.array(TRUST))
 
 
 def _loss(level: Level, share: Floats) -> float:

@@ -1,0 +1,125 @@
+"""compiled: the sums that learning goes by, each in one sweep over the nodes of a level, for millions of them.
+
+The same as in `pooled`, `spread` and `doubt`, where NumPy would make and drop an array at every step.
+"""
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.integer]
+
+INF = np.inf
+
+
+def losses(
+    first: Integers, z: Floats, parent: Floats, weight: Floats, have: Floats, before: Floats, of: Floats, trust: Floats
+) -> Floats:
+    """For each trust t, Σ weight·(z − share·parent)² with shares (have + t·before) / (of + t), made to sum to 1."""
+    found: Floats = np.zeros(len(trust))
+    _losses(first, z, parent, weight, have, before, of, trust, np.empty(len(z)), found)
+    return found
+
+
+@njit(nogil=True, cache=True, fastmath={"reassoc"})
+def _losses(first, z, parent, weight, have, before, of, trust, share, found):  # type: ignore[no-untyped-def]
+    for f in range(len(first) - 1):
+        a, b = np.uint64(first[f]), np.uint64(first[f + 1])
+        for k in range(len(trust)):
+            t, total, loss = trust[k], 0.0, 0.0
+            for i in range(a, b):
+                share[i] = (have[i] + t * before[i]) / (of[i] + t)
+                total += share[i]
+            if total > 0.0:
+                scale = parent[a] / total
+                for i in range(a, b):
+                    off = z[i] - share[i] * scale
+                    loss += weight[i] * off * off
+            else:
+                even = parent[a] / (b - a)
+                for i in range(a, b):
+                    off = z[i] - even
+                    loss += weight[i] * off * off
+            found[k] += loss
+
+
+def others(group: Integers, pool: Floats, expected: Floats) -> tuple[Floats, Floats]:
+    """What the others of each node's group have in the pool, and what was expected of them."""
+    have, of = np.empty_like(pool), np.empty_like(pool)
+    _others(group, pool, expected, np.zeros((int(group.max()) + 1, 2)), have, of)
+    return have, of
+
+
+@njit(nogil=True, cache=True)
+def _others(group, pool, expected, sums, have, of):  # type: ignore[no-untyped-def]
+    for i in range(len(pool)):
+        sums[group[i], 0] += pool[i]
+        sums[group[i], 1] += expected[i]
+    for i in range(len(pool)):
+        have[i] = max(sums[group[i], 0] - pool[i], 0.0)
+        of[i] = max(sums[group[i], 1] - expected[i], 0.0)
+
+
+def binned(
+    edges: Floats, m: Floats, weight: Floats, z: Floats, v: Floats, drawn: Floats, use: NDArray[np.bool_]
+) -> Floats:
+    """The sums of bins that a spread is learned from."""
+    sums: Floats = np.zeros((5, len(edges) + 1))
+    _binned(edges, m, weight, z, v, drawn, use, sums)
+    return sums
+
+
+@njit(nogil=True, cache=True)
+def _binned(edges, m, weight, z, v, drawn, use, sums):  # type: ignore[no-untyped-def]
+    for i in range(len(m)):
+        if use[i]:
+            low, high = 0, len(edges)
+            while low < high:
+                middle = (low + high) // 2
+                if edges[middle] <= m[i]:
+                    low = middle + 1
+                else:
+                    high = middle
+            surplus = weight[i] * ((z[i] - m[i]) ** 2 - v[i] - drawn[i])
+            sums[0, low] += 1.0
+            sums[1, low] += np.log(m[i])
+            sums[2, low] += weight[i]
+            sums[3, low] += surplus
+            sums[4, low] += surplus * surplus
+
+
+def forgiven(spread: Floats, expected: Floats, z: Floats, v: Floats, jump: float, steps: int) -> Floats:
+    """The spread, grown for nodes that jumped; see `forgiving`."""
+    grown = np.empty_like(spread)
+    _forgiven(spread, expected, z, v, jump, steps, grown)
+    return grown
+
+
+@njit(nogil=True, cache=True)
+def _forgiven(spread, expected, z, v, jump, steps, grown):  # type: ignore[no-untyped-def]
+    for i in range(len(z)):
+        q, noise, growth = spread[i], v[i], 1.0
+        if q > 0.0 and q + noise < INF:
+            off = (z[i] - expected[i]) ** 2
+            for _ in range(steps):
+                k = growth * q / (growth * q + noise)
+                growth = max((jump + (k * k * off + k * noise) / q) / (jump + 1.0), 1.0)
+        grown[i] = q * growth
+
+
+def doubts(group: Integers, expected: Floats, variance: Floats, z: Floats, v: Floats, sums: Floats) -> None:
+    """Adds up, for each group, the surplus found, its square, and what was claimed; see `doubt`."""
+    _doubts(group, expected, variance, z, v, sums)
+
+
+@njit(nogil=True, cache=True)
+def _doubts(group, expected, variance, z, v, sums):  # type: ignore[no-untyped-def]
+    for i in range(len(z)):
+        both = variance[i] + v[i]
+        if both > 0.0 and both < INF:
+            weight = 1.0 / (both * both)
+            surplus = weight * ((z[i] - expected[i]) ** 2 - v[i])
+            sums[0, group[i]] += surplus
+            sums[1, group[i]] += surplus * surplus
+            sums[2, group[i]] += weight * variance[i]
