@@ -86,7 +86,8 @@ def learned(
             share[nodes] = pooled(Level(near, z[nodes], parent, found, counted[root[nodes]], then, weight, many))
             mean[nodes] = share[nodes] * parent
             weight = np.where(judge, 1.0 / np.maximum(first[nodes], tau) ** 2, 0.0)
-            wide[nodes] = np.where(alone, np.inf, spread(mean[nodes], share[nodes], z[nodes], v[nodes], weight, many=many))
+            own = spread(mean[nodes], share[nodes], z[nodes], v[nodes], weight, many=many)
+            wide[nodes] = np.where(alone, np.inf, own)
         wide *= doubt(root, mean, wide, z, v, len(tree))[root]
         wide = forgiving(wide, mean, z, v, many)
         linear, claimed, estimate = predict(tree, x, var, share, wide, "top-down")
