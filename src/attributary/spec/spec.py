@@ -2,8 +2,6 @@
 
 import re
 import tomllib
-from collections.abc import Iterator
-from difflib import get_close_matches
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -17,14 +15,12 @@ from pydantic import (
 )
 
 from attributary.errors import InputError
-from attributary.spec.attribute import TAKEN, Attribute
+from attributary.spec.attribute import Attribute
+from attributary.spec.between import API_EPSILON, API_L1, between
 from attributary.spec.logs import Logs
-from attributary.spec.measure import AUTO, COUNT, REPORTS, Measure, most, wrong_measures
-from attributary.spec.mistakes import Mistake, Mistakes, all_at_once, in_words
+from attributary.spec.measure import AUTO, COUNT, REPORTS, Measure, most
+from attributary.spec.mistakes import Mistakes, all_at_once, in_words
 from attributary.tree import Tree
-
-API_EPSILON = 64  # the most that a summary report takes
-API_L1 = 65_536
 
 
 class Spec(BaseModel):
@@ -102,7 +98,7 @@ class Spec(BaseModel):
     @model_validator(mode="wrap")
     @classmethod
     def _checked(cls, given: Any, handler: ModelWrapValidatorHandler["Spec"]) -> "Spec":
-        return all_at_once(given, handler, _mistakes)
+        return all_at_once(given, handler, between)
 
     @property
     def known(self) -> tuple[Attribute, ...]:
@@ -187,70 +183,3 @@ def _syntax(error: tomllib.TOMLDecodeError, text: str, name: str) -> str:
     number = int(line) if line else len(lines)
     place = f"line {number}, column {column}" if column else f"line {number}, the last,"
     return f"{name}: {place} is not TOML: {what}; it reads: {lines[min(number, len(lines)) - 1].strip()[:60]}"
-
-
-def _mistakes(given: dict[str, Any]) -> Iterator[Mistake]:
-    """What is wrong between the keys of a spec, whatever else is wrong with them."""
-    attributes = given.get("attribute", given.get("attributes"))
-    fields = [_fields(a) for a in attributes] if isinstance(attributes, list | tuple) else []
-    names = [field.get("name") for field in fields]
-    unknown: Any = None
-    for i, field in enumerate(fields):
-        name = field.get("name")
-        if name is not None and name in names[:i]:
-            rule = f"attributes are named once each; {name!r} is the name of attribute[{names.index(name) + 1}] too"
-            yield Mistake(("attribute", i, "name"), rule)
-        if field.get("unknown") is True:
-            unknown = name if unknown is None else unknown
-        elif unknown is not None:
-            yield Mistake(
-                ("attribute", i),
-                f"known attributes come before unknown ones; {name!r} is known to the impression but stands below "
-                f"{unknown!r}, which is not: move it up, or give it unknown = true and a domain",
-            )
-    yield from _wrong_split(given.get("split_by"), names)
-    epsilon, l1 = given.get("epsilon"), given.get("l1", API_L1)
-    if isinstance(epsilon, int | float) and API_EPSILON < epsilon < float("inf") and given.get("noise", "api") == "api":
-        yield Mistake(
-            "epsilon",
-            f'a summary report takes at most {API_EPSILON}; got {epsilon:g}: lower it, or plan with noise = "unit"',
-        )
-    levels = len(fields) + (given.get("total") is True)
-    measures = given.get("measure", given.get("measures"))
-    limit = given.get("conversions_per_impression", 1)
-    yield from wrong_measures(measures, names, TAKEN, given.get("noise"), limit != 1)
-    asked = len(measures) if isinstance(measures, list | tuple) and measures else 1
-    times = limit if isinstance(limit, int) and limit > 0 else 1
-    if isinstance(l1, int) and l1 >= levels and l1 // times < levels * asked:
-        yield Mistake(
-            "l1",
-            f"every level needs a contribution of at least 1; got {l1} for {levels} levels, {asked} measures and "
-            f"{times} conversions: raise it",
-        )
-    if isinstance(l1, int) and 1 <= l1 < levels:
-        yield Mistake("l1", f"every level needs a contribution of at least 1; got {l1} for {levels} levels: raise it")
-
-
-def _fields(attribute: Any) -> dict[str, Any]:
-    if isinstance(attribute, Attribute):
-        return {"name": attribute.name, "unknown": attribute.unknown}
-    return attribute if isinstance(attribute, dict) else {}
-
-
-def _wrong_split(split_by: Any, names: list[Any]) -> Iterator[Mistake]:
-    if not isinstance(split_by, str) or not names or split_by == names[0]:
-        return
-    remedy = "or leave split_by out for one split"
-    if split_by in names:
-        yield Mistake(
-            "split_by",
-            f"names the first attribute, {names[0]!r}, whose values are the roots; got {split_by!r}: "
-            f"move it to the top, {remedy}",
-        )
-    else:
-        close = get_close_matches(split_by, [name for name in names if isinstance(name, str)], 1)
-        hint = f"did you mean {close[0]!r}? " if close else ""
-        yield Mistake(
-            "split_by",
-            f"names the first attribute; there is no attribute {split_by!r}: {hint}give {names[0]!r}, {remedy}",
-        )

@@ -1,0 +1,79 @@
+"""between: what is wrong between the keys of a spec, each of which may be right for itself."""
+
+from collections.abc import Iterator
+from difflib import get_close_matches
+from typing import Any
+
+from attributary.spec.attribute import TAKEN, Attribute
+from attributary.spec.measure import wrong_measures
+from attributary.spec.mistakes import Mistake
+
+API_EPSILON = 64  # the most that a summary report takes
+API_L1 = 65_536
+
+
+def between(given: dict[str, Any]) -> Iterator[Mistake]:
+    """What is wrong between the keys of a spec, whatever else is wrong with them."""
+    attributes = given.get("attribute", given.get("attributes"))
+    fields = [_fields(a) for a in attributes] if isinstance(attributes, list | tuple) else []
+    names = [field.get("name") for field in fields]
+    unknown: Any = None
+    for i, field in enumerate(fields):
+        name = field.get("name")
+        if name is not None and name in names[:i]:
+            rule = f"attributes are named once each; {name!r} is the name of attribute[{names.index(name) + 1}] too"
+            yield Mistake(("attribute", i, "name"), rule)
+        if field.get("unknown") is True:
+            unknown = name if unknown is None else unknown
+        elif unknown is not None:
+            yield Mistake(
+                ("attribute", i),
+                f"known attributes come before unknown ones; {name!r} is known to the impression but stands below "
+                f"{unknown!r}, which is not: move it up, or give it unknown = true and a domain",
+            )
+    yield from _wrong_split(given.get("split_by"), names)
+    epsilon, l1 = given.get("epsilon"), given.get("l1", API_L1)
+    if isinstance(epsilon, int | float) and API_EPSILON < epsilon < float("inf") and given.get("noise", "api") == "api":
+        yield Mistake(
+            "epsilon",
+            f'a summary report takes at most {API_EPSILON}; got {epsilon:g}: lower it, or plan with noise = "unit"',
+        )
+    levels = len(fields) + (given.get("total") is True)
+    measures = given.get("measure", given.get("measures"))
+    limit = given.get("conversions_per_impression", 1)
+    yield from wrong_measures(measures, names, TAKEN, given.get("noise"), limit != 1)
+    asked = len(measures) if isinstance(measures, list | tuple) and measures else 1
+    times = limit if isinstance(limit, int) and limit > 0 else 1
+    if isinstance(l1, int) and l1 >= levels and l1 // times < levels * asked:
+        yield Mistake(
+            "l1",
+            f"every level needs a contribution of at least 1; got {l1} for {levels} levels, {asked} measures and "
+            f"{times} conversions: raise it",
+        )
+    if isinstance(l1, int) and 1 <= l1 < levels:
+        yield Mistake("l1", f"every level needs a contribution of at least 1; got {l1} for {levels} levels: raise it")
+
+
+def _fields(attribute: Any) -> dict[str, Any]:
+    if isinstance(attribute, Attribute):
+        return {"name": attribute.name, "unknown": attribute.unknown}
+    return attribute if isinstance(attribute, dict) else {}
+
+
+def _wrong_split(split_by: Any, names: list[Any]) -> Iterator[Mistake]:
+    if not isinstance(split_by, str) or not names or split_by == names[0]:
+        return
+    remedy = "or leave split_by out for one split"
+    if split_by in names:
+        yield Mistake(
+            "split_by",
+            f"names the first attribute, {names[0]!r}, whose values are the roots; got {split_by!r}: "
+            f"move it to the top, {remedy}",
+        )
+    else:
+        close = get_close_matches(split_by, [name for name in names if isinstance(name, str)], 1)
+        hint = f"did you mean {close[0]!r}? " if close else ""
+        yield Mistake(
+            "split_by",
+            f"names the first attribute; there is no attribute {split_by!r}: {hint}give {names[0]!r}, {remedy}",
+        )
