@@ -136,3 +136,6 @@ def test_a_seed_is_told_where_the_file_tells_it(tmp_path: Path) -> None:
     write_table(confident, str(tmp_path / "c.parquet"))
     assert "90 % interval" in report(tmp_path / "c.parquet", "-o", "-", "-q").stdout
     assert isinstance(confident, pa.Table)
+    for nonsense in ("sure", "nan", "2", ""):
+        write_table(table.replace_schema_metadata({"confidence": nonsense}), str(tmp_path / "d.parquet"))
+        assert "unless told otherwise" in report(tmp_path / "d.parquet", "-o", "-", "-q").stdout

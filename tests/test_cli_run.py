@@ -74,6 +74,11 @@ def test_estimates_are_near_the_counts(shop: Path, tmp_path: Path) -> None:
     assert 0.7 < spread < 1.4 and abs(np.mean(apart)) < 0.3
 
 
+def test_the_page_tells_the_confidence_that_was_asked_for(shop: Path, tmp_path: Path) -> None:
+    run(shop / "spec.toml", "-o", tmp_path, "--confidence", 0.8, "-q")
+    assert "80 % interval" in (tmp_path / "report.html").read_text()
+
+
 def test_a_seed_gives_the_same_and_says_that_it_is_not_for_release(shop: Path, tmp_path: Path) -> None:
     for name, seed in (("a", ["--seed", 5]), ("b", ["--seed", 5]), ("c", [])):
         result = run(shop / "spec.toml", "-o", tmp_path / name, *seed)

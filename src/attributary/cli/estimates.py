@@ -75,7 +75,7 @@ def estimates(table: Any, names: list[str], est: Estimate, confidence: float, pr
         table = table.append_column(
             prefix + name, pa.array(cells, mask=np.isnan(cells))
         )  # no measurement, no correction
-    return table
+    return noted(table, confidence=confidence)
 
 
 def of_nodes(est: Estimate, confidence: float) -> Any:
@@ -96,7 +96,12 @@ def of_nodes(est: Estimate, confidence: float) -> Any:
     }
     for name, values in columns.items():
         table = table.append_column(name, pa.array(values, mask=np.isnan(values)))
-    return table
+    return noted(table, confidence=confidence)
+
+
+def noted(table: Any, **notes: object) -> Any:
+    """The table with notes beside what it has; they stand in Parquet and Arrow files, not in text."""
+    return table.replace_schema_metadata({**(table.schema.metadata or {}), **{k: str(v) for k, v in notes.items()}})
 
 
 def _from_prior(est: Estimate) -> dict[str, Any]:

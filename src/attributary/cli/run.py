@@ -137,7 +137,9 @@ def run(
 
 def labelled(table: Any, seed: int | None) -> Any:
     """The table, which says of itself if its noise was seeded."""
-    return table if seed is None else table.replace_schema_metadata({"attributary": f"seed {seed}: {NOT_FOR_RELEASE}"})
+    from attributary.cli.estimates import noted
+
+    return table if seed is None else noted(table, attributary=f"seed {seed}: {NOT_FOR_RELEASE}")
 
 
 def write(folder: str, plan: "Plan", tables: dict[str, Any], format_: str) -> str:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attributary import rmsre
-from attributary.cli.estimates import by_measure, of_nodes
+from attributary.cli.estimates import by_measure, noted, of_nodes
 from attributary.cli.learned_part import learned_part, worth_of
 from attributary.cli.run_counts import Ran, Stage
 from attributary.denoising import Estimate, denoise
@@ -102,4 +102,4 @@ def ratios(estimates: dict[str, Estimate], tree: Tree, confidence: float) -> Any
         for column, values in zip(("estimate", "variance", "low", "high"), found, strict=True):
             table = table.append_column(column, pa.array(values, mask=np.isnan(values)))
         tables.append(table)
-    return pa.concat_tables(tables)
+    return noted(pa.concat_tables(tables), confidence=confidence)

@@ -8,7 +8,16 @@ from typing import Any
 from attributary.errors import InputError
 from attributary.explore.forest import Forest, Kept, read_forest
 from attributary.explore.stamp import ChangedError, Stamp, stamp
-from attributary.report.estimates import FIGURES, FROM_PRIOR, NEEDED, NODE, Estimates, is_estimates, read_estimates
+from attributary.report.estimates import (
+    FIGURES,
+    FROM_PRIOR,
+    NEEDED,
+    NODE,
+    Estimates,
+    confidence_of,
+    is_estimates,
+    read_estimates,
+)
 from attributary.report.measures import MEASURE, has_measures, is_ratios, measure_names, read_measures
 from attributary.tables import read_table
 from attributary.tables.format import by_content
@@ -89,7 +98,6 @@ def _open(source: Any, path: str, file: str, opened: Stamp, stage: Stage, kept: 
             f"{', '.join(attributes)[:200]}"
         )
     metadata = schema.metadata or {}
-    confidence = metadata.get(b"confidence")
     return Table(
         path,
         file,
@@ -99,7 +107,7 @@ def _open(source: Any, path: str, file: str, opened: Stamp, stage: Stage, kept: 
         forest,
         opened,
         metadata.get(b"attributary", b"").decode(errors="replace"),
-        None if confidence is None else float(confidence),
+        confidence_of(metadata),
         kept.value if kept else None,
     )
 

@@ -97,14 +97,22 @@ def read_estimates(table: Any, path: str, levels: list[str] | None = None, rows:
     absent = np.full(table.num_rows, np.nan)
     columns = {name: tree.to_level_order(found.get(name, absent)) for name in FIGURES}
     metadata = table.schema.metadata or {}
-    confidence = metadata.get(b"confidence")
     return Estimates(
         tree,
         **columns,
         from_prior=None if expected is None else tree.to_level_order(expected),
         note=metadata.get(b"attributary", b"").decode(errors="replace"),
-        confidence=None if confidence is None else float(confidence),
+        confidence=confidence_of(metadata),
     )
+
+
+def confidence_of(metadata: dict[bytes, bytes]) -> float | None:
+    """What a file says that its intervals hold; None where it says nothing that makes sense."""
+    try:
+        told = float(metadata.get(b"confidence", b"nan"))
+    except ValueError:
+        return None
+    return told if 0 < told < 1 else None
 
 
 def _check(found: dict[str, Floats], path: str, rows: Ints | None) -> None:
