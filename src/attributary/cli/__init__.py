@@ -9,7 +9,7 @@ import click
 
 from attributary import __version__
 from attributary.cli.one_line import one_line
-from attributary.errors import InputError
+from attributary.errors import InputError, TryAgain
 
 COMMANDS = [
     "run",
@@ -45,6 +45,8 @@ class Commands(click.Group):
             raise
         except InputError as error:
             code, message = 2, f"error: {error}"
+        except TryAgain as error:
+            code, message = 75, f"not now: {error}"
         except (KeyboardInterrupt, click.Abort):
             code, message = 130, "interrupted; nothing was written"
         except BrokenPipeError:  # the reader has had enough, as `head` does
@@ -68,6 +70,14 @@ class Commands(click.Group):
 def main() -> None:
     """Hierarchical conversion counts under differential privacy that add up.
 
-    Data goes to files or standard output, words to standard error. Exit codes: 0 done, 2 a mistake in the input or the
-    options (one line says which), 1 a bug of ours.
+    Data is written to files or standard output, messages to standard error.
+
+    \b
+    Exit codes:
+        0    done
+        2    a mistake in the input or the options; one line says which
+        75   this machine could not do it now (memory, disk, Spark); try again
+        130  interrupted
+        141  the reader of standard output has gone
+        1    an internal error; please report it
     """
