@@ -6,6 +6,7 @@ from typing import Any, BinaryIO, get_args
 
 from attributary.errors import InputError
 from attributary.tables.format import DELIMITER, ENDINGS, Format, Named, by_name, is_text
+from attributary.tables.not_private import with_column
 from attributary.tables.text import text
 from attributary.tables.whole_file import whole_file
 
@@ -69,7 +70,7 @@ def _write(table: Any, file: BinaryIO, kind: Format | None, packing: str | None)
             with pa.CompressedOutputStream(file, packing) as packed:
                 _write(table, packed, kind, None)
             return
-        for block in text(table, DELIMITER[kind]):
+        for block in text(with_column(table), DELIMITER[kind]):
             file.write(block)
     else:
         one_dictionary = table.unify_dictionaries()  # a file holds one for each column
