@@ -9,7 +9,7 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "src" / "attributary"
 ORDER = [
-    *("errors", "html", "tables", "labels", "levels", "paths", "tree", "spec", "logs"),
+    *("errors", "kernel", "html", "tables", "labels", "levels", "paths", "tree", "spec", "logs"),
     *("noise", "measurements", "denoising", "ratio", "rmsre", "budget", "match", "prior", "profile", "plan"),
     *("ara", "evaluate", "report", "explore", "cli"),
 ]

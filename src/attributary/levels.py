@@ -7,6 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from attributary.kernel import kernel
+
 PLAIN_LIMIT = 100_000  # nodes up to which a Python loop is over before numba is imported
 
 
@@ -78,10 +80,7 @@ def _breadth_first(children, start, first, order):  # type: ignore[no-untyped-de
 
 @cache
 def _compiled() -> Callable[..., tuple[int, NDArray[np.uint32], NDArray[np.int64]]]:
-    from numba import njit
-
-    compiled: Callable[..., tuple[int, NDArray[np.uint32], NDArray[np.int64]]] = njit(cache=True)(_breadth_first)
-    return compiled
+    return kernel()(_breadth_first)
 
 
 def _offsets(first: NDArray[np.uint32]) -> NDArray[np.int64]:

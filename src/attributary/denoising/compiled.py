@@ -8,11 +8,11 @@ share the parents of a level. Indices are unsigned: a signed one might wrap arou
 from collections.abc import Callable
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from attributary.denoising.linear import contradiction, refuse
 from attributary.denoising.share import shared, spans
+from attributary.kernel import kernel
 from attributary.tree import Tree
 
 Floats = NDArray[np.float64]
@@ -74,7 +74,7 @@ def _upward(
 # bits are those of v, whose order as integers is that of non-negative numbers and whose sign tells negative ones.
 
 
-@njit(nogil=True, cache=True, fastmath={"reassoc"})
+@kernel(nogil=True, fastmath={"reassoc"})
 def _family(z, v, bits, a, b):  # type: ignore[no-untyped-def]
     zs, vs, signs, top = 0.0, 0.0, np.int64(0), np.int64(0)
     for i in range(a, b):
@@ -85,7 +85,7 @@ def _family(z, v, bits, a, b):  # type: ignore[no-untyped-def]
     return zs, vs, signs, top
 
 
-@njit(nogil=True, cache=True)
+@kernel(nogil=True)
 def _up(first, x, var, cz, cv, bits, raw, z, v, lo, hi):  # type: ignore[no-untyped-def]
     """The bottom-up pass over the parents lo:hi; the node where the input is at fault, or -1."""
     trouble = np.int64(-1)
@@ -116,7 +116,7 @@ def _up(first, x, var, cz, cv, bits, raw, z, v, lo, hi):  # type: ignore[no-unty
     return trouble
 
 
-@njit(nogil=True, cache=True)
+@kernel(nogil=True)
 def _up_with_care(x, var, cz, cv, raw, z, v, p, a, b):  # type: ignore[no-untyped-def]
     """One node of the bottom-up pass where a variance is 0 or ∞; False where the input is at fault."""
     zs, vs, size = 0.0, 0.0, 0.0
@@ -144,7 +144,7 @@ def _up_with_care(x, var, cz, cv, raw, z, v, p, a, b):  # type: ignore[no-untype
     return True
 
 
-@njit(nogil=True, cache=True)
+@kernel(nogil=True)
 def _down(first, cz, cv, bits, raw, count, variance, lo, hi):  # type: ignore[no-untyped-def]
     """The top-down pass from the parents lo:hi to their children."""
     for p in range(lo, hi):
@@ -192,7 +192,7 @@ def _down(first, cz, cv, bits, raw, count, variance, lo, hi):  # type: ignore[no
     return -1
 
 
-@njit(nogil=True, cache=True)
+@kernel(nogil=True)
 def _without(z, v, a, b, skipped):  # type: ignore[no-untyped-def]
     zs, vs = 0.0, 0.0
     for i in range(a, b):
@@ -202,7 +202,7 @@ def _without(z, v, a, b, skipped):  # type: ignore[no-untyped-def]
     return zs, vs
 
 
-@njit(nogil=True, cache=True)
+@kernel(nogil=True)
 def _spread(cz, cv, count, variance, a, b, precision, surplus, vp):  # type: ignore[no-untyped-def]
     for i in range(a, b):
         k = cv[i] * precision  # its share of its siblings' uncertainty (paper's proof, app. A)
@@ -210,7 +210,7 @@ def _spread(cz, cv, count, variance, a, b, precision, surplus, vp):  # type: ign
         variance[i] = (1.0 - k) * cv[i] + k * k * vp
 
 
-@njit(nogil=True, cache=True)
+@kernel(nogil=True)
 def _down_with_care(cz, cv, raw, count, variance, a, b, xp, vp):  # type: ignore[no-untyped-def]
     """One family of the top-down pass with variances of ∞, or of nothing but 0."""
     unknown, zs, vs = 0, 0.0, 0.0

@@ -1,8 +1,9 @@
 """join: a prior's means as one more measurement of each node, in one sweep where there are many."""
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from attributary.kernel import kernel
 
 Floats = NDArray[np.float64]
 
@@ -15,7 +16,7 @@ def joined(x: Floats, var: Floats, mean: Floats, wide: Floats) -> tuple[Floats, 
     return (both, variance) if _join(x, var, mean, wide, both, variance) else None
 
 
-@njit(nogil=True, cache=True)
+@kernel(nogil=True)
 def _join(x, var, mean, wide, both, variance):  # type: ignore[no-untyped-def]
     for i in range(len(x)):
         v, w = var[i], wide[i]

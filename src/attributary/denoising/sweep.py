@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from attributary.denoising import linear
 from attributary.denoising.denoise import engine
 from attributary.denoising.share import shared, spans
+from attributary.kernel import kernel as compiled
 from attributary.tree import Tree
 
 Kernel = Callable[..., Any]
@@ -32,8 +33,5 @@ def sweep(tree: Tree, kernel: Kernel, *arrays: NDArray[Any], upwards: bool = Fal
 
 
 @cache
-def _compiled(kernel: Kernel) -> Kernel:
-    from numba import njit
-
-    compiled: Kernel = njit(nogil=True, cache=True, fastmath={"reassoc"})(kernel)
-    return compiled
+def _compiled(function: Kernel) -> Kernel:
+    return compiled(nogil=True, fastmath={"reassoc"})(function)

@@ -4,8 +4,9 @@ The same as in `pooled`, `spread` and `doubt`, where NumPy would make and drop a
 """
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from attributary.kernel import kernel
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.integer]
@@ -22,7 +23,7 @@ def losses(
     return found
 
 
-@njit(nogil=True, cache=True, fastmath={"reassoc"})
+@kernel(nogil=True, fastmath={"reassoc"})
 def _losses(first, z, parent, weight, have, before, of, trust, share, found):  # type: ignore[no-untyped-def]
     for f in range(len(first) - 1):
         a, b = np.uint64(first[f]), np.uint64(first[f + 1])
@@ -51,7 +52,7 @@ def others(group: Integers, pool: Floats, expected: Floats) -> tuple[Floats, Flo
     return have, of
 
 
-@njit(nogil=True, cache=True)
+@kernel(nogil=True)
 def _others(group, pool, expected, sums, have, of):  # type: ignore[no-untyped-def]
     for i in range(len(pool)):
         sums[group[i], 0] += pool[i]
@@ -70,7 +71,7 @@ def binned(
     return sums
 
 
-@njit(nogil=True, cache=True)
+@kernel(nogil=True)
 def _binned(edges, m, weight, z, v, drawn, use, sums):  # type: ignore[no-untyped-def]
     for i in range(len(m)):
         if use[i]:
@@ -96,7 +97,7 @@ def forgiven(spread: Floats, expected: Floats, z: Floats, v: Floats, jump: float
     return grown
 
 
-@njit(nogil=True, cache=True)
+@kernel(nogil=True)
 def _forgiven(spread, expected, z, v, jump, steps, grown):  # type: ignore[no-untyped-def]
     for i in range(len(z)):
         q, noise, growth = spread[i], v[i], 1.0
@@ -113,7 +114,7 @@ def doubts(group: Integers, expected: Floats, variance: Floats, z: Floats, v: Fl
     _doubts(group, expected, variance, z, v, sums)
 
 
-@njit(nogil=True, cache=True)
+@kernel(nogil=True)
 def _doubts(group, expected, variance, z, v, sums):  # type: ignore[no-untyped-def]
     for i in range(len(z)):
         both = variance[i] + v[i]
