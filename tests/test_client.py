@@ -183,6 +183,14 @@ def test_a_named_budget_is_a_part_of_the_budget() -> None:
         assert trigger(on, aggregatable_values={"a": value}, named_budgets=budget).outcome == outcome
 
 
+def test_shops_that_share_a_host_by_the_public_suffix_list_are_apart() -> None:
+    on = client()
+    source(on, destination="https://a.myshopify.com")
+    assert trigger(on, page="https://b.myshopify.com/cart").outcome == "trigger-no-matching-source"
+    (made,) = trigger(on, page="https://checkout.a.myshopify.com").attributions
+    assert made.destination == "https://a.myshopify.com"
+
+
 def test_sources_that_a_trigger_passed_over_are_forgotten_everywhere() -> None:
     on = client()
     other = "https://other.test"

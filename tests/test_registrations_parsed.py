@@ -368,6 +368,34 @@ SITES = [
     ("https://[::1]/", "https://[::1]", "https://[::1]"),
     ("http://localhost:8000/x", "http://localhost:8000", "http://localhost"),
     ("https://bücher.example", "https://xn--bcher-kva.example", "https://xn--bcher-kva.example"),
+    ("https://x.a.myshopify.com", "https://x.a.myshopify.com", "https://a.myshopify.com"),  # the list's private section
+    ("https://www.me.github.io", "https://www.me.github.io", "https://me.github.io"),
+    ("https://github.io", "https://github.io", "https://github.io"),  # a suffix is its own site
+    ("https://co.uk", "https://co.uk", "https://co.uk"),
+    ("https://a.b.c.ck", "https://a.b.c.ck", "https://b.c.ck"),  # *.ck
+    ("https://a.www.ck", "https://a.www.ck", "https://www.ck"),  # but !www.ck
+    ("https://a.b.unlisted", "https://a.b.unlisted", "https://b.unlisted"),
+    ("https://intranet:8443/x", "https://intranet:8443", "https://intranet"),
+    ("https://www.shop.example.", "https://www.shop.example.", "https://shop.example."),  # a dot makes another site
+    ("https://www.食狮.公司.cn", "https://www.xn--85x722f.xn--55qx5d.cn", "https://xn--85x722f.xn--55qx5d.cn"),
+    (
+        "https://www.XN--85X722F.xn--55qx5d.cn/",
+        "https://www.xn--85x722f.xn--55qx5d.cn",
+        "https://xn--85x722f.xn--55qx5d.cn",
+    ),
+    ("https://Faß.de", "https://xn--fa-hia.de", "https://xn--fa-hia.de"),  # another firm than fass.de
+    ("https://ΒΌΛΟΣ。gr", "https://xn--nxasmq6b.gr", "https://xn--nxasmq6b.gr"),
+    ("https://sh\u00adop.test", "https://shop.test", "https://shop.test"),
+    ("https://%73hop.t\nest ", "https://shop.test", "https://shop.test"),
+    ("https:\\\\shop.test\\x", "https://shop.test", "https://shop.test"),
+    ("https:///shop.test", "https://shop.test", "https://shop.test"),
+    ("https://u@v@shop.test:00443", "https://shop.test", "https://shop.test"),
+    ("https://1.2.3", "https://1.2.0.3", "https://1.2.0.3"),
+    ("http://0x7f.1.:80", "http://127.0.0.1", "http://127.0.0.1"),
+    ("https://017700000001", "https://127.0.0.1", "https://127.0.0.1"),
+    ("https://[0:0::FFFF:1.2.3.4]", "https://[::ffff:102:304]", "https://[::ffff:102:304]"),
+    ("http://a.b.localhost.", "http://a.b.localhost.", "http://b.localhost."),
+    ("http://[::1]:90", "http://[::1]:90", "http://[::1]"),
 ]
 
 
@@ -386,10 +414,53 @@ NO_ADDRESS = [
     "https://",
     "https://a b.test",
     "https://a..test",
-    "https://1.2.3",
-    "https:///x",
+    "https://1.2.3.4.5",
+    "https://256.2.3.4",
+    "https://1.2.3.08",
+    "https://shop.0x1",
+    "https:///",
+    "https://.",
+    "https://%ff.test",
+    "https://a\x01.test",
+    "https://" + "\u00ad" * 3000 + "a.test",
 ]
-NO_HOST = ["https://a.test:99999", "https://[::1", "https://[zz]", "https://-a.test", "https://" + "a" * 300]
+NO_HOST = [
+    "https://a.test:99999",
+    "https://a.test:" + "1" * 9999,
+    "https://[::1",
+    "https://[zz]",
+    "https://-a.test",
+    "https://" + "a" * 300,
+]
+
+
+@pytest.mark.parametrize(
+    "suffix", ["com", "co.uk", "myshopify.com", "github.io", "xn--55qx5d.cn", "any.ck", "unlisted"]
+)
+def test_a_site_is_one_label_below_a_suffix(suffix: str) -> None:
+    """Whatever stands before it: below, it is the same site; beside, it is another."""
+    here, there = (site.registrable(f"{name}.{suffix}") for name in ("here", "there"))
+    assert (here, there) == (f"here.{suffix}", f"there.{suffix}")
+    assert {site.registrable(f"{more}here.{suffix}") for more in ("", "a.", "a.b.", "there.")} == {here}
+    assert site.registrable(suffix) == suffix
+
+
+@pytest.mark.parametrize(
+    "text", ["http://shop.test", "http://127.a1", "http://localhost.test", "ftp://a.test", "data:,"]
+)
+def test_only_https_and_the_machine_itself_are_trusted(text: str) -> None:
+    url = site.parse(text)
+    assert url and not url.trustworthy
+
+
+@settings(deadline=None)
+@given(st.text(max_size=40) | st.text("aß.%0x1@:/[]。\u200d\u00ad\ud800\x00é١", max_size=20))
+def test_any_host_is_read_or_refused(text: str) -> None:
+    url = site.parse(f"https://{text}")
+    if url is not None:
+        again = site.parse(url.origin)
+        assert again and (again.origin, again.site) == (url.origin, url.site)
+        assert url.origin.isascii() and url.origin == url.origin.lower()
 
 
 @pytest.mark.parametrize("text", [*NO_ADDRESS, *NO_HOST, "https://\ud800.test"])

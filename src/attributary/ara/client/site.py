@@ -1,22 +1,28 @@
-"""Site: where a page or a server stands, as the API tells sites apart."""
+"""Site: where a page or a server stands, as browsers tell sites apart."""
 
 import ipaddress
 import re
-from functools import lru_cache
-from typing import NamedTuple
+import unicodedata
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import unquote
+
+if TYPE_CHECKING:
+    from publicsuffixlist import PublicSuffixList
 
 SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 WEB = re.compile(
-    r"(?P<scheme>https?)://(?:(?P<user>[^/?#\\@]*)@)?(?P<host>\[[0-9a-f:.]+\]|[^/?#\\@:\[\]]+)(?::(?P<port>[0-9]{0,5}))?"
-    r"(?P<rest>[/?#\\].*)?",
+    r"(?P<scheme>https?):[/\\]*(?:(?P<user>[^/?#\\]*)@)?(?P<host>\[[0-9a-f:.]+\]|[^/?#\\@:\[\]]+)"
+    r"(?::(?P<port>[0-9]*))?(?P<rest>[/?#\\].*)?",
     re.IGNORECASE | re.DOTALL,
 )
 LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
-LONGEST_KEPT = 1024  # characters
+NUMBER = re.compile(r"0x[0-9a-f]*|[0-9]+")
+LINE_BREAKS = str.maketrans("", "", "\t\r\n")  # which browsers pass over, wherever they are
+BLANK = "".join(map(chr, range(33)))  # and these at both ends
+LONGEST_KEPT, LONGEST_HOST = 1024, 253  # characters
 DEFAULT_PORT = {"https": 443, "http": 80}
-LOCAL = ("localhost", "127.0.0.1")
-# Below a country's name, these are names of registries rather than of firms: shop.co.uk is a site, co.uk is none.
-REGISTRY = frozenset(("ac", "co", "com", "edu", "gob", "go", "gov", "gouv", "net", "ne", "nom", "or", "org"))
+JOINERS = "\u200c\u200d"  # unseen as well, yet parts of names
 
 
 class Url(NamedTuple):
@@ -35,15 +41,15 @@ def parse(text: str) -> Url | None:
 
 
 def _parse(text: str) -> Url | None:
-    text = text.strip(" \t\r\n")
+    text = text.translate(LINE_BREAKS).strip(BLANK)
     if not SCHEME.match(text):
         return None
     found = WEB.fullmatch(text)
     if not found:
         web = text.lower().startswith(("http:", "https:"))
         return None if web else Url("null", "null", False, False, trustworthy=False)
-    scheme, host = found["scheme"].lower(), _host(found["host"])
-    port = int(found["port"] or DEFAULT_PORT[scheme])
+    scheme, host, digits = found["scheme"].lower(), _host(found["host"]), (found["port"] or "").lstrip("0")
+    port = int(digits[:6] or 0) if found["port"] else DEFAULT_PORT[scheme]
     if host is None or port > 65535:
         return None
     port_text = "" if port == DEFAULT_PORT[scheme] else f":{port}"
@@ -54,7 +60,7 @@ def _parse(text: str) -> Url | None:
         site=f"{scheme}://{domain}",
         more_than_origin=more,
         more_than_site=more or bool(port_text) or domain != host,
-        trustworthy=scheme == "https" or host in LOCAL,
+        trustworthy=scheme == "https" or _is_local(host),
     )
 
 
@@ -62,36 +68,88 @@ _kept = lru_cache(maxsize=4096)(_parse)  # the same few addresses come again and
 
 
 def registrable(host: str) -> str:
-    """The part of a host's name that a firm registers: its last two labels, or three below a country's registry.
+    """The part of a host's name that one registers, by the Public Suffix List with its private section.
 
-    This is the default rule of the Public Suffix List with the commonest of its exceptions, not the whole list: hosts
-    that let their subdomains to others (github.io) count as one site.
+    A host that has no such part is its own site: an address in numbers, localhost, github.io itself. A dot at the end
+    stays, and makes another site.
     """
-    labels = host.split(".")
-    if host.startswith("[") or labels[-1].isdigit():
-        return host  # an address in numbers
-    count = 3 if len(labels) > 2 and len(labels[-1]) == 2 and labels[-2] in REGISTRY else 2
-    return ".".join(labels[-count:])
+    name = host.removesuffix(".")
+    if _is_address(host):
+        return host
+    domain = _suffixes().privatesuffix(name)
+    return host if domain is None else domain + host[len(name) :]
+
+
+@cache
+def _suffixes() -> "PublicSuffixList":
+    from publicsuffixlist import PublicSuffixList  # reads its list: a tenth of a second
+
+    return PublicSuffixList()
+
+
+def _is_local(host: str) -> bool:
+    """Whether a host is the machine itself, which needs no https to be trusted."""
+    if _is_address(host):
+        return host == "[::1]" or host.startswith("127.")
+    return ("." + host.removesuffix(".")).endswith(".localhost")
+
+
+def _is_address(host: str) -> bool:
+    return host.startswith("[") or host.rpartition(".")[2].isdigit()
 
 
 def _host(text: str) -> str | None:
-    """A host's name in small letters and ASCII, or None where it is none."""
+    """A host's name in small letters and ASCII, or its number in the usual form; None where it is none."""
     if text.startswith("["):
-        return _address(text[1:-1], ipaddress.IPv6Address, "[{}]")
-    if not text.isascii():
-        try:
-            text = text[:254].encode("idna").decode("ascii")  # a name is at most 253 long; the rest is refused below
-        except UnicodeError:
-            return None
-    host = text.lower()
-    labels = host.removesuffix(".").split(".")
-    if len(host) > 253 or not all(map(LABEL.fullmatch, labels)):
+        return _ipv6(text[1:-1])
+    host = _ascii(text) if len(text) <= LONGEST_KEPT else None
+    labels = host.removesuffix(".").split(".") if host else [""]
+    if host is None or len(host) > LONGEST_HOST or not all(map(LABEL.fullmatch, labels)):
         return None
-    return _address(host, ipaddress.IPv4Address, "{}") if labels[-1].isdigit() else host
+    return _ipv4(labels) if NUMBER.fullmatch(labels[-1]) else host
 
 
-def _address(text: str, kind: type[ipaddress.IPv4Address | ipaddress.IPv6Address], form: str) -> str | None:
+def _ascii(text: str) -> str | None:
+    """A host's name as it is looked up: %-codes decoded, letters made small, others than ASCII in punycode."""
     try:
-        return form.format(kind(text))
+        text = unquote(text, errors="strict")
+    except UnicodeDecodeError:
+        return None
+    if text.isascii():
+        return text.lower()
+    whole = unicodedata.normalize("NFKC", text)
+    small = unicodedata.normalize("NFKC", "".join(c.lower() for c in whole if c in JOINERS or not _is_unseen(c)))
+    if any(unicodedata.category(c) in ("Cc", "Cn", "Co", "Cs") or c == "\ufffd" for c in small):
+        return None
+    labels = small.replace("\u3002", ".").split(".")
+    return ".".join(label if label.isascii() else f"xn--{label.encode('punycode').decode()}" for label in labels)
+
+
+def _is_unseen(c: str) -> bool:
+    return unicodedata.category(c) == "Cf" or 0xFE00 <= ord(c) <= 0xFE0F  # soft hyphens, variation selectors
+
+
+def _ipv4(labels: list[str]) -> str | None:
+    """An address of up to four numbers, of which the last fills what is left: 127.1 is 127.0.0.1."""
+    *first, last = (_number(label) for label in labels)
+    if len(labels) > 4 or any(n is None or n > 255 for n in first) or last is None or last >= 256 ** (5 - len(labels)):
+        return None
+    return str(ipaddress.IPv4Address(last + sum((n or 0) << 8 * (3 - i) for i, n in enumerate(first))))
+
+
+def _number(text: str) -> int | None:
+    """A part of an address: hexadecimal after 0x, octal after 0, else decimal."""
+    base = 16 if text.startswith("0x") else 8 if text.startswith("0") else 10
+    try:
+        return int(text.removeprefix("0x") or "0", base) if NUMBER.fullmatch(text) else None
     except ValueError:
         return None
+
+
+def _ipv6(text: str) -> str | None:
+    try:
+        address = ipaddress.IPv6Address(text)
+    except ValueError:
+        return None
+    mapped = address.ipv4_mapped
+    return f"[{address}]" if mapped is None else f"[::ffff:{int(mapped) >> 16:x}:{int(mapped) & 0xFFFF:x}]"
