@@ -510,3 +510,22 @@ def test_an_earlier_plan_is_judged_by_todays_spec() -> None:
         plan.under(spec(known="a"))
     with pytest.raises(ValueError, match="the plan's levels are a, b, day; the tree has a, b"):
         plan.variance(spec(unknown=()).tree(counts()))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 200_000 + "]" * 200_000,
+        '{"format": 1, "levels": ' + "[" * 500 + "]" * 500 + "}",
+        '{"format": ' + "9" * 5_000 + "}",
+        '{"format": 1, "roots": ' + "9" * 4_000 + "}",
+        '{"format": 1, "method": "\\ud800"}',
+        '{"format": 1, "spec": {"epsilon": ' + "9" * 400 + "}}",
+        '{"format": "' + "a" * 100_000 + '"}',
+    ],
+    ids=["deep", "rather deep", "5,000 digits", "4,000 digits", "half a character", "a huge budget", "a long format"],
+)
+def test_an_unruly_plan_is_refused_in_few_words(text: str) -> None:
+    with pytest.raises(InputError) as caught:
+        Plan.from_json(text)
+    assert len(str(caught.value)) < 1000

@@ -131,8 +131,8 @@ BAD = {
     "epsilon true": (HEAD.replace("1", "true"), "epsilon: a number above 0, as in epsilon = 4; got true"),
     "too much epsilon": (HEAD.replace("1", "64.5"), "epsilon: a summary report takes at most 64; got 64.5"),
     "tau 0": ("tau = 0\n" + HEAD, "tau: the count below which"),
-    "l1 0": ("l1 = 0\n" + HEAD, "l1: a whole number above 0; the API's is 65536; got 0"),
-    "l1 of parts": ("l1 = 1.5\n" + HEAD, "l1: a whole number above 0; the API's is 65536; got 1.5"),
+    "l1 0": ("l1 = 0\n" + HEAD, "l1: a whole number above 0, up to 1e9; the API's is 65536; got 0"),
+    "l1 of parts": ("l1 = 1.5\n" + HEAD, "l1: a whole number above 0, up to 1e9; the API's is 65536; got 1.5"),
     "more levels than l1": (
         "l1 = 1\ntotal = true\n" + HEAD,
         "l1: every level needs a contribution of at least 1; got 1 for 2",
@@ -218,7 +218,7 @@ BAD = {
     "bucket nan": (HEAD + DAY + "bucket = nan\nbuckets = 3", "attribute[2].bucket: how wide a bucket is, above 0"),
     "0 buckets": (
         HEAD + DAY + "bucket = 1\nbuckets = 0",
-        "attribute[2].buckets: how many buckets there are, 1 or more; got 0",
+        "attribute[2].buckets: how many buckets there are, 1 to 10,000,000; got 0",
     ),
     "start of another kind": (
         HEAD + DAY + 'bucket = 1\nbuckets = 3\nstart = "1d"',
@@ -392,3 +392,46 @@ def test_too_many_nodes_are_refused_before_they_are_made() -> None:
         InputError, match=re.escape("fewer than 2**31 nodes; the domains down to 'u1' make 10,000,100,001")
     ):
         spec.tree()
+
+
+UNRULY = {
+    "a list as a name": HEAD + '[[attribute]]\nname = ["a"]',
+    "a table as a name": HEAD + "[[attribute]]\nname = {a = 1}",
+    "a list as a measure's name": HEAD + '[[measure]]\nname = ["a"]',
+    "lists in lists": HEAD + "x = " + "[" * 100_000 + "]" * 100_000,
+    "fewer lists in lists": HEAD + "x = " + "[" * 90 + "]" * 90,
+    "tables in tables": HEAD + "x = " + "{a = " * 5_000 + "1" + "}" * 5_000,
+    "dots in a key": HEAD + "x" + ".a" * 20_000 + " = 1",
+    "dots between quotes": HEAD + '"x"' + " . 'a b'" * 20_000 + " = 1",
+    "dots in a heading": HEAD + "[" + "a." * 20_000 + "a]",
+    "5,000 digits": "l1 = " + "9" * 5_000 + "\n" + HEAD,
+    "400 digits": "epsilon = " + "9" * 400,
+    "digits in a range": HEAD + "[[attribute]]\nname = 'r'\nunknown = true\nrange = [0, " + "9" * 4_000 + "]",
+    "digits in a bucket": HEAD + "[[attribute]]\nname = 'r'\nunknown = true\nbuckets = 2\nbucket = " + "9" * 4_000,
+    "digits in a clip": HEAD + "[[measure]]\nname = 'r'\nclip = " + "9" * 400,
+    "a long key": HEAD + "x" * 100_000 + " = 1",
+    "a long name twice": ("[[attribute]]\nname = '" + "a" * 100_000 + "'\n") * 2,
+    "many attributes": HEAD + "[[attribute]]\nname = 'a'\n" * 5_000,
+    "a control character": HEAD + '[[attribute]]\nname = "a\\u0001"',
+    "a control character in a domain": HEAD + '[[attribute]]\nname = "r"\nunknown = true\ndomain = ["\\u0000"]',
+    "a control character in a key": HEAD + '"\\u0001" = 1',
+}
+
+
+@pytest.mark.parametrize("text", UNRULY.values(), ids=UNRULY.keys())
+def test_unruly_specs_are_refused_in_few_words(text: str) -> None:
+    with pytest.raises(InputError) as caught:
+        Spec.parse(text)
+    assert len(str(caught.value)) < 1000
+
+
+def test_half_a_character_is_refused_and_so_are_huge_numbers_in_python() -> None:
+    for name, start in (("a\ud800", 0), ("a", 10**400)):
+        with pytest.raises(InputError):
+            Spec(epsilon=1, attribute=[{"name": name, "unknown": True, "bucket": 1, "buckets": 2, "start": start}])
+
+
+def test_too_many_buckets_are_told_the_limit() -> None:
+    text = HEAD + "[[attribute]]\nname = 'r'\nunknown = true\nbucket = 1\nbuckets = 1000000000"
+    with pytest.raises(InputError, match="1 to 10,000,000; got 1000000000"):
+        Spec.parse(text)

@@ -1,10 +1,14 @@
 """Labels: a column of a table as text, whatever it is made of, so that 7 in one file is 7 in another."""
 
+import re
 from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+CONTROL = "\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffe\uffff"  # what no page and no chart can show
+UNPRINTABLE = re.compile(f"[{CONTROL}\ud800-\udfff]")
 
 
 def arrow_table(table: Any) -> Any:
@@ -32,6 +36,12 @@ def text_labels(table: Any, name: str) -> Any:
         column = pc.if_else(pc.is_nan(column), None, column)
     coded = column if pa.types.is_dictionary(column.type) else pc.dictionary_encode(column)
     return pa.DictionaryArray.from_arrays(coded.indices.cast(pa.int32()), coded.dictionary.cast(pa.string()))
+
+
+def unprintable(text: str) -> str | None:
+    """The first character of a text that no page can show, as in U+0001: a control character, or half of one."""
+    found = UNPRINTABLE.search(text)
+    return f"U+{ord(found[0]):04X}" if found else None
 
 
 def codes(labels: Any) -> NDArray[np.int64]:

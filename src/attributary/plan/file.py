@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from attributary.errors import InputError
 from attributary.plan.plan import Plan
-from attributary.spec.mistakes import Mistakes, in_words
+from attributary.spec.mistakes import Mistakes, in_words, refuse_unruly, value_in_words
 from attributary.tables import check_output, read_table, write_table
 from attributary.tables.whole_file import whole_file
 
@@ -37,14 +37,17 @@ def from_json(text: str, nodes: Any = None, name: str = "the plan") -> Plan:
     """The plan in a text; anything wrong with it as an InputError that calls it by its name."""
     try:
         data = json.loads(text)
-    except ValueError as error:
-        raise InputError(f"{name} is not JSON: {error}; give a file that `attributary plan` wrote") from None
+        refuse_unruly(data if isinstance(data, dict) else {})
+    except Mistakes as error:
+        raise Mistakes(error.lines, name) from None
+    except (ValueError, RecursionError) as error:
+        reason = str(error).partition(";")[0]
+        raise InputError(f"{name} is not JSON: {reason}; give a file that `attributary plan` wrote") from None
     if not isinstance(data, dict) or "format" not in data:
         raise InputError(f"{name} is not a plan: it has no format; give a file that `attributary plan` wrote")
     if data["format"] != FORMAT:
-        raise InputError(
-            f"{name} has format {data['format']!r}; this version reads {FORMAT}: plan anew, or update attributary"
-        )
+        found = value_in_words(data["format"])
+        raise InputError(f"{name} has format {found}; this version reads {FORMAT}: plan anew, or update attributary")
     data.pop("privacy", None)
     try:
         return Plan.model_validate({**data, "nodes": nodes})

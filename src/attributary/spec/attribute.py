@@ -24,6 +24,7 @@ from attributary.spec.span import SECONDS, span
 
 DOMAINS = ("domain", "range", "bucket")  # the ways to give one; a bucket goes with buckets and start
 LARGEST = 10_000_000  # values in a domain
+LEAST, FURTHEST = 1e-9, 1e15  # of a bucket's width, and of where it is
 TAKEN = {
     *("node", "parent", "level", "total", "impressions", "conversions", "contribution"),
     *("noisy", "noise_variance", "estimate", "variance", "low", "high", "correction"),
@@ -50,7 +51,7 @@ def _width(value: Any) -> float | int | str:
     if isinstance(value, str):
         if span(value).number > 0:
             return value
-    elif _is_number(value) and value > 0:
+    elif _is_number(value) and value >= LEAST:
         return value  # type: ignore[no-any-return]
     raise ValueError
 
@@ -64,7 +65,7 @@ def _start(value: Any) -> float | int | str:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= FURTHEST
 
 
 Label = Annotated[str, BeforeValidator(_label)]
@@ -91,9 +92,11 @@ class Attribute(BaseModel):
         default=None, strict=False, description="two whole numbers, the first and the last value, as in [1, 31]"
     )
     bucket: Annotated[int | float | str, PlainValidator(_width)] | None = Field(
-        default=None, description='how wide a bucket is, above 0: a number, or a time as in "2d" or "6h"'
+        default=None, description='how wide a bucket is, above 0: a number up to 1e15, or a time as in "2d" or "6h"'
     )
-    buckets: int | None = Field(default=None, ge=1, le=LARGEST, description="how many buckets there are, 1 or more")
+    buckets: int | None = Field(
+        default=None, ge=1, le=LARGEST, description=f"how many buckets there are, 1 to {LARGEST:,}"
+    )
     start: Annotated[int | float | str, PlainValidator(_start)] | None = Field(
         default=None, description='where the first bucket begins: a number, or a time as in "1d"'
     )
@@ -143,7 +146,7 @@ def _plain(number: Decimal) -> str:
 def _mistakes(given: dict[str, Any]) -> Iterator[Mistake]:
     """What is wrong between the keys of an attribute, whatever else is wrong with them."""
     name, ways = given.get("name"), [way for way in DOMAINS if way in given]
-    if name in TAKEN:
+    if isinstance(name, str) and name in TAKEN:
         yield Mistake("name", f"{name!r} is the name of a column that our tables add; rename it")
     if given.get("unknown") is True:
         if not ways and "buckets" not in given:

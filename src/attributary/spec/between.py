@@ -10,11 +10,16 @@ from attributary.spec.mistakes import Mistake
 
 API_EPSILON = 64  # the most that a summary report takes
 API_L1 = 65_536
+MOST = 100  # attributes, or measures
 
 
 def between(given: dict[str, Any]) -> Iterator[Mistake]:
     """What is wrong between the keys of a spec, whatever else is wrong with them."""
     attributes = given.get("attribute", given.get("attributes"))
+    for key, listed in (("attribute", attributes), ("measure", given.get("measure", given.get("measures")))):
+        if isinstance(listed, list | tuple) and len(listed) > MOST:
+            yield Mistake(key, f"there are at most {MOST}; got {len(listed):,}: leave some out")
+            return
     fields = [_fields(a) for a in attributes] if isinstance(attributes, list | tuple) else []
     names = [field.get("name") for field in fields]
     unknown: Any = None

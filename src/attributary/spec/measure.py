@@ -1,7 +1,6 @@
 """Measure: what is added up over conversions: their number, or a value of theirs, such as revenue."""
 
 from collections.abc import Iterator
-from math import isfinite
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -30,7 +29,7 @@ def _clip(value: Any) -> int | float | str:
     """Where values are clipped: a number of millionths, 1 or more, or that the plan chooses."""
     if value == AUTO:
         return AUTO
-    number = isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+    number = isinstance(value, int | float) and not isinstance(value, bool)
     if number and 1 <= value * MICRO <= LARGEST * MICRO:
         return value  # type: ignore[no-any-return]
     raise ValueError
@@ -98,18 +97,18 @@ def wrong_measures(measures: Any, names: list[Any], taken: set[str], noise: Any,
     """What is wrong between measures, and between them and the rest of a spec."""
     found = [_fields(measure) for measure in measures] if isinstance(measures, list | tuple) else []
     called = [field.get("name") for field in found]
+    clashing = ADDED | {f"{name}{end}" for name in called for end in (BEYOND, FROM)}
     for i, name in enumerate(called):
         if name in called[:i]:
             rule = f"measures are named once each; {name!r} is the name of measure[{called.index(name) + 1}] too"
             yield Mistake(("measure", i, "name"), rule)
         if name in names:
             yield Mistake(("measure", i, "name"), f"{name!r} is the name of an attribute; rename the measure")
-        if name in taken | ADDED or name == f"conversions{FROM}":
+        if isinstance(name, str) and (name in taken | ADDED or name == f"conversions{FROM}"):
             yield Mistake(("measure", i, "name"), f"{name!r} is the name of a column that our tables add; rename it")
     if found or limited:
-        clashing = ADDED | {f"{name}{end}" for name in called for end in (BEYOND, FROM)}
         for i, name in enumerate(names):
-            if name in clashing:
+            if isinstance(name, str) and name in clashing:
                 yield Mistake(
                     ("attribute", i, "name"), f"{name!r} is the name of a column that our tables add; rename it"
                 )

@@ -12,9 +12,15 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from attributary.errors import InputError
+from attributary.labels import unprintable
 
 Model = TypeVar("Model", bound=BaseModel)
 Path = tuple[str | int, ...]
+
+SHOWN = 20  # mistakes
+LONGEST = 400  # characters of one
+DEEPEST = 32  # lists and tables within each other
+BITS = 64  # of a whole number, as in TOML
 
 
 class Mistake(NamedTuple):
@@ -28,9 +34,39 @@ class Mistakes(InputError):  # noqa: N818
     """All that is wrong with a spec; the first line of several says how many there are, and in which file."""
 
     def __init__(self, lines: list[str], name: str = "the spec") -> None:
-        several = [f"{name} has {len(lines)} mistakes:", *lines]
+        lines = [_shortened(line) for line in lines]
+        more = [f"and {len(lines) - SHOWN:,} more"] if len(lines) > SHOWN else []
+        several = [f"{name} has {len(lines):,} mistakes:", *lines[:SHOWN], *more]
         super().__init__("\n  ".join(several) if len(lines) > 1 else f"{name}: {lines[0]}")
         self.lines = lines
+
+
+def _shortened(line: str) -> str:
+    """A line without its middle, if it is very long; the rule is at its beginning, the remedy at its end."""
+    return line if len(line) <= LONGEST else f"{line[: LONGEST // 2]} … {line[-LONGEST // 2 :]}"
+
+
+def refuse_unruly(given: Any) -> None:
+    """Raises Mistakes for what no key can mean, wherever it is: deep nesting, huge whole numbers, unprintable text."""
+    stack: list[tuple[Path, Any]] = [((), given)]
+    while stack:
+        path, value = stack.pop()
+        items: Any = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, item in items:
+            wrong = _unruly(item) or _unruly(key)
+            if wrong:
+                raise Mistakes([f"{_path((*path, key))}: {wrong}"])
+            if isinstance(item, dict | list | tuple):
+                if len(path) >= DEEPEST:
+                    raise Mistakes([f"{path[0]}: lists and tables are at most {DEEPEST} deep; got more of them"])
+                stack.append(((*path, key), item))
+
+
+def _unruly(value: Any) -> str | None:
+    if isinstance(value, int) and value.bit_length() >= BITS:
+        return f"whole numbers have fewer than {BITS} bits; got one of {value.bit_length():,} bits"
+    odd = unprintable(value) if isinstance(value, str) else None
+    return f"text has no control characters; got {odd}: leave it out" if odd else None
 
 
 def all_at_once(
@@ -68,10 +104,10 @@ def in_words(error: ValidationError, model: type[BaseModel]) -> list[str]:
     lines: dict[str, None] = {}
     places = {field.alias or name: i for i, (name, field) in enumerate(model.model_fields.items())}
     found = sorted(error.errors(include_url=False), key=lambda mistake: _place(mistake["loc"], places))
+    above = {other["loc"][:depth] for other in found for depth in range(len(other["loc"]))}
     for mistake in found:
         path = mistake["loc"]
-        inside = any(len(other["loc"]) > len(path) and other["loc"][: len(path)] == path for other in found)
-        if not (inside and mistake["type"] == "too_short"):  # it counts only what is right
+        if not (path in above and mistake["type"] == "too_short"):  # it counts only what is right
             lines[": ".join(filter(None, [_path(path), _rule(mistake, model)]))] = None
     return list(lines)
 

@@ -19,8 +19,13 @@ from attributary.spec.attribute import Attribute
 from attributary.spec.between import API_EPSILON, API_L1, between
 from attributary.spec.logs import Logs
 from attributary.spec.measure import AUTO, COUNT, REPORTS, Measure, most
-from attributary.spec.mistakes import Mistakes, all_at_once, in_words
+from attributary.spec.mistakes import BITS, DEEPEST, Mistakes, all_at_once, in_words, refuse_unruly
 from attributary.tree import Tree
+
+LARGEST_L1 = 10**9
+LONGEST = 200_000_000  # characters; a domain may have millions of values
+PART = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')\s*+\.\s*+"""
+DEEP_KEY = re.compile(rf"(?<![\w-]){PART}(?:{PART}){{{DEEPEST}}}")
 
 
 class Spec(BaseModel):
@@ -32,7 +37,9 @@ class Spec(BaseModel):
     tau: float = Field(
         default=10.0, gt=0, allow_inf_nan=False, description="the count below which errors stop being relative, above 0"
     )
-    l1: int = Field(default=API_L1, ge=1, description="a whole number above 0; the API's is 65536")
+    l1: int = Field(
+        default=API_L1, ge=1, le=LARGEST_L1, description="a whole number above 0, up to 1e9; the API's is 65536"
+    )
     noise: Literal["api", "unit"] = Field(
         default="api",
         description='"api" (scaled contributions, as in summary reports) or "unit" (noise on whole counts)',
@@ -66,6 +73,7 @@ class Spec(BaseModel):
     )
 
     def __init__(self, /, **given: Any) -> None:
+        refuse_unruly(given)
         try:
             super().__init__(**given)
         except ValidationError as error:
@@ -76,7 +84,7 @@ class Spec(BaseModel):
         """The spec in a TOML file."""
         try:
             with open(path, encoding="utf-8-sig") as file:
-                text = file.read()
+                text = file.read(LONGEST + 1)
         except FileNotFoundError:
             raise InputError(f"there is no file {path}; give the spec's path, a TOML file") from None
         except UnicodeDecodeError:
@@ -88,10 +96,9 @@ class Spec(BaseModel):
     @classmethod
     def parse(cls, text: str, name: str = "the spec") -> Self:
         """The spec in a TOML text; `name` is what errors call it."""
+        given = _toml(text, name)
         try:
-            return cls(**tomllib.loads(text))
-        except tomllib.TOMLDecodeError as error:
-            raise InputError(_syntax(error, text, name)) from None
+            return cls(**given)
         except Mistakes as mistakes:
             raise Mistakes(mistakes.lines, name) from None
 
@@ -173,6 +180,21 @@ class Spec(BaseModel):
 
         domains = {attribute.name: attribute.labels for attribute in self.unknown}
         return queried(known, [attribute.name for attribute in self.known], domains, self.total)
+
+
+def _toml(text: str, name: str) -> dict[str, Any]:
+    if len(text) > LONGEST:
+        raise InputError(f"{name} has more than {LONGEST:,} characters; give a spec, a TOML file")
+    if DEEP_KEY.search(text):  # which tomllib takes minutes for
+        raise InputError(f"{name}: a key has more than {DEEPEST} parts with dots between them; a spec has no such key")
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(_syntax(error, text, name)) from None
+    except RecursionError:
+        raise InputError(f"{name}: lists and tables are at most {DEEPEST} deep; got more of them") from None
+    except ValueError:  # Python's limit to the digits of a number
+        raise InputError(f"{name}: whole numbers have fewer than {BITS} bits; got one of thousands of digits") from None
 
 
 def _syntax(error: tomllib.TOMLDecodeError, text: str, name: str) -> str:
