@@ -18,6 +18,7 @@ from attributary.ara.wire.report import Report, to_json
 from attributary.cli import main
 from attributary.noise import sample_dlap
 from attributary.plan import make_plan
+from attributary.tables.not_private import NO_NOISE, SEEDED
 from browser_reports import PRIVATE, batch, report
 from plans import asked, spec
 
@@ -74,6 +75,16 @@ def test_noise_is_the_samplers_and_a_seed_says_that_it_is_not_for_release() -> N
     done("--seed", "7", "--epsilon", "64", "-q")
     other = avro.read_results("out.avro").metric - EXACT
     assert np.array_equal(other, sample_dlap(64 / 65536, 3, np.random.default_rng(7)))
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_summary_report_states_its_noise() -> None:
+    done("--epsilon", "1.1")
+    assert avro.read_results("out.avro").stated == (avro.Stated(1.1, 65536),)
+    done("--seed", "7", "-o", "seeded.avro")
+    assert avro.read_results("seeded.avro").stated == (avro.Stated(4, 65536, SEEDED),)
+    done("--no-noise", "-o", "exact.avro")
+    assert avro.read_results("exact.avro").stated == (avro.Stated(None, None, NO_NOISE),)
 
 
 @pytest.mark.usefixtures("folder")

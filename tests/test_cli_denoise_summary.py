@@ -12,10 +12,12 @@ from click.testing import CliRunner, Result
 from attributary import Tree, noise
 from attributary.ara.keys.layout import layout
 from attributary.ara.keys.nodes import Keys, tree_keys
-from attributary.ara.wire.avro import write_results
+from attributary.ara.service.summary import write_summary
+from attributary.ara.wire.avro import Stated, write_results
 from attributary.cli import main
 from attributary.plan import Plan, make_plan
 from attributary.spec import Spec
+from attributary.tables.not_private import words_of
 
 SPEC = """
 epsilon = 2
@@ -62,7 +64,7 @@ def test_a_row_for_each_node_in_the_contracts_columns(made: tuple[Plan, Tree, Ke
     assert table.column_names == ["node", "parent", "level", "campaign", "day", *columns]
     assert np.allclose(table.column("estimate"), COUNT)
     assert np.allclose(table.column("noise_variance"), made[0].variance(made[1]))
-    assert "6 rows written to out.parquet\n" in result.stderr
+    assert "6 rows written to out.parquet; ε = 2, L1 = 65,536 (from plan.json; not stated by s.avro)\n" in result.stderr
 
 
 def test_shards_are_one_report_and_batches_add(made: tuple[Plan, Tree, Keys]) -> None:
@@ -92,6 +94,82 @@ def test_the_services_json(made: tuple[Plan, Tree, Keys]) -> None:
     assert np.allclose(rows(run("plan.json", "s.json")).column("estimate"), COUNT)
 
 
+def noisy_summary(made: tuple[Plan, Tree, Keys], path: str, epsilon: float, seed: int, stated: bool = True) -> None:
+    """A summary report of COUNT with the noise of that ε, which it states or not."""
+    metric = sums(made) + noise.sample_dlap(epsilon / 65536, len(COUNT), np.random.default_rng(seed))
+    write_summary(path, made[2], metric, stated=Stated(epsilon, 65536) if stated else Stated())
+
+
+def covered(table: pa.Table, count: np.ndarray) -> float:
+    low, high = (table.column(name).to_numpy() for name in ("low", "high"))
+    return float(((low <= count) & (count <= high)).mean())
+
+
+@pytest.mark.parametrize(("ending", "stated"), [("avro", True), ("json", True), ("avro", False)])
+def test_intervals_hold_what_they_say_under_the_summarys_own_noise(
+    made: tuple[Plan, Tree, Keys], ending: str, stated: bool
+) -> None:
+    """The plan is of ε = 2, the summary report of 0.5: with the variances of the plan they would hold far less."""
+    options = [] if stated else ["--epsilon", "0.5"]
+    held = []
+    for seed in range(60):
+        noisy_summary(made, f"s.{ending}", 0.5, seed, stated)
+        held.append(covered(rows(run("plan.json", f"s.{ending}", *options)), COUNT))
+    assert 0.92 < np.mean(held) < 0.98, np.mean(held)
+
+
+def test_rates_of_several_summary_reports_add_as_variances(made: tuple[Plan, Tree, Keys]) -> None:
+    for name, epsilon, stated in (("a.avro", 0.5, True), ("b.json", 1.0, True), ("c.avro", 2.0, False)):
+        noisy_summary(made, name, epsilon, int(10 * epsilon), stated)
+    result = run("plan.json", "a.avro", "b.json", "c.avro", "--epsilon", "4", "--l1", "1000")
+    each = sum(noise.dlap_variance(rate) for rate in (0.5 / 65536, 1 / 65536, 4 / 1000))
+    wanted = each / made[0].contribution(made[1]).astype(float) ** 2
+    assert np.allclose(rows(result).column("noise_variance"), wanted)
+    said = ["ε = 0.5, L1 = 65,536 (stated by a.avro)", "ε = 1, L1 = 65,536 (stated by b.json)"]
+    for words in (*said, "ε = 4, L1 = 1,000 (from --epsilon; not stated by c.avro)"):
+        assert words in result.stderr, result.stderr
+    plain = run("plan.json", "c.avro")
+    assert "ε = 2, L1 = 65,536 (from plan.json; not stated by c.avro)" in plain.stderr
+
+
+def test_a_rate_that_the_first_versions_wrote_in_words_is_read(made: tuple[Plan, Tree, Keys]) -> None:
+    write_results("s.avro", made[2], sums(made), "noise DLap(0.5/65536)")
+    result = run("plan.json", "s.avro")
+    wanted = noise.dlap_variance(0.5 / 65536) / made[0].contribution(made[1]).astype(float) ** 2
+    assert np.allclose(rows(result).column("noise_variance"), wanted) and "ε = 0.5" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "how"), [("t.avro", "copy"), ("t.avro", "turned"), ("t.json", "copy"), ("t-1-of-2", "")]
+)
+def test_the_same_summary_report_again_is_refused_whatever_it_is_called(
+    made: tuple[Plan, Tree, Keys], name: str, how: str
+) -> None:
+    keys, metric = made[2], sums(made) + np.arange(6)
+    write_results("s.avro", keys, metric)
+    given = [name]
+    if how != "shards":
+        order = slice(None, None, -1 if how == "turned" else 1)
+        write_summary(name, keys[order], metric[order], stated=Stated(1, 65536))
+    else:
+        given = ["t-1-of-2.avro", "t-2-of-2.avro"]
+        write_results(given[0], keys[3:], metric[3:])
+        write_results(given[1], keys[:3], metric[:3])
+    result = run("plan.json", "s.avro", *given)
+    assert result.exit_code == 2 and "holds the same sums as s.avro" in result.stderr and result.stderr.count("\n") == 1
+    metric[2:4] += [1, -1]  # the sum of all is as it was
+    write_results("s.avro", keys, metric)
+    assert run("plan.json", "s.avro", *given).exit_code == 0
+
+
+def test_words_of_a_report_that_is_not_private_come_along(made: tuple[Plan, Tree, Keys]) -> None:
+    write_summary("a.avro", made[2], sums(made), stated=Stated(not_private="NOT PRIVATE: a"))
+    write_summary("b.json", made[2], 2 * sums(made), stated=Stated(1, 65536, "NOT PRIVATE: b"))
+    result = run("plan.json", "a.avro", "b.json")
+    assert words_of(rows(result)) == "NOT PRIVATE: a | NOT PRIVATE: b" and "NOT PRIVATE: a | NOT" in result.stderr
+    assert "ε = 2, L1 = 65,536 (as if there were noise in a.avro)" in result.stderr
+
+
 def test_what_does_not_match_is_told(made: tuple[Plan, Tree, Keys]) -> None:
     keys, metric = made[2].copy(), sums(made)
     strange = np.array([[1, 2], [3, 4]], np.uint64)
@@ -99,7 +177,7 @@ def test_what_does_not_match_is_told(made: tuple[Plan, Tree, Keys]) -> None:
     write_results("s.avro", twice, np.concatenate([metric[1:], metric[5:] + 1, [8, 9]]))
     result = run("plan.json", "s.avro")
     table = rows(result)
-    for words in ("2 nodes have no sum", "2 keys that no node has", "1 keys have several different sums"):
+    for words in ("2 nodes have no sum", "2 keys that belong to no node", "1 keys have several different sums"):
         assert words in result.stderr, words
     assert table.column("noise_variance").to_numpy()[[0, 5]].tolist() == [np.inf, np.inf]
     assert table.column("noisy").to_pylist()[0] is None
@@ -120,11 +198,24 @@ def test_what_does_not_match_is_told(made: tuple[Plan, Tree, Keys]) -> None:
         (["plan.json", "tree.parquet"], "tree.parquet is neither Avro nor JSON"),
         (["plan.json", "s.avro", "--tree", "none"], "none"),
         (["s.avro", "s.avro"], "s.avro"),
+        (["plan.json", "s.avro", "--epsilon", "nan"], "above 0; got nan"),
+        (["plan.json", "s.avro", "--epsilon", "0"], "above 0; got 0"),
+        (["plan.json", "s.avro", "--epsilon", "1", "--l1", "0"], "above 0; got 1 and 0"),
+        (["plan.json", "s.avro", "--l1", "9"], "--l1 goes with --epsilon"),
+        (["plan.json", "stated.avro", "--epsilon", "1"], "stated.avro states ε = 3 with L1 = 65536: leave it out"),
+        (["plan.json", "nan.avro"], "are numbers above 0; got nan and 65536"),
+        (["plan.json", "nan.json"], "are numbers above 0; got [] and 5"),
+        (["plan.json", "x-1-of-2.avro", "x-2-of-2.avro"], "have one rate of noise; they state none, 3/65536"),
     ],
 )
 def test_a_mistake_is_one_line(made: tuple[Plan, Tree, Keys], args: list[str], message: str) -> None:
     write_results("s.avro", made[2], sums(made))
     write_results("other.avro", np.array([[1, 2]], np.uint64), np.array([5]))
+    write_results("stated.avro", made[2], sums(made), "", Stated(3, 65536))
+    write_results("nan.avro", made[2], sums(made), "", Stated(float("nan"), 65536))
+    Path("nan.json").write_text('[{"bucket": "a", "metric": 1, "epsilon": "[]", "l1": 5}]')
+    write_results("x-1-of-2.avro", made[2][:3], sums(made)[:3])
+    write_results("x-2-of-2.avro", made[2][3:], sums(made)[3:], "", Stated(3, 65536))
     result = run(*args)
     assert result.exit_code == 2 and message in result.stderr, result.output
     assert not Path("out.parquet").exists()

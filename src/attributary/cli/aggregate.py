@@ -8,8 +8,6 @@ import click
 if TYPE_CHECKING:
     from attributary.ara.service.aggregation import Sums
 
-NOT_PRIVATE = "NOT PRIVATE: exact sums without noise; not for release"
-SEEDED = "NOT PRIVATE: its noise is seeded, and protects nobody; not for release"
 LEDGER = "attributary-ledger.sqlite"
 
 ABOUT = """Aggregatable reports in, a summary report out: a local aggregation service.
@@ -80,6 +78,7 @@ def aggregate(
     from attributary.errors import InputError
     from attributary.noise import Entropy
     from attributary.plan import Plan
+    from attributary.tables.not_private import NO_NOISE, SEEDED
 
     asks = Plan.load(plan).spec
     epsilon = asks.epsilon if epsilon is None else epsilon
@@ -112,12 +111,12 @@ def aggregate(
             raise InputError(str(error)) from error
         if not sums.tally.used:
             raise InputError(f"no report can be used, of {sums.tally.reports}{_first(sums)}")
-        note, query = "", b""
+        not_private, query = NO_NOISE if no_noise else "" if seed is None else SEEDED, b""
         rng: Entropy | None = None
         if no_noise:
-            note, noise = NOT_PRIVATE, np.zeros(len(sums.keys), np.int64)
+            noise = np.zeros(len(sums.keys), np.int64)
         elif seed is not None:
-            note, rng = SEEDED, np.random.default_rng(seed)
+            rng = np.random.default_rng(seed)
         else:
             query = ledger.digest(sums.shared, sums.keys, sums.total, epsilon / asks.l1)
             rng = ledger.Stretched(ledger.reserve(book, sums.shared, query))
@@ -125,10 +124,11 @@ def aggregate(
             stage("drawing noise")
             noise = aggregation.draw(sums, epsilon, asks.l1, rng)
         stage("writing")
-        note = note or f"noise DLap({epsilon:g}/{asks.l1})"
+        note = not_private or f"noise DLap({epsilon:g}/{asks.l1})"
         if debug:
             avro.write_debug_results(_beside(output), aggregation.debug_results(sums, noise), "NOT PRIVATE: exact sums")
-        avro.write_results(output, sums.keys, aggregation.noisy(sums.total, noise), note)
+        stated = avro.Stated(None if no_noise else epsilon, None if no_noise else asks.l1, not_private)
+        avro.write_results(output, sums.keys, aggregation.noisy(sums.total, noise), note, stated)
         if query:
             ledger.finish(book, query)
     if quiet and (no_noise or seed is not None):

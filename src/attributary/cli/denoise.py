@@ -8,6 +8,7 @@ import click
 from attributary.cli.estimator import estimator_options
 
 SHAPES = ["laplace", "dlap", "normal"]
+OF_BOTH = ("epsilon", "l1")  # options that state the noise of a table and of a summary report
 FORMATS = ["csv", "tsv", "parquet", "arrow", "arrows"]
 
 ABOUT = """Noisy figures of any tree in, the best consistent figures out.
@@ -25,6 +26,9 @@ queried (tree.parquet, which `attributary keys` wrote; it is looked for beside t
 Avro or the service's JSON. Shards (a folder, or files named as in summary-1-of-3.avro) are one report; several reports
 hold different conversions, and add up. The output has a row per node. With several measures, it has one for each of
 them, told apart by the column measure; values are in their unit.
+
+Its noise is what the report states (`attributary aggregate` writes ε and L1 into it). For a report that states none,
+--epsilon does, or else it is the plan's; the messages say which ε was used, and where it is from.
 
 ANY OTHER TABLE goes by --table:
 
@@ -84,9 +88,9 @@ such a name are not overwritten but refused; --prefix gives the added ones other
 @click.option("--value", metavar="COLUMN", help="The column of noisy figures.")
 @click.option("--variance", metavar="AMOUNT", help="Variance of the noise.")
 @click.option("--std", metavar="AMOUNT", help="Or its standard deviation.")
-@click.option("--epsilon", type=float, help="Or the budget of a summary report, which adds noise DLap(epsilon / L1).")
+@click.option("--epsilon", type=float, help="Or ε of the summary report, whose noise is DLap(ε / L1).")
 @click.option("--contribution", metavar="AMOUNT", help="With --epsilon: what one conversion adds to the sum.")
-@click.option("--l1", type=int, help="With --epsilon: the L1 of all contributions.  [default: 65536]")
+@click.option("--l1", type=int, help="With --epsilon: the L1 of all contributions.  [default: the plan's, or 65536]")
 @click.option("--sums", is_flag=True, help="With --epsilon: the figures are sums of contributions; divide them.")
 @click.option("--fill", is_flag=True, help="Nodes without a row are not measured; add rows for them at the end.")
 @click.option("--learn", is_flag=True, help="Use what cousins share: smaller errors, no longer unbiased.")
@@ -138,7 +142,8 @@ def denoise(
     written = check_output(output, format_)
     with stages(not quiet and not (output == "-" and sys.stdout.isatty())) as stage:
         if asked is None:
-            found = denoised_summary(files[0], files[1:], tree, confidence, stage, **how)
+            rate = {name: of_table[name] for name in OF_BOTH}
+            found = denoised_summary(files[0], files[1:], tree, confidence, stage, **rate, **how)
         else:
             found = denoised_table(*asked, confidence, written.format, stage, **of_table, **how)
         stage("writing")
@@ -153,7 +158,7 @@ def _asked(
     files: tuple[str, ...], tree: str | None, named: dict[str, str | None], of_table: dict[str, Any]
 ) -> tuple[str, str, str] | None:
     """The table, its levels and its value, if it is a table; refuses what belongs to the other way."""
-    given = [f"--{name}" for name, value in of_table.items() if value and name != "shape"]
+    given = [f"--{name}" for name, value in of_table.items() if value and name not in ("shape", *OF_BOTH)]
     given = [name for name, value in named.items() if value is not None] + given
     if len(files) == 1:
         raise click.UsageError(f"a plan goes with its summary report, as in {files[0]} summary.avro; got only one file")

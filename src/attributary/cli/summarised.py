@@ -8,7 +8,7 @@ import numpy as np
 
 from attributary.ara.keys.layout import layout
 from attributary.ara.keys.nodes import tree_keys
-from attributary.ara.service.summary import Notes, grouped, measured, read_summary
+from attributary.ara.service.summary import Notes, Summary, grouped, measured, read_summary
 from attributary.cli.estimates import by_measure, of_nodes
 from attributary.cli.learned import learned
 from attributary.cli.occurred import occurred
@@ -18,6 +18,7 @@ from attributary.denoising import denoise
 from attributary.errors import InputError
 from attributary.plan import Plan
 from attributary.plan.parts import parts
+from attributary.tables.not_private import mark
 
 TREE = "tree.parquet"
 
@@ -33,6 +34,8 @@ def denoised_summary(
     whole: bool,
     prior: str | None = None,
     learn: bool = False,
+    epsilon: float | None = None,
+    l1: int | None = None,
 ) -> Denoised:
     """A row for each node that was queried: what the reports say of it, and the estimate."""
     plan = Plan.load(plan_path)
@@ -43,7 +46,8 @@ def denoised_summary(
     stage("reading")
     reports = [read_summary(files) for files in grouped(given)]
     contribution = np.concatenate([part.contribution(tree) for part in own])
-    found = measured(np.concatenate(each), contribution, reports, plan.spec.epsilon, plan.spec.l1)
+    rate, noise = _noise(reports, plan, plan_path, epsilon, l1)
+    found = measured(np.concatenate(each), contribution, reports, *rate)
     _refuse_strangers(found.notes, bool((found.variance < float("inf")).any()), plan_path, given)
     stage("denoising")
     estimates = {}
@@ -61,8 +65,9 @@ def denoised_summary(
                 whole=whole and part.measure.is_count,
             )
     table = by_measure({name: of_nodes(est, confidence) for name, est in estimates.items()})
+    table = mark(table, found.notes.not_private)
     first, *others = estimates.values()
-    notes = _words(found.notes, len(reports))
+    notes = _words(found.notes, len(reports)) + noise
     if whole and plan.spec.values:
         notes += ["whole numbers are for counts; values are left as they are"]
     return Denoised(table, first, notes, estimates if others else None)
@@ -80,6 +85,37 @@ def _beside(paths: list[str]) -> str:
     return found
 
 
+def _noise(
+    reports: list[Summary], plan: Plan, plan_path: str, epsilon: float | None, l1: int | None
+) -> tuple[tuple[float, int], list[str]]:
+    """ε and L1 of the summary reports that do not state theirs, and in words which were used, and whence."""
+    if l1 is not None and epsilon is None:
+        raise InputError("--l1 goes with --epsilon; together they state the noise of a summary report")
+    rate = (plan.spec.epsilon if epsilon is None else epsilon, plan.spec.l1 if l1 is None else l1)
+    if not (0 < rate[0] < float("inf") and rate[1] > 0):
+        raise InputError(f"ε and L1 of a summary report are above 0; got {rate[0]:g} and {rate[1]}")
+    names: dict[tuple[float, int, str], list[str]] = {}
+    for report in reports:
+        known, other, not_private = report.stated
+        if known is not None and other is not None:
+            names.setdefault((known, other, "stated by"), []).append(report.name)
+        elif not_private:
+            names.setdefault((*rate, "as if there were noise in"), []).append(report.name)
+        else:
+            whence = f"from {plan_path}; not stated by" if epsilon is None else "from --epsilon; not stated by"
+            names.setdefault((*rate, whence), []).append(report.name)
+    contrary = [used for used in names if epsilon is not None and used[:2] != rate]
+    if contrary and len(contrary) == len(names):
+        raise InputError(
+            f"--epsilon is for summary reports that do not state their noise; {names[contrary[0]][0]} states "
+            f"ε = {contrary[0][0]:g} with L1 = {contrary[0][1]}: leave it out"
+        )
+    return rate, [
+        f"ε = {used:g}, L1 = {limit:,} ({whence} {files[0]}{f' and {len(files) - 1} more' if files[1:] else ''})"
+        for (used, limit, whence), files in names.items()
+    ]
+
+
 def _refuse_strangers(notes: Notes, some: bool, plan: str, given: tuple[str, ...]) -> None:
     if not some:
         why = f"{given[0]} has {notes.unknown:,} other keys" if notes.unknown else f"{given[0]} is empty"
@@ -91,8 +127,10 @@ def _words(notes: Notes, reports: int) -> list[str]:
     said = [
         (reports if reports > 1 else 0, "summary reports added up"),
         (notes.missing, "nodes have no sum in the report and count as not measured"),
-        (notes.unknown, "keys that no node has are passed over"),
-        (notes.contradicted, "keys have several different sums in one report and are passed over"),
-        (notes.repeated, "rows say what another one says"),
+        (notes.unknown, "keys that belong to no node are left out"),
+        (notes.contradicted, "keys have several different sums in one report and are left out"),
+        (notes.repeated, "duplicate rows"),
     ]
-    return [f"{number:,} {words}" for number, words in said if number] + list(notes.says)
+    return [f"{number:,} {words}" for number, words in said if number] + [
+        w for w in (*notes.says, notes.not_private) if w
+    ]

@@ -5,7 +5,8 @@ leading zero bytes, as the service does; both are read either way, and several f
 """
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from typing import Any, BinaryIO, NamedTuple
@@ -24,17 +25,31 @@ from attributary.errors import InputError
 
 Keys = NDArray[np.uint64]  # (n, 2): high and low
 Ints = NDArray[np.int64]
-NOTE = "attributary"  # the name of our words in a file's metadata
+NOTE = "attributary"  # the names of our words in a file's metadata
+EPSILON, L1, NOT_PRIVATE = f"{NOTE}.epsilon", f"{NOTE}.l1", f"{NOTE}.not_private"
+EARLIER = re.compile(r"noise DLap\(([0-9.e+-]{1,30})/([0-9]{1,19})\)")  # how the first versions told the rate
 REPORTS_IN_BLOCK = 256
 REPORT = {"payload": BYTES, "key_id": BYTES, "shared_info": BYTES}
 
 
+class Stated(NamedTuple):
+    """What a summary report says of its noise: DLap(epsilon / l1), and why it is not private, if it is not."""
+
+    epsilon: float | None = None  # where it does not say, or has no noise
+    l1: int | None = None
+    not_private: str = ""
+
+
+NOTHING_STATED = Stated()
+
+
 class Results(NamedTuple):
-    """A summary report: a sum for each key; the notes are what its files say of themselves."""
+    """A summary report: a sum for each key, and what each of its files says of itself."""
 
     keys: Keys
     metric: Ints
     notes: tuple[str, ...] = ()
+    stated: tuple[Stated, ...] = ()
 
 
 class DebugResults(NamedTuple):
@@ -57,15 +72,37 @@ def read_domain(given: str | Sequence[str]) -> Keys:
     return _columns(_paths(given, "the domain"), {"bucket": BYTES})[0]
 
 
-def write_results(path: str, keys: Keys, metric: Ints, note: str = "") -> None:
+def write_results(path: str, keys: Keys, metric: Ints, note: str = "", stated: Stated = NOTHING_STATED) -> None:
     """Writes a summary report."""
-    container.write(path, schemas.RESULTS, encoded_results(keys, [metric]), {NOTE: note} if note else None)
+    rate = {} if stated.epsilon is None else {EPSILON: f"{stated.epsilon!r}".removesuffix(".0"), L1: str(stated.l1)}
+    said = {NOTE: note, **rate, NOT_PRIVATE: stated.not_private}
+    container.write(path, schemas.RESULTS, encoded_results(keys, [metric]), {k: v for k, v in said.items() if v})
 
 
 def read_results(given: str | Sequence[str]) -> Results:
     """The sums of a summary report, in the order of its files."""
-    keys, longs, notes = _columns(_paths(given, "the summary report"), {"bucket": BYTES, "metric": LONG})
-    return Results(keys, longs[0], notes)
+    paths = _paths(given, "the summary report")
+    keys, longs, metadata = _columns(paths, {"bucket": BYTES, "metric": LONG})
+    notes = tuple(said[NOTE].decode(errors="replace") for said in metadata if NOTE in said)
+    return Results(
+        keys, longs[0], notes, tuple(_stated(path, said) for path, said in zip(paths, metadata, strict=True))
+    )
+
+
+def stated_noise(path: str, epsilon: object, l1: object, not_private: str) -> Stated:
+    """What a file says of its noise, as numbers, if they are such; neither is as good as no word of them."""
+    if epsilon is None and l1 is None:
+        return Stated(not_private=not_private)
+    try:
+        rate = float(str(epsilon)), int(str(l1))
+    except ValueError:
+        rate = (float("nan"), 0)
+    if not (0 < rate[0] < float("inf") and 0 < rate[1] < 2**63):
+        raise InputError(
+            f"{path}: the epsilon and l1 that a summary report states are numbers above 0; "
+            f"got {epsilon!s:.20} and {l1!s:.20}"
+        )
+    return Stated(*rate, not_private)
 
 
 def write_debug_results(path: str, found: DebugResults, note: str = "") -> None:
@@ -137,21 +174,28 @@ def _report_blocks(reports: Iterator[Report]) -> Iterator[tuple[int, bytes]]:
         yield len(some), b"".join(parts)
 
 
-def _columns(paths: list[str], wanted: dict[str, str]) -> tuple[Keys, list[Ints], tuple[str, ...]]:
-    """The keys and numbers of all records, in order."""
-    keys, longs, notes = [np.empty((0, 2), np.uint64)], [np.empty((0, len(wanted) - 1), np.int64)], []
+def _stated(path: str, metadata: Mapping[str, bytes]) -> Stated:
+    said = {name: value.decode(errors="replace") for name, value in metadata.items() if name.startswith(NOTE)}
+    note = said.get(NOTE, "")
+    earlier = None if EPSILON in said else EARLIER.fullmatch(note)
+    epsilon, l1 = earlier.groups() if earlier else (said.get(EPSILON), said.get(L1))
+    return stated_noise(path, epsilon, l1, said.get(NOT_PRIVATE, note if note.startswith("NOT PRIVATE") else ""))
+
+
+def _columns(paths: list[str], wanted: dict[str, str]) -> tuple[Keys, list[Ints], list[Mapping[str, bytes]]]:
+    """The keys and numbers of all records, in order, and what each file says of itself."""
+    keys, longs, metadata = [np.empty((0, 2), np.uint64)], [np.empty((0, len(wanted) - 1), np.int64)], []
     for path in paths:
         with _opened(path) as (file, header):
             fields = layout(header.schema, wanted)
-            if NOTE in header.metadata:
-                notes.append(header.metadata[NOTE].decode(errors="replace"))
+            metadata.append(header.metadata)
             many = os.path.getsize(path) >= MANY
             for count, data in container.blocks(file, header):
                 block = scanned(data, count, fields, len(wanted), many)
                 keys.append(block.keys)
                 longs.append(block.longs)
     numbers = np.concatenate(longs)
-    return np.concatenate(keys), list(np.ascontiguousarray(numbers.T)), tuple(notes)
+    return np.concatenate(keys), list(np.ascontiguousarray(numbers.T)), metadata
 
 
 def _halves(key: bytes) -> tuple[int, int]:
