@@ -1,5 +1,7 @@
 """What an estimate says of itself: intervals that cover, a fit that does not cry wolf, totals with exact variances."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -71,6 +73,59 @@ def test_wrong_totals_are_refused() -> None:
         est.total([0.5])
     with pytest.raises(ValueError, match="finite"):
         est.total([np.nan, 1.0])
+
+
+def test_whole_numbers_are_nodes_and_no_weights() -> None:
+    tree = grown(300, 3)
+    n = len(tree)
+    est = denoise(tree, np.arange(float(n)), 1)
+    chosen = (tree.parent == 0).astype(np.int64)
+    with pytest.raises(ValueError, match=r"nodes, each at most once; got node 0 \d+ times: .*astype\(bool\)"):
+        est.total(chosen)
+    with pytest.raises(ValueError, match="got node 7 2 times"):
+        est.total([7, 3, 7])
+    assert est.total(chosen.astype(bool)).count == est.total(chosen.astype(float)).count == chosen @ est.count
+    assert est.total(np.random.default_rng(0).permutation(n)).count == pytest.approx(est.count.sum())
+    assert est.total(np.zeros(n, bool)).interval() == est.total(np.arange(0)).interval() == (0, 0)
+
+
+def pairs(roots: int) -> tuple[Tree, np.ndarray]:
+    """So many roots with two leaves each, of 10 and of 0."""
+    parent = np.concatenate([np.full(roots, -1), np.repeat(np.arange(roots), 2)])
+    return Tree.from_parents(parent), np.concatenate([np.full(roots, 10.0), np.tile([10.0, 0.0], roots)])
+
+
+@pytest.mark.parametrize(
+    "how", [{}, {"nonnegative": True}, {"nonnegative": "joint"}, {"nonnegative": True, "whole": True}]
+)
+@pytest.mark.parametrize("roots", [1, 50, 200])
+def test_intervals_of_totals_cover_however_many_biased_counts_they_sum(roots: int, how: dict[str, Any]) -> None:
+    tree, truth = pairs(roots)
+    rng = np.random.default_rng(roots)
+    variance = 4 * rng.uniform(0.5, 2, len(tree))
+    empty = np.arange(roots + 1, 3 * roots, 2)
+    weights = rng.uniform(-1, 2, len(tree))
+    held = np.zeros(3)
+    for _ in range(400):
+        noisy = truth + rng.laplace(0, np.sqrt(variance / 2))
+        est = denoise(tree, noisy, variance, **how)
+        for i, asked in enumerate((empty, empty - 1, weights)):
+            total = est.total(asked)
+            low, high = total.interval()
+            assert low <= total.count <= high
+            assert low >= 0 or i == 2 or not how
+            true = truth @ asked if i == 2 else truth[asked].sum()
+            held[i] += low <= true <= high
+    assert (held / 400 > 0.92).all()  # 2.7 standard errors below 0.95
+
+
+def test_totals_of_one_node_have_its_interval() -> None:
+    tree = grown(60, 2)
+    rng = np.random.default_rng(6)
+    est = denoise(tree, rng.normal(0, 3, len(tree)), 10 ** rng.uniform(-2, 2, len(tree)), nonnegative=True)
+    low, high = est.interval(0.9)
+    found = np.array([est.total([v]).interval(0.9) for v in range(len(tree))])
+    assert np.allclose(found.T, (low, high), rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("level", [0.5, 0.8, 0.95, 0.99, 0.999])

@@ -362,3 +362,37 @@ def test_what_makes_no_sense_is_refused() -> None:
     for nothing in (None, prior.none(of.tree)):
         with pytest.raises(ValueError, match="no drift without an earlier period"):
             prior.drifted(of.tree, given_, None, nothing)
+
+
+@pytest.mark.parametrize("kind", ["right", "flat", "lying"])
+def test_intervals_of_totals_cover_whatever_the_prior_says(kind: str) -> None:
+    of, variance, draws = world(3, 8), 50.0, 100
+    leaves = np.flatnonzero(of.tree.is_leaf)
+    mean = {"right": of.now, "flat": np.ones(len(of.tree)), "lying": of.now.max() - of.now}[kind]
+    rng = np.random.default_rng(1)
+    small = leaves[np.argsort(of.now[leaves], kind="stable")]
+    sums = [rng.choice(small[:250], size, replace=False) for size in (1, 50, 200)]
+    sums += [rng.choice(small[-220:], size, replace=False) for size in (1, 50, 200)]
+    held = np.zeros(len(sums))
+    for seed in range(draws):
+        given_ = measured(of, variance, seed)
+        if kind == "lying" and seed % 2:  # a prior that claims far more than it knows, and is not doubted
+            known = Prior(mean, variance=np.where(of.tree.is_leaf, 4.0, np.inf))
+        else:
+            known = prior.learn(of.tree, given_, None, replace(of.earlier, mean=mean))
+        est = denoise(of.tree, given_, prior=known, nonnegative=True)
+        for i, nodes in enumerate(sums):
+            total = est.total(nodes)
+            low, high = total.interval()
+            assert low <= total.count <= high
+            held[i] += low <= of.now[nodes].sum() <= high
+    assert held.min() / draws >= 0.9  # 2.3 standard errors below 0.95; by the prior's own variance it was 0.59 and less
+
+
+def test_a_total_that_only_the_prior_tells_takes_all_errors_to_add_up() -> None:
+    tree = Tree.from_parents([-1, 0, 0, 0])
+    known = Prior(np.array([30.0, 10, 10, 10]), variance=np.array([np.inf, 4, 9, 16]))
+    est = denoise(tree, [33, 0, 0, 0], [1, np.inf, np.inf, np.inf], prior=known)
+    found = est.total([1, 2])
+    assert found.noise == pytest.approx((est.std[1] + est.std[2]) ** 2) and found.noise > found.variance
+    assert est.total([1, 2, 3]).noise == 1  # told by today's figures

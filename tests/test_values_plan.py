@@ -223,3 +223,16 @@ def test_a_ratio_has_the_interval_of_draws() -> None:
     assert np.isnan(ratio(values, few).ratio).all()
     with pytest.raises(ValueError, match="between 0 and 1"):
         ratio(values, counts, 1.0)
+
+
+def test_ratios_of_non_negative_counts_cover() -> None:
+    """Beside 300 empty siblings, whose noise is cut at 0, a large count is drawn down by some standard deviations."""
+    tree = Tree.from_parents(np.concatenate([[-1], np.zeros(301, np.int64)]))
+    truth = np.concatenate([[200.0, 200.0], np.zeros(300)])
+    rng, inside, draws = np.random.default_rng(4), 0, 300
+    for _ in range(draws):
+        noisy, values = (truth * each + rng.laplace(0, 8, 302) for each in (1.0, 5.0))
+        found = ratio(*(denoise(tree, x, 128.0, nonnegative=True) for x in (values, noisy)), 0.9)
+        assert (found.low[:2] <= found.ratio[:2]).all() and (found.ratio[:2] <= found.high[:2]).all()
+        inside += int(found.low[1] <= 5 <= found.high[1])
+    assert inside / draws > 0.86

@@ -1,6 +1,6 @@
 """Estimate: count and variance per node, and what a careful reader asks of them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -99,11 +99,18 @@ class Estimate:
         return Fit(q, df, (q - df) / float(np.sqrt(2 * df + np.sum(m.excess()[use] * spare**2))))
 
     def total(self, nodes_or_weights: ArrayLike) -> Total:
-        """A sum of counts with its exact variance: of these nodes (whole numbers), or weighted (one number per node).
+        """A sum of counts with its exact variance: of these nodes, or weighted.
 
-        A mask of booleans picks nodes too. Adding up `variance` would be wrong: estimates of one tree are dependent.
+        Whole numbers are nodes, each at most once; a mask of booleans picks nodes too; floats are weights, one for each
+        node. Adding up `variance` would be wrong: estimates of one tree are dependent.
         """
-        return total(self.tree, self.measurements, self.count, weights_of(len(self.tree), nodes_or_weights))
+        weights = weights_of(len(self.tree), nodes_or_weights)
+        return self._shown(total(self.tree, self.measurements, self.blue, weights), weights)
+
+    def _shown(self, of_blue: Total, weights: Floats) -> Total:
+        """A total of unbiased counts as that of the counts shown."""
+        least = 0.0 if self.nonnegative and (weights >= 0).all() else -np.inf
+        return replace(of_blue, count=float(np.dot(weights, self.count)), least=least)
 
     @property
     def _error(self) -> Floats:
@@ -116,12 +123,18 @@ class Estimate:
 
 
 def weights_of(nodes: int, given: ArrayLike) -> Floats:
-    """One weight for each node, from nodes (whole numbers), a mask or weights."""
+    """One weight for each node, from nodes (whole numbers, each at most once), a mask or weights."""
     values = np.atleast_1d(np.asarray(given))
     if values.dtype.kind in "iu":
         if values.size and not (values.min() >= 0 and values.max() < nodes):
             raise ValueError(f"nodes are numbers from 0 to {nodes - 1}; got {values.min()} to {values.max()}")
-        return np.bincount(values.ravel(), minlength=nodes).astype(np.float64)
+        times = np.bincount(values.ravel(), minlength=nodes)
+        if times.max(initial=0) > 1:
+            raise ValueError(
+                f"whole numbers are nodes, each at most once; got node {times.argmax()} {times.max():,} times: give a "
+                "mask as booleans, .astype(bool), or weights as floats, .astype(float)"
+            )
+        return times.astype(np.float64)
     if values.shape != (nodes,) or values.dtype.kind not in "fb":
         raise ValueError(
             f"a total takes nodes (whole numbers) or one weight (float or bool) for each of the {nodes} nodes; "

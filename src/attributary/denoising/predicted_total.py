@@ -1,4 +1,4 @@
-"""predicted_total: any weighted sum of predictions, with its mean squared error.
+"""predicted_total: the mean squared error of any weighted sum of predictions.
 
 Let h_v say how much the sum grows with x̂_v: its own weight, and what its children pass on of it, Σ g_u·h_u. Given its
 parent, a family then adds Σ t_u·(h_u − h̄)² to the variance, h̄ the mean weighted by t, and the roots add h²·var⇑.
@@ -10,24 +10,20 @@ from numpy.typing import NDArray
 from attributary.denoising.linear import Family
 from attributary.denoising.prior import Prior, shares_of
 from attributary.denoising.shares import upward
-from attributary.denoising.total import Total, total
+from attributary.denoising.total import total
 from attributary.measurements import Measurements
 from attributary.tree import Tree
 
 Floats = NDArray[np.float64]
 
-EXCESS = 3.0  # a prior's errors are taken to be about as heavy-tailed as the noise
 
-
-def predicted_total(
-    tree: Tree, given: Measurements, prior: Prior, count: NDArray[np.generic], weights: Floats
-) -> Total:
-    """Σ weights · count with its variance, in the tree's order."""
+def predicted_variance(tree: Tree, given: Measurements, prior: Prior, weights: Floats) -> float:
+    """The mean squared error of Σ weights · count, in the tree's order, if the prior is as good as it claims."""
     from attributary.denoising.denoise import with_means
 
     used, shares = with_means(tree, given, prior), shares_of(tree, prior)
     if shares is None:
-        return total(tree, used, count, weights)
+        return total(tree, used, np.zeros(len(tree)), weights).variance
     x, var = tree.to_level_order(used.noisy), tree.to_level_order(used.variance)
     up = upward(tree, x, var, *shares)
     h: Floats = tree.to_level_order(weights).copy()
@@ -50,4 +46,4 @@ def predicted_total(
         h[p] += family.sum(up.pull[c] * h[c]) + (1 - family.sum(up.pull[c])) * mean
     roots = tree.slice(0)
     variance[roots] = np.where(h[roots] == 0, 0.0, up.v[roots] * np.where(h[roots] == 0, 1.0, h[roots]) ** 2)
-    return Total(float(np.dot(weights, count)), float(variance.sum()), EXCESS)
+    return float(variance.sum())

@@ -1,6 +1,6 @@
 """Prediction: an estimate that a prior had a part in."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -13,6 +13,7 @@ from attributary.denoising.total import Total
 Floats = NDArray[np.float64]
 
 TOGETHER = 0.7  # measured on generated data: with it, intervals of inner nodes cover at their rate
+EXCESS = 3.0  # a prior's errors are taken to be about as heavy-tailed as the noise
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -55,11 +56,21 @@ class Prediction(Estimate):
         return self.plain.fit
 
     def total(self, nodes_or_weights: ArrayLike) -> Total:
-        """A sum of counts with its mean squared error, if the prior is as good as it claims."""
-        from attributary.denoising.predicted_total import predicted_total
+        """A sum of counts with its mean squared error, if the prior is as good as it claims.
+
+        Its interval does not believe the prior: what a prior has wrong it has wrong for many nodes alike, so that it
+        adds up. It goes by today's figures alone; where these do not tell the sum, by the sum of the standard errors.
+        """
+        from attributary.denoising.predicted_total import predicted_variance
 
         weights = weights_of(len(self.tree), nodes_or_weights)
-        return predicted_total(self.tree, self.measurements, self.prior, self.count, weights)
+        variance = predicted_variance(self.tree, self.measurements, self.prior, weights)
+        found = self.plain.total(weights)
+        if found.noise == np.inf:
+            used = weights != 0
+            most = float(np.sum(np.abs(weights[used]) * np.sqrt(self._error[used]))) ** 2
+            found = replace(found, unbiased=float(np.dot(weights, self.blue)), noise=most, excess=EXCESS)
+        return self._shown(replace(found, variance=variance), weights)
 
     @property
     def _error(self) -> Floats:
@@ -72,4 +83,4 @@ class Prediction(Estimate):
     @cached_property
     def _excess(self) -> Floats:
         """What is expected is taken to be off as noise is, with tails as heavy as Laplace's."""
-        return np.where(self.variance < np.inf, 3.0, 0.0)
+        return np.where(self.variance < np.inf, EXCESS, 0.0)

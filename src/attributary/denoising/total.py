@@ -4,6 +4,9 @@ Push the weights down to the leaves. Let h_v say how much the sum grows with x̂
 children's h weighted by k. What a family adds to the variance, given its parent, is Σ var⇑_u · (h_u − h_p)², and the
 roots add h² · var⇑. One pass, nothing subtracted that is nearly equal, and figures never measured that the sum does
 not need cost nothing.
+
+Counts that were made non-negative, or that a prior drew somewhere, are all off in one direction, which sums do not
+average out. So an interval goes by the unbiased sum, whatever is shown.
 """
 
 from dataclasses import dataclass
@@ -21,24 +24,31 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Total:
-    """A sum of counts, its variance and the shape of its noise."""
+    """A sum of counts, how far it may be off, and the same sum of unbiased counts."""
 
-    count: float
-    variance: float
+    count: float  # as shown
+    variance: float  # of the unbiased sum; with a prior the count's mean squared error, if the prior is right
     excess: float  # kurtosis of its noise: 0 if normal, 3 if Laplace
+    unbiased: float
+    noise: float  # variance of the unbiased sum
+    least: float = -np.inf  # what the true sum is known to reach: 0 where no count and no weight is negative
 
     @property
     def std(self) -> float:
         return float(np.sqrt(self.variance))
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """Where the true sum lies with this probability, knowing the noise's shape."""
-        half = float(quantile(level, np.array([self.excess]))[0]) * self.std
-        return self.count - half, self.count + half
+        """Where the true sum lies with this probability, knowing the noise's shape.
+
+        Around the unbiased sum, cut at 0 where no sum can be less, and widened to hold the count that is shown.
+        """
+        half = float(quantile(level, np.array([self.excess]))[0]) * float(np.sqrt(self.noise))
+        low, high = max(self.unbiased - half, self.least), max(self.unbiased + half, self.least)
+        return min(low, self.count), max(high, self.count)
 
 
-def total(tree: Tree, measured: Measurements, count: NDArray[np.generic], weights: Floats) -> Total:
-    """Σ weights · count with its variance, in the tree's order."""
+def total(tree: Tree, measured: Measurements, blue: Floats, weights: Floats) -> Total:
+    """Σ weights · blue with its variance, in the tree's order."""
     from attributary.denoising.denoise import engine
 
     var = tree.to_level_order(measured.variance)
@@ -55,8 +65,8 @@ def total(tree: Tree, measured: Measurements, count: NDArray[np.generic], weight
     roots = tree.slice(0)
     variance[roots] = np.where(pull[roots] == 0, 0.0, up[roots] * np.where(pull[roots] == 0, 1.0, pull[roots]) ** 2)
     whole = float(variance.sum())
-    value = float(np.dot(weights, count))
-    return Total(value, whole, _excess(tree, measured, pull, up, whole))
+    value = float(np.dot(weights, blue))
+    return Total(value, whole, _excess(tree, measured, pull, up, whole), value, whole)
 
 
 def _pushed_down(tree: Tree, weights: Floats) -> Floats:
