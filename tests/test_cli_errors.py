@@ -1,5 +1,6 @@
 """attributary denoise: a mistake is one line, a bug is ours, and the old file survives both and Ctrl-C."""
 
+import errno
 import os
 import re
 import signal
@@ -15,6 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from attributary.cli import main
+from attributary.errors import InputError, TryAgain
 from attributary.tables import write_table
 from command import PYTHON, SMALL, run
 
@@ -224,6 +226,7 @@ def test_interrupted_while_writing_leaves_the_old_file(tmp_path: Path) -> None:
     code = """
 import os, signal, sys
 from attributary.cli import main
+from attributary.errors import InputError, TryAgain
 from attributary.tables import write
 whole = write.text
 def slow(*args):
@@ -262,3 +265,129 @@ def test_starting_up_imports_nothing_heavy(args: str) -> None:
         [sys.executable, "-c", code, *args.split()], capture_output=True, text=True, timeout=60, check=False
     )
     assert result.returncode == 0 and result.stdout.splitlines()[-1] == "[]"
+
+
+# --- what ended it, as a line and a code -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        ("nothing", "no such command 'nothing'; see `attributary --help`"),
+        ("--nothing", "no such option '--nothing'; see `attributary --help`"),
+        ("denoise --nothing", "see `attributary denoise --help`"),
+        ("denoise --confidence x", "invalid value for '--confidence': 'x' is not a valid float"),
+        ("denoise --shape round", "'laplace', 'dlap', 'normal'; see"),
+        ("plan", "missing argument 'SPEC'; see `attributary plan --help`"),
+        ("evaluate x --draws 1", "1 draw has no standard error"),
+        ("denoise plan.json", "got only one file"),
+    ],
+)
+def test_a_mistake_in_the_options_is_one_line_too(args: str, words: str) -> None:
+    result = CliRunner().invoke(main, args.split())
+    assert result.exit_code == 2 and result.stderr.startswith("error: ") and result.stderr.count("\n") == 1
+    assert words in result.stderr and result.stdout == ""
+
+
+def _raised(error: Exception) -> Exception:
+    """The error as a reader of files would make one line of it."""
+    try:
+        try:
+            raise error
+        except Exception:
+            raise InputError("in.csv cannot be read") from None
+    except InputError as refused:
+        return refused
+
+
+FULL = OSError(errno.ENOSPC, "No space left on device")
+ENDS: dict[str, tuple[BaseException, int]] = {
+    "memory": (MemoryError(), 75),
+    "Arrow's memory": (pa.ArrowMemoryError("malloc of size 1"), 75),
+    "disk": (FULL, 75),
+    "quota": (OSError(errno.EDQUOT, "Disk quota exceeded"), 75),
+    "files": (OSError(errno.EMFILE, "Too many open files"), 75),
+    "disk behind a refusal": (_raised(FULL), 75),
+    "memory behind a refusal": (_raised(MemoryError()), 75),
+    "disk, of a library": (RuntimeError('Could not write "/tmp/x": No space left on device'), 75),
+    "try again": (TryAgain("Spark does not start"), 75),
+    "a refusal": (InputError("in.csv is empty"), 2),
+    "depth": (RecursionError(), 2),
+    "no text": (UnicodeEncodeError("utf-8", "\ud800" * 500, 0, 1, "surrogates not allowed"), 2),
+    "a bug": (KeyError("x"), 1),
+    "interrupted": (KeyboardInterrupt(), 130),
+    "the reader has gone": (BrokenPipeError(), 141),
+}
+
+
+@pytest.mark.parametrize(("error", "code"), ENDS.values(), ids=ENDS.keys())
+def test_whatever_ends_a_command_has_its_code_and_at_most_one_line(
+    error: BaseException, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ends(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("attributary.cli.tabled.estimates", ends)
+    monkeypatch.delenv("ATTRIBUTARY_DEBUG", raising=False)
+    result = run("--variance", "v", data=SMALL)
+    assert result.exit_code == code and result.stderr.count("\n") == (code != 141) and len(result.stderr) < 2100
+    assert code != 75 or result.stderr.startswith("not now: ")
+
+
+def shell(words: str, **more: Any) -> subprocess.CompletedProcess[bytes]:
+    line = words.replace("attributary", " ".join(PYTHON), 1)
+    return subprocess.run(["sh", "-c", line], capture_output=True, timeout=60, check=False, **more)
+
+
+DENOISE = "attributary denoise --table {} --levels a,b,c --value noisy --variance v"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (DENOISE.format("-") + " -o out.csv <&-", 2, b"standard input is closed"),
+        (DENOISE.format("in.csv") + " >&-", 2, b"standard output is closed"),
+        (DENOISE.format("in.csv") + " -o out.csv >&- <&-", 0, b"rows written"),
+        (DENOISE.format("in.csv") + " -o out.csv >&- <&- 2>&-", 0, b""),
+        (DENOISE.format("in.csv") + " >/dev/full", 75, b"not now: "),
+        (DENOISE.format("in.csv") + " -o /dev/full", 75, b"not now: "),
+        ("attributary --help >/dev/full", 75, b"not now: "),
+        ("attributary --help >&-", 2, b"standard output is closed"),
+        ("attributary denoise --nothing 2>&-", 2, b""),
+    ],
+)
+def test_closed_and_full_streams(words: str, code: int, says: bytes, tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text(SMALL)
+    result = shell(words, cwd=tmp_path)
+    assert result.returncode == code and says in result.stderr and b"Traceback" not in result.stderr, result.stderr
+    if code == 0:
+        assert (tmp_path / "out.csv").read_text() == run("--variance", "v", "-q", data=SMALL).stdout
+
+
+@pytest.mark.parametrize("args", ["--help", "denoise --help", "--version"])
+def test_whoever_reads_the_help_may_stop(args: str) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    result = subprocess.run([*PYTHON, *args.split()], stdout=writing, stderr=subprocess.PIPE, timeout=60, check=False)
+    os.close(writing)
+    assert (result.returncode, result.stderr) == (141, b"")
+
+
+def test_names_that_are_not_utf8_are_refused() -> None:
+    result = subprocess.run([*PYTHON, "count", b"\xff.toml"], capture_output=True, timeout=60, check=False)
+    assert result.returncode == 2 and result.stderr.startswith(b"error: names of files and options are UTF-8; got")
+
+
+def test_interrupted_after_a_file_was_written_says_so(tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text(SMALL)
+    code = """
+import os, signal, sys
+from attributary.cli import main, summary
+def late(*args): os.kill(os.getpid(), signal.SIGINT)
+summary.print_summary = late
+main(sys.argv[1:])
+"""
+    args = [sys.executable, "-c", code, "denoise", "--table", "in.csv", *ARGS, "-o", "out.csv"]
+    result = subprocess.run(args, cwd=tmp_path, capture_output=True, timeout=60, check=False)
+    assert (result.returncode, result.stderr) == (130, b"interrupted; already written: out.csv\n")
+    assert (tmp_path / "out.csv").exists()

@@ -2,14 +2,18 @@
 
 import os
 import sys
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
 import click
 
 from attributary import __version__
+from attributary.cli.closed_streams import stand_in
+from attributary.cli.exit_codes import LONGEST, end_of
 from attributary.cli.one_line import one_line
-from attributary.errors import InputError, TryAgain
+from attributary.errors import InputError
+from attributary.tables.whole_file import written
 
 COMMANDS = [
     "run",
@@ -38,31 +42,53 @@ class Commands(click.Group):
         command: click.Command = getattr(import_module(f"attributary.cli.{cmd_name}"), cmd_name)
         return command
 
-    def invoke(self, ctx: click.Context) -> Any:
+    def main(self, args: Any = None, *_: Any, **options: Any) -> Any:
+        name = "attributary"  # whatever it was called by
+        if f"_{name.upper()}_COMPLETE" in os.environ:  # the shell asks for completions
+            return super().main(args, name)
+        stand_in()
+        written.clear()
+        error = self._run(name, list(sys.argv[1:] if args is None else args))
         try:
-            return super().invoke(ctx)
-        except (click.ClickException, click.exceptions.Exit):
-            raise
-        except InputError as error:
-            code, message = 2, f"error: {error}"
-        except TryAgain as error:
-            code, message = 75, f"not now: {error}"
-        except (KeyboardInterrupt, click.Abort):
-            code, message = 130, "interrupted; nothing was written"
-        except BrokenPipeError:  # the reader has had enough, as `head` does
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            code, message = 141, ""
-        except Exception as error:
-            if os.environ.get("ATTRIBUTARY_DEBUG"):
-                raise
-            code = 1
-            message = (
-                f"this is a bug of attributary {__version__}, not yours: {type(error).__name__}: {error}; "
-                "set ATTRIBUTARY_DEBUG=1 to see where, and please report it"
-            )
+            sys.stdout.flush()
+        except OSError as late:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or Python would try once more at the end, and complain
+            error = error or late
+        code, message = (0, "") if error is None else end_of(error)
+        if error is not None and code == 1 and os.environ.get("ATTRIBUTARY_DEBUG"):
+            raise error
         if message:
-            click.echo(one_line(message), err=True)
-        return ctx.exit(code)
+            with suppress(OSError):
+                click.echo(one_line(message[:LONGEST]), err=True)
+        sys.exit(code)
+
+    def _run(self, name: str, args: list[str]) -> BaseException | None:
+        """Runs a command, and gives what ended it; None if it came to its end."""
+        try:
+            _refuse_bytes(args)
+            with self.make_context(name, args) as ctx:
+                self.invoke(ctx)
+        except click.exceptions.NoArgsIsHelpError as error:
+            click.echo(error.format_message(), err=True)
+            return click.exceptions.Exit(2)
+        except BaseException as error:  # Ctrl-C too
+            return error
+        return None
+
+
+def _refuse_bytes(args: list[str]) -> None:
+    """Refuses arguments that are no text, as the names of files in another encoding are."""
+    for word in args:
+        if not _is_text(word):
+            raise InputError(f"names of files and options are UTF-8; got {word[:80]!r}: rename the file")
+
+
+def _is_text(word: str) -> bool:
+    try:
+        word.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 @click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

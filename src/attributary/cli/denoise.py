@@ -158,19 +158,19 @@ def _asked(
     files: tuple[str, ...], tree: str | None, named: dict[str, str | None], of_table: dict[str, Any]
 ) -> tuple[str, str, str] | None:
     """The table, its levels and its value, if it is a table; refuses what belongs to the other way."""
+    from attributary.errors import InputError
+
     given = [f"--{name}" for name, value in of_table.items() if value and name not in ("shape", *OF_BOTH)]
     given = [name for name, value in named.items() if value is not None] + given
     if len(files) == 1:
-        raise click.UsageError(f"a plan goes with its summary report, as in {files[0]} summary.avro; got only one file")
+        raise InputError(f"a plan goes with its summary report, as in {files[0]} summary.avro; got only one file")
     if files and given:
-        raise click.UsageError(f"{given[0]} belongs to --table; a plan and its summary report say what it would")
+        raise InputError(f"{given[0]} belongs to --table; a plan and its summary report say what it would")
     if files:
         return None
     if tree is not None:
-        raise click.UsageError("--tree belongs to a plan and its summary report; give them, or leave --tree out")
+        raise InputError("--tree belongs to a plan and its summary report; give them, or leave --tree out")
     lacking = [name for name, value in named.items() if value is None]
     if lacking:
-        raise click.UsageError(
-            f"give a plan and its summary report, or --table, --levels and --value; lacks {lacking[0]}"
-        )
+        raise InputError(f"give a plan and its summary report, or --table, --levels and --value; lacks {lacking[0]}")
     return named["--table"] or "", named["--levels"] or "", named["--value"] or ""

@@ -157,7 +157,11 @@ def _check_counts(spec: Any, method: str, last: str | None) -> None:
 
 
 def _write(plan: Any, output: str) -> None:
+    from attributary.tables.whole_file import standard_output
+
     if output == "-":
-        click.echo(plan.to_json(), nl=False)
+        out = standard_output()
+        out.write(plan.to_json().encode())
+        out.flush()
     else:
         plan.save(output)

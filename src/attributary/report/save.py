@@ -1,17 +1,16 @@
 """Save: a page or a chart becomes a file, whole or not at all."""
 
-import sys
-
 from attributary.errors import InputError
-from attributary.tables.whole_file import whole_file
+from attributary.tables.whole_file import standard_output, whole_file
 
 
 def save(content: str | bytes, path: str) -> None:
     """Writes to a file, or to standard output if the path is `-`; an interrupted write leaves the old file."""
     data = content.encode() if isinstance(content, str) else content
     if path == "-":
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
+        out = standard_output()
+        out.write(data)
+        out.flush()
         return
     try:
         with whole_file(path) as file:

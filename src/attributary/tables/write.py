@@ -8,7 +8,7 @@ from attributary.errors import InputError
 from attributary.tables.format import DELIMITER, ENDINGS, Format, Named, by_name, is_text
 from attributary.tables.not_private import with_column
 from attributary.tables.text import text
-from attributary.tables.whole_file import whole_file
+from attributary.tables.whole_file import standard_output, whole_file
 
 
 def write_table(table: Any, path: str, format: Format | None = None) -> None:
@@ -20,8 +20,9 @@ def write_table(table: Any, path: str, format: Format | None = None) -> None:
     kind, packing = check_output(path, format)
     try:
         if path == "-":
-            _write(table, sys.stdout.buffer, kind, packing)
-            sys.stdout.buffer.flush()
+            out = standard_output()
+            _write(table, out, kind, packing)
+            out.flush()
         else:
             with whole_file(path) as file:
                 _write(table, file, kind, packing)

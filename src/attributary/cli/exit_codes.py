@@ -1,0 +1,92 @@
+"""exit_codes: what ended a command, as a line for standard error and a code for the shell."""
+
+import errno
+import os
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import click
+
+from attributary import __version__
+from attributary.errors import InputError, TryAgain
+from attributary.tables.whole_file import written
+
+LONGEST = 2000  # characters of a message: a file may hold anything
+FULL = {errno.ENOSPC, errno.EDQUOT}
+SCARCE = {errno.ENOMEM, errno.EMFILE, errno.ENFILE}
+SAYS_FULL = ("No space left on device", "Disk quota exceeded")  # of libraries that keep the number to themselves
+
+
+class End(NamedTuple):
+    code: int
+    message: str = ""
+
+
+def end_of(error: BaseException) -> End:
+    """The code and the line of an error; an empty line where there is nothing to say."""
+    match error:
+        case click.exceptions.Exit():
+            end = End(error.exit_code)
+        case KeyboardInterrupt() | click.Abort() | EOFError():
+            end = End(130, f"interrupted; {_what_was_written()}")
+        case BrokenPipeError():  # the reader has had enough, as `head` does
+            end = End(141)
+        case TryAgain():
+            end = End(75, f"not now: {error}")
+        case _ if scarce := _scarce(error):
+            end = End(75, f"not now: {error if isinstance(error, InputError) else scarce}{REMEDY}")
+        case InputError():
+            end = End(2, f"error: {error}")
+        case click.ClickException():
+            end = End(2, f"error: {_of_click(error)}")
+        case RecursionError():
+            end = End(2, "error: an input is nested too deeply to be read; give a flatter one")
+        case UnicodeEncodeError():  # file names that are not UTF-8, and labels that no text can hold
+            end = End(2, f"error: names and labels are UTF-8 text; got {error.object[:80]!r}: rename it")
+        case _:
+            end = End(1, f"this is a bug of attributary {__version__}, not yours: {type(error).__name__}: {error}{BUG}")
+    return end
+
+
+BUG = "; set ATTRIBUTARY_DEBUG=1 to see where, and please report it"
+REMEDY = "; make room, or choose another place, and run it again"
+
+
+def _what_was_written() -> str:
+    if not written:
+        return "nothing was written"
+    names = list(dict.fromkeys(written))
+    more = f" and {len(names) - 3:,} more" if len(names) > 3 else ""
+    return f"already written: {', '.join(names[:3])}{more}"
+
+
+def _scarce(error: BaseException) -> str:
+    """What the machine had too little of, in words; nothing if that was not why."""
+    for cause in _causes(error):
+        if isinstance(cause, MemoryError) or type(cause).__name__ == "OutOfMemoryException":  # DuckDB's
+            return "there is not enough memory"
+        number = cause.errno if isinstance(cause, OSError) else None
+        if number in FULL or any(words in str(cause)[:LONGEST] for words in SAYS_FULL):
+            return "the disk is full, or its quota is used up"
+        if number in SCARCE:
+            return f"the machine is short of what is needed ({os.strerror(number or 0)})"
+    return ""
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """The error and those that it was made of, also where `from None` hides them from the reader."""
+    seen: set[int] = set()
+    cause: BaseException | None = error
+    while cause is not None and id(cause) not in seen:
+        seen.add(id(cause))
+        yield cause
+        cause = cause.__cause__ or cause.__context__
+
+
+def _of_click(error: click.ClickException) -> str:
+    """click's words as one line of ours, with where to look."""
+    words = " ".join(error.format_message().split()).rstrip(".")
+    ctx = getattr(error, "ctx", None)
+    command = ctx.command_path if ctx is not None else "attributary"
+    words = words.replace(". Did you mean", "; did you mean")
+    return f"{words[:1].lower()}{words[1:]}{'' if words.endswith('?') else ';'} see `{command} --help`"
