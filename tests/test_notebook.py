@@ -57,3 +57,14 @@ def test_a_plan_shows_its_levels_and_what_they_cost() -> None:
 def test_a_table_escapes_everything_that_it_is_given() -> None:
     html = html_table("<a>", ["<b>"], [["<c>"], ["&" * 100]], ["<d>"])
     assert not re.search(r"<[abcd]>", html) and html.count("&amp;") == 80
+
+
+def test_a_plan_of_several_measures_shows_each() -> None:
+    given = spec(measures=[{"name": "count"}, {"name": "revenue", "clip": 50, "tau": 100}])
+    tree, _ = asked(given)
+    plan = make_plan(given, tree, none(tree), "equal")
+    assert plan.measures is not None and len(plan.measures) == 2
+    shown = plan_html(plan)
+    for part in plan.measures:
+        assert f"split: {part.name}" in shown
+        assert all(f"{contribution:,}" in shown for contribution in part.default)

@@ -131,6 +131,20 @@ def test_every_plan_keeps_to_its_budget_and_to_its_file(
     assert np.array_equal(sum(part.contribution(tree) for part in own), plan.contribution(tree))
     leaves = tree.is_leaf
     assert all((part.contribution(tree)[leaves] > 0).all() for part in own)
+    for part in own:
+        name = part.measure.name
+        assert np.array_equal(plan.contribution(tree, name), part.contribution(tree))
+        assert np.array_equal(plan.variance(tree, measure=name), part.variance(tree))
+        for label in (None, *plan.roots):
+            assert plan.epsilon(label, name) == part.plan.epsilon(label)
+    if len(own) == 1:
+        assert np.array_equal(plan.variance(tree), own[0].variance(tree)) and plan.epsilon() == own[0].plan.epsilon()
+    else:
+        for ask in (lambda: plan.variance(tree), plan.epsilon):
+            with pytest.raises(ValueError, match="this plan has .* and .*name one, measure="):
+                ask()
+    with pytest.raises(ValueError, match="the plan measures .*; got 'profit'"):
+        plan.variance(tree, "profit")
     broken = json.loads(plan.to_json())
     broken["measures"][0]["default"][-1] += 1
     with pytest.raises(InputError, match="sums of its measures' contributions"):

@@ -6,7 +6,7 @@ what a neighbour costs. So rounding can never overspend.
 
 import zlib
 from math import sqrt
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,9 @@ from attributary.plan.nodes import down, paths
 from attributary.plan.whole import Rounding
 from attributary.spec import Spec
 from attributary.tree import Tree
+
+if TYPE_CHECKING:
+    from attributary.plan.parts import Part
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -108,8 +111,13 @@ class Plan(BaseModel):
             return 1 if limit == "auto" else limit
         return self.per_impression.roots.get(root or "", self.per_impression.default)
 
-    def contribution(self, tree: Tree) -> Ints:
-        """What a conversion adds to each node's key, in the tree's order; roots not seen yet take the default."""
+    def contribution(self, tree: Tree, measure: str | None = None) -> Ints:
+        """What a conversion adds to each node's key, in the tree's order; roots not seen yet take the default.
+
+        With several measures a node has a key for each; without naming one, what it adds to all of them together.
+        """
+        if measure is not None:
+            return self._part(measure).plan.contribution(tree)
         if tree.level_names != self.levels:
             raise ValueError(
                 f"the plan's levels are {', '.join(self.levels)}; the tree has {', '.join(tree.level_names)}"
@@ -120,8 +128,15 @@ class Plan(BaseModel):
         split = Split(tree, self._rows(tree)[:, top:], self.spec.l1, total=self.default[0] if top else None)
         return split.nodes().astype(np.int64)
 
-    def variance(self, tree: Tree) -> Floats:
-        """The noise variance of each node's figure, in the tree's order; inf for a node without a key."""
+    def variance(self, tree: Tree, measure: str | None = None) -> Floats:
+        """The noise variance of each node's figure, in the measure's unit and the tree's order; inf without a key.
+
+        Each measure has noise of its own: where there are several, name one.
+        """
+        if self.measures is not None or measure is not None:
+            part = self._part(measure)
+            if part.plan is not self:
+                return part.variance(tree)
         spec, contribution = self.spec, self.contribution(tree)
         variance = np.full(len(tree), np.inf)
         some = contribution > 0
@@ -129,14 +144,25 @@ class Plan(BaseModel):
             variance[some] = dlap_variance(spec.epsilon / spec.l1) / contribution[some].astype(np.float64) ** 2
         else:
             variance[some] = dlap_variance(spec.epsilon * contribution[some] / spec.l1)
-        if self.measures is not None and len(self.measures) == 1:  # sums are in the user's unit
-            variance *= self.measures[0].clip ** 2
         return variance
 
-    def epsilon(self, root: str | None = None) -> tuple[float, ...]:
-        """The ε of each level, for a root by its label, or of the default split."""
-        row = self.default if root is None else self.roots.get(root, self.default)
+    def epsilon(self, root: str | None = None, measure: str | None = None) -> tuple[float, ...]:
+        """The ε of each level, for a root by its label, or of the default split; of several measures, name one."""
+        plan = self if self.measures is None and measure is None else self._part(measure).plan
+        row = plan.default if root is None else plan.roots.get(root, plan.default)
         return tuple(self.spec.epsilon * contribution / self.spec.l1 for contribution in row)
+
+    def _part(self, measure: str | None) -> "Part":
+        """The part of a measure, by its name; of the only one without."""
+        from attributary.plan.parts import parts
+
+        own = {part.measure.name: part for part in parts(self)}
+        names = " and ".join(own)
+        if measure is None and len(own) > 1:
+            raise ValueError(f'each measure has a part of the budget; this plan has {names}: name one, measure="…"')
+        if measure is not None and measure not in own:
+            raise ValueError(f"the plan measures {names}; got {measure!r}")
+        return next(iter(own.values())) if measure is None else own[measure]
 
     @property
     def costs(self) -> Costs:
