@@ -1,19 +1,24 @@
 """The client: attribution, limits and reports; against a slow and plain one, then case by case."""
 
+import inspect
 import json
 import random
+import re
 from collections import Counter
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from attributary.ara.client.attribute import attribute
 from attributary.ara.client.attribution import Attribution, report
 from attributary.ara.client.browser import Client, SourceResult, TriggerResult
 from attributary.ara.client.limits import Limits
 from attributary.ara.client.window import Distinct
+from attributary.ara.parse.debug_reporting import SOURCE_TYPES, TRIGGER_TYPES
 from attributary.ara.wire import encryption, payload
 from attributary.ara.wire.contribution import Contribution
 from attributary.ara.wire.report import from_json, to_json
@@ -61,6 +66,8 @@ class Slow:
         if not there:
             return "trigger-no-matching-source", None
         best = max(enumerate(there), key=lambda at: (at[1]["priority"], at[1]["time"], at[0]))[1]
+        for other in there:
+            other["gone"] |= other is not best
         if once in best["once"]:
             return "trigger-aggregate-deduplicated", None
         if best["reports"] >= 3:
@@ -70,8 +77,6 @@ class Slow:
         best["budget"] -= value
         best["reports"] += 1
         best["once"] |= {once} - {None}
-        for other in there:
-            other["gone"] |= other is not best
         return "success", best["key"]
 
 
@@ -99,7 +104,7 @@ def test_the_client_attributes_as_a_slow_one_does(events: list[tuple[int, tuple[
             destination, reporter, priority, expiry = event
             slow.source(time, destination, reporter, priority, expiry, number)
             header = {"priority": str(priority), "expiry": expiry, "aggregation_keys": {"a": hex(number)}}
-            assert source(fast, time, reporter=reporter, destination=destination, **header).outcome == "success"
+            assert source(fast, time, reporter=reporter, destination=destination, **header).outcome == "source-success"
         else:
             page, reporter, value, once = event
             header = {} if once is None else {"aggregatable_deduplication_keys": [{"deduplication_key": once}]}
@@ -122,7 +127,7 @@ def test_each_key_with_a_value_gets_its_pieces_by_or(
     keys: dict[str, int], data: list[tuple[list[str], int]], values: dict[str, int]
 ) -> None:
     expected = []
-    for name, key in keys.items():
+    for name, key in sorted(keys.items()):
         for names, piece in data:
             key |= piece if name in names else 0
         if name in values:
@@ -132,7 +137,7 @@ def test_each_key_with_a_value_gets_its_pieces_by_or(
     pieces = [{"source_keys": names, "key_piece": hex(piece)} for names, piece in data]
     made = trigger(on, aggregatable_trigger_data=pieces, aggregatable_values=values)
     assert [c for one in made.attributions for c in one.contributions] == expected
-    nothing = "trigger-aggregate-no-contributions" if pieces or values else "trigger-aggregate-not-registered"
+    nothing = "trigger-aggregate-no-contributions" if pieces or values else "not-registered"
     assert made.outcome == ("success" if expected else nothing)
 
 
@@ -205,19 +210,59 @@ def test_sources_that_a_trigger_passed_over_are_forgotten_everywhere() -> None:
     assert trigger(on, 2 + DAY).outcome == "trigger-no-matching-source"
 
 
-def test_a_trigger_without_a_report_forgets_no_source() -> None:
+LOST = [  # triggers without an aggregatable report, and what becomes of them
+    ({"aggregatable_values": {"b": 1}}, "trigger-aggregate-no-contributions"),
+    ({"aggregatable_values": {"a": 65_536, "c": 1}}, "trigger-aggregate-insufficient-budget"),
+    ({"aggregatable_values": {}, "event_trigger_data": [{"filters": {"x": ["2"]}}]}, "not-registered"),
+    ({"aggregatable_values": {}, "event_trigger_data": [{}]}, "not-registered"),
+]
+KEPT = [
+    ({"filters": {"x": ["2"]}}, "trigger-no-matching-filter-data"),
+    ({"aggregatable_values": {}}, "not-registered"),
+    (
+        {"aggregatable_values": {}, "event_trigger_data": [{}], "not_filters": {"x": ["1"]}},
+        "trigger-no-matching-filter-data",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("header", "outcome", "gone"), [*((*one, True) for one in LOST), *((*one, False) for one in KEPT)]
+)
+def test_sources_that_lose_are_gone_once_the_filters_of_the_trigger_match(
+    header: dict[str, Any], outcome: str, gone: bool
+) -> None:
     on = client()
-    source(on, aggregation_keys={"a": "0x10"})
-    source(on, 1, expiry=86_400, aggregation_keys={"b": "0x20"})
-    assert trigger(on, 2).outcome == "trigger-aggregate-no-contributions"
-    (made,) = trigger(on, 1 + DAY).attributions
-    assert made.contributions[0].key == 0x10
+    source(on, filter_data={"x": ["1"]}, aggregation_keys={"a": "0x10"})
+    source(on, 1, expiry=86_400, filter_data={"x": ["1"]}, aggregation_keys={"a": "0x20", "c": "0x40"})
+    assert trigger(on, 2, **header).outcome == outcome
+    after = trigger(on, 1 + DAY)  # the second source has expired
+    assert after.outcome == ("trigger-no-matching-source" if gone else "success")
 
 
 def test_a_source_has_twenty_reports() -> None:
     on = client()
     source(on)
     assert Counter(trigger(on).outcome for _ in range(22)) == {"success": 20, "trigger-aggregate-excessive-reports": 2}
+
+
+def test_triggers_with_a_context_id_have_a_report_each() -> None:
+    on = client()
+    source(on)
+    outcomes = Counter(trigger(on, trigger_context_id=str(i)).outcome for i in range(25))
+    assert outcomes == {"success": 25}
+    assert trigger(on).outcome == "trigger-aggregate-excessive-reports"
+    assert trigger(on, aggregatable_values={"a": 65_536}, trigger_context_id="x").outcome.endswith(
+        "insufficient-budget"
+    )
+
+
+def test_contributions_come_in_the_order_of_their_keys_names() -> None:
+    on = client()
+    keys = {"b": "0x1", "a": "0x2", "é": "0x3", "Z": "0x4", "10": "0x5", "9": "0x6"}
+    source(on, aggregation_keys=keys)
+    (made,) = trigger(on, aggregatable_values=dict.fromkeys(keys, 1)).attributions
+    assert [c.key for c in made.contributions] == [5, 6, 4, 2, 1, 3]  # 10, 9, Z, a, b, é
 
 
 def test_a_deduplication_key_counts_once_and_only_when_its_filters_match() -> None:
@@ -366,14 +411,14 @@ def test_a_trigger_that_asks_for_nothing_gets_nothing() -> None:
     on = client(null_rate=1)
     source(on)
     asked = trigger(on, aggregatable_values={})
-    assert (asked.outcome, asked.attributions) == ("trigger-aggregate-not-registered", ())
+    assert (asked.outcome, asked.attributions) == ("not-registered", ())
 
 
 def test_registrations_that_are_wrong_are_told() -> None:
     on = client()
     wrong = source(on, destination=[])
     assert wrong.outcome == "header-parsing-error"
-    assert str(wrong.parsed.errors[0]) == "destination: length must be in the range [1, 3]"
+    assert str(wrong.parsed.errors[0]) == "destination: length must be in the range [1, 3]; got 0"
     assert trigger(on, aggregatable_values={"a": 0}).outcome == "header-parsing-error"
 
 
@@ -381,8 +426,8 @@ def test_an_origin_has_so_many_sources_until_they_expire() -> None:
     on = client(sources_per_origin=2)
     outcomes = [source(on, time, expiry=86_400).outcome for time in (0, 1, 2, DAY - 1, DAY, DAY)]
     full = "source-storage-limit"
-    assert outcomes == ["success", "success", full, full, "success", full]
-    assert source(on, DAY, "https://elsewhere.test").outcome == "success"
+    assert outcomes == ["source-success", "source-success", full, full, "source-success", full]
+    assert source(on, DAY, "https://elsewhere.test").outcome == "source-success"
 
 
 def test_a_destination_has_so_many_reports_waiting() -> None:
@@ -406,22 +451,97 @@ def test_attributions_are_limited_by_site_within_a_window() -> None:
 
 def test_reporting_origins_are_limited_within_a_window() -> None:
     others = [f"https://r{i}.test" for i in range(3)]
-    on = client(attribution_reporters=2, source_reporters=3, rate_window=60)
-    assert [source(on, 0, reporter=one).outcome for one in others] == ["success"] * 3
+    on = client(source_reporters=3, rate_window=60)
+    assert [source(on, 0, reporter=one).outcome for one in others] == ["source-success"] * 3
     limit = "source-reporting-origin-limit"
-    assert [source(on, time, reporter=ADTECH).outcome for time in (59_999, 60_000)] == [limit, "success"]
-    assert [trigger(on, 60_000, reporter=one).outcome for one in others] == [
-        "success",
-        "success",
-        "trigger-reporting-origin-limit",
-    ]
+    assert [source(on, time, reporter=ADTECH).outcome for time in (59_999, 60_000)] == [limit, "source-success"]
+    on = client(attribution_reporters=2)
+    for one in others:
+        source(on, reporter=one)
+    outcomes = [trigger(on, reporter=one).outcome for one in others]
+    assert outcomes == ["success", "success", "trigger-reporting-origin-limit"]
+
+
+def test_reporting_origins_are_counted_by_the_time_of_their_sources() -> None:
+    on = client(attribution_reporters=1, rate_window=86_400)
+    source(on)
+    source(on, 5, reporter="https://rival.test")
+    assert trigger(on, DAY - 1).outcome == "success"
+    limit = "trigger-reporting-origin-limit"
+    assert trigger(on, DAY - 1, reporter="https://rival.test").outcome == limit
+    assert trigger(on, DAY, reporter="https://rival.test").outcome == "success"
+    assert trigger(on, DAY).outcome == limit, "the rival's source is in the window still"
+    assert trigger(on, DAY + 5).outcome == "success"
+
+
+def test_event_level_reports_count_for_the_reporting_origins() -> None:
+    on = client(attribution_reporters=1)
+    event = {
+        "aggregatable_values": {},
+        "event_trigger_data": [{"trigger_data": "1", "filters": {"source_type": ["event"]}}],
+    }
+    source(on)
+    source(on, reporter="https://rival.test", source_type="event")
+    assert trigger(on, **event).outcome == "not-registered"  # no report, as the click is no view
+    assert trigger(on, 2, reporter="https://rival.test", **event).outcome == "not-registered"  # a report
+    assert trigger(on, 3).outcome == "trigger-reporting-origin-limit"
+    assert trigger(on, 3, event_trigger_data=[{}], aggregatable_values={"b": 1}).outcome.endswith("no-contributions")
+    assert trigger(on, 3, reporter="https://rival.test").outcome == "success"
+
+
+@pytest.mark.parametrize(
+    ("header", "datum", "age"),
+    [
+        ({"max_event_level_reports": 0}, {}, 1),
+        ({"trigger_data": [], "max_event_level_reports": 0}, {}, 1),
+        ({"trigger_data": [0, 1], "trigger_data_matching": "exact"}, {"trigger_data": "2"}, 1),
+        ({"event_report_window": 3600}, {}, 3_600_000),
+        ({"event_report_windows": {"start_time": 60, "end_times": [3600]}}, {}, 59_999),
+    ],
+)
+def test_what_gives_no_event_level_report_counts_for_no_reporting_origin(
+    header: dict[str, Any], datum: dict[str, str], age: int
+) -> None:
+    on = client(attribution_reporters=1)
+    source(on, **header)
+    source(on, reporter="https://rival.test")
+    trigger(on, age, aggregatable_values={}, event_trigger_data=[datum])
+    assert trigger(on, age, reporter="https://rival.test").outcome == "success"
+
+
+def test_an_event_level_report_of_each_destination_needs_room() -> None:
+    """A click has three at most; a fourth takes the place of one of lower priority in the same window."""
+    on = client(attribution_reporters=1)
+    source(on, destination=[SHOP, "https://other.test", "https://third.test"])
+    source(
+        on, 0, "https://publisher.test", "https://rival.test", destination=["https://other.test", "https://third.test"]
+    )
+    event: dict[str, Any] = {"aggregatable_values": {}}
+    for i in range(4):  # the last two are one, by their deduplication key
+        trigger(on, i, **event, event_trigger_data=[{"priority": "5", "deduplication_key": str(min(i, 2))}])
+    trigger(on, 5, "https://other.test", **event, event_trigger_data=[{"priority": "5"}])
+    trigger(on, 5, "https://third.test", **event, event_trigger_data=[{"priority": "6"}])
+    assert trigger(on, 6, "https://other.test", "https://rival.test").outcome == "success"
+    assert trigger(on, 6, "https://third.test", "https://rival.test").outcome == "trigger-reporting-origin-limit"
+
+
+def test_reports_that_went_with_their_source_leave_room_for_another_reporting_origin() -> None:
+    on = client(destinations=1, attribution_reporters=1, minimum_delay=3600)
+    source(on)
+    assert trigger(on, 1).outcome == "success"
+    source(on, 2, destination="https://other.test")
+    source(on, 3, reporter="https://rival.test")
+    assert trigger(on, 4, reporter="https://rival.test").outcome == "success"
 
 
 def test_one_reporting_origin_of_a_site_in_a_day() -> None:
     on = client()
-    assert source(on, reporter="https://a.adtech.test").outcome == "success"
+    assert source(on, reporter="https://a.adtech.test").outcome == "source-success"
     limit = "source-reporting-origin-per-site-limit"
-    assert [source(on, time, reporter="https://b.adtech.test").outcome for time in (DAY - 1, DAY)] == [limit, "success"]
+    assert [source(on, time, reporter="https://b.adtech.test").outcome for time in (DAY - 1, DAY)] == [
+        limit,
+        "source-success",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -435,8 +555,8 @@ def test_one_reporting_origin_of_a_site_in_a_day() -> None:
 def test_destinations_are_limited_within_a_window(limits: dict[str, int], outcome: str) -> None:
     on = client(**limits)
     shops = [f"https://s{i}.test" for i in (0, 1, 0, 2)]
-    assert [source(on, 0, destination=one).outcome for one in shops] == ["success"] * 3 + [outcome]
-    assert source(on, DAY, destination=shops[3]).outcome == "success"
+    assert [source(on, 0, destination=one).outcome for one in shops] == ["source-success"] * 3 + [outcome]
+    assert source(on, DAY, destination=shops[3]).outcome == "source-success"
 
 
 def test_the_oldest_destination_makes_room_and_its_waiting_reports_go() -> None:
@@ -467,6 +587,72 @@ def test_a_destination_of_low_priority_finds_no_room() -> None:
     assert trigger(on, 2).outcome == "success"
 
 
+def test_destinations_of_sources_that_lost_count_until_these_expire() -> None:
+    on = client(destinations=2)
+    source(on, destination=[SHOP, "https://other.test"], expiry=86_400)
+    source(on, 1, expiry=2 * 86_400)
+    assert trigger(on, 2).outcome == "success"  # and the first source is gone
+    late = {"destination": "https://third.test", "destination_limit_priority": "-1"}
+    assert source(on, DAY - 1, **late).outcome == "source-destination-limit"
+    assert source(on, DAY, **late).outcome == "source-success"
+
+
+ORDERED = {  # the limits that a second source meets, in their order
+    "sources_per_origin": "source-storage-limit",
+    "reporters_per_site": "source-reporting-origin-per-site-limit",
+    "destinations_per_window_and_reporter": "source-destination-rate-limit",
+    "destinations_per_day": "source-destination-per-day-rate-limit",
+    "destinations": "source-destination-limit",
+    "destinations_per_window": "source-destination-global-rate-limit",
+    "source_reporters": "source-reporting-origin-limit",
+}
+
+
+@pytest.mark.parametrize("first", range(len(ORDERED) + 1))
+def test_the_limits_of_sources_are_checked_in_the_order_of_the_specification(first: int) -> None:
+    names = list(ORDERED)
+    on = client(**{name: 1 if i >= first else 100 for i, name in enumerate(names)})
+    source(on, destination="https://one.test")
+    header = {"destination": ["https://one.test", "https://two.test"], "destination_limit_priority": "-1"}
+    met = source(on, 1, reporter="https://b.adtech.test", **header).outcome
+    assert met == [*ORDERED.values(), "source-success"][first]
+
+
+@pytest.mark.parametrize("shared", ["destinations_per_window", "source_reporters"])
+def test_limits_shared_with_others_do_not_show_in_what_the_destination_limit_removes(shared: str) -> None:
+    on = client(**{"destinations": 1, "reporters_per_site": 9, shared: 1})
+    source(on)
+    source(on, 0, reporter="https://rival.test", destination="https://two.test")
+    refused = source(on, 1, reporter="https://b.adtech.test", destination="https://two.test")
+    assert refused.outcome in list(ORDERED.values())[-2:]
+    assert trigger(on, 2).outcome == trigger(on, 2, "https://two.test").outcome == "trigger-no-matching-source"
+
+
+SCOPES = {"limit": 3, "values": ["1"], "max_event_states": 1000}
+CAPACITY = [
+    ({"trigger_data": list(range(32)), "max_event_level_reports": 16}, "trigger-state-cardinality"),
+    ({"trigger_data": list(range(32)), "max_event_level_reports": 3}, "channel-capacity"),
+    ({"attribution_scopes": {**SCOPES, "max_event_states": 2}, "source_type": "event"}, "max-event-states"),
+    ({"attribution_scopes": SCOPES}, "scopes-channel-capacity"),
+]
+
+
+@pytest.mark.parametrize(("header", "limit"), CAPACITY)
+def test_sources_that_could_tell_too_much_are_refused_by_the_limits_name(header: dict[str, Any], limit: str) -> None:
+    windows = {"event_report_windows": {"end_times": [3600 * (i + 1) for i in range(5)]}}
+    on = client()
+    refused = source(on, **(windows if header.get("max_event_level_reports") == 16 else {}), **header)
+    assert refused.outcome == refused.parsed.limit == f"source-{limit}-limit" and refused.parsed.errors
+    assert source(on, destination=[], attribution_scopes=SCOPES).outcome == "header-parsing-error"
+
+
+def test_all_outcomes_of_limits_are_names_of_the_api() -> None:
+    assert {*ORDERED.values(), *(f"source-{limit}-limit" for _, limit in CAPACITY), "source-success"} <= SOURCE_TYPES
+    text = Path(inspect.getfile(attribute)).read_text(encoding="utf-8")
+    named = set(re.findall('"(trigger-[a-z-]+)"', text)) - {"trigger-aggregate-"}
+    assert len(named) >= 8 and named <= TRIGGER_TYPES
+
+
 def test_time_does_not_go_back() -> None:
     on = client()
     source(on, 5)
@@ -478,7 +664,7 @@ def test_time_does_not_go_back() -> None:
 
 @pytest.mark.parametrize("page", ["shop", "http://shop.test", ""])
 def test_pages_are_addresses(page: str) -> None:
-    with pytest.raises(InputError, match="must be an https address; got"):
+    with pytest.raises(InputError, match="must be an https address, as in https://shop.example; got"):
         trigger(client(), page=page)
 
 

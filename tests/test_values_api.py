@@ -64,7 +64,7 @@ def reports(ready: Registrations, folder: Path) -> list[Attribution]:
         for moment, kind, _, number, values in sorted(mine, key=lambda event: event[:3]):
             if kind == 0:
                 made = browser.source(json.dumps(ready.source(values, SHOP)), page=NEWS, reporter=ADS, time=moment)
-                assert made.outcome == "success" and not made.parsed.warnings, made
+                assert made.outcome == "source-success" and not made.parsed.warnings, made
             else:
                 trigger = json.dumps(ready.trigger(values, conversion_id=number))
                 browser.trigger(trigger, page=SHOP, reporter=ADS, time=moment)

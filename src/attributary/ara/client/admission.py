@@ -1,5 +1,7 @@
 """Admission: whether a client keeps a source, and which others must go for it."""
 
+from collections.abc import Callable
+
 from attributary.ara.client.limits import DAY, Limits
 from attributary.ara.client.storage import Storage
 from attributary.ara.client.stored import Stored
@@ -19,23 +21,26 @@ class Admission:
         self._origins = Distinct(limits.source_reporters, 1000 * limits.rate_window)
 
     def admit(self, stored: Stored, storage: Storage) -> str | None:
-        """Keep a source, or say which limit forbids it, by the API's name for it."""
+        """Keep a source, or say which limit forbids it, by the API's name for it.
+
+        The limits that other reporting sites have a part in come last, and what the destination limit removed by then
+        stays removed: whether they were met is not to be seen.
+        """
         sites, destinations, time = (stored.site, stored.reporting_site), stored.source.destination, stored.time
         reporter = [stored.reporting_origin]
         pairs = [(stored.site, destination) for destination in destinations]
-        refused = (
-            ("storage-limit", storage.full(stored.origin)),
-            ("destination-global-rate-limit", not self._globally.allows(stored.site, destinations, time)),
-            ("destination-rate-limit", not self._by_reporter.allows(sites, destinations, time)),
-            ("destination-per-day-rate-limit", not self._by_day.allows(sites, destinations, time)),
-            ("reporting-origin-per-site-limit", not self._origins_of_site.allows(sites, reporter, time)),
-            ("reporting-origin-limit", not all(self._origins.allows(pair, reporter, time) for pair in pairs)),
+        refused: tuple[tuple[str, Callable[[], bool]], ...] = (
+            ("storage-limit", lambda: storage.full(stored.origin)),
+            ("reporting-origin-per-site-limit", lambda: not self._origins_of_site.allows(sites, reporter, time)),
+            ("destination-rate-limit", lambda: not self._by_reporter.allows(sites, destinations, time)),
+            ("destination-per-day-rate-limit", lambda: not self._by_day.allows(sites, destinations, time)),
+            ("destination-limit", lambda: not self._make_room(stored, storage)),
+            ("destination-global-rate-limit", lambda: not self._globally.allows(stored.site, destinations, time)),
+            ("reporting-origin-limit", lambda: not all(self._origins.allows(pair, reporter, time) for pair in pairs)),
         )
         for name, is_refused in refused:
-            if is_refused:
+            if is_refused():
                 return f"source-{name}"
-        if not self._make_room(stored, storage):
-            return "source-destination-limit"
         for distinct, key in ((self._globally, stored.site), (self._by_reporter, sites), (self._by_day, sites)):
             distinct.add(key, destinations, time)
         self._origins_of_site.add(sites, reporter, time)
@@ -48,7 +53,7 @@ class Admission:
         """Drop the sources of the destinations that come last, by priority, then time; False if it would be the new."""
         if storage.reach(new) <= self._destinations:
             return True
-        others = storage.of_sites(new.site, new.reporting_site)
+        others = storage.covering(new.site, new.reporting_site)
         rank: dict[str, tuple[int, int, str]] = {}
         for one in [*others, new]:
             for destination in one.source.destination:

@@ -7,7 +7,7 @@ from random import Random, SystemRandom
 from attributary.ara import parse
 from attributary.ara.client import site
 from attributary.ara.client.admission import Admission
-from attributary.ara.client.attribute import SUCCESS, asks, attribute
+from attributary.ara.client.attribute import asks, attribute
 from attributary.ara.client.attribution import Attribution, nulls
 from attributary.ara.client.limits import DEFAULT, Limits
 from attributary.ara.client.storage import Storage
@@ -16,12 +16,13 @@ from attributary.ara.parse import Parsed, Source, Trigger
 from attributary.errors import InputError
 
 INVALID = "header-parsing-error"
+STORED = "source-success"
 LONGEST_KEPT = 8192  # characters
 
 
 @dataclass(frozen=True, slots=True)
 class SourceResult:
-    """What became of a source: "success", "header-parsing-error", or the API's name of the limit that it met."""
+    """What became of a source: "source-success", "header-parsing-error", or the API's name of the limit it met."""
 
     outcome: str
     parsed: Parsed[Source]
@@ -31,6 +32,7 @@ class SourceResult:
 class TriggerResult:
     """What became of a trigger: "success", "header-parsing-error", or the API's name of what stood in the way.
 
+    "not-registered" is one that asks for no aggregatable report.
     `attributions` are the reports that came of it, null reports included; each is sent when it is due.
     """
 
@@ -66,11 +68,11 @@ class Client:
         self.advance(time)
         parsed = _read_source(header, source_type, self._limits)
         if parsed.value is None:
-            return SourceResult(INVALID, parsed)
+            return SourceResult(parsed.limit or INVALID, parsed)
         self._storage.number += 1
         number = self._storage.number
         stored = store(parsed.value, number, time, on.origin, on.site, by.origin, by.site, debug)
-        return SourceResult(self._admission.admit(stored, self._storage) or SUCCESS, parsed)
+        return SourceResult(self._admission.admit(stored, self._storage) or STORED, parsed)
 
     def trigger(self, header: str, *, page: str, reporter: str, time: int, debug: bool = False) -> TriggerResult:
         """Register a conversion: the JSON of its header, the page it was on, the server that sent it."""
@@ -124,5 +126,5 @@ _kept_trigger = lru_cache(maxsize=4096)(parse.trigger)
 def _url(text: str) -> site.Url:
     url = site.parse(text)
     if url is None or not url.trustworthy:
-        raise InputError(f"a page or server must be an https address; got {text!r}")
+        raise InputError(f"a page or server must be an https address, as in https://shop.example; got {text[:80]!r}")
     return url

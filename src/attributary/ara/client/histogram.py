@@ -10,7 +10,7 @@ from attributary.ara.wire.contribution import Contribution
 def contributions(
     keys: Mapping[str, int], data: Mapping[str, Set[str]], age: float, trigger: Trigger
 ) -> tuple[Contribution, ...]:
-    """One contribution for each of the source's keys that has a value, in their order.
+    """One contribution for each of the source's keys that has a value, in the order of their names, as in Chromium.
 
     Each key is the source's piece OR the pieces of all trigger data that name it and whose filters the source, with
     this filter data and age in seconds, passes. Of several lists of values the first match counts.
@@ -26,6 +26,6 @@ def contributions(
                     whole[name] |= datum.key_piece
     return tuple(
         Contribution(key, values[name].value, values[name].filtering_id)
-        for name, key in whole.items()
+        for name, key in sorted(whole.items())
         if name in values
     )

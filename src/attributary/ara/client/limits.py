@@ -13,7 +13,7 @@ class Limits:
     """The limits of a client; times are in seconds."""
 
     coordinators: tuple[str, ...] = COORDINATORS
-    sources_per_origin: int = 1024
+    sources_per_origin: int = 4096
     reports_per_destination: int = 1024
     reports_per_source: int = 20
     destinations: int = 100  # covered by unexpired sources of a source site and reporting site

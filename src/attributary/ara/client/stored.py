@@ -25,9 +25,12 @@ class Stored:
     budget: int
     named_budgets: dict[str, int]
     reports: int = 0
+    event_reports: list[tuple[int, int]] = field(default_factory=list)  # the end of its window, and its priority
+    event_deduplication_keys: set[int] = field(default_factory=set)
     deduplication_keys: set[int] = field(default_factory=set)
     attributions: list[int] = field(default_factory=list)
-    alive: bool = True
+    alive: bool = True  # whether a trigger may be attributed to it
+    covers: bool = True  # whether its destinations count, which they do until it expires, alive or not
 
 
 def store(

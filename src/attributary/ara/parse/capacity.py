@@ -9,6 +9,7 @@ from attributary.ara.parse.findings import Findings
 from attributary.ara.parse.scopes import AttributionScopes
 
 STATES = "number of possible output states"
+MOST_EPSILON = 500.0  # beyond which nothing is random to any digit, and before which exp overflows
 
 
 def check(
@@ -28,11 +29,14 @@ def check(
     most_scoped = limits.scopes_channel_capacity_navigation if navigation else limits.scopes_channel_capacity_event
     states = comb(data * len(windows.end_times) + reports, reports)  # reports on (trigger data, window) pairs
     if states > limits.trigger_states:
-        found.error((), f"{STATES} ({states}) exceeds max cardinality ({limits.trigger_states})")
+        found.exceeds(
+            "trigger-state-cardinality", f"{STATES} ({states}) exceeds max cardinality ({limits.trigger_states})"
+        )
     if scopes and source_type == "event" and states > scopes.max_event_states:
-        found.error((), f"{STATES} ({states}) exceeds max event states ({scopes.max_event_states})")
+        found.exceeds("max-event-states", f"{STATES} ({states}) exceeds max event states ({scopes.max_event_states})")
     _gain(
         found,
+        "channel-capacity",
         "information gain",
         information_gain(states, epsilon),
         f"max event-level channel capacity per {source_type} source",
@@ -42,6 +46,7 @@ def check(
     if scopes:
         _gain(
             found,
+            "scopes-channel-capacity",
             "information gain for attribution scope",
             log2(states + scopes.max_event_states * (scopes.limit - 1)),
             f"max event-level attribution scope information gain per {source_type} source",
@@ -55,21 +60,22 @@ def check(
 
 def flip_probability(states: int, epsilon: float) -> float:
     """The probability that a report is drawn at random: k-ary randomised response at this epsilon."""
-    return states / (states + exp(epsilon) - 1)
+    return states / (states - 1 + exp(min(epsilon, MOST_EPSILON)))
 
 
 @lru_cache(maxsize=256)
 def information_gain(states: int, epsilon: float) -> float:
     """The capacity in bits of the channel that randomised response is: q-ary symmetric."""
-    wrong = flip_probability(states, epsilon) * (states - 1) / states
-    if states == 1 or wrong <= 0 or epsilon <= 0:
+    if states == 1 or epsilon <= 0:
         return 0.0
-    entropy = -wrong * log2(wrong) - (1 - wrong) * log2(1 - wrong)
+    odds = exp(min(epsilon, MOST_EPSILON))  # of the true state against one other; both parts stay above 0
+    right, wrong = odds / (states - 1 + odds), (states - 1) / (states - 1 + odds)
+    entropy = -wrong * log2(wrong) - right * log2(right)
     return log2(states) - entropy - wrong * log2(states - 1)
 
 
-def _gain(found: Findings, what: str, gain: float, limit_name: str, limit: float, note: bool) -> None:
+def _gain(found: Findings, name: str, what: str, gain: float, limit_name: str, limit: float, note: bool) -> None:
     if gain > limit:
-        found.error((), f"{what}: {gain:.2f} exceeds {limit_name} ({limit:.2f})")
+        found.exceeds(name, f"{what}: {gain:.2f} exceeds {limit_name} ({limit:.2f})")
     elif note:
         found.note((), f"{what}: {gain:.2f}")

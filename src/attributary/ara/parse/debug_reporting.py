@@ -14,7 +14,7 @@ from attributary.ara.parse.scalars import contribution_value, hex128, string, ty
 SOURCE_TYPES = frozenset(
     ["unspecified"]
     + [f"source-{name}" for name in ("success", "noised", "storage-limit", "unknown-error", "max-event-states-limit")]
-    + [f"source-{name}-limit" for name in ("channel-capacity", "trigger-state-cardinality")]
+    + [f"source-{name}-limit" for name in ("channel-capacity", "scopes-channel-capacity", "trigger-state-cardinality")]
     + [f"source-reporting-origin{name}-limit" for name in ("", "-per-site")]
     + [f"source-destination{name}-limit" for name in ("", "-rate", "-global-rate", "-per-day-rate")]
 )

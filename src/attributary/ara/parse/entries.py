@@ -15,7 +15,7 @@ def sized(size: int, path: Path, found: Findings, low: int, high: float) -> bool
     """Whether a list's length lies in the range."""
     if low <= size <= high:
         return True
-    found.error(path, f"length must be in the range [{low}, {'Infinity' if high == INFINITY else high}]")
+    found.error(path, f"length must be in the range [{low}, {'Infinity' if high == INFINITY else high}]", f"got {size}")
     return False
 
 

@@ -18,6 +18,20 @@ class Issue(NamedTuple):
         return f"{where}: {self.message}" if where else self.message
 
 
+class _Hinted(Issue):
+    """A finding that is shown with a hint."""
+
+    hint: str
+
+    def __new__(cls, path: Path, message: str, hint: str) -> "_Hinted":
+        issue = super().__new__(cls, path, message)
+        issue.hint = hint
+        return issue
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}; {self.hint}"
+
+
 @dataclass(slots=True)
 class Findings:
     """What was found so far; while `soft`, errors are told as warnings, for parts that may be wrong without harm."""
@@ -27,10 +41,19 @@ class Findings:
     notes: list[Issue] = field(default_factory=list)
     soft: bool = False
     faults: int = 0  # errors, soft ones included: a part is whole where none came while it was read
+    limit: str | None = None
 
-    def error(self, path: Path, message: str) -> None:
+    def error(self, path: Path, message: str, hint: str = "") -> None:
+        """Find an error, in the words that browsers have for it, and in ours what was there and what to write."""
         self.faults += 1
-        (self.warnings if self.soft else self.errors).append(Issue(path, message))
+        (self.warnings if self.soft else self.errors).append(
+            _Hinted(path, message, hint) if hint else Issue(path, message)
+        )
+
+    def exceeds(self, limit: str, message: str) -> None:
+        """Find a source that exceeds a limit of its event-level reports; the API's name of the first stays."""
+        self.limit = self.limit or f"source-{limit}-limit"
+        self.error((), message)
 
     def warning(self, path: Path, message: str) -> None:
         self.warnings.append(Issue(path, message))
@@ -41,15 +64,19 @@ class Findings:
 
 @dataclass(frozen=True, slots=True)
 class Parsed(Generic[T]):
-    """A registration, or None where it is refused; and what was found."""
+    """A registration, or None where it is refused; and what was found.
+
+    `limit` is the API's name of the limit that a source's event-level reports exceed, where it is refused for that.
+    """
 
     value: T | None
     errors: tuple[Issue, ...] = ()
     warnings: tuple[Issue, ...] = ()
     notes: tuple[Issue, ...] = ()
+    limit: str | None = None
 
 
 def parsed(value: T | None, found: Findings) -> Parsed[T]:
     """The value with its findings; a value with an error is refused."""
     whole = None if found.errors else value
-    return Parsed(whole, tuple(found.errors), tuple(found.warnings), tuple(found.notes))
+    return Parsed(whole, tuple(found.errors), tuple(found.warnings), tuple(found.notes), found.limit)

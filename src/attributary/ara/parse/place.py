@@ -43,9 +43,10 @@ def _url(j: Any, path: Path, found: Findings) -> site.Url | None:
     if text is None:
         return None
     url = site.parse(text)
+    hint = f"got {text[:80]!r}, write an address as in https://shop.example"
     if url is None:
-        found.error(path, "invalid URL")
+        found.error(path, "invalid URL", hint)
     elif not url.trustworthy:
-        found.error(path, "URL must use HTTP/HTTPS and be potentially trustworthy")
+        found.error(path, "URL must use HTTP/HTTPS and be potentially trustworthy", hint)
         return None
     return url
