@@ -39,6 +39,12 @@ def spark() -> Iterator[Any]:
 
 
 @pytest.fixture(autouse=True)
+def _own_state(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every test has a ledger of its own, and none is the user's."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+
+
+@pytest.fixture(autouse=True)
 def _shared_session(request: pytest.FixtureRequest) -> None:
     """A page that gets itself a session gets this one."""
     if "cluster.md" in request.node.name:

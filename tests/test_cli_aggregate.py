@@ -1,7 +1,10 @@
 """attributary aggregate: from files to files, everything told, nothing private given away by accident."""
 
 import base64
+import errno
+import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,6 +15,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
+from attributary.ara.service import aggregation
+from attributary.ara.service.ledger import users_ledger
 from attributary.ara.service.summary import read_summary
 from attributary.ara.wire import avro
 from attributary.ara.wire.report import Report, to_json
@@ -59,10 +64,10 @@ def test_sums_are_exact_without_noise_and_say_so() -> None:
         assert np.array_equal(found.keys, KEYS) and found.metric.tolist() == EXACT
         assert found.notes == ("NOT PRIVATE: exact sums without noise; not for release",)
         assert "out.avro: 3 keys, NOT PRIVATE: exact sums" in words and "nothing was spent" in words
-        assert "reports: 4 of 4 used, 0 repeated, 0 that cannot" in words
-        assert "4 summed, 74 null, 1 of other filtering ids, 1 of keys outside the domain" in words
+        assert "reports: 4 of 4 used, 0 repeated, 0 with errors" in words
+        assert "4 summed, 74 null, 1 with other filtering ids, 1 with keys outside the domain" in words
     assert done("--no-noise", "-q") == "out.avro: NOT PRIVATE: exact sums without noise; not for release\n"
-    assert not os.path.exists("attributary-ledger.sqlite")
+    assert not os.path.exists(users_ledger())
 
 
 @pytest.mark.usefixtures("folder")
@@ -88,21 +93,123 @@ def test_a_summary_report_states_its_noise() -> None:
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_batch_is_answered_once() -> None:
+def test_a_batch_is_answered_once_whatever_the_output() -> None:
     words = done()
     first = Path("out.avro").read_bytes()
-    assert "attributary-ledger.sqlite: 4 shared ids spent" in words and "noise DLap(4/65536)" in words
+    assert f"{users_ledger()}: 4 shared ids spent" in words and "noise DLap(4/65536)" in words
+    assert f"{users_ledger()}: a new ledger, which knows of no earlier query" in words
     assert (avro.read_results("out.avro").metric != EXACT).any()
-    for options in ([], ["-o", "other.avro"], ["--epsilon", "1"], ["--ledger", "attributary-ledger.sqlite"]):
+    os.makedirs("elsewhere")
+    for options in (["--epsilon", "1"], ["-o", "elsewhere/b.avro", "--epsilon", "1"], ["--domain", "more.avro"]):
+        avro.write_domain("more.avro", np.array([[0, 9]], np.uint64))
         result = run(*options)
         assert result.exit_code == 2 and result.stderr.count("\n") == 1
         assert "4 of 4 shared ids in this batch were queried before" in result.stderr
-    assert Path("out.avro").read_bytes() == first and not os.path.exists("other.avro")
-    done("--filtering-ids", "3")  # has shared ids of its own
-    assert run("--filtering-ids", "3, 4").exit_code == 2
-    done("--ledger", "elsewhere.sqlite", "-q")
-    assert Path("out.avro").read_bytes() != first
+    for options in (["-o", "elsewhere/out.avro"], ["-o", "out.json"]):  # the same query
+        result = run(*options)
+        assert result.exit_code == 2 and f", in {os.path.realpath('out.avro')}, and another answer" in result.stderr
+    assert Path("out.avro").read_bytes() == first and os.listdir("elsewhere") == []
+    words = done("--filtering-ids", "3", "-o", "three.avro")  # has shared ids of its own
+    assert "a new ledger" not in words and run("--filtering-ids", "3, 4").exit_code == 2
+    assert "a new ledger" in done("--ledger", "elsewhere.sqlite", "-q", "-o", "other.avro")
+    assert Path("other.avro").read_bytes() != first
     done("--no-noise", "-q")  # for tests, whatever was spent
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("output", ["out.avro", "out.json"])
+def test_the_same_command_again_has_been_answered(output: str) -> None:
+    done("-o", output)
+    first = Path(output).read_bytes()
+    for options in ([], ["-q"]):
+        words = done("-o", output, *options)
+        assert f"{output}: already answered at 20" in words and Path(output).read_bytes() == first
+    shutil.copy("clear.avro", "copy.avro")  # the same reports from another file, and again from two
+    assert "already answered" in done("-o", output, reports="copy.avro")
+    assert "already answered" in done("clear.avro", "-o", output, reports="copy.avro")
+    avro.write_reports("fewer.avro", batch([*ROWS[:3], [(9, 5)]]))  # the same ids, others' sums: trusted by id
+    assert run("-o", output, reports="fewer.avro").exit_code == 0 and Path(output).read_bytes() == first
+    avro.write_reports("fewer.avro", batch(ROWS[:3]))
+    assert run("-o", output, reports="fewer.avro").exit_code == 2
+    Path(output).write_bytes(first[:-1])
+    assert "does not hold that answer" in run("-o", output).stderr
+    os.unlink(output)
+    assert run("-o", output).exit_code == 2 and not os.path.exists(output)
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_ledger_that_is_gone_is_missed() -> None:
+    done()
+    os.unlink(users_ledger())
+    result = run("-o", "b.avro")
+    assert result.exit_code == 2 and "is missing" in result.stderr and "restore it from a backup" in result.stderr
+    Path(users_ledger()).write_bytes(b"")
+    result = run("-o", "b.avro")
+    assert result.exit_code == 2 and "is empty" in result.stderr and not os.path.exists("b.avro")
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_ledger_of_an_earlier_version_is_not_passed_over() -> None:
+    done("--ledger", "attributary-ledger.sqlite")
+    for output in ("b.avro", "./b.avro"):
+        result = run("-o", output)
+        assert result.exit_code == 2 and "is the ledger of an earlier version" in result.stderr
+    assert "already answered" in done("--ledger", "attributary-ledger.sqlite")
+
+
+@pytest.mark.usefixtures("folder")
+def test_without_a_home_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", "/dev/null/state")
+    result = run()
+    assert result.exit_code == 2 and "name a file for it with --ledger" in result.stderr
+    done("--ledger", "l.sqlite")
+    done("--no-noise")
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_wrong_domain_spends_nothing() -> None:
+    avro.write_domain("wrong.avro", np.array([[7, 7], [7, 8]], np.uint64))
+    args = ["aggregate", "plan.json", "clear.avro", "--domain", "wrong.avro", "-o", "out.avro"]
+    result = CliRunner().invoke(main, args)
+    assert result.exit_code == 2 and result.stderr.count("\n") == 1
+    assert "5 contributions have other keys than the 2 of wrong.avro" in result.stderr
+    assert not os.path.exists("out.avro") and not os.path.exists(users_ledger())
+    done()
+    avro.write_reports("nulls.avro", [report(9, [])])  # browsers send such; they have no keys at all
+    done("-o", "nulls-only.avro", reports="nulls.avro")
+
+
+@pytest.mark.usefixtures("folder")
+def test_reports_that_others_planned_need_no_plan() -> None:
+    def without(*args: str) -> Result:
+        return CliRunner().invoke(main, ["aggregate", *args, "--domain", "domain.avro", "-o", "x.avro"])
+
+    result = without("clear.avro", "--epsilon", "8", "--l1", "1000", "--seed", "3")
+    assert result.exit_code == 0, result.output
+    found = avro.read_results("x.avro")
+    assert (found.metric - sample_dlap(8 / 1000, 3, np.random.default_rng(3))).tolist() == EXACT
+    assert found.stated[0][:2] == (8, 1000)
+    for args, words in (
+        (["clear.avro", "--l1", "1000"], "goes with --epsilon; give both, or a plan"),
+        (["plan.json", "clear.avro", "--epsilon", "1", "--l1", "1000"], "leave it out, since plan.json is one"),
+        (["clear.avro", "--epsilon", "1"], "got only clear.avro: without a plan, give --epsilon and --l1"),
+        (["clear.avro", "--epsilon", "nan", "--l1", "1"], "above 0 and up to 64; got nan"),
+    ):
+        result = without(*args)
+        assert result.exit_code == 2 and words in result.stderr, result.stderr
+
+
+@pytest.mark.usefixtures("folder")
+def test_json_is_the_same_summary_report() -> None:
+    done("--seed", "5", "-o", "a.json")
+    done("--seed", "5", "-o", "a.avro")
+    one, two = read_summary("a.json"), read_summary("a.avro")
+    assert np.array_equal(one.keys, two.keys) and np.array_equal(one.metric, two.metric)
+    assert one.stated == two.stated == avro.Stated(4, 65536, SEEDED)
+    rows = json.loads(Path("a.json").read_text())
+    assert [row["bucket"] for row in rows] == ["\x01", "\x02", "\x05" + "\0" * 8] and rows[0]["not_private"] == SEEDED
+    done("-o", "b.json")
+    assert sorted(json.loads(Path("b.json").read_text())[0]) == ["bucket", "epsilon", "l1", "metric"]
 
 
 @pytest.mark.usefixtures("folder")
@@ -119,7 +226,37 @@ def test_a_query_that_was_interrupted_gives_its_answer_later(monkeypatch: pytest
     first = Path("out.avro").read_bytes()
     assert run("--epsilon", "1").exit_code == 2  # another query of these reports
     done("-o", "later.avro")
-    assert Path("later.avro").read_bytes() == first and run().exit_code == 2
+    assert Path("later.avro").read_bytes() == first and "already answered" in done()
+
+
+@pytest.mark.usefixtures("folder")
+def test_on_a_full_disk_nothing_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    replace = os.replace
+
+    def full(*args: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", full)
+        for _ in range(2):
+            result = run()
+            assert result.exit_code == 75 and result.stderr.count("\n") == 1, result.output
+    assert os.replace is replace and not os.path.exists("out.avro")
+    assert run("--epsilon", "1").exit_code == 2  # it is spent on the first
+    done()
+    assert "already answered" in done()
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("function", ["draw", "add_up"])
+def test_where_memory_is_short_nothing_is_lost(function: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def short(*_: Any) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(aggregation, function, short)
+        assert run().exit_code == 75
+    done()
 
 
 KILLED = """
@@ -158,6 +295,7 @@ def test_killed_between_steps_one_answer_is_all_there_is(module: str, function: 
     assert other.exit_code == (2 if spent else 0), other.output
     again = run("-o", "again.avro")
     assert again.exit_code == (2 if not spent or function == "finish" else 0), again.output
+    assert function != "finish" or run().exit_code == 0
     if first is not None and again.exit_code == 0:
         assert Path("again.avro").read_bytes() == first
 
@@ -188,7 +326,7 @@ def test_bad_reports_are_told_and_the_rest_is_counted() -> None:
     avro.write_reports("mixed.avro", [Report("{\n", b"")] * 7 + good + [good[0]])
     words = done("--no-noise", reports="mixed.avro")
     assert avro.read_results("out.avro").metric.tolist() == EXACT
-    assert "reports: 4 of 12 used, 1 repeated, 7 that cannot be used" in words
+    assert "reports: 4 of 12 used, 1 repeated, 7 with errors" in words
     assert words.count("shared_info is not JSON") == 5 and "… and 2 more" in words
 
 
@@ -214,7 +352,10 @@ def test_many_files_of_many_kinds_are_one_batch() -> None:
         (["--epsilon", "65"], "clear.avro", "above 0 and up to 64; got 65"),
         (["--epsilon", "nan"], "clear.avro", "above 0 and up to 64; got nan"),
         (["--seed", "1", "--no-noise"], "clear.avro", "give one of them"),
-        (["-o", "out.csv"], "clear.avro", "end out.csv in .avro"),
+        (["-o", "out.csv"], "clear.avro", "end out.csv in .avro or .json"),
+        (["--ledger", ":memory:"], "clear.avro", "a ledger is a file that lasts; got ':memory:'"),
+        (["--ledger", "file:l?mode=memory"], "clear.avro", "a ledger is a file that lasts"),
+        (["--ledger", ""], "clear.avro", "a ledger is a file that lasts; got ''"),
         (["-o", "none/out.avro"], "clear.avro", "none/out.avro cannot be written"),
         (["--filtering-ids", "a"], "clear.avro", "whole numbers from 0, as in 0,1; got --filtering-ids a"),
         (["--filtering-ids", ""], "clear.avro", "whole numbers from 0"),
@@ -226,7 +367,7 @@ def test_many_files_of_many_kinds_are_one_batch() -> None:
         ([], "sealed.avro", "if the reports are encrypted, give their key"),
         (["--key", "private.key"], "clear.avro", "no report can be used, of 4; clear.avro: report 1: the payload"),
         (["--domain", "clear.avro"], "clear.avro", "its records have no field 'bucket'"),
-        (["--ledger", "plan.json"], "clear.avro", "plan.json cannot be used: file is not a database"),
+        (["--ledger", "plan.json"], "clear.avro", "plan.json is not an Attributary ledger"),
     ],
 )
 @pytest.mark.usefixtures("folder")

@@ -7,14 +7,16 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy import stats
 
 from attributary.ara.service import ledger
-from attributary.errors import InputError
+from attributary.errors import InputError, TryAgain
 
 IDS = [(bytes([i]) * 32, 3600 * i) for i in range(6)]
 
@@ -36,33 +38,40 @@ def point(*_):
     if points == dies:
         os.kill(os.getpid(), signal.SIGKILL)
 
-connect, replace = ledger.sqlite3.connect, os.replace
+connect, replace, link, unlink = ledger.sqlite3.connect, os.replace, os.link, os.unlink
 
 def traced(*args, **options):
     connection = connect(*args, **options)
     connection.set_trace_callback(point)
     return connection
 
-def replaced(*args):
-    point()
-    replace(*args)
-    point()
+def stepped(done):
+    def step(*args):
+        point()
+        done(*args)
+        point()
+    return step
 
-ledger.sqlite3.connect, os.replace = traced, replaced
+ledger.sqlite3.connect = traced
+os.replace, os.link, os.unlink = map(stepped, (replace, link, unlink))
 
 def query(path, output, sums, first, last):
     ids = [(bytes([i]) * 32, 3600 * i) for i in range(first, last)]
     keys, total = np.arange(40, dtype=np.uint64).reshape(-1, 2), np.full(20, sums)
-    digest = ledger.digest(ids, keys, total, 4 / 65536)
+    asked = ledger.query_of(ids, keys, total, 4 / 65536, [f"{sums} of {i}" for i in range(first, last)])
     point()
-    secret = ledger.reserve(path, ids, digest)
+    secret = ledger.reserve(path, ids, asked)
     point()
+    if isinstance(secret, ledger.Answer):
+        ledger.check_answer(secret, output)
+        return "answered"
     noise = sample_dlap(4 / 65536, 20, ledger.Stretched(secret))
     point()
     avro.write_results(output, keys, total + noise)
     point()
-    ledger.finish(path, digest)
+    ledger.finish(path, asked, ledger.answer_in(output, 0))
     point()
+    return points
 
 for line in sys.stdin:
     asked = json.loads(line)
@@ -74,12 +83,11 @@ for line in sys.stdin:
             while time.monotonic() < begin:
                 pass
             try:
-                query(*args)
+                words, code = query(*args), 0
             except InputError as error:
-                os.write(there, str(error).encode())
-                os._exit(2)
-            os.write(there, str(points).encode())
-            os._exit(0)
+                words, code = error, 2
+            os.write(there, str(words).encode())
+            os._exit(code)
         os.close(there)
         children.append((child, here))
     ends = []
@@ -140,11 +148,13 @@ def test_killed_at_any_point_the_budget_is_neither_lost_nor_spent_twice(queries:
             continue
         assert not (folder / "other.avro").exists()
         code, words = queries.run(folder)
-        if code == 2:  # it was finished
-            assert before is not None and "leave out the reports" in words
-        else:  # the very same answer
-            assert before in (None, output.read_bytes())
-            assert queries.run(folder)[0] == 2
+        assert code == 0 and before in (None, output.read_bytes())  # the very same answer
+        assert before is not None or words != "answered"
+        before = output.read_bytes()
+        assert queries.run(folder) == (0, "answered") and output.read_bytes() == before
+        output.unlink()
+        code, words = queries.run(folder)
+        assert code == 2 and "does not hold that answer" in words and not output.exists()
         assert queries.other(folder) == 2
     assert begun == sorted(begun) and {True, False} == set(begun)  # from one point on it is spent, for good
 
@@ -158,7 +168,7 @@ def test_a_query_that_died_gives_one_answer_however_often_it_dies(queries: Queri
         if (tmp_path / "a.avro").exists():
             answers.append((tmp_path / "a.avro").read_bytes())
             os.unlink(tmp_path / "a.avro")
-    assert len(answers) > 1 and len(set(answers)) == 1 and queries.run(tmp_path)[0] == 2
+    assert len(answers) > 1 and len(set(answers)) == 1 and queries.run(tmp_path)[0] == 2  # and the answer is gone
 
 
 def test_of_queries_at_the_same_time_one_is_answered(queries: Queries, tmp_path: Path) -> None:
@@ -168,54 +178,88 @@ def test_of_queries_at_the_same_time_one_is_answered(queries: Queries, tmp_path:
         ends = queries.at_once(folder, *((f"{i}.avro", 100 + i % 3, i % 3, 4, 0) for i in range(6)))
         answered = [i for i, (code, _) in enumerate(ends) if code == 0]
         assert {code for code, _ in ends} <= {0, 2} and len({i % 3 for i in answered}) == 1  # query 0, 1 or 2
-        assert all("reports are aggregated once" in words for code, words in ends if code == 2)  # and not: try later
+        said = ("reports are aggregated once", "does not hold that answer")  # and not: try later
+        assert all(any(words in line for words in said) for code, line in ends if code == 2)
         assert len({(folder / f"{i}.avro").read_bytes() for i in answered}) == 1  # twice the same gives the same
+
+
+def q(name: str) -> ledger.Query:
+    return ledger.Query(name.encode(), f"asked {name}".encode())
+
+
+DONE = ledger.Answer(b"digest", "/there/a.avro", 1_700_000_000)
 
 
 def test_ids_are_spent_once_and_others_are_free(tmp_path: Path) -> None:
     path = str(tmp_path / "l.sqlite")
-    secret = ledger.reserve(path, IDS[:3], b"a")
-    assert len(secret) == 32 and ledger.reserve(path, IDS[:3], b"a") == secret
-    with pytest.raises(InputError, match="2 of 4 shared ids .* has begun and not finished: repeat it"):
-        ledger.reserve(path, IDS[1:5], b"b")
-    ledger.finish(path, b"a")
-    ledger.finish(path, b"a")  # by another process with the same query
+    secret = ledger.reserve(path, IDS[:3], q("a"))
+    assert len(secret) == 32 and ledger.reserve(path, IDS[:3], q("a")) == secret
+    with pytest.raises(InputError, match="2 of 4 shared ids .* has begun and is not finished: repeat it"):
+        ledger.reserve(path, IDS[1:5], q("b"))
+    ledger.finish(path, q("a"), DONE)
+    ledger.finish(path, q("a"), DONE._replace(time=5))  # by another process with the same query
+    assert ledger.reserve(path, IDS[:3], q("a")) == DONE
     with pytest.raises(InputError, match=r"3 of 3 .*of 3 hours \(1970-01-01T00:00Z, 1970-01-01T01:00Z, .*leave out"):
-        ledger.reserve(path, IDS[:3], b"a")
+        ledger.reserve(path, IDS[:3], q("b"))
     with pytest.raises(InputError, match="1 of 4"):
-        ledger.reserve(path, IDS[2:], b"c")
-    assert ledger.reserve(path, IDS[3:], b"d") != secret  # what was refused spent nothing
+        ledger.reserve(path, IDS[2:], q("c"))
+    assert ledger.reserve(path, IDS[3:], q("d")) != secret  # what was refused spent nothing
+
+
+def test_an_answer_is_known_again_by_its_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "a.avro"
+    path.write_bytes(b"the answer")
+    answer = ledger.answer_in(str(path), 1_700_000_000.5)
+    assert answer.path == os.path.realpath(path) and answer.when == "2023-11-14T22:13Z"
+    (tmp_path / "b.avro").write_bytes(b"the answer")
+    ledger.check_answer(answer, str(tmp_path / "b.avro"))
+    path.write_bytes(b"the anger")
+    for name in ("a.avro", "none.avro"):
+        with pytest.raises(InputError, match=r"answered at 2023-11-14T22:13Z, in .*a\.avro.*does not hold that answer"):
+            ledger.check_answer(answer, str(tmp_path / name))
+
+
+def test_what_stays_in_the_ledger_says_nothing_of_the_sums(tmp_path: Path) -> None:
+    """A digest of exact sums would let anyone who can read the ledger try sums until one fits."""
+    path, keys = tmp_path / "l.sqlite", np.arange(4, dtype=np.uint64).reshape(-1, 2)
+    one, two = (ledger.query_of(IDS, keys, np.array([1, n]), 4 / 65536, ["r"]) for n in (2, 3))
+    assert one.digest != two.digest and one.question == two.question
+    ledger.reserve(str(path), IDS, one)
+    assert one.digest in path.read_bytes()
+    ledger.finish(str(path), one, DONE)
+    assert one.digest not in path.read_bytes() and one.question in path.read_bytes()
 
 
 def test_hours_are_shown_up_to_a_number(tmp_path: Path) -> None:
     path = str(tmp_path / "l.sqlite")
     ids = [*IDS, (b"x", 2**52)]
-    ledger.reserve(path, ids, b"a")
+    ledger.reserve(path, ids, q("a"))
     with pytest.raises(InputError, match=r"7 of 7 .*T02:00Z and 4 more\)"):
-        ledger.reserve(path, ids, b"b")
+        ledger.reserve(path, ids, q("b"))
     with pytest.raises(InputError, match="second 4503599627370496"):
-        ledger.reserve(path, ids[-1:], b"b")
+        ledger.reserve(path, ids[-1:], q("b"))
 
 
 def test_the_secret_is_gone_when_the_query_is_finished(tmp_path: Path) -> None:
     path = tmp_path / "l.sqlite"
-    secret = ledger.reserve(str(path), IDS, b"a")
+    secret = ledger.reserve(str(path), IDS, q("a"))
     assert secret in path.read_bytes() and os.stat(path).st_mode & 0o077 == 0
-    ledger.finish(str(path), b"a")
+    ledger.finish(str(path), q("a"), DONE)
     assert secret not in path.read_bytes()
 
 
 def test_queries_are_told_apart_by_all_that_makes_the_answer() -> None:
-    keys, total = np.arange(4, dtype=np.uint64).reshape(-1, 2), np.array([1, 2])
-    first = ledger.digest(IDS, keys, total, 4 / 65536)
-    assert ledger.digest(IDS[::-1], keys, total, 4 / 65536) == first
+    keys, total, ids = np.arange(4, dtype=np.uint64).reshape(-1, 2), np.array([1, 2]), ["r", "s"]
+    first = ledger.query_of(IDS, keys, total, 4 / 65536, ids)
+    assert ledger.query_of(IDS[::-1], keys, total, 4 / 65536, {"s", "r"}) == first
     others = [
-        ledger.digest(IDS[:2], keys, total, 4 / 65536),
-        ledger.digest(IDS, keys[::-1], total, 4 / 65536),
-        ledger.digest(IDS, keys, total + 1, 4 / 65536),
-        ledger.digest(IDS, keys, total, 8 / 65536),
+        ledger.query_of(IDS[:2], keys, total, 4 / 65536, ids),
+        ledger.query_of(IDS, keys[::-1], total, 4 / 65536, ids),
+        ledger.query_of(IDS, keys, total, 8 / 65536, ids),
+        ledger.query_of(IDS, keys, total + 1, 4 / 65536, ids[:1]),
     ]
-    assert len({first, *others}) == 5
+    assert len({first.digest, *(other.digest for other in others)}) == 5
+    assert len({first.question, *(other.question for other in others)}) == 5
 
 
 def test_a_stretched_secret_looks_random_and_is_the_same_each_time() -> None:
@@ -230,29 +274,140 @@ def test_a_stretched_secret_looks_random_and_is_the_same_each_time() -> None:
     assert len({one[i : i + 1000] for i in range(0, len(one), 1000)}) == 300  # no read repeats another
 
 
-@pytest.mark.parametrize("content", [b"not a database at all, but long enough to be looked at" * 20, None])
-def test_what_is_no_ledger_is_left_alone(content: bytes | None, tmp_path: Path) -> None:
+def database(path: Path, *statements: str) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        for statement in statements:
+            other.execute(statement)
+
+
+WRONG = {
+    "no database": lambda path: path.write_bytes(b"not a database at all, but long enough to be looked at" * 20),
+    "another database": lambda path: (path.unlink(), database(path, "CREATE TABLE mine (x)")),
+    "emptied": lambda path: path.write_bytes(b""),
+    "without tables": lambda path: database(path, "DROP TABLE spent"),
+    "cut off": lambda path: path.write_bytes(path.read_bytes()[:-4096]),
+    "its last page lost": lambda path: path.write_bytes(path.read_bytes()[:-4096] + bytes(4096)),
+    "its header lost": lambda path: path.write_bytes(bytes(100) + path.read_bytes()[100:]),
+    "a secret of zeros": lambda path: database(path, "UPDATE query SET secret = 32"),
+    "deleted": Path.unlink,
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_ledger_that_is_damaged_or_gone_is_refused_and_left_as_it_is(wrong: str, tmp_path: Path) -> None:
     path = tmp_path / "l.sqlite"
-    if content is None:
-        with sqlite3.connect(path) as other:
-            other.execute("CREATE TABLE mine (x)")
-        other.close()
-    else:
+    many = [(os.urandom(32), 3600 * i) for i in range(500)]
+    ledger.reserve(str(path), many, q("a"))
+    WRONG[wrong](path)
+    before = path.read_bytes() if path.exists() else None
+    for shared, asked in ((many, q("a")), (IDS, q("b"))):
+        if wrong == "a secret of zeros" and asked == q("b"):
+            continue
+        with pytest.raises(InputError, match="restore it from a backup|is not an Attributary ledger") as refused:
+            ledger.reserve(str(path), shared, asked)
+        assert "another place" not in str(refused.value)
+    assert (path.read_bytes() if path.exists() else None) == before
+    assert wrong != "deleted" or "to start anew" in str(refused.value)
+
+
+def test_a_file_that_was_never_a_ledger_is_not_made_one(tmp_path: Path) -> None:
+    for name, content in (
+        ("empty", b""),
+        ("text", b"some words, more than SQLite's header has, which is a hundred" * 3),
+    ):
+        path = tmp_path / name
         path.write_bytes(content)
-    before = path.read_bytes()
-    with pytest.raises(InputError, match="--ledger"):
-        ledger.reserve(str(path), IDS, b"a")
-    assert path.read_bytes() == before
+        with pytest.raises(InputError, match="restore it from a backup"):
+            ledger.reserve(str(path), IDS, q("a"))
+        assert path.read_bytes() == content
+    for name, words in ((":memory:", "a file that lasts"), ("file:x", "a file that lasts"), ("", "a file that lasts")):
+        with pytest.raises(InputError, match=words):
+            ledger.reserve(name, IDS, q("a"))
+    for place in (tmp_path, "/dev/null"):
+        with pytest.raises(InputError, match="a ledger is a file"):
+            ledger.reserve(str(place), IDS, q("a"))
+    assert sorted(os.listdir(tmp_path)) == ["empty", "text"]
 
 
-def test_a_ledger_that_is_busy_or_nowhere_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_ledger_may_move_with_or_without_its_witness(tmp_path: Path) -> None:
+    old, new = tmp_path / "l.sqlite", tmp_path / "new" / "l.sqlite"
+    secret = ledger.reserve(str(old), IDS, q("a"))
+    assert sorted(os.listdir(tmp_path)) == ["l.sqlite", "l.sqlite.created"]
+    new.parent.mkdir()
+    old.rename(new)
+    assert ledger.reserve(str(new), IDS, q("a")) == secret and (new.parent / "l.sqlite.created").exists()
+    (tmp_path / "link").symlink_to(new)
+    assert ledger.reserve(str(tmp_path / "link"), IDS, q("a")) == secret
+    (tmp_path / "l.sqlite.created").unlink()  # now on purpose
+    assert ledger.reserve(str(old), IDS, q("a")) != secret
+
+
+def test_a_ledger_of_the_first_version_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "l.sqlite"
+    database(
+        path,
+        "CREATE TABLE query (digest BLOB PRIMARY KEY, secret BLOB NOT NULL) WITHOUT ROWID",
+        "CREATE TABLE spent (id BLOB PRIMARY KEY, hour INTEGER NOT NULL, query BLOB) WITHOUT ROWID",
+        f"INSERT INTO spent VALUES (x'{IDS[0][0].hex()}', 0, NULL)",
+        f"PRAGMA application_id = {ledger.APPLICATION}",
+    )
+    with pytest.raises(InputError, match="1 of 6 shared ids"):
+        ledger.reserve(str(path), IDS, q("a"))
+    ledger.reserve(str(path), IDS[1:], q("b"))
+    ledger.finish(str(path), q("b"), DONE)
+    assert ledger.reserve(str(path), IDS[1:], q("b")) == DONE
+
+
+def test_where_files_cannot_be_linked_a_ledger_is_made_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unsupported(*_: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "link", unsupported)
+    path = str(tmp_path / "l.sqlite")
+    secret = ledger.reserve(path, IDS, q("a"))
+    assert ledger.reserve(path, IDS, q("a")) == secret and len(os.listdir(tmp_path)) == 2
+
+
+def test_a_ledger_that_is_busy_or_has_no_room_may_be_used_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(ledger, "SECONDS_TO_WAIT", 0.05)
     path = str(tmp_path / "l.sqlite")
-    ledger.reserve(path, IDS[:1], b"a")
-    other = sqlite3.connect(path, isolation_level=None)
-    other.execute("BEGIN IMMEDIATE")
-    with pytest.raises(InputError, match="cannot be used: database is locked"):
-        ledger.reserve(path, IDS[1:], b"b")
-    other.close()
-    with pytest.raises(InputError, match="cannot be used: .*No such file"):
-        ledger.reserve(str(tmp_path / "none" / "l.sqlite"), IDS, b"a")
+    ledger.reserve(path, IDS[:1], q("a"))
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(TryAgain, match="cannot be used: database is locked"):
+            ledger.reserve(path, IDS[1:], q("b"))
+    connect = sqlite3.connect
+
+    def full(*args: Any, **options: Any) -> sqlite3.Connection:
+        found = connect(*args, **options)
+        found.execute(f"PRAGMA max_page_count = {found.execute('PRAGMA page_count').fetchone()[0]}")
+        return found
+
+    many = [(os.urandom(32), 0) for _ in range(1000)]
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlite3, "connect", full)
+        with pytest.raises(TryAgain, match="database or disk is full"):
+            ledger.reserve(path, many, q("b"))
+    assert len(ledger.reserve(path, many, q("c"))) == 32  # nothing was spent
+
+
+def test_a_place_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot be written: No such file"):
+        ledger.reserve(str(tmp_path / "none" / "l.sqlite"), IDS, q("a"))
+
+
+def test_the_users_ledger_is_in_the_state_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    assert ledger.users_ledger() == str(tmp_path / "state" / "attributary" / "ledger.sqlite")
+    for other in ("", "relative"):  # which the standard says to ignore
+        monkeypatch.setenv("XDG_STATE_HOME", other)
+        assert ledger.users_ledger() == str(tmp_path / "home/.local/state/attributary/ledger.sqlite")
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("HOME", str(tmp_path / "file"))
+    with pytest.raises(InputError, match="cannot be written .*name a file for it with --ledger"):
+        ledger.users_ledger()

@@ -8,7 +8,7 @@ import click
 if TYPE_CHECKING:
     from attributary.ara.service.aggregation import Sums
 
-LEDGER = "attributary-ledger.sqlite"
+EARLIER_LEDGER = "attributary-ledger.sqlite"  # beside the output, until ledgers were the user's
 
 ABOUT = """Aggregatable reports in, a summary report out: a local aggregation service.
 
@@ -18,49 +18,56 @@ ABOUT = """Aggregatable reports in, a summary report out: a local aggregation se
 
 REPORTS are files, patterns or folders: Avro as the aggregation service reads it, or JSON as the browser sends it (one
 report, a list of them, or one on each line). With --key they are decrypted; without it, what they hold in the clear is
-summed. A report that cannot be used is told and left out; the others count. Reports with an id that came before count
-once.
+summed. A report that cannot be used is told and left out; the others count. Reports with the same id count once.
 
 THE DOMAIN holds the keys to sum up, as `attributary keys` writes it. Every one of them gets exact discrete Laplace
 noise DLap(epsilon / L1), also where no report has it; other keys are dropped, and counted.
 
 THE LEDGER remembers what was queried, by shared id: the API, its version, the origin, the destination, the day of the
-impression, the filtering id, and the hour that the report was due. No shared id is queried twice. If the command is
-interrupted, the same command again gives the same answer. By default the ledger stands beside the output; where outputs
-go to several folders, give one ledger to all.
+impression, the filtering id, and the hour that the report was due. No shared id is queried twice. There is one ledger
+per user; --ledger names one that several users or machines share. If the command is interrupted, the same command again
+gives the same answer; if it is done, the same command again says so and changes nothing. A ledger that is damaged or
+missing is never replaced by a new one: restore it from a backup.
+
+WITHOUT A PLAN, for reports that others planned, give --epsilon and --l1 (65536 in browsers).
 
 --no-noise and --seed are for tests. Their output says that it is not private, and nothing is spent.
 """
 
 
 @click.command(help=ABOUT, short_help="Reports in, a summary report out: a local aggregation service.")
-@click.argument("plan", metavar="PLAN")
-@click.argument("reports", metavar="REPORTS...", nargs=-1, required=True)
+@click.argument("files", metavar="[PLAN] REPORTS...", nargs=-1, required=True)
 @click.option(
     "--domain", metavar="FILE", required=True, multiple=True, help="The keys to query (Avro); may be repeated."
 )
-@click.option("-o", "--output", metavar="FILE", required=True, help="The summary report to write (Avro).")
+@click.option("-o", "--output", metavar="FILE", required=True, help="The summary report to write (.avro or .json).")
 @click.option("--key", "key_file", metavar="FILE", help="The private key, if reports are encrypted.")
 @click.option("--epsilon", type=float, help="Another ε than the plan's, above 0 and up to 64.")
+@click.option("--l1", type=click.IntRange(1), help="Without a plan, with --epsilon: the L1 of a report, as in 65536.")
 @click.option(
     "--filtering-ids", metavar="N,N", default="0", show_default=True, help="Contributions with these ids count."
 )
 @click.option(
-    "--ledger", "ledger_file", metavar="FILE", help=f"What was queried.  [default: {LEDGER} beside the output]"
+    "--ledger",
+    "ledger_file",
+    metavar="FILE",
+    help="What was queried.  [default: attributary/ledger.sqlite in $XDG_STATE_HOME or ~/.local/state]",
 )
 @click.option("--debug", is_flag=True, help="Also write sums and noise side by side, NOT protected.")
 @click.option("--no-noise", is_flag=True, help="Exact sums, which are NOT private.")
 @click.option("--seed", type=click.IntRange(0), help="The same noise each time, which is not for release.")
-@click.option("--processes", type=click.IntRange(1), help="That decrypt.  [default: one for each processor]")
-@click.option("-q", "--quiet", is_flag=True, help="No progress and no words, except on what is not private.")
+@click.option(
+    "--processes", type=click.IntRange(1), help="Processes used for decryption.  [default: one per processor]"
+)
+@click.option("-q", "--quiet", is_flag=True, help="No progress and no messages, except on what is not private.")
 def aggregate(
     *,
-    plan: str,
-    reports: tuple[str, ...],
+    files: tuple[str, ...],
     domain: tuple[str, ...],
     output: str,
     key_file: str | None,
     epsilon: float | None,
+    l1: int | None,
     filtering_ids: str,
     ledger_file: str | None,
     debug: bool,
@@ -69,29 +76,27 @@ def aggregate(
     processes: int | None,
     quiet: bool,
 ) -> None:
+    import time
+
     import numpy as np
 
     from attributary.ara.service import aggregation, ledger
+    from attributary.ara.service.summary import write_summary
     from attributary.ara.wire import avro
     from attributary.ara.wire.private_key import read_private_key
     from attributary.cli.progress import stages
     from attributary.errors import InputError
     from attributary.noise import Entropy
-    from attributary.plan import Plan
-    from attributary.tables.not_private import NO_NOISE, SEEDED
+    from attributary.tables.not_private import NO_NOISE, SEEDED, together
 
-    asks = Plan.load(plan).spec
-    epsilon = asks.epsilon if epsilon is None else epsilon
-    if not 0 < epsilon <= 64:
-        raise InputError(f"the epsilon of a summary report is above 0 and up to 64; got {epsilon:g}")
-    if asks.noise != "api":
-        raise InputError(f'{plan} is for noise on whole counts; reports need a plan with noise = "api"')
+    epsilon, l1, reports = _rate(files, epsilon, l1)
     if no_noise and seed is not None:
         raise InputError("--seed is for noise, and --no-noise is without; give one of them")
     _check_output(output)
     ids = _ids(filtering_ids)
     key = None if key_file is None else read_private_key(key_file)
-    book = ledger_file or os.path.join(os.path.dirname(output), LEDGER)
+    not_private = together(NO_NOISE if no_noise else "", "" if seed is None else SEEDED)
+    book = None if not_private else _ledger(ledger_file, output)
     with stages(not quiet) as stage:
         stage("reading the domain")
         keys = avro.read_domain(domain)
@@ -109,34 +114,93 @@ def aggregate(
             )
         except ValueError as error:
             raise InputError(str(error)) from error
-        if not sums.tally.used:
-            raise InputError(f"no report can be used, of {sums.tally.reports}{_first(sums)}")
-        not_private, query = NO_NOISE if no_noise else "" if seed is None else SEEDED, b""
-        rng: Entropy | None = None
-        if no_noise:
-            noise = np.zeros(len(sums.keys), np.int64)
-        elif seed is not None:
-            rng = np.random.default_rng(seed)
-        else:
-            query = ledger.digest(sums.shared, sums.keys, sums.total, epsilon / asks.l1)
-            rng = ledger.Stretched(ledger.reserve(book, sums.shared, query))
-        if not no_noise:
-            stage("drawing noise")
-            noise = aggregation.draw(sums, epsilon, asks.l1, rng)
+        aggregation.check(sums, domain[0])
+        rng: Entropy | None = None if seed is None else np.random.default_rng(seed)
+        if book is not None:
+            new = not os.path.exists(book)
+            query = ledger.query_of(sums.shared, sums.keys, sums.total, epsilon / l1, sums.report_ids)
+            secret = ledger.reserve(book, sums.shared, query)
+            if isinstance(secret, ledger.Answer):
+                ledger.check_answer(secret, output)
+                click.echo(f"{output}: already answered at {secret.when}; nothing was drawn or spent", err=True)
+                return
+            rng = ledger.Stretched(secret)
+        stage("drawing noise")
+        noise = np.zeros(len(sums.keys), np.int64) if no_noise else aggregation.draw(sums, epsilon, l1, rng)
         stage("writing")
-        note = not_private or f"noise DLap({epsilon:g}/{asks.l1})"
+        note = not_private or f"noise DLap({epsilon:g}/{l1})"
+        stated = avro.Stated(None if no_noise else epsilon, None if no_noise else l1, not_private)
         if debug:
             avro.write_debug_results(_beside(output), aggregation.debug_results(sums, noise), "NOT PRIVATE: exact sums")
-        stated = avro.Stated(None if no_noise else epsilon, None if no_noise else asks.l1, not_private)
-        avro.write_results(output, sums.keys, aggregation.noisy(sums.total, noise), note, stated)
-        if query:
-            ledger.finish(book, query)
-    if quiet and (no_noise or seed is not None):
+        write_summary(output, sums.keys, aggregation.noisy(sums.total, noise), note, stated)
+        if book is not None:
+            ledger.finish(book, query, ledger.answer_in(output, time.time()))
+    if quiet and not_private:
         click.echo(f"{output}: {note}", err=True)
+    if book is not None and new:
+        click.echo(f"{book}: a new ledger, which knows of no earlier query", err=True)
     if debug:
         click.echo(f"{_beside(output)}: NOT PRIVATE: sums and noise side by side", err=True)
     if not quiet:
-        _print(sums, output, note, f"{book}: {len(sums.shared)} shared ids spent" if query else "nothing was spent")
+        spent = "nothing was spent" if book is None else f"{book}: {len(sums.shared):,} shared ids spent"
+        _print(sums, output, note, spent)
+
+
+def _rate(files: tuple[str, ...], epsilon: float | None, l1: int | None) -> tuple[float, int, tuple[str, ...]]:
+    """ε and L1, from the plan unless the options say them, and the files that are reports."""
+    from attributary.errors import InputError
+    from attributary.plan import Plan
+
+    reports = files
+    if l1 is None:
+        plan, *others = files
+        reports = tuple(others)
+        if not reports:
+            raise InputError(f"a plan and reports are needed; got only {plan}: without a plan, give --epsilon and --l1")
+        asks = Plan.load(plan).spec
+        if asks.noise != "api":
+            raise InputError(f'{plan} is for noise on whole counts; reports need a plan with noise = "api"')
+        epsilon, l1 = asks.epsilon if epsilon is None else epsilon, asks.l1
+    elif epsilon is None:
+        raise InputError("--l1 is for reports without a plan, and goes with --epsilon; give both, or a plan")
+    elif _is_plan(files[0]):
+        raise InputError(f"--l1 is for reports without a plan; leave it out, since {files[0]} is one")
+    if not 0 < epsilon <= 64:
+        raise InputError(f"the epsilon of a summary report is above 0 and up to 64; got {epsilon:g}")
+    return epsilon, l1, reports
+
+
+def _is_plan(path: str) -> bool:
+    from attributary.errors import InputError
+    from attributary.plan import Plan
+
+    if not path.endswith(".json") or not os.path.isfile(path):
+        return False
+    with open(path, "rb") as file:
+        if b'"spec"' not in file.read(2**20):
+            return False
+    try:
+        Plan.load(path)
+    except InputError:
+        return False
+    return True
+
+
+def _ledger(given: str | None, output: str) -> str:
+    """The ledger to use: the one that was named, or the user's."""
+    from attributary.ara.service.ledger import file_of, users_ledger
+    from attributary.errors import InputError
+
+    if given is not None:
+        file_of(given)  # refuses what is no file
+        return given
+    earlier = os.path.join(os.path.dirname(output), EARLIER_LEDGER)
+    if os.path.exists(earlier):
+        raise InputError(
+            f"{earlier} is the ledger of an earlier version, which kept it beside the output; go on with it by "
+            f"--ledger {earlier}, or move it to {users_ledger()}"
+        )
+    return users_ledger()
 
 
 def _ids(given: str) -> frozenset[int]:
@@ -153,18 +217,14 @@ def _check_output(path: str) -> None:
     from attributary.errors import InputError
 
     folder = os.path.dirname(os.path.realpath(path))
-    if not path.endswith(".avro"):
-        raise InputError(f"a summary report is Avro; end {path} in .avro")
+    if not path.endswith((".avro", ".json")):
+        raise InputError(f"a summary report is Avro or JSON; end {path} in .avro or .json")
     if os.path.isdir(path) or not os.path.isdir(folder) or not os.access(folder, os.W_OK):
         raise InputError(f"{path} cannot be written; choose a file in a folder that is there with -o")
 
 
 def _beside(output: str) -> str:
-    return output.removesuffix(".avro") + ".debug.avro"
-
-
-def _first(sums: "Sums") -> str:
-    return f"; {sums.faults[0]}" if sums.faults else "; there are none"
+    return os.path.splitext(output)[0] + ".debug.avro"
 
 
 def _print(sums: "Sums", output: str, note: str, spent: str) -> None:
@@ -173,11 +233,11 @@ def _print(sums: "Sums", output: str, note: str, spent: str) -> None:
     t = sums.tally
     lines = [
         f"{output}: {len(sums.keys):,} keys, {note}",
-        f"reports: {t.used:,} of {t.reports:,} used, {t.repeated:,} repeated, {t.faulty:,} that cannot be used",
+        f"reports: {t.used:,} of {t.reports:,} used, {t.repeated:,} repeated, {t.faulty:,} with errors",
         *(f"  {fault}" for fault in sums.faults),
         *([f"  … and {t.faulty - len(sums.faults):,} more"] if t.faulty > len(sums.faults) else []),
-        f"contributions: {t.summed:,} summed, {t.nulls:,} null, {t.filtered:,} of other filtering ids, "
-        f"{t.outside:,} of keys outside the domain",
+        f"contributions: {t.summed:,} summed, {t.nulls:,} null, {t.filtered:,} with other filtering ids, "
+        f"{t.outside:,} with keys outside the domain",
         spent,
     ]
     for line in lines:

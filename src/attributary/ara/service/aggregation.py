@@ -10,6 +10,7 @@ from attributary.ara.service import batch
 from attributary.ara.service.index import Index, distinct
 from attributary.ara.wire.avro import DebugResults
 from attributary.ara.wire.shared_info import Origin, shared_id
+from attributary.errors import InputError
 from attributary.noise import Entropy, sample_dlap
 
 Keys = NDArray[np.uint64]
@@ -44,6 +45,7 @@ class Sums:
     tally: Tally
     faults: tuple[str, ...]  # the first few
     shared: tuple[tuple[bytes, int], ...]  # the shared ids that were queried, with their hours
+    report_ids: Collection[str] = ()  # of the reports that were used
 
 
 def add_up(
@@ -91,7 +93,7 @@ def add_up(
         progress(len(seen) + repeated + faulty)
     tally = Tally(len(seen) + repeated + faulty, len(seen), repeated, faulty, summed, nulls, filtered, missed)
     ids = sorted((shared_id(origin, hour, k), hour) for origin, hour in shared for k in sorted(filtering_ids))
-    return Sums(index.keys, total, in_reports, *_summed(beyond), tally, tuple(faults), tuple(ids))
+    return Sums(index.keys, total, in_reports, *_summed(beyond), tally, tuple(faults), tuple(ids), seen)
 
 
 def _summed(parts: list[tuple[Keys, Ints]]) -> tuple[Keys, Ints]:
@@ -100,6 +102,19 @@ def _summed(parts: list[tuple[Keys, Ints]]) -> tuple[Keys, Ints]:
     total = np.zeros(len(keys), np.int64)
     np.add.at(total, group, np.concatenate([values for _, values in parts]))
     return keys, total
+
+
+def check(sums: Sums, domain: str) -> None:
+    """Refuses a batch that no budget should be spent on."""
+    tally = sums.tally
+    first = f"; {sums.faults[0]}" if sums.faults else "; there are none"
+    if not tally.used:
+        raise InputError(f"no report can be used, of {tally.reports:,}{first}")
+    if tally.outside and not tally.summed:
+        raise InputError(
+            f"no key of any report is in the domain: {tally.outside:,} contributions have other keys than the "
+            f"{len(sums.keys):,} of {domain}; give the domain that belongs to these reports (nothing was spent)"
+        )
 
 
 def draw(sums: Sums, epsilon: float, l1: int, rng: Entropy | None = None) -> Ints:

@@ -2,35 +2,70 @@
 
 A query goes in three steps. `reserve` spends the shared ids and keeps a secret of 32 bytes from the operating system,
 both in one transaction, before any noise is drawn. The noise is stretched from the secret, and the result written.
-`finish` forgets the secret.
+`finish` forgets the secret, and keeps a digest of the result.
 
 So a process may die anywhere: before `reserve`, nothing is spent and nothing was drawn; after it, the same query gets
-the same secret, thus the same answer to the bit, and any other query of these ids is refused; after `finish`, all are.
-No crash loses the budget, and none buys a second answer. Two processes with the same query give the same answer.
+the same secret, thus the same answer to the bit, and any other query of these ids is refused; after `finish`, all are,
+and the same query is told where its answer is. No crash loses the budget, and none buys a second answer. Two processes
+with the same query give the same answer.
+
+A ledger that is gone knows nothing, so a new one must not take its place unnoticed. It is made whole under another name
+and linked to its own, so that it is never seen half made, and a file beside it (`ledger.sqlite.created`) says that it
+was made: where that file is and the ledger is not, there was one.
 """
 
 import hashlib
 import os
 import secrets
 import sqlite3
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attributary.errors import InputError
+from attributary.errors import InputError, TryAgain
 from attributary.noise import rate
 
 APPLICATION = 0x41747472
+SECRET = 32  # bytes
 SECONDS_TO_WAIT = 60.0
 HOURS_SHOWN = 3
 TABLES = """
-CREATE TABLE query (digest BLOB PRIMARY KEY, secret BLOB NOT NULL) WITHOUT ROWID;
-CREATE TABLE spent (id BLOB PRIMARY KEY, hour INTEGER NOT NULL, query BLOB) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS query (digest BLOB PRIMARY KEY, secret BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS spent (id BLOB PRIMARY KEY, hour INTEGER NOT NULL, query BLOB) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS answer (question BLOB PRIMARY KEY, output BLOB, path TEXT, time INTEGER) WITHOUT ROWID;
 """
+WITNESS = ".created"  # beside a ledger; it stays if the ledger goes
+LATER = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_IOERR}
+UNWRITABLE = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH}
+RESTORE = "restore it from a backup: no other file knows which reports were queried, so none can take its place"
+
+
+class Query(NamedTuple):
+    """What tells queries apart.
+
+    The digest is of all that makes the answer, thus of exact sums, and is kept no longer than the secret. The question
+    is of what was asked, with the ids of the reports in place of their sums, and is kept for good.
+    """
+
+    digest: bytes
+    question: bytes
+
+
+class Answer(NamedTuple):
+    """The answer that a query has got."""
+
+    output: bytes  # SHA-256 of the file
+    path: str  # where it was written
+    time: int  # when, in seconds since 1970
+
+    @property
+    def when(self) -> str:
+        return _time(self.time)
 
 
 class Stretched:
@@ -44,26 +79,62 @@ class Stretched:
         return hashlib.shake_256(self.secret + self.reads.to_bytes(8, "big")).digest(length)
 
 
-def digest(
-    shared: Sequence[tuple[bytes, int]], keys: NDArray[np.uint64], total: NDArray[np.int64], a: Fraction | float
-) -> bytes:
-    """What makes a query the same query: its shared ids, keys, exact sums and rate of noise."""
-    found = hashlib.sha256(repr((rate(a), len(shared), keys.shape)).encode())
-    found.update(b"".join(identity for identity, _ in sorted(shared)))
-    found.update(np.ascontiguousarray(keys, "<u8").data)
-    found.update(np.ascontiguousarray(total, "<i8").data)
-    return found.digest()
+def query_of(
+    shared: Sequence[tuple[bytes, int]],
+    keys: NDArray[np.uint64],
+    total: NDArray[np.int64],
+    a: Fraction | float,
+    report_ids: Collection[str] = (),
+) -> Query:
+    """What makes a query the same query: its shared ids, keys and rate of noise, with exact sums or ids of reports."""
+    asked = hashlib.sha256(repr((rate(a), len(shared), keys.shape)).encode())
+    asked.update(b"".join(identity for identity, _ in sorted(shared)))
+    asked.update(np.ascontiguousarray(keys, "<u8").data)
+    summed = asked.copy()
+    summed.update(np.ascontiguousarray(total, "<i8").data)
+    asked.update("\n".join(sorted(report_ids)).encode(errors="surrogatepass"))
+    return Query(summed.digest(), asked.digest())
 
 
-def reserve(path: str, shared: Sequence[tuple[bytes, int]], query: bytes) -> bytes:
+def users_ledger() -> str:
+    """The ledger of the user who runs this: in the folder for state that the XDG directories name."""
+    state = os.environ.get("XDG_STATE_HOME", "")
+    if not os.path.isabs(state):  # as the standard has it
+        state = os.path.join(os.path.expanduser("~"), ".local", "state")
+    folder = os.path.join(state, "attributary")
+    try:
+        os.makedirs(folder, 0o700, exist_ok=True)
+        if not os.path.isabs(folder) or not os.access(folder, os.W_OK):
+            raise OSError
+    except OSError as error:
+        raise InputError(
+            f"the ledger has no place: {folder} cannot be written ({error.strerror or 'no access'}); "
+            "name a file for it with --ledger"
+        ) from error
+    return os.path.join(folder, "ledger.sqlite")
+
+
+def file_of(path: str) -> str:
+    """Where a ledger is; refuses names that SQLite takes for something that does not last."""
+    if not path.strip() or path == ":memory:" or path.startswith("file:"):
+        raise InputError(f"a ledger is a file that lasts; got {path[:80]!r}: name a file with --ledger")
+    return os.path.realpath(path)
+
+
+def reserve(path: str, shared: Sequence[tuple[bytes, int]], query: Query) -> bytes | Answer:
     """Spends the shared ids on a query, and gives the secret that its noise is stretched from.
 
-    Refuses if one of them was spent on another query, or on one that is finished.
+    Of a query that is finished, it gives the answer. Refuses if one of the ids was spent on another query.
     """
     with _transaction(path) as ledger:
-        known = ledger.execute("SELECT secret FROM query WHERE digest = ?", [query]).fetchone()
+        known = ledger.execute("SELECT secret FROM query WHERE digest = ?", [query.digest]).fetchone()
         if known:
-            return bytes(known[0])
+            if not (isinstance(known[0], bytes) and len(known[0]) == SECRET):
+                raise InputError(f"the ledger {path} is damaged: it has a secret of another length; {RESTORE}")
+            return known[0]
+        answer = ledger.execute("SELECT output, path, time FROM answer WHERE question = ?", [query.question]).fetchone()
+        if answer:
+            return Answer(*answer)
         ledger.execute("CREATE TEMP TABLE asked (id BLOB PRIMARY KEY, hour INTEGER) WITHOUT ROWID")
         ledger.executemany("INSERT INTO asked VALUES (?, ?)", shared)
         spent = ledger.execute(
@@ -71,36 +142,54 @@ def reserve(path: str, shared: Sequence[tuple[bytes, int]], query: bytes) -> byt
         ).fetchall()
         if spent:
             raise InputError(_refusal(path, spent, len(shared)))
-        secret = secrets.token_bytes(32)
-        ledger.execute("INSERT INTO query VALUES (?, ?)", [query, secret])
-        ledger.execute("INSERT INTO spent SELECT id, hour, ? FROM asked", [query])
+        secret = secrets.token_bytes(SECRET)
+        ledger.execute("INSERT INTO query VALUES (?, ?)", [query.digest, secret])
+        ledger.execute("INSERT INTO spent SELECT id, hour, ? FROM asked", [query.digest])
     return secret
 
 
-def finish(path: str, query: bytes) -> None:
-    """Forgets the secret of a query whose result is written; its shared ids stay spent."""
+def finish(path: str, query: Query, answer: Answer) -> None:
+    """Forgets the secret of a query whose result is written, and keeps which that is; its shared ids stay spent."""
     with _transaction(path) as ledger:
-        ledger.execute("UPDATE spent SET query = NULL WHERE query = ?", [query])
-        ledger.execute("DELETE FROM query WHERE digest = ?", [query])
+        ledger.execute("UPDATE spent SET query = NULL WHERE query = ?", [query.digest])
+        ledger.execute("DELETE FROM query WHERE digest = ?", [query.digest])
+        ledger.execute("INSERT OR IGNORE INTO answer VALUES (?, ?, ?, ?)", [query.question, *answer])
+
+
+def answer_in(path: str, now: float) -> Answer:
+    """The answer that a file holds."""
+    with open(path, "rb") as file:
+        return Answer(hashlib.file_digest(file, "sha256").digest(), os.path.realpath(path), int(now))
+
+
+def check_answer(answer: Answer, path: str) -> None:
+    """Refuses unless a file holds that answer: there is no other."""
+    with suppress(OSError):
+        if answer_in(path, 0).output == answer.output:
+            return
+    raise InputError(
+        f"this query was answered at {answer.when}, in {answer.path}, and another answer would have other noise; "
+        f"{path} does not hold that answer: use the file that does, or a backup of it"
+    )
 
 
 def _refusal(path: str, spent: list[tuple[int, int]], asked: int) -> str:
     hours = sorted({hour for hour, _ in spent})
-    shown = ", ".join(_hour(hour) for hour in hours[:HOURS_SHOWN])
+    shown = ", ".join(_time(hour) for hour in hours[:HOURS_SHOWN])
     more = f" and {len(hours) - HOURS_SHOWN} more" if len(hours) > HOURS_SHOWN else ""
     unfinished = any(running for _, running in spent)
     remedy = (
-        "another query of them has begun and not finished: repeat it with the same reports, domain and options"
+        "another query of them has begun and is not finished: repeat it with the same reports, domain and options"
         if unfinished
         else "leave out the reports of these hours"
     )
     return (
-        f"reports are aggregated once; {len(spent)} of {asked} shared ids in this batch were queried before, by "
-        f"{path}, of {len(hours)} hours ({shown}{more}); {remedy}"
+        f"reports are aggregated once; {len(spent)} of {asked} shared ids in this batch were queried before, of "
+        f"{len(hours)} hours ({shown}{more}), by the ledger {path}; {remedy}"
     )
 
 
-def _hour(seconds: int) -> str:
+def _time(seconds: int) -> str:
     try:
         return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%MZ}"
     except (ValueError, OverflowError, OSError):
@@ -110,30 +199,99 @@ def _hour(seconds: int) -> str:
 @contextmanager
 def _transaction(path: str) -> Iterator[sqlite3.Connection]:
     """The ledger, locked for this process until all of it is done or none."""
+    place = file_of(path)
     try:
-        if not os.path.exists(path):
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # for its owner alone: it may hold secrets
-        with closing(sqlite3.connect(path, SECONDS_TO_WAIT, isolation_level=None)) as ledger:
+        if not os.path.lexists(place):
+            _create(place, path)
+        if not os.path.isfile(place):
+            raise InputError(f"a ledger is a file; {path} is not: name a file with --ledger")
+        if os.path.getsize(place) == 0:
+            raise InputError(f"the ledger {path} is empty, and a ledger never is; {RESTORE}")
+        with closing(sqlite3.connect(place, SECONDS_TO_WAIT, isolation_level=None)) as ledger:
             for setting in ("synchronous = EXTRA", "secure_delete = ON", "temp_store = MEMORY"):
                 ledger.execute(f"PRAGMA {setting}")
             ledger.execute("BEGIN IMMEDIATE")
             try:
                 _check(ledger, path)
+                if not os.path.exists(place + WITNESS):
+                    _witness(place)
                 yield ledger
                 ledger.execute("COMMIT")
             except BaseException:
-                ledger.execute("ROLLBACK")
+                with suppress(sqlite3.Error):  # of its own accord, SQLite rolls back where the disk is full
+                    ledger.execute("ROLLBACK")
                 raise
-    except (sqlite3.Error, OSError) as error:
-        raise InputError(f"the ledger {path} cannot be used: {error}; choose another place with --ledger") from error
+    except sqlite3.Error as error:
+        raise _refused(error, path) from error
+    except OSError as error:
+        raise InputError(
+            f"the ledger {path} cannot be written: {error.strerror or error}; --ledger names its file"
+        ) from error
+
+
+def _create(place: str, path: str) -> None:
+    """Makes a ledger, unless there was one."""
+    if os.path.exists(place + WITNESS):
+        raise InputError(
+            f"the ledger {path} is missing, and {path}{WITNESS} says that there was one; {RESTORE} (to start anew "
+            "though reports may be queried twice, delete that file)"
+        )
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as new:
+        for statement in TABLES.strip().splitlines():
+            new.execute(statement)
+        new.execute(f"PRAGMA application_id = {APPLICATION}")
+        content = new.serialize()
+    beside = f"{place}.{secrets.token_hex(8)}.tmp"
+    try:
+        _write_new(beside, content)
+        with suppress(FileExistsError):  # another process was faster: it is its ledger then
+            try:
+                os.link(beside, place)
+            except FileExistsError:
+                raise
+            except OSError:  # a file system without links
+                _write_new(place, content)
+    finally:
+        with suppress(OSError):
+            os.unlink(beside)
+
+
+def _write_new(path: str, content: bytes) -> None:
+    """A file for its owner alone: a ledger may hold secrets."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(handle)
+
+
+def _witness(place: str) -> None:
+    words = (
+        f"{os.path.basename(place)} beside this file is a ledger of Attributary: it knows which reports were queried.\n"
+        "If it is missing or damaged, restore it from a backup. Keep this file beside it.\n"
+    )
+    with suppress(FileExistsError):
+        _write_new(place + WITNESS, words.encode())
 
 
 def _check(ledger: sqlite3.Connection, path: str) -> None:
-    """Makes the tables of a new ledger; refuses a database that is none."""
-    found = ledger.execute("PRAGMA application_id").fetchone()[0]
-    if found == 0 and not ledger.execute("SELECT 1 FROM sqlite_master").fetchone():
-        for statement in TABLES.strip().splitlines():
-            ledger.execute(statement)
-        ledger.execute(f"PRAGMA application_id = {APPLICATION}")
-    elif found != APPLICATION:
-        raise InputError(f"{path} is no ledger of attributary; choose another place with --ledger")
+    """Refuses a database that is damaged or not a ledger; gives one of an earlier version what it lacks."""
+    if ledger.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
+        raise InputError(f"{path} is not an Attributary ledger; give --ledger a ledger, or a name for a new one")
+    known = {name for (name,) in ledger.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    state = ledger.execute("PRAGMA quick_check(1)").fetchone()[0]
+    if not {"query", "spent"} <= known or state != "ok":
+        raise InputError(f"the ledger {path} is damaged; {RESTORE}")
+    for statement in TABLES.strip().splitlines():
+        ledger.execute(statement)
+
+
+def _refused(error: sqlite3.Error, path: str) -> Exception:
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+    if code in LATER:
+        return TryAgain(f"the ledger {path} cannot be used: {error}; run the same command again later")
+    if code in UNWRITABLE:
+        return InputError(f"the ledger {path} cannot be written: {error}; let this user write it and its folder")
+    if code == sqlite3.SQLITE_NOTADB and not os.path.exists(file_of(path) + WITNESS):
+        return InputError(f"{path} is not an Attributary ledger, or it is damaged; {RESTORE}")
+    return InputError(f"the ledger {path} is damaged: {error}; {RESTORE}")
