@@ -61,6 +61,7 @@ def split_of_time(cases: list[Case]) -> tuple[Any, float]:
             clocked(m.way, f"split: {m.way.__name__}"),
             clocked(m.estimator, f"estimate: {m.estimator.__name__}"),
             None if m.variance is None else clocked(m.variance, "closed forms"),
+            batched=True,
         )
         for m in METHODS.values()
         if not m.slow

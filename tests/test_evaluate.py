@@ -392,6 +392,86 @@ def test_an_estimator_is_given_the_prior() -> None:
     assert found["rmsre"] == pytest.approx(wanted)
 
 
+def overspending(asks: Spec, tree: Tree, prior: Prior) -> Any:
+    return np.ones(len(tree))
+
+
+def unknown(asks: Spec, tree: Tree, prior: Prior) -> Any:
+    return np.where(np.arange(len(tree)) == 1, np.nan, 0.1)
+
+
+def negative(asks: Spec, tree: Tree, prior: Prior) -> Any:
+    return np.where(np.arange(len(tree)) == 1, -0.1, 0.1)
+
+
+def short(asks: Spec, tree: Tree, prior: Prior) -> Any:
+    return np.ones(1)
+
+
+@pytest.mark.parametrize(
+    ("way", "rule"),
+    [
+        (overspending, "no path spends more than 1.0; got 1.0 as the least, and a path that spends 3.0"),
+        (unknown, "budgets are 0 or more.*got nan"),
+        (negative, "budgets are 0 or more.*got -0.1"),
+        (short, "a split is of shape"),
+    ],
+)
+def test_a_split_of_ones_own_keeps_to_the_budget(way: Any, rule: str) -> None:
+    with pytest.raises(InputError, match=f"mine: .*{rule}"):
+        evaluate([case()], [Method("mine", way, estimators.blue)], epsilons=[1], taus=[10], draws=2)
+
+
+seen: list[int] = []
+
+
+def pooling(tree: Tree, noisy: Any, variance: Any, prior: Prior) -> Any:
+    """Every root is the mean of all roots."""
+    seen.append(len(tree))
+    first = int(tree.first[0])
+    found = np.array(noisy)
+    found[:first] = noisy[:first].mean()
+    noisy[:], variance[:] = 0, 0  # what it was handed is its own
+    return found
+
+
+def test_an_estimator_of_ones_own_sees_one_draw_unless_it_may_be_batched() -> None:
+    """One that pools roots averages the noise of all draws away if it sees them all."""
+    made, options = case(), {"epsilons": [1.0], "taus": [10], "draws": 40}
+    seen.clear()
+    alone = evaluate([made], [Method("pooling", ways.equal, pooling)], **options)
+    assert seen == [made.nodes] * 40
+    pooled = evaluate([made], [Method("pooling", ways.equal, pooling, batched=True)], **options)
+    assert seen[40:] == [40 * made.nodes]
+    one, other = (rows(table, level="a")[0]["rmsre"] for table in (alone, pooled))
+    assert other < one
+    both = evaluate([made], [Method("pooling", ways.equal, pooling), "equal-blue"], **options)
+    assert rows(both, method="equal-blue") == rows(evaluate([made], ["equal-blue"], **options))
+
+
+@pytest.mark.parametrize(("made", "told"), [(np.nan, "nan"), (np.ones(2), r"shape \(2,\)")])
+def test_an_estimator_gives_a_count_for_each_node(made: Any, told: str) -> None:
+    own = Method("odd", ways.equal, lambda tree, *_: made + np.zeros(len(made) if np.ndim(made) else len(tree)))
+    with pytest.raises(InputError, match=f"a count for each of the .* got {told}"):
+        evaluate([case()], [own], epsilons=[1], taus=[10], draws=2)
+
+
+def test_squared_errors_of_draws_have_the_error_of_a_simulation() -> None:
+    """rmsre takes the mean of squared errors, where estimates are biased."""
+    made = case()
+    table = evaluate([made], ["greedy-top-down"], epsilons=[1], taus=[10], draws=300)
+    share = ways.greedy(made.at(10, 1).spec, made.tree, made.prior)
+    noise = Noise("api", 1.0, made.spec.l1, share)
+    squared = []
+    for i in range(300):
+        noisy = noise.added(made.count, luck(5, "mine", i, made.nodes))
+        est = denoise(made.tree, noisy, noise.variance, nonnegative=True)
+        squared.append((est.count - made.count) ** 2)
+    found = rmsre.tree(made.tree, made.count, np.mean(squared, axis=0), 10.0)
+    (simulated,) = rows(table, level=None, kind="simulated")
+    assert found == pytest.approx(simulated["rmsre"], abs=5 * simulated["standard_error"])
+
+
 def by_budget(asks: Spec, tree: Tree, prior: Prior) -> Any:
     """More for the leaves the less there is."""
     leaf = 1 / (1 + asks.epsilon)

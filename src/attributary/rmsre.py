@@ -2,6 +2,11 @@
 
 A node's error is √Var(ĉ) / max(τ, c). A level's is the root mean square of its nodes', a tree's that of its levels'.
 In a forest, nodes of all roots are pooled level by level; `roots` gives each root's own tree error.
+
+`variance` is the mean squared error of each estimate. That of a biased one is its variance + bias²; of one draw whose
+true counts are known, the squared error:
+
+    >>> rmsre.tree(tree, count, (estimate - count) ** 2, tau=10)
 """
 
 import numpy as np
@@ -13,7 +18,10 @@ Floats = NDArray[np.float64]
 
 
 def nodes(count: ArrayLike, variance: ArrayLike, tau: float) -> Floats:
-    """RMSRE_τ of each node, from its true (or prior) count and the variance of its unbiased estimate."""
+    """RMSRE_τ of each node, from its true (or prior) count and the mean squared error of its estimate.
+
+    Of an unbiased estimate that is its variance; of a biased one, variance + bias², or (estimate − count)² of a draw.
+    """
     if not 0 < tau < np.inf:
         raise ValueError(f"tau is a positive number; got {tau}")
     c, v = np.asarray(count, np.float64), np.asarray(variance, np.float64)

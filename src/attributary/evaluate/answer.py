@@ -2,10 +2,8 @@
 
 from collections.abc import Sequence
 from math import sqrt
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attributary.evaluate.case import Case
 from attributary.evaluate.exact import exact
@@ -13,8 +11,6 @@ from attributary.evaluate.many import PLANS, Many
 from attributary.evaluate.measure import Measure
 from attributary.evaluate.shared import One, questions, shared, split
 from attributary.evaluate.task import Row, Task, run
-
-Floats = NDArray[np.float64]
 
 
 def answer(task: Task, case: Case) -> list[Row]:
@@ -39,12 +35,7 @@ def answer(task: Task, case: Case) -> list[Row]:
 
 def _of_one(task: Task, many: Many, one: One, epsilon: float) -> list[Row]:
     """The rows of one measure; its case is like any other, but for what limits cut off."""
-
-    def way(*_: Any) -> Floats:
-        return one.share
-
-    methods = tuple(method._replace(way=way) for method in task.methods)
-    rows = run(task._replace(tau=one.tau, methods=methods, epsilons=(epsilon,)), one.case)
+    rows = run(task._replace(tau=one.tau, epsilons=(epsilon,)), one.case, one.share)
     measure = Measure.of(many.tree, one.case.truth, one.tau, task.pool)
     cut = exact(measure, np.zeros(many.nodes), one.case.count - one.case.truth).rmsre.tolist()
     said = {"tree": many.name, "tau": task.tau, "measure": one.measure.name, "limits": many.limits.name}

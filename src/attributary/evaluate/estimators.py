@@ -46,6 +46,3 @@ def learned(tree: Tree, noisy: Floats, variance: Floats, prior: Prior) -> Floats
     """Counts that add up and are never negative, with shares learned from these figures and from the prior."""
     known = learn(tree, noisy, variance, prior)
     return np.asarray(denoise(tree, noisy, variance, prior=known, nonnegative="top-down").count, np.float64)
-
-
-ALONE = (learned,)  # what is learned from one draw must not be learned from others

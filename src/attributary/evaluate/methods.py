@@ -3,6 +3,9 @@
 Another method is another pair of functions:
 
     >>> halves = Method("halves-blue", ways.equal, estimators.blue, estimators.blue_variance)
+
+An estimator of one's own is given one draw at a time. One that treats each root on its own, and learns nothing from the
+tree, may take many at once, which is faster: batched=True.
 """
 
 from collections.abc import Callable, Collection
@@ -32,6 +35,7 @@ class Method(NamedTuple):
     by_epsilon: bool = False  # its shares depend on ε even under the API's noise
     slow: bool = False  # it learns from every draw anew, so that it has to be asked for
     intervals: Intervals | None = None  # the same counts, which say how sure they are; None: they do not
+    batched: bool = False  # several draws may be handed to it as one forest: it treats each root on its own
 
 
 _LISTED = (

@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from attributary.errors import InputError
+from attributary.evaluate import estimators, intervals
 from attributary.evaluate.case import Case, changed
 from attributary.evaluate.copies import Copies, batches
-from attributary.evaluate.estimators import ALONE
 from attributary.evaluate.intervals import Intervals, inside
 from attributary.evaluate.measure import Errors, Measure, with_tree
 from attributary.evaluate.methods import Estimator
@@ -25,6 +26,15 @@ class Tried(NamedTuple):
 
     estimator: Estimator
     intervals: Intervals | None = None  # the same, where it is asked how often intervals hold the true count
+    batched: bool = False  # whether several draws may be handed to it as one forest
+
+    @property
+    def together(self) -> bool:
+        return self.batched or (self.intervals or self.estimator) in BATCHED
+
+
+# What treats each root on its own; one that learns from the tree would learn from other draws of the same counts.
+BATCHED = (estimators.raw, estimators.blue, estimators.top_down, intervals.blue, intervals.top_down)
 
 
 def simulate(
@@ -76,7 +86,7 @@ def _estimated(
     method: Tried, copies: Copies, measured: Measurements, prior: Prior, count: Floats
 ) -> tuple[Floats, Floats | None]:
     """The estimates and, where intervals are tried, which of them hold the true count."""
-    if copies.number == 1 or method.estimator not in ALONE:
+    if method.together:
         return _of_tree(method, copies.forest, measured, prior, copies.spread(count))
     one = changed(prior, lambda values: copies.apart(values)[0])
     draws = zip(copies.apart(measured.noisy), copies.apart(measured.variance), strict=True)
@@ -89,9 +99,19 @@ def _of_tree(
     method: Tried, tree: Tree, measured: Measurements, prior: Prior, count: Floats
 ) -> tuple[Floats, Floats | None]:
     if method.intervals is None:
-        return method.estimator(tree, measured.noisy, measured.variance, prior), None
+        return _counts(method.estimator(tree, measured.noisy, measured.variance, prior), tree), None
     estimate = method.intervals(tree, measured, prior)
-    return np.asarray(estimate.count, np.float64), inside(estimate, count)
+    return _counts(estimate.count, tree), inside(estimate, count)
+
+
+def _counts(given: ArrayLike, tree: Tree) -> Floats:
+    counts = np.asarray(given, np.float64)
+    if counts.shape != (len(tree),) or np.isnan(counts).any():
+        told = "nan" if counts.shape == (len(tree),) else f"shape {counts.shape}"
+        raise InputError(
+            f"an estimator gives a count for each of the {len(tree):,} nodes that it is handed; got {told}"
+        )
+    return counts
 
 
 def _errors(squared: Floats, nodes: Floats, measure: Measure) -> Errors:

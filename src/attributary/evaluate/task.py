@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attributary import __version__
+from attributary.budget import Split
+from attributary.errors import InputError
 from attributary.evaluate.case import Case
 from attributary.evaluate.exact import exact
 from attributary.evaluate.measure import Errors, Measure, Pool
@@ -40,7 +42,9 @@ class Task(NamedTuple):
     @property
     def key(self) -> str:
         """A name for all that the answer depends on; functions go by their names."""
-        names = [(m.name, _name(m.way), _name(m.estimator), _name(m.variance), m.by_epsilon) for m in self.methods]
+        names = [
+            (m.name, _name(m.way), _name(m.estimator), _name(m.variance), m.by_epsilon, m.batched) for m in self.methods
+        ]
         said: list[Any] = [__version__, self.case, self.tau, names, self.epsilons, self.draws, self.seed, self.pool]
         if self.coverage:
             said += [[_name(m.intervals) for m in self.methods]]
@@ -57,8 +61,8 @@ def _name(function: Any) -> str:
     return "" if function is None else f"{function.__module__}.{function.__qualname__}"
 
 
-def run(task: Task, case: Case) -> list[Row]:
-    """The rows of the evaluation table for a task.
+def run(task: Task, case: Case, share: Floats | None = None) -> list[Row]:
+    """The rows of the evaluation table for a task; `share` takes the place of its split.
 
     Under the API's noise the best shares do not depend on ε, and variances are proportional to that of DLap(ε/L1): one
     split and one closed form serve every ε.
@@ -71,17 +75,25 @@ def run(task: Task, case: Case) -> list[Row]:
         if noises and case.noise == "api" and not any(method.by_epsilon for method in task.methods):
             noise = noises[0]._replace(epsilon=epsilon)
         else:
-            noise = Noise(case.noise, epsilon, at.spec.l1, task.way(at.spec, at.tree, at.prior))
+            noise = Noise(case.noise, epsilon, at.spec.l1, _split(task, at) if share is None else share)
         noises.append(noise)
     for method in task.methods:
         rows += _exactly(task, case, method, noises, measure)
     if task.draws:
-        tried = [Tried(m.estimator, m.intervals if task.coverage else None) for m in task.methods]
+        tried = [Tried(m.estimator, m.intervals if task.coverage else None, m.batched) for m in task.methods]
         found = simulate(case, noises, tried, measure, task.draws, task.seed)
         for epsilon, each in zip(task.epsilons, found, strict=True):
             for method, errors in zip(task.methods, each, strict=True):
                 rows += _rows(case.at(task.tau, epsilon), task, method, "simulated", errors)
     return rows
+
+
+def _split(task: Task, case: Case) -> Floats:
+    """The share of each node; refuses those that are no split: negative, nan, or more than 1 along a path."""
+    try:
+        return Split(case.tree, np.asarray(task.way(case.spec, case.tree, case.prior), np.float64), 1.0).nodes()
+    except ValueError as error:
+        raise InputError(f"{task.methods[0].name}: {error}") from error
 
 
 def _exactly(task: Task, case: Case, method: Method, noises: list[Noise], measure: Measure) -> list[Row]:
