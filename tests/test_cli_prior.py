@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from attributary import denoise, prior
 from attributary.cli import main
-from attributary.cli.learned import learned
+from attributary.cli.learned import past_of_table
 from attributary.tables import read_table, write_table
 from command import ADDED
 from test_learned_prior import measured, world
@@ -49,19 +49,19 @@ def test_it_is_the_librarys_answer(files: Path, earlier: str | None) -> None:
     of = world(1)
     given = measured(of, 50.0, 0)
     path = None if earlier is None else str(files / earlier)
-    known = learned(of.tree, given.noisy, given.variance, path, True)
+    past = None if path is None else past_of_table(of.tree, path).of[0]
+    known = prior.learn(of.tree, given.noisy, given.variance, past)
     est = denoise(of.tree, given, prior=known, nonnegative=True)
     table = run(files, "--nonnegative", *(["--learn"] if path is None else ["--prior", path]))
     assert table.column_names == [*LEVELS, "noisy", *ADDED, "from_prior"]
     assert np.allclose(table.column("estimate").to_numpy(), est.count)
     assert np.allclose(table.column("from_prior").to_numpy(), est.from_prior)
-    assert known is not None and (known.new is None) == (earlier is None)
+    assert (known.new is None) == (earlier is None)
     assert not np.allclose(est.count, denoise(of.tree, given, nonnegative=True).count)
 
 
 def test_without_a_prior_there_is_no_such_column(files: Path) -> None:
     assert run(files).column_names == [*LEVELS, "noisy", *ADDED]
-    assert learned(world(1).tree, None, None, None, False) is None
 
 
 @pytest.mark.parametrize(

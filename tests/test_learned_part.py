@@ -1,7 +1,10 @@
-"""Learning with measures: the same noise, a smaller error, in whatever unit."""
+"""Learning with measures: the same noise, a smaller error, in whatever unit; and each measure by its own past."""
 
 import re
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -9,15 +12,22 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
+from attributary import Tree, denoise
+from attributary.ara.keys.layout import layout
+from attributary.ara.keys.nodes import tree_keys
+from attributary.ara.service.summary import write_summary
 from attributary.cli import main
-from attributary.cli.learned_part import learned_part, worth_of
-from attributary.cli.run_parts import measured_part
+from attributary.cli.estimates import by_measure, of_nodes
+from attributary.cli.learned import learned_part, worth_of
+from attributary.cli.run_parts import measured_part, simulated_part
 from attributary.logs.generate import generate
-from attributary.plan import make_plan
-from attributary.plan.parts import parts
-from attributary.prior import from_counts
+from attributary.plan import Plan, make_plan
+from attributary.plan.parts import most_by_head, parts
+from attributary.prior import from_counts, from_estimates
 from attributary.profile import profile
-from test_values_plan import rows, spec
+from attributary.tables import read_table, write_table
+from attributary.tables.not_private import SEEDED, mark, words_of
+from test_values_plan import planned, rows, spec
 
 MEASURES = '\n[[measure]]\nname = "count"\n[[measure]]\nname = "revenue"\ncolumn = "value"\nclip = '
 
@@ -82,10 +92,161 @@ def test_what_is_learned_does_not_depend_on_the_unit() -> None:
         past = measured_part(part, tree, limited, prior, np.random.default_rng(1))
         assert past.protected and past.history
         for before in (None, past):
-            expected = learned_part(part, tree, noisy, before, worth_of(plan, 1))
+            expected = learned_part(part, tree, noisy, part.variance(tree), before, worth_of(plan, 1))
             assert expected.share is not None and expected.spread is not None
             found.append(np.concatenate([expected.share, expected.mean / unit, expected.spread / unit**2]))
     assert found[0] == pytest.approx(found[2], rel=1e-6)
     assert found[1] == pytest.approx(found[3], rel=1e-6)
     assert np.isfinite(found[0][-90:]).any() and not np.allclose(found[0], found[1])
     assert worth_of(plan, 0) == 1.0
+
+
+Made = tuple[Plan, Tree, Any]
+TOML = """epsilon = 1
+[[attribute]]
+name = "a"
+[[attribute]]
+name = "day"
+unknown = true
+domain = ["mon", "tue", "wed"]
+"""
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
+    """A plan of two measures, its summary report, the report of an earlier period, and that period's counts."""
+    monkeypatch.chdir(tmp_path)
+    then, now = rows(1, 30, size=60), rows(2, 30, size=60)
+    asked = spec(2, 40, epsilon=1, tau=7)
+    plan, tree, known = planned(asked, then)
+    plan.save("plan.json")
+    Path("counts.toml").write_text(TOML, encoding="utf-8")
+    more = '[[measure]]\nname = "count"\n[[measure]]\nname = "revenue"\nclip = 40\n'
+    Path("spec.toml").write_text(f"conversions_per_impression = 2\n{TOML}{more}", encoding="utf-8")
+    write_table(tree.table(), "tree.parquet")
+    write_table(then, "counts.parquet")
+    own, rng, most = parts(plan), np.random.default_rng(3), most_by_head(plan, tree)
+    truth, keys, sums, said = profile(tree, asked, now), [], [], {}
+    for k, part in enumerate(own):
+        noisy = simulated_part(part, tree, truth.limited(part.measure, most, part.clip), rng)
+        keys.append(tree_keys(layout(plan), tree, k))
+        sums.append(np.rint(noisy * part.contribution(tree) / part.clip).astype(np.int64))
+        past = simulated_part(part, tree, known.limited(part.measure, most, part.clip), rng)
+        said[part.measure.name] = of_nodes(denoise(tree, past, part.variance(tree)), 0.95)
+    write_summary("s.avro", np.concatenate(keys), np.concatenate(sums))
+    write_table(by_measure(said), "e.parquet")
+    return plan, tree, said
+
+
+def told(*options: str, code: int = 0) -> str:
+    given = ["denoise", "plan.json", "s.avro", "-o", "out.parquet", *options]
+    result = CliRunner().invoke(main, given)
+    assert result.exit_code == code, result.output
+    return result.stderr
+
+
+@pytest.mark.parametrize("option", ["report", "report.csv", "counts", "today"])
+def test_each_measure_of_a_summary_report_has_its_own_past_and_tau(made: Made, option: str) -> None:
+    plan, tree, said = made
+    write_table(read_table("e.parquet"), "e.csv")
+    told(
+        *{"report": ["--prior", "e.parquet"], "counts": ["--prior", "counts.parquet"], "today": ["--learn"]}.get(
+            option, ["--prior", "e.csv"]
+        )
+    )
+    table = read_table("out.parquet")
+    counts = read_table("counts.parquet")
+    limited = profile(tree, plan.spec, counts)
+    assert len({part.tau for part in parts(plan)}) == 2
+    for k, part in enumerate(parts(plan)):
+        here = table.filter(pa.array([name == part.measure.name for name in table.column("measure").to_pylist()]))
+        noisy, variance = here.column("noisy").fill_null(0).to_numpy(), here.column("noise_variance").to_numpy()
+        past = None
+        if option.startswith("report"):
+            past = from_estimates(tree, said[part.measure.name], known=["a"])
+        elif option == "counts":
+            mean = limited.limited(part.measure, most_by_head(plan, tree), part.clip)
+            past = replace(from_counts(tree, counts, known=["a"]), mean=mean)
+        expected = learned_part(part, tree, noisy, variance, past, worth_of(plan, k))
+        wanted = denoise(tree, noisy, variance, prior=expected).count
+        assert np.allclose(here.column("estimate").to_numpy(), wanted)
+        assert not np.allclose(wanted, denoise(tree, noisy, variance).count)
+
+
+def without(*names: str) -> Callable[[pa.Table], pa.Table]:
+    return lambda table: table.filter(pa.array([name not in names for name in table.column("measure").to_pylist()]))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (without("revenue"), "no rows of measure 'revenue', only of count"),
+        (without("count"), "no rows of measure 'count', only of revenue"),
+        (lambda table: without("count")(table).drop_columns(["measure"]), "no column 'measure'"),
+    ],
+)
+def test_a_report_that_lacks_a_measure_is_refused(
+    made: Made, change: Callable[[pa.Table], pa.Table], said: str
+) -> None:
+    write_table(change(read_table("e.parquet")), "less.parquet")
+    words = told("--prior", "less.parquet", code=2)
+    assert said in words and words.count("\n") == 1
+    result = CliRunner().invoke(main, ["plan", "spec.toml", "--prior", "less.parquet"])
+    assert result.exit_code == 2 and said in result.stderr, result.output
+
+
+def test_another_unit_is_told_and_only_its_shares_are_used(made: Made) -> None:
+    said = made[2]
+    cents = said | {
+        "revenue": said["revenue"].set_column(
+            said["revenue"].column_names.index("estimate"),
+            "estimate",
+            [said["revenue"].column("estimate").to_numpy() * 100],
+        )
+    }
+    write_table(by_measure(cents), "cents.parquet")
+    words = told("--prior", "cents.parquet")
+    assert "revenue of the prior is" in words and "count of the prior is" not in words
+    assert "of the prior is" not in told("--prior", "e.parquet")
+
+
+def test_counts_alone_take_the_counts_of_a_report_of_several_measures(made: Made) -> None:
+    said = made[2]
+    write_table(said["count"], "alone.parquet")
+    plans, errors = [], []
+    for path in ("e.parquet", "alone.parquet"):
+        done = CliRunner().invoke(main, ["plan", "counts.toml", "--prior", path, "-o", "p.json"])
+        assert done.exit_code == 0, done.output
+        plans.append(Plan.load("p.json").roots)
+        given = ["evaluate", "counts.toml", "--counts", "counts.parquet", "--prior", path, "--draws", "2"]
+        done = CliRunner().invoke(main, [*given, "--method", "optimal-prior", "-o", "x.csv", "-q"])
+        assert done.exit_code == 0, done.output
+        errors.append(Path("x.csv").read_text(encoding="utf-8"))
+    assert plans[0] == plans[1] and errors[0] == errors[1]
+
+
+def test_a_table_without_a_plan_refuses_a_report_of_several_measures(made: Made) -> None:
+    write_table(made[2]["count"].select(["a", "day", "estimate"]).rename_columns(["a", "day", "noisy"]), "noisy.csv")
+    given = ["denoise", "--table", "noisy.csv", "--levels", "a,day", "--value", "noisy", "--variance", "50", "-q"]
+    refused = CliRunner().invoke(main, [*given, "--prior", "e.parquet"])
+    assert refused.exit_code == 2 and "several measures (count, revenue)" in refused.stderr
+    write_table(without("revenue")(read_table("e.parquet")), "one.parquet")
+    assert CliRunner().invoke(main, [*given, "--prior", "one.parquet"]).exit_code == 0
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_prior_that_is_not_private_marks_what_is_made_from_it(made: Made, ending: str) -> None:
+    write_table(mark(read_table("e.parquet"), SEEDED), f"marked.{ending}")
+    assert SEEDED in told("--prior", f"marked.{ending}")
+    assert words_of(read_table("out.parquet")) == SEEDED
+    assert "NOT PRIVATE" not in told("--prior", "e.parquet") and not words_of(read_table("out.parquet"))
+    assert "counts without noise" in told("--prior", "counts.parquet")
+    for name, protected in ((f"marked.{ending}", False), ("e.parquet", True)):
+        done = CliRunner().invoke(main, ["plan", "spec.toml", "--prior", name, "--protected", "-o", "next.json"])
+        assert done.exit_code == 0, done.output
+        assert Plan.load("next.json").prior.protected == protected and ("NOT protected" in done.stderr) != protected
+    write_table(made[2]["count"].select(["a", "day", "estimate"]).rename_columns(["a", "day", "noisy"]), "noisy.csv")
+    write_table(mark(made[2]["count"], SEEDED), f"one.{ending}")
+    given = ["denoise", "--table", "noisy.csv", "--levels", "a,day", "--value", "noisy", "--variance", "50"]
+    done = CliRunner().invoke(main, [*given, "--prior", f"one.{ending}", "-o", "table.csv"])
+    assert SEEDED in done.stderr and words_of(read_table("table.csv")) == SEEDED

@@ -231,3 +231,14 @@ def test_means_join_in_one_sweep_as_they_do_in_numpy(monkeypatch: pytest.MonkeyP
     assert np.allclose(lists.count, compiled.count) and np.allclose(lists.variance, compiled.variance)
     with pytest.raises(ValueError, match="0 or more"):
         denoise(tree, noisy, variance, prior=Prior(mean, -wide))
+
+
+def test_figures_that_may_not_be_written_to_are_read() -> None:
+    """Arrays from Arrow are read-only."""
+    tree = Tree.from_parents([-1, 0, 0])
+    known = Prior(np.zeros(3), share=np.array([1, 0.5, 0.5]), spread=np.array([np.inf, 4.0, 4.0]))
+    noisy, variance = np.array([9.0, 5, 3]), np.array([1.0, 2, 4])
+    wanted = denoise(tree, noisy, variance, prior=known).count
+    for array in (noisy, variance):
+        array.flags.writeable = False
+    assert np.array_equal(denoise(tree, noisy, variance, prior=known).count, wanted)

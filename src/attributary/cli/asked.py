@@ -1,5 +1,6 @@
 """asked: the spec of a command, its tree and its prior, from files."""
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import click
@@ -13,6 +14,7 @@ from attributary.prior import Prior, from_counts, from_estimates, none
 from attributary.spec import Spec
 from attributary.spec.mistakes import Mistakes
 from attributary.tables import read_table, shown
+from attributary.tables.not_private import words_of
 from attributary.tree import Tree
 
 COUNTS, ESTIMATES = ("conversions",), ("estimate", "variance")  # the columns that a prior is made of
@@ -42,7 +44,7 @@ def asked(spec: Spec, tree_path: str | None, prior_path: str | None, protected: 
             f"a plan needs the values of {', '.join(known)} that will be queried; give counts of an earlier period "
             "with --prior, or a table of them with --tree"
         )
-    history = None if prior_path is None else of_measure(read_table(prior_path), spec)
+    history = None if prior_path is None else of_measure(read_table(prior_path), spec, prior_path)
     occurring = history if tree_path is None else read_table(tree_path)
     tree = _tree(spec, known, occurring, tree_path or prior_path or "")
     if history is None or prior_path is None:
@@ -59,7 +61,10 @@ def _tree(spec: Spec, known: list[str], table: Any, path: str) -> Tree:
 
 
 def earlier(tree: Tree, known: list[str] | None, table: Any, path: str, protected: bool = False) -> Prior:
-    """What a table of an earlier period, its counts or its estimates, says of a tree."""
+    """What a table of an earlier period, its counts or its estimates, says of a tree.
+
+    One that is marked NOT PRIVATE is not protected, whatever the caller says.
+    """
     estimates = ESTIMATES[0] in table.column_names
     if not estimates and COUNTS[0] not in table.column_names:
         raise InputError(
@@ -71,8 +76,10 @@ def earlier(tree: Tree, known: list[str] | None, table: Any, path: str, protecte
         rows = rows.append_column(name, [numbers(table, name, path)])
     with refused(path):
         if estimates:
-            return from_estimates(tree, rows, known=known)
-        return from_counts(tree, rows, known=known, protected=protected)
+            prior = from_estimates(tree, rows, known=known)
+        else:
+            prior = from_counts(tree, rows, known=known, protected=protected)
+    return replace(prior, protected=False) if words_of(table) else prior
 
 
 def _labels(table: Any, names: list[str], path: str) -> Any:

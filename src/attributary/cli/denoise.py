@@ -57,9 +57,10 @@ one number, or one number per level from top to bottom; if there is a column of 
 of inf means not measured, and the figure may then be empty; 0 means known exactly.
 
 WHAT IS EXPECTED can have a part in the estimates: with --learn, families are expected to share their parent's count as
-their cousins do; with --prior, also as they did in an earlier period, whose estimates or counts the file holds. How far
-that is trusted is learned from today's figures. Errors become smaller, most where noise is large and counts are small,
-but estimates are no longer unbiased: do without for figures that someone is billed by.
+their cousins do; with --prior, also as they did in an earlier period, whose estimates or counts the file holds. Each
+measure goes by its own rows in the file (column measure) and by its own tau. How far that is trusted is learned from
+today's figures. Errors become smaller, most where noise is large and counts are small, but estimates are no longer
+unbiased: do without for figures that someone is billed by.
 
 THE OUTPUT has your rows in your order with your columns, as they were (figures from a text file become numbers in
 Parquet and Arrow), and five more:

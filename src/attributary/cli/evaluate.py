@@ -185,10 +185,11 @@ def _read(spec: "Spec", path: str) -> Any:
     from attributary.cli.asked import COUNTS, ESTIMATES
     from attributary.cli.labels import labels
     from attributary.cli.numbers import numbers
+    from attributary.cli.profiled import of_measure
     from attributary.errors import InputError
     from attributary.tables import read_table, shown
 
-    table = read_table(path)
+    table = of_measure(read_table(path), spec, path)
     needed = ESTIMATES if ESTIMATES[0] in table.column_names else COUNTS
     if needed[0] not in table.column_names:
         raise InputError(

@@ -34,7 +34,7 @@ def many_cases(
             tree = spec.tree(after)
             measured = profile(tree, spec, after)
         if path is not None:
-            said = earlier(tree, known, of_measure(read_table(path), spec), path)
+            said = earlier(tree, known, of_measure(read_table(path), spec, path), path)
     if path is not None:
         told = profiled(spec, tree, path)
     else:

@@ -15,17 +15,38 @@ from attributary.spec.measure import BEYOND, COUNT, FROM
 from attributary.tables import read_table, shown
 from attributary.tree import Tree
 
+MEASURE = "measure"  # the column that tells the measures of a report apart
+SHOWN = 5  # names of them in a message
 
-def of_measure(table: Any, spec: Spec, name: str | None = None) -> Any:
+
+def of_measure(table: Any, spec: Spec, path: str, name: str | None = None) -> Any:
     """The rows of one measure in a report that has several; without a name, of counts, or else of the first."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if spec.measures is None or "measure" not in table.column_names:
-        return table
     names = [measure.name for measure in spec.asked]
     wanted = name or (COUNT if COUNT in names else names[0])
-    return table.filter(pc.equal(table.column("measure").cast(pa.string()), wanted))
+    if MEASURE not in table.column_names or MEASURE in spec.levels:
+        if len(names) > 1 and "estimate" in table.column_names:
+            raise InputError(
+                f"{shown(path)} has estimates but no column {MEASURE!r}, and the spec has several measures "
+                f"({', '.join(names)}); add the column, with one of these names in each row"
+            )
+        return table
+    rows = table.filter(pc.equal(table.column(MEASURE).cast(pa.string()), wanted))
+    if rows.num_rows == 0:
+        raise InputError(
+            f"{shown(path)} has no rows of measure {wanted!r}, only of {measures_in(table)}; give a report that has it"
+        )
+    return rows
+
+
+def measures_in(table: Any) -> str:
+    """The names of the first few measures that a table has rows of."""
+    import pyarrow as pa
+
+    names = [f"{name!s:.40}" for name in table.column(MEASURE).cast(pa.string()).unique().to_pylist()]
+    return ", ".join(names[:SHOWN]) + (", …" if len(names) > SHOWN else "") if names else "none"
 
 
 def profiled(spec: Spec, tree: Tree, path: str | None) -> Profile | None:
@@ -60,9 +81,7 @@ def _of_estimates(spec: Spec, tree: Tree, table: Any, path: str) -> Profile:
     leaf = np.flatnonzero(tree.first[1:] == tree.first[:-1])
     found = {}
     for measure in spec.asked:
-        own = of_measure(table, spec, measure.name)
-        if own.num_rows == 0:
-            raise InputError(f"{shown(path)} has no rows of measure {measure.name!r}; give a report of this spec")
+        own = of_measure(table, spec, path, measure.name)
         rows = pa.table({name: labels(own, name, path).column(0) for name in tree.attributes})
         for name in ("estimate", "variance"):
             rows = rows.append_column(name, [numbers(own, name, path)])

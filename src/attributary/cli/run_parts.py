@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from attributary import rmsre
 from attributary.cli.estimates import by_measure, noted, of_nodes
-from attributary.cli.learned_part import learned_part, worth_of
+from attributary.cli.learned import learned_part, worth_of
 from attributary.cli.run_counts import Ran, Stage
 from attributary.denoising import Estimate, denoise
 from attributary.noise import sample_each
@@ -54,7 +54,7 @@ def run_parts(
                 if known is None
                 else measured_part(part, tree, known.limited(measure, most, part.clip), prior, rng)
             )
-            expected = learned_part(part, tree, noisy, past, worth_of(plan, number))
+            expected = learned_part(part, tree, noisy, part.variance(tree), past, worth_of(plan, number))
         rounded = whole and measure.is_count
         est = denoise(tree, noisy, part.variance(tree), prior=expected, shape=shape, whole=rounded, **how)
         full = truth.full(measure)

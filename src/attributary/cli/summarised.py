@@ -10,7 +10,7 @@ from attributary.ara.keys.layout import layout
 from attributary.ara.keys.nodes import tree_keys
 from attributary.ara.service.summary import Notes, Summary, grouped, measured, read_summary
 from attributary.cli.estimates import by_measure, of_nodes
-from attributary.cli.learned import learned
+from attributary.cli.learned import learned_part, past_of_parts, worth_of
 from attributary.cli.occurred import occurred
 from attributary.cli.refused import refused
 from attributary.cli.tabled import Denoised
@@ -49,13 +49,18 @@ def denoised_summary(
     rate, noise = _noise(reports, plan, plan_path, epsilon, l1)
     found = measured(np.concatenate(each), contribution, reports, *rate)
     _refuse_strangers(found.notes, bool((found.variance < float("inf")).any()), plan_path, given)
+    past = None if prior is None else past_of_parts(plan, tree, prior)
     stage("denoising")
     estimates = {}
+    notes = _words(found.notes, len(reports)) + noise + ([] if past is None else past.notes)
     for k, part in enumerate(own):
         here = slice(k * len(tree), (k + 1) * len(tree))
         with refused(given[0]):
             noisy, variance = found.noisy[here] * part.clip, found.variance[here] * part.clip**2
-            expected = learned(tree, noisy, variance, prior, learn, plan.spec)
+            expected = None
+            if past is not None or learn:
+                before = None if past is None else past.of[k]
+                expected = learned_part(part, tree, noisy, variance, before, worth_of(plan, k))
             estimates[part.measure.name] = denoise(
                 tree,
                 noisy,
@@ -64,10 +69,11 @@ def denoised_summary(
                 nonnegative=nonnegative,
                 whole=whole and part.measure.is_count,
             )
+        if past is not None:
+            notes += past.far(k, part.measure.name, tree, estimates[part.measure.name].count)
     table = by_measure({name: of_nodes(est, confidence) for name, est in estimates.items()})
-    table = mark(table, found.notes.not_private)
+    table = mark(table, found.notes.not_private, "" if past is None else past.not_private)
     first, *others = estimates.values()
-    notes = _words(found.notes, len(reports)) + noise
     if whole and plan.spec.values:
         notes += ["whole numbers are for counts; values are left as they are"]
     return Denoised(table, first, notes, estimates if others else None)

@@ -5,11 +5,13 @@ from typing import Any, NamedTuple
 
 from attributary.cli.estimates import estimates, filled, kept_names, with_numbers
 from attributary.cli.labels import labels
-from attributary.cli.learned import learned
+from attributary.cli.learned import past_of_table
 from attributary.cli.refused import refused
 from attributary.cli.variances import Noise, measurements
 from attributary.denoising import Estimate, denoise
+from attributary.prior import learn as shares
 from attributary.tables import is_text, read_table
+from attributary.tables.not_private import mark
 from attributary.tree import Tree
 
 
@@ -51,12 +53,17 @@ def denoised_table(
         tree = Tree.from_paths(paths, paths.column_names, fill=fill)
     noisy, variance = measurements(table, value, given, tree, path)
     stage("denoising")
+    past = None if prior is None else past_of_table(tree, prior)
     with refused(path):
-        expected = learned(tree, noisy, variance, prior, learn)
+        before = None if past is None else past.of[0]
+        expected = shares(tree, noisy, variance, before) if learn or past is not None else None
         est = denoise(tree, noisy, variance, prior=expected, nonnegative=nonnegative, whole=whole, shape=shape)
     figures = [value, given.variance, given.std, given.contribution]
     result = filled(table, tree) if fill else table
     result = result if is_text(format_) else with_numbers(result, figures)
     renamed = names != table.column_names
     notes = [f"your column {given.variance} is called noise_variance there"] if renamed else []
-    return Denoised(estimates(result, names, est, confidence, prefix), est, notes)
+    made = estimates(result, names, est, confidence, prefix)
+    if past is None:
+        return Denoised(made, est, notes)
+    return Denoised(mark(made, past.not_private), est, notes + past.notes)

@@ -25,7 +25,8 @@ def sweep(tree: Tree, kernel: Kernel, *arrays: NDArray[Any], upwards: bool = Fal
         lists = {id(a): a.tolist() for a in arrays}  # an array given twice stays one
         kernel(tree.first.tolist(), *(lists[id(a)] for a in arrays), 0, int(tree.offsets[-2]))
         for a in arrays:
-            a[:] = lists[id(a)]
+            if a.flags.writeable:  # else it is the user's, which no kernel changes
+                a[:] = lists[id(a)]
         return
     with shared(tree) as run:
         for span in reversed(spans(tree)) if upwards else spans(tree):
