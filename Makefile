@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 EXTRAS ?= dev
 WORKERS ?= auto
 
-.PHONY: help demo test test-duckdb1 check bench docs pictures clean
+.PHONY: help demo test test-duckdb1 check bench docs pictures dist clean
 
 help: ## this list
 	@echo "Attributary: conversion counts under differential privacy that add up."
@@ -43,8 +43,20 @@ pictures: $(VENV)/.ready-dev ## the pictures and the notebook of README and docs
 	$(BIN)/python -m examples.page_pictures
 	$(BIN)/python -m examples.notebook
 
+dist: $(VENV)/.ready-dev ## wheel and sdist in dist/, each of which passes `run` in an empty environment
+	rm -rf dist
+	$(BIN)/python -m build --quiet --outdir dist
+	for built in dist/*.whl dist/*.tar.gz; do \
+	    rm -rf dist/try && $(BIN)/python -m venv dist/try && \
+	    dist/try/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt "$$built" && \
+	    dist/try/bin/attributary generate shop --rows 20000 -o dist/try/shop/ -q && \
+	    dist/try/bin/attributary run dist/try/shop/spec.toml -o dist/try/run -q && \
+	    test -s dist/try/run/report.html || exit 1; \
+	done
+	rm -rf dist/try
+
 clean: ## remove what was built
-	rm -rf $(VENV) demo site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) demo dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(VENV)/.ready-%: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
