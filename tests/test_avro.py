@@ -2,6 +2,7 @@
 
 import json
 import random
+import time
 import tracemalloc
 import zlib
 from collections.abc import Callable, Iterator
@@ -12,7 +13,7 @@ from typing import Any
 import fastavro
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -243,7 +244,7 @@ HARMFUL: dict[str, tuple[bytes, str]] = {
         a_file(b"", 1, schema={**NOTHING, "fields": [{"name": "x", "type": {"type": "array", "items": "null"}}]}),
         "its field 'x' is of a kind that has no place here",
     ),
-    "a field that is none": (a_file(b"", 1, schema={**NOTHING, "fields": [1]}), "is of a kind"),
+    "a field that is none": (a_file(b"", 1, schema={**NOTHING, "fields": [1]}), "a field without a name: 1"),
     "many records": (a_file(b"\0\0\0", 2**60), "says that 3 bytes hold 1152921504606846976 records"),
     "few bytes": (a_file(b"\0\0\0", 2), "a record goes beyond the end"),
     "a long block": (a_file(b"\0\0\0", 1, length=2**60), "goes beyond the end of the file"),
@@ -252,10 +253,22 @@ HARMFUL: dict[str, tuple[bytes, str]] = {
     "a long record": (a_file(container.encoded(2**60), 1), "a record goes beyond the end"),
     "a negative record": (a_file(b"\1\0\0", 1), "a record goes beyond the end"),
     "more than its records": (a_file(b"\0\0\0\0", 1), "a block is longer than its records"),
-    "unknown codec": (a_file(b"\0\0\0", 1, "xz"), "it is packed with xz; pack it with one of null, deflate"),
+    "unknown codec": (a_file(b"\0\0\0", 1, "xz"), "it is packed with 'xz'; pack it with one of null, deflate"),
     "not deflate": (a_file(b"\xff\xff\xff", 1, "deflate"), "does not unpack as deflate"),
     "deflate cut": (a_file(BOMB[:-9], 1, "deflate"), "does not unpack as deflate"),
-    "a bomb": (a_file(BOMB, 1, "deflate"), "into 268,435,456 bytes"),
+    "a small bomb": (a_file(BOMB[:33_000], 1, "deflate"), "into 6,600,000 bytes"),
+    "a bomb": (a_file(BOMB, 1, "deflate"), "into 67,108,864 bytes"),
+    "a bomb of records": (
+        a_file(zlib.compress(bytes(3 * 2**20), 9)[2:-4], 2**20, "deflate"),
+        "does not unpack as deflate|hold 1048576 records",
+    ),
+    "records of no bytes": (a_file(zlib.compress(bytes(60_000))[2:-4], 20_000, "deflate"), "hold 20000 records"),
+    "many fields": (a_file(b"\0", 1, schema={**NOTHING, "fields": [{"name": "x", "type": "null"}] * 101}), "than 100"),
+    "a name that is none": (a_file(b"\0", 1, schema={**NOTHING, "fields": [{"name": [], "type": "null"}]}), "a name"),
+    "a long name of a field": (
+        a_file(b"\0", 1, schema={**NOTHING, "fields": [{"name": "x" * 10**5, "type": 1}]}),
+        "its field 'x{58}… is of a kind",
+    ),
     "a snappy bomb": (a_file(b"\xff\xff\xff\xff\x0f" + bytes(9), 1, "snappy"), "does not unpack as snappy"),
     "block cut": (a_file(b"\0\0\0", 1) + b"\2", "no number of records and length"),
 }
@@ -276,7 +289,7 @@ def test_harmful_files_are_refused(name: str, folder: Path) -> None:
 
 
 def read(path: Path) -> list[Any]:
-    return list(avro.rows_or_damage(str(path), [at for at, _ in avro.report_blocks(str(path))]))
+    return list(avro.rows_or_damage(str(path), [at for at, _, _ in avro.report_blocks(str(path))]))
 
 
 def test_a_damaged_block_costs_itself_alone(folder: Path) -> None:
@@ -295,12 +308,65 @@ def test_a_damaged_block_costs_itself_alone(folder: Path) -> None:
     assert len(read(path)) == avro.REPORTS_IN_BLOCK + 2
 
 
+def test_markers_without_end_are_passed_over_in_proportion(folder: Path) -> None:
+    path = folder / "markers.avro"
+    start = time.process_time()
+    path.write_bytes(a_file(b"\0\0\0", 1) + b"S" * 16 * 160_000)
+    found = read(path)
+    assert len(found) == 2 and found[0] == [b""] * 3 and isinstance(found[1], container.Damaged)
+    assert time.process_time() - start < 5  # it took minutes of a machine when every marker cost a megabyte
+
+
 READERS: list[Callable[[str], Any]] = [
     avro.read_domain,
     avro.read_results,
     avro.read_debug_results,
     lambda path: list(avro.read_reports(path)),
 ]
+
+
+ODD = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.text(max_size=3)
+    | st.sampled_from(["record", "bytes", "null", "string"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["type", "name", "fields", "items"]), inner, max_size=4)
+    ),
+)
+
+
+@given(ODD, st.sampled_from(range(3)))
+@example([], 0)
+@example({"a": 1}, 1)
+def test_any_schema_is_taken_or_refused(folder: Path, odd: Any, where: int) -> None:
+    fields = [
+        {"name": name, "type": kind} for name, kind in zip(avro.REPORT, ("bytes", "string", "string"), strict=True)
+    ]
+    schemas_of = [
+        odd,
+        {"type": "record", "name": "R", "fields": [*fields, odd]},
+        {"type": "record", "name": odd, "fields": [*fields, {"name": odd, "type": odd}]},
+    ]
+    path = folder / "odd.avro"
+    path.write_bytes(a_file(b"\0\0\0", 1, schema=schemas_of[where]))
+    for reader in READERS:
+        with suppress(InputError):  # and nothing else
+            reader(str(path))
+
+
+@pytest.mark.parametrize(
+    "schema", ['{"type": ' + "9" * 5000 + "}", "[" * 3000 + "]" * 3000, '"\\ud800"', '{"a": NaN}', "\xff"]
+)
+def test_texts_that_are_no_schema_are_refused(folder: Path, schema: str) -> None:
+    text, e = schema.encode("latin-1"), container.encoded
+    path = folder / "odd.avro"
+    path.write_bytes(b"Obj\1" + e(1) + e(11) + b"avro.schema" + e(len(text)) + text + e(0) + b"S" * 16)
+    for reader in READERS:
+        with pytest.raises(InputError, match="header is damaged|schema is not a record"):
+            reader(str(path))
 
 
 @given(st.data())

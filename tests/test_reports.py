@@ -3,7 +3,9 @@
 import base64
 import builtins
 import json
+import re
 import sys
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -12,23 +14,34 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from attributary.ara.service.batch import parts
+from attributary.ara.service.batch import FAULTS_KEPT, Rules, once, parts
 from attributary.ara.wire import avro, encryption, payload
 from attributary.ara.wire.contribution import Contribution
-from attributary.ara.wire.private_key import read_private_key
+from attributary.ara.wire.fault import Fault
+from attributary.ara.wire.private_key import read_private_key, read_private_keys
 from attributary.ara.wire.report import Report, build, from_json, to_json
-from attributary.ara.wire.shared_info import SharedInfo, identity, parse, shared_id
+from attributary.ara.wire.shared_info import APIS, SharedInfo, identity, parse, shared_id
 from attributary.errors import InputError
 from browser_reports import HOUR, PRIVATE, batch, info, report
-from vectors import vectors
+from vectors import VECTORS, vectors
 
 PUBLIC = encryption.public_key(PRIVATE)
-texts = st.text(st.characters(codec="utf-8"), max_size=20)
+TOO_OLD = "ORIGINAL_REPORT_TIME_TOO_OLD"
+texts = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20)
 times = st.integers(0, 2**40)
-later = st.sampled_from(["0.1", "1.0"])
+later = st.sampled_from(["0.1", "0.7", "1.0", "1.12"])
+ids = st.uuids().map(str)
+origins = st.sampled_from(
+    ["https://report.test", "https://a.b.example:8080", "http://127.0.0.1", "adtech.com", "https://[::1]/"]
+)
 infos = st.one_of(
-    st.builds(SharedInfo, texts, texts, times, texts, st.none() | times, later, st.booleans()),
-    st.builds(SharedInfo, texts, texts, times, version=st.just(""), api=st.just(""), privacy_budget_key=texts),
+    st.builds(
+        SharedInfo, ids, origins, times, texts, st.none() | times, later, st.booleans(), st.sampled_from([*APIS][:2])
+    ),
+    st.builds(
+        SharedInfo, ids, origins, times, version=later, debug_mode=st.booleans(), api=st.sampled_from([*APIS][2:])
+    ),
+    st.builds(SharedInfo, ids, origins, times, version=st.just(""), api=st.just(""), privacy_budget_key=texts),
 )
 
 
@@ -36,9 +49,9 @@ infos = st.one_of(
 def test_shared_info_goes_to_json_and_back(given: SharedInfo) -> None:
     text = given.to_json()
     assert parse(text) == given and list(json.loads(text)) == sorted(json.loads(text))
-    assert identity(text) == (given.report_id, given.version, given.origin, given.hour)
+    assert identity(text) == (given.report_id, given.origin, given.scheduled_report_time, given.debug_mode)
     spaced = json.dumps(json.loads(text))
-    assert identity(spaced) == identity(text)
+    assert identity(spaced) == identity(text) == identity(text.replace(given.report_id, given.report_id.upper()))
 
 
 @given(infos, st.binary(max_size=50), st.none() | st.binary(max_size=50), texts)
@@ -80,29 +93,37 @@ def test_a_built_report_is_what_a_browser_sends() -> None:
     assert plain.payload == clear and plain.debug_cleartext_payload is None and "debug_mode" not in plain.shared_info
 
 
-GOLDEN = [
-    *(("latest", n) for n in (1, 3, 5, 7, 9)),
-    *(("version_", n) for n in (1, 3, 5)),
-    *(("version_0.1", n) for n in (1, 3, 5, 7, 9)),
-]
+def golden() -> list[Path]:
+    """The golden reports of all APIs and versions that are there."""
+    folders = ("golden-reports", "golden-private-aggregation")
+    return sorted(
+        path for folder in folders for path in (VECTORS / folder).rglob("report_*.json") if "_c" not in path.stem
+    )
 
 
-@pytest.mark.parametrize(("version", "number"), GOLDEN)
-def test_golden_reports_decrypt_and_come_back_as_they_were(version: str, number: int) -> None:
-    folder = vectors("golden-reports")
-    key = base64.b64decode(json.loads((folder / "GOLDEN_TEST_KEY.json").read_text())["private_key_base64"])
-    text = (folder / version / f"report_{number}.json").read_text()
-    [clear] = json.loads((folder / version / f"report_{number}_cleartext_payloads.json").read_text())
-    one = from_json(text)
+@pytest.mark.parametrize("path", golden(), ids=lambda path: "/".join(path.parts[-3:]))
+def test_golden_reports_decrypt_and_come_back_as_they_were(path: Path) -> None:
+    keys = str(vectors("golden-reports") / "GOLDEN_TEST_KEY.json")
+    [clear] = json.loads(path.with_name(f"{path.stem}_cleartext_payloads.json").read_text())
+    one = from_json(path.read_text())
     known = parse(one.shared_info)
+    key = read_private_key(keys)
     assert encryption.decrypt(one.payload, one.shared_info, key, known.version) == base64.b64decode(clear)
-    assert json.loads(to_json(one)) == json.loads(text)
+    assert json.loads(to_json(one)) == json.loads(path.read_text())
     assert known.to_json() == one.shared_info
+    [part] = parts([str(path)], read_private_keys([keys]))
+    rows = [row for row in payload.decode(base64.b64decode(clear)) if (row.key, row.value) != (0, 0)]
+    assert part.report_ids == [known.report_id] and not part.categories
+    assert part.columns.value.tolist() == [row.value for row in rows]
+    assert part.shared == {(known.origin, known.hour)}
 
 
-def test_all_golden_reports_are_tried() -> None:
-    there = {(path.parent.name, int(path.stem[7:])) for path in vectors("golden-reports").glob("*/report_?.json")}
-    assert there == set(GOLDEN)
+def test_golden_reports_of_every_api_and_version_are_there() -> None:
+    vectors("golden-reports"), vectors("golden-private-aggregation")
+    known = {(info.api, info.version) for path in golden() for info in [parse(from_json(path.read_text()).shared_info)]}
+    versions = ("0.1", "1.0")
+    assert known == {("", "")} | {(api, v) for v in versions for api in APIS if api != "attribution-reporting-debug"}
+    assert len(golden()) >= 23
 
 
 def test_reports_of_one_hour_share_an_id_and_others_do_not() -> None:
@@ -122,30 +143,128 @@ def test_reports_of_one_hour_share_an_id_and_others_do_not() -> None:
         ident(attribution_destination="https://other.test"),
         ident(reporting_origin="https://other.test"),
         ident(api="protected-audience"),
+        ident(api="shared-storage"),
     ]
     assert len({same, *others}) == len(others) + 1 and len(same) == 32
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("{", "shared_info is not JSON"),
-        ("[" * 100_000, "shared_info is not JSON"),
-        ("[]", "shared_info is an object; got list"),
-        ('{"version": 1}', "version, a text; got 1"),
-        ('{"version": "3"}', "one of '', '0.1', '1.0'; got '3'"),
-        ('{"version": "1.0"}', "report_id, a text; got None"),
-        ('{"report_id": "a", "reporting_origin": "b", "scheduled_report_time": "x"}', "in seconds since 1970; got 'x'"),
-        ('{"report_id": "a", "reporting_origin": "b", "scheduled_report_time": true}', "got True"),
-        ('{"report_id": "a", "reporting_origin": "b", "scheduled_report_time": NaN}', "got nan"),
-        ('{"report_id": "a", "reporting_origin": "b", "scheduled_report_time": -1}', "got -1"),
-        ('{"report_id": "a", "reporting_origin": "b", "scheduled_report_time": 1' + "0" * 400 + "}", "since 1970"),
-    ],
-)
-def test_shared_info_that_is_none_is_refused(text: str, message: str) -> None:
+@pytest.mark.parametrize("api", ["protected-audience", "shared-storage"])
+def test_reports_of_private_aggregation_share_an_id_whatever_their_destination(api: str) -> None:
+    plain = SharedInfo(info().report_id, info().reporting_origin, HOUR, api=api)
+    with_more = info(api=api)
+    assert "attribution_destination" not in plain.to_json() and "attribution_destination" in with_more.to_json()
+    assert shared_id(plain.origin, plain.hour, 0) == shared_id(with_more.origin, with_more.hour, 0)
+    assert identity(with_more.to_json())[1] == identity(plain.to_json())[1] == plain.origin
+
+
+def changed(**members: Any) -> str:
+    """The shared info of a good report with some members changed; None takes one away."""
+    found = {**json.loads(info().to_json()), **members}
+    return json.dumps({name: value for name, value in found.items() if value is not None})
+
+
+LONG = "1" + "0" * 400
+REFUSED: list[tuple[str, str, str]] = [
+    ("{", "shared_info is not JSON", "DECRYPTION_ERROR"),
+    ("[" * 100_000, "shared_info is not JSON", "DECRYPTION_ERROR"),
+    ("9" * 10_000, "shared_info is not JSON", "DECRYPTION_ERROR"),
+    ("[]", "shared_info is an object; got list", "DECRYPTION_ERROR"),
+    *(
+        (changed(version=v), f"begins with 0 or 1, as in 0.1 and 1.0; got {v!r}", "UNSUPPORTED_SHAREDINFO_VERSION")
+        for v in (1, "3", "2.0", "0.0", "00.00", "1", "1.", "-1.0", "1.0\n", "10.0", [], {})
+    ),
+    *(
+        (changed(report_id=v), "report_id of a report is a UUID; got", "INVALID_REPORT_ID")
+        for v in (None, "", 1, "an-id", "21abd97f-73e8-4b88-9389-a9fee6abda5", "21abd97f73e84b889389a9fee6abda5e", [[]])
+    ),
+    *(
+        (changed(api=v), "the api of a report is one of attribution-", "UNSUPPORTED_REPORT_API_TYPE")
+        for v in ("x", "fledge", "Attribution-Reporting", "x" * 10_000)
+    ),
+    *((changed(api=v), "api, a text; got", "REQUIRED_SHAREDINFO_FIELD_INVALID") for v in (None, "", 3)),
+    *(
+        (
+            changed(attribution_destination=v),
+            "attribution_destination, a text; got",
+            "REQUIRED_SHAREDINFO_FIELD_INVALID",
+        )
+        for v in (None, "", 3, "\ud800")
+    ),
+    *(
+        (changed(reporting_origin=v), "reporting_origin, a text; got", "REQUIRED_SHAREDINFO_FIELD_INVALID")
+        for v in (None, "", 3)
+    ),
+    *(
+        (changed(reporting_origin=v), "is the address of a host; got", "ATTRIBUTION_REPORT_TO_MALFORMED")
+        for v in ("https://", "a b", "https://x/path", "ftp://x", "https://\x01", "https://" + "a." * 1000, "x..y")
+    ),
+    *(
+        (changed(scheduled_report_time=v), "in seconds since 1970; got", "REQUIRED_SHAREDINFO_FIELD_INVALID")
+        for v in (None, "x", True, float("nan"), -1, 10**400, LONG, [], "1e400")
+    ),
+    (changed(source_registration_time="x"), "source_registration_time in seconds", "REQUIRED_SHAREDINFO_FIELD_INVALID"),
+]
+
+
+@pytest.mark.parametrize(("text", "message", "category"), REFUSED)
+def test_shared_info_that_is_none_is_refused(text: str, message: str, category: str) -> None:
     for read in (parse, identity):
-        with pytest.raises(ValueError, match=message):
+        with pytest.raises(Fault, match=re.escape(message)) as raised:
             read(text)
+        assert raised.value.category == category and len(str(raised.value)) < 250
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_refused_reports_are_counted_by_category(tmp_path: Path, sealed: bool) -> None:
+    good = batch([[(1, 10 + i)] for i in range(3)], sealed=sealed)
+    text, sum_up = info(7).to_json(), payload.encode([]).replace(b"histogram", b"summation")
+    bad = [Report(shared, good[0].payload, good[0].key_id) for shared, _, _ in REFUSED]
+    bad.append(Report(text, encryption.encrypt(sum_up, text, PUBLIC) if sealed else sum_up))
+    other = info(8, reporting_origin="https://other.test").to_json()
+    bad.append(Report(other, good[0].payload))
+    path = tmp_path / "r.jsonl"
+    path.write_text("\n".join(map(to_json, [*good, *bad])))
+    found = list(parts([str(path)], PRIVATE if sealed else None))
+    counted = sum((part.categories for part in found), Counter())
+    expected = Counter(category for _, _, category in REFUSED)
+    assert counted == expected + Counter(["UNSUPPORTED_OPERATION", "REPORTING_SITE_MISMATCH"])
+    assert [v for part in found for v in part.columns.value.tolist()] == [10, 11, 12]
+    assert all(len(part.faults) <= FAULTS_KEPT for part in found)
+
+
+def test_rules_choose_reports_by_site_age_and_debug_mode(tmp_path: Path) -> None:
+    origins = ["https://a.adtech.test", "https://b.adtech.test", "https://other.test"]
+    some = [
+        report(number, [(1, 2**number)], reporting_origin=origin, debug_mode=number % 2 == 0)
+        for number, origin in enumerate([origins[2], *origins[:2] * 2, origins[2]])
+    ]
+    (tmp_path / "r.jsonl").write_text("\n".join(map(to_json, some)))
+
+    def values(**rules: Any) -> tuple[list[int], dict[str, int]]:
+        [part] = parts([str(tmp_path)], rules=Rules(**rules))
+        return part.columns.value.tolist(), dict(part.categories)
+
+    assert values() == ([2, 4, 8, 16], {"REPORTING_SITE_MISMATCH": 2})
+    assert values(reporting_site="https://other.test") == ([1, 32], {"REPORTING_SITE_MISMATCH": 4})
+    assert values(reporting_site="https://c.adtech.test/")[0] == [2, 4, 8, 16]
+    assert values(debug=True) == ([4, 16], {"REPORTING_SITE_MISMATCH": 2, "DEBUG_NOT_ENABLED": 2})
+    assert values(since=HOUR + 3 * 3600)[0] == [8, 16] and values(since=HOUR + 3 * 3600)[1][TOO_OLD] == 2
+
+
+def test_one_report_of_another_site_does_not_cost_the_others_wherever_it_is(tmp_path: Path) -> None:
+    avro.write_reports(str(tmp_path / "a.avro"), [report(99, [(1, 1)], reporting_origin="https://other.test")])
+    avro.write_reports(str(tmp_path / "b.avro"), batch([[(1, 10)]] * 30))
+    found = list(parts([str(tmp_path)]))
+    assert sum(part.columns.value.sum() for part in found) == 300
+    assert sum((part.categories for part in found), Counter()) == {"REPORTING_SITE_MISMATCH": 1}
+
+
+def test_ids_in_capitals_are_the_same_ids(tmp_path: Path) -> None:
+    one = report(0xABC, [(1, 5)])
+    again = Report(one.shared_info.replace("abc", "ABC"), one.payload)
+    avro.write_reports(str(tmp_path / "r.avro"), [one, again])
+    [part] = parts([str(tmp_path / "r.avro")])
+    assert once(part, set()).tolist() == [True, False]
 
 
 BODY = {"payload": "AAAA", "key_id": "k"}
@@ -304,17 +423,64 @@ def test_processes_give_what_one_gives(tmp_path: Path) -> None:
     assert all(a.columns.value.tolist() == b.columns.value.tolist() for a, b in zip(one, two, strict=True))
 
 
+OTHER = bytes(range(1, 33))
+IN_BASE64 = base64.b64encode(PRIVATE).decode()
+IN_URL = base64.urlsafe_b64encode(OTHER).decode().rstrip("=")
+KEY_FILES: list[tuple[Any, dict[str, bytes]]] = [
+    (PRIVATE, {"": PRIVATE}),
+    (base64.b64encode(PRIVATE) + b"\n", {"": PRIVATE}),
+    (PRIVATE.hex().encode(), {"": PRIVATE}),
+    ({"private_key_base64": IN_BASE64, "comment": "a test"}, {"": PRIVATE}),
+    ({"private_key_base64": IN_BASE64, "key_id": "k"}, {"k": PRIVATE}),
+    ([{"private_key": IN_BASE64, "key_id": "k"}, {"private_key": IN_URL, "id": "l"}], {"k": PRIVATE, "l": OTHER}),
+    ({"keys": [{"kty": "OKP", "crv": "X25519", "d": IN_URL, "kid": "k", "x": "y"}]}, {"k": OTHER}),
+    ({"k": IN_BASE64, "l": OTHER.hex()}, {"k": PRIVATE, "l": OTHER}),
+]
+NO_KEYS: list[Any] = [
+    *(b"", b"x" * 31, b"\xc3\xa9" * 33, b"g" * 64, base64.b64encode(b"x" * 33), b"{", b"[" * 10**5, b"[" + b"9" * 5000),
+    *({}, [], [1], [[]], {"keys": []}, {"keys": {}}, {"k": 1}, {"k": IN_BASE64, "l": "x"}, {"private_key": 3}),
+    {"keys": [{"id": "k", "key": IN_BASE64}]},  # which are public ones
+]
+
+
 def test_keys_are_read_from_files(tmp_path: Path) -> None:
-    path = tmp_path / "key"
-    for content in (PRIVATE, base64.b64encode(PRIVATE) + b"\n", PRIVATE.hex().encode()):
-        path.write_bytes(content)
-        assert read_private_key(str(path)) == PRIVATE
-    for content in (b"", b"x" * 31, b"\xc3\xa9" * 33, b"g" * 64, base64.b64encode(b"x" * 33)):
-        path.write_bytes(content)
+    path = tmp_path / "the-key.json"
+    for content, expected in KEY_FILES:
+        path.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
+        assert read_private_keys([str(path)]) == expected
+        named = {name or "the-key": key for name, key in expected.items()}
+        assert read_private_keys([str(tmp_path)]) == read_private_keys([str(path), str(path)]) == named
+        if len(expected) == 1:
+            assert [read_private_key(str(path))] == list(expected.values())
+    for content in NO_KEYS:
+        path.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
         with pytest.raises(InputError, match="is no private key"):
-            read_private_key(str(path))
+            read_private_keys([str(path)])
     with pytest.raises(InputError, match="cannot be read: No such file"):
         read_private_key(str(tmp_path / "none"))
+    (tmp_path / "k").write_bytes(PRIVATE)
+    path.write_text(json.dumps({"k": OTHER.hex()}))
+    with pytest.raises(InputError, match="two private keys have the id 'k'"):
+        read_private_keys([str(tmp_path)])
+    path.unlink(), (tmp_path / "k").unlink()
+    with pytest.raises(InputError, match="has no file in it"):
+        read_private_keys([str(tmp_path)])
+
+
+def test_reports_are_opened_with_the_key_that_they_name(tmp_path: Path) -> None:
+    def sealed(number: int, key: bytes, key_id: str) -> Report:
+        return build([Contribution(1, 2**number)], info(number), encryption.public_key(key), key_id)
+
+    some = [sealed(0, PRIVATE, "k"), sealed(1, OTHER, "l"), sealed(2, OTHER, "k"), sealed(3, OTHER, "m")]
+    avro.write_reports(str(tmp_path / "r.avro"), some)
+    (tmp_path / "r.jsonl").write_text("\n".join(map(to_json, some)))
+    for name in ("r.avro", "r.jsonl"):
+        [part] = parts([str(tmp_path / name)], {"k": PRIVATE, "l": OTHER})
+        assert part.columns.value.tolist() == [1, 2]
+        assert part.categories == {"DECRYPTION_ERROR": 1, "DECRYPTION_KEY_NOT_FOUND": 1}
+        assert "there is no private key with its key_id 'm'" in part.faults[1]
+        [part] = parts([str(tmp_path / name)], {"k": PRIVATE, "": OTHER})  # one for all others
+        assert part.columns.value.tolist() == [1, 2, 8] and part.categories == {"DECRYPTION_ERROR": 1}
 
 
 def test_a_key_of_another_size_is_refused() -> None:

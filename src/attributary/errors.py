@@ -1,5 +1,9 @@
 """What went wrong, by who can mend it: the user, or the machine with time."""
 
+import reprlib
+from itertools import islice
+from typing import Any
+
 
 class InputError(ValueError):
     """The user's data or options are wrong: one line with the rule, the value and the remedy."""
@@ -7,3 +11,34 @@ class InputError(ValueError):
 
 class TryAgain(Exception):  # noqa: N818, it says what to do
     """The machine could not do it now (memory, disk, a service that does not start): the same call may work later."""
+
+
+def brief(value: object, most: int = 60) -> str:
+    """A value from outside as it may stand in a message: short, and quick to make, however large or deep it is."""
+    words = _BRIEF.repr(value)
+    return words if len(words) <= most else words[: most - 1] + "…"
+
+
+class _Brief(reprlib.Repr):
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlevel, self.maxstring, self.maxother = 2, 100, 100
+        self.maxdict = self.maxlist = self.maxtuple = self.maxset = self.maxfrozenset = 3
+
+    def repr_str(self, value: str, level: int) -> str:
+        return repr(value[: self.maxstring])
+
+    def repr_bytes(self, value: bytes, level: int) -> str:
+        return repr(value[: self.maxstring])
+
+    def repr_int(self, value: int, level: int) -> str:
+        return repr(value) if value.bit_length() < 256 else f"a whole number of {value.bit_length()} bits"
+
+    def repr_dict(self, value: dict[Any, Any], level: int) -> str:  # as they come: sorting could take any time
+        if level <= 0 and value:
+            return "{...}"
+        some = [f"{self.repr1(k, level - 1)}: {self.repr1(v, level - 1)}" for k, v in islice(value.items(), 3)]
+        return "{" + ", ".join(some + ["..."] * (len(value) > len(some))) + "}"
+
+
+_BRIEF = _Brief()

@@ -41,7 +41,13 @@ WITHOUT A PLAN, for reports that others planned, give --epsilon and --l1 (65536 
     "--domain", metavar="FILE", required=True, multiple=True, help="The keys to query (Avro); may be repeated."
 )
 @click.option("-o", "--output", metavar="FILE", required=True, help="The summary report to write (.avro or .json).")
-@click.option("--key", "key_file", metavar="FILE", help="The private key, if reports are encrypted.")
+@click.option(
+    "--key",
+    "key_files",
+    metavar="FILE",
+    multiple=True,
+    help="The private key, if reports are encrypted; several, or a folder of them, are chosen by key_id.",
+)
 @click.option("--epsilon", type=float, help="Another ε than the plan's, above 0 and up to 64.")
 @click.option("--l1", type=click.IntRange(1), help="Without a plan, with --epsilon: the L1 of a report, as in 65536.")
 @click.option(
@@ -65,7 +71,7 @@ def aggregate(
     files: tuple[str, ...],
     domain: tuple[str, ...],
     output: str,
-    key_file: str | None,
+    key_files: tuple[str, ...],
     epsilon: float | None,
     l1: int | None,
     filtering_ids: str,
@@ -83,7 +89,7 @@ def aggregate(
     from attributary.ara.service import aggregation, ledger
     from attributary.ara.service.summary import write_summary
     from attributary.ara.wire import avro
-    from attributary.ara.wire.private_key import read_private_key
+    from attributary.ara.wire.private_key import read_private_keys
     from attributary.cli.progress import stages
     from attributary.errors import InputError
     from attributary.noise import Entropy
@@ -94,7 +100,7 @@ def aggregate(
         raise InputError("--seed is for noise, and --no-noise is without; give one of them")
     _check_output(output)
     ids = _ids(filtering_ids)
-    key = None if key_file is None else read_private_key(key_file)
+    key = read_private_keys(key_files) if key_files else None
     not_private = together(NO_NOISE if no_noise else "", "" if seed is None else SEEDED)
     book = None if not_private else _ledger(ledger_file, output)
     with stages(not quiet) as stage:

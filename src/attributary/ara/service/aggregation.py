@@ -51,7 +51,7 @@ class Sums:
 def add_up(
     given: Sequence[str],
     domain: Keys,
-    key: bytes | None = None,
+    key: batch.Key | None = None,
     filtering_ids: Collection[int] = (0,),
     processes: int = 1,
     outside: bool = False,
@@ -87,7 +87,7 @@ def add_up(
         shared |= part.shared
         faults += part.faults[: FAULTS_KEPT - len(faults)]
         usable = sum(report_id is not None for report_id in part.report_ids)
-        repeated, faulty = repeated + usable - int(keep.sum()), faulty + len(part.faults)
+        repeated, faulty = repeated + usable - int(keep.sum()), faulty + part.categories.total()
         summed, missed = summed + int(inside.sum()), missed + int((~inside).sum())
         nulls, filtered = nulls + int(part.columns.nulls[keep].sum()), filtered + int((fresh & ~chosen).sum())
         progress(len(seen) + repeated + faulty)

@@ -28,6 +28,7 @@ Ints = NDArray[np.int64]
 NOTE = "attributary"  # the names of our words in a file's metadata
 EPSILON, L1, NOT_PRIVATE = f"{NOTE}.epsilon", f"{NOTE}.l1", f"{NOTE}.not_private"
 EARLIER = re.compile(r"noise DLap\(([0-9.e+-]{1,30})/([0-9]{1,19})\)")  # how the first versions told the rate
+MOST_NOTE = 1000  # bytes
 REPORTS_IN_BLOCK = 256
 REPORT = {"payload": BYTES, "key_id": BYTES, "shared_info": BYTES}
 
@@ -135,7 +136,7 @@ def write_reports(path: str, reports: Iterable[Report]) -> None:
 def read_reports(given: str | Sequence[str]) -> Iterator[Report]:
     """The reports of Avro files; a damaged file is an InputError where the damage is."""
     for path in _paths(given, "reports"):
-        for row in rows_or_damage(path, [at for at, _ in report_blocks(path)]):
+        for row in rows_or_damage(path, [at for at, _, _ in report_blocks(path)]):
             if isinstance(row, Damaged):
                 raise InputError(f"{path}: {row}")
             payload, key_id, shared_info = row
@@ -145,11 +146,11 @@ def read_reports(given: str | Sequence[str]) -> Iterator[Report]:
                 raise InputError(f"{path}: the key_id and shared_info of a report are UTF-8 text") from None
 
 
-def report_blocks(path: str) -> list[tuple[int, int]]:
-    """Where the blocks of a file of reports are, and how many each says it has; 0 where one is damaged."""
+def report_blocks(path: str) -> Iterator[tuple[int, int, int]]:
+    """Where the blocks of a file of reports are, how many each says it has, and in how many bytes at most."""
     with _opened(path) as (file, header):
         layout(header.schema, REPORT)
-        return list(container.places(file, header))
+        yield from container.places(file, header)
 
 
 def rows_or_damage(path: str, places: Sequence[int]) -> Iterator[list[bytes] | Damaged]:
@@ -182,13 +183,13 @@ def _stated(path: str, metadata: Mapping[str, bytes]) -> Stated:
     return stated_noise(path, epsilon, l1, said.get(NOT_PRIVATE, note if note.startswith("NOT PRIVATE") else ""))
 
 
-def _columns(paths: list[str], wanted: dict[str, str]) -> tuple[Keys, list[Ints], list[Mapping[str, bytes]]]:
+def _columns(paths: list[str], wanted: dict[str, str]) -> tuple[Keys, list[Ints], list[dict[str, bytes]]]:
     """The keys and numbers of all records, in order, and what each file says of itself."""
     keys, longs, metadata = [np.empty((0, 2), np.uint64)], [np.empty((0, len(wanted) - 1), np.int64)], []
     for path in paths:
         with _opened(path) as (file, header):
             fields = layout(header.schema, wanted)
-            metadata.append(header.metadata)
+            metadata.append({name: value[:MOST_NOTE] for name, value in header.metadata.items()})
             many = os.path.getsize(path) >= MANY
             for count, data in container.blocks(file, header):
                 block = scanned(data, count, fields, len(wanted), many)

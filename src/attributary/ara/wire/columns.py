@@ -12,10 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attributary.ara.wire.contribution import Contribution
+from attributary.ara.wire.fault import Fault
 from attributary.ara.wire.payload import (
     BEGINNING,
     END,
     KEY_BYTES,
+    MOST_BYTES,
     MOST_ID_BYTES,
     VALUE_BYTES,
     array_head,
@@ -49,35 +51,36 @@ class Layout(NamedTuple):
     known: NDArray[np.uint8]  # the byte there
 
 
-def columns(payloads: Sequence[bytes]) -> tuple[Columns, dict[int, str]]:
+def columns(payloads: Sequence[bytes]) -> tuple[Columns, dict[int, Fault]]:
     """The contributions of all payloads, and for each payload that is none, by its place, why."""
-    by_length: dict[int, list[int]] = {}
+    head = slice(len(BEGINNING), len(BEGINNING) + 3)  # the length of the list, if a browser wrote it
+    groups: dict[tuple[int, bytes], list[int]] = {}
     for place, payload in enumerate(payloads):
-        by_length.setdefault(len(payload), []).append(place)
-    parts, faults = [], {}
-    for length, places in by_length.items():
-        layout = layout_of(length, payloads[places[0]])
-        alike = np.zeros(len(places), bool)
+        groups.setdefault((len(payload), payload[head]), []).append(place)
+    parts: list[Columns] = []
+    faults: dict[int, Fault] = {}
+    for (length, start), places in groups.items():
+        layout = layout_of(length, start)
+        others = places
         if layout is not None:
             table = np.frombuffer(b"".join([payloads[i] for i in places]), np.uint8).reshape(-1, length)
             alike = ((table & layout.fixed) == layout.known).all(axis=1)
             parts.append(_at_once(table[alike], np.array(places)[alike], layout))
-        for place in np.array(places)[~alike].tolist():
+            others = np.array(places)[~alike].tolist()
+        for place in others:
             try:
                 parts.append(_one(decode(payloads[place]), place))
-            except ValueError as error:
-                faults[place] = str(error)
+            except Fault as fault:
+                faults[place] = fault
     return _without_nulls(parts, len(payloads)), faults
 
 
-def layout_of(length: int, example: bytes) -> Layout | None:
-    """How payloads of that length are laid out if browsers wrote them, judging by the length of one's list."""
-    at = len(BEGINNING)
-    head = example[at : at + 3]
-    if not head or not (0x80 <= head[0] <= 0x99):
+def layout_of(length: int, head: bytes) -> Layout | None:
+    """How payloads of that length are laid out if browsers wrote them, judging by the length of their list."""
+    if length > MOST_BYTES or not head or not (0x80 <= head[0] <= 0x99):
         return None
     number = head[0] & 31 if head[0] < 0x98 else int.from_bytes(head[1 : head[0] - 0x96], "big")
-    begin = at + len(array_head(number))
+    begin = len(BEGINNING) + len(array_head(number))
     body = length - begin - len(END)
     if number < 1 or body < 0 or body % number:
         return None
@@ -102,7 +105,8 @@ def _layout(number: int, id_bytes: int, begin: int) -> Layout:
 
 def _at_once(table: NDArray[np.uint8], places: NDArray[np.int64], layout: Layout) -> Columns:
     number, k = layout.number, layout.id_bytes
-    rows = table[:, layout.begin : -len(END)].reshape(len(table) * number, -1)
+    size = (table.shape[1] - layout.begin - len(END)) // number
+    rows = table[:, layout.begin : -len(END)].reshape(len(table) * number, size)
     keys = np.ascontiguousarray(rows[:, -KEY_BYTES:]).view(">u8").astype(np.uint64)
     value_at = rows.shape[1] - KEY_BYTES - 8 - VALUE_BYTES  # between them: the name of the key and its length
     value = np.ascontiguousarray(rows[:, value_at : value_at + VALUE_BYTES]).view(">u4").astype(np.int64)[:, 0]

@@ -12,13 +12,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-from attributary.ara.wire.unpack import CODECS, MOST_UNPACKED, unpacked
-from attributary.errors import InputError
+from attributary.ara.wire.unpack import CODECS, most_records, most_unpacked, unpacked
+from attributary.errors import InputError, brief
 from attributary.tables.whole_file import whole_file
 
 MAGIC = b"Obj\x01"
 SYNC = 16  # bytes of the marker after each block
 MOST_HEADER = 2**20
+SMALLEST_TOLD = 64  # bytes; of a damaged stretch after another one, which is shorter than any report
 
 
 class Damaged(ValueError):  # noqa: N818
@@ -48,7 +49,7 @@ def read_header(file: BinaryIO) -> Header:
     except (KeyError, IndexError, ValueError, RecursionError):
         raise Damaged("its header is damaged") from None
     if codec not in CODECS:
-        raise Damaged(f"it is packed with {codec:.20}; pack it with one of {', '.join(CODECS)}")
+        raise Damaged(f"it is packed with {brief(codec)}; pack it with one of {', '.join(CODECS)}")
     if len(data) < end + SYNC:
         raise Damaged("it ends within its header")
     return Header(schema, codec, metadata, data[end : end + SYNC], end + SYNC)
@@ -100,21 +101,28 @@ def blocks(file: BinaryIO, header: Header) -> Iterator[tuple[int, bytes]]:
         yield count, data
 
 
-def places(file: BinaryIO, header: Header) -> Iterator[tuple[int, int]]:
-    """Where each block is, and how many records it says it has: 0 if it is damaged, and the next marker ends it."""
+def places(file: BinaryIO, header: Header) -> Iterator[tuple[int, int, int]]:
+    """Where each block is, how many records it says it has, and how many bytes they may take.
+
+    Where one is damaged both are 0, and the next begins after the next marker.
+    """
     size = os.fstat(file.fileno()).st_size
-    at = header.end
+    at, damaged = header.end, False
     while at < size:
         try:
             count, begin, length = _head(file, at, size)
             file.seek(begin + length)
             if file.read(SYNC) != header.sync:
                 raise Damaged
-            after = begin + length + SYNC
         except Damaged:
-            count, after = 0, _after_marker(file, header.sync, at, size)
-        yield at, count
-        at = after
+            after = _after_marker(file, header.sync, at, size)
+            if not damaged or after - at > SMALLEST_TOLD:
+                yield at, 0, 0
+            at, damaged = after, True
+            continue
+        believable = count <= most_records(length, header.codec)
+        yield at, count if believable else 0, most_unpacked(length, header.codec)
+        at, damaged = begin + length + SYNC, False
 
 
 def block(file: BinaryIO, header: Header, at: int, size: int) -> tuple[int, bytes, int]:
@@ -127,10 +135,9 @@ def block(file: BinaryIO, header: Header, at: int, size: int) -> tuple[int, byte
     try:
         data = unpacked(data, header.codec)
     except (ValueError, OSError, zlib.error):
-        raise Damaged(
-            f"the block at byte {at} does not unpack as {header.codec} into {MOST_UNPACKED:,} bytes"
-        ) from None
-    if count > len(data):  # none of our records is empty
+        most = most_unpacked(length, header.codec)
+        raise Damaged(f"the block at byte {at} does not unpack as {header.codec} into {most:,} bytes") from None
+    if count > min(len(data), most_records(length, header.codec)):
         raise Damaged(f"the block at byte {at} says that {len(data)} bytes hold {count} records")
     return count, data, begin + length + SYNC
 
@@ -151,15 +158,17 @@ def _head(file: BinaryIO, at: int, size: int) -> tuple[int, int, int]:
 
 
 def _after_marker(file: BinaryIO, sync: bytes, at: int, size: int) -> int:
+    window = 2**12  # markers may stand close together: then most of a large one would be read in vain
     while at < size:
         file.seek(at)
-        part = file.read(2**20)
+        part = file.read(window)
         found = part.find(sync)
         if found >= 0:
             return at + found + SYNC
         if len(part) <= SYNC:
             break
         at += len(part) - SYNC + 1
+        window = min(2 * window, 2**20)
     return size
 
 

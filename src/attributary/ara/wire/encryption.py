@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+from attributary.ara.wire.fault import Fault
 from attributary.errors import InputError
 
 KEY_BYTES = 32
@@ -21,7 +22,7 @@ def encrypt(payload: bytes, shared_info: str, public_key: bytes, version: str = 
 
 
 def decrypt(payload: bytes, shared_info: str, private_key: bytes, version: str = "1.0") -> bytes:
-    """The payload in the clear; a ValueError if it was not encrypted for this key and this shared info."""
+    """The payload in the clear; a Fault if it was not encrypted for this key and this shared info."""
     return opener(private_key)(payload, shared_info, version)
 
 
@@ -32,12 +33,12 @@ def opener(private_key: bytes) -> Callable[[bytes, str, str], bytes]:
 
     def opened(payload: bytes, shared_info: str, version: str) -> bytes:
         if len(payload) < SMALLEST:
-            raise ValueError(f"an encrypted payload has {SMALLEST} bytes at least; got {len(payload)}")
+            raise Fault(f"an encrypted payload has {SMALLEST} bytes at least; got {len(payload)}")
         bound = info(shared_info, version)
         try:
             clear: bytes = suite.decrypt(payload, key, bound)
         except Exception as error:  # whatever the bytes make the package say, it means one thing
-            raise ValueError("the payload does not decrypt with this key and its shared info") from error
+            raise Fault("the payload does not decrypt with this key and its shared info") from error
         return clear
 
     return opened
@@ -48,7 +49,7 @@ def info(shared_info: str, version: str) -> bytes:
     try:
         return b"aggregation_service" + (b"\0" if version == "" else b"") + shared_info.encode()
     except UnicodeEncodeError:
-        raise ValueError("the shared info is no text that UTF-8 can hold") from None
+        raise Fault("the shared info is no text that UTF-8 can hold") from None
 
 
 def public_key(private_key: bytes) -> bytes:

@@ -1,24 +1,29 @@
 """Given: reports as they stand in files, in shares that a process opens one at a time.
 
 A share of an Avro file is only where its blocks are: whoever opens it reads them, so that no report is sent between
-processes.
+processes. JSON is read a report at a time, so that no file need fit into memory.
 """
 
 import json
 import os
+import re
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from attributary.ara.wire import avro, container
 from attributary.ara.wire.container import Damaged
-from attributary.ara.wire.report import from_json, from_members
+from attributary.ara.wire.report import from_json
 from attributary.errors import InputError
 
 SHARE = 2000  # reports
+MOST_IN_SHARE = 2**25  # bytes of them, should they be large
+MOST_REPORT = 2**23  # bytes of a report in JSON, which has its payload twice at most, in base64
+LINES = (".jsonl", ".ndjson")
+CHUNK = 2**18
 
-# A report: where it is, as in "x.avro: report", its number there, its shared info, and its payload, as it is and in the
-# clear if it has that; or what is wrong with it. A plain tuple, since there are many.
-Given = tuple[str, int, str, bytes, bytes | None, str]
+# A report: where it is, as in "x.avro: report", its number there, its shared info, its payload, as it is and in the
+# clear if it has that, and its key id; or what is wrong with it. A plain tuple, since there are many.
+Given = tuple[str, int, str, bytes, bytes | None, bytes, str]
 
 
 class Share(NamedTuple):
@@ -34,20 +39,17 @@ class Share(NamedTuple):
 def shares(paths: Sequence[str]) -> Iterator[Share]:
     """All reports of some files: Avro, one JSON object, a JSON list of them, or one on each line."""
     some: list[Given] = []
+    room = MOST_IN_SHARE
     for path in paths:
-        try:
-            with open(path, "rb") as file:
-                beginning = file.read(len(container.MAGIC))
-        except OSError as error:
-            raise InputError(f"{path} cannot be read: {error.strerror}") from None
-        if beginning == container.MAGIC:
+        if is_avro(path):
             yield from _avro_shares(path)
             continue
         for report in _json_reports(path):
             some.append(report)
-            if len(some) == SHARE:
-                yield Share(SHARE, reports=tuple(some))
-                some = []
+            room -= len(report[2]) + len(report[3]) + len(report[4] or b"")
+            if len(some) == SHARE or room < 0:
+                yield Share(len(some), reports=tuple(some))
+                some, room = [], MOST_IN_SHARE
     if some:
         yield Share(len(some), reports=tuple(some))
 
@@ -60,24 +62,43 @@ def reports(share: Share) -> Iterator[Given]:
     where, number = f"{share.path}: report", share.first
     for row in avro.rows_or_damage(share.path, share.blocks):
         if isinstance(row, Damaged):
-            yield f"{share.path}: what follows report", number - 1, "", b"", None, str(row)
+            yield f"{share.path}: what follows report", number - 1, "", b"", None, b"", str(row)
             continue
         try:
-            yield where, number, row[2].decode(), row[0], None, ""
+            yield where, number, row[2].decode(), row[0], None, row[1], ""
         except UnicodeDecodeError:
-            yield where, number, "", b"", None, "shared_info is UTF-8 text"
+            yield where, number, "", b"", None, b"", "shared_info is UTF-8 text"
         number += 1
+
+
+def reports_of(path: str) -> Iterator[Given]:
+    """The reports of one file, read as far as they are asked for."""
+    if is_avro(path):
+        for share in _avro_shares(path):
+            yield from reports(share)
+    else:
+        yield from _json_reports(path)
+
+
+def is_avro(path: str) -> bool:
+    """Whether a file begins as Avro does."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(container.MAGIC)) == container.MAGIC
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from None
 
 
 def _avro_shares(path: str) -> Iterator[Share]:
     blocks: list[int] = []
     first = after = 1
-    for at, count in avro.report_blocks(path):
+    room = MOST_IN_SHARE
+    for at, count, most in avro.report_blocks(path):
         blocks.append(at)
-        after += count
-        if after - first >= SHARE:
+        after, room = after + count, room - most
+        if after - first >= SHARE or room < 0:
             yield Share(after - first, path, tuple(blocks), first)
-            blocks, first = [], after
+            blocks, first, room = [], after, MOST_IN_SHARE
     if blocks:
         yield Share(after - first, path, tuple(blocks), first)
 
@@ -85,41 +106,103 @@ def _avro_shares(path: str) -> Iterator[Share]:
 def _json_reports(path: str) -> Iterator[Given]:
     if os.path.getsize(path) == 0:
         raise InputError(f"{path} is empty; reports are Avro or JSON")
+    found: Iterator[tuple[int, bytes | None]]
     with open(path, "rb") as file:
-        start = file.read(1024).lstrip()[:1]
+        start = file.read(1024).lstrip()
         file.seek(0)
-        if start not in (b"{", b"["):
+        if path.lower().endswith(LINES) or (start[:1] == b"{" and _has_lines(file)):
+            found = _lines(file)
+            where = f"{path}: line"
+        elif start[:1] == b"{":
+            found = iter([(1, _bounded(file.read(MOST_REPORT + 1)))])
+            where = f"{path}: report"
+        elif start[:1] == b"[":
+            found = enumerate(_items(file, path), 1)
+            where = f"{path}: report"
+        else:
             raise InputError(f"{path} is neither Avro nor JSON; give reports as the browser or the service has them")
-        first = file.readline()
-        if start == b"{" and _is_json(first):
-            file.seek(0)
-            for number, line in enumerate(file, 1):
-                if line.strip():
-                    yield _given(f"{path}: line", number, line)
-            return
-        text = first + file.read()
-    if start == b"{":
-        yield _given(f"{path}: report", 1, text)
-        return
-    try:
-        items = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} is not JSON: {error}") from None
-    for number, item in enumerate(items, 1):
-        yield _given(f"{path}: report", number, item)
+        for number, text in found:
+            yield _given(where, number, text)
 
 
-def _is_json(text: bytes) -> bool:
+def _has_lines(file: BinaryIO) -> bool:
+    """Whether each line is a report of its own: the first is one, or the one after it begins as one does."""
+    first = file.readline(MOST_REPORT)
     try:
-        json.loads(text)
+        json.loads(first)
     except (ValueError, RecursionError):
-        return False
+        second = next((line for line in iter(lambda: file.readline(1024), b"") if line.strip()), b"")
+        return second.startswith(b"{")
+    finally:
+        file.seek(0)
     return True
 
 
-def _given(where: str, number: int, content: Any) -> Given:
+def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes | None]]:
+    """The lines that hold something, with their numbers; None for one that is too long."""
+    number = 0
+    while line := file.readline(MOST_REPORT + 1):
+        number += 1
+        whole = _bounded(line)
+        while len(line) > MOST_REPORT and not line.endswith(b"\n"):
+            line = file.readline(MOST_REPORT + 1)
+        if whole is None or whole.strip():
+            yield number, whole
+
+
+def _bounded(text: bytes) -> bytes | None:
+    return text if len(text) <= MOST_REPORT else None
+
+
+IN_LIST = re.compile(rb'["\[\]{},]')
+IN_TEXT = re.compile(rb'["\\]')
+
+
+def _items(file: BinaryIO, path: str) -> Iterator[bytes | None]:
+    """The items of a JSON list, each as it stands there; None for one that is too long.
+
+    Only quotes, brackets and commas are looked at: what is wrong within an item is told of that item alone.
+    """
+    data = file.read(CHUNK)
+    at = start = data.index(b"[") + 1
+    depth, quoted, long = 1, False, False
+    while depth:
+        mark = (IN_TEXT if quoted else IN_LIST).search(data, at)
+        if mark is None or (mark[0] == b"\\" and mark.end() == len(data)):
+            at = len(data) if mark is None else mark.start()
+            long = long or at - start > MOST_REPORT
+            kept = data[at:] if long else data[start:]
+            more = file.read(CHUNK)
+            if not more:
+                raise InputError(f"{path} is not JSON: its list does not end; give whole files")
+            at, start, data = (0 if long else at - start), 0, kept + more
+            continue
+        at = mark.end()
+        sign = mark[0]
+        if quoted:
+            at += sign == b"\\"
+            quoted = sign == b"\\"
+        elif sign == b'"':
+            quoted = True
+        elif sign in b"[{":
+            depth += 1
+        elif sign in b"]}":
+            depth -= 1
+        if not quoted and (depth == 0 or (depth == 1 and sign == b",")):
+            item = None if long else data[start : mark.start()]
+            if item is None or item.strip() or sign == b",":
+                yield item
+            start, long = at, False
+    if data[at:].strip() or any(part.strip() for part in iter(lambda: file.read(CHUNK), b"")):
+        raise InputError(f"{path} is not JSON: there is more after its list; give one list in a file")
+
+
+def _given(where: str, number: int, text: bytes | None) -> Given:
     try:
-        report = from_json(content) if isinstance(content, bytes) else from_members(content)
+        if text is None:
+            raise ValueError(f"a report has {MOST_REPORT:,} bytes at most")
+        report = from_json(text)
     except ValueError as error:
-        return where, number, "", b"", None, str(error)
-    return where, number, report.shared_info, report.payload, report.debug_cleartext_payload, ""
+        return where, number, "", b"", None, b"", str(error)
+    key_id = report.key_id.encode()
+    return where, number, report.shared_info, report.payload, report.debug_cleartext_payload, key_id, ""

@@ -1,16 +1,37 @@
 """Payload: the contributions of a report as CBOR, to the byte as browsers write it."""
 
+import re
 from collections.abc import Sequence
-from io import BytesIO
 from typing import Any, Final
 
+from attributary.ara.wire import cbor
 from attributary.ara.wire.contribution import Contribution
+from attributary.ara.wire.fault import Category, Fault
+from attributary.errors import brief
 
 VERSIONS: Final = ("", "0.1", "1.0")
+MAJOR: Final = re.compile(r"(?!0+\.0+$)0*([01])\.[0-9]{1,9}")  # 0.0 is no version
 PADDED_TO: Final = 20  # contributions of a report, null ones included, so that its size says nothing
 BEGINNING: Final = b"\xa2\x64data"
 END: Final = b"\x69operation\x69histogram"
 KEY_BYTES, VALUE_BYTES, MOST_ID_BYTES = 16, 4, 8
+MOST_BYTES: Final = 2**22  # of a payload; 65,535 contributions, the most that a browser could write, take fewer
+
+
+def is_version(version: Any) -> bool:
+    """Whether reports of a version can be read: by its major number, 0 or 1, or the first, which had none."""
+    return isinstance(version, str) and (version == "" or MAJOR.fullmatch(version) is not None)
+
+
+def like(version: Any) -> str:
+    """Which of VERSIONS reports of a version are like; a Fault if it cannot be read."""
+    if not is_version(version):
+        raise Fault(
+            f"the version of a report begins with 0 or 1, as in 0.1 and 1.0; got {brief(version)}",
+            Category.UNSUPPORTED_SHAREDINFO_VERSION,
+        )
+    match = MAJOR.fullmatch(version)
+    return "" if match is None else VERSIONS[1 + int(match[1])]
 
 
 def encode(
@@ -18,10 +39,9 @@ def encode(
 ) -> bytes:
     """The CBOR of some contributions, padded with null ones; version "" has no padding.
 
-    Filtering ids take `id_bytes` bytes each in version 1.0, and earlier versions have none.
+    Filtering ids take `id_bytes` bytes each from version 1.0 on, and earlier versions have none.
     """
-    if version not in VERSIONS:
-        raise ValueError(f"the version of a report is one of {', '.join(map(repr, VERSIONS))}; got {version!r}")
+    version = like(version)
     if not 1 <= id_bytes <= MOST_ID_BYTES:
         raise ValueError(f"a filtering id has 1 to {MOST_ID_BYTES} bytes; got {id_bytes}")
     missing = 0 if version == "" else max(pad_to - len(contributions), 0)
@@ -53,33 +73,32 @@ def array_head(length: int) -> bytes:
 
 
 def decode(data: bytes) -> list[Contribution]:
-    """All contributions of a payload, null ones included; whatever is not such a payload is a ValueError.
+    """All contributions of a payload, null ones included; whatever is not such a payload is a Fault.
 
     Besides what browsers write, this takes members in any order, lengths left open, and numbers with leading zero
     bytes left out, as test tools write them.
     """
-    import cbor2
-
-    stream = BytesIO(data)
+    if len(data) > MOST_BYTES:
+        raise Fault(f"a payload has {MOST_BYTES:,} bytes at most; got {len(data):,}")
     try:
-        found = cbor2.load(stream)
-    except Exception as error:  # tags run all kinds of code, which may fail in all kinds of ways
-        raise ValueError(f"the payload is not CBOR: {error}") from None
-    if stream.read(1):
-        raise ValueError("the payload has bytes after its end")
-    if not isinstance(found, dict) or not all(isinstance(name, str) for name in found):
-        raise ValueError(f"a payload is a map with names; got {type(found).__name__}")
+        found = cbor.read(data)
+    except ValueError as error:
+        raise Fault(f"the payload is not CBOR as browsers write it: {error}") from None
+    if not isinstance(found, dict):
+        raise Fault(f"a payload is a map with names; got {brief(found)}")
     if found.get("operation") != "histogram":
-        raise ValueError(f'a payload has operation "histogram"; got {_short(found.get("operation"))}')
+        raise Fault(
+            f'a payload has operation "histogram"; got {brief(found.get("operation"))}', Category.UNSUPPORTED_OPERATION
+        )
     rows = found.get("data")
     if not isinstance(rows, list):
-        raise ValueError(f"a payload has a list of contributions as data; got {_short(rows)}")
+        raise Fault(f"a payload has a list of contributions as data; got {brief(rows)}")
     return [_contribution(row) for row in rows]
 
 
 def _contribution(row: Any) -> Contribution:
-    if not isinstance(row, dict) or not {"bucket", "value"} <= row.keys() <= {"bucket", "value", "id"}:
-        raise ValueError(f"a contribution has bucket, value and perhaps id; got {_short(row)}")
+    if not isinstance(row, dict) or "bucket" not in row or "value" not in row:
+        raise Fault(f"a contribution has bucket, value and perhaps id; got {brief(row)}")
     return Contribution(
         _number(row["bucket"], KEY_BYTES, "bucket"),
         _number(row["value"], VALUE_BYTES, "value"),
@@ -89,7 +108,7 @@ def _contribution(row: Any) -> Contribution:
 
 def _number(data: Any, most: int, name: str) -> int:
     if not isinstance(data, bytes) or len(data) > most:
-        raise ValueError(f"the {name} of a contribution is up to {most} bytes; got {_short(data)}")
+        raise Fault(f"the {name} of a contribution is up to {most} bytes; got {brief(data)}")
     return int.from_bytes(data, "big")
 
 
@@ -97,8 +116,3 @@ def _uint(number: int, size: int, name: str) -> bytes:
     if not 0 <= number < 256**size:
         raise ValueError(f"a {name} here is a whole number from 0 to {256**size - 1}; got {number}")
     return number.to_bytes(size, "big")
-
-
-def _short(value: Any) -> str:
-    words = repr(value)
-    return words if len(words) <= 60 else words[:59] + "…"

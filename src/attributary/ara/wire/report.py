@@ -9,7 +9,9 @@ from typing import Any
 
 from attributary.ara.wire import encryption, payload
 from attributary.ara.wire.contribution import Contribution
+from attributary.ara.wire.fault import Fault
 from attributary.ara.wire.shared_info import SharedInfo
+from attributary.errors import brief
 
 IN_THE_CLEAR = "cleartext"  # the key id of reports that are not encrypted
 MEMBERS = ("aggregation_service_payloads", "shared_info")
@@ -54,28 +56,28 @@ def to_json(report: Report) -> str:
 
 
 def from_json(text: str | bytes) -> Report:
-    """The report in a JSON text; whatever is wrong with it is a ValueError."""
+    """The report in a JSON text; whatever is wrong with it is a Fault."""
     try:
         members = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"the report is not JSON: {error}") from None
+        raise Fault(f"the report is not JSON: {error}") from None
     return from_members(members)
 
 
 def from_members(members: Any) -> Report:
-    """The report with these members, as JSON has them; whatever is wrong with them is a ValueError."""
+    """The report with these members, as JSON has them; whatever is wrong with them is a Fault."""
     if not isinstance(members, dict):
-        raise ValueError(f"a report is an object; got {type(members).__name__}")
+        raise Fault(f"a report is an object; got {type(members).__name__}")
     info, bodies = members.get("shared_info"), members.get("aggregation_service_payloads")
-    if not isinstance(info, str):
-        raise ValueError(f"a report has shared_info, a text of JSON; got {info!r:.60}")
+    if not isinstance(info, str) or not _is_utf8(info):
+        raise Fault(f"a report has shared_info, a text of JSON; got {brief(info)}")
     if not isinstance(bodies, list) or len(bodies) != 1 or not isinstance(bodies[0], dict):
-        raise ValueError(f"a report has aggregation_service_payloads, a list of one object; got {bodies!r:.60}")
+        raise Fault(f"a report has aggregation_service_payloads, a list of one object; got {brief(bodies)}")
     body = bodies[0]
     clear = body.get("debug_cleartext_payload")
     key_id = body.get("key_id", "")
-    if not isinstance(key_id, str):
-        raise ValueError(f"the key_id of a report is a text; got {key_id!r:.60}")
+    if not isinstance(key_id, str) or not _is_utf8(key_id):
+        raise Fault(f"the key_id of a report is a text; got {brief(key_id)}")
     others = {name: value for name, value in members.items() if name not in MEMBERS}
     return Report(
         info,
@@ -86,10 +88,19 @@ def from_members(members: Any) -> Report:
     )
 
 
+def _is_utf8(text: str) -> bool:
+    """Whether a text can be written: JSON can also spell halves of characters."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _bytes(text: Any, name: str) -> bytes:
     if not isinstance(text, str):
-        raise ValueError(f"the {name} of a report is base64; got {text!r:.60}")
+        raise Fault(f"the {name} of a report is base64; got {brief(text)}")
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:
-        raise ValueError(f"the {name} of a report is base64: {error}") from None
+        raise Fault(f"the {name} of a report is base64: {error}") from None

@@ -4,9 +4,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from attributary.ara.wire.container import Damaged, number
+from attributary.errors import brief
 
 BYTES, LONG, TAGS, NULL = "bytes", "long", "tags", "null"
 KINDS = {"bytes": BYTES, "string": BYTES, "long": LONG, "int": LONG, "enum": LONG, "null": NULL}
+MOST_FIELDS = 100
 SIZES = {"boolean": 1, "float": 4, "double": 8}  # of fields that are passed over
 
 
@@ -23,13 +25,17 @@ def layout(schema: Any, wanted: Mapping[str, str]) -> list[Field]:
         raise Damaged("its schema is not a record")
     places = {name: place for place, name in enumerate(wanted)}
     fields, found = [], set()
+    if len(schema["fields"]) > MOST_FIELDS:
+        raise Damaged(f"its records have more than {MOST_FIELDS} fields")
     for given in schema["fields"]:
         name = given.get("name") if isinstance(given, dict) else None
-        field = _field(given.get("type"), places.get(str(name), -1)) if isinstance(given, dict) else None
+        if not isinstance(name, str):
+            raise Damaged(f"its schema has a field without a name: {brief(given)}")
+        field = _field(given.get("type"), places.get(name, -1))
         if field is None:
-            raise Damaged(f"its field {name!r} is of a kind that has no place here")
-        if field.place >= 0 and (field.kind != wanted[str(name)] or name in found):
-            raise Damaged(f"its field {name!r} is not {wanted[str(name)]}")
+            raise Damaged(f"its field {brief(name)} is of a kind that has no place here")
+        if field.place >= 0 and (field.kind != wanted[name] or name in found):
+            raise Damaged(f"its field {brief(name)} is not {wanted[name]}")
         found.add(name)
         fields.append(field)
     missing = [name for name in wanted if name not in found]

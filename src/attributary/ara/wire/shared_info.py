@@ -5,18 +5,30 @@ import json
 import re
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
-from attributary.ara.wire.payload import VERSIONS
+from attributary.ara.wire.fault import Category, Fault
+from attributary.ara.wire.payload import is_version, like
+from attributary.errors import brief
 
 API = "attribution-reporting"
+APIS = {  # those that the aggregation service takes, and whether their reports have a destination
+    API: True,
+    "attribution-reporting-debug": True,
+    "protected-audience": False,
+    "shared-storage": False,
+}
 HOUR = 3600
 Origin = tuple[str, str, str, str, str, int | None]
-_TEXT, _SECONDS = r'"([^"\\\x00-\x1f]*)"', '"([0-9]{1,15})"'
-AS_BROWSERS_WRITE = re.compile(  # versions 0.1 and 1.0; matching is several times faster than reading JSON
-    rf'{{"api":{_TEXT},"attribution_destination":{_TEXT},(?:"debug_mode":"enabled",)?"report_id":{_TEXT},'
-    rf'"reporting_origin":{_TEXT},"scheduled_report_time":{_SECONDS},(?:"source_registration_time":{_SECONDS},)?'
-    rf'"version":"(0\.1|1\.0)"}}'
+REPORT_ID = "[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
+HOST = re.compile(r"(?:https?://)?(?:\[[0-9a-f:.]+\]|[a-z0-9_-]+(?:\.[a-z0-9_-]+)*\.?)(?::[0-9]{1,5})?/?")
+LONGEST_HOST = 300
+_TEXT, _SECONDS = r'"([^"\\\x00-\x1f]+)"', '"([0-9]{1,15})"'
+AS_BROWSERS_WRITE = re.compile(  # versions from 0.1 on; matching is several times faster than reading JSON
+    rf'{{"api":{_TEXT},(?:"attribution_destination":{_TEXT},)?(?:"debug_mode":"(enabled)",)?'
+    rf'"report_id":"({REPORT_ID})","reporting_origin":{_TEXT},"scheduled_report_time":{_SECONDS},'
+    rf'(?:"source_registration_time":{_SECONDS},)?"version":{_TEXT}}}'
 )
 
 
@@ -27,7 +39,7 @@ class SharedInfo:
     report_id: str
     reporting_origin: str
     scheduled_report_time: int
-    attribution_destination: str = ""
+    attribution_destination: str = ""  # of attribution reporting alone
     source_registration_time: int | None = None
     version: str = "1.0"
     debug_mode: bool = False
@@ -37,9 +49,9 @@ class SharedInfo:
     def to_json(self) -> str:
         """The text that a browser writes: members by name, times as text, no blanks."""
         first = {"privacy_budget_key": self.privacy_budget_key}
-        later = {"api": self.api, "attribution_destination": self.attribution_destination}
+        to = {"attribution_destination": self.attribution_destination} if self.attribution_destination else {}
         members = {
-            **(later if self.version else first),
+            **({"api": self.api, **to} if self.version else first),
             **({"debug_mode": "enabled"} if self.debug_mode else {}),
             "report_id": self.report_id,
             "reporting_origin": self.reporting_origin,
@@ -58,7 +70,7 @@ class SharedInfo:
     @property
     def origin(self) -> Origin:
         """What reports of one shared id have in common, besides the hour and the filtering id."""
-        return (
+        return origin_of(
             self.api,
             self.version,
             self.reporting_origin,
@@ -68,42 +80,78 @@ class SharedInfo:
         )
 
 
+def origin_of(
+    api: str, version: str, reporting_origin: str, destination: str, budget_key: str, registered: int | None
+) -> Origin:
+    """What the service makes the shared id of: for reports of Private Aggregation, neither destination nor day."""
+    if not APIS.get(api, True):
+        destination, registered = "", None
+    return api, version, reporting_origin, destination, budget_key, registered
+
+
 def parse(text: str) -> SharedInfo:
-    """The members of a report's `shared_info`; whatever is wrong with it is a ValueError.
+    """The members of a report's `shared_info`; whatever is wrong with it is a Fault.
 
     Times may be text or numbers: browsers write the one, test tools the other.
     """
     try:
         members = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"shared_info is not JSON: {error}") from None
+        raise Fault(f"shared_info is not JSON: {error}") from None
     if not isinstance(members, dict):
-        raise ValueError(f"shared_info is an object; got {type(members).__name__}")
-    version = _text(members, "version", "")
-    if version not in VERSIONS:
-        raise ValueError(f"the version of a report is one of {', '.join(map(repr, VERSIONS))}; got {version!r}")
+        raise Fault(f"shared_info is an object; got {type(members).__name__}")
+    version = members.get("version", "")
+    like(version)
+    report_id = members.get("report_id")
+    if not (isinstance(report_id, str) and re.fullmatch(REPORT_ID, report_id)):
+        raise Fault(f"the report_id of a report is a UUID; got {brief(report_id)}", Category.INVALID_REPORT_ID)
+    api = _text(members, "api", needed=version != "")
+    if version != "" and api not in APIS:
+        raise Fault(
+            f"the api of a report is one of {', '.join(APIS)}; got {brief(api)}", Category.UNSUPPORTED_REPORT_API_TYPE
+        )
+    reporting_origin = _text(members, "reporting_origin")
+    if not _is_origin(reporting_origin):
+        raise Fault(
+            f"the reporting_origin of a report is the address of a host; got {brief(reporting_origin)}",
+            Category.ATTRIBUTION_REPORT_TO_MALFORMED,
+        )
     return SharedInfo(
-        _text(members, "report_id"),
-        _text(members, "reporting_origin"),
+        report_id,
+        reporting_origin,
         _time(members, "scheduled_report_time"),
-        _text(members, "attribution_destination", "" if version == "" else None),
+        _text(members, "attribution_destination", needed=version != "" and APIS[api]),
         _time(members, "source_registration_time") if "source_registration_time" in members else None,
         version,
         members.get("debug_mode") == "enabled",
-        _text(members, "api", "" if version == "" else None),
-        _text(members, "privacy_budget_key", ""),
+        api,
+        _text(members, "privacy_budget_key", needed=False),
     )
 
 
-def identity(text: str) -> tuple[str, str, Origin, int]:
-    """The report's id, its version, its origin and its hour: what `parse` says, but fast where browsers wrote it."""
+def identity(text: str) -> tuple[str, Origin, int, bool]:
+    """The report's id, its origin, when it was due, and whether it is in debug mode: what `parse` says, but fast.
+
+    The id is in small letters, since a UUID is the same in both.
+    """
     match = AS_BROWSERS_WRITE.fullmatch(text)
-    if match is None:
-        info = parse(text)
-        return info.report_id, info.version, info.origin, info.hour
-    api, destination, report_id, reporting_origin, due, registered, version = match.groups()
-    origin = (api, version, reporting_origin, destination, "", None if registered is None else int(registered))
-    return report_id, version, origin, int(due) // HOUR * HOUR
+    if match is not None:
+        api, destination, debug, report_id, reporting_origin, due, registered, version = match.groups()
+        if _usable(api, destination is not None, reporting_origin, version):
+            day = None if registered is None else int(registered)
+            origin = origin_of(api, version, reporting_origin, destination or "", "", day)
+            return report_id.lower(), origin, int(due), debug is not None
+    info = parse(text)
+    return info.report_id.lower(), info.origin, info.scheduled_report_time, info.debug_mode
+
+
+@lru_cache(1024)
+def _usable(api: str, has_destination: bool, reporting_origin: str, version: str) -> bool:
+    return APIS.get(api) in (False, has_destination) and is_version(version) and _is_origin(reporting_origin)
+
+
+def _is_origin(text: str) -> bool:
+    return len(text) <= LONGEST_HOST and HOST.fullmatch(text.lower()) is not None
 
 
 def shared_id(origin: Origin, hour: int, filtering_id: int) -> bytes:
@@ -111,11 +159,18 @@ def shared_id(origin: Origin, hour: int, filtering_id: int) -> bytes:
     return hashlib.sha256(json.dumps([*origin, hour, filtering_id]).encode()).digest()
 
 
-def _text(members: dict[str, Any], name: str, default: str | None = None) -> str:
-    value = members.get(name, default)
-    if not isinstance(value, str):
-        raise ValueError(f"shared_info needs {name}, a text; got {value!r:.60}")
+def _text(members: dict[str, Any], name: str, needed: bool = True) -> str:
+    value = members.get(name, "")
+    if not isinstance(value, str) or (needed and not value) or _has_surrogates(value):
+        raise Fault(
+            f"shared_info needs {name}, a text; got {brief(members.get(name))}",
+            Category.REQUIRED_SHAREDINFO_FIELD_INVALID,
+        )
     return value
+
+
+def _has_surrogates(text: str) -> bool:
+    return not text.isascii() and any("\ud800" <= c <= "\udfff" for c in text)
 
 
 def _time(members: dict[str, Any], name: str) -> int:
@@ -125,5 +180,8 @@ def _time(members: dict[str, Any], name: str) -> int:
         with suppress(ValueError, OverflowError):
             seconds = float(value)
     if not 0 <= seconds < 2**53:
-        raise ValueError(f"shared_info needs {name} in seconds since 1970; got {value!r:.60}")
+        raise Fault(
+            f"shared_info needs {name} in seconds since 1970; got {brief(value)}",
+            Category.REQUIRED_SHAREDINFO_FIELD_INVALID,
+        )
     return int(seconds)
