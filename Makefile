@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 EXTRAS ?= dev
 WORKERS ?= auto
 
-.PHONY: help demo test test-duckdb1 check bench docs pictures dist clean
+.PHONY: help demo test test-duckdb1 check bench fuzz docs pictures dist clean
 
 help: ## this list
 	@echo "Attributary: conversion counts under differential privacy that add up."
@@ -34,6 +34,10 @@ check: $(VENV)/.ready-dev ## lint, types, and the docs build
 
 bench: $(VENV)/.ready-bench ## ratios against peers and the physical limit, measured in one run
 	$(BIN)/python -m bench
+
+MINUTES ?= 10
+fuzz: $(VENV)/.ready-dev ## mutated inputs for every parser and command; MINUTES=60 for longer
+	$(BIN)/python -m fuzz --minutes $(MINUTES) --jobs 2
 
 docs: $(VENV)/.ready-dev ## the documentation, live on 127.0.0.1:8000
 	$(BIN)/mkdocs serve --dev-addr 127.0.0.1:8000
