@@ -8,6 +8,8 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,7 @@ from attributary.cli import main
 from attributary.noise import sample_dlap
 from attributary.plan import make_plan
 from attributary.tables.not_private import NO_NOISE, SEEDED
-from browser_reports import PRIVATE, batch, report
+from browser_reports import HOUR, PRIVATE, batch, report
 from plans import asked, spec
 
 KEYS = np.array([[0, 1], [0, 2], [5, 0]], np.uint64)
@@ -64,7 +66,7 @@ def test_sums_are_exact_without_noise_and_say_so() -> None:
         assert np.array_equal(found.keys, KEYS) and found.metric.tolist() == EXACT
         assert found.notes == ("NOT PRIVATE: exact sums without noise; not for release",)
         assert "out.avro: 3 keys, NOT PRIVATE: exact sums" in words and "nothing was spent" in words
-        assert "reports: 4 of 4 used, 0 repeated, 0 with errors" in words
+        assert "reports: 4 of 4 used, 0 repeated, 0 refused" in words
         assert "4 summed, 74 null, 1 with other filtering ids, 1 with keys outside the domain" in words
     assert done("--no-noise", "-q") == "out.avro: NOT PRIVATE: exact sums without noise; not for release\n"
     assert not os.path.exists(users_ledger())
@@ -301,15 +303,90 @@ def test_killed_between_steps_one_answer_is_all_there_is(module: str, function: 
 
 
 @pytest.mark.usefixtures("folder")
-def test_debug_results_stand_beside_and_say_that_they_are_not_private() -> None:
-    words = done("--debug", "-o", "x.avro")
-    found = avro.read_debug_results("x.debug.avro")
-    assert found.keys.tolist() == [*KEYS.tolist(), [0, 9]] and found.unnoised.tolist() == [*EXACT, 1]
-    assert np.array_equal(found.unnoised[:3] + found.noise[:3], avro.read_results("x.avro").metric)
-    assert found.in_domain.tolist() == [True] * 3 + [False] and found.in_reports.all()
-    assert "x.debug.avro: NOT PRIVATE" in words
+@pytest.mark.parametrize("ending", ["avro", "json"])
+def test_a_debug_run_counts_reports_in_debug_mode_and_spends_nothing(ending: str) -> None:
+    others = [report(number, [(1, 1000)]) for number in range(90, 130)]  # far more than --max-errors
+    avro.write_reports("mixed.avro", [*batch(ROWS, debug_mode=True), *others])
+    for _ in range(2):
+        words = done("--debug", "-o", f"x.{ending}", reports="mixed.avro")
+        found = avro.read_debug_results("x.debug.avro")
+        assert found.keys.tolist() == [*KEYS.tolist(), [0, 9]] and found.unnoised.tolist() == [*EXACT, 1]
+        summary = read_summary(f"x.{ending}")
+        assert np.array_equal(found.unnoised[:3] + found.noise[:3], summary.metric) and found.noise[:3].any()
+        assert found.in_domain.tolist() == [True] * 3 + [False] and found.in_reports.all()
+        assert summary.stated[:2] == (4, 65536) and "NOT PRIVATE: a debug run" in summary.stated.not_private
+        assert "x.debug.avro: NOT PRIVATE" in words and "40 DEBUG_NOT_ENABLED" in words and "nothing was spent" in words
     with open("x.debug.avro", "rb") as file:
         assert b"NOT PRIVATE" in file.read(2000)
+    assert not os.path.exists(users_ledger())
+    assert f"x.{ending}: NOT PRIVATE: a debug run" in done("--debug", "-q", "-o", f"x.{ending}", reports="mixed.avro")
+    refused = run("--debug")
+    assert refused.exit_code == 2 and "no report can be used, of 4; 4 DEBUG_NOT_ENABLED" in refused.stderr
+
+
+@pytest.mark.usefixtures("folder")
+def test_beyond_a_share_of_errors_nothing_is_spent() -> None:
+    good = [report(number, [(1, 1)]) for number in range(18)]
+    bad = [Report("{", b""), Report(good[0].shared_info, b"?")]
+    for number, options, code in (
+        (18, [], 0),  # 2 of 20 are 10 %
+        (17, [], 2),
+        (17, ["--max-errors", "0.0%"], 2),
+        (17, ["--max-errors", "10.6 %"], 0),
+        (1, ["--max-errors", "100%"], 0),
+    ):
+        avro.write_reports("mixed.avro", good[:number] + bad)
+        result = run(*options, "--ledger", f"{number}{len(options)}.sqlite", reports="mixed.avro")
+        assert result.exit_code == code, result.output
+        if code:
+            assert (
+                f"2 of {number + 2} reports cannot be used" in result.stderr and "2 DECRYPTION_ERROR" in result.stderr
+            )
+            assert result.stderr.count("\n") == 1 and not os.path.exists(f"{number}{len(options)}.sqlite")
+
+
+@pytest.mark.usefixtures("folder")
+def test_errors_are_counted_by_category_as_json() -> None:
+    other = [report(number, [(1, 1)], sealed=True) for number in range(20, 23)]
+    wrong = [replace(other[0], payload=other[1].payload), Report("{", b"")]
+    unknown = report(30, [(1, 1)], api="shared-warehouse")
+    avro.write_reports("mixed.avro", [*batch(ROWS, sealed=True), *wrong, unknown])
+    result = run("--errors", "errors.json", "--key", "private.key", reports="mixed.avro")
+    assert result.exit_code == 2 and not os.path.exists(users_ledger())  # they are told then most of all
+    found = json.loads(Path("errors.json").read_text())
+    counts = {each["category"]: each["count"] for each in found["error_counts"]}
+    assert counts == {"DECRYPTION_ERROR": 2, "UNSUPPORTED_REPORT_API_TYPE": 1, "NUM_REPORTS_WITH_ERRORS": 3}
+    assert found["reports"] == 7 and len(found["error_messages"]) == 3
+    words = done("--errors", "errors.json", "--key", "private.key", "--max-errors", "50%", reports="mixed.avro")
+    assert "  2 DECRYPTION_ERROR\n  1 UNSUPPORTED_REPORT_API_TYPE\n" in words
+    done("--errors", "errors.json", "--no-noise")
+    assert json.loads(Path("errors.json").read_text()) == {"reports": 4, "error_counts": [], "error_messages": []}
+    for output in ("x.json", "./x.json"):
+        assert "each a file of its own" in run("-o", "x.json", "--errors", output).stderr
+
+
+@pytest.mark.usefixtures("folder")
+def test_reports_of_another_site_count_where_it_is_named() -> None:
+    theirs = [report(n, [(2, 50)], reporting_origin=f"https://x{n}.other.test") for n in (8, 9)]
+    avro.write_reports("mixed.avro", [*batch(ROWS), *theirs])
+    for options, exact in (([], EXACT), (["--reporting-site", "https://other.test"], [0, 100, 0])):
+        words = done("--no-noise", "--max-errors", "99%", *options, reports="mixed.avro")
+        assert avro.read_results("out.avro").metric.tolist() == exact and "REPORTING_SITE_MISMATCH" in words
+
+
+@pytest.mark.usefixtures("folder")
+def test_old_reports_are_told_and_refused_where_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "time", lambda: float(HOUR + 100 * 86_400))
+    due = [HOUR + day * 86_400 for day in (0, 9, 10, 11, 100)]
+    reports = [report(n, [(1, 10**n)], scheduled_report_time=when) for n, when in enumerate(due)]
+    avro.write_reports("aged.avro", reports)
+    words = done("--no-noise", reports="aged.avro")
+    assert "the oldest report was due 100 days ago; the aggregation service takes 90 (--max-age)" in words
+    result = run("--max-age", "90d", "--no-noise", reports="aged.avro")
+    assert result.exit_code == 2 and "2 of 5 reports cannot be used" in result.stderr
+    assert "2 ORIGINAL_REPORT_TIME_TOO_OLD" in result.stderr
+    words = done("--max-age", "90d", "--no-noise", "--max-errors", "40%", reports="aged.avro")
+    assert avro.read_results("out.avro").metric.tolist() == [11100, 0, 0] and "oldest" not in words
 
 
 @pytest.mark.usefixtures("folder")
@@ -324,9 +401,9 @@ def test_filtering_ids_choose_contributions() -> None:
 def test_bad_reports_are_told_and_the_rest_is_counted() -> None:
     good = batch(ROWS)
     avro.write_reports("mixed.avro", [Report("{\n", b"")] * 7 + good + [good[0]])
-    words = done("--no-noise", reports="mixed.avro")
+    words = done("--no-noise", "--max-errors", "60%", reports="mixed.avro")
     assert avro.read_results("out.avro").metric.tolist() == EXACT
-    assert "reports: 4 of 12 used, 1 repeated, 7 with errors" in words
+    assert "reports: 4 of 12 used, 1 repeated, 7 refused" in words
     assert words.count("shared_info is not JSON") == 5 and "… and 2 more" in words
 
 
@@ -353,6 +430,11 @@ def test_many_files_of_many_kinds_are_one_batch() -> None:
         (["--epsilon", "nan"], "clear.avro", "above 0 and up to 64; got nan"),
         (["--seed", "1", "--no-noise"], "clear.avro", "give one of them"),
         (["-o", "out.csv"], "clear.avro", "end out.csv in .avro or .json"),
+        (["--max-errors", "0.1"], "clear.avro", "a share of the reports from 0% to 100%; got '0.1'"),
+        (["--max-errors", "101%"], "clear.avro", "a share of the reports from 0% to 100%; got '101%'"),
+        (["--max-errors", "nan%"], "clear.avro", "a share of the reports from 0% to 100%"),
+        (["--max-age", "90"], "clear.avro", 'as in "90s", "30m", "6h", "2d" or "1w"; got \'90\''),
+        (["--errors", "none/errors.json"], "clear.avro", "none/errors.json cannot be written"),
         (["--ledger", ":memory:"], "clear.avro", "a ledger is a file that lasts; got ':memory:'"),
         (["--ledger", "file:l?mode=memory"], "clear.avro", "a ledger is a file that lasts"),
         (["--ledger", ""], "clear.avro", "a ledger is a file that lasts; got ''"),
@@ -365,7 +447,11 @@ def test_many_files_of_many_kinds_are_one_batch() -> None:
         ([], "none.avro", "there is no file none.avro; give the files of reports"),
         ([], "domain.avro", "its records have no field 'payload'"),
         ([], "sealed.avro", "if the reports are encrypted, give their key"),
-        (["--key", "private.key"], "clear.avro", "no report can be used, of 4; clear.avro: report 1: the payload"),
+        (
+            ["--key", "private.key"],
+            "clear.avro",
+            "of 4; 4 DECRYPTION_ERROR; the first: clear.avro: report 1: the",
+        ),
         (["--domain", "clear.avro"], "clear.avro", "its records have no field 'bucket'"),
         (["--ledger", "plan.json"], "clear.avro", "plan.json is not an Attributary ledger"),
     ],

@@ -1,6 +1,7 @@
 """attributary aggregate: reports become a summary report, once."""
 
 import os
+import re
 from typing import TYPE_CHECKING
 
 import click
@@ -8,6 +9,8 @@ import click
 if TYPE_CHECKING:
     from attributary.ara.service.aggregation import Sums
 
+DEBUG = "NOT PRIVATE: a debug run, which spends nothing and may be repeated; not for release"
+SERVICE_DAYS = 90  # the age up to which the aggregation service takes reports
 EARLIER_LEDGER = "attributary-ledger.sqlite"  # beside the output, until ledgers were the user's
 
 ABOUT = """Aggregatable reports in, a summary report out: a local aggregation service.
@@ -31,7 +34,12 @@ missing is never replaced by a new one: restore it from a backup.
 
 WITHOUT A PLAN, for reports that others planned, give --epsilon and --l1 (65536 in browsers).
 
---no-noise and --seed are for tests. Their output says that it is not private, and nothing is spent.
+ERRORS. If more than --max-errors of the reports cannot be used, nothing is spent or written. Errors are counted by the
+aggregation service's categories, as in DECRYPTION_ERROR; --errors writes the counts as JSON.
+
+--debug is for reports in debug mode; others do not count. It writes exact sums and noise beside the output and spends
+nothing. --no-noise and --seed are for tests. Each of the three says in its output that it is not private, and spends
+nothing.
 """
 
 
@@ -59,7 +67,13 @@ WITHOUT A PLAN, for reports that others planned, give --epsilon and --l1 (65536 
     metavar="FILE",
     help="What was queried.  [default: attributary/ledger.sqlite in $XDG_STATE_HOME or ~/.local/state]",
 )
-@click.option("--debug", is_flag=True, help="Also write sums and noise side by side, NOT protected.")
+@click.option(
+    "--max-errors", metavar="SHARE", default="10%", show_default=True, help="Reports that may be unusable at most."
+)
+@click.option("--max-age", metavar="TIME", help="Refuse reports that were due longer ago, as in 90d.")
+@click.option("--reporting-site", metavar="SITE", default="", help="Whose reports count.  [default: that of most]")
+@click.option("--errors", "errors_file", metavar="FILE", help="Write how many reports have which error (JSON).")
+@click.option("--debug", is_flag=True, help="Count only reports in debug mode; write sums and noise side by side, too.")
 @click.option("--no-noise", is_flag=True, help="Exact sums, which are NOT private.")
 @click.option("--seed", type=click.IntRange(0), help="The same noise each time, which is not for release.")
 @click.option(
@@ -76,6 +90,10 @@ def aggregate(
     l1: int | None,
     filtering_ids: str,
     ledger_file: str | None,
+    max_errors: str,
+    max_age: str | None,
+    reporting_site: str,
+    errors_file: str | None,
     debug: bool,
     no_noise: bool,
     seed: int | None,
@@ -83,25 +101,28 @@ def aggregate(
     quiet: bool,
 ) -> None:
     import time
+    from concurrent.futures.process import BrokenProcessPool
 
     import numpy as np
 
     from attributary.ara.service import aggregation, ledger
+    from attributary.ara.service.batch import Rules
     from attributary.ara.service.summary import write_summary
     from attributary.ara.wire import avro
     from attributary.ara.wire.private_key import read_private_keys
     from attributary.cli.progress import stages
-    from attributary.errors import InputError
+    from attributary.errors import InputError, TryAgain
     from attributary.noise import Entropy
     from attributary.tables.not_private import NO_NOISE, SEEDED, together
 
     epsilon, l1, reports = _rate(files, epsilon, l1)
     if no_noise and seed is not None:
         raise InputError("--seed is for noise, and --no-noise is without; give one of them")
-    _check_output(output)
-    ids = _ids(filtering_ids)
+    _check_output(output, errors_file)
+    ids, most_errors = _ids(filtering_ids), _share(max_errors)
+    rules = Rules(reporting_site, debug, 0 if max_age is None else int(time.time()) - _seconds(max_age))
     key = read_private_keys(key_files) if key_files else None
-    not_private = together(NO_NOISE if no_noise else "", "" if seed is None else SEEDED)
+    not_private = together(NO_NOISE if no_noise else "", "" if seed is None else SEEDED, DEBUG if debug else "")
     book = None if not_private else _ledger(ledger_file, output)
     with stages(not quiet) as stage:
         stage("reading the domain")
@@ -117,10 +138,15 @@ def aggregate(
                 processes or os.cpu_count() or 1,
                 debug,
                 lambda number: stage(f"adding up, {number:,} reports"),
+                rules,
             )
+        except BrokenProcessPool as error:
+            raise TryAgain("a process that decrypts was ended, as where memory is short; nothing was spent") from error
         except ValueError as error:
             raise InputError(str(error)) from error
-        aggregation.check(sums, domain[0])
+        if errors_file is not None:
+            _write_errors(errors_file, sums)
+        aggregation.check(sums, domain[0], most_errors)
         rng: Entropy | None = None if seed is None else np.random.default_rng(seed)
         if book is not None:
             new = not os.path.exists(book)
@@ -146,10 +172,10 @@ def aggregate(
     if book is not None and new:
         click.echo(f"{book}: a new ledger, which knows of no earlier query", err=True)
     if debug:
-        click.echo(f"{_beside(output)}: NOT PRIVATE: sums and noise side by side", err=True)
+        click.echo(f"{_beside(output)}: NOT PRIVATE: exact sums and noise side by side", err=True)
     if not quiet:
         spent = "nothing was spent" if book is None else f"{book}: {len(sums.shared):,} shared ids spent"
-        _print(sums, output, note, spent)
+        _print(sums, output, note, spent, time.time())
 
 
 def _rate(files: tuple[str, ...], epsilon: float | None, l1: int | None) -> tuple[float, int, tuple[str, ...]]:
@@ -218,33 +244,82 @@ def _ids(given: str) -> frozenset[int]:
     return frozenset(map(int, words))
 
 
-def _check_output(path: str) -> None:
+def _share(given: str) -> float:
+    from attributary.errors import InputError
+
+    number = re.fullmatch(r"\s*(\d{1,3}(?:\.\d{1,9})?)\s*%\s*", given)
+    if number is None or not float(number[1]) <= 100:
+        raise InputError(f"--max-errors is a share of the reports from 0% to 100%; got {given[:40]!r}")
+    return float(number[1]) / 100
+
+
+def _seconds(given: str) -> int:
+    from attributary.errors import InputError
+    from attributary.spec.span import RULE, span
+
+    try:
+        return span(given).seconds
+    except ValueError:
+        raise InputError(f"--max-age is {RULE}; got {given[:40]!r}") from None
+
+
+def _check_output(path: str, errors: str | None) -> None:
     """Refuses early what could not be written."""
     from attributary.errors import InputError
 
-    folder = os.path.dirname(os.path.realpath(path))
     if not path.endswith((".avro", ".json")):
         raise InputError(f"a summary report is Avro or JSON; end {path} in .avro or .json")
-    if os.path.isdir(path) or not os.path.isdir(folder) or not os.access(folder, os.W_OK):
-        raise InputError(f"{path} cannot be written; choose a file in a folder that is there with -o")
+    for file in [path] if errors is None else [path, errors]:
+        folder = os.path.dirname(os.path.realpath(file))
+        if os.path.isdir(file) or not os.path.isdir(folder) or not os.access(folder, os.W_OK):
+            option = "-o" if file == path else "--errors"
+            raise InputError(f"{file} cannot be written; choose a file in a folder that is there with {option}")
+    if errors is not None and os.path.realpath(errors) in map(os.path.realpath, (path, _beside(path))):
+        raise InputError(f"-o and --errors both write to {errors}; give each a file of its own")
+
+
+def _write_errors(path: str, sums: "Sums") -> None:
+    """The counts of errors as the aggregation service tells them, and the first few in words."""
+    import json
+
+    from attributary.tables.whole_file import whole_file
+
+    tally = sums.tally
+    counts = [*tally.categories.items(), *([("NUM_REPORTS_WITH_ERRORS", tally.faulty)] if tally.faulty else [])]
+    found = {
+        "reports": tally.reports,
+        "error_counts": [{"category": str(name), "count": number} for name, number in counts],
+        "error_messages": list(sums.faults),
+    }
+    with whole_file(path) as file:
+        file.write(json.dumps(found, indent=2).encode() + b"\n")
 
 
 def _beside(output: str) -> str:
     return os.path.splitext(output)[0] + ".debug.avro"
 
 
-def _print(sums: "Sums", output: str, note: str, spent: str) -> None:
+def _print(sums: "Sums", output: str, note: str, spent: str, now: float) -> None:
     from attributary.cli.one_line import one_line
 
     t = sums.tally
     lines = [
         f"{output}: {len(sums.keys):,} keys, {note}",
-        f"reports: {t.used:,} of {t.reports:,} used, {t.repeated:,} repeated, {t.faulty:,} with errors",
+        f"reports: {t.used:,} of {t.reports:,} used, {t.repeated:,} repeated, {t.faulty:,} refused",
+        *(f"  {number:,} {name}" for name, number in t.categories.items()),
         *(f"  {fault}" for fault in sums.faults),
         *([f"  … and {t.faulty - len(sums.faults):,} more"] if t.faulty > len(sums.faults) else []),
+        *_age(t.oldest, now),
         f"contributions: {t.summed:,} summed, {t.nulls:,} null, {t.filtered:,} with other filtering ids, "
         f"{t.outside:,} with keys outside the domain",
         spent,
     ]
     for line in lines:
         click.echo(one_line(line), err=True)
+
+
+def _age(oldest: int | None, now: float) -> list[str]:
+    days = 0 if oldest is None else int((now - oldest) // 86_400)
+    if days <= SERVICE_DAYS:
+        return []
+    return [f"the oldest report was due {days:,} days ago; the aggregation service takes {SERVICE_DAYS} (--max-age)"]

@@ -1,7 +1,8 @@
 """Aggregation: a batch of reports becomes a sum for each key of the domain, and the sums get their noise."""
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 from attributary.ara.service import batch
 from attributary.ara.service.index import Index, distinct
 from attributary.ara.wire.avro import DebugResults
+from attributary.ara.wire.fault import Category
 from attributary.ara.wire.shared_info import Origin, shared_id
 from attributary.errors import InputError
 from attributary.noise import Entropy, sample_dlap
@@ -31,6 +33,8 @@ class Tally:
     nulls: int = 0
     filtered: int = 0  # of other filtering ids
     outside: int = 0  # of keys that the domain does not have
+    categories: Mapping[str, int] = field(default_factory=dict)  # faulty reports by the service's names of why
+    oldest: int | None = None  # the second that the oldest report of those used was due
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +60,7 @@ def add_up(
     processes: int = 1,
     outside: bool = False,
     progress: Callable[[int], None] = lambda reports: None,
+    rules: batch.Rules | None = None,
 ) -> Sums:
     """The sums of the reports in some files, each report once, over the keys of a domain."""
     index = Index.of(domain)
@@ -65,8 +70,10 @@ def add_up(
     seen: set[str] = set()
     shared: set[tuple[Origin, int]] = set()
     faults: list[str] = []
+    categories: Counter[str] = Counter()
+    oldest: int | None = None
     everything = repeated = faulty = summed = nulls = filtered = missed = 0
-    for part in batch.parts(given, key, processes):
+    for part in batch.parts(given, key, processes, rules):
         keep = batch.once(part, seen)
         fresh = keep[part.columns.report]
         chosen = fresh & np.isin(part.columns.filtering_id, wanted)
@@ -90,8 +97,13 @@ def add_up(
         repeated, faulty = repeated + usable - int(keep.sum()), faulty + part.categories.total()
         summed, missed = summed + int(inside.sum()), missed + int((~inside).sum())
         nulls, filtered = nulls + int(part.columns.nulls[keep].sum()), filtered + int((fresh & ~chosen).sum())
+        categories += part.categories
+        if keep.any():
+            first = int(part.due[keep].min())
+            oldest = first if oldest is None else min(oldest, first)
         progress(len(seen) + repeated + faulty)
-    tally = Tally(len(seen) + repeated + faulty, len(seen), repeated, faulty, summed, nulls, filtered, missed)
+    counts = (len(seen) + repeated + faulty, len(seen), repeated, faulty, summed, nulls, filtered, missed)
+    tally = Tally(*counts, dict(categories.most_common()), oldest)
     ids = sorted((shared_id(origin, hour, k), hour) for origin, hour in shared for k in sorted(filtering_ids))
     return Sums(index.keys, total, in_reports, *_summed(beyond), tally, tuple(faults), tuple(ids), seen)
 
@@ -104,16 +116,26 @@ def _summed(parts: list[tuple[Keys, Ints]]) -> tuple[Keys, Ints]:
     return keys, total
 
 
-def check(sums: Sums, domain: str) -> None:
-    """Refuses a batch that no budget should be spent on."""
+def check(sums: Sums, domain: str, most_errors: float = 0.1) -> None:
+    """Refuses a batch that no budget should be spent on: of no use, with too many errors, or of another domain.
+
+    Reports that are not in debug mode are left out of a debug run, but are no errors.
+    """
     tally = sums.tally
-    first = f"; {sums.faults[0]}" if sums.faults else "; there are none"
+    errors = tally.faulty - tally.categories.get(Category.DEBUG_NOT_ENABLED, 0)
+    why = ", ".join(f"{number:,} {name}" for name, number in tally.categories.items())
+    why += f"; the first: {sums.faults[0]}" if sums.faults else ""
     if not tally.used:
-        raise InputError(f"no report can be used, of {tally.reports:,}{first}")
+        raise InputError(f"no report can be used, of {tally.reports:,}; {why or 'there are none'}")
+    if not errors <= most_errors * tally.reports:
+        raise InputError(
+            f"{errors:,} of {tally.reports:,} reports cannot be used, and at most {100 * most_errors:g} % may be "
+            f"(--max-errors); nothing was spent: {why}"
+        )
     if tally.outside and not tally.summed:
         raise InputError(
             f"no key of any report is in the domain: {tally.outside:,} contributions have other keys than the "
-            f"{len(sums.keys):,} of {domain}; give the domain that belongs to these reports (nothing was spent)"
+            f"{len(sums.keys):,} of {domain}; nothing was spent: give the domain that belongs to these reports"
         )
 
 
