@@ -88,7 +88,7 @@ def test_either_side_alone_and_values_with_commas() -> None:
     done("plan.json")
     assert len(done("plan.json", "--impression", "campaign=a,b,location=", "-q").stdout.splitlines()) == 1
     value = done("plan.json", "--impression", "campaign=a,b,location=", "-q").stdout.partition(": ")[2]
-    expected = registrations(Plan.load("plan.json")).source({"campaign": "a,b", "location": "missing"}, "x")
+    expected = registrations(Plan.load("plan.json")).source({"campaign": "a,b", "location": "missing"}, "https://x")
     assert json.loads(value)["aggregation_keys"] == expected["aggregation_keys"]
     only = done("plan.json", "--conversion", "day=Friday", "--deduplication-key", "5", "-q").stdout
     assert only.startswith("Attribution-Reporting-Register-Trigger") and '"deduplication_key":"5"' in only
@@ -179,7 +179,23 @@ BAD: dict[str, tuple[list[str], str]] = {
     "twice": (["plan.json", "--conversion", "day=Friday,day=Friday"], "--conversion has 'day' twice"),
     "no site": (
         ["plan.json", "--impression", "campaign=1,location=x", "--destination", "shop"],
-        "a browser would refuse the source registration: destination",
+        "a destination is the site of a shop, with https; got 'shop': write the address of a page, as in https://shop.e",
+    ),
+    "no https": (
+        ["plan.json", "--impression", "campaign=1,location=x", "--destination", "www.shop.co.uk"],
+        "a destination is the site of a shop, with https; got 'www.shop.co.uk': write https://shop.co.uk",
+    ),
+    "http": (
+        ["plan.json", "--impression", "campaign=1,location=x", "--destination", "http://shop.example"],
+        "a destination is the site of a shop, with https; got 'http://shop.example': write https://shop.example",
+    ),
+    "long site": (
+        ["plan.json", "--impression", "campaign=1,location=x", "--destination", "x." * 9999],
+        "a destination is the site of a shop, with https; got 'x.x.x.",
+    ),
+    "four sites": (
+        ["plan.json", "--impression", "campaign=1,location=x", *(f"--destination=https://{c}.test" for c in "abcd")],
+        "a source has 1 to 3 destinations; got 4: leave some out",
     ),
     "bits": (["plan.json", "--bits", "campaign=many"], "--bits takes a whole number, as in"),
     "bits of what": (["plan.json", "--bits", "9"], "--bits takes an attribute and what it gets"),

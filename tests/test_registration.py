@@ -2,6 +2,8 @@
 
 import json
 import os
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -349,6 +351,43 @@ def test_values_outside_of_a_range(value: str) -> None:
     given = Spec(epsilon=1, attributes=[{"name": "n", "unknown": True, "range": [1, 31]}])
     with pytest.raises(InputError, match=f"'n' has no value '{value}' in its domain, which is 1, 2"):
         registrations(make_plan(given, given.tree())).trigger({"n": value})
+
+
+UNRULY: list[Any] = [
+    *("\ud800", "\x00", "\x1b[2J", "a\nb", "9" * 5000, "1e999999999", "-1e999999999", "1e-999999999", "x" * 100_000),
+    *(10**5000, 1e308, float("inf"), float("nan"), b"x", [], {}, [["deep"]], True, None, object(), "3.5", "\u2028"),
+]
+
+
+@pytest.mark.parametrize("value", range(len(UNRULY)))
+def test_whatever_an_event_has_is_registered_or_refused_in_one_line(value: int) -> None:
+    unruly = UNRULY[value]
+    number = {"name": "n", "unknown": True, "range": [1, 5]}
+    bucket = {"name": "b", "unknown": True, "bucket": 10, "buckets": 3}
+    worth = {"name": "worth", "column": "value", "clip": 10}
+    given = Spec(epsilon=4, attributes=[{"name": "a"}, UNKNOWN, number, bucket], measures=[{"name": "count"}, worth])
+    ready = registrations(make_plan(given, given.tree({"a": ["x"]}), method="equal"))
+    conversion = {"day": "mon", "n": 1, "b": 5, "value": 3}
+    asks: list[Callable[[], Json]] = [
+        lambda: ready.source({"a": unruly}, SITE),
+        lambda: ready.source({"a": "x"}, unruly),
+        lambda: ready.source({"a": "x"}, [SITE, unruly]),
+        lambda: ready.source({"a": "x"}, SITE, event_id=unruly),
+        lambda: ready.source({"a": "x"}, SITE, priority=unruly),
+        lambda: ready.trigger(conversion, deduplication_key=unruly),
+        lambda: ready.trigger(conversion, conversion_id=unruly),
+        *(partial(ready.trigger, {**conversion, name: unruly}) for name in conversion),
+    ]
+    registered = 0
+    for ask in asks:
+        try:
+            made, refused = json.dumps(ask()), ""
+        except InputError as error:
+            made, refused = "", str(error)
+        assert len(refused) < 300 and refused.isprintable()
+        assert refused or parse.source(made).value or parse.trigger(made).value
+        registered += not refused
+    assert registered < len(asks)
 
 
 def test_plans_that_the_api_cannot_carry() -> None:

@@ -1,10 +1,11 @@
 """Registrations are read and checked: every rule, and whatever else comes in."""
 
 import json
+from math import comb, log2
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from attributary.ara import parse
@@ -284,6 +285,11 @@ AWKWARD = {
     "half a pair as it is": '{"destination": "https://a.test", "filter_data": {"a": ["\ud800"]}}',
     "zero byte": '{"destination": "https://a\\u0000.test"}',
     "null": "null",
+    "long word in front": "x" * 1_000_000,
+    "long destination": json.dumps({"destination": "x" * 1_000_000}),
+    "destination that breaks lines": json.dumps({"destination": "https://a\n\x00\x1b[2J b.test"}),
+    "long key": json.dumps({"destination": "https://a.test", "filter_data": {"\n" * 100_000: []}}),
+    "long path": json.dumps({"destination": 1, "filter_data": {"\x85" * 26: ["\x85" * 26]}}),
 }
 
 
@@ -293,6 +299,62 @@ def test_awkward_text_is_refused_in_one_line(text: str) -> None:
         assert found.value is None or not found.errors
         assert all("\n" not in str(issue) and len(str(issue)) < 400 for issue in found.errors)
     assert parse.source(text).errors
+
+
+LONG_VALUES = [
+    {"filters": {"source_type": ["\n" * 9999]}},
+    {"filters": {"x": ["\n" * 9999] * 2}},
+    {"attribution_scopes": ["\x1b" * 9999] * 2},
+    {"\x00" * 9999: 1},
+    {
+        "aggregatable_values": {"\u2028" * 9: 1},
+        "aggregatable_trigger_data": [{"key_piece": "0x1", "source_keys": ["\n"]}],
+    },
+]
+
+
+@pytest.mark.parametrize("j", LONG_VALUES)
+def test_warnings_are_shown_in_one_line(j: dict[str, Any]) -> None:
+    found = trigger(j)
+    assert found.value and found.warnings
+    assert all(str(issue).isprintable() and len(str(issue)) < 600 for issue in found.warnings)
+
+
+def test_a_refused_destination_is_shown_with_what_to_write() -> None:
+    for wrong in ("shop.example", "http://shop.example"):
+        (error,) = source({"destination": wrong}).errors
+        assert str(error).endswith(f"; got '{wrong}': write an address as in https://shop.example")
+        assert tuple(error) == (("destination",), error.message), "and browsers' words stay as they are"
+
+
+@settings(deadline=None)
+@given(
+    st.integers(0, 32),
+    st.integers(1, 5),
+    st.integers(0, 20),
+    st.sampled_from(["navigation", "event"]),
+    st.floats(0, 14),
+)
+@example(32, 5, 16, "navigation", 14.0)
+@example(32, 5, 20, "event", 0.0)
+@example(1, 1, 1, "event", 5e-324)
+def test_what_event_level_reports_could_tell_is_found_for_any_number_of_them(
+    data: int, windows: int, reports: int, kind: str, epsilon: float
+) -> None:
+    """Up to 10²⁵ states, and never more bits than they could tell."""
+    header = {
+        **SITE,
+        "trigger_data": list(range(data)),
+        "max_event_level_reports": reports,
+        "event_level_epsilon": epsilon,
+        "event_report_windows": {"end_times": [3600 * (i + 1) for i in range(windows)]},
+    }
+    for limits in (Limits(), Limits(trigger_states=2**100, channel_capacity_navigation=99, channel_capacity_event=99)):
+        found = parse.source(json.dumps(header), kind, limits, note_gain=True)
+        assert (found.value is None) == bool(found.errors) == bool(found.limit)
+    states = comb(data * windows + reports, reports)
+    assert 0 <= information_gain(states, epsilon) + 1e-9 and information_gain(states, epsilon) <= log2(states) + 1e-9
+    assert 0 < flip_probability(states, epsilon) <= 1
 
 
 def test_a_key_that_stands_twice_counts_once_and_is_told() -> None:

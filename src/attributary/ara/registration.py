@@ -6,15 +6,17 @@ unknown ones, which the browser joins to the keys by OR, and the plan's contribu
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import index
 from typing import Any
 
 import numpy as np
 
+from attributary.ara.client import site
 from attributary.ara.keys.classes import Classes, classes
 from attributary.ara.keys.layout import Layout, layout
 from attributary.ara.keys.scaled import draw, micros, scaled
 from attributary.ara.keys.values import ends, is_delay, known_labels, unknown_labels
-from attributary.errors import InputError
+from attributary.errors import InputError, brief
 from attributary.logs.missing import missing_cells
 from attributary.plan import Plan
 from attributary.plan.parts import parts
@@ -24,10 +26,11 @@ from attributary.spec.measure import MICRO
 HEADERS = {"source": "Attribution-Reporting-Register-Source", "trigger": "Attribution-Reporting-Register-Trigger"}
 CLASS = "split"  # the filter that a class is called by
 LONGEST_ID = 25  # characters in the name of a key
+MOST_SITES, LONGEST_SITE = 3, 60  # destinations; characters of one that may be shown
 LARGEST = 65_536  # contribution, and sum of them
 HOUR, DAY, MONTH = 3_600, 86_400, 30 * 86_400
 REST = "rest"
-ONCE = "1"  # the deduplication key of all conversions, where an impression is to have but one
+ONCE = 1  # the deduplication key of all conversions, where an impression is to have but one
 
 Json = dict[str, Any]
 
@@ -64,8 +67,8 @@ class Registrations:
         if self.rest is not None:
             keys[self.rest] = _hex(0)  # which is no node's, and in no domain
         made: Json = {"source_event_id": str(_unsigned(event_id, "source_event_id"))}
-        made["destination"] = destination if isinstance(destination, str) else list(destination)
-        made |= {} if priority is None else {"priority": str(priority)}
+        made["destination"] = _destination(destination)
+        made |= {} if priority is None else {"priority": str(_whole(priority, "priority", -(2**63), 2**63))}
         made |= _windows(self.window)
         made["aggregation_keys"] = keys
         if len(self.classes) > 1:
@@ -112,7 +115,7 @@ class Registrations:
         made |= {"aggregatable_trigger_data": data, "aggregatable_values": self._values(conversion, drawn)}
         dedup = deduplication_key if deduplication_key is not None else self._once()
         if dedup is not None:
-            key = str(_unsigned(int(dedup), "deduplication_key"))
+            key = str(_unsigned(dedup, "deduplication_key"))
             made["aggregatable_deduplication_keys"] = [{"deduplication_key": key}]
         return made
 
@@ -137,7 +140,7 @@ class Registrations:
     def _unknown(self) -> set[str]:
         return {attribute.name for attribute in self.plan.spec.unknown}
 
-    def _once(self) -> str | None:
+    def _once(self) -> int | None:
         return ONCE if self.fits_twice else None
 
     def _values(self, conversion: Mapping[str, Any], drawn: int | str | None) -> Json | list[Json]:
@@ -235,11 +238,36 @@ def _windows(window: int | None) -> Json:
     return {"expiry": str(expiry), "aggregatable_report_window": str(min(max(window, HOUR), expiry))}
 
 
+def _destination(given: str | Sequence[str]) -> str | list[str]:
+    """One site, or up to three; an InputError for what browsers take for none."""
+    sites: list[Any] = list(given) if isinstance(given, list | tuple) else [given]
+    if not 1 <= len(sites) <= MOST_SITES:
+        raise InputError(
+            f"a source has 1 to {MOST_SITES} destinations; got {len(sites):,}: leave some out, or give one"
+        )
+    for one in sites:
+        url = site.parse(one) if isinstance(one, str) else None
+        if url is None or not url.trustworthy:
+            name = one.rpartition("://")[2] if isinstance(one, str) else ""
+            meant = site.parse(f"https://{name}") if "." in name and len(name) <= LONGEST_SITE else None
+            remedy = meant.site if meant else "the address of a page, as in https://shop.example"
+            raise InputError(f"a destination is the site of a shop, with https; got {brief(one)}: write {remedy}")
+    return sites if isinstance(given, list | tuple) else sites[0]
+
+
 def _hex(key: int) -> str:
     return f"{key:#x}"
 
 
 def _unsigned(number: int, name: str) -> int:
-    if not 0 <= number < 2**64:
-        raise InputError(f"{name} is a whole number from 0 to 2**64 - 1; got {number}")
-    return number
+    return _whole(number, name, 0, 2**64)
+
+
+def _whole(number: int, name: str, low: int, end: int) -> int:
+    try:
+        whole = int(index(number))
+    except TypeError:
+        whole = end
+    if not low <= whole < end:
+        raise InputError(f"{name} is a whole number from {low} to {end - 1}; got {brief(number)}")
+    return whole

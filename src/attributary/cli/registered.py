@@ -5,7 +5,7 @@ import re
 from typing import Any, NamedTuple
 
 from attributary.ara.registration import HEADERS, MONTH, Registrations
-from attributary.errors import InputError
+from attributary.errors import InputError, brief
 
 LONG = 16_384  # bytes of a header that servers and proxies may refuse
 
@@ -16,9 +16,9 @@ def assigned(option: str, text: str) -> dict[str, str]:
     for part in re.split(r",(?=[^,=]+=)", text) if text else []:
         name, equals, value = part.partition("=")
         if not equals or not name.strip():
-            raise InputError(f"{option} takes values by name, as in campaign=123,location=Paris; got {part!r}")
+            raise InputError(f"{option} takes values by name, as in campaign=123,location=Paris; got {brief(part)}")
         if name.strip() in found:
-            raise InputError(f"{option} has {name.strip()!r} twice; give it once")
+            raise InputError(f"{option} has {brief(name.strip())} twice; give it once")
         found[name.strip()] = value
     return found
 

@@ -13,7 +13,7 @@ from attributary.ara.client.limits import DEFAULT, Limits
 from attributary.ara.client.storage import Storage
 from attributary.ara.client.stored import store
 from attributary.ara.parse import Parsed, Source, Trigger
-from attributary.errors import InputError
+from attributary.errors import InputError, brief
 
 INVALID = "header-parsing-error"
 STORED = "source-success"
@@ -126,5 +126,5 @@ _kept_trigger = lru_cache(maxsize=4096)(parse.trigger)
 def _url(text: str) -> site.Url:
     url = site.parse(text)
     if url is None or not url.trustworthy:
-        raise InputError(f"a page or server must be an https address, as in https://shop.example; got {text[:80]!r}")
+        raise InputError(f"a page or server must be an https address, as in https://shop.example; got {brief(text)}")
     return url

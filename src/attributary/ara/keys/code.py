@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from attributary.errors import InputError
+from attributary.errors import InputError, brief
 from attributary.plan.bits import Bits
 from attributary.spec import Attribute
 
@@ -38,7 +38,7 @@ class Code:
         if self.labels is None:
             return hashed(self.attribute, label, self.bits)
         if label not in self.places:
-            raise InputError(f"{self.attribute!r} has no value {label!r}; {self._shown()}")
+            raise InputError(f"{self.attribute!r} has no value {brief(label)}; {self._shown()}")
         return self.places[label]
 
     def all(self, labels: Sequence[str]) -> Codes:
@@ -54,14 +54,15 @@ class Code:
         if len(same):
             one, other = (labels[i] for i in order[same[0] : same[0] + 2])
             raise InputError(
-                f"the values {one!r} and {other!r} of {self.attribute!r} have the same code of {self.bits} bits, and "
-                f"their counts could not be told apart; make keys with more bits, as in --bits "
+                f"the values {brief(one)} and {brief(other)} of {self.attribute!r} have the same code of "
+                f"{self.bits} bits, and their counts could not be told apart; make keys with more bits, as in --bits "
                 f"{self.attribute}={min(self.bits + 16, 64)}, or list the values with --values"
             )
 
     def _shown(self) -> str:
         labels = self.labels or ()
-        return f"the {self.kind} has {', '.join(labels[:8])}{', …' if len(labels) > 8 else ''}"
+        some = ", ".join(label[:40] for label in labels[:8])
+        return f"the {self.kind} has {some}{', …' if len(labels) > 8 else ''}"
 
 
 def code(attribute: Attribute, field: Bits) -> Code:

@@ -1,12 +1,12 @@
 """scaled: a value as a contribution: clipped, scaled, and rounded such that it is right on average."""
 
 import secrets
-from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
+from decimal import ROUND_HALF_UP, Decimal
 from hashlib import sha256
 from math import isnan
 from typing import Any
 
-from attributary.errors import InputError
+from attributary.errors import InputError, brief
 from attributary.spec.measure import MICRO
 
 DRAWS = 1 << 64
@@ -26,15 +26,20 @@ def draw(measure: str, conversion_id: Any = None) -> int:
     """A whole number below 2**64: the same for the same conversion; without an id, the operating system's."""
     if conversion_id is None:
         return secrets.randbits(64)
-    return int.from_bytes(sha256(f"{measure}:{conversion_id}".encode()).digest()[:8], "big")
+    try:
+        text = f"{measure}:{conversion_id}"
+    except ValueError:  # more digits than Python writes
+        raise InputError(f"the id of a conversion is a number or a text; got {brief(conversion_id)}") from None
+    return int.from_bytes(sha256(text.encode(errors="surrogatepass")).digest()[:8], "big")
 
 
 def micros(measure: str, value: Any, absent: set[str]) -> int:
     """A value in whole millionths, as logs are read; 0 where it is missing."""
-    if value is None or (isinstance(value, float) and isnan(value)) or str(value).strip() in absent:
-        return 0
     try:
-        exact = Decimal(str(value).strip()) * MICRO
+        text = "" if value is None or (isinstance(value, float) and isnan(value)) else str(value).strip()
+        if not text or text in absent:
+            return 0
+        exact = Decimal(text) * MICRO
         return int(exact.quantize(Decimal(1), ROUND_HALF_UP))
-    except (InvalidOperation, ValueError, OverflowError):
-        raise InputError(f"measure {measure!r}: a value is a number, as in 12.5; got {value!r}") from None
+    except (ArithmeticError, ValueError):
+        raise InputError(f"measure {measure!r}: a value is a number, as in 12.5; got {brief(value)}") from None

@@ -5,11 +5,13 @@ from decimal import Decimal, InvalidOperation
 from math import isnan
 from typing import Any
 
-from attributary.errors import InputError
+from attributary.errors import InputError, brief
 from attributary.logs.domain import OTHER
 from attributary.logs.missing import MISSING, missing_cells
 from attributary.spec import Attribute, Logs, Spec
 from attributary.spec.span import span
+
+FURTHEST = Decimal(1 << 64)  # beyond which no domain reaches: 1e999999999 has too many digits to write
 
 
 def known_labels(spec: Spec, impression: Mapping[str, Any]) -> tuple[str, ...]:
@@ -45,7 +47,11 @@ def ends(attribute: Attribute) -> list[int]:
 
 
 def _label(attribute: Attribute, value: Any, logs: Logs | None) -> str:
-    label = _text(value)
+    try:
+        label = _text(value)
+        label.encode()
+    except ValueError:  # half of a surrogate pair, or a whole number of thousands of digits
+        raise InputError(f"a value of {attribute.name!r} is a text or a number; got {brief(value)}") from None
     if label.strip() in {"", *missing_cells(logs or Logs())}:
         return MISSING
     if label.strip() == "*":
@@ -71,8 +77,9 @@ def _in_domain(attribute: Attribute, value: Any, logs: Logs | None) -> str:
         return found
     if logs is not None and attribute.name in logs.other and OTHER in attribute.labels:
         return OTHER
-    shown = ", ".join(attribute.labels[:8]) + (", …" if attribute.size > 8 else "")
-    raise InputError(f"{attribute.name!r} has no value {label!r} in its domain, which is {shown}; do not register it")
+    shown = ", ".join(label[:40] for label in attribute.labels[:8]) + (", …" if attribute.size > 8 else "")
+    rule = f"{attribute.name!r} has no value {brief(label)} in its domain"
+    raise InputError(f"{rule}, which is {shown}; do not register it")
 
 
 def _placed(attribute: Attribute, label: str) -> str | None:
@@ -81,12 +88,11 @@ def _placed(attribute: Attribute, label: str) -> str | None:
         number = Decimal(span(label).seconds) if isinstance(attribute.bucket, str) else Decimal(label)
     except (ValueError, InvalidOperation):
         return None
-    if not number.is_finite():
+    if not number.is_finite() or not -FURTHEST <= number <= FURTHEST:
         return None
     if attribute.range is not None:
-        whole = number == number.to_integral_value()
-        text = str(int(number)) if whole else label
-        return text if whole and attribute.range[0] <= number <= attribute.range[1] else None
+        inside = attribute.range[0] <= number <= attribute.range[1]
+        return str(int(number)) if inside and number == number.to_integral_value() else None
     if attribute.bucket is None or attribute.buckets is None:
         return None
     if isinstance(attribute.bucket, str):
@@ -102,7 +108,7 @@ def _refuse_names(attributes: tuple[Attribute, ...], given: Mapping[str, Any], w
     has = f"{whose} has {', '.join(names)}" if names else f"{whose} has none"
     for name in given:
         if name not in names:
-            raise InputError(f"there is no attribute {name!r} to register; {has}: leave it out")
+            raise InputError(f"there is no attribute {brief(name)} to register; {has}: leave it out")
     for name in names:
         if name not in given:
             raise InputError(f"{name!r} is missing; {has}: give it, or leave it empty for a missing value")

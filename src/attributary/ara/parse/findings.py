@@ -4,7 +4,14 @@ from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
 Path = tuple[str | int, ...]
+LONGEST, LONGEST_KEY = 300, 60  # characters of a message, and of a key in its path
 T = TypeVar("T")
+
+
+def printable(text: str, most: int = LONGEST) -> str:
+    """A text that may stand in a message: bounded, on one line."""
+    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[: most + 1])
+    return shown if len(shown) <= most else shown[: most - 1] + "…"
 
 
 class Issue(NamedTuple):
@@ -14,8 +21,9 @@ class Issue(NamedTuple):
     message: str
 
     def __str__(self) -> str:
-        where = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in self.path).removeprefix(".")
-        return f"{where}: {self.message}" if where else self.message
+        keys = (f"[{key}]" if isinstance(key, int) else f".{printable(key, LONGEST_KEY)}" for key in self.path)
+        where = "".join(keys).removeprefix(".")
+        return f"{where}: {printable(self.message)}" if where else printable(self.message)
 
 
 class _Hinted(Issue):

@@ -6,6 +6,7 @@ from attributary.ara.client import site
 from attributary.ara.parse.entries import distinct
 from attributary.ara.parse.findings import Findings, Path
 from attributary.ara.parse.scalars import is_a, string, typed
+from attributary.errors import brief
 
 
 def destinations(j: Any, path: Path, found: Findings) -> tuple[str, ...] | None:
@@ -43,7 +44,7 @@ def _url(j: Any, path: Path, found: Findings) -> site.Url | None:
     if text is None:
         return None
     url = site.parse(text)
-    hint = f"got {text[:80]!r}, write an address as in https://shop.example"
+    hint = f"got {brief(text)}: write an address as in https://shop.example"
     if url is None:
         found.error(path, "invalid URL", hint)
     elif not url.trustworthy:
