@@ -21,7 +21,7 @@ BITING = [
     "مرحبا \u202e over \u2067 there",
     "👩‍👩‍👧 🎉 é e\u0301",
     "long " * 2_000,
-    "",
+    "\u200b",
     "tab\tline\nnull\x00escape\x1bdel\x7f",
     " spaces  inside and out ",
     "javascript:document.title='run'",

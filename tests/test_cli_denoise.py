@@ -31,7 +31,7 @@ def test_rows_order_and_extra_columns_are_kept() -> None:
     assert list(rows[0]) == ["a", "b", "c", "noisy", "v", "note", *ADDED]
 
 
-labels = st.text(st.sampled_from(' ",\t\r\né0*x'), min_size=1, max_size=3).filter(lambda s: s != "*")
+labels = st.text(st.sampled_from(' ",\t\r\né0*x'), min_size=1, max_size=3).filter(lambda s: s.strip() not in ("", "*"))
 
 
 @st.composite
@@ -265,9 +265,9 @@ def test_one_implausible_figure_in_a_chain() -> None:
 
 
 def test_labels_cannot_break_the_lines_of_the_summary() -> None:
-    data = 'a,b,n\n"x\n\x1b[31m",,100\n"x\n\x1b[31m",[bold]:smile:,5\n'
+    data = 'a,b,n\n"x\n\x9b31m",,100\n"x\n\x9b31m",[bold]:smile:,5\n'
     words = run("--variance", "1", levels="a,b", value="n", data=data).stderr
-    assert "  a=x\\n\\x1b[31m, b=[bold]:smile:: noisy 5 → " in words and "\x1b" not in words
+    assert "  a=x\\n\\x9b31m, b=[bold]:smile:: noisy 5 → " in words and "\x9b" not in words
 
 
 def test_summary_counts_what_is_missing_and_what_is_negative() -> None:
@@ -301,3 +301,71 @@ def test_the_example_in_the_help_is_true(tmp_path: Path, monkeypatch: pytest.Mon
     assert args[0] == "attributary" and CliRunner().invoke(main, args[1:]).exit_code == 0
     wanted = [line.strip() for line in printed.split("\n\n")[0].splitlines()]
     assert [",".join(line.split(",")[:5]) for line in Path("out.csv").read_text().splitlines()] == wanted
+
+
+STORES = "region,store,n\nNorth,A,{0}\nNorth,B,{1}\nNorth,{2},{3}\nSouth,A,{4}\nSouth,C,{5}\nSouth,{2},{6}\n"
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_rows_labelled_all_are_refused_unless_said_what_they_are(ending: str, tmp_path: Path) -> None:
+    source = str(tmp_path / f"in.{ending}")
+    (tmp_path / "in.csv").write_text(STORES.format(10, 20, "ALL", 31, 10, 19, 30) + "ALL,ALL,60\n")
+    write_table(read_table(str(tmp_path / "in.csv")), source)
+    call = {"table": source, "levels": "region,store", "value": "n"}
+    refused = run("--variance", "1", "--fill", **call)
+    assert refused.exit_code == 2 and "'ALL' in column 'region' reads as a total" in refused.stderr
+    rows = answer("--variance", "1", "--total", "ALL", **call)
+    assert len(rows) == 7 and (rows[2]["store"], rows[6]["region"]) == ("", "")
+    assert float(rows[6]["estimate"]) == pytest.approx(sum(numbers(rows, "estimate")[i] for i in (0, 1, 3, 4)))
+    assert 58 < float(rows[6]["estimate"]) < 62
+    as_they_are = answer("--variance", "1", "--no-totals", "--fill", **call)
+    assert as_they_are[2]["store"] == "ALL" and len(as_they_are) == 10
+    assert run("--variance", "1", "--total", "Summe", **call).exit_code == 2
+
+
+def test_a_label_that_is_the_sum_of_its_siblings_is_refused() -> None:
+    call: dict[str, Any] = {"levels": "region,store", "value": "n"}
+    summed = STORES.format(110, 221, "everything", 331, 113, 190, 303)
+    refused = run("--variance", "1", data=summed, **call)
+    assert refused.exit_code == 2 and "'everything' in column 'store' is the sum of the" in refused.stderr
+    assert run("--variance", "1", "--no-totals", data=summed, **call).exit_code == 0
+    assert run("--variance", "1", "--total", "everything", data=summed, **call).exit_code == 0
+    for honest in (STORES.format(1, 2, "D", 3, 1, 1, 2), STORES.format(110, 221, "D", 331, 113, 190, 304)):
+        assert run("--variance", "1", data=honest, **call).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("figures", "message"),
+    [
+        (["23.048", "1.250", "512", "9.999"], "may be 23048 or 23.048"),
+        (["23.048", "1.234.567", "512", "9.999"], "thousands without points, as in 1234567"),
+        (["23.048", "1_000", "5", "9"], "'1_000' in column 'n' is not a number"),
+        (["23.048", "x" * 5000, "5", "9"], "is not a number"),
+        (["23.048", "1.250", "0.512", "9.999"], None),
+        (["23.048", "1.250", "512.5", "9.999"], None),
+        (["23.048", "23.048", "512", "23.048"], None),
+        (["2048.512", "1.250", "7.125", "9.999"], None),
+    ],
+)
+def test_figures_that_can_be_read_in_two_ways_are_refused(figures: list[str], message: str | None) -> None:
+    data = "a,b,n\n" + "".join(f"x,{i},{figure}\n" for i, figure in enumerate(figures))
+    result = run("--variance", "1", levels="a,b", value="n", data=data)
+    assert result.exit_code == (2 if message else 0) and (message or "") in result.stderr
+    assert message is None or (len(result.stderr) < 400 and result.stderr.count("\n") == 1)
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_blank_cell_is_an_empty_one(ending: str, tmp_path: Path) -> None:
+    source, out = str(tmp_path / f"in.{ending}"), str(tmp_path / f"out.{ending}")
+    write_table(pa.table({"a": ["x", "x"], "b": ["1", "2"], "n": ["5", " "], "v": ["1", "inf"]}), source)
+    result = run("--variance", "v", "-o", out, table=source, levels="a,b", value="n")
+    assert result.exit_code == 0, result.output
+    assert read_table(out).num_rows == 2
+
+
+def test_control_characters_in_labels_are_one_line(tmp_path: Path) -> None:
+    for odd in ("\x01", "\x00"):
+        for ending in ("csv", "parquet", "arrow"):
+            write_table(pa.table({"a": ["x", f"y{odd}"], "n": [1, 2]}), str(tmp_path / f"in.{ending}"))
+            result = run("--variance", "1", table=str(tmp_path / f"in.{ending}"), levels="a", value="n")
+            assert result.exit_code == 2 and result.stderr.count("\n") == 1, result.stderr

@@ -312,3 +312,31 @@ def test_the_example_of_the_help_runs() -> None:
     assert commands and plan(*commands[0].split()).exit_code == 0
     assert json.loads(Path("plan.json").read_text(encoding="utf-8"))["format"] == 1
     assert ABOUT.splitlines()[0] in plan("--help").stdout
+
+
+def test_the_tree_is_read_as_keys_reads_impressions(monkeypatch: pytest.MonkeyPatch) -> None:
+    called = SPEC + '[logs]\nimpression_columns = {campaign = "cmp", location = "loc"}\nmissing = ["NA"]\n'
+    Path("called.toml").write_text(called, encoding="utf-8")
+    os.mkdir("clicks")
+    for i in range(3):
+        text = f"cmp,loc,user\n{i},Paris,u\n{i},NA,v\n{i},Paris,w\n"
+        Path(f"clicks/{i}.csv").write_text(text, encoding="utf-8")
+    plan_of = {}
+    for given in ("clicks/*.csv", "clicks", "clicks/0.csv"):
+        done("called.toml", "--tree", given, "-o", "plan.json")
+        keys = CliRunner().invoke(main, ["keys", "plan.json", "--impressions", given, "-o", "q"])
+        assert keys.exit_code == 0, keys.output
+        plan_of[given] = read_table("q/tree.parquet").num_rows
+    words = plan("called.toml", "--tree", "clicks/*.csv").stderr
+    assert plan_of == {"clicks/*.csv": 27, "clicks": 27, "clicks/0.csv": 9} and "27 nodes" in words, words
+
+
+def test_counts_with_total_rows_are_refused() -> None:
+    rows = [line.split(",") for line in counts().splitlines()[1:]]
+    total: dict[tuple[str, str], int] = {}
+    for campaign, _, day, _, conversions in rows:
+        total[campaign, day] = total.get((campaign, day), 0) + int(conversions)
+    lines = [f"{campaign},ALL,{day},99,{n}\n" for (campaign, day), n in total.items()]
+    Path("counts.csv").write_text(counts() + "".join(lines), encoding="utf-8")
+    result = plan("spec.toml", "--prior", "counts.csv")
+    assert result.exit_code == 2 and "'ALL' in column 'location' is the sum of the rows beside it" in result.stderr

@@ -163,7 +163,9 @@ def test_the_table_holds_the_contract() -> None:
 
 
 @settings(max_examples=200, deadline=None)
-@given(rows=st.lists(st.tuples(*[st.sampled_from(["", "a", "b", "é", "0"])] * 3), min_size=1, max_size=30, unique=True))
+@given(
+    rows=st.lists(st.tuples(*[st.sampled_from(["-", "a", "b", "é", "0"])] * 3), min_size=1, max_size=30, unique=True)
+)
 def test_paths_and_trees_invert_each_other(rows: list[tuple[str, ...]]) -> None:
     tree = Tree.from_paths({str(j): [r[j] for r in rows] for j in range(3)}, ["0", "1", "2"])
     assert [tuple(tree.path(i)) for i in range(len(rows))] == rows
@@ -196,3 +198,38 @@ def test_one_value_per_level_is_spread_over_the_nodes() -> None:
 
 def test_a_tree_shows_its_shape() -> None:
     assert repr(Tree.from_parents(NAMED["twins"])) == "Tree(7 nodes; levels of 1, 2, 4)"
+
+
+@pytest.mark.parametrize("empty", [None, "", " ", "*", " * "])
+def test_no_label_is_one_rule_for_python_and_files(empty: str | None) -> None:
+    table = {"a": ["x", "x", "x", empty], "b": ["1", "2", empty, empty]}
+    tree = Tree.from_paths(table, ["a", "b"])
+    assert tree.total and tree.parent.tolist() == [2, 2, 3, -1]
+    numbers = {"a": [1.0, 1.0, np.nan], "b": [1.0, np.nan, np.nan]}
+    assert Tree.from_paths(numbers, ["a", "b"]).parent.tolist() == [1, 2, -1]
+
+
+READ_AS_TOTALS = ["ALL", "all", "(All)", "Total", "Grand Total", " total ", "Gesamt", "Summe", "Insgesamt", "TOTALE"]
+
+
+@pytest.mark.parametrize("label", [*READ_AS_TOTALS, "All stores", "all store", "North Total", "north gesamt", "合計"])
+def test_a_label_that_reads_as_a_total_is_refused_or_said(label: str) -> None:
+    table = {"region": ["North"] * 3, "store": ["A", "B", label]}
+    levels = ["region", "store"]
+    with pytest.raises(ValueError, match=r"row 3: .* reads as a total .*leave the cell empty"):
+        Tree.from_paths(table, levels)
+    assert len(Tree.from_paths(table, levels, totals=None)) == 4
+    marked = Tree.from_paths(table, levels, totals=[label.strip()])
+    assert marked.parent.tolist() == [2, 2, -1]
+
+
+@pytest.mark.parametrize(
+    "label", ["TotalEnergies", "Allianz", "Total Wine", "Summer", "overall bib", "South Total", "Al"]
+)
+def test_a_label_that_only_begins_so_is_a_label(label: str) -> None:
+    assert len(Tree.from_paths({"region": ["North"] * 2, "store": ["A", label]}, ["region", "store"])) == 3
+
+
+def test_a_total_that_is_not_there_is_told() -> None:
+    with pytest.raises(ValueError, match="no row has the label 'Summe'"):
+        Tree.from_paths({"a": ["x"]}, ["a"], totals=["Summe"])

@@ -1,9 +1,22 @@
 """Paths: rows of labels, top to bottom, become the nodes of a forest."""
 
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from attributary.labels import codes, labels_only
+from attributary.tables.floats import is_text_type, plain
+
+TOTALS = (
+    *("all", "total", "totals", "grand total", "subtotal", "sub-total", "sum", "overall", "rollup"),
+    *("gesamt", "gesamtsumme", "gesamtergebnis", "insgesamt", "summe", "zwischensumme", "alle", "ergebnis"),
+    *("total general", "total général", "totale", "totaal", "totalt", "totalsumma", "ensemble", "tous", "toutes"),
+    *("todos", "todas", "tutti", "tutte", "suma", "soma", "razem", "ogółem", "celkem", "yhteensä", "summa"),
+    *("итого", "всего", "合计", "总计", "小计", "合計", "総計", "小計", "합계", "총계", "toplam"),
+)  # what reads as a total, in any case, also in brackets
+OF_A_LABEL = (" total", " gesamt", " summe", " ergebnis")  # as spreadsheets write them: North Total
 
 
 class Paths(NamedTuple):
@@ -21,20 +34,23 @@ class RowError(ValueError):
         self.row, self.rule = row, rule
 
 
-def read_paths(table: Any, attributes: list[str], fill: bool = False) -> Paths:
+def read_paths(table: Any, attributes: list[str], fill: bool = False, totals: Collection[str] | None = None) -> Paths:
     """The nodes that the rows of a table name.
 
-    A row names a node by its leading labels; null ends a path early. Where every row is a leaf, the nodes above
-    are made up. Where some rows stand above others, every node must have its row, unless `fill` is set.
+    A row names a node by its leading labels; null, nan, a blank text and * end a path early, and so do labels in
+    `totals`. Other labels that read as a total are refused, unless `totals` is None. Where every row is a leaf, the
+    nodes above are made up. Where some rows stand above others, every node must have its row, unless `fill` is set.
     """
     import pyarrow as pa
 
     columns = _columns(table, attributes)
+    if totals is not None:
+        columns = without_totals(columns, attributes, totals)
     rows = len(columns[0])
     if rows == 0:
         raise ValueError("a tree needs at least one row; the table is empty")
-    codes = [column.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64) for column in columns]
-    depth = _depth(codes, attributes)
+    coded = [codes(column) for column in columns]
+    depth = _depth(coded, attributes)
 
     total = bool((depth == 0).any())
     parent: list[NDArray[np.int64]] = [np.array([-1], np.int64)] if total else []
@@ -42,7 +58,7 @@ def read_paths(table: Any, attributes: list[str], fill: bool = False) -> Paths:
     node = np.zeros(rows, np.int64)  # of each row so far; level order throughout
     below = int(total)  # how many nodes stand above the next level
     up = np.zeros(rows, np.int64)  # the row's node within its level
-    for j, (column, code) in enumerate(zip(columns, codes, strict=True)):
+    for j, (column, code) in enumerate(zip(columns, coded, strict=True)):
         here = np.flatnonzero(depth > j)
         if len(here) == 0:
             labels.append(pa.DictionaryArray.from_arrays(pa.array([], pa.int32()), column.dictionary))
@@ -83,13 +99,62 @@ def _columns(table: Any, attributes: list[str]) -> list[Any]:
             raise ValueError(f"there is no column {name!r}; the columns are {', '.join(arrow.column_names)}")
     columns = []
     for name in attributes:
-        column = arrow.column(name)
-        if pa.types.is_dictionary(column.type):
-            column = column.cast(column.type.value_type)
+        column = plain(arrow.column(name))
         if pa.types.is_null(column.type):
             column = column.cast(pa.string())
-        columns.append(pc.dictionary_encode(column).combine_chunks())
-    return [c.chunk(0) if isinstance(c, pa.ChunkedArray) else c for c in columns]
+        coded = pc.dictionary_encode(column).combine_chunks()
+        coded = coded.chunk(0) if isinstance(coded, pa.ChunkedArray) else coded
+        columns.append(labels_only(coded, ["", "*"]))
+    return columns
+
+
+def without_totals(columns: list[Any], attributes: list[str], totals: Collection[str]) -> list[Any]:
+    """Dictionary-coded columns, null where a label is one of `totals`; others that read as one are a RowError."""
+    wanted = {label.strip() for label in totals}
+    lacking, made = set(wanted), []
+    for name, column in zip(attributes, columns, strict=True):
+        if is_text_type(column.dictionary.type):
+            lacking -= {label.strip() for label in column.dictionary.to_pylist()} if lacking else set()
+            column = labels_only(column, list(wanted)) if wanted else column
+            _refuse_total(column, name, columns)
+        made.append(column)
+    if lacking:
+        raise ValueError(f"no row has the label {min(lacking)!r}, which is to mark a total; leave it out of totals")
+    return made
+
+
+def reads_as_total(labels: Any, name: str, others: Collection[str] = ()) -> NDArray[np.bool_]:
+    """Which labels of an Arrow array of texts read as a total; `others` are labels that one may be the total of."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    of_level = [f"{word} {name.lower()}{many}" for word in ("all", "total", "alle") for many in ("", "s")]
+    lower = pc.utf8_lower(pc.utf8_trim(labels, " \t\r\n()[]<>-–"))
+    found: NDArray[np.bool_] = _bools(pc.is_in(lower, pa.array([*TOTALS, *of_level], labels.type)))
+    for ending in OF_A_LABEL if others else ():
+        for i in np.flatnonzero(_bools(pc.ends_with(lower, ending))):
+            found[i] |= lower[int(i)].as_py().removesuffix(ending) in others
+    return found
+
+
+def _bools(column: Any) -> NDArray[np.bool_]:
+    return np.array(column.fill_null(False).to_numpy(zero_copy_only=False), bool)
+
+
+def _refuse_total(column: Any, name: str, columns: list[Any]) -> None:
+    import pyarrow.compute as pc
+
+    ended = any(pc.any(pc.ends_with(pc.utf8_lower(column.dictionary), ending)).as_py() for ending in OF_A_LABEL)
+    others = {str(text).lower() for other in columns for text in other.dictionary.to_pylist()} if ended else ()
+    suspects = np.append(reads_as_total(column.dictionary, name, others), False)  # code -1 is the last
+    if suspects.any() and suspects[codes(column)].any():
+        row = int(np.argmax(suspects[codes(column)]))
+        label = column[row].as_py()
+        raise RowError(
+            row,
+            f"{label!r} in column {name!r} reads as a total of the rows beside it; leave the cell empty, say that it "
+            f"marks totals (--total {label!r}), or that it is an ordinary label (--no-totals)",
+        )
 
 
 def _depth(codes: list[NDArray[np.int64]], attributes: list[str]) -> NDArray[np.int64]:

@@ -1,5 +1,6 @@
 """Tree: a forest in level order, its labels beside it."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self, TypeAlias
@@ -38,14 +39,23 @@ class Tree:
         return cls(parents.astype(np.int32), order.first, order.offsets, order.order)
 
     @classmethod
-    def from_paths(cls, table: Any, levels: list[str] | tuple[str, ...], *, fill: bool = False) -> Self:
+    def from_paths(
+        cls,
+        table: Any,
+        levels: list[str] | tuple[str, ...],
+        *,
+        fill: bool = False,
+        totals: Collection[str] | None = (),
+    ) -> Self:
         """The forest that the rows of a table name; `levels` are its path columns, top to bottom.
 
         The table is Arrow, pandas, polars or a dict of columns, with one row per leaf, or one per node where the
-        columns below the node's level are null. Node i is row i; nodes without a row come after, in level order.
+        columns below the node's level are empty: null, nan, blank, or a *. Node i is row i; nodes without a row come
+        after, in level order. `totals` are labels that mark a total, as an empty cell does; others that read as one,
+        such as ALL, are refused. With None, every label is taken as it is.
         """
         attributes = list(levels)
-        paths = read_paths(table, attributes, fill)
+        paths = read_paths(table, attributes, fill, totals)
         number, rows = paths.row.copy(), int((paths.row >= 0).sum())
         number[number < 0] = np.arange(rows, len(number))
         parent = np.where(paths.parent < 0, -1, number[paths.parent])

@@ -5,8 +5,9 @@ from typing import Any, NamedTuple
 
 import click
 
-from attributary.cli.labels import labels
+from attributary.cli.labels import labels, refuse_sums
 from attributary.cli.numbers import numbers
+from attributary.cli.occurred import occurred
 from attributary.cli.profiled import of_measure
 from attributary.cli.refused import refused
 from attributary.errors import InputError
@@ -45,11 +46,12 @@ def asked(spec: Spec, tree_path: str | None, prior_path: str | None, protected: 
             "with --prior, or a table of them with --tree"
         )
     history = None if prior_path is None else of_measure(read_table(prior_path), spec, prior_path)
-    occurring = history if tree_path is None else read_table(tree_path)
-    tree = _tree(spec, known, occurring, tree_path or prior_path or "")
+    tree = _tree(spec, known, history, prior_path or "") if tree_path is None else occurred(spec, (tree_path,))
     if history is None or prior_path is None:
         return Asked(tree, none(tree))
-    return Asked(tree, earlier(tree, known, history, prior_path, protected))
+    prior = earlier(tree, known, history, prior_path, protected)
+    refuse_sums(tree, prior.mean, prior_path, "leave its rows out, or rename it")
+    return Asked(tree, prior)
 
 
 def _tree(spec: Spec, known: list[str], table: Any, path: str) -> Tree:

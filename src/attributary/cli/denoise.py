@@ -52,6 +52,9 @@ THE TABLE has one row per node, or one row per leaf. One row per node: a node ab
 below it empty (null in Parquet and Arrow) or has a * there; a row that is empty in all of them is the total above the
 first level. One row per leaf: nodes above are sums, and --fill adds rows for them. Leaves may end at any level.
 
+A LABEL THAT READS AS A TOTAL, such as ALL, or that is the sum of the rows beside it, is refused: --total ALL says that
+it marks totals (its cells are empty in the output), --no-totals that it is an ordinary label.
+
 THE NOISE is given in one of three ways: --variance, --std, or --epsilon with --contribution. An AMOUNT is a column, or
 one number, or one number per level from top to bottom; if there is a column of that name, it is the column. A variance
 of inf means not measured, and the figure may then be empty; 0 means known exactly.
@@ -97,6 +100,8 @@ such a name are not overwritten but refused; --prefix gives the added ones other
 @click.option("--learn", is_flag=True, help="Use what cousins share: smaller errors, no longer unbiased.")
 @click.option("--prior", metavar="FILE", help="And what an earlier period's estimates or counts say.")
 @estimator_options
+@click.option("--total", multiple=True, metavar="LABEL", help="A label that marks totals, as in --total ALL.")
+@click.option("--no-totals", is_flag=True, help="Labels such as ALL are ordinary ones.")
 @click.option(
     "--shape",
     type=click.Choice(SHAPES),
@@ -161,7 +166,9 @@ def _asked(
     """The table, its levels and its value, if it is a table; refuses what belongs to the other way."""
     from attributary.errors import InputError
 
-    given = [f"--{name}" for name, value in of_table.items() if value and name not in ("shape", *OF_BOTH)]
+    given = [
+        f"--{name.replace('_', '-')}" for name, value in of_table.items() if value and name not in ("shape", *OF_BOTH)
+    ]
     given = [name for name, value in named.items() if value is not None] + given
     if len(files) == 1:
         raise InputError(f"a plan goes with its summary report, as in {files[0]} summary.avro; got only one file")

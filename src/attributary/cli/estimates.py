@@ -4,11 +4,11 @@ from typing import Any
 
 import numpy as np
 
-from attributary.cli.column import is_words
 from attributary.denoising import Estimate
 from attributary.denoising.prediction import Prediction
 from attributary.errors import InputError
 from attributary.tables import shown
+from attributary.tables.floats import is_text_type, number_cells
 from attributary.tree import Tree
 
 ADDED = ("estimate", "variance", "low", "high", "correction")
@@ -53,13 +53,9 @@ def filled(table: Any, tree: Tree) -> Any:
 
 def with_numbers(table: Any, columns: list[str | None]) -> Any:
     """The table with these columns as numbers, where they are text and there are such: text has no place in Parquet."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     for place, name in enumerate(table.column_names):
-        if name in columns and is_words(table.column(name).type):
-            cells = pc.utf8_trim_whitespace(table.column(name)).cast(pa.float64())
-            table = table.set_column(place, name, cells)
+        if name in columns and is_text_type(table.column(name).type):
+            table = table.set_column(place, name, number_cells(table.column(name)))
     return table
 
 

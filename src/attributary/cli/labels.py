@@ -1,32 +1,101 @@
-"""labels: the columns of a table that name its nodes."""
+"""labels: the columns of a table that name its nodes, and the labels there that mark totals."""
 
+from collections.abc import Collection
 from typing import Any
 
-from attributary.cli.column import column, is_words
+import numpy as np
+from numpy.typing import ArrayLike
+
+from attributary.cli.column import column
+from attributary.cli.refused import refused
 from attributary.errors import InputError
+from attributary.labels import codes, refuse_unprintable
+from attributary.paths import reads_as_total
 from attributary.tables import shown
+from attributary.tables.floats import is_text_type
+from attributary.tree import Tree
+
+EXACT = 1e-9  # of a sum of figures, for rounding
+BY_CHANCE = 1e-4  # how often an ordinary label of a level may look like a sum
 
 
 def labels(table: Any, levels: str, path: str) -> Any:
-    """The columns named in `a,b,c`, null where a row's path has ended: its cell is null (empty, in text) or a star."""
+    """The columns named in `a,b,c`."""
     import pyarrow as pa
 
     names = [name if name in table.column_names else name.strip() for name in levels.split(",")]
     if len(set(names)) < len(names):
         raise InputError(f"a level has a column of its own; got --levels {levels}, which names one of them twice")
-    return pa.table({name: _ended(column(table, name, path), name, path) for name in names})
+    cells = {name: column(table, name, path) for name in names}
+    for name, found in cells.items():
+        if pa.types.is_nested(found.type):
+            raise InputError(
+                f"{shown(path)}: column {name!r} is {found.type}; the labels of a level are text, numbers or dates"
+            )
+        with refused(path):
+            refuse_unprintable(found, name)
+    return pa.table(cells)
 
 
-def _ended(cells: Any, name: str, path: str) -> Any:
+def without(table: Any, names: list[str], totals: Collection[str], path: str) -> Any:
+    """The table with the cells of these columns empty where they hold a label that marks a total."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    kind = cells.type
-    if pa.types.is_nested(kind):
-        raise InputError(f"{shown(path)}: column {name!r} is {kind}; the labels of a level are text, numbers or dates")
-    if is_words(kind):
-        words = cells.cast(pa.string())
-        return pc.if_else(pc.equal(words, "*"), None, words)
-    if pa.types.is_floating(kind):
-        return pc.if_else(pc.is_nan(cells), None, cells)
-    return cells
+    wanted = {label.strip() for label in totals}
+    lacking = set(wanted)
+    for name in names if wanted else ():
+        cells = column(table, name, path)
+        if is_text_type(cells.type):
+            marks = pc.is_in(pc.utf8_trim_whitespace(cells), pa.array(list(wanted), cells.type))
+            lacking -= {label.strip() for label in cells.filter(marks).unique().to_pylist()}
+            table = table.set_column(table.column_names.index(name), name, pc.if_else(marks, None, cells))
+    if lacking:
+        raise InputError(f"{shown(path)}: no cell of {', '.join(names)} is {min(lacking)!r}; leave --total out")
+    return table
+
+
+def refuse_sums(tree: Tree, figures: ArrayLike, path: str, remedy: str) -> None:
+    """Raises an InputError where a label is the sum of its siblings in every family that it has two or more in.
+
+    Counts do that by chance about once in as many times as they are large: this is refused only where it would happen
+    in less than one of 10,000 tables, or where the label reads as a total.
+    """
+    figure = tree.to_level_order(np.asarray(figures, np.float64))
+    for level in reversed(range(1, tree.depth)):  # what has no figure is the sum of what is below it
+        here = tree.slice(level)
+        total = np.bincount(tree.family[here], figure[here], len(tree))
+        has = np.bincount(tree.family[here], minlength=len(tree)) > 0
+        figure = np.where(np.isnan(figure) & has, total, figure)
+    for level in range(tree.total, tree.depth):
+        label = _sum_of_siblings(tree, level, figure)
+        if label is not None:
+            name = tree.attributes[level - tree.total]
+            raise InputError(
+                f"{shown(path)}: {label!r} in column {name!r} is the sum of the rows beside it, in every family: "
+                f"it looks like a total; {remedy}"
+            )
+
+
+def _sum_of_siblings(tree: Tree, level: int, figure: Any) -> Any:
+    here = tree.slice(level)
+    value, parent = figure[here], tree.family[here] + 1
+    coded = tree.labels[level - tree.total]
+    code, names = codes(coded), len(coded.dictionary)
+    present = np.bincount(parent, value != 0)[parent]
+    family = np.bincount(parent, value)[parent]
+    unit = next((10.0**-k for k in range(4) if _multiples(value, 10.0**-k)), EXACT * np.abs(value).max(initial=1))
+    eligible = (present >= 3) & (value > unit)
+    is_sum = eligible & (np.abs(2 * value - family) <= EXACT * np.abs(family))
+    seen, sums = np.bincount(code[eligible], minlength=names), np.bincount(code[is_sum], minlength=names)
+    strength = np.bincount(code[is_sum], np.log(value[is_sum] / unit), names)
+    enough = np.full(names, np.log(names / BY_CHANCE))
+    if is_text_type(coded.dictionary.type):
+        enough[reads_as_total(coded.dictionary, tree.attributes[level - tree.total])] = 0
+    suspects = (sums > 0) & (seen == sums) & (strength >= enough)
+    return coded.dictionary[int(np.argmax(suspects))].as_py() if suspects.any() else None
+
+
+def _multiples(value: Any, unit: float) -> bool:
+    whole = value / unit
+    return bool((np.abs(whole - np.round(whole)) <= 1e-6).all())

@@ -50,7 +50,7 @@ the best plan for them.
 @click.option("--prior", "prior_path", metavar="FILE", help="Counts of an earlier period, or an earlier report.")
 @click.option("--protected", is_flag=True, help="The counts in --prior were protected themselves.")
 @click.option(
-    "--tree", "tree_path", metavar="FILE", help="Values of known attributes to query.  [default: the prior's]"
+    "--tree", "tree_path", metavar="FILE", help="Tables of the values to query; patterns are fine. [the prior's]"
 )
 @click.option("--method", type=click.Choice(METHODS), default="optimal", show_default=True, help="all compares them.")
 @click.option("--learn", is_flag=True, help="For estimates that will use the prior, too: denoise --prior.")

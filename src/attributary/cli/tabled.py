@@ -3,8 +3,10 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from attributary.cli.estimates import estimates, filled, kept_names, with_numbers
-from attributary.cli.labels import labels
+from attributary.cli.labels import labels, refuse_sums, without
 from attributary.cli.learned import past_of_table
 from attributary.cli.refused import refused
 from attributary.cli.variances import Noise, measurements
@@ -13,6 +15,8 @@ from attributary.prior import learn as shares
 from attributary.tables import is_text, read_table
 from attributary.tables.not_private import mark
 from attributary.tree import Tree
+
+TOTALS = "say that it marks totals with --total, or that it is an ordinary label with --no-totals"
 
 
 class Denoised(NamedTuple):
@@ -40,6 +44,8 @@ def denoised_table(
     whole: bool,
     prior: str | None = None,
     learn: bool = False,
+    total: tuple[str, ...] = (),
+    no_totals: bool = False,
     **noise: Any,
 ) -> Denoised:
     """The table as it is, with the estimates beside it."""
@@ -48,10 +54,13 @@ def denoised_table(
     table = read_table(path)
     names = kept_names(table, given.variance, prefix, path, prior is not None or learn)
     stage("building the tree")
+    table = without(table, labels(table, levels, path).column_names, total, path)
     paths = labels(table, levels, path)
     with refused(path):
-        tree = Tree.from_paths(paths, paths.column_names, fill=fill)
+        tree = Tree.from_paths(paths, paths.column_names, fill=fill, totals=None if no_totals else ())
     noisy, variance = measurements(table, value, given, tree, path)
+    if not no_totals:
+        refuse_sums(tree, np.where(variance < np.inf, noisy, np.nan), path, TOTALS)
     stage("denoising")
     past = None if prior is None else past_of_table(tree, prior)
     with refused(path):

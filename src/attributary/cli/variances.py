@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attributary.cli.column import cell_in_words, columns_in_words
+from attributary.cli.column import columns_in_words
 from attributary.cli.numbers import numbers
 from attributary.errors import InputError
 from attributary.noise import dlap_variance
 from attributary.tables import place, shown
+from attributary.tables.floats import cell_in_words
 from attributary.tree import Tree
 
 Floats = NDArray[np.float64]

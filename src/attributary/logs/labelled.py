@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attributary.errors import InputError
-from attributary.labels import codes, text_labels
+from attributary.labels import codes, refuse_unprintable, text_labels
 from attributary.logs.missing import MISSING, missing_cells
 from attributary.spec import Attribute, Logs
 
@@ -21,7 +21,8 @@ class Labelled(NamedTuple):
 
 def labelled(table: Any, column: str, attribute: Attribute, logs: Logs) -> Labelled:
     """A column's values as text, in order; what is missing has the label `missing`."""
-    coded = text_labels(table, column)
+    coded = text_labels(table, column, stars=True)
+    refuse_unprintable(coded.dictionary, attribute.name)
     code, found = codes(coded), coded.dictionary.to_pylist()
     absent = {"", *missing_cells(logs)}
     labels = [None if text.strip() in absent else _whole(text, attribute) for text in found]

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from attributary.errors import InputError
 from attributary.measurements import Measurements
 from attributary.paths import RowError
-from attributary.report.column import floats
 from attributary.tables import place, shown
+from attributary.tables.floats import floats
 from attributary.tree import Tree
 
 Floats = NDArray[np.float64]
@@ -145,7 +145,7 @@ def tree_of(table: Any, path: str, levels: list[str] | None, rows: Ints | None =
             raise InputError(
                 f"{shown(path)} does not say which columns name a node; give them with --levels, top to bottom"
             )
-        return Tree.from_paths(_labels(table, levels, path, stars=not ours), levels)
+        return Tree.from_paths(_labels(table, levels, path, stars=not ours), levels, totals=None)
     except RowError as error:
         if rows is None:
             raise InputError(f"{place(path, error.row)}: {error.rule}") from error

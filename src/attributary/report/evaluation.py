@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attributary.errors import InputError
-from attributary.report.column import floats
 from attributary.tables import place
+from attributary.tables.floats import floats
 
 Floats = NDArray[np.float64]
 NEEDED = ("method", "epsilon", "tau", "rmsre")

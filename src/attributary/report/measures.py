@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 
 from attributary.errors import InputError
 from attributary.match import match
-from attributary.report.column import floats
 from attributary.report.estimates import NEEDED, NODE, Estimates, read_estimates, tree_of
 from attributary.spec.measure import COUNT
 from attributary.tables import place, shown
+from attributary.tables.floats import floats
 from attributary.tree import Tree
 
 Ints = NDArray[np.int64]

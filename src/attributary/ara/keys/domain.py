@@ -15,7 +15,7 @@ from attributary.plan.parts import parts
 from attributary.spec import Attribute, Logs, Spec
 from attributary.tree import Tree
 
-NODES = {"node", "parent", "level"}  # the columns of a table that has a row for each node
+OF_NODES = ({"node", "parent", "level"}, {"estimate", "variance"})  # columns of tables that have a row for each node
 
 
 def queried_tree(spec: Spec, tables: Sequence[Any]) -> Tree:
@@ -56,7 +56,7 @@ def _labels(spec: Spec, table: Any) -> Any:
     import pyarrow as pa
 
     each = zip(spec.known, known_columns(spec, table), strict=True)
-    if set(table.column_names) >= NODES:
+    if any(set(table.column_names) >= columns for columns in OF_NODES):
         return pa.table({a.name: text_labels(table, name) for a, name in each})
     return pa.table({a.name: _column(table, name, a, spec.logs or Logs()) for a, name in each})
 

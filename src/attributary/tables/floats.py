@@ -1,0 +1,145 @@
+"""floats: a column of a table as numbers, whatever kind of file it came from."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attributary.errors import InputError
+from attributary.tables.place import place
+from attributary.tables.source import shown
+
+GROUPED = r"^[-+]?[1-9][0-9]{0,2}(\.[0-9]{3})+$"  # 23.048 and 1.234.567, as Germans write thousands
+NOT_GROUPED = r"^[-+]?[0-9]{1,3}$"  # what such a column has besides
+DISTINCT = 3  # grouped figures that make a column suspicious
+FIRST = 1000  # cells that nearly always tell
+SHOWN = 40  # characters of a cell
+
+
+def floats(table: Any, name: str, path: str, rows: NDArray[np.int64] | None = None) -> NDArray[np.float64]:
+    """A column as numbers, nan where a cell is empty; an InputError names the first row that holds something else.
+
+    `rows` are the numbers of these rows in the file, where the table has some of them only.
+    """
+    import pyarrow as pa
+
+    def at(row: int) -> str:
+        return f"{place(path, row if rows is None else int(rows[row]))}: {cell_in_words(table, name, row)}"
+
+    cells = plain(table.column(name))
+    if not is_text_type(cells.type) and not any(is_kind(cells.type) for is_kind in _numeric()):
+        raise InputError(f"{shown(path)}: column {name!r} is {cells.type}; numbers are needed")
+    try:
+        values: NDArray[np.float64] = number_cells(cells).to_numpy()
+    except pa.ArrowInvalid:
+        row = _first_word(cells)
+        raise InputError(f"{at(row)} in column {name!r} is not a number; {_remedy(cells[row].as_py())}") from None
+    if is_text_type(cells.type):
+        grouped = first_grouped(cells)
+        if grouped is not None:
+            raise InputError(f"{at(grouped)} in column {name!r} {thousands_in_words(cells[grouped].as_py())}")
+    return values
+
+
+def number_cells(cells: Any) -> Any:
+    """Arrow cells as floats, null where they are blank; an ArrowInvalid where one is not a number."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if is_text_type(cells.type):
+        trimmed = pc.utf8_trim_whitespace(cells)
+        cells = pc.if_else(pc.equal(trimmed, ""), None, trimmed)
+    return cells.cast(pa.float64(), safe=False)
+
+
+def plain(cells: Any) -> Any:
+    """A column that is not dictionary-coded, nor of views, which Arrow has few functions for."""
+    import pyarrow as pa
+
+    cells = cells.cast(cells.type.value_type) if pa.types.is_dictionary(cells.type) else cells
+    return cells.cast(pa.large_string()) if pa.types.is_string_view(cells.type) else cells
+
+
+def is_text_type(kind: Any) -> bool:
+    """Whether an Arrow type is text."""
+    import pyarrow as pa
+
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def cell_in_words(table: Any, name: str, row: int) -> str:
+    """A cell as the user wrote it."""
+    value = table.column(name)[row].as_py()
+    words = repr(value[: SHOWN + 1]) if isinstance(value, str) else "an empty cell" if value is None else str(value)
+    return words if len(words) <= SHOWN else words[:SHOWN] + "…"
+
+
+def first_grouped(cells: Any) -> int | None:
+    """The first of some texts whose points may stand between thousands; None where another text tells decimals.
+
+    All of them have exactly three digits after each point, or none: 23.048 may then be 23048.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    texts = pa.chunked_array([cells]) if isinstance(cells, pa.Array) else cells
+    for part in (texts.slice(0, FIRST), texts):
+        trimmed = pc.utf8_trim_whitespace(part.drop_null())
+        trimmed = trimmed.filter(pc.not_equal(trimmed, ""))
+        grouped = pc.match_substring_regex(trimmed, GROUPED)
+        if not pc.all(pc.or_(grouped, pc.match_substring_regex(trimmed, NOT_GROUPED))).as_py():
+            return None
+    if len(trimmed.filter(grouped).unique()) < DISTINCT:
+        return None
+    is_grouped = pc.match_substring_regex(pc.utf8_trim_whitespace(texts), GROUPED)
+    return int(pc.index(is_grouped, True).as_py())
+
+
+def thousands_in_words(cell: str) -> str:
+    """What to do about such a column, by one of its cells."""
+    cell = cell.strip()[:SHOWN]
+    return (
+        f"may be {cell.replace('.', '')} or {cell}: all figures there have three digits after a point; write thousands "
+        f"without points, as in {cell.replace('.', '')}, or decimals with a fourth digit, as in {cell}0"
+    )
+
+
+def refuse_grouped(cells: Iterable[str], where: str) -> None:
+    """Raises an InputError where the points in some texts of a column may stand between thousands."""
+    import pyarrow as pa
+
+    texts = pa.array(list(cells), pa.string())
+    row = first_grouped(texts)
+    if row is not None:
+        cell = texts[row].as_py()
+        raise InputError(f"{where}: {cell[:SHOWN]!r} {thousands_in_words(cell)}")
+
+
+def _remedy(cell: Any) -> str:
+    import re
+
+    if isinstance(cell, str) and re.fullmatch(GROUPED.strip("^$"), cell.strip()):
+        return f"write thousands without points, as in {cell.strip().replace('.', '')[:SHOWN]}"
+    return "numbers look like 12, -0.5, 1e3 or inf"
+
+
+def _numeric() -> list[Any]:
+    from pyarrow import types
+
+    return [types.is_integer, types.is_floating, types.is_decimal, types.is_null]
+
+
+def _first_word(cells: Any) -> int:
+    """The first row that is not a number, found by halves."""
+    import pyarrow as pa
+
+    low, high = 0, len(cells)
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            number_cells(cells.slice(low, middle - low))
+            low = middle
+        except pa.ArrowInvalid:
+            high = middle
+    return low
