@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -258,6 +259,18 @@ def test_where_memory_is_short_nothing_is_lost(function: str, monkeypatch: pytes
     with monkeypatch.context() as patch:
         patch.setattr(aggregation, function, short)
         assert run().exit_code == 75
+    done()
+
+
+@pytest.mark.usefixtures("folder")
+def test_where_a_process_that_decrypts_is_killed_nothing_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(*_: Any) -> None:
+        raise BrokenProcessPool
+
+    with monkeypatch.context() as patch:
+        patch.setattr(aggregation.batch, "parts", killed)
+        result = run()
+        assert result.exit_code == 75 and "nothing was spent" in result.stderr
     done()
 
 

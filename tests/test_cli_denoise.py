@@ -230,14 +230,15 @@ def test_summary_of_a_sound_table(tmp_path: Path) -> None:
     assert lines[0] == "630 nodes in 2 levels"
     assert lines[2].split()[:3] == ["a", "30", "2"] and lines[2].endswith(f"{fell[0]:.1%}")
     assert lines[3].split()[:3] == ["b", "600", "2"] and lines[3].endswith(f"{fell[1]:.1%}")
-    assert "noise: as much as was claimed" in result.stderr and "none is implausible" in result.stderr
+    assert "noise level as stated" in result.stderr and "no implausible correction (threshold " in result.stderr
     assert lines[-1] == f"630 rows written to {out}"
 
 
-@pytest.mark.parametrize(("scale", "word"), [(3, "more"), (0.2, "less")])
+@pytest.mark.parametrize(("scale", "word"), [(3, "higher"), (0.2, "lower"), (100, "higher"), (0.01, "lower")])
 def test_summary_says_when_the_noise_does_not_fit(scale: float, word: str) -> None:
     result = run("--variance", "2", levels="a,b", data=csv_of(pa.table(laplace_table(2, scale))))
-    assert f"noise: {word} than was claimed" in result.stderr
+    assert f"noise level {word} than stated" in result.stderr
+    assert ("is the scale right?" in result.stderr) == (scale not in (3, 0.2))
 
 
 @pytest.mark.parametrize("shape", ["laplace", "normal", "dlap"])
@@ -247,9 +248,9 @@ def test_summary_names_implausible_figures(shape: str) -> None:
         table["noisy"][30 + 20 * family] += 500 - 50 * family
     result = run("--variance", "2", "--shape", shape, levels="a,b", data=csv_of(pa.table(table)))
     lines = result.stderr.splitlines()
-    start = next(i for i, line in enumerate(lines) if line.startswith("corrections:"))
+    start = next(i for i, line in enumerate(lines) if line.startswith("implausible corrections:"))
     # One leaf of each family is wrong, but all that is known is that the sum of the leaves does not fit their parent.
-    assert lines[start].startswith(f"corrections: {8 * 21} are implausible (beyond ")
+    assert lines[start].startswith(f"implausible corrections: {8 * 21} (threshold ")
     parent, leaves = table["noisy"][0], sum(table["noisy"][30:50])
     assert lines[start + 1].startswith(f"  a=0: noisy {parent:.4g} → estimate ")
     assert lines[start + 2].startswith(f"  the 20 leaves of a=0 together: noisy {leaves:.4g} → estimate ")
@@ -260,7 +261,7 @@ def test_summary_names_implausible_figures(shape: str) -> None:
 
 def test_one_implausible_figure_in_a_chain() -> None:
     result = run("--variance", "1", levels="a,b", value="n", data="a,b,n\nx,,100\nx,y,5\n")
-    assert "corrections: 2 are implausible" in result.stderr
+    assert "implausible corrections: 2 (threshold " in result.stderr
     assert "  a=x, b=y: noisy 5 → estimate 52.5 (+67.2)\n" in result.stderr
 
 
@@ -273,10 +274,10 @@ def test_labels_cannot_break_the_lines_of_the_summary() -> None:
 def test_summary_counts_what_is_missing_and_what_is_negative() -> None:
     result = run("--variance", "1", levels="a,b", value="n", data="a,b,n\nx,1,-3\nx,2,5\n")
     assert "not measured" in result.stderr and "measured" in result.stderr.splitlines()[1]
-    assert "nothing to judge it by" in result.stderr and "implausible" not in result.stderr
-    assert "1 of 3 estimates are below 0; --nonnegative" in result.stderr
+    assert "cannot be checked: no figure was measured twice" in result.stderr and "implausible" not in result.stderr
+    assert "1 of 3 estimates are negative (normal for small noisy counts; --nonnegative" in result.stderr
     assert (
-        "below 0"
+        "negative"
         not in run("--variance", "1", "--nonnegative", levels="a,b", value="n", data="a,b,n\nx,1,-3\nx,2,5\n").stderr
     )
 

@@ -408,6 +408,12 @@ def test_the_users_ledger_is_in_the_state_folder(tmp_path: Path, monkeypatch: py
         monkeypatch.setenv("XDG_STATE_HOME", other)
         assert ledger.users_ledger() == str(tmp_path / "home/.local/state/attributary/ledger.sqlite")
     (tmp_path / "file").write_text("")
+    monkeypatch.chdir(tmp_path)
+    with monkeypatch.context() as nobody:
+        nobody.setattr(os.path, "expanduser", lambda path: path)
+        with pytest.raises(InputError, match="name a file for it with --ledger"):
+            ledger.users_ledger()
+    assert not os.path.exists("~")
     monkeypatch.setenv("HOME", str(tmp_path / "file"))
     with pytest.raises(InputError, match="cannot be written .*name a file for it with --ledger"):
         ledger.users_ledger()

@@ -271,7 +271,8 @@ def _check_output(path: str, errors: str | None) -> None:
         raise InputError(f"a summary report is Avro or JSON; end {path} in .avro or .json")
     for file in [path] if errors is None else [path, errors]:
         folder = os.path.dirname(os.path.realpath(file))
-        if os.path.isdir(file) or not os.path.isdir(folder) or not os.access(folder, os.W_OK):
+        special = os.path.exists(file) and not os.path.isfile(file)
+        if special or not os.path.isdir(folder) or not os.access(folder, os.W_OK):
             option = "-o" if file == path else "--errors"
             raise InputError(f"{file} cannot be written; choose a file in a folder that is there with {option}")
     if errors is not None and os.path.realpath(errors) in map(os.path.realpath, (path, _beside(path))):
@@ -282,6 +283,7 @@ def _write_errors(path: str, sums: "Sums") -> None:
     """The counts of errors as the aggregation service tells them, and the first few in words."""
     import json
 
+    from attributary.errors import InputError
     from attributary.tables.whole_file import whole_file
 
     tally = sums.tally
@@ -291,8 +293,11 @@ def _write_errors(path: str, sums: "Sums") -> None:
         "error_counts": [{"category": str(name), "count": number} for name, number in counts],
         "error_messages": list(sums.faults),
     }
-    with whole_file(path) as file:
-        file.write(json.dumps(found, indent=2).encode() + b"\n")
+    try:
+        with whole_file(path) as file:
+            file.write(json.dumps(found, indent=2).encode() + b"\n")
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
 def _beside(output: str) -> str:

@@ -171,6 +171,8 @@ def _asked(
     ]
     given = [name for name, value in named.items() if value is not None] + given
     if len(files) == 1:
+        if not files[0].endswith((".json", ".avro")):
+            raise InputError(f"{files[0]} is a table: use --table {files[0]}, or give a plan and a summary report")
         raise InputError(f"a plan goes with its summary report, as in {files[0]} summary.avro; got only one file")
     if files and given:
         raise InputError(f"{given[0]} belongs to --table; a plan and its summary report say what it would")

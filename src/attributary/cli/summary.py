@@ -79,7 +79,7 @@ def _table(parts: list[Level]) -> object:
     from rich.table import Table
 
     some_missing = any(level.measured < level.nodes for level in parts)
-    heads = ["nodes", *(["measured"] if some_missing else []), "noise variance", "estimate variance", "fell by"]
+    heads = ["nodes", *(["measured"] if some_missing else []), "noise variance", "estimate variance", "reduction"]
     table = Table(box=None, padding=(0, 1), pad_edge=False)
     table.add_column("level", overflow="fold")
     for head in heads:
@@ -94,20 +94,22 @@ def _table(parts: list[Level]) -> object:
 def _fit(est: Estimate) -> Line:
     fit = est.fit
     if fit.df == 0:
-        return "noise: nothing to judge it by, since no figure is measured twice; measured figures stay as given", PLAIN
+        return "noise level cannot be checked: no figure was measured twice, and all stay as they are", PLAIN
     if abs(fit.z) <= Z_FINE:
-        return f"noise: as much as was claimed (z = {fit.z:.1f})", PLAIN
-    more, ratio = "more" if fit.z > 0 else "less", float(np.sqrt(fit.q / fit.df))
-    words = f"noise: {more} than was claimed (z = {fit.z:.1f})"
-    return f"{words}: its standard deviation looks like {ratio:.2g} times as much", WARNING
+        return f"noise level as stated (z = {fit.z:.1f})", PLAIN
+    ratio = float(np.sqrt(fit.q / fit.df))
+    words = f"noise level {'higher' if fit.z > 0 else 'lower'} than stated (z = {fit.z:.1f}): "
+    if not 0.1 < ratio < 10:
+        return f"{words}the noise looks far {'larger' if fit.z > 0 else 'smaller'}; is the scale right?", WARNING
+    return f"{words}its standard deviation looks {ratio:.2g} times the stated one", WARNING
 
 
 def _corrections(est: Estimate) -> list[Line]:
     found = implausible(est, LISTED)
-    beyond = f"beyond {found.limit:.1f} standard deviations"
+    beyond = f"threshold {found.limit:.1f} standard deviations"
     if not found.nodes:
-        return [(f"corrections: none is implausible ({beyond})", PLAIN)]
-    lines = [f"corrections: {found.nodes:,} {'are' if found.nodes > 1 else 'is'} implausible ({beyond}):"]
+        return [(f"no implausible correction ({beyond})", PLAIN)]
+    lines = [f"implausible corrections: {found.nodes:,} ({beyond}):"]
     lines += [
         f"  {name}: noisy {figure(noisy)} → estimate {figure(estimate)} ({correction:+.1f})"
         for name, noisy, estimate, correction in found.worst
@@ -121,15 +123,16 @@ def _below_zero(est: Estimate) -> list[Line]:
     below = 0 if est.nonnegative else int((est.count < 0).sum())
     if below == 0:
         return []
-    return [(f"{below:,} of {len(est.count):,} estimates are below 0; --nonnegative keeps counts from that", PLAIN)]
+    words = f"{below:,} of {len(est.count):,} estimates are negative"
+    return [(f"{words} (normal for small noisy counts; --nonnegative gives none)", PLAIN)]
 
 
 def _expected(est: Estimate) -> list[Line]:
     if not isinstance(est, Prediction):
         return []
     share = est.tree.to_level_order(est.from_prior)
-    each = [f"{share[est.tree.slice(i)].mean():.0%} ({name})" for i, name in enumerate(est.tree.level_names)]
-    return [(f"from what was expected: {', '.join(each)} of the estimates; they are no longer unbiased", PLAIN)]
+    each = [f"{name} {share[est.tree.slice(i)].mean():.0%}" for i, name in enumerate(est.tree.level_names)]
+    return [(f"weight of the prior: {', '.join(each)} (estimates are no longer unbiased)", PLAIN)]
 
 
 def figure(x: float) -> str:

@@ -103,8 +103,10 @@ def users_ledger() -> str:
         state = os.path.join(os.path.expanduser("~"), ".local", "state")
     folder = os.path.join(state, "attributary")
     try:
+        if not os.path.isabs(folder):  # nobody knows the user's home
+            raise OSError
         os.makedirs(folder, 0o700, exist_ok=True)
-        if not os.path.isabs(folder) or not os.access(folder, os.W_OK):
+        if not os.access(folder, os.W_OK):
             raise OSError
     except OSError as error:
         raise InputError(

@@ -183,7 +183,7 @@ def _json_results(path: str) -> avro.Results:
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path} is neither Avro nor JSON: {error}; give a summary report") from None
     if not isinstance(found, list):
-        raise InputError(f"{path} is no summary report: its JSON is not a list")
+        raise InputError(f"{path} is not a summary report: its JSON is not a list")
     rows = [_row(item, number, path) for number, item in enumerate(found, 1)]
     said = dict.fromkeys(tuple(_plain(row.get(name)) for name in ("epsilon", "l1", "not_private")) for row in found)
     stated = tuple(stated_noise(path, epsilon, l1, words or "") for epsilon, l1, words in said)
@@ -201,5 +201,5 @@ def _row(item: Any, number: int, path: str) -> tuple[int, int]:
         case str(), int() if len(bucket) <= 16 and max(bucket, default="a") <= "ÿ" and -(2**63) <= metric < 2**63:
             return int.from_bytes(bucket.encode("latin-1"), "big"), metric
     raise InputError(
-        f"{path}: item {number} is no result; it needs a bucket of up to 16 bytes as text, and a whole number as metric"
+        f"{path}: item {number} is not a result; it needs a bucket, of up to 16 bytes as text, and a whole metric"
     )

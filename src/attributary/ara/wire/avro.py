@@ -22,6 +22,7 @@ from attributary.ara.wire.report import Report
 from attributary.ara.wire.rows import BYTES, LONG, TAGS, layout, rows
 from attributary.ara.wire.scan import MANY, scanned
 from attributary.errors import InputError
+from attributary.tables.not_private import LONGEST
 
 Keys = NDArray[np.uint64]  # (n, 2): high and low
 Ints = NDArray[np.int64]
@@ -84,7 +85,7 @@ def read_results(given: str | Sequence[str]) -> Results:
     """The sums of a summary report, in the order of its files."""
     paths = _paths(given, "the summary report")
     keys, longs, metadata = _columns(paths, {"bucket": BYTES, "metric": LONG})
-    notes = tuple(said[NOTE].decode(errors="replace") for said in metadata if NOTE in said)
+    notes = tuple(said[NOTE].decode(errors="replace")[:LONGEST] for said in metadata if NOTE in said)
     return Results(
         keys, longs[0], notes, tuple(_stated(path, said) for path, said in zip(paths, metadata, strict=True))
     )
