@@ -113,6 +113,134 @@ def test_the_client_attributes_as_a_slow_one_does(events: list[tuple[int, tuple[
             assert (made.outcome, key) == slow.trigger(time, page, reporter, value, once)
 
 
+@dataclass
+class Tables:
+    """The limits as a browser has them: tables of all that ever was, read from end to end each time."""
+
+    limits: Limits
+    sources: list[dict[str, Any]] = field(default_factory=list)
+    records: list[dict[str, Any]] = field(default_factory=list)  # one for each source or attribution, and destination
+    reports: list[dict[str, Any]] = field(default_factory=list)
+    made: int = 0
+
+    def source(  # noqa: PLR0911, one for each limit
+        self, time: int, origin: str, destinations: list[str], reporter: str, priority: int
+    ) -> str:
+        site, reporting_site = SITE_OF[origin], SITE_OF[reporter]
+        of_site = [one for one in self.records if one["scope"] == "source" and one["site"] == site]
+        of_both = [one for one in of_site if one["reporting_site"] == reporting_site]
+        limits = self.limits
+
+        def distinct(records: list[dict[str, Any]], column: str, seconds: int, new: list[str]) -> int:
+            return len({one[column] for one in records if one["time"] > time - 1000 * seconds} | set(new))
+
+        alive = [one for one in self.sources if one["alive"] and one["expires"] > time and one["origin"] == origin]
+        if len(alive) >= limits.sources_per_origin:
+            return "source-storage-limit"
+        if distinct(of_both, "reporter", limits.reporters_window, [reporter]) > limits.reporters_per_site:
+            return "source-reporting-origin-per-site-limit"
+        of_window = distinct(of_both, "destination", limits.destination_window, destinations)
+        if of_window > limits.destinations_per_window_and_reporter:
+            return "source-destination-rate-limit"
+        if distinct(of_both, "destination", 86_400, destinations) > limits.destinations_per_day:
+            return "source-destination-per-day-rate-limit"
+        new = [{"destination": one, "time": time, "priority": priority, "source": -1} for one in destinations]
+        rows = [*new, *(one for one in of_both if one["expires"] > time and not one["off"])]
+        kept: list[str] = []
+        for row in sorted(rows, key=lambda row: (row["priority"], row["time"], row["destination"]), reverse=True):
+            if len(kept) < limits.destinations and row["destination"] not in kept:
+                kept.append(row["destination"])
+        off = {row["source"] for row in rows if row["destination"] not in kept}
+        if -1 in off:
+            return "source-destination-limit"
+        for number in off:
+            self.sources[number]["alive"] = False
+            gone = [one for one in self.reports if one["source"] == number and one["due"] > time]
+            self.reports = [one for one in self.reports if one not in gone]
+            self.records = [one for one in self.records if one.get("report") not in {one["report"] for one in gone}]
+            for record in self.records:
+                record["off"] |= record["source"] == number
+        if distinct(of_site, "destination", limits.destination_window, destinations) > limits.destinations_per_window:
+            return "source-destination-global-rate-limit"
+        for one in destinations:
+            there = [record for record in of_site if record["destination"] == one]
+            if distinct(there, "reporter", limits.rate_window, [reporter]) > limits.source_reporters:
+                return "source-reporting-origin-limit"
+        number = len(self.sources)
+        row = {"site": site, "reporter": reporter, "reporting_site": reporting_site, "time": time, "source": number}
+        row |= {"expires": time + DAY, "off": False, "priority": priority}
+        self.sources.append({**row, "origin": origin, "destinations": destinations, "alive": True})
+        self.records += [{**row, "scope": "source", "destination": one} for one in destinations]
+        return "source-success"
+
+    def trigger(self, time: int, page: str, reporter: str, due: int) -> str:
+        there = [
+            one
+            for one in self.sources
+            if one["alive"] and one["expires"] > time and page in one["destinations"] and one["reporter"] == reporter
+        ]
+        if not there:
+            return "trigger-no-matching-source"
+        best = max(there, key=lambda one: one["source"])
+        for one in there:
+            one["alive"] = one is best
+        if (
+            sum(one["due"] > time and one["page"] == page for one in self.reports)
+            >= self.limits.reports_per_destination
+        ):
+            return "trigger-aggregate-storage-limit"
+        recent = [
+            one
+            for one in self.records
+            if (one["scope"], one["site"], one["destination"]) == ("attribution", best["site"], page)
+            and one["time"] > time - 1000 * self.limits.rate_window
+        ]
+        if sum(one["reporting_site"] == best["reporting_site"] for one in recent) >= self.limits.attributions:
+            return "trigger-aggregate-attributions-per-source-destination-limit"
+        if len({one["reporter"] for one in recent} | {reporter}) > self.limits.attribution_reporters:
+            return "trigger-reporting-origin-limit"
+        self.made += 1
+        self.reports.append({"source": best["source"], "due": due, "page": page, "report": self.made})
+        columns = ("site", "reporter", "reporting_site", "time", "source", "expires", "off", "priority")
+        shared = {name: best[name] for name in columns}
+        self.records.append({**shared, "scope": "attribution", "destination": page, "report": self.made})
+        return "success"
+
+
+PAGES = ["https://news.test", "https://www.news.test", "https://blog.test"]
+SERVERS = ["https://ads.test", "https://eu.ads.test", "https://rival.test"]
+SITE_OF = {one: one.replace("www.", "").replace("eu.", "") for one in (*PAGES, *SERVERS)}
+STORES = [SHOP, "https://other.test", "https://third.test", "https://fourth.test"]
+NUMBERS = [
+    *("sources_per_origin", "reporters_per_site", "destinations_per_window_and_reporter", "source_reporters"),
+    *("destinations_per_day", "destinations", "destinations_per_window", "attribution_reporters"),
+    *("attributions", "reports_per_destination"),
+]
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_limits_hold_as_in_tables_that_are_read_from_end_to_end(seed: int) -> None:
+    draw, wait, time = random.Random(seed), 45, 0
+    tight = draw.sample(NUMBERS, draw.choice([1, 2, 2, 3]))
+    limits = {name: draw.choice([1, 2, 3]) if name in tight else 99 for name in NUMBERS}
+    limits |= {"rate_window": 43_200, "minimum_delay": wait, "reports_per_source": 999}
+    fast, slow = client(**limits), Tables(Limits(**{**QUIET, **limits}))
+    for _ in range(120):
+        time += draw.choice([0, 0, 1, 1000, 30_000, 60_000, DAY // 8, DAY // 2])
+        reporter = draw.choice(SERVERS)
+        if draw.random() < 0.5:
+            page, priority = draw.choice(PAGES), draw.choice([-1, 0, 0, 1])
+            destination = draw.sample(STORES, draw.choice([1, 1, 2, 3]))
+            header = {"destination": destination, "expiry": 86_400, "destination_limit_priority": str(priority)}
+            outcome = source(fast, time, page, reporter, **header).outcome
+            assert outcome == slow.source(time, page, destination, reporter, priority)
+        else:
+            page = draw.choice(STORES)
+            outcome = trigger(fast, time, page, reporter).outcome
+            assert outcome == slow.trigger(time, page, reporter, time + 1000 * wait)
+    assert len(fast.sent()) == len(slow.reports)
+
+
 HEX = st.integers(0, 2**128 - 1)
 NAMES = st.sampled_from(["a", "b", "c", "d"])
 
