@@ -21,13 +21,14 @@ from click.testing import CliRunner, Result
 from attributary.ara.service import aggregation
 from attributary.ara.service.ledger import users_ledger
 from attributary.ara.service.summary import read_summary
-from attributary.ara.wire import avro
-from attributary.ara.wire.report import Report, to_json
+from attributary.ara.wire import avro, encryption
+from attributary.ara.wire.contribution import Contribution
+from attributary.ara.wire.report import Report, build, to_json
 from attributary.cli import main
 from attributary.noise import sample_dlap
 from attributary.plan import make_plan
 from attributary.tables.not_private import NO_NOISE, SEEDED
-from browser_reports import HOUR, PRIVATE, batch, report
+from browser_reports import HOUR, PRIVATE, batch, info, report
 from plans import asked, spec
 
 KEYS = np.array([[0, 1], [0, 2], [5, 0]], np.uint64)
@@ -71,6 +72,26 @@ def test_sums_are_exact_without_noise_and_say_so() -> None:
         assert "4 summed, 74 null, 1 with other filtering ids, 1 with keys outside the domain" in words
     assert done("--no-noise", "-q") == "out.avro: NOT PRIVATE: exact sums without noise; not for release\n"
     assert not os.path.exists(users_ledger())
+
+
+@pytest.mark.usefixtures("folder")
+def test_keys_are_chosen_by_the_id_that_a_report_names() -> None:
+    other = bytes(range(1, 33))
+    sealed_for = [("one", PRIVATE)] * 2 + [("two", other)] * 2
+    reports = [
+        build([Contribution(*row) for row in rows], info(number), encryption.public_key(key), key_id)
+        for number, (rows, (key_id, key)) in enumerate(zip(ROWS, sealed_for, strict=True))
+    ]
+    avro.write_reports("two.avro", reports)
+    Path("keys").mkdir()
+    Path("keys/one.key").write_bytes(PRIVATE)
+    Path("keys/two.json").write_text(json.dumps({"private_key_base64": base64.b64encode(other).decode()}))
+    for options in (["--key", "keys"], ["--key", "keys/one.key", "--key", "keys/two.json"]):
+        done("--no-noise", "-q", *options, reports="two.avro")
+        assert avro.read_results("out.avro").metric.tolist() == EXACT
+    Path("keys/two.json").unlink()
+    result = run("--no-noise", "--max-errors", "50%", "--key", "keys", reports="two.avro")
+    assert "DECRYPTION_KEY_NOT_FOUND" in result.stderr and "key_id 'two'" in result.stderr
 
 
 @pytest.mark.usefixtures("folder")

@@ -2,20 +2,24 @@
 
 import base64
 import builtins
+import io
 import json
 import re
 import sys
+import tracemalloc
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import cbor2
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from attributary.ara.service.batch import FAULTS_KEPT, Rules, once, parts
 from attributary.ara.wire import avro, encryption, payload
+from attributary.ara.wire import given as given_files
 from attributary.ara.wire.contribution import Contribution
 from attributary.ara.wire.fault import Fault
 from attributary.ara.wire.private_key import read_private_key, read_private_keys
@@ -324,6 +328,136 @@ def test_a_mutated_line_costs_itself_alone(tmp_path: Path, data: st.DataObject) 
     (tmp_path / "r.jsonl").write_text("\n".join(lines))
     values, faults = read_all(tmp_path / "r.jsonl")
     assert values == [10, 12] and len(faults) == 1 and "r.jsonl: line 2: " in faults[0]
+
+
+json_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False)
+    | st.text('ab"\\\\[]{},é\n\ud83d', max_size=6),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text('a"]}', max_size=3), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.lists(json_values, max_size=6), st.integers(3, 40), st.sampled_from([None, 1]), st.booleans())
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_the_items_of_a_list_are_those_that_json_reads(
+    monkeypatch: pytest.MonkeyPatch, items: list[Any], chunk: int, indent: int | None, ascii_only: bool
+) -> None:
+    monkeypatch.setattr(given_files, "CHUNK", chunk)
+    text = json.dumps(items, indent=indent, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
+    found = list(given_files._items(io.BytesIO(b"\n " + text + b" \n"), "r.json"))
+    read = [item if isinstance(item, dict) else json.loads(item.encode("utf-8", "surrogateescape")) for item in found]
+    assert read == json.loads(text)
+
+
+@pytest.mark.parametrize("chunk", [5, 64, 10**6])
+def test_one_bad_item_of_a_list_costs_itself_alone(tmp_path: Path, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(given_files, "CHUNK", chunk)
+    monkeypatch.setattr(given_files, "MOST_REPORT", 5000)
+    good = [to_json(one) for one in batch([[(1, 10 + i)] for i in range(3)])]
+    long = '{"a": "' + "x\\\\" * 4000 + '\\""}'
+    bad = [
+        "1",
+        "",
+        '"a, ]b"',
+        "[[1, 2], {}]",
+        "nonsense",
+        '{"a": \xff}',
+        "[" * 2000 + "]" * 2000,
+        '{"a": "\\ud800"}',
+        long,
+    ]
+    path = tmp_path / "r.json"
+    for place in range(3):
+        texts = [*good[:place], *bad, *good[place:]]
+        path.write_bytes(("[" + " ,\n".join(texts) + "]").encode("latin-1"))
+        [part] = parts([str(path)])
+        assert part.columns.value.tolist() == [10, 11, 12] and part.categories == {"DECRYPTION_ERROR": len(bad)}
+        assert part.faults[0].startswith(f"{path}: report {place + 1}: a report is an object; got int")
+    path.write_text("[" + ",".join([long, good[0]]) + "]")
+    [part] = parts([str(path)])
+    assert part.columns.value.tolist() == [10]
+    assert ("5,000 bytes at most" if chunk < 5000 else "shared_info") in part.faults[0]
+
+
+def test_a_long_list_takes_little_memory(tmp_path: Path) -> None:
+    path = tmp_path / "r.json"
+    one = json.dumps({**json.loads(to_json(report(0, [(1, 1)]))), "more": "x" * 3000})
+    path.write_text("[" + ",".join([one] * 5000) + "]")
+    assert path.stat().st_size > 2**24
+    tracemalloc.start()
+    try:
+        assert sum(1 for _ in given_files.reports_of(str(path))) == 5000
+        assert tracemalloc.get_traced_memory()[1] < 2**22
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("name", ["r.json", "r.jsonl", "r"])
+def test_a_bad_first_line_costs_itself_alone(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(given_files, "MOST_REPORT", 5000)
+    lines = [to_json(one) for one in batch([[(1, 10 + i)] for i in range(2)])]
+    for bad in (lines[0][:-5], "{", "{" + "x" * 20_000, *(["nonsense", "[1, 2"] if name == "r.jsonl" else [])):
+        (tmp_path / name).write_text("\n".join([bad, "", *lines]))
+        values, [fault] = read_all(tmp_path / name)
+        assert values == [10, 11] and f"{name}: line 1: " in fault
+
+
+odd_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.binary(max_size=20) | st.text(max_size=9),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["data", "operation", "bucket", "value", "id"]), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+odd_payloads = st.one_of(
+    st.binary(max_size=100),
+    odd_values.map(cbor2.dumps),
+    odd_values.map(lambda data: cbor2.dumps({"operation": "histogram", "data": data})),
+    st.builds(
+        lambda at, more: (good := payload.encode([Contribution(5, 7)]))[:at] + more + good[at + len(more) :],
+        st.integers(0, 950),
+        st.binary(min_size=1, max_size=4),
+    ),
+)
+odd_members = st.dictionaries(
+    st.sampled_from([*json.loads(info().to_json())]), json_values | st.just("https://report.test"), max_size=2
+)
+odd_infos = odd_members.map(lambda members: json.dumps({**json.loads(info(77).to_json()), **members})) | st.text(
+    max_size=20
+)
+
+
+@given(
+    odd_payloads,
+    odd_infos,
+    st.text(max_size=5),
+    st.integers(0, 3),
+    st.booleans(),
+    st.sampled_from(["r.avro", "r.jsonl", "r.json"]),
+)
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_one_report_in_a_batch_costs_itself_alone(
+    tmp_path: Path, clear: bytes, text: str, key_id: str, place: int, sealed: bool, name: str
+) -> None:
+    good = batch([[(1, 2**40 // 2**9 + i)] for i in range(3)], sealed=sealed)
+    bad = Report(text, encryption.encrypt(clear, text, PUBLIC) if sealed else clear, key_id)
+    batched = [*good[:place], bad, *good[place:]]
+    path = tmp_path / name
+    if name == "r.avro":
+        avro.write_reports(str(path), batched)
+    else:
+        texts = [to_json(one) for one in batched]
+        path.write_text("\n".join(texts) if name == "r.jsonl" else f"[{', '.join(texts)}]")
+    [part] = parts([str(path)], PRIVATE if sealed else None)
+    assert {2**31, 2**31 + 1, 2**31 + 2} <= set(part.columns.value.tolist())
+    usable = [number for number, report_id in enumerate(part.report_ids) if report_id is not None]
+    assert len(usable) + part.categories.total() == 4 and part.categories.total() == len(part.faults)
+    assert all(len(fault) < 400 + len(str(path)) for fault in part.faults)
 
 
 def read_all(*paths: Path, key: bytes | None = None) -> tuple[list[int], list[str]]:

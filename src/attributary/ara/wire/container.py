@@ -115,13 +115,14 @@ def places(file: BinaryIO, header: Header) -> Iterator[tuple[int, int, int]]:
             if file.read(SYNC) != header.sync:
                 raise Damaged
         except Damaged:
-            after = _after_marker(file, header.sync, at, size)
-            if not damaged or after - at > SMALLEST_TOLD:
+            marker, after = _next_marker(file, header.sync, at, size)
+            if not damaged or marker - at > SMALLEST_TOLD:
                 yield at, 0, 0
             at, damaged = after, True
             continue
-        believable = count <= most_records(length, header.codec)
-        yield at, count if believable else 0, most_unpacked(length, header.codec)
+        if count or length:
+            believable = count <= most_records(length, header.codec)
+            yield at, count if believable else 0, most_unpacked(length, header.codec)
         at, damaged = begin + length + SYNC, False
 
 
@@ -157,19 +158,23 @@ def _head(file: BinaryIO, at: int, size: int) -> tuple[int, int, int]:
     return count, begin, length
 
 
-def _after_marker(file: BinaryIO, sync: bytes, at: int, size: int) -> int:
+def _next_marker(file: BinaryIO, sync: bytes, at: int, size: int) -> tuple[int, int]:
+    """Where the next marker is, and where it ends, with those that follow at once."""
     window = 2**12  # markers may stand close together: then most of a large one would be read in vain
     while at < size:
         file.seek(at)
         part = file.read(window)
         found = part.find(sync)
         if found >= 0:
-            return at + found + SYNC
+            end = found + SYNC
+            while part.startswith(sync, end):  # no block begins so
+                end += SYNC
+            return at + found, at + end
         if len(part) <= SYNC:
             break
         at += len(part) - SYNC + 1
         window = min(2 * window, 2**20)
-    return size
+    return size, size
 
 
 def write(

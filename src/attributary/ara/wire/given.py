@@ -7,12 +7,14 @@ processes. JSON is read a report at a time, so that no file need fit into memory
 import json
 import os
 import re
+from codecs import getincrementaldecoder
 from collections.abc import Iterator, Sequence
-from typing import BinaryIO, NamedTuple
+from contextlib import suppress
+from typing import Any, BinaryIO, NamedTuple
 
 from attributary.ara.wire import avro, container
 from attributary.ara.wire.container import Damaged
-from attributary.ara.wire.report import from_json
+from attributary.ara.wire.report import from_json, from_members
 from attributary.errors import InputError
 
 SHARE = 2000  # reports
@@ -24,6 +26,8 @@ CHUNK = 2**18
 # A report: where it is, as in "x.avro: report", its number there, its shared info, its payload, as it is and in the
 # clear if it has that, and its key id; or what is wrong with it. A plain tuple, since there are many.
 Given = tuple[str, int, str, bytes, bytes | None, bytes, str]
+
+Content = dict[str, Any] | str | bytes | None  # the members of a report, its JSON, or nothing if that is too long
 
 
 class Share(NamedTuple):
@@ -106,7 +110,7 @@ def _avro_shares(path: str) -> Iterator[Share]:
 def _json_reports(path: str) -> Iterator[Given]:
     if os.path.getsize(path) == 0:
         raise InputError(f"{path} is empty; reports are Avro or JSON")
-    found: Iterator[tuple[int, bytes | None]]
+    found: Iterator[tuple[int, Content]]
     with open(path, "rb") as file:
         start = file.read(1024).lstrip()
         file.seek(0)
@@ -127,12 +131,13 @@ def _json_reports(path: str) -> Iterator[Given]:
 
 def _has_lines(file: BinaryIO) -> bool:
     """Whether each line is a report of its own: the first is one, or the one after it begins as one does."""
-    first = file.readline(MOST_REPORT)
+    lines = _lines(file)
+    _, first = next(lines)
     try:
-        json.loads(first)
+        json.loads(first or b"")
     except (ValueError, RecursionError):
-        second = next((line for line in iter(lambda: file.readline(1024), b"") if line.strip()), b"")
-        return second.startswith(b"{")
+        _, second = next(lines, (0, b""))
+        return second is None or second.startswith(b"{")
     finally:
         file.seek(0)
     return True
@@ -154,54 +159,61 @@ def _bounded(text: bytes) -> bytes | None:
     return text if len(text) <= MOST_REPORT else None
 
 
-IN_LIST = re.compile(rb'["\[\]{},]')
-IN_TEXT = re.compile(rb'["\\]')
+BLANK = re.compile(r"[ \t\n\r]*")
+# Up to the next bracket or comma that is not within a text, or to a text whose end is not there yet.
+PLAIN = re.compile(r'(?:[^"\[\]{},]++|"[^"\\]*+(?:\\.[^"\\]*+)*+")*+', re.DOTALL)
 
 
-def _items(file: BinaryIO, path: str) -> Iterator[bytes | None]:
-    """The items of a JSON list, each as it stands there; None for one that is too long.
+def _items(file: BinaryIO, path: str) -> Iterator[Content]:
+    """The items of a JSON list; as texts where they are no objects, or None where they are too long.
 
-    Only quotes, brackets and commas are looked at: what is wrong within an item is told of that item alone.
+    What is wrong within an item is told of that item alone: only its quotes, brackets and commas must be whole.
     """
-    data = file.read(CHUNK)
-    at = start = data.index(b"[") + 1
-    depth, quoted, long = 1, False, False
-    while depth:
-        mark = (IN_TEXT if quoted else IN_LIST).search(data, at)
-        if mark is None or (mark[0] == b"\\" and mark.end() == len(data)):
-            at = len(data) if mark is None else mark.start()
-            long = long or at - start > MOST_REPORT
-            kept = data[at:] if long else data[start:]
-            more = file.read(CHUNK)
-            if not more:
-                raise InputError(f"{path} is not JSON: its list does not end; give whole files")
-            at, start, data = (0 if long else at - start), 0, kept + more
-            continue
-        at = mark.end()
-        sign = mark[0]
-        if quoted:
-            at += sign == b"\\"
-            quoted = sign == b"\\"
-        elif sign == b'"':
-            quoted = True
-        elif sign in b"[{":
-            depth += 1
-        elif sign in b"]}":
-            depth -= 1
-        if not quoted and (depth == 0 or (depth == 1 and sign == b",")):
-            item = None if long else data[start : mark.start()]
-            if item is None or item.strip() or sign == b",":
+    scan, characters = json.JSONDecoder().raw_decode, getincrementaldecoder("utf-8")("surrogateescape")
+    data = characters.decode(file.read(CHUNK))
+    at = data.index("[") + 1
+    while True:
+        with suppress(ValueError, RecursionError):  # most items are whole and within the part that was read
+            item, end = scan(data, BLANK.match(data, at).end())  # type: ignore[union-attr]  # it matches nothing, too
+            end = BLANK.match(data, end).end()  # type: ignore[union-attr]
+            if isinstance(item, dict) and data[end : end + 1] == ",":
                 yield item
-            start, long = at, False
+                at = end + 1
+                continue
+        start, depth, long = at, 1, False
+        while True:
+            at = PLAIN.match(data, at).end()  # type: ignore[union-attr]
+            sign = data[at : at + 1]
+            if sign in ("", '"'):
+                more = file.read(CHUNK)
+                if not more:
+                    raise InputError(f"{path} is not JSON: its list does not end; give whole files")
+                long = long or len(data) - start > MOST_REPORT
+                if long and sign:  # of a text that goes on, its beginning will do
+                    data = '"' + "\\" * ((len(data) - len(data.rstrip("\\"))) % 2)
+                    start = at = 0
+                start = at if long else start
+                data, start, at = data[start:] + characters.decode(more), 0, at - start
+                continue
+            depth += (sign in "[{") - (sign in "]}")
+            if depth == 0 or (depth == 1 and sign == ","):
+                break
+            at += 1
+        text = None if long else data[start:at]
+        if text is None or text.strip() or depth:
+            yield text
+        at += 1
+        if not depth:
+            break
     if data[at:].strip() or any(part.strip() for part in iter(lambda: file.read(CHUNK), b"")):
         raise InputError(f"{path} is not JSON: there is more after its list; give one list in a file")
 
 
-def _given(where: str, number: int, text: bytes | None) -> Given:
+def _given(where: str, number: int, content: Content) -> Given:
     try:
-        if text is None:
+        if content is None:
             raise ValueError(f"a report has {MOST_REPORT:,} bytes at most")
-        report = from_json(text)
+        report = from_members(content) if isinstance(content, dict) else from_json(content)
     except ValueError as error:
         return where, number, "", b"", None, b"", str(error)
     key_id = report.key_id.encode()

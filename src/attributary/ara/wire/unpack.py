@@ -6,6 +6,7 @@ CODECS = ("null", "deflate", "snappy", "zstandard")
 MOST_UNPACKED = 2**26  # bytes of one block; writers make them of 16 to 64 thousand
 SMALL = 2**16  # a block may always hold so much
 MOST_RATIO = 200  # of bytes to packed bytes; reports in the clear, which are mostly padding, have about 30
+FEW = 256  # records that a block may always hold
 MOST_RECORDS = 8  # for each packed byte; keys in a row take about one byte each
 
 
@@ -16,7 +17,7 @@ def most_unpacked(length: int, codec: str) -> int:
 
 def most_records(length: int, codec: str) -> int:
     """How many records a block of that length may hold: none of ours is empty."""
-    return length if codec == "null" else MOST_RECORDS * length + 1024
+    return length if codec == "null" else MOST_RECORDS * length + FEW
 
 
 def unpacked(data: bytes, codec: str) -> bytes:
