@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attributary.errors import InputError
+from attributary.errors import InputError, TryAgain
 from attributary.logs.bucket import bucket
 from attributary.logs.clock import clock_of, micros
 from attributary.logs.count import count
@@ -555,7 +556,7 @@ def test_no_room_is_told_with_its_remedy(tmp_path: Path) -> None:
     )
     with DuckDB(memory="30MB", threads=1) as small:
         small._connection.execute("SET max_temp_directory_size = '1MB'")
-        with pytest.raises(InputError, match=r"--memory|--temp"):
+        with pytest.raises(TryAgain, match=r"--memory|--temp"):
             count(spec, str(tmp_path), engine=small)
     with pytest.raises(InputError, match="cannot hold temporary files"):
         DuckDB(temp=str(tmp_path / "none"))
@@ -570,3 +571,96 @@ def test_nothing_is_left_in_the_temporary_folder(folder: Path) -> None:
         count(Spec.parse(TWO), str(folder), engine=running)
         assert len(os.listdir(temp)) == 1
     assert os.listdir(temp) == []
+
+
+def test_epoch_milliseconds_are_refused_until_the_unit_is_said(folder: Path, engine: DuckDB) -> None:
+    def moments(text: str, add: int, times: int) -> str:
+        head, *lines = text.splitlines()
+        cells = [line.split(",") for line in lines]
+        return "\n".join([head, *(f"{c[0]},{(int(c[1]) + add) * times},{c[2]}" for c in cells)]) + "\n"
+
+    right = count(Spec.parse(TWO), str(folder), engine=engine)
+    for unit, times in (("s", 1), ("ms", 10**3), ("us", 10**6), ("ns", 10**9)):
+        (folder / "i.csv").write_text(moments(IMPRESSIONS, 1_790_000_000, times))
+        (folder / "c.csv").write_text(moments(CONVERSIONS, 1_790_000_000, times))
+        pq.write_table(
+            pa.Table.from_pylist(
+                [
+                    {"user": c[0], "time": int(c[1]), "campaign": c[2]}
+                    for c in (line.split(",") for line in (folder / "i.csv").read_text().splitlines()[1:])
+                ]
+            ),
+            folder / "i.parquet",
+        )
+        for files in ("i.csv", "i.parquet"):
+            spec = TWO.replace("i.csv", files)
+            if unit != "s":
+                message = r"row 1: .* in column 'time'; .* past 2100: is time_unit right. say time_unit = \"ms\""
+                with pytest.raises(InputError, match=message):
+                    count(Spec.parse(spec), str(folder), engine=engine)
+            said = count(Spec.parse(f'{spec}time_unit = "{unit}"\n'), str(folder), engine=engine)
+            assert said.table.column("conversions") == right.table.column("conversions")
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_folders_named_after_a_value_are_a_column(ending: str, tmp_path: Path, engine: DuckDB) -> None:
+    plain = pa.table({"user": ["u1", "u2", "u3", "u4"], "time": ["10", "20", "30", "40"]})
+    campaigns = ["007", "a b", None, "é"]
+    write_table(plain.append_column("campaign", pa.array(campaigns)), str(tmp_path / "i.csv"))
+    (tmp_path / "c.csv").write_text(CONVERSIONS)
+    expected = count(Spec.parse(TWO), str(tmp_path), engine=engine).table
+    for i, campaign in enumerate(campaigns):
+        value = "__HIVE_DEFAULT_PARTITION__" if campaign is None else campaign.replace(" ", "%20")
+        inside = tmp_path / "hive" / f"campaign={value}" / "day=2026-03-01"
+        inside.mkdir(parents=True)
+        write_table(plain.slice(i, 1), str(inside / f"part-0.{ending}"))
+        (inside / "_SUCCESS").touch()
+    for files in ("hive", "hive/campaign=*", "hive/*/*", f"hive/**/*.{ending}", f"file://{tmp_path}/hive"):
+        spec = Spec.parse(TWO.replace('"i.csv"', f'"{files}"'))
+        assert count(spec, str(tmp_path), engine=engine).table.equals(expected), files
+
+
+def test_addresses_are_left_to_the_engine(folder: Path, engine: DuckDB) -> None:
+    for address, message in {
+        "s3://bucket/day=*/x.parquet": "extension httpfs, which is not installed",
+        "hdfs://name/x.csv": "DuckDB does not read hdfs://; look there, or use --engine spark",
+        "s3://bucket/folder/": r"as in s3://bucket/folder/\*.parquet",
+    }.items():
+        with pytest.raises(InputError, match=message):
+            count(Spec.parse(TWO.replace("i.csv", address)), str(folder), engine=engine)
+
+
+def test_the_rows_that_were_read_are_told_exactly(folder: Path, engine: DuckDB) -> None:
+    (folder / "c.csv").write_text(CONVERSIONS + ",5,mon\nu1,,mon\nu1,12,tue\nu1,9999999,tue\n")
+    (folder / "i.csv").write_text(IMPRESSIONS + "u1,,x\nu7,5,\n")
+    for text in (TWO + 'window = "1h"\n', "conversions_per_impression = 3\n" + TWO + 'window = "1h"\n'):
+        assert count(Spec.parse(text), str(folder), engine=engine).rows == 5 + 8
+        assert count(Spec.parse(text), str(folder), until=25, engine=engine).rows is None
+    (folder / "rows.csv").write_text("campaign,price,sale\na,0.1,1\na,,0\nb,9,1\n")
+    assert count(Spec.parse(ONE), str(folder), engine=engine).rows == 3
+
+
+def test_a_log_that_is_only_a_header_has_no_conversions(folder: Path, engine: DuckDB) -> None:
+    dated = IMPRESSIONS.replace(",10,", ",2026-03-01,").replace(",20,", ",2026-03-02,").replace(",30,", ",2026-03-03,")
+    (folder / "i.csv").write_text(dated)
+    (folder / "c.csv").write_text("user,time,day\n")
+    counts = count(Spec.parse(TWO), str(folder), engine=engine)
+    assert (counts.impressions, counts.conversions) == (3, 0)
+    (folder / "i.csv").write_text("user,time,campaign\n")
+    (folder / "c.csv").write_text("user,time,day\nu1,2026-03-01,mon\n")
+    with pytest.raises(InputError, match="i.csv has no rows: there is no impression to count"):
+        count(Spec.parse(TWO), str(folder), engine=engine)
+
+
+def test_values_in_thousands_are_refused(folder: Path, engine: DuckDB) -> None:
+    (folder / "rows.csv").write_text("campaign,price,sale\na,1.250,1\na,23.048,1\nb,9.999,1\n")
+    with pytest.raises(InputError, match="'1.250' may be 1250 or 1.250"):
+        count(Spec.parse(ONE), str(folder), engine=engine)
+
+
+def test_the_engine_prints_nothing(folder: Path) -> None:
+    """DuckDB's own progress bar is off, also where nobody asks for progress: it would print to standard output."""
+    for report in (None, lambda stage, share: None):
+        with DuckDB(report=report) as running:
+            printed = "SELECT current_setting('enable_progress_bar') AND current_setting('enable_progress_bar_print')"
+            assert running.run(f"{printed} AS p").column("p").to_pylist() == [False]

@@ -14,12 +14,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from attributary.errors import InputError
+from attributary.errors import InputError, TryAgain
+from attributary.logs.complaint import complaints
 from attributary.logs.count import count
 from attributary.logs.counts import Counts
 from attributary.logs.session import start_session
 from attributary.logs.spark import Spark
 from attributary.spec import Spec
+from attributary.tables import write_table
 from conftest import BRISK
 
 TWO_LOGS = """
@@ -171,7 +173,8 @@ def test_folders_named_after_values_are_a_column(engine: Spark, tmp_path: Path) 
 KILLER = """
 import json, os, sys
 import pyarrow.parquet as pq
-from attributary.errors import InputError
+from attributary.errors import InputError, TryAgain
+from attributary.logs.complaint import complaints
 from attributary.logs.count import count
 from attributary.logs.session import start_session
 from attributary.logs.spark import Spark
@@ -319,3 +322,55 @@ def test_a_cluster_that_is_not_there() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "InputError: Spark did not start at mesos://nowhere:1: " in done.stderr
     assert "Master must either be" in done.stderr.splitlines()[-1]
+
+
+SHORT = """
+epsilon = 1
+[[attribute]]
+name = "campaign"
+[logs]
+impressions = "i"
+conversions = "c.csv"
+user = "user"
+time = "time"
+"""
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_folders_named_after_a_value_are_a_column_and_rows_are_told(spark: Any, ending: str, tmp_path: Path) -> None:
+    (tmp_path / "c.csv").write_text("user,time\nu0,11\nu2,12\n")
+    for i, value in enumerate(["007", "a%20b", "__HIVE_DEFAULT_PARTITION__"]):
+        (tmp_path / "i" / f"campaign={value}").mkdir(parents=True)
+        table = pa.table({"user": [f"u{i}", "x"], "time": ["10", "5"]})
+        write_table(table, str(tmp_path / "i" / f"campaign={value}" / f"part-0.{ending}"))
+    theirs, ours = (count(Spec.parse(SHORT), str(tmp_path), engine=engine) for engine in (Spark(spark), "duckdb"))
+    assert theirs.table.equals(ours.table) and theirs.rows == ours.rows == 8
+    assert theirs.table.column("campaign").to_pylist() == ["007", "a b", "missing"]
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_epoch_milliseconds_are_refused_by_spark_too(spark: Any, ending: str, tmp_path: Path) -> None:
+    spec = SHORT.replace('"i"', f'"i.{ending}"')
+    table = pa.table({"user": ["a", "b"], "time": [1_790_000_000_000, 1_790_000_060_000], "campaign": ["x", "y"]})
+    write_table(table, str(tmp_path / f"i.{ending}"))
+    (tmp_path / "c.csv").write_text("user,time\na,1790000001000\n")
+    with pytest.raises(InputError, match="column 'time'; .* past 2100: is time_unit right"):
+        count(Spec.parse(spec), str(tmp_path), engine=Spark(spark))
+    assert count(Spec.parse(spec + 'time_unit = "ms"'), str(tmp_path), engine=Spark(spark)).conversions == 1
+
+
+def test_what_spark_could_not_do_now_and_what_ctrl_c_ended() -> None:
+    from py4j.protocol import Py4JError, Py4JNetworkError
+
+    trace = "\n\tat org.apache.spark.Somewhere" * 200
+    with pytest.raises(KeyboardInterrupt), complaints():
+        raise Py4JError(f"org.apache.spark.SparkException: [SPARK_JOB_CANCELLED] Job 3 cancelled{trace}")
+    for words in (f"java.lang.OutOfMemoryError: Java heap space{trace}", f"No space left on device{trace}"):
+        with pytest.raises(TryAgain) as caught, complaints():
+            raise Py4JError(f"An error occurred while calling o1.\n{words}")
+        assert len(str(caught.value)) < 400 and "\n" not in str(caught.value)
+    for error in (Py4JNetworkError("Answer from Java side is empty"), ConnectionRefusedError("refused")):
+        with pytest.raises(TryAgain), complaints():
+            raise error
+    with pytest.raises(Py4JError), complaints():
+        raise Py4JError("another bug")

@@ -36,7 +36,8 @@ SPEC is a TOML file. Its section [logs] says where impressions and conversions a
 Or its rows have their conversions already: attributed = "rows.parquet", with converted, conversion_time or delay.
 
 LOGS are files to read instead of the spec's impressions (or attributed rows); --conversions goes with them. Files are
-CSV or TSV (also .gz and .zst) or Parquet. Several, patterns and folders are fine.
+CSV or TSV (also .gz and .zst) or Parquet. Several, patterns and folders are fine; folders named after a value, as in
+day=2026-03-01, are a column. Addresses such as s3://bucket/*.parquet are read by the engine.
 
 A CONVERSION belongs to the last impression before it of the same user. It is counted if that is within the window, and
 if it is the impression's first, or among as many as the spec's conversions_per_impression says.
@@ -92,12 +93,13 @@ def count(
     if not quiet:
         print_counts(counts, asks)
         where = "standard output" if output == "-" else output
-        click.echo(f"{counts.table.num_rows:,} rows written to {where}{speed(rows_of(asks, folder), took)}", err=True)
+        read = speed(counts.rows or rows_of(asks, folder), took)
+        click.echo(f"{counts.table.num_rows:,} rows written to {where}{read}", err=True)
 
 
 def speed(rows: int, took: float) -> str:
     """How fast the logs were read, where that took a while."""
-    return f"; about {rows:,} rows read in {took:.0f} s, {rows / took:,.0f} a second" if rows and took > 2 else ""
+    return f"; {rows:,} rows read in {took:.0f} s, {rows / took:,.0f} a second" if rows and took > 2 else ""
 
 
 def with_files(spec: "Spec", logs: tuple[str, ...], conversions: tuple[str, ...]) -> "Spec":
@@ -141,13 +143,14 @@ def engine(
 
 
 def rows_of(spec: "Spec", folder: str) -> int:
-    """About how many rows there are to read."""
+    """How many rows there are to read, where all files say so; else 0."""
     from attributary.logs.files import files
-    from attributary.logs.size import about
+    from attributary.logs.size import rows_in
 
     logs = spec.logs
     given = [paths for paths in (logs.impressions, logs.conversions, logs.attributed) if paths] if logs else []
-    return sum(about(files(paths, folder, logs.header if logs else None)) for paths in given)
+    rows = [rows_in(files(paths, folder, logs.header if logs else None)) for paths in given]
+    return sum(rows) if all(rows) else 0
 
 
 @contextmanager

@@ -1,9 +1,11 @@
 """occurred: the tree of the values that occurred, from files."""
 
+from typing import Any
+
 from attributary.ara.keys.domain import known_columns, queried_tree
 from attributary.cli.column import column
 from attributary.cli.refused import refused
-from attributary.logs.files import files
+from attributary.logs.files import files, partition
 from attributary.spec import Spec
 from attributary.tables import read_table
 from attributary.tree import Tree
@@ -14,9 +16,19 @@ def occurred(spec: Spec, given: tuple[str, ...]) -> Tree:
     tables = []
     paths = given if "-" in given else files(given).paths
     for path in paths if spec.known else ():
-        table = read_table(path)
+        table = _partitioned(read_table(path), path)
         for name in known_columns(spec, table):
             column(table, name, path)  # or an error that tells what there is
         tables.append(table)
     with refused(paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"):
         return queried_tree(spec, tables)
+
+
+def _partitioned(table: Any, path: str) -> Any:
+    """The table with the columns that the file's folders are named after, as counting reads them."""
+    import pyarrow as pa
+
+    for name, cell in partition(path).items():
+        if name not in table.column_names:
+            table = table.append_column(name, pa.array([cell] * table.num_rows, pa.string()))
+    return table

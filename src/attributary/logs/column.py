@@ -8,6 +8,7 @@ from typing import NamedTuple
 from attributary.errors import InputError
 from attributary.logs.clock import Unit
 from attributary.logs.engine import Engine, Kind, Relation
+from attributary.tables.floats import refuse_grouped
 
 NAMED = 12  # columns in a message
 SAMPLE = 1000  # cells that tell what a column of text is made of
@@ -59,6 +60,7 @@ def number(log: Log, name: str) -> str:
     """The column as a number, null where it is missing or nan."""
     column, kind = found(log, name)
     if kind == "text":
+        refuse_grouped(sample(log, column), f"{log.relation.name}: column {column!r}")
         log.doubt(column, "TRY_CAST({0} AS DOUBLE) IS NULL", "numbers are needed, as in 12, -0.5 or 1e3")
     elif kind not in ("whole", "number"):
         raise wrong(log, column, "numbers are needed")
@@ -110,6 +112,11 @@ def sample(log: Log, column: str) -> list[str]:
     sql = f"SELECT cell FROM ({all_cells}) AS cells WHERE cell IS NOT NULL LIMIT {SAMPLE}"
     cells: list[str] = log.engine.run(sql, "looking at the first rows").column("cell").to_pylist()
     return cells
+
+
+def is_empty(log: Log) -> bool:
+    """Whether the log has no rows."""
+    return bool(log.engine.run(f"SELECT 1 AS one FROM {log.relation.sql} LIMIT 1").num_rows == 0)
 
 
 def wrong(log: Log, column: str, needed: str) -> InputError:

@@ -5,16 +5,23 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from attributary.errors import InputError
+from attributary.errors import InputError, TryAgain
 from attributary.logs.engine import CastError
 
 FAILED_CASTS = ("CAST_INVALID_INPUT", "CAST_OVERFLOW", "ARITHMETIC_OVERFLOW", "CANNOT_PARSE", "INVALID_FRACTION")
+CANCELLED = "SPARK_JOB_CANCELLED|Job \\d+ cancelled|InterruptedException"
+SCARCE = "OutOfMemoryError|No space left on device|ExecutorLostFailure|SparkContext was shut down"
+GONE = "Answer from Java side is empty|Error while (?:sending|receiving)|Connection (?:refused|reset)"
 SHOWN = 60  # characters of a line
+LONGEST = 200  # of what Spark says
 
 
 @contextmanager
 def complaints(name: str = "the log") -> Iterator[None]:
-    """Spark's errors about files and cells become InputErrors and CastErrors; others are our bugs and pass."""
+    """Spark's errors about files and cells become InputErrors and CastErrors, about the machine TryAgain; others pass.
+
+    What fails because Ctrl-C cancelled it is a KeyboardInterrupt.
+    """
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
@@ -22,15 +29,29 @@ def complaints(name: str = "the log") -> Iterator[None]:
         "SQLQueryContextLogger"
     )  # where PySpark writes its errors a second time, with their stack
     was, logger.disabled = logger.disabled, True
+    logging.getLogger().addFilter(_not_ctrl_c)
     try:
         yield
-    except (PySparkException, Py4JError) as error:
+    except (PySparkException, Py4JError, ConnectionError) as error:
+        words = f"{error}\n{getattr(error, 'java_exception', '')}"
+        if re.search(CANCELLED, words):
+            raise KeyboardInterrupt from None
+        scarce = re.search(f"[^\n]*(?:{SCARCE}|{GONE})[^\n]*", words)
+        if scarce or isinstance(error, ConnectionError):
+            said = (scarce[0] if scarce else str(error)).strip()[:LONGEST]
+            raise TryAgain(f"Spark gave up: {said}; give it more memory or disk, and run it again") from error
         mistake = _mistake(str(error), name)
         if mistake is None:
             raise
         raise mistake from error
     finally:
         logger.disabled = was
+        logging.getLogger().removeFilter(_not_ctrl_c)
+
+
+def _not_ctrl_c(record: logging.LogRecord) -> bool:
+    """Py4J logs Ctrl-C with its stack, and raises it as well."""
+    return not str(record.msg).startswith("KeyboardInterrupt while sending command")
 
 
 def _mistake(words: str, name: str) -> ValueError | None:

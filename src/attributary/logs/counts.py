@@ -50,3 +50,4 @@ class Counts:
     outside: tuple[Outside, ...] = ()  # by attribute; a conversion may be outside of several domains
     left_out: int = 0  # conversions that are in no leaf since they are outside of a domain
     values: tuple[Values, ...] = ()  # of each measure that is one
+    rows: int | None = None  # of the logs; None where a period passes some of them over

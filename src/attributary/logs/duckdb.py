@@ -1,5 +1,6 @@
 """duckdb: the engine for one machine. It reads more than fits into memory, and spills what it cannot hold."""
 
+import errno
 import tempfile
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -7,7 +8,7 @@ from glob import escape
 from threading import Event
 from typing import Any, Self, TypeVar
 
-from attributary.errors import InputError
+from attributary.errors import InputError, TryAgain
 from attributary.logs.engine import Kind, Relation, Report
 from attributary.logs.files import Files
 from attributary.logs.refused import refused
@@ -49,9 +50,8 @@ class DuckDB:
         self._set("memory_limit", memory)
         self._set("threads", threads)
         self._set("preserve_insertion_order", False)
-        if report is not None:  # in a notebook, DuckDB wants widgets for it
-            self._set("enable_progress_bar", True)
-            self._set("enable_progress_bar_print", False)
+        self._set("enable_progress_bar_print", False)  # it would print to standard output
+        self._set("enable_progress_bar", report is not None)  # in a notebook, DuckDB wants widgets for it
         self._set("python_enable_replacements", False)  # or FROM impressions may mean a variable of that name
         self._set("TimeZone", "UTC")
         self._spill = _folder(temp)
@@ -158,6 +158,8 @@ def _folder(temp: str | None) -> Any:
     try:
         return tempfile.TemporaryDirectory(prefix="attributary-", dir=temp, ignore_cleanup_errors=True)
     except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise TryAgain(f"{temp or tempfile.gettempdir()} is full; make room, or choose another (--temp)") from None
         raise InputError(f"{temp} cannot hold temporary files: {error.strerror}; choose another folder") from None
 
 
@@ -172,15 +174,29 @@ def _rows(files: Files) -> str:
     """What stands after FROM. Cells of text stay text, so that a label such as 007 keeps its zeros."""
     paths = _literal([path if "://" in path else escape(path) for path in files.paths])
     if files.format == "parquet":
-        return f"read_parquet({paths})"
-    options: dict[str, Any] = {"header": files.header, "delim": files.delimiter, "quote": '"', "escape": '"'}
+        return f"read_parquet({paths}, {_options(_hive(files))})"
+    options: dict[str, Any] = _hive(files) | {
+        "header": files.header,
+        "delim": files.delimiter,
+        "quote": '"',
+        "escape": '"',
+    }
     if files.packing:
         options["compression"] = files.packing
     if files.columns is None:
         options["all_varchar"] = True
     else:
         options |= {"auto_detect": False, "columns": dict.fromkeys(files.columns, "VARCHAR")}
-    return f"read_csv({paths}, {', '.join(f'{name} = {_literal(value)}' for name, value in options.items())})"
+    return f"read_csv({paths}, {_options(options)})"
+
+
+def _hive(files: Files) -> dict[str, Any]:
+    """Columns that folders are named after, as text."""
+    return {"hive_partitioning": files.partitioned, **({"hive_types_autocast": False} if files.partitioned else {})}
+
+
+def _options(options: dict[str, Any]) -> str:
+    return ", ".join(f"{name} = {_literal(value)}" for name, value in options.items())
 
 
 def _literal(value: Any) -> str:

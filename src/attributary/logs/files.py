@@ -2,10 +2,12 @@
 
 import csv
 import os
+import re
 from collections.abc import Sequence
 from glob import glob, has_magic
 from io import TextIOWrapper
 from typing import NamedTuple
+from urllib.parse import unquote, urlparse
 
 from attributary.errors import InputError
 from attributary.spec import Logs
@@ -13,6 +15,8 @@ from attributary.tables.fault import LONGEST_CELL, NOT_TEXT, odd_separator
 from attributary.tables.format import DELIMITER, Format, by_content, by_name, is_text, packing_of
 
 READ = "CSV or TSV (also .gz and .zst) and Parquet"
+PARTITION = re.compile(r"(?:^|/)([^/=]+)=([^/]*)(?=/)")  # a folder named after a column's value: day=2026-03-01
+NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 
 class Files(NamedTuple):
@@ -27,6 +31,12 @@ class Files(NamedTuple):
     @property
     def delimiter(self) -> str:
         return DELIMITER[self.format]
+
+    @property
+    def partitioned(self) -> bool:
+        """Whether all files are in folders that are named after values of the same columns, which are text then."""
+        names = {tuple(partition(path)) for path in self.paths}
+        return len(names) == 1 and names != {()}
 
     @property
     def name(self) -> str:
@@ -64,15 +74,23 @@ def files(given: Sequence[str], folder: str = ".", header: Sequence[str] | None 
     return Files(paths, first.format, first.packing, columns if is_text(first.format) else None, header is None)
 
 
+def partition(path: str) -> dict[str, str | None]:
+    """The columns that the folders of a file are named after, and their values: day=2026-03-01/part-0.parquet."""
+    return {unquote(name): None if cell == NO_VALUE else unquote(cell) for name, cell in PARTITION.findall(path)}
+
+
 def _found(name: str, folder: str) -> list[str]:
+    if name.startswith("file://"):
+        name = unquote(urlparse(name).path)
     if "://" in name:
         return [name]
     path = os.path.normpath(os.path.join(folder, name))
     if os.path.isdir(path):
-        inside = sorted(os.path.join(path, file) for file in os.listdir(path) if file[0] not in "._")
-        found, empty = [file for file in inside if os.path.isfile(file)], f"the folder {path} has no files in it"
+        found, empty = _inside(path), f"the folder {path} has no files in it"
     elif has_magic(name) and not os.path.exists(path):
-        found, empty = sorted(file for file in glob(path, recursive=True) if os.path.isfile(file)), f"no file is {path}"
+        matching = sorted(glob(path, recursive=True))
+        found, empty = [file for file in matching if os.path.isfile(file)], f"no file is {path}"
+        found = found or [file for match in matching for file in _inside(match)]
     else:
         found, empty = [path] if os.path.exists(path) else [], f"there is no file {path}"
     if not found:
@@ -80,11 +98,23 @@ def _found(name: str, folder: str) -> list[str]:
     return found
 
 
+def _inside(folder: str) -> list[str]:
+    """The files in a folder and in those below it; names that begin with . or _ are others' notes."""
+    found = []
+    for here, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if name[0] not in "._")
+        found += [os.path.join(here, name) for name in sorted(names) if name[0] not in "._"]
+    return [file for file in found if os.path.isfile(file)]
+
+
 def _kind(path: str, header: bool) -> _Kind:
     named = by_name(path)
     if "://" in path:
         if named.format is None:
-            raise InputError(f"{path} does not end like a log; logs are {READ}")
+            raise InputError(
+                f"{path} does not end like a log; logs are {READ}: give files or a pattern, as in "
+                f"{path.rstrip('/')}/*.parquet"
+            )
         return _Kind(named.format, named.packing, None)
     try:
         with open(path, "rb") as file:

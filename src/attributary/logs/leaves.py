@@ -70,7 +70,14 @@ def leaves(spec: Spec, logs: Logs, table: Any, period: Period) -> Counts:
         outside=tuple(outside),
         left_out=int(conversions[lost].sum()),
         values=values,
+        rows=_rows_read(total, logs, many) if period.is_all else None,
     )
+
+
+def _rows_read(total: dict[str, int], logs: Logs, many: bool) -> int:
+    """All rows have a fate; of two logs, a conversion that is its impression's first is also within the window."""
+    again = 0 if logs.is_attributed or many else total["conversion"]
+    return sum(total.values()) - again
 
 
 def _measured(spec: Spec, table: Any, found: Groups) -> Any:

@@ -74,7 +74,8 @@ def _delay(logs: Logs, log: Log) -> str | None:
         return None
     if logs.time is None:
         raise InputError("logs.time is missing; conversion_time needs it, to tell how much later it is")
-    (seen, clock), (done, theirs) = when(log, logs.time), when(log, logs.conversion_time)
+    seen, clock = when(log, logs.time)
+    done, theirs = when(log, logs.conversion_time, clock)
     if clock != theirs:
         raise InputError(
             f"{log.relation.name}: {logs.time!r} has {IN_WORDS[clock]}, and {logs.conversion_time!r} has "

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from attributary.errors import InputError
+from attributary.errors import InputError, TryAgain
 from attributary.logs.engine import CastError
 
 NO_ROOM = "No space left|max_temp_directory_size|failed to offload"
@@ -12,27 +12,45 @@ NO_ROOM = "No space left|max_temp_directory_size|failed to offload"
 
 @contextmanager
 def refused() -> Iterator[None]:
-    """DuckDB's errors about files, cells and room become InputErrors and CastErrors; others are our bugs and pass."""
+    """DuckDB's errors about files and cells become InputErrors and CastErrors, about room TryAgain; others pass."""
     import duckdb
 
     try:
         yield
     except duckdb.OutOfMemoryException as error:
-        raise InputError(_room(str(error))) from error
+        raise TryAgain(_room(str(error))) from error
     except duckdb.InterruptException:
         raise KeyboardInterrupt from None
     except (duckdb.ConversionException, duckdb.OutOfRangeException) as error:
         raise CastError(_first(str(error))) from error
     except duckdb.IOException as error:
         words = str(error)
-        raise InputError(_room(words) if re.search(NO_ROOM, words) else _first(words)) from error
+        if re.search(NO_ROOM, words):
+            raise TryAgain(_room(words)) from error
+        raise InputError(_no_engine(words) or _first(words)) from error
     except duckdb.InvalidInputException as error:
         raise InputError(_csv(str(error)) or _first(str(error))) from error
+    except duckdb.Error as error:
+        extension = re.search(r"extension [\"'](\w+)", str(error))
+        if not extension:
+            raise
+        raise InputError(
+            f"DuckDB reads such addresses with its extension {extension[1]}, which is not installed and cannot be "
+            f"fetched from here; run `INSTALL {extension[1]}` in DuckDB once, copy the files, or use --engine spark"
+        ) from error
 
 
 def _first(words: str) -> str:
     """The first line, without the kind of error before it."""
     return re.sub(r"^[\w ]*Error: ", "", words.splitlines()[0])
+
+
+def _no_engine(words: str) -> str | None:
+    """What to do about an address that DuckDB takes for a file of this machine."""
+    found = re.search(r'No files found that match the pattern "((\w+)://[^"]*)"', words)
+    if not found:
+        return None
+    return f"no file is {found[1]}, or DuckDB does not read {found[2]}://; look there, or use --engine spark"
 
 
 def _csv(words: str) -> str | None:

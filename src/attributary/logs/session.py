@@ -10,12 +10,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any
 
-from attributary.errors import InputError
+from attributary.errors import InputError, TryAgain
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 HERE = "127.0.0.1"
+LONGEST = 200  # characters of a reason
 QUIET = {"spark.log.level": "ERROR", "spark.ui.showConsoleProgress": "false"}
 LOCAL = {"spark.driver.host": HERE, "spark.driver.bindAddress": HERE, "spark.ui.enabled": "false"}
 
@@ -45,8 +46,11 @@ def start_session(master: str = "local[*]", settings: Mapping[str, str] | None =
     with tempfile.TemporaryFile("w+") as said, _environment(local), any_pandas():
         try:
             return SparkSession(SparkContext(conf=conf, gateway=_gateway(conf, said)))
-        except (PySparkException, Py4JError) as error:
-            raise InputError(f"Spark did not start at {master}: {_reason(said, error)}") from error
+        except (PySparkException, Py4JError, OSError) as error:
+            reason = _reason(said, error)
+            if "Could not parse Master URL" in reason:
+                raise InputError(f"Spark has no such master, {master}: {reason}") from error
+            raise TryAgain(f"Spark did not start at {master}: {reason}") from error
 
 
 @contextmanager
@@ -99,4 +103,4 @@ def _reason(said: IO[str], error: Exception) -> str:
     """What Java complained of, or else the error's own first line."""
     said.seek(0)
     complaints = [line.strip() for line in said if re.search(r"(Exception|Error)\b", line)]
-    return complaints[0] if complaints else str(error).strip().splitlines()[0]
+    return (complaints[0] if complaints else str(error).strip().splitlines()[0])[:LONGEST]

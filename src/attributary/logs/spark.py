@@ -20,6 +20,7 @@ AS_DUCKDB = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",  # a CAST that fails is an error, not null
     "spark.sql.variable.substitute": "false",  # ${…} in a label is text
+    "spark.sql.sources.partitionColumnTypeInference.enabled": "false",  # 007 keeps its zeros
     "spark.sql.csv.parser.columnPruning.enabled": "false",  # a line with too few or too many cells is seen
 }
 KINDS: dict[Kind, str] = {
@@ -107,7 +108,7 @@ class Spark:
     def _read(self, files: Files) -> "DataFrame":
         paths = [path if "://" in path else _address(path) for path in files.paths]
         reader = self._session.read
-        above = _partitioned(files.paths[0])
+        above = _partitioned(files.paths[0]) if files.partitioned else None
         if above is not None:
             reader = reader.option("basePath", above)
         if files.format == "parquet":

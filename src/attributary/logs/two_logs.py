@@ -4,7 +4,7 @@ from attributary.errors import InputError
 from attributary.logs.blanks import filled, listed, select
 from attributary.logs.bucket import bucket
 from attributary.logs.clock import IN_WORDS, Clock
-from attributary.logs.column import Log, key, label
+from attributary.logs.column import Log, is_empty, key, label
 from attributary.logs.period import Period
 from attributary.logs.unknown import is_delay, value
 from attributary.logs.valued import most, valued
@@ -74,8 +74,10 @@ def _times(logs: Logs, impressions: Log, conversions: Log) -> tuple[str, str, Cl
     if logs.time is None:
         raise InputError('logs.time is missing; say which column tells the time, as in time = "time"')
     seen, clock = when(impressions, logs.time)
-    done, theirs = when(conversions, logs.time)
+    done, theirs = when(conversions, logs.time, clock)
     if clock != theirs:
+        if is_empty(impressions):
+            raise InputError(f"{impressions.relation.name} has no rows: there is no impression to count")
         raise InputError(
             f"both logs tell the time in the same way; {impressions.relation.name} has {IN_WORDS[clock]}, and "
             f"{conversions.relation.name} has {IN_WORDS[theirs]}: convert one of them"
