@@ -80,11 +80,13 @@ def count(
     **options: Any,
 ) -> None:
     from attributary.cli.asked import load_spec
+    from attributary.cli.outputs import log_paths, refuse_inputs
     from attributary.logs.count import count
     from attributary.tables import check_output, write_table
 
     check_output(output, format_)
     asks, folder = with_files(load_spec(spec), logs, conversions), os.path.dirname(spec)
+    refuse_inputs([output], [spec, *log_paths(asks, folder)])
     start = time.perf_counter()
     with progress(not quiet, lambda: rows_of(asks, folder)) as report, engine(report, **options) as running:
         counts = count(asks, folder, since=since, until=until, engine=running)

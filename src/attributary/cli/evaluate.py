@@ -85,6 +85,7 @@ def evaluate(
     from attributary.cli.asked import load_spec
     from attributary.cli.evaluated import print_best, resumed, run_grid
     from attributary.cli.evaluated_many import many_cases, print_limits, refuse_options
+    from attributary.cli.outputs import log_paths, refuse_inputs
     from attributary.cli.refused import refused
     from attributary.errors import InputError
     from attributary.evaluate.cache import folder
@@ -93,6 +94,7 @@ def evaluate(
 
     check_output(output, format_)
     asks = load_spec(spec)
+    refuse_inputs([output], [spec, counts, prior, *([] if counts else log_paths(asks, os.path.dirname(spec)))])
     if prior_until is not None and (prior is not None or counts is not None):
         raise InputError("--prior-until divides the spec's logs; it does not go with --prior or --counts: leave it out")
     simple = asks.counts_alone and asks.conversions_per_impression == 1

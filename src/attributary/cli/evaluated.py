@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from attributary.errors import InputError
-
 if TYPE_CHECKING:
     from attributary.evaluate import Case
 
@@ -139,9 +137,3 @@ def print_best(table: Any) -> None:
         out.print(f"{dataset}, {tree}: tree error under {noise} noise, tau = {tau:g}")
         print_table(out, [["epsilon", "paper's best", "by", "our best", "by", "lower by"], *rows])
         out.print()
-
-
-def check_folder(path: str) -> None:
-    """Refuses early what could not be written to."""
-    if os.path.exists(path) and not (os.path.isdir(path) and os.access(path, os.W_OK)):
-        raise InputError(f"{path} is no folder that can be written to; choose another with -o")

@@ -1,6 +1,7 @@
 """attributary keys: a plan's keys, what to answer an impression and a conversion with, and the keys to query."""
 
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -9,6 +10,7 @@ if TYPE_CHECKING:
     from attributary.ara.keys.nodes import Keys
     from attributary.tree import Tree
 
+TREE, DOMAIN = "tree.parquet", "domain.avro"
 PLACEHOLDER = "https://shop.example"
 
 ABOUT = """Turn a plan into the keys of the Attribution Reporting API.
@@ -76,12 +78,15 @@ def keys(
 ) -> None:
     from attributary.ara.keys.domain import domain
     from attributary.ara.registration import registrations
-    from attributary.cli.folder import make_folder
     from attributary.cli.keyed import keyed, print_layout
     from attributary.cli.occurred import occurred
+    from attributary.cli.outputs import check_folder, refuse_inputs
     from attributary.cli.progress import stages
     from attributary.cli.registered import assigned, checked, notes
 
+    if impressions:
+        check_folder(output)
+        refuse_inputs([os.path.join(output, name) for name in (TREE, DOMAIN)], [plan, *impressions])
     made = keyed(plan, **wishes)
     ready = registrations(made.plan)
     headers = {}
@@ -101,10 +106,9 @@ def keys(
             stage(f"making the keys of {len(tree):,} nodes")
             wanted = domain(made.plan, tree)
             stage("writing")
-            make_folder(output)
-        made.save(plan)
-        if impressions:
-            _write(tree, wanted, output)
+            _write(tree, wanted, output, lambda: made.save(plan))
+        else:
+            made.save(plan)
     for line in said.headers:
         click.echo(line)
     if quiet:
@@ -119,10 +123,13 @@ def keys(
         click.echo(f"{nodes}, {asked} to {output}/domain.avro{without}", err=True)
 
 
-def _write(tree: "Tree", wanted: "Keys", folder: str) -> None:
-    """Writes the tree, and last the domain, to a folder."""
+def _write(tree: "Tree", wanted: "Keys", folder: str, save_plan: Callable[[], None]) -> None:
+    """Writes the tree and the domain to a folder, both or none, and before them the plan that they go with."""
     from attributary.ara.wire.avro import write_domain
     from attributary.tables import write_table
+    from attributary.tables.whole_folder import whole_folder
 
-    write_table(tree.table(), os.path.join(folder, "tree.parquet"))
-    write_domain(os.path.join(folder, "domain.avro"), wanted)
+    with whole_folder(folder, (TREE, DOMAIN)) as place:
+        write_table(tree.table(), os.path.join(place, TREE))
+        write_domain(os.path.join(place, DOMAIN), wanted)
+        save_plan()

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from attributary.cli.evaluated import FORMATS, Numbers, check_folder, grid_options
+from attributary.cli.evaluated import FORMATS, Numbers, grid_options
 
 DATASETS = ["csscl", "camb"]
 NOISES = ["api", "unit", "both"]
@@ -103,6 +103,7 @@ def paper(
     **grid: Any,
 ) -> None:
     from attributary.cli.evaluated import print_best, resumed, run_grid
+    from attributary.cli.outputs import check_folder, refuse_inputs
     from attributary.cli.progress import stages
     from attributary.errors import InputError
     from attributary.evaluate.cache import folder
@@ -114,6 +115,7 @@ def paper(
     if not generated and rows is not None:
         raise InputError("--rows says how many to generate; add --generated, or leave it out")
     check_folder(output)
+    refuse_inputs([os.path.join(output, name) for name in _names(dataset)], [file])
     kept = folder(cache or os.path.join(output, "cache"))
     folder(output)
     choices = Choices(missing, unknown_delay, boundary_day)
@@ -137,22 +139,30 @@ def paper(
         click.echo(f"{os.path.join(output, 'index.html')} shows it all{says}", err=True)
 
 
+def _names(dataset: str) -> list[str]:
+    """The files of one dataset that the command may write."""
+    pictures = [f"{dataset}-{noise}.{kind}" for noise in ("api", "unit") for kind in ("png", "svg")]
+    return [*(f"evaluation.{kind}" for kind in FORMATS), *pictures, "index.html"]
+
+
 def _write(table: Any, dataset: str, output: str, format_: str) -> None:
-    """Writes the table, the figures and the page, which comes last."""
+    """Writes the table, the figures and the page, all of one run."""
     from attributary.evaluate.figures import figure, png, svg
     from attributary.evaluate.page import page
     from attributary.tables import write_table
     from attributary.tables.whole_file import whole_file
+    from attributary.tables.whole_folder import whole_folder
 
-    write_table(table, os.path.join(output, f"evaluation.{format_}"))
     files: dict[str, bytes] = {}
     for noise in dict.fromkeys(table.column("noise").to_pylist()):
         spec = figure(table, dataset, noise)
         files |= {f"{dataset}-{noise}.png": png(spec), f"{dataset}-{noise}.svg": svg(spec).encode()}
     files["index.html"] = page(table, f"The paper's experiments: {dataset}").encode()
-    for name, data in files.items():
-        with whole_file(os.path.join(output, name)) as out:
-            out.write(data)
+    with whole_folder(output, _names(dataset)) as place:
+        write_table(table, os.path.join(place, f"evaluation.{format_}"))
+        for name, data in files.items():
+            with whole_file(os.path.join(place, name)) as out:
+                out.write(data)
 
 
 def print_beside(table: Any) -> None:

@@ -86,6 +86,7 @@ def plan(
 ) -> None:
     from attributary.cli.asked import asked, load_spec
     from attributary.cli.compared import epsilons, parts, print_methods, print_what_if
+    from attributary.cli.outputs import refuse_inputs
     from attributary.cli.planned import Earlier, print_plan
     from attributary.cli.profiled import profiled
     from attributary.cli.progress import stages
@@ -93,6 +94,7 @@ def plan(
     from attributary.prior import foreseen
 
     _check(method, output, learn)
+    refuse_inputs(_files(output, method), [spec, prior_path, tree_path, *_files(last)])
     asks = load_spec(spec)
     options |= {"share": parts(share, asks.levels), "keep": keep, "learn": learn}
     budgets = epsilons(what_if, asks)
@@ -131,6 +133,13 @@ def plan(
         print_what_if(others)
     where = "standard output" if output == "-" else output
     click.echo(f"plan written to {where}" if output else "nothing written; -o plan.json keeps a plan", err=True)
+
+
+def _files(path: str | None, method: str = "per-node") -> list[str]:
+    """A plan's files: the plan and, if it goes by node, its nodes."""
+    from attributary.plan.file import beside
+
+    return [] if path is None else [path, beside(path)] if method == "per-node" and path != "-" else [path]
 
 
 def _check(method: str, output: str | None, learn: bool) -> None:

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
 METHODS = ["optimal", "greedy", "equal", "leaves", "per-node"]
 FORMATS = ["parquet", "csv"]
-NOT_FOR_RELEASE = "its noise is seeded, and protects nobody: not for release"
+TABLES = ["estimates", "ratios", "counts", "prior"]
+NAMES = ["report.html", "plan.json", "plan.nodes.parquet", *(f"{name}.{end}" for name in TABLES for end in FORMATS)]
 
 ABOUT = """The whole way on this machine: logs, counts, plan, noise, counts that add up.
 
@@ -40,8 +41,11 @@ THE OUTPUT is a folder, which is made if it is not there:
     counts       the true counts, and prior, those of before: NOT protected
     ratios       with counts and values: what a conversion brings
 
-The noise is the operating system's, exact, and another one each time. With --seed it is the same each time, and
-protects nobody.
+All files are of one run: they take the place of an earlier run's together, and other files in the folder stay.
+
+The noise is the operating system's, exact, and another one each time. So a second run of the same logs is a second
+release: whoever publishes both has spent 2 epsilon. A folder that holds a run is therefore replaced only with --again.
+With --seed the noise is the same each time, and protects nobody: all that is written says NOT PRIVATE.
 """
 
 
@@ -51,7 +55,8 @@ protects nobody.
 @click.option("--method", type=click.Choice(METHODS), default="optimal", show_default=True, help="To split the budget.")
 @click.option("--learn", is_flag=True, help="Use what cousins and the prior share: no longer unbiased.")
 @estimator_options
-@click.option("--seed", type=click.IntRange(0), help="The same noise each time, which is not for release.")
+@click.option("--seed", type=click.IntRange(0), help="The same noise each time, which is NOT private.")
+@click.option("--again", is_flag=True, help="Replace an earlier run: a second release, 2ε in all.")
 @click.option("--memory", metavar="SIZE", help="DuckDB's limit, as in 4GB.  [default: most of this machine's]")
 @click.option("--temp", metavar="DIR", help="Where DuckDB puts what does not fit.  [default: the temporary folder]")
 @click.option("--threads", type=click.IntRange(1), help="DuckDB's threads.  [default: all]")
@@ -59,7 +64,7 @@ protects nobody.
 @click.option(
     "--format", "format_", type=click.Choice(FORMATS), default="parquet", show_default=True, help="Of tables."
 )
-@click.option("-q", "--quiet", is_flag=True, help="No progress and no words.")
+@click.option("-q", "--quiet", is_flag=True, help="No progress and no messages, except on what is not private.")
 def run(
     *,
     spec: str,
@@ -67,6 +72,7 @@ def run(
     method: str,
     learn: bool,
     seed: int | None,
+    again: bool,
     confidence: float,
     output: str,
     format_: str,
@@ -80,7 +86,7 @@ def run(
 
     from attributary.cli.asked import load_spec
     from attributary.cli.count import print_counts, progress, rows_of
-    from attributary.cli.folder import check_folder
+    from attributary.cli.outputs import check_folder, log_paths, refuse_inputs
     from attributary.cli.planned import print_plan
     from attributary.cli.progress import stages
     from attributary.cli.run_counts import run_counts
@@ -91,9 +97,13 @@ def run(
     from attributary.logs.duckdb import DuckDB
     from attributary.logs.files import all_files
     from attributary.prior import from_counts, none
+    from attributary.tables.not_private import SEEDED, TRUE_COUNTS, mark
+    from attributary.tables.whole_folder import whole_folder
 
     asks, folder = load_spec(spec), os.path.dirname(spec)
     check_folder(output)
+    refuse_inputs([os.path.join(output, name) for name in NAMES], [spec, *log_paths(asks, folder)])
+    _check_earlier(output, again or seed is not None)
     simple = asks.counts_alone and asks.conversions_per_impression == 1
     with (
         progress(not quiet, lambda: rows_of(asks, folder)) as report,
@@ -109,20 +119,26 @@ def run(
         rng = None if seed is None else np.random.default_rng(seed)
         way = run_counts if simple else run_parts
         done = way(asks, tree, prior, before, counts.table, method, rng, confidence, stage, learn, **estimator)
-        stage("writing")
         true = {"counts": counts.table} | ({} if before is None else {"prior": before})
-        path = write(output, done.plan, {name: labelled(t, seed) for name, t in done.tables.items()} | true, format_)
-        stage("drawing")
+        words = "" if seed is None else SEEDED
+        tables = {name: mark(table, words) for name, table in done.tables.items()}
+        tables |= {name: mark(table, TRUE_COUNTS) for name, table in true.items()}
         made_up = asks.logs is not None and any(map(is_generated, all_files(asks.logs, folder)))
-        shown = [os.path.join(output, "plan.json"), path]
-        shown += [os.path.join(output, f"ratios.{format_}")] if "ratios" in done.tables else []
-        page = draw(output, shown, made_up)
+        with whole_folder(output, NAMES) as place:
+            stage("writing")
+            write(place, done.plan, tables, format_)
+            stage("drawing")
+            shown = ["plan.json", *(f"{name}.{format_}" for name in done.tables)]
+            draw(place, [os.path.join(place, name) for name in shown], made_up)
+    path = os.path.join(output, f"estimates.{format_}")
     if quiet:
+        if words:
+            click.echo(f"{output}: {words}", err=True)
         return
     print_counts(counts, asks)
     print_plan(done.plan, tree, prior, None if before is None else f"impressions before {prior_until}", None)
     click.echo("", err=True)
-    rows, notes = done.tables["estimates"].num_rows, [NOT_FOR_RELEASE] if seed is not None else []
+    rows, notes = done.tables["estimates"].num_rows, [words] if words else []
     with np.errstate(divide="ignore"):
         if simple:
             print_summary(done.estimates["count"], rows, path, notes)
@@ -131,35 +147,43 @@ def run(
     names, ratios = " and ".join(true), " ratios," if "ratios" in done.tables else ""
     beside = f"plan.json,{ratios} {names} are there too; {names} hold true counts, NOT protected"
     generated = ["the rows of these logs were generated"] if made_up else []
-    for line in [*done.errors, beside, *generated, f"the page to look at: {page}"]:
+    twice = f"each run draws new noise: publishing two runs of these logs costs 2ε = {2 * asks.epsilon:g}, not one ε"
+    page = f"the page to look at: {os.path.join(output, 'report.html')}"
+    for line in [*done.errors, beside, *generated, *([] if words else [twice]), page]:
         click.echo(line, err=True)
 
 
-def labelled(table: Any, seed: int | None) -> Any:
-    """The table, which says of itself if its noise was seeded."""
-    from attributary.cli.estimates import noted
+def _check_earlier(folder: str, again: bool) -> None:
+    """Refuses to replace an earlier run unless that is wanted, and files that are not of a run at all."""
+    from attributary.errors import InputError
+    from attributary.tables.whole_folder import was_stopped
 
-    return table if seed is None else noted(table, attributary=f"seed {seed}: {NOT_FOR_RELEASE}")
+    there = [name for name in NAMES if os.path.exists(os.path.join(folder, name))]
+    if not there or was_stopped(folder):
+        return
+    if "plan.json" not in there or not any(name.startswith("estimates.") for name in there):
+        raise InputError(f"{folder} has a {there[0]} that is not of a run; choose another folder with -o")
+    if not again:
+        raise InputError(
+            f"{folder} holds an earlier run, and another one is a second release (2ε if both are published); "
+            "add --again to replace it, or choose another folder with -o"
+        )
 
 
-def write(folder: str, plan: "Plan", tables: dict[str, Any], format_: str) -> str:
-    """Writes all files, the estimates last, and says where these are."""
-    from attributary.cli.folder import make_folder
+def write(folder: str, plan: "Plan", tables: dict[str, Any], format_: str) -> None:
+    """Writes the plan and the tables."""
     from attributary.tables import write_table
 
-    make_folder(folder)
     plan.save(os.path.join(folder, "plan.json"))
-    paths = {name: os.path.join(folder, f"{name}.{format_}") for name in reversed(tables)}
-    for name, path in paths.items():
-        write_table(tables[name], path)
-    return paths["estimates"]
+    for name, table in tables.items():
+        write_table(table, os.path.join(folder, f"{name}.{format_}"))
 
 
-def draw(folder: str, shown: list[str], generated: bool) -> str:
-    """Writes the page beside what it shows, and says where it is; its title tells if the rows were generated."""
+def draw(folder: str, shown: list[str], generated: bool) -> None:
+    """Writes the page beside what it shows; its title tells if the rows were generated."""
     from attributary.report import page, read, save
     from attributary.report.page import titled
 
-    path, given = os.path.join(folder, "report.html"), read(shown)
-    save(page(given, title=f"{titled(given)}, generated" if generated else None).html, path)
-    return path
+    given = read(shown)
+    html = page(given, title=f"{titled(given)}, generated" if generated else None).html
+    save(html, os.path.join(folder, "report.html"))

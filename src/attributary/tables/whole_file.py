@@ -44,10 +44,10 @@ def whole_file(path: str) -> Iterator[BinaryIO]:
         with suppress(OSError):
             os.unlink(beside)
         raise
-    _sync(folder)
+    sync(folder)
 
 
-def _sync(folder: str) -> None:
+def sync(folder: str) -> None:
     """Makes the new name last; where folders cannot be synced, the file itself was."""
     with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)

@@ -14,6 +14,7 @@ from attributary.logs.generate.spec import SPEC
 from attributary.logs.generate.write import Progress, write
 from attributary.tables import check_output, write_table
 from attributary.tables.whole_file import whole_file
+from attributary.tables.whole_folder import whole_folder
 
 KINDS = {"csscl": CSSCL_ROWS, "camb": CAMB_ROWS, "shop": SHOP_ROWS}  # with their rows, unless told otherwise
 STREAMS = {"csscl": csscl, "camb": camb}
@@ -52,12 +53,14 @@ def _generate_shop(folder: str, rows: int, seed: int, format: str | None, progre
     if format not in (None, "parquet"):
         raise InputError(f"the shop is written as parquet; got format {format!r}, which is for csscl and camb")
     tables = shop(rows, seed)._asdict()
-    for name, table in tables.items():
-        write_table(table, os.path.join(folder, f"{name}.parquet"))
-    with whole_file(os.path.join(folder, "spec.toml")) as file:
-        file.write(SPEC.encode())
+    names = {name: f"{name}.parquet" for name in tables}
+    with whole_folder(folder, (*names.values(), "spec.toml")) as place:
+        for name, table in tables.items():
+            write_table(table, os.path.join(place, names[name]))
+        with whole_file(os.path.join(place, "spec.toml")) as file:
+            file.write(SPEC.encode())
     progress(rows)
-    return [Written(os.path.join(folder, f"{name}.parquet"), len(table)) for name, table in tables.items()]
+    return [Written(os.path.join(folder, names[name]), len(table)) for name, table in tables.items()]
 
 
 def _file(output: str, kind: str, format: str | None) -> tuple[str, str]:

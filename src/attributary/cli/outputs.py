@@ -1,0 +1,86 @@
+"""outputs: where a command writes: a place that can be written to, and nothing that it reads."""
+
+import os
+from collections.abc import Iterable
+from glob import glob, has_magic
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+from attributary.errors import InputError
+
+if TYPE_CHECKING:
+    from attributary.spec import Spec
+
+
+def check_folder(folder: str, option: str = "-o") -> None:
+    """Refuses early what could not be written to."""
+    if os.path.exists(folder) and not (os.path.isdir(folder) and os.access(folder, os.W_OK)):
+        raise InputError(f"{folder} is not a writable folder; choose another with {option}")
+
+
+def make_folder(folder: str, option: str = "-o") -> None:
+    """Makes the folder, if it is not there."""
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except OSError as problem:
+        raise InputError(f"{folder} cannot be made: {problem.strerror}; choose another with {option}") from problem
+
+
+def refuse_inputs(outputs: Iterable[str | None], inputs: Iterable[str | None], option: str = "-o") -> None:
+    """Refuses to write over an input, or among the files of a folder or of a pattern that is read.
+
+    Whatever the two are called: links, hard links and other spellings are the same file. `-` and addresses are none.
+    """
+    given = [path for path in inputs if path and path != "-" and "://" not in path]
+    for output in outputs:
+        if not output or output == "-" or (os.path.exists(output) and not os.path.isfile(output)):
+            continue
+        for path in given:
+            if _same(output, path):
+                raise InputError(
+                    f"{output} is what this command reads{'' if output == path else f' ({path})'}, and would be "
+                    f"overwritten; choose another place with {option}"
+                )
+            if _among(output, path):
+                raise InputError(
+                    f"{output} would be among the files that are read ({path}); choose another place with {option}"
+                )
+
+
+def log_paths(spec: "Spec", folder: str) -> list[str]:
+    """The files, folders and patterns of a spec's logs, which are relative to its folder."""
+    logs = spec.logs
+    sides = (logs.impressions, logs.conversions, logs.attributed) if logs else ()
+    return [path if "://" in path else os.path.join(folder, path) for side in sides if side for path in side]
+
+
+def _same(one: str, other: str) -> bool:
+    try:
+        return os.path.samefile(one, other)
+    except OSError:  # one is not there yet
+        return os.path.realpath(one) == os.path.realpath(other)
+
+
+def _among(output: str, given: str) -> bool:
+    place = os.path.realpath(output)
+    if os.path.isdir(given):
+        return _below(place, os.path.realpath(given))
+    if not has_magic(given) or os.path.exists(given):
+        return False
+    parts = PurePath(os.path.abspath(given)).parts
+    fixed = next(i for i, part in enumerate(parts) if has_magic(part))
+    folder, rest = os.path.realpath(os.path.join(*parts[:fixed])), parts[fixed:]
+    if "**" in rest:
+        return _below(place, folder)
+    if PurePath(place).match(os.path.join(_literal(folder), *rest)):
+        return True
+    return os.path.exists(output) and any(_same(output, path) for path in glob(given))
+
+
+def _below(place: str, folder: str) -> bool:
+    return os.path.commonpath([place, folder]) == folder
+
+
+def _literal(folder: str) -> str:
+    """A folder as a pattern that means it alone."""
+    return "".join(f"[{c}]" if c in "*?[" else c for c in folder)

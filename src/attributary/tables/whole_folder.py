@@ -1,0 +1,160 @@
+"""whole_folder: the files of a folder that belong together, all of them new or all of them old."""
+
+import ctypes
+import os
+import secrets
+import signal
+import sys
+import threading
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
+
+from attributary.errors import InputError
+from attributary.tables.whole_file import sync, written
+
+AT_FDCWD, EXCHANGE = -100, 2  # of Linux; renamex_np of macOS calls the same RENAME_SWAP
+MARK = ".attributary-"
+
+
+@contextmanager
+def whole_folder(path: str, names: Collection[str]) -> Iterator[str]:
+    """A new folder to write files of these names in, which then take the place of those in `path`, all at once.
+
+    Files of these names that are not written anew go; others in `path` stay as they are. An error or Ctrl-C leaves
+    `path` as it was, and so does a process that is killed. The two folders change places in one step where the system
+    can do that and nothing else is in `path`. Elsewhere old files go before new ones come: killed in that moment,
+    some are missing, but never are files of two runs side by side.
+    """
+    target = os.path.realpath(path)
+    parent = os.path.dirname(target)
+    already = len(written)
+    place = _beside(target)
+    try:
+        os.makedirs(parent, exist_ok=True)
+        _tidy(target, names)
+        os.mkdir(place)
+    except OSError as error:
+        reason = "Not a directory" if isinstance(error, FileExistsError) else error.strerror
+        raise InputError(f"{path} cannot be made: {reason}; choose another with -o") from error
+    lock = _lock(place)
+    try:
+        if os.path.isdir(target):
+            os.chmod(place, os.stat(target).st_mode & 0o7777)
+        yield place
+        with _undisturbed():
+            _swap(place, target, names)
+            written[already:] = [*_elsewhere(written[already:], place), path]
+    except BaseException:  # Ctrl-C too
+        written[already:] = _elsewhere(written[already:], place)
+        _discard(place, names)
+        raise
+    finally:
+        if lock is not None:
+            os.close(lock)
+    sync(parent)
+
+
+def was_stopped(path: str) -> bool:
+    """Whether a process was killed, or is at work, while it wrote to this folder."""
+    return bool(_others(os.path.realpath(path)))
+
+
+def _beside(target: str) -> str:
+    """A place on the same disk: beside the folder, or inside it where that is not possible."""
+    parent, name = os.path.split(target)
+    end = f"{MARK}{secrets.token_hex(8)}"
+    if os.path.isdir(target) and (os.path.ismount(target) or not os.access(parent, os.W_OK)):
+        return os.path.join(target, end)
+    return os.path.join(parent, f".{name}{end}")
+
+
+def _elsewhere(paths: list[str], place: str) -> list[str]:
+    return [path for path in paths if os.path.dirname(path) != place]
+
+
+def _swap(place: str, target: str, names: Collection[str]) -> None:
+    if not os.path.exists(target):
+        os.rename(place, target)
+        return
+    free = set(os.listdir(target)) <= set(names) and not os.path.samefile(target, os.curdir)
+    if free and _exchange(place, target):
+        _discard(place, names)
+        return
+    for name in names:
+        with suppress(FileNotFoundError):
+            os.unlink(os.path.join(target, name))
+    for name in os.listdir(place):
+        os.replace(os.path.join(place, name), os.path.join(target, name))
+    os.rmdir(place)
+    sync(target)
+
+
+def _exchange(one: str, other: str) -> bool:
+    """Makes two folders change places in one step; whether the system could."""
+    try:
+        libc = ctypes.CDLL(None)
+        if sys.platform == "darwin":
+            return int(libc.renamex_np(os.fsencode(one), os.fsencode(other), EXCHANGE)) == 0
+        return int(libc.renameat2(AT_FDCWD, os.fsencode(one), AT_FDCWD, os.fsencode(other), EXCHANGE)) == 0
+    except (AttributeError, OSError, TypeError):
+        return False
+
+
+def _discard(place: str, names: Collection[str]) -> None:
+    """Removes a folder of ours; what is not ours stays, and the folder with it."""
+    with suppress(OSError):
+        for name in os.listdir(place):
+            if name in names or name.startswith(MARK):
+                os.unlink(os.path.join(place, name))
+        os.rmdir(place)
+
+
+def _tidy(target: str, names: Collection[str]) -> None:
+    """Removes what processes that were killed have left; those that are at work hold a lock."""
+    for place in _others(target):
+        with suppress(OSError):
+            lock = _lock(place)
+            if lock is not None:
+                _discard(place, names)
+                os.close(lock)
+
+
+def _others(target: str) -> list[str]:
+    parent, name = os.path.split(target)
+    found = []
+    for folder, begins in ((parent, f".{name}{MARK}"), (target, MARK)):
+        with suppress(OSError):
+            found += [os.path.join(folder, each) for each in os.listdir(folder) if each.startswith(begins)]
+    return [place for place in found if os.path.isdir(place)]
+
+
+def _lock(place: str) -> int | None:
+    """A lock on a folder, which ends with the process; None where another has it, or where there are no locks."""
+    try:
+        import fcntl
+
+        handle = os.open(place, os.O_RDONLY)
+    except (ImportError, OSError):
+        return None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(handle)
+        return None
+    return handle
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Keeps Ctrl-C waiting for the moment that this takes."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    pressed: list[int] = []
+    before: Callable[..., object] | int | None = signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if pressed:
+            signal.raise_signal(signal.SIGINT)

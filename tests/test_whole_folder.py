@@ -1,0 +1,159 @@
+"""Files that belong together are all new or all old, whenever the process that writes them ends."""
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attributary.tables import whole_folder as module
+from attributary.tables.whole_file import whole_file, written
+from attributary.tables.whole_folder import was_stopped, whole_folder
+
+NAMES = ("a.csv", "b.csv", "c.csv")
+STEPS = ("rename", "replace", "unlink", "rmdir", "mkdir", "chmod", "fsync")
+
+
+def fill(folder: Path, words: str, names: tuple[str, ...] = NAMES) -> None:
+    with whole_folder(str(folder), NAMES) as place:
+        for name in names:
+            with whole_file(os.path.join(place, name)) as file:
+                file.write(words.encode())
+
+
+def contents(folder: Path) -> dict[str, str]:
+    return {path.name: path.read_text() for path in folder.iterdir() if path.is_file()} if folder.exists() else {}
+
+
+def all_of(words: str) -> dict[str, str]:
+    return dict.fromkeys(NAMES, words)
+
+
+def killed_at(step: int, work: Callable[[], None]) -> bool:
+    """Whether the work, done by a process of its own, was killed before its step of this number."""
+    child = os.fork()
+    if child == 0:
+        count = 0
+
+        def counted(function: Callable[..., Any]) -> Callable[..., Any]:
+            def call(*args: Any, **more: Any) -> Any:
+                nonlocal count
+                count += 1
+                if count == step:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return function(*args, **more)
+
+            return call
+
+        for name in STEPS:
+            setattr(os, name, counted(getattr(os, name)))
+        module._exchange = counted(module._exchange)
+        work()
+        os._exit(0)
+    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
+
+
+@pytest.mark.parametrize("foreign", [False, True], ids=["alone", "beside others"])
+@pytest.mark.parametrize("exchange", [True, False], ids=["exchanged", "moved"])
+def test_killed_at_any_step_no_two_runs_are_side_by_side(
+    foreign: bool, exchange: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not exchange:
+        monkeypatch.setattr(module, "_exchange", lambda one, other: False)
+    folder, others = tmp_path / "run", {"note.txt": "mine"} if foreign else {}
+    steps = 0
+    while True:
+        fill(folder, "old")
+        for name, words in others.items():
+            (folder / name).write_text(words)
+        killed = killed_at(steps + 1, lambda: fill(folder, "new"))
+        now = {name: words for name, words in contents(folder).items() if name in NAMES}
+        if not killed:
+            assert now == all_of("new")
+            break
+        steps += 1
+        assert len(set(now.values())) <= 1, f"step {steps}: {now}"
+        if exchange and not foreign:
+            assert now in (all_of("old"), all_of("new"))
+        assert {name: contents(folder).get(name) for name in others} == others
+        fill(folder, "newest")
+        assert contents(folder) == all_of("newest") | others
+        assert os.listdir(tmp_path) == ["run"] and not was_stopped(str(folder))
+    assert steps > 10
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError, ValueError])
+def test_an_error_leaves_the_old_files_and_nothing_else(error: type[BaseException], tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    fill(folder, "old")
+    written.clear()
+
+    def fails(path: str) -> None:
+        with whole_file(path) as file:
+            file.write(b"new")
+        raise error
+
+    with pytest.raises(error), whole_folder(str(folder), NAMES) as place:
+        fails(os.path.join(place, "a.csv"))
+    assert contents(folder) == all_of("old") and os.listdir(tmp_path) == ["run"] and written == []
+
+
+def test_files_that_are_not_written_anew_go_and_others_stay(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    fill(folder, "old")
+    (folder / "note.txt").write_text("mine")
+    (folder / "more").mkdir()
+    fill(folder, "new", NAMES[:1])
+    assert contents(folder) == {"a.csv": "new", "note.txt": "mine"} and (folder / "more").is_dir()
+
+
+def test_a_new_folder_is_there_in_full_or_not_at_all(tmp_path: Path) -> None:
+    folder = tmp_path / "deep" / "run"
+    with pytest.raises(KeyboardInterrupt), whole_folder(str(folder), NAMES):
+        raise KeyboardInterrupt
+    assert not folder.exists()
+    written.clear()
+    fill(folder, "new")
+    assert contents(folder) == all_of("new") and written == [str(folder)]
+
+
+def test_the_folder_that_the_shell_is_in_stays_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(tmp_path, "old")
+    monkeypatch.chdir(tmp_path)
+    before = os.stat(".").st_ino
+    fill(Path(), "new")
+    assert os.stat(tmp_path).st_ino == before and contents(Path()) == all_of("new")
+
+
+def test_a_process_at_work_is_left_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    with whole_folder(str(folder), NAMES) as place:
+        with whole_file(os.path.join(place, "a.csv")) as file:
+            file.write(b"first")
+        fill(folder, "second")
+        assert os.listdir(place) == ["a.csv"]
+    assert contents(folder) == {"a.csv": "first"}
+
+
+def test_a_link_to_a_folder_stays_a_link(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    fill(tmp_path / "link", "new")
+    assert (tmp_path / "link").is_symlink() and contents(tmp_path / "real") == all_of("new")
+
+
+def test_ctrl_c_while_they_change_places_waits_until_they_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(tmp_path / "run", "old")
+    swap = module._swap
+
+    def pressed(*args: Any) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        swap(*args)
+
+    monkeypatch.setattr(module, "_swap", pressed)
+    written.clear()
+    with pytest.raises(KeyboardInterrupt):
+        fill(tmp_path / "run", "new")
+    assert contents(tmp_path / "run") == all_of("new") and written == [str(tmp_path / "run")]
