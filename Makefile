@@ -15,7 +15,7 @@ help: ## this list
 
 demo: $(VENV)/.ready-decrypt ## the main job: a generated shop's logs become counts that add up (in ./demo)
 	$(BIN)/attributary generate shop -o demo/
-	$(BIN)/attributary run demo/spec.toml --prior-until 2026-02-02 --nonnegative -o demo/run
+	$(BIN)/attributary run demo/spec.toml --prior-until 2026-02-02 --nonnegative --again -o demo/run
 
 test: $(VENV)/.ready-dev ## all tests, the examples in README and docs among them
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
@@ -63,6 +63,10 @@ clean: ## remove what was built
 	rm -rf $(VENV) demo dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(VENV)/.ready-%: pyproject.toml constraints.txt
+	@python=$(PYTHON); test ! -x $(BIN)/python || python=$(BIN)/python; \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	    echo "Attributary needs Python 3.11 or newer; $$python is $$($$python --version 2>&1 | head -n 1): choose another," \
+	        "as in \`make $(firstword $(MAKECMDGOALS)) PYTHON=python3.12\`, after \`make clean\` if $(VENV) was made by it" >&2; exit 2; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$*]'
 	touch $@
