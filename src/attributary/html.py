@@ -1,9 +1,14 @@
-"""Html: a small table for notebooks, in which a label is only ever text."""
+"""Html: a small table for notebooks, in which a label is only ever text, and text that every drawing can hold."""
 
+import json
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
+from typing import Any
 
 LONGEST = 80  # of a cell
+ENDS = "".join(chr(plane << 16 | last) for plane in range(17) for last in (0xFFFE, 0xFFFF))  # no characters at all
+UNSEEN = re.compile(f"[\0-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufdd0-\ufdef{ENDS}]")
 
 
 def html_table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]], notes: Iterable[str] = ()) -> str:
@@ -13,6 +18,28 @@ def html_table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]]
     below = "".join(f"<div>{_text(note, None)}</div>" for note in notes)
     title = f'<caption style="text-align:left;font-weight:600">{_text(caption, None)}</caption>'
     return f"<div><table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{below}</div>"
+
+
+def drawable(value: Any) -> Any:
+    """A value of JSON with � where its text has what XML and scripts cannot hold: drawing it would abort."""
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    if not UNSEEN.search(text) and not re.search(r"\\u00|\\[bfr]", text):
+        return value
+    return _drawable(value)
+
+
+def _drawable(value: Any) -> Any:
+    if isinstance(value, str):
+        return UNSEEN.sub("\ufffd", value)
+    if isinstance(value, dict):
+        return {_drawable(key): _drawable(item) for key, item in value.items()}
+    return [_drawable(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def html_alarm(words: str) -> str:
+    """Words that nobody can miss, above a table; nothing if there are none."""
+    style = "font-weight:700;color:#fff;background:#b00020;padding:.5em .8em"
+    return f'<div role="alert" style="{style}">{_text(words, None)}</div>' if words else ""
 
 
 def _cell(column: int, text: str) -> str:

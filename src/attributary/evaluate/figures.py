@@ -4,6 +4,7 @@ from typing import Any
 
 from attributary.evaluate.compare import tree_errors
 from attributary.evaluate.methods import METHODS
+from attributary.html import drawable
 
 LEAST = 1e-4  # errors below are not drawn
 COLOURS = {
@@ -92,7 +93,7 @@ def png(spec: dict[str, Any]) -> bytes:
     """The chart as a PNG, drawn here, without a browser or the network."""
     import vl_convert
 
-    data: bytes = vl_convert.vegalite_to_png(spec, scale=2)
+    data: bytes = vl_convert.vegalite_to_png(drawable(spec), scale=2)
     return data
 
 
@@ -100,5 +101,5 @@ def svg(spec: dict[str, Any]) -> str:
     """The chart as an SVG."""
     import vl_convert
 
-    text: str = vl_convert.vegalite_to_svg(spec)
+    text: str = vl_convert.vegalite_to_svg(drawable(spec))
     return text

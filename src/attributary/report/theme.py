@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from attributary.html import drawable
+
 Spec = dict[str, Any]
 
 INK, MUTED, GRID = "#26323b", "#566570", "#e1e6ea"
@@ -64,7 +66,7 @@ def inline(chart: Chart, width: int) -> str:
     """The chart as an SVG to stand in a page: no attributes but those that draw; the page has its title and words."""
     import vl_convert
 
-    svg = vl_convert.vegalite_to_svg(_whole(chart, width))
+    svg = vl_convert.vegalite_to_svg(drawable(_whole(chart, width)))
     svg = re.sub(r' (?:role|aria-[a-z]+|pointer-events)="[^"]*"', "", svg)
     return re.sub(r"<text[^>]* opacity=\"0\"[^>]*>[^<]*</text>", "", svg)
 
@@ -73,7 +75,7 @@ def to_svg(chart: Chart, width: int = WIDE) -> str:
     """The chart as a file of its own."""
     import vl_convert
 
-    svg: str = vl_convert.vegalite_to_svg({**_whole(chart, width), **_alone(chart)})
+    svg: str = vl_convert.vegalite_to_svg(drawable({**_whole(chart, width), **_alone(chart)}))
     return svg
 
 
@@ -81,7 +83,7 @@ def to_png(chart: Chart, width: int = WIDE) -> bytes:
     """The chart as a picture, twice as fine as it is wide."""
     import vl_convert
 
-    png: bytes = vl_convert.vegalite_to_png({**_whole(chart, width), **_alone(chart)}, scale=SCALE)
+    png: bytes = vl_convert.vegalite_to_png(drawable({**_whole(chart, width), **_alone(chart)}), scale=SCALE)
     return png
 
 
