@@ -56,7 +56,7 @@ def test_quiet_says_nothing(tmp_path: Path) -> None:
     ("arguments", "words"),
     [
         (["shops", "-o", "x"], "'shops' is not one of 'csscl', 'camb', 'shop'"),
-        (["csscl"], "Missing option '-o'"),
+        (["csscl"], "missing option '-o'"),
         (["csscl", "-o", "x", "--rows", "0"], "0 is not in the range x>=1"),
         (["csscl", "-o", "x", "--seed", "-1"], "-1 is not in the range x>=0"),
         (["csscl", "-o", "x.csv"], "error: a folder is expected"),

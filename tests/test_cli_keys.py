@@ -212,7 +212,10 @@ BAD: dict[str, tuple[list[str], str]] = {
         ["plan.json", "--bits", "campaign=1", "--impressions", "impressions.csv"],
         "the values '123' and '456' of 'campaign' have the same code of 1 bits",
     ),
-    "not a folder": (["plan.json", "--impressions", "impressions.csv", "-o", "bare.csv"], "bare.csv cannot be made"),
+    "not a folder": (
+        ["plan.json", "--impressions", "impressions.csv", "-o", "bare.csv"],
+        "bare.csv is not a writable",
+    ),
     "not in a folder": (
         ["plan.json", "--impressions", "impressions.csv", "-o", "bare.csv/x"],
         "bare.csv/x cannot be made: Not a directory",

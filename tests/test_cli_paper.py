@@ -171,7 +171,7 @@ def test_a_terminal_sees_a_bar(tmp_path: Path) -> None:
         (["camb", "file", "--generated", "-o", "x"], "error: give either the published file or --generated"),
         (["camb", "file", "--rows", "5", "-o", "x"], "error: --rows says how many to generate"),
         (["camb", "none.tsv", "-o", "x"], "error: there is no file none.tsv"),
-        (["camb", "--generated"], "Missing option '-o'"),
+        (["camb", "--generated"], "missing option '-o'"),
         (["camb", "--generated", "-o", "x", "--epsilon", "1,0"], "'1,0' is not a list of positive numbers"),
         (["camb", "--generated", "-o", "x", "--epsilon", "nan"], "'nan' is not a list of positive numbers"),
         (["camb", "--generated", "-o", "x", "--tau", "a"], "'a' is not a list of positive numbers"),
@@ -179,7 +179,7 @@ def test_a_terminal_sees_a_bar(tmp_path: Path) -> None:
         (["camb", "--generated", "--rows", "50", "-o", "x", "--draws", "1"], "1 draw has no standard error"),
         (["camb", "--generated", "--rows", "1", "-o", "x"], "error: "),
         (["camb", "--generated", "--rows", "50", "-o", "x"], "error: camb: the first days are no prior for the later"),
-        (["camb", "--generated", "-o", "taken"], "error: taken is no folder that can be written to"),
+        (["camb", "--generated", "-o", "taken"], "error: taken is not a writable folder"),
     ],
     ids=lambda x: " ".join(x) if isinstance(x, list) else "",
 )

@@ -18,6 +18,7 @@ from attributary.plan import Plan, make_plan
 from attributary.prior import from_counts
 from attributary.spec import Spec
 from attributary.tables import read_table
+from attributary.tables.not_private import SEEDED, TRUE_COUNTS, words_of
 
 CONTRACT = ["noisy", "noise_variance", "estimate", "variance", "low", "high", "correction"]
 
@@ -29,8 +30,10 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(*args: object) -> Result:
-    return CliRunner().invoke(main, ["run", *map(str, args)])
+def run(*args: object, code: int | None = None) -> Result:
+    result = CliRunner().invoke(main, ["run", *map(str, args)])
+    assert code is None or result.exit_code == code, result.output
+    return result
 
 
 def test_the_whole_way(shop: Path, tmp_path: Path) -> None:
@@ -63,7 +66,7 @@ def test_the_whole_way(shop: Path, tmp_path: Path) -> None:
 
 
 def test_estimates_are_near_the_counts(shop: Path, tmp_path: Path) -> None:
-    assert run(shop / "spec.toml", "-o", tmp_path, "--seed", 1, "-q").stderr == ""
+    assert run(shop / "spec.toml", "-o", tmp_path, "--seed", 1, "-q").stderr == f"{tmp_path}: {SEEDED}\n"
     counts = {
         tuple(row.values())[:3]: row["conversions"] for row in read_table(f"{tmp_path}/counts.parquet").to_pylist()
     }
@@ -85,7 +88,8 @@ def test_a_seed_gives_the_same_and_says_that_it_is_not_for_release(shop: Path, t
         assert ("not for release" in result.stderr) == bool(seed)
     a, b, c = (pq.read_table(tmp_path / name / "estimates.parquet") for name in "abc")
     assert a.equals(b) and not a.equals(c)
-    assert b"not for release" in a.schema.metadata[b"attributary"] and b"attributary" not in (c.schema.metadata or {})
+    assert [words_of(table) for table in (a, b, c)] == [SEEDED, SEEDED, ""]
+    assert words_of(pq.read_table(tmp_path / "c" / "counts.parquet")) == TRUE_COUNTS
 
 
 def test_formats_and_estimators(shop: Path, tmp_path: Path) -> None:
@@ -129,7 +133,7 @@ def test_counts_are_those_of_count_and_periods_do_not_mix(shop: Path, tmp_path: 
     ("args", "message"),
     [
         (["none.toml"], "there is no file none.toml"),
-        (["spec.toml", "-o", "spec.toml"], "spec.toml is no folder"),
+        (["spec.toml", "-o", "spec.toml"], "spec.toml is not a writable folder"),
         (["spec.toml", "-o", "spec.toml/x"], "cannot be made: Not a directory"),
         (["spec.toml", "--prior-until", "5"], "since the log's times are times without a time zone; got 5"),
         (["spec.toml", "--prior-until", "1999-01-01"], "no impression to count in the period"),
@@ -158,3 +162,48 @@ main(sys.argv[1:])
     done = subprocess.run(args, capture_output=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (130, b"interrupted; nothing was written\n")
     assert os.listdir(tmp_path) == []
+
+
+def test_a_second_run_is_a_second_release(shop: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    said = run(shop / "spec.toml", "-o", out).stderr
+    assert "publishing two runs of these logs costs 2ε = 2" in said
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    refused = run(shop / "spec.toml", "-o", out, code=2).stderr
+    assert "holds an earlier run" in refused and "--again" in refused and refused.count("\n") == 1
+    assert before == {path.name: path.read_bytes() for path in out.iterdir()}
+    run(shop / "spec.toml", "-o", out, "--again", "-q")
+    assert (out / "estimates.parquet").read_bytes() != before["estimates.parquet"]
+    run(shop / "spec.toml", "-o", out, "--seed", 1, "-q")
+
+
+def test_files_of_an_earlier_run_go_and_those_of_others_stay(shop: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    run(shop / "spec.toml", "--prior-until", "2026-02-02", "-o", out, "-q")
+    (out / "note.txt").write_text("mine")
+    run(shop / "spec.toml", "--again", "--format", "csv", "-o", out, "-q")
+    assert sorted(path.name for path in out.iterdir()) == [
+        *("counts.csv", "estimates.csv", "note.txt", "plan.json", "report.html")
+    ]
+
+
+def test_a_folder_with_such_files_that_is_not_of_a_run_is_refused(shop: Path, tmp_path: Path) -> None:
+    (tmp_path / "counts.csv").write_text("mine")
+    refused = run(shop / "spec.toml", "--again", "-o", tmp_path, code=2).stderr
+    assert "has a counts.csv that is not of a run" in refused and (tmp_path / "counts.csv").read_text() == "mine"
+
+
+def test_interrupted_at_the_page_leaves_the_earlier_run(
+    shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "run"
+    run(shop / "spec.toml", "-o", out, "-q")
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+
+    def pressed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("attributary.report.page", pressed)
+    said = run(shop / "spec.toml", "-o", out, "--again", code=130).stderr
+    assert said == "interrupted; nothing was written\n"
+    assert before == {path.name: path.read_bytes() for path in out.iterdir()} and os.listdir(tmp_path) == ["run"]

@@ -1,13 +1,21 @@
 """What is not private says so, and so does everything that is made from it."""
 
+import csv
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner, Result
 
+from attributary import Measurements, Plan, Tree, denoise
+from attributary.cli import main
+from attributary.explore.desk import Desk
+from attributary.explore.store import open_store
+from attributary.logs.generate import generate
+from attributary.report.words import not_private
 from attributary.tables import read_table, write_table
-from attributary.tables.not_private import NO_NOISE, SEEDED, mark, words_of
+from attributary.tables.not_private import NO_NOISE, SEEDED, TRUE_COUNTS, mark, words_of
 
 TABLE = pa.table({"campaign": ["a", None, "c"], "estimate": [1.5, -2.0, 3.0]})
 ENDINGS = ["csv", "tsv", "csv.gz", "parquet", "arrow", "arrows"]
@@ -64,3 +72,125 @@ def test_a_column_with_gaps_is_in_every_row_once_written(tmp_path: Path) -> None
     )
     write_table(some, str(tmp_path / "t.csv"))
     assert read_table(str(tmp_path / "t.csv")).column("not_private").to_pylist() == [SEEDED] * 3
+
+
+# --- through the commands --------------------------------------------------------------------------------------------
+
+SPEC = """epsilon = 4
+[[attribute]]
+name = "a"
+[[attribute]]
+name = "b"
+unknown = true
+domain = ["p", "q"]
+"""
+
+
+def attributary(*args: object, code: int = 0) -> Result:
+    result = CliRunner().invoke(main, list(map(str, args)))
+    assert result.exit_code == code, result.output
+    return result
+
+
+@pytest.fixture
+def noisy(tmp_path: Path) -> Path:
+    """A seeded table of noisy figures."""
+    table = pa.table({"a": ["x", "x", "x", "y"], "b": [None, "p", "q", None], "n": [5.0, 2, 2, 7]})
+    write_table(mark(table, SEEDED), str(tmp_path / "noisy.csv"))
+    return tmp_path / "noisy.csv"
+
+
+DENOISE = ("--levels", "a,b", "--value", "n", "--variance", "2")
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "parquet", "arrow"])
+@pytest.mark.parametrize("quiet", [[], ["-q"]])
+def test_estimates_of_a_marked_table_are_marked(ending: str, quiet: list[str], noisy: Path, tmp_path: Path) -> None:
+    out = tmp_path / f"est.{ending}"
+    said = attributary("denoise", "--table", noisy, *DENOISE, "-o", out, *quiet).stderr
+    assert words_of(read_table(str(out))) == SEEDED and said.startswith(f"{out}: {SEEDED}\n")
+    assert quiet == [] or said.count("\n") == 1
+
+
+def test_a_marked_prior_marks_what_is_learned_from_it(noisy: Path, tmp_path: Path) -> None:
+    plain, prior, out = tmp_path / "plain.csv", tmp_path / "prior.parquet", tmp_path / "out.csv"
+    write_table(read_table(str(noisy)).drop_columns(["not_private"]), str(plain))
+    attributary("denoise", "--table", noisy, *DENOISE, "-o", prior)
+    said = attributary("denoise", "--table", plain, *DENOISE, "--prior", prior, "-o", out, "-q").stderr
+    assert words_of(read_table(str(out))) == SEEDED and SEEDED in said
+    attributary("denoise", "--table", plain, *DENOISE, "--learn", "-o", out, "-q")
+    assert words_of(read_table(str(out))) == ""
+
+
+@pytest.mark.parametrize("protected", [True, False])
+def test_a_plan_from_marked_estimates_was_not_protected(protected: bool, noisy: Path, tmp_path: Path) -> None:
+    (tmp_path / "spec.toml").write_text(SPEC)
+    table = read_table(str(noisy)).take([0, 1, 2])
+    table = table.drop_columns(["not_private"]) if protected else table
+    write_table(table, str(tmp_path / "in.csv"))
+    attributary("denoise", "--table", tmp_path / "in.csv", *DENOISE, "-o", tmp_path / "prior.csv")
+    out = tmp_path / "plan.json"
+    attributary("plan", tmp_path / "spec.toml", "--prior", tmp_path / "prior.csv", "-o", out)
+    assert Plan.load(str(out)).prior.protected == protected
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "arrow"])
+@pytest.mark.parametrize("words", [SEEDED, NO_NOISE, "NOT PRIVATE: for <reasons>"])
+def test_pages_and_charts_say_it_first(ending: str, words: str, noisy: Path, tmp_path: Path) -> None:
+    out = tmp_path / f"est.{ending}"
+    attributary("denoise", "--table", noisy, *DENOISE, "-o", out)
+    table = read_table(str(out)).replace_schema_metadata()
+    table = table.drop_columns(["not_private"]) if ending == "csv" else table
+    args = ("report", out, "--levels", "a,b", "-o", tmp_path / "page.html", "--charts", tmp_path / "charts", "-q")
+    for marked in (mark(table, words), table):
+        write_table(marked, str(out))
+        said, page = attributary(*args).stderr, (tmp_path / "page.html").read_text()
+        charts = [path.read_text() for path in (tmp_path / "charts").iterdir()]
+        wanted = marked is not table
+        assert ("<title>NOT PRIVATE: " in page) == wanted == (words in said)
+        assert ('role="alert"><strong>NOT PRIVATE. Do not publish this page' in page) == wanted
+        assert charts and all(("NOT PRIVATE" in chart) == wanted for chart in charts)
+        assert "<reasons>" not in page
+    assert "known seed" in _page_words(SEEDED) and "No noise" in _page_words(NO_NOISE)
+
+
+def _page_words(words: str) -> str:
+    return " ".join(not_private(words))
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_the_explorer_says_it_and_so_does_what_is_downloaded(ending: str, noisy: Path, tmp_path: Path) -> None:
+    out = tmp_path / f"est.{ending}"
+    attributary("denoise", "--table", noisy, *DENOISE, "-o", out)
+    store = open_store([str(out)], ["a", "b"])
+    desk = Desk(None, lambda current: None, 10.0, "laplace", store, {})  # type: ignore[arg-type, return-value]
+    try:
+        assert desk.about({})["table"]["not_private"] == not_private(SEEDED)
+        rows = list(csv.reader("".join(desk.csv(desk.look({}), {})).splitlines()))
+        assert rows[0][-1] == "not_private" and {row[-1] for row in rows[1:]} == {SEEDED}
+    finally:
+        desk.close()
+
+
+def test_an_estimate_in_a_notebook_says_it() -> None:
+    tree = Tree.from_parents([-1, 0, 0])
+    figures = Measurements.of(tree, [5.0, 2, 2], [1.0, 2, 3], not_private=SEEDED)
+    for est in (denoise(tree, figures), denoise(tree, figures, nonnegative=True), denoise(tree, figures.plus(figures))):
+        assert est.not_private == SEEDED and SEEDED in repr(est)
+        assert est._repr_html_().startswith('<div role="alert"') and SEEDED in est._repr_html_()
+    plain = denoise(tree, [5.0, 2, 2], 1.0)
+    assert plain.not_private == "" and "alert" not in plain._repr_html_() and "PRIVATE" not in repr(plain)
+
+
+@pytest.mark.parametrize("format_", ["csv", "parquet"])
+@pytest.mark.parametrize("seed", [["--seed", "1"], []])
+def test_all_that_a_run_writes(format_: str, seed: list[str], tmp_path: Path) -> None:
+    generate("shop", f"{tmp_path}/", 2_000, 0)
+    out = tmp_path / "run"
+    args = ("run", tmp_path / "spec.toml", "--prior-until", "2026-02-02", "-o", out, "--format", format_, "-q")
+    said = attributary(*args, *seed).stderr
+    words = SEEDED if seed else ""
+    assert said == (f"{out}: {SEEDED}\n" if seed else "")
+    found = {path.stem: words_of(read_table(str(path))) for path in out.glob(f"*.{format_}")}
+    assert found == {"estimates": words, "counts": TRUE_COUNTS, "prior": TRUE_COUNTS}
+    assert ("NOT PRIVATE. Do not publish" in (out / "report.html").read_text()) == bool(seed)

@@ -4,6 +4,8 @@ import base64
 import hashlib
 import json
 import re
+import subprocess
+import sys
 import zlib
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -32,6 +34,7 @@ from attributary.report.names import label, path
 from attributary.report.pack import pack
 from attributary.report.suspicion import suspicion
 from attributary.tables import write_table
+from attributary.tables.not_private import SEEDED
 from forests import NAMED, Case, cases, parents
 from plans import asked, spec
 from reports import BITING, biting, estimates, evaluation, labelled, shop
@@ -326,7 +329,7 @@ class TestReading:
         assert given.plan and given.estimates and len(given.evaluation) == 54
         assert [Path(p).name for p in given.passed_over] == ["counts.parquet", "prior.parquet"]
         assert [Path(p).name for p in given.files] == ["estimates.parquet", "evaluation.csv", "plan.json"]
-        assert "seed 3" in given.estimates.note
+        assert given.not_private == given.estimates.not_private == SEEDED
         one = read([str(folder / "plan.json")])
         assert one.plan == given.plan and one.estimates is None
 
@@ -409,3 +412,27 @@ class TestReading:
         make_plan(spec(), tree, prior, "per-node").save(str(tmp_path / "plan.json"))
         given = read([str(tmp_path)])
         assert given.plan == Plan.load(str(tmp_path / "plan.json")) and "node by node" in page(given).html
+
+
+AWKWARD = [
+    *("\x01", "\x00", "\x1b[31m", "\x85", "\u2028", "\u2029", "\ufffe", "\uffff", "\ufdd0", "\U0010ffff", "\r\n")
+]
+
+
+def test_labels_and_titles_that_no_drawing_can_hold(tmp_path: Path) -> None:
+    code = """
+import sys
+from attributary.report import page, read, to_png, to_svg
+made = page(read([sys.argv[1]]), title=open(sys.argv[2]).read())
+for chart in made.charts:
+    to_svg(chart), to_png(chart)
+print(len(made.charts))
+"""
+    odd = "".join(AWKWARD)
+    table = estimates(labelled([*(f"a{each}b" for each in AWKWARD), odd], [f"p{odd}", "q"]))
+    named = [f"{name}{odd}" if name in ("first", "second </script>") else name for name in table.column_names]
+    write_table(table.rename_columns(named), str(tmp_path / "e.parquet"))
+    (tmp_path / "title").write_text(odd)
+    args = [sys.executable, "-c", code, str(tmp_path / "e.parquet"), str(tmp_path / "title")]
+    done = subprocess.run(args, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0 and int(done.stdout) > 1, done.stderr  # in a process of its own: it would abort

@@ -6,6 +6,7 @@ from typing import Literal, Self, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from attributary.tables.not_private import together
 from attributary.tree import Tree
 
 Floats = NDArray[np.float64]
@@ -23,6 +24,7 @@ class Measurements:
     noisy: Floats
     variance: Floats
     shape: Shape = "laplace"
+    not_private: str = ""  # why what is made of them is not private, if it is not
 
     def __post_init__(self) -> None:
         if self.shape not in get_args(Shape):
@@ -33,14 +35,16 @@ class Measurements:
             )
 
     @classmethod
-    def of(cls, tree: Tree, noisy: ArrayLike, variance: ArrayLike, shape: Shape = "laplace") -> Self:
+    def of(
+        cls, tree: Tree, noisy: ArrayLike, variance: ArrayLike, shape: Shape = "laplace", not_private: str = ""
+    ) -> Self:
         """The measurements of a tree's nodes; one number as variance holds for all of them."""
         x, var = _numbers(noisy, "noisy values"), _numbers(variance, "variances")
         var = np.full(len(tree), float(var)) if var.ndim == 0 else var
         for name, values in (("noisy value", x), ("variance", var)):
             if values.shape != (len(tree),):
                 raise ValueError(f"one {name} for each of the {len(tree)} nodes is needed; got shape {values.shape}")
-        return cls(x, var, shape)
+        return cls(x, var, shape, not_private)
 
     def excess(self) -> Floats:
         """The excess kurtosis of each node's noise: 0 if normal, 3 if Laplace, 3 + 1/variance if discrete Laplace."""
@@ -58,11 +62,12 @@ class Measurements:
             v = int(np.argmax(exact))
             raise ValueError(f"exact figures (variance 0) must agree; node {v} is both {x[v]} and {y[v]}")
         noisy, variance = combine(x, self.variance, y, other.variance)
-        return Measurements(noisy, variance, self.shape)
+        return Measurements(noisy, variance, self.shape, together(self.not_private, other.not_private))
 
     def plus(self, other: "Measurements") -> "Measurements":
         """They measured *different* conversions (batches, periods): values add, and so do variances."""
-        return Measurements(self.noisy + other.noisy, self.variance + other.variance, self.shape)
+        words = together(self.not_private, other.not_private)
+        return Measurements(self.noisy + other.noisy, self.variance + other.variance, self.shape, words)
 
 
 def combine(x: Floats, var_x: Floats, y: Floats, var_y: Floats) -> tuple[Floats, Floats]:

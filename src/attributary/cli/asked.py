@@ -1,6 +1,5 @@
 """asked: the spec of a command, its tree and its prior, from files."""
 
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import click
@@ -15,7 +14,7 @@ from attributary.prior import Prior, from_counts, from_estimates, none
 from attributary.spec import Spec
 from attributary.spec.mistakes import Mistakes
 from attributary.tables import read_table, shown
-from attributary.tables.not_private import words_of
+from attributary.tables.not_private import mark, words_of
 from attributary.tree import Tree
 
 COUNTS, ESTIMATES = ("conversions",), ("estimate", "variance")  # the columns that a prior is made of
@@ -76,12 +75,11 @@ def earlier(tree: Tree, known: list[str] | None, table: Any, path: str, protecte
     rows = _labels(table, list(tree.attributes), path)
     for name in ESTIMATES if estimates else COUNTS:
         rows = rows.append_column(name, [numbers(table, name, path)])
+    rows = mark(rows, words_of(table))
     with refused(path):
         if estimates:
-            prior = from_estimates(tree, rows, known=known)
-        else:
-            prior = from_counts(tree, rows, known=known, protected=protected)
-    return replace(prior, protected=False) if words_of(table) else prior
+            return from_estimates(tree, rows, known=known)
+        return from_counts(tree, rows, known=known, protected=protected)
 
 
 def _labels(table: Any, names: list[str], path: str) -> Any:

@@ -119,7 +119,7 @@ such a name are not overwritten but refused; --prefix gives the added ones other
 )
 @click.option("--format", "format_", type=click.Choice(FORMATS), help="Of the output, if its ending does not tell.")
 @click.option("--prefix", default="", help="Goes before the names of the added columns.")
-@click.option("-q", "--quiet", is_flag=True, help="No summary.")
+@click.option("-q", "--quiet", is_flag=True, help="No summary, except on what is not private.")
 def denoise(
     *,
     files: tuple[str, ...],
@@ -137,15 +137,19 @@ def denoise(
     prior: str | None,
     **of_table: Any,
 ) -> None:
+    from attributary.cli.outputs import refuse_inputs
     from attributary.cli.progress import stages
-    from attributary.cli.summarised import denoised_summary
+    from attributary.cli.summarised import denoised_summary, trees_beside
     from attributary.cli.summary import print_measures, print_summary
     from attributary.cli.tabled import denoised_table
     from attributary.tables import check_output, write_table
+    from attributary.tables.not_private import words_of
 
     how: dict[str, Any] = {"nonnegative": nonnegative, "whole": whole, "learn": learn, "prior": prior}
     asked = _asked(files, tree, {"--table": path, "--levels": levels, "--value": value}, of_table)
     written = check_output(output, format_)
+    trees = [tree] if tree or not files else trees_beside(files)
+    refuse_inputs([output], [*files, *trees, path, prior])
     with stages(not quiet and not (output == "-" and sys.stdout.isatty())) as stage:
         if asked is None:
             rate = {name: of_table[name] for name in OF_BOTH}
@@ -154,6 +158,9 @@ def denoise(
             found = denoised_table(*asked, confidence, written.format, stage, **of_table, **how)
         stage("writing")
         write_table(found.table, output, format_)
+    words = words_of(found.table)
+    if words:
+        click.echo(f"{'standard output' if output == '-' else output}: {words}", err=True)
     if not quiet and found.measures is not None:
         print_measures(found.measures, found.table.num_rows, output, found.notes)
     elif not quiet:

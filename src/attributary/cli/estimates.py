@@ -9,6 +9,7 @@ from attributary.denoising.prediction import Prediction
 from attributary.errors import InputError
 from attributary.tables import shown
 from attributary.tables.floats import is_text_type, number_cells
+from attributary.tables.not_private import mark
 from attributary.tree import Tree
 
 ADDED = ("estimate", "variance", "low", "high", "correction")
@@ -71,7 +72,7 @@ def estimates(table: Any, names: list[str], est: Estimate, confidence: float, pr
         table = table.append_column(
             prefix + name, pa.array(cells, mask=np.isnan(cells))
         )  # no measurement, no correction
-    return noted(table, confidence=confidence)
+    return mark(noted(table, confidence=confidence), est.not_private)
 
 
 def of_nodes(est: Estimate, confidence: float) -> Any:
@@ -92,12 +93,13 @@ def of_nodes(est: Estimate, confidence: float) -> Any:
     }
     for name, values in columns.items():
         table = table.append_column(name, pa.array(values, mask=np.isnan(values)))
-    return noted(table, confidence=confidence)
+    return mark(noted(table, confidence=confidence), est.not_private)
 
 
 def noted(table: Any, **notes: object) -> Any:
     """The table with notes beside what it has; they stand in Parquet and Arrow files, not in text."""
-    return table.replace_schema_metadata({**(table.schema.metadata or {}), **{k: str(v) for k, v in notes.items()}})
+    added = {name.encode(): str(value).encode() for name, value in notes.items()}
+    return table.replace_schema_metadata({**(table.schema.metadata or {}), **added})
 
 
 def _from_prior(est: Estimate) -> dict[str, Any]:

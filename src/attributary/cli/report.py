@@ -37,7 +37,7 @@ says what is left out.
 @click.option("--nodes", type=click.IntRange(1), default=NODES, show_default=True, help="The most that a page shows.")
 @click.option("--charts", metavar="DIR", help="Also each chart as a file in this folder.")
 @click.option("--format", "format_", type=click.Choice(FORMATS), default="svg", show_default=True, help="Of charts.")
-@click.option("-q", "--quiet", is_flag=True, help="No words.")
+@click.option("-q", "--quiet", is_flag=True, help="No messages, except on what is not private.")
 def report(
     *,
     files: tuple[str, ...],
@@ -50,6 +50,7 @@ def report(
     format_: str,
     quiet: bool,
 ) -> None:
+    from attributary.cli.outputs import refuse_inputs
     from attributary.cli.progress import stages
     from attributary.errors import InputError
     from attributary.report import page, read, save
@@ -60,11 +61,14 @@ def report(
     with stages(not quiet) as stage:
         stage("reading")
         given = read(list(files), (levels and [name.strip() for name in levels.split(",")]) or None)
+        refuse_inputs([output], given.files)
         stage("drawing")
         made = page(given, tau, nodes, title)
         stage("writing")
-        pictures = _write_charts(made.charts, charts, format_) if charts else []
+        pictures = _write_charts(made.charts, charts, format_, given.files) if charts else []
         save(made.html, output)
+    if given.not_private:
+        click.echo(f"{'standard output' if output == '-' else output}: {given.not_private}", err=True)
     if quiet:
         return
     for path in given.passed_over:
@@ -81,15 +85,15 @@ def _size(bytes_: int) -> str:
     return f"{bytes_ / 1e6:,.1f} MB" if bytes_ >= 1e6 else f"{bytes_ / 1e3:.0f} kB"
 
 
-def _write_charts(drawn: Any, folder: str, format_: str) -> list[str]:
-    from attributary.cli.folder import make_folder
+def _write_charts(drawn: Any, folder: str, format_: str, read: tuple[str, ...]) -> list[str]:
+    from attributary.cli.outputs import make_folder, refuse_inputs
     from attributary.report import save, to_png, to_svg
 
     make_folder(folder, "--charts")
-    paths = []
-    for chart in drawn:
-        paths.append(os.path.join(folder, f"{chart.name}.{format_}"))
-        save(to_png(chart) if format_ == "png" else to_svg(chart), paths[-1])
+    paths = [os.path.join(folder, f"{chart.name}.{format_}") for chart in drawn]
+    refuse_inputs(paths, read, "--charts")
+    for chart, path in zip(drawn, paths, strict=True):
+        save(to_png(chart) if format_ == "png" else to_svg(chart), path)
     return paths
 
 

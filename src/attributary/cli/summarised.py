@@ -1,7 +1,7 @@
 """summarised: summary reports, denoised by the plan that their reports were made by."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from attributary.cli.refused import refused
 from attributary.cli.tabled import Denoised
 from attributary.denoising import denoise
 from attributary.errors import InputError
+from attributary.measurements import Measurements
 from attributary.plan import Plan
 from attributary.plan.parts import parts
 from attributary.tables.not_private import mark
@@ -63,8 +64,7 @@ def denoised_summary(
                 expected = learned_part(part, tree, noisy, variance, before, worth_of(plan, k))
             estimates[part.measure.name] = denoise(
                 tree,
-                noisy,
-                variance,
+                Measurements.of(tree, noisy, variance, not_private=found.notes.not_private),
                 prior=expected,
                 nonnegative=nonnegative,
                 whole=whole and part.measure.is_count,
@@ -79,10 +79,14 @@ def denoised_summary(
     return Denoised(table, first, notes, estimates if others else None)
 
 
+def trees_beside(paths: Sequence[str]) -> list[str]:
+    """Where a tree may be that was not named: beside one of these files."""
+    return [os.path.join(path if os.path.isdir(path) else os.path.dirname(path), TREE) for path in paths]
+
+
 def _beside(paths: list[str]) -> str:
     """The tree beside one of these files."""
-    places = [os.path.join(path if os.path.isdir(path) else os.path.dirname(path), TREE) for path in paths]
-    found = next((place for place in places if os.path.exists(place)), None)
+    found = next((place for place in trees_beside(paths) if os.path.exists(place)), None)
     if found is None:
         raise InputError(
             f"the nodes that were queried are needed, and there is no {TREE} beside report or plan; give --tree "
@@ -137,6 +141,4 @@ def _words(notes: Notes, reports: int) -> list[str]:
         (notes.contradicted, "keys have several different sums in one report and are left out"),
         (notes.repeated, "duplicate rows"),
     ]
-    return [f"{number:,} {words}" for number, words in said if number] + [
-        w for w in (*notes.says, notes.not_private) if w
-    ]
+    return [f"{number:,} {words}" for number, words in said if number] + list(notes.says)

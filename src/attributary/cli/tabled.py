@@ -11,9 +11,10 @@ from attributary.cli.learned import past_of_table
 from attributary.cli.refused import refused
 from attributary.cli.variances import Noise, measurements
 from attributary.denoising import Estimate, denoise
+from attributary.measurements import Measurements
 from attributary.prior import learn as shares
 from attributary.tables import is_text, read_table
-from attributary.tables.not_private import mark
+from attributary.tables.not_private import mark, words_of
 from attributary.tree import Tree
 
 TOTALS = "say that it marks totals with --total, or that it is an ordinary label with --no-totals"
@@ -66,7 +67,8 @@ def denoised_table(
     with refused(path):
         before = None if past is None else past.of[0]
         expected = shares(tree, noisy, variance, before) if learn or past is not None else None
-        est = denoise(tree, noisy, variance, prior=expected, nonnegative=nonnegative, whole=whole, shape=shape)
+        figures_of = Measurements.of(tree, noisy, variance, shape, words_of(table))
+        est = denoise(tree, figures_of, prior=expected, nonnegative=nonnegative, whole=whole)
     figures = [value, given.variance, given.std, given.contribution]
     result = filled(table, tree) if fill else table
     result = result if is_text(format_) else with_numbers(result, figures)

@@ -1,5 +1,6 @@
 """denoise: noisy figures of any tree in, the best consistent figures out."""
 
+from dataclasses import replace
 from types import ModuleType
 from typing import Literal
 
@@ -10,6 +11,7 @@ from attributary.denoising import linear
 from attributary.denoising.estimate import Estimate
 from attributary.denoising.prior import Prior, measured, shares_of
 from attributary.measurements import Measurements, Shape
+from attributary.tables.not_private import together
 from attributary.tree import Tree
 
 COMPILED_FROM = 100_000  # nodes; below, NumPy is done before numba is imported
@@ -42,6 +44,7 @@ def denoise(
     shares = None if prior is None else shares_of(tree, prior)
     if prior is not None:
         _refuse_vague(prior)
+        given = replace(given, not_private=together(given.not_private, prior.not_private))
         used = with_means(tree, given, prior)
     x, var = tree.to_level_order(used.noisy), tree.to_level_order(used.variance)
     if shares is None:
@@ -89,7 +92,7 @@ def measurements(
     if isinstance(noisy, Measurements):
         if variance is not None:
             raise ValueError("measurements hold their variances; give either measurements or noisy and variance")
-        return Measurements.of(tree, noisy.noisy, noisy.variance, noisy.shape)
+        return Measurements.of(tree, noisy.noisy, noisy.variance, noisy.shape, noisy.not_private)
     if variance is None:
         raise ValueError("denoising needs the noise's variance; give one number, or one for each node")
     return Measurements.of(tree, noisy, variance, shape)

@@ -46,12 +46,18 @@ class Estimate:
 
     def __repr__(self) -> str:
         kind = "non-negative " if self.nonnegative else ""
-        return f"Estimate({len(self.count):,} {kind}counts; fit z = {self.fit.z:.2f})"
+        words = f"; {self.not_private}" if self.not_private else ""
+        return f"Estimate({len(self.count):,} {kind}counts; fit z = {self.fit.z:.2f}{words})"
 
     def _repr_html_(self) -> str:
         from attributary.denoising.notebook import estimate_html
 
         return estimate_html(self)
+
+    @property
+    def not_private(self) -> str:
+        """Why these counts are not private, as they were made from what is not; nothing if they are."""
+        return self.measurements.not_private
 
     @property
     def std(self) -> Floats:

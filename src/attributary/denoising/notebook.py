@@ -4,7 +4,7 @@ import numpy as np
 
 from attributary.denoising.estimate import Estimate
 from attributary.denoising.prediction import Prediction
-from attributary.html import html_table
+from attributary.html import html_alarm, html_table
 
 ROWS = 10
 HEADS = ("node", "noisy", "estimate", "95 % interval", "correction")
@@ -34,7 +34,8 @@ def estimate_html(est: Estimate) -> str:
     notes += [f"fit of the noise: z = {est.fit.z:.2f}, about standard normal if it is as claimed"] if est.fit.df else []
     notes += [] if share is None else [f"{share.mean():.0%} came from what was expected: no longer unbiased"]
     heads = HEADS if share is None else (*HEADS, "from prior")
-    return html_table(f"Estimate: {len(tree):,} {kind}counts in {tree.depth} levels", heads, rows, notes)
+    caption = f"Estimate: {len(tree):,} {kind}counts in {tree.depth} levels"
+    return html_alarm(est.not_private) + html_table(caption, heads, rows, notes)
 
 
 def _count(x: float) -> str:

@@ -32,6 +32,7 @@ class Prior:
     example: str = ""  # the first of them
     share: Floats | None = None  # of the parent's count
     spread: Floats | None = None  # variance of the count around share · parent's; inf where nothing is known
+    not_private: str = ""  # why estimates that use it are not private, if they are not
     label: NDArray[np.int32] | None = None  # equal for equal labels of a level, where the tree does not hold them
 
     @property

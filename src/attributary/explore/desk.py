@@ -19,7 +19,9 @@ from attributary.measurements import Shape
 from attributary.plan.parts import Part
 from attributary.report.estimates import FROM_PRIOR
 from attributary.report.quantity import digits
+from attributary.report.words import not_private
 from attributary.spec.measure import COUNT
+from attributary.tables.not_private import together
 
 Asked = Mapping[str, str]
 KEPT = 8  # made-up trees
@@ -69,7 +71,7 @@ class Desk:
                 "levels": [{"name": n, "nodes": s} for n, s in zip(now.levels, now.forest.sizes, strict=False)],
                 "nodes": len(now),
                 "labels": bool(now.attributes),
-                "note": now.note,
+                "not_private": not_private(together(*(table.not_private for table in store.tables))),
                 "confidence": now.confidence,
                 "prior": FROM_PRIOR in store.figures,
                 "tau": self._tau(store),

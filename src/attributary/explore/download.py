@@ -10,6 +10,7 @@ from attributary.explore.change import chance, verdict
 from attributary.explore.look import Look
 from attributary.explore.rows import columns
 from attributary.explore.view import View
+from attributary.tables.not_private import NAME, together
 
 RUN = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  # what a spreadsheet takes for a formula
 
@@ -21,9 +22,12 @@ def as_csv(look: Look, view: View) -> Iterator[str]:
     if store.before is not None:
         heads += ["before", "variance_before", "change", "standard_error", "z", "chance", "verdict"]
     names = columns(store)
+    words = together(*(table.not_private for table in store.tables))
+    heads += [NAME] if words else []
     yield _lines([[_label(head) for head in heads]])
     for block in look.every(view):
-        yield _lines([_cells(look, dict(zip(names, cells, strict=True))) for cells in block])
+        rows = (_cells(look, dict(zip(names, cells, strict=True))) for cells in block)
+        yield _lines([[*row, words] if words else row for row in rows])
 
 
 def _cells(look: Look, row: dict[str, Any]) -> list[Any]:

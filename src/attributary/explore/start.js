@@ -35,9 +35,11 @@ function introduce(table, measure = "") {
   document.getElementById("choose").hidden = about.measures.length < 2;
   document.getElementById("measure").replaceChildren(...about.measures.map((name, i) => make("option", { value: i ? name : "" }, name === "count" ? "conversions" : name)));
   document.getElementById("measure").value = about.measure === about.measures[0] ? "" : about.measure;
-  const seeded = document.getElementById("seeded");
-  seeded.hidden = !about.note.includes("not for release");
-  seeded.textContent = about.note && `${about.note[0].toUpperCase()}${about.note.slice(1)}.`;
+  const open = about.not_private.length > 0;
+  const banner = document.getElementById("not-private");
+  banner.hidden = !open;
+  banner.lastElementChild.textContent = about.not_private.join(" ");
+  if (open) document.title = `NOT PRIVATE: ${document.title}`;
   const how = about.confidence ? `${percent(about.confidence)} confidence` : "the confidence that was asked for";
   const noun = about.called === "conversions" ? "count" : "sum";
   const error = `Error is the estimate's standard deviation, relative to the ${noun}, or to τ = ${small(about.tau)}${about.unit && `\u00a0${about.unit}`} where the ${noun} is smaller.`;

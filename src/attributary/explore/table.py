@@ -15,12 +15,14 @@ from attributary.report.estimates import (
     NODE,
     Estimates,
     confidence_of,
+    earlier_words,
     is_estimates,
     read_estimates,
 )
 from attributary.report.measures import MEASURE, has_measures, is_ratios, measure_names, read_measures
 from attributary.tables import read_table
 from attributary.tables.format import by_content
+from attributary.tables.not_private import NAME, mark, together, words_in, words_of
 
 Stage = Callable[[str], None]
 
@@ -36,7 +38,7 @@ class Table:
     total: bool  # a node above the first attribute
     forest: Forest
     stamp: Stamp  # of `path`, when it was opened
-    note: str = ""  # what the file says of itself
+    not_private: str = ""  # why they are not, if the file says so
     confidence: float | None = None
     measure: str | None = None  # whose rows are looked at, where a column tells measures apart
 
@@ -106,10 +108,20 @@ def _open(source: Any, path: str, file: str, opened: Stamp, stage: Stage, kept: 
         total,
         forest,
         opened,
-        metadata.get(b"attributary", b"").decode(errors="replace"),
+        _not_private(source),
         confidence_of(metadata),
         kept.value if kept else None,
     )
+
+
+def _not_private(source: Any) -> str:
+    """What a file says of itself, in its metadata or in a column."""
+    import pyarrow as pa
+
+    schema = source.schema_arrow
+    batches = source.iter_batches(2**16, columns=[NAME]) if NAME in schema.names else []
+    words = [words_of(pa.Table.from_batches([batch])) for batch in batches]
+    return together(words_in(schema.metadata), *words) or earlier_words(schema.metadata or {})
 
 
 def _plainly(path: str, folder: str) -> str:
@@ -160,10 +172,11 @@ def _in_order(path: str, levels: list[str] | None) -> Any:
     table = read_table(path)
     refuse_other(table.column_names, path)
     if not has_measures(table.column_names, levels):
-        return _ours(read_estimates(table, path, levels)).replace_schema_metadata(table.schema.metadata)
+        made = _ours(read_estimates(table, path, levels)).replace_schema_metadata(table.schema.metadata)
+        return mark(made, words_of(table))
     each = [_ours(given).add_column(0, MEASURE, pa.array([name] * len(given))) for name, given in
             read_measures(table, path, levels).items()]  # fmt: skip
-    return pa.concat_tables(each).replace_schema_metadata(table.schema.metadata)
+    return mark(pa.concat_tables(each).replace_schema_metadata(table.schema.metadata), words_of(table))
 
 
 def _ours(given: Estimates) -> Any:

@@ -14,6 +14,7 @@ from attributary.denoising.prior import Prior
 from attributary.labels import arrow_table
 from attributary.match import Match, match, path_of, refuse_other_tree
 from attributary.paths import RowError
+from attributary.tables.not_private import words_of
 from attributary.tree import Tree
 
 Floats = NDArray[np.float64]
@@ -82,7 +83,9 @@ def _prior(
     new = back(_new(tree, rows, known))
     gone = np.flatnonzero(rows.gone)
     example = path_of(tree, table, int(gone[0])) if len(gone) else ""
-    return Prior(back(mean), var, protected, new, len(gone), float(count[gone].sum()), example)
+    words = words_of(table)
+    lost = float(count[gone].sum())
+    return Prior(back(mean), var, protected and not words, new, len(gone), lost, example, not_private=words)
 
 
 def _add_up(tree: Tree, count: Floats) -> None:

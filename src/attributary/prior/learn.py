@@ -1,5 +1,6 @@
 """learn: shares and their spread, from today's figures and from an earlier period, if there was one."""
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -55,8 +56,10 @@ def learn(
     share, wide, mean = learned(tree, x, var, label, past, tau)
     back = tree.from_level_order
     known = Prior(back(mean)) if earlier is None else earlier
-    return Prior(
-        back(mean), None, True, known.new, known.gone, known.lost, known.example, share=back(share), spread=back(wide)
+    return replace(
+        Prior(back(mean), None, True, known.new, known.gone, known.lost, known.example, not_private=known.not_private),
+        share=back(share),
+        spread=back(wide),
     )
 
 

@@ -11,6 +11,7 @@ from attributary.measurements import Measurements
 from attributary.paths import RowError
 from attributary.tables import place, shown
 from attributary.tables.floats import floats
+from attributary.tables.not_private import SEEDED, words_of
 from attributary.tree import Tree
 
 Floats = NDArray[np.float64]
@@ -34,7 +35,7 @@ class Estimates:
     high: Floats
     correction: Floats
     from_prior: Floats | None = None  # the part of each that what was expected had, from 0 to 1
-    note: str = ""  # what the file says of itself, as that its noise is seeded
+    not_private: str = ""  # why they are not, if the file says so
     confidence: float | None = None  # that low and high hold the true count, where the file says it
 
     def __len__(self) -> int:
@@ -101,9 +102,15 @@ def read_estimates(table: Any, path: str, levels: list[str] | None = None, rows:
         tree,
         **columns,
         from_prior=None if expected is None else tree.to_level_order(expected),
-        note=metadata.get(b"attributary", b"").decode(errors="replace"),
+        not_private=words_of(table) or earlier_words(metadata),
         confidence=confidence_of(metadata),
     )
+
+
+def earlier_words(metadata: dict[bytes, bytes]) -> str:
+    """The same in files of earlier versions."""
+    words = metadata.get(b"attributary", b"").decode(errors="replace")
+    return SEEDED if "not for release" in words else ""
 
 
 def confidence_of(metadata: dict[bytes, bytes]) -> float | None:

@@ -11,6 +11,7 @@ from attributary.report.evaluation import Point, is_evaluation, read_evaluation
 from attributary.report.measures import WITH_ESTIMATES, has_measures, is_ratios, read_measures, read_ratios
 from attributary.tables import read_table
 from attributary.tables.format import by_name
+from attributary.tables.not_private import together, words_of
 
 WHAT = "a report is made of a plan, a table of estimates, an evaluation, or a folder of them"
 FIRST_BYTES = 4096
@@ -28,6 +29,7 @@ class Given:
     passed_over: tuple[str, ...] = ()  # files of a folder that hold true counts
     measures: dict[str, Estimates] = field(default_factory=dict)  # by name, where the table tells them apart
     ratios: dict[str, Estimates] = field(default_factory=dict)  # of values to counts, by name
+    not_private: str = ""  # why what is shown is not, if one of the files says so
 
 
 KINDS = ("plan", "estimates", "ratios", "evaluation", "counts", "other")
@@ -72,7 +74,10 @@ def read(paths: list[str], levels: list[str] | None = None) -> Given:
     used = tuple(f.path for f in found if f.kind not in ("counts", "other"))
     if not used:
         raise InputError(f"there is nothing to report in {', '.join(paths)}; {WHAT}")
-    given = replace(given, files=used)
+    words = [est.not_private for est in (*given.measures.values(), *given.ratios.values())]
+    words += [given.estimates.not_private] if given.estimates else []
+    words += [words_of(file.table) for file in found if file.kind == "evaluation"]
+    given = replace(given, files=used, not_private=together(*words))
     _check_levels(given)
     return given
 

@@ -50,7 +50,7 @@ def page(given: Given, tau: float | None = None, nodes: int = NODES, title: str 
     context: dict[str, Any] = {
         "title": title or titled(given),
         "facts": words.facts(plan, est),
-        "seeded": words.seeded(est),
+        "not_private": words.not_private(given.not_private),
         "several": several,
         "version": __version__,
         "files": [path.rstrip("/").rsplit("/", 1)[-1] for path in given.files],
@@ -71,6 +71,8 @@ def page(given: Given, tau: float | None = None, nodes: int = NODES, title: str 
     context["measures"] += [plan_panel(part, tau, drawing(part.measure.name)) for part in own]
     context["limits"] = limits_section(plan, drawing()) if plan else None
     context["evaluation"] = evaluation_section(given.evaluation, drawing())
+    if given.not_private:
+        drawn = [replace(chart, title=f"NOT PRIVATE: {chart.title}") for chart in drawn]
     return Page(_render(context), _apart(drawn), left)
 
 

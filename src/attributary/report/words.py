@@ -1,6 +1,5 @@
 """Words: what was asked and how private it is, in plain language."""
 
-import re
 from collections.abc import Sequence
 from math import exp
 
@@ -12,6 +11,7 @@ from attributary.report import figures
 from attributary.report.estimates import Estimates
 from attributary.report.fact import Fact
 from attributary.report.measure_words import measure_facts, most_of_all
+from attributary.tables.not_private import NO_NOISE, SEEDED, TRUE_COUNTS
 
 LARGE = 1e6  # a factor that nobody can picture
 FEW = 8  # levels that are named one by one
@@ -59,12 +59,14 @@ EVALUATION = Fact(
 )
 
 
-def seeded(est: Estimates | None) -> str:
-    """The warning that a file carries, if its noise came from a seed."""
-    if est is None or "not for release" not in est.note:
-        return ""
-    number = re.match(r"seed (\d+)", est.note)
-    return f"The noise was drawn from {number[0] if number else 'a seed'}: whoever knows that can take the noise away."
+def not_private(said: str) -> list[str]:
+    """The warning that files carry, in sentences; none if all are private."""
+    known = {
+        SEEDED: "The noise came from a known seed: whoever knows the seed can take the noise away.",
+        NO_NOISE: "No noise was added: these are exact sums.",
+        TRUE_COUNTS: "True counts without noise had a part in these figures.",
+    }
+    return [known.get(words, words) for words in said.split(" | ") if words]
 
 
 def _question(plan: Plan, est: Estimates | None) -> Fact:
