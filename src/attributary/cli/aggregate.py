@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from attributary.ara.service.aggregation import Sums
 
 DEBUG = "NOT PRIVATE: a debug run, which spends nothing and may be repeated; not for release"
+DAY = 86_400  # seconds
 SERVICE_DAYS = 90  # the age up to which the aggregation service takes reports
 EARLIER_LEDGER = "attributary-ledger.sqlite"  # beside the output, until ledgers were the user's
 
@@ -70,7 +71,9 @@ nothing.
 @click.option(
     "--max-errors", metavar="SHARE", default="10%", show_default=True, help="Reports that may be unusable at most."
 )
-@click.option("--max-age", metavar="TIME", help="Refuse reports that were due longer ago, as in 90d.")
+@click.option(
+    "--max-age", metavar="TIME", help="Refuse reports that were due longer ago (before today, UTC), as in 90d."
+)
 @click.option("--reporting-site", metavar="SITE", default="", help="Whose reports count.  [default: that of most]")
 @click.option("--errors", "errors_file", metavar="FILE", help="Write how many reports have which error (JSON).")
 @click.option("--debug", is_flag=True, help="Count only reports in debug mode; write sums and noise side by side, too.")
@@ -79,7 +82,9 @@ nothing.
 @click.option(
     "--processes", type=click.IntRange(1), help="Processes used for decryption.  [default: one per processor]"
 )
-@click.option("-q", "--quiet", is_flag=True, help="No progress and no messages, except on what is not private.")
+@click.option(
+    "-q", "--quiet", is_flag=True, help="No progress and no messages, except on new ledgers and what is not private."
+)
 def aggregate(
     *,
     files: tuple[str, ...],
@@ -120,7 +125,7 @@ def aggregate(
         raise InputError("--seed is for noise, and --no-noise is without; give one of them")
     _check_output(output, errors_file)
     ids, most_errors = _ids(filtering_ids), _share(max_errors)
-    rules = Rules(reporting_site, debug, 0 if max_age is None else int(time.time()) - _seconds(max_age))
+    rules = Rules(reporting_site, debug, 0 if max_age is None else _since(max_age, time.time()))
     key = read_private_keys(key_files) if key_files else None
     not_private = together(NO_NOISE if no_noise else "", "" if seed is None else SEEDED, DEBUG if debug else "")
     book = None if not_private else _ledger(ledger_file, output)
@@ -154,7 +159,8 @@ def aggregate(
             secret = ledger.reserve(book, sums.shared, query)
             if isinstance(secret, ledger.Answer):
                 ledger.check_answer(secret, output)
-                click.echo(f"{output}: already answered at {secret.when}; nothing was drawn or spent", err=True)
+                if not quiet:
+                    click.echo(f"{output}: already answered at {secret.when}; nothing was drawn or spent", err=True)
                 return
             rng = ledger.Stretched(secret)
         stage("drawing noise")
@@ -253,14 +259,17 @@ def _share(given: str) -> float:
     return float(number[1]) / 100
 
 
-def _seconds(given: str) -> int:
+def _since(given: str, now: float) -> int:
+    """The second that reports must be due from, by whole days or hours: a retry soon after is the same query."""
     from attributary.errors import InputError
     from attributary.spec.span import RULE, span
 
     try:
-        return span(given).seconds
+        age = span(given).seconds
     except ValueError:
         raise InputError(f"--max-age is {RULE}; got {given[:40]!r}") from None
+    step = DAY if age >= DAY else 3600
+    return max(int(now) // step * step - age, 0)
 
 
 def _check_output(path: str, errors: str | None) -> None:
@@ -324,7 +333,7 @@ def _print(sums: "Sums", output: str, note: str, spent: str, now: float) -> None
 
 
 def _age(oldest: int | None, now: float) -> list[str]:
-    days = 0 if oldest is None else int((now - oldest) // 86_400)
+    days = 0 if oldest is None else int((now - oldest) // DAY)
     if days <= SERVICE_DAYS:
         return []
     return [f"the oldest report was due {days:,} days ago; the aggregation service takes {SERVICE_DAYS} (--max-age)"]
