@@ -103,7 +103,9 @@ COMMANDS = [
     "report estimates.csv plan.json --levels a -o {}",
     "denoise plan.json summary.avro -o {}",
     "denoise plan.json summary.avro --tree counts.csv -o {}",
+    "aggregate plan.json reports --domain domain.avro --ledger ledger.avro --key key.avro --no-noise -o {}",
 ]
+AVRO = ("domain", "summary", "ledger", "key")
 OVER = {
     0: ["spec.toml", "logs/1.csv", "logs/new.csv", "conversions.csv", "link.csv"],
     1: ["logrun"],
@@ -116,6 +118,7 @@ OVER = {
     8: ["estimates.csv", "plan.json"],
     9: ["tree.parquet", "plan.json", "summary.avro"],
     10: ["counts.csv"],
+    11: ["domain.avro", "reports/summary.avro", "reports/1.avro", "ledger.avro", "key.avro"],
 }
 
 
@@ -137,7 +140,15 @@ def test_no_command_writes_over_its_input(
         (tmp_path / name).write_text(text)
     made = CliRunner().invoke(main, ["plan", "spec.toml", "--prior", "counts.csv", "-o", "plan.json", "-q"])
     assert made.exit_code == 0, made.output
-    for name in ("keys/tree.parquet", "domain.avro", "summary.avro", "tree.parquet", "ledger.sqlite"):
+    for name in (
+        "keys/tree.parquet",
+        "domain.avro",
+        "summary.avro",
+        "tree.parquet",
+        "ledger.avro",
+        "key.avro",
+        "reports/1.avro",
+    ):
         (tmp_path / name).write_text("precious")
     (tmp_path / "link.csv").symlink_to("conversions.csv")
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}

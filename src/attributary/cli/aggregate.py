@@ -115,6 +115,7 @@ def aggregate(
     from attributary.ara.service.summary import write_summary
     from attributary.ara.wire import avro
     from attributary.ara.wire.private_key import read_private_keys
+    from attributary.cli.outputs import refuse_inputs
     from attributary.cli.progress import stages
     from attributary.errors import InputError, TryAgain
     from attributary.noise import Entropy
@@ -124,6 +125,10 @@ def aggregate(
     if no_noise and seed is not None:
         raise InputError("--seed is for noise, and --no-noise is without; give one of them")
     _check_output(output, errors_file)
+    read = [*files, *domain, *key_files]
+    refuse_inputs([output, _beside(output) if debug else None], [*read, ledger_file, errors_file])
+    refuse_inputs([errors_file], [*read, ledger_file], "--errors")
+    refuse_inputs([ledger_file], read, "--ledger")
     ids, most_errors = _ids(filtering_ids), _share(max_errors)
     rules = Rules(reporting_site, debug, 0 if max_age is None else _since(max_age, time.time()))
     key = read_private_keys(key_files) if key_files else None
