@@ -310,6 +310,16 @@ def test_a_ledger_that_is_damaged_or_gone_is_refused_and_left_as_it_is(wrong: st
     assert wrong != "deleted" or "to start anew" in str(refused.value)
 
 
+@pytest.mark.parametrize("change", ["time = 'x'", "time = NULL", "output = 5", "path = x'ff'"])
+def test_a_damaged_answer_is_refused(change: str, tmp_path: Path) -> None:
+    path = tmp_path / "l.sqlite"
+    ledger.reserve(str(path), IDS, q("a"))
+    ledger.finish(str(path), q("a"), DONE)
+    database(path, f"UPDATE answer SET {change}")
+    with pytest.raises(InputError, match="is damaged.*restore it from a backup"):
+        ledger.reserve(str(path), IDS, q("a"))
+
+
 def test_a_file_that_was_never_a_ledger_is_not_made_one(tmp_path: Path) -> None:
     for name, content in (
         ("empty", b""),

@@ -136,6 +136,8 @@ def reserve(path: str, shared: Sequence[tuple[bytes, int]], query: Query) -> byt
             return known[0]
         answer = ledger.execute("SELECT output, path, time FROM answer WHERE question = ?", [query.question]).fetchone()
         if answer:
+            if tuple(map(type, answer)) != (bytes, str, int):
+                raise InputError(f"the ledger {path} is damaged: it has an answer of another kind; {RESTORE}")
             return Answer(*answer)
         ledger.execute("CREATE TEMP TABLE asked (id BLOB PRIMARY KEY, hour INTEGER) WITHOUT ROWID")
         ledger.executemany("INSERT INTO asked VALUES (?, ?)", shared)
