@@ -5,6 +5,7 @@ import gzip
 import os
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
 from threading import Event
@@ -664,3 +665,20 @@ def test_the_engine_prints_nothing(folder: Path) -> None:
         with DuckDB(report=report) as running:
             printed = "SELECT current_setting('enable_progress_bar') AND current_setting('enable_progress_bar_print')"
             assert running.run(f"{printed} AS p").column("p").to_pylist() == [False]
+
+
+def test_a_parquet_log_with_any_flipped_bit_is_read_or_refused(tmp_path: Path) -> None:
+    path = tmp_path / "rows.parquet"
+    rows = {"campaign": ["a", "b", "a"], "day": ["mon", None, "tue"], "sale": [1, 0, 1]}
+    write_table(pa.table(rows), str(path))
+    asked = Spec.parse(TWO.split("[logs]")[0] + '[logs]\nattributed = "rows.parquet"\nconverted = "sale"\n')
+    good, rng, read = path.read_bytes(), np.random.default_rng(5), 0
+    with DuckDB(threads=1) as engine:
+        for at, bit in zip(rng.integers(len(good), size=150), rng.integers(8, size=150), strict=True):
+            content = bytearray(good)
+            content[at] ^= 1 << bit
+            path.write_bytes(content)
+            with suppress(InputError):
+                count(asked, str(tmp_path), engine=engine)
+                read += 1
+    assert 20 < read < 130

@@ -427,3 +427,11 @@ def test_the_users_ledger_is_in_the_state_folder(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("HOME", str(tmp_path / "file"))
     with pytest.raises(InputError, match="cannot be written .*name a file for it with --ledger"):
         ledger.users_ledger()
+
+
+def test_a_ledger_whose_damage_sqlite_cannot_put_into_words_is_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    ledger.reserve(str(path), IDS[:1], ledger.Query(b"digest", b"question"))
+    path.write_bytes(path.read_bytes().replace(b"CREATE TABLE spent", b"CREATE T\xf1BLE spent"))
+    with pytest.raises(InputError, match="is damaged.*restore it from a backup"):
+        ledger.reserve(str(path), IDS[1:], ledger.Query(b"other", b"question"))

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,6 +18,7 @@ from attributary.plan import METHODS, Plan, expected, make_plan
 from attributary.plan.whole import at_least_one, whole
 from attributary.prior import Prior
 from attributary.spec import Spec
+from attributary.tables import write_table
 from plans import HOURS, UNKNOWN, asked, counts, spec, specs
 
 VECTORS = Path(__file__).parents[2] / "shared" / "vectors" / "numeric_cases.json"
@@ -416,6 +418,15 @@ def test_a_plan_by_node_in_files(tmp_path: Path) -> None:
     (tmp_path / "other.nodes.parquet").replace(tmp_path / "plan.nodes.parquet")
     with pytest.raises(InputError, match=r"plan\.json: this plan goes by node, and the table of nodes is not the one"):
         Plan.load(path)
+    gap = plan.nodes.to_pydict() | {"b": [None] * len(plan.nodes)}
+    for nodes, why in (
+        (pa.table(gap), r"plan\.nodes\.parquet: row \d+: .*'b' is empty but 'day' below it is not"),
+        (plan.nodes.drop_columns("contribution"), r"plan\.nodes\.parquet has no whole numbers as contribution"),
+        (plan.nodes.drop_columns("b"), r"plan\.nodes\.parquet: there is no column 'b'"),
+    ):
+        write_table(nodes, str(tmp_path / "plan.nodes.parquet"))
+        with pytest.raises(InputError, match=why):
+            Plan.load(path)
     (tmp_path / "plan.nodes.parquet").unlink()
     with pytest.raises(InputError, match=r"there is no file .*plan\.nodes\.parquet"):
         Plan.load(path)

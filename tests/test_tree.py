@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attributary import Tree, levels
+from attributary.labels import codes, text_labels
 from forests import NAMED, parents
 
 
@@ -233,3 +234,17 @@ def test_a_label_that_only_begins_so_is_a_label(label: str) -> None:
 def test_a_total_that_is_not_there_is_told() -> None:
     with pytest.raises(ValueError, match="no row has the label 'Summe'"):
         Tree.from_paths({"a": ["x"]}, ["a"], totals=["Summe"])
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.nulls(3),
+        pa.DictionaryArray.from_arrays(pa.array([1, 1, None]), pa.array(["x", None])),
+        pa.array([float("nan")] * 3),
+    ],
+    ids=["of no type", "of a dictionary with a null", "nan"],
+)
+def test_labels_that_are_null_in_whatever_way_are_none(column: pa.Array) -> None:
+    found = text_labels(pa.table({"a": column}), "a")
+    assert (codes(found) == -1).all() and None not in found.dictionary.to_pylist()

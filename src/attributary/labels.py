@@ -42,6 +42,10 @@ def text_labels(table: Any, name: str, stars: bool = False) -> Any:
         column = pa.concat_arrays(column.chunks) if column.chunks else pa.array([], column.type)
     if pa.types.is_nested(column.type):
         raise ValueError(f"labels are text, numbers or dates; column {name!r} is {column.type}")
+    if pa.types.is_null(column.type):
+        column = column.cast(pa.string())
+    if pa.types.is_dictionary(column.type) and column.dictionary.null_count:  # a label that is null is none
+        column = column.dictionary_decode()
     coded = column if pa.types.is_dictionary(column.type) else pc.dictionary_encode(column)
     coded = labels_only(coded, [])
     text = pa.DictionaryArray.from_arrays(coded.indices.cast(pa.int32()), coded.dictionary.cast(pa.string()))

@@ -58,8 +58,9 @@ class Commands(click.Group):
         if error is not None and code == 1 and os.environ.get("ATTRIBUTARY_DEBUG"):
             raise error
         if message:
+            several = message.split("\n") if hasattr(error, "lines") else [message]  # mistakes have a line each
             with suppress(OSError):
-                click.echo(one_line(message[:LONGEST]), err=True)
+                click.echo("\n".join(one_line(line[:LONGEST])[:LONGEST] for line in several), err=True)
         sys.exit(code)
 
     def _run(self, name: str, args: list[str]) -> BaseException | None:

@@ -30,14 +30,17 @@ def refused() -> Iterator[None]:
         raise InputError(_no_engine(words) or _first(words)) from error
     except duckdb.InvalidInputException as error:
         raise InputError(_csv(str(error)) or _first(str(error))) from error
-    except duckdb.Error as error:
+    except (duckdb.Error, RuntimeError) as error:
         extension = re.search(r"extension [\"'](\w+)", str(error))
-        if not extension:
+        if extension:
+            raise InputError(
+                f"DuckDB reads such addresses with its extension {extension[1]}, which is not installed and cannot be "
+                f"fetched from here; run `INSTALL {extension[1]}` in DuckDB once, copy the files, or use --engine spark"
+            ) from error
+        if type(error) not in (duckdb.Error, RuntimeError):
             raise
-        raise InputError(
-            f"DuckDB reads such addresses with its extension {extension[1]}, which is not installed and cannot be "
-            f"fetched from here; run `INSTALL {extension[1]}` in DuckDB once, copy the files, or use --engine spark"
-        ) from error
+        # An error without a kind of its own is what the reader of Parquet says of bytes that are not.
+        raise InputError(f"a log is damaged: {_first(str(error))[:200]}; write its file anew") from error
 
 
 def _first(words: str) -> str:

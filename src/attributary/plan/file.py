@@ -11,6 +11,7 @@ from attributary.plan.plan import Plan
 from attributary.spec.mistakes import Mistakes, in_words, refuse_unruly, value_in_words
 from attributary.tables import check_output, read_table, write_table
 from attributary.tables.whole_file import whole_file
+from attributary.tree import Tree
 
 FORMAT = 1
 ORDER = [  # of the keys, for the eye
@@ -80,8 +81,33 @@ def load(path: str) -> Plan:
         raise InputError(f"{path} is not a plan: it is no text; give a file that `attributary plan` wrote") from None
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from None
-    nodes = read_table(beside(path)) if '"checksum"' in text else None
-    return from_json(text, nodes, path)
+    nodes = _contributions(read_table(beside(path)), beside(path)) if '"checksum"' in text else None
+    plan = from_json(text, nodes, path)
+    if nodes is not None:
+        _check_paths(plan, beside(path))
+    return plan
+
+
+def _contributions(nodes: Any, name: str) -> Any:
+    """The table of a plan's nodes, with whole numbers as contributions and levels."""
+    import pyarrow as pa
+
+    for column in ("level", "contribution"):
+        cells = nodes.column(column) if column in nodes.column_names else None
+        if cells is None or not pa.types.is_integer(cells.type) or cells.null_count:
+            raise InputError(f"{name} has no whole numbers as {column}; give the file that `attributary plan` wrote")
+    return nodes
+
+
+def _check_paths(plan: Plan, name: str) -> None:
+    """Refuses a table of nodes whose paths are not those of a tree."""
+    import pyarrow as pa
+
+    names = [attribute.name for attribute in plan.spec.attributes]
+    try:
+        Tree.from_paths(plan.nodes, names)
+    except (ValueError, pa.ArrowException) as error:
+        raise InputError(f"{name}: {str(error)[:300]}; give the file that `attributary plan` wrote") from error
 
 
 def beside(path: str) -> str:

@@ -227,6 +227,8 @@ def _transaction(path: str) -> Iterator[sqlite3.Connection]:
                 raise
     except sqlite3.Error as error:
         raise _refused(error, path) from error
+    except UnicodeDecodeError as error:  # of SQLite's own words about what is damaged, or of a text in it
+        raise InputError(f"the ledger {path} is damaged: it has text that is not UTF-8; {RESTORE}") from error
     except OSError as error:
         raise InputError(
             f"the ledger {path} cannot be written: {error.strerror or error}; --ledger names its file"
