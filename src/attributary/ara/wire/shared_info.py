@@ -24,10 +24,10 @@ Origin = tuple[str, str, str, str, str, int | None]
 REPORT_ID = "[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 HOST = re.compile(r"(?:https?://)?(?:\[[0-9a-f:.]+\]|[a-z0-9_-]+(?:\.[a-z0-9_-]+)*\.?)(?::[0-9]{1,5})?/?")
 LONGEST_HOST = 300
-_TEXT, _SECONDS = r'"([^"\\\x00-\x1f]+)"', '"([0-9]{1,15})"'
+_TEXT, _SECONDS = r'"([^"\\\x00-\x1f]{1,300})"', '"([0-9]{1,15})"'
 AS_BROWSERS_WRITE = re.compile(  # versions from 0.1 on; matching is several times faster than reading JSON
     rf'{{"api":{_TEXT},(?:"attribution_destination":{_TEXT},)?(?:"debug_mode":"(enabled)",)?'
-    rf'"report_id":"({REPORT_ID})","reporting_origin":{_TEXT},"scheduled_report_time":{_SECONDS},'
+    rf'"report_id":"({REPORT_ID.replace("A-F", "")})","reporting_origin":{_TEXT},"scheduled_report_time":{_SECONDS},'
     rf'(?:"source_registration_time":{_SECONDS},)?"version":{_TEXT}}}'
 )
 
@@ -137,17 +137,26 @@ def identity(text: str) -> tuple[str, Origin, int, bool]:
     match = AS_BROWSERS_WRITE.fullmatch(text)
     if match is not None:
         api, destination, debug, report_id, reporting_origin, due, registered, version = match.groups()
-        if _usable(api, destination is not None, reporting_origin, version):
-            day = None if registered is None else int(registered)
-            origin = origin_of(api, version, reporting_origin, destination or "", "", day)
-            return report_id.lower(), origin, int(due), debug is not None
+        origin = _origin(api, version, reporting_origin, destination, registered)
+        if origin is not None:
+            return report_id, origin, int(due), debug is not None
     info = parse(text)
     return info.report_id.lower(), info.origin, info.scheduled_report_time, info.debug_mode
 
 
-@lru_cache(1024)
-def _usable(api: str, has_destination: bool, reporting_origin: str, version: str) -> bool:
-    return APIS.get(api) in (False, has_destination) and is_version(version) and _is_origin(reporting_origin)
+@lru_cache(4096)  # the same few come again and again
+def _origin(
+    api: str, version: str, reporting_origin: str, destination: str | None, registered: str | None
+) -> Origin | None:
+    """The origin of a report with these members; None if one of them is not as it must be."""
+    if (
+        APIS.get(api) not in (False, destination is not None)
+        or not is_version(version)
+        or not _is_origin(reporting_origin)
+    ):
+        return None
+    day = None if registered is None else int(registered)
+    return origin_of(api, version, reporting_origin, destination or "", "", day)
 
 
 def _is_origin(text: str) -> bool:
