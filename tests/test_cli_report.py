@@ -1,6 +1,7 @@
 """attributary report: one page from files and folders, whole or not at all; a mistake is one line."""
 
 import os
+import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -8,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from attributary.cli import main
-from attributary.tables import write_table
+from attributary.tables import read_table, write_table
 from reports import biting, estimates, evaluation, labelled, shop
 
 
@@ -139,3 +140,38 @@ def test_a_seed_is_told_where_the_file_tells_it(tmp_path: Path) -> None:
     for nonsense in ("sure", "nan", "2", ""):
         write_table(table.replace_schema_metadata({"confidence": nonsense}), str(tmp_path / "d.parquet"))
         assert "unless told otherwise" in report(tmp_path / "d.parquet", "-o", "-", "-q").stdout
+
+
+SALES = "campaign,day,Count\nshoes,,103\nshoes,mon,58\nshoes,tue,51\nhats,,2\nhats,mon,-3\nhats,tue,1\n"
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+@pytest.mark.parametrize("shape", ["laplace", "normal"])
+@pytest.mark.parametrize("how", [[], ["--nonnegative"], ["--nonnegative", "joint", "--whole"], ["--learn"]])
+def test_the_page_says_of_the_noise_what_the_terminal_says(
+    ending: str, shape: str, how: list[str], tmp_path: Path
+) -> None:
+    """Whatever the column of figures is called, and however the noise was stated."""
+    (tmp_path / "sales.csv").write_text(SALES)
+    out, args = f"{tmp_path}/out.{ending}", ["--levels", "campaign,day", "--value", "Count", "--variance", "8,4"]
+    said = CliRunner().invoke(
+        main, ["denoise", "--table", f"{tmp_path}/sales.csv", *args, "--shape", shape, *how, "-o", out]
+    )
+    z = re.search(r"z = (-?[\d.]+)", said.stderr)
+    assert said.exit_code == 0 and z is not None, said.output
+    table = read_table(out)
+    assert table.column_names[-2:] == ["noisy", "noise_variance"]
+    assert [float(x) for x in table.column("noisy").to_pylist()] == [103, 58, 51, 2, -3, 1]
+    assert [float(x) for x in table.column("noise_variance").to_pylist()] == [8, 4, 4] * 2
+    told = [] if ending == "parquet" else ["--shape", shape]
+    html = report(out, "--levels", "campaign,day", *told, "-o", "-", "-q").stdout
+    assert f"(z = {z[1].replace('-', '−')})" in html
+    assert "Error as measured" in html
+
+
+def test_a_column_that_is_called_noisy_but_is_not_the_value_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "sales.csv").write_text("a,Count,noisy\nx,5,yes\n")
+    args = ["denoise", "--table", f"{tmp_path}/sales.csv", "--levels", "a", "--value", "Count", "--variance", "1"]
+    result = CliRunner().invoke(main, args)
+    assert result.exit_code == 2 and "already has a column 'noisy'" in result.stderr
+    assert CliRunner().invoke(main, [*args, "--prefix", "d_"]).exit_code == 0

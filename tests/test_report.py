@@ -19,10 +19,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attributary import Tree, denoise, rmsre
+from attributary.cli.estimates import of_nodes
 from attributary.cli.implausible import implausible
 from attributary.errors import InputError
 from attributary.plan import Plan, make_plan
-from attributary.prior import none
+from attributary.prior import learn, none
 from attributary.report import Given, figures, page, read, to_png, to_svg, words
 from attributary.report.curves import curves
 from attributary.report.cut import cut
@@ -33,6 +34,7 @@ from attributary.report.levels import changes, shares
 from attributary.report.names import label, path
 from attributary.report.pack import pack
 from attributary.report.suspicion import suspicion
+from attributary.report.total import total_of
 from attributary.tables import write_table
 from attributary.tables.not_private import SEEDED
 from forests import NAMED, Case, cases, parents
@@ -158,6 +160,75 @@ def test_a_table_is_doubted_as_the_estimate_itself_is(shape: Any, case: Case, wr
         assert doubt.z is None
     else:
         assert doubt.z == pytest.approx(est.fit.z, rel=1e-6, abs=1e-6)
+
+
+@given(
+    cases(spread=1, special=(float("inf"),)),
+    st.sampled_from([{"nonnegative": True}, {"nonnegative": "joint"}, {"nonnegative": True, "whole": True}]),
+)
+@settings(deadline=None, max_examples=80)
+def test_the_noise_fits_a_table_as_it_fits_the_estimate_however_counts_were_made(case: Case, how: Any) -> None:
+    est, told = from_case(case, **how)
+    doubt = suspicion(told, told.measurements())
+    assert doubt.z is None if est.fit.df == 0 else doubt.z == pytest.approx(est.fit.z, rel=1e-6, abs=1e-6)
+
+
+@given(cases(spread=1), st.sampled_from([{}, {"nonnegative": "joint"}, {"nonnegative": True, "whole": True}]))
+@settings(deadline=None, max_examples=80)
+def test_the_total_of_a_table_is_that_of_the_estimate(case: Case, how: Any) -> None:
+    est, told = from_case(case, **how)
+    wanted = est.total(est.tree.parent < 0)
+    found = total_of(replace(told, confidence=0.95))
+    assert (found.estimate, found.unbiased) == pytest.approx((wanted.count, wanted.unbiased))
+    low, high = wanted.interval()
+    assert found.low == pytest.approx(low, abs=1e-6) or low < 0 <= found.low  # where no interval is below 0
+    assert found.high == pytest.approx(high, abs=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["unbiased", "nonnegative", "prior"])
+@pytest.mark.parametrize("confidence", [0.8, 0.99])
+def test_a_table_that_does_not_say_its_confidence_tells_it_by_its_intervals(kind: str, confidence: float) -> None:
+    tree = Tree.from_parents([-1] * 6 + list(range(6)) * 5)
+    rng = np.random.default_rng(3)
+    variance = rng.uniform(2, 9, len(tree))
+    noisy = np.where(tree.is_leaf, 40.0, 200.0) + rng.laplace(0, np.sqrt(variance / 2))
+    known = learn(tree, noisy, variance) if kind == "prior" else None
+    est = denoise(tree, noisy, variance, prior=known, nonnegative=kind == "nonnegative")
+    told = read_estimates(of_nodes(est, confidence), "table")
+    assert told.confidence == confidence
+    assert replace(told, confidence=None).level == pytest.approx(confidence, abs=1e-4)
+
+
+def test_totals_of_tables_cover_what_many_empty_roots_sum_to() -> None:
+    """Two hundred roots of nothing: their non-negative estimates are all too high."""
+    tree, rng = Tree.from_parents([-1] * 200), np.random.default_rng(8)
+    held = np.zeros(3)
+    for _ in range(60):
+        est = denoise(tree, rng.laplace(0, 3, 200), 18.0, nonnegative=True)
+        told = read_estimates(of_nodes(est, 0.95), "table")
+        bare = replace(told, noisy=np.full(200, np.nan), noise_variance=np.full(200, np.nan), confidence=None)
+        for i, table in enumerate((told, replace(told, confidence=None), bare)):
+            found = total_of(table)
+            held[i] += found.low <= 1e-9 and found.low <= found.estimate <= found.high
+    assert (held / 60 > 0.9).all()
+
+
+def test_figures_that_the_estimates_were_not_made_of_are_not_judged_by() -> None:
+    est, told = from_case(Case([-1, 0, 0], [10.0, 4, 5], [1.0, 2, 3]))
+    assert told.plain is not None and told.plain.blue == pytest.approx(est.blue)
+    for wrong in ({"noisy": told.noisy * 1000}, {"noise_variance": told.noise_variance * 4}):
+        other = replace(told, **wrong)
+        assert other.plain is None and suspicion(other, other.measurements()).z is None
+
+
+def test_nodes_that_cannot_be_estimated_do_not_make_a_level_infinite() -> None:
+    inf = float("inf")
+    est, told = from_case(Case([-1, 0, 0, 0], [1000.0, 500, 0, 0], [4.0, 4, inf, inf]))
+    leaves = changes(told, 10.0)[1]
+    assert (leaves.nodes, leaves.measured, leaves.open) == (4 - 1, 1, 2)
+    assert leaves.denoised == leaves.alike == pytest.approx(est.std[1] / 500)
+    html = page(Given(estimates=told)).html
+    assert "(2 cannot be estimated)" in html and "<td>∞" not in html
 
 
 @given(cases(spread=2))

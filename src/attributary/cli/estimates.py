@@ -1,5 +1,6 @@
 """estimates: the user's table, or that of the nodes, with the estimates beside it."""
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -15,12 +16,16 @@ from attributary.tree import Tree
 ADDED = ("estimate", "variance", "low", "high", "correction")
 FROM_PRIOR = "from_prior"  # one more where a prior had a part in the estimates
 KEPT_AS = "noise_variance"  # what the user's variance column is called where its name is taken
+NOISY = "noisy"  # where a report looks for the figures
 
 
-def kept_names(table: Any, variance: str | None, prefix: str, path: str, prior: bool = False) -> list[str]:
+def kept_names(
+    table: Any, variance: str | None, prefix: str, path: str, prior: bool = False, value: str = NOISY
+) -> list[str]:
     """The names of the user's columns in the output; refuses those that an added column would hide."""
     taken = {prefix + name for name in (*ADDED, *([FROM_PRIOR] if prior else []))}
     names = [KEPT_AS if name == variance and name in taken else name for name in table.column_names]
+    taken |= {prefix + name for name in measured_names(table, names, variance, value)}
     clash = next((name for name in names if name in taken or names.count(name) > 1), None)
     if clash is not None:
         raise InputError(
@@ -28,6 +33,14 @@ def kept_names(table: Any, variance: str | None, prefix: str, path: str, prior: 
             "something before the added names with --prefix, as in --prefix denoised_"
         )
     return names
+
+
+def measured_names(table: Any, names: list[str], variance: str | None, value: str) -> list[str]:
+    """Columns to add where the user's has another name: a report would not find the figures and their noise."""
+    if value == NOISY:
+        return []
+    told = (name for name, old in zip(names, table.column_names, strict=True) if old == variance)
+    return [NOISY] if KEPT_AS in told else [NOISY, KEPT_AS]
 
 
 def filled(table: Any, tree: Tree) -> Any:
@@ -60,19 +73,22 @@ def with_numbers(table: Any, columns: list[str | None]) -> Any:
     return table
 
 
-def estimates(table: Any, names: list[str], est: Estimate, confidence: float, prefix: str) -> Any:
+def estimates(
+    table: Any, names: list[str], est: Estimate, confidence: float, prefix: str, measured: Collection[str] = ()
+) -> Any:
     """The table under these names, with the added columns; node i is row i, and nodes without rows are left out."""
     import pyarrow as pa
 
     interval, rows = est.interval(confidence), table.num_rows
     table = table.rename_columns(names)
     values = (est.count, est.variance, interval.low, interval.high, est.correction)
-    for name, whole in {**dict(zip(ADDED, values, strict=True)), **_from_prior(est)}.items():
+    more = {name: values for name, values in _measured(est).items() if name in measured}
+    for name, whole in {**dict(zip(ADDED, values, strict=True)), **_from_prior(est), **more}.items():
         cells = whole[:rows]
         table = table.append_column(
             prefix + name, pa.array(cells, mask=np.isnan(cells))
         )  # no measurement, no correction
-    return mark(noted(table, confidence=confidence), est.not_private)
+    return mark(noted(table, confidence=confidence, shape=est.measurements.shape), est.not_private)
 
 
 def of_nodes(est: Estimate, confidence: float) -> Any:
@@ -80,10 +96,8 @@ def of_nodes(est: Estimate, confidence: float) -> Any:
     import pyarrow as pa
 
     interval, table = est.interval(confidence), est.tree.table()
-    measured = est.measurements.variance < np.inf
     columns = {
-        "noisy": np.where(measured, est.measurements.noisy, np.nan),
-        "noise_variance": est.measurements.variance,
+        **_measured(est),
         "estimate": est.count,
         "variance": est.variance,
         "low": interval.low,
@@ -93,13 +107,18 @@ def of_nodes(est: Estimate, confidence: float) -> Any:
     }
     for name, values in columns.items():
         table = table.append_column(name, pa.array(values, mask=np.isnan(values)))
-    return mark(noted(table, confidence=confidence), est.not_private)
+    return mark(noted(table, confidence=confidence, shape=est.measurements.shape), est.not_private)
 
 
 def noted(table: Any, **notes: object) -> Any:
     """The table with notes beside what it has; they stand in Parquet and Arrow files, not in text."""
     added = {name.encode(): str(value).encode() for name, value in notes.items()}
     return table.replace_schema_metadata({**(table.schema.metadata or {}), **added})
+
+
+def _measured(est: Estimate) -> dict[str, Any]:
+    noisy, variance = est.measurements.noisy, est.measurements.variance
+    return {NOISY: np.where(variance < np.inf, noisy, np.nan), KEPT_AS: variance}
 
 
 def _from_prior(est: Estimate) -> dict[str, Any]:

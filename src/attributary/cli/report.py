@@ -7,6 +7,7 @@ import click
 
 NODES = 200_000
 FORMATS = ["svg", "png"]
+SHAPES = ["laplace", "dlap", "normal"]
 
 ABOUT = """One page to send on: what was asked, how private it is, the counts, their errors.
 
@@ -31,6 +32,9 @@ says what is left out.
 )
 @click.option("--levels", metavar="A,B,C", help="The columns that name a node, top to bottom, if no file tells.")
 @click.option(
+    "--shape", type=click.Choice(SHAPES), help="Shape of the noise, if no file tells.  [default: the plan's, laplace]"
+)
+@click.option(
     "--tau", type=float, help="Errors are relative to counts, or to this if larger.  [default: the plan's, 10]"
 )
 @click.option("--title", help="Of the page.  [default: what was asked]")
@@ -43,6 +47,7 @@ def report(
     files: tuple[str, ...],
     output: str,
     levels: str | None,
+    shape: Any,
     tau: float | None,
     title: str | None,
     nodes: int,
@@ -60,7 +65,7 @@ def report(
     _check_page(output)
     with stages(not quiet) as stage:
         stage("reading")
-        given = read(list(files), (levels and [name.strip() for name in levels.split(",")]) or None)
+        given = read(list(files), (levels and [name.strip() for name in levels.split(",")]) or None, shape)
         refuse_inputs([output], given.files)
         stage("drawing")
         made = page(given, tau, nodes, title)

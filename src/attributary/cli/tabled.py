@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from attributary.cli.estimates import estimates, filled, kept_names, with_numbers
+from attributary.cli.estimates import estimates, filled, kept_names, measured_names, with_numbers
 from attributary.cli.labels import labels, refuse_sums, without
 from attributary.cli.learned import past_of_table
 from attributary.cli.refused import refused
@@ -53,7 +53,8 @@ def denoised_table(
     given = Noise(**noise)
     stage("reading")
     table = read_table(path)
-    names = kept_names(table, given.variance, prefix, path, prior is not None or learn)
+    names = kept_names(table, given.variance, prefix, path, prior is not None or learn, value)
+    measured = measured_names(table, names, given.variance, value)
     stage("building the tree")
     table = without(table, labels(table, levels, path).column_names, total, path)
     paths = labels(table, levels, path)
@@ -74,7 +75,7 @@ def denoised_table(
     result = result if is_text(format_) else with_numbers(result, figures)
     renamed = names != table.column_names
     notes = [f"your column {given.variance} is called noise_variance there"] if renamed else []
-    made = estimates(result, names, est, confidence, prefix)
+    made = estimates(result, names, est, confidence, prefix, measured)
     if past is None:
         return Denoised(made, est, notes)
     return Denoised(mark(made, past.not_private), est, notes + past.notes)

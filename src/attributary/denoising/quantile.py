@@ -24,6 +24,13 @@ def quantile(level: float, excess: Floats) -> Floats:
     return np.interp(excess, KNOTS, _table(level))
 
 
+def level_of(reach: float, excess: float) -> float:
+    """The share that so many standard deviations hold: what `quantile` inverts."""
+    if not excess > 0:
+        return 1 - erfc(reach / sqrt(2))
+    return 1 - _tail(reach, 3 / excess)
+
+
 @lru_cache(maxsize=32)
 def _table(level: float) -> tuple[float, ...]:
     return NormalDist().inv_cdf(0.5 + level / 2), *(_solve(1 - level, 3 / excess) for excess in KNOTS[1:])

@@ -1,13 +1,17 @@
 """Estimates: denoised counts as a table tells them, in level order."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from functools import cached_property
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from attributary.denoising import Estimate, denoise
+from attributary.denoising.prediction import EXCESS
+from attributary.denoising.quantile import level_of
 from attributary.errors import InputError
-from attributary.measurements import Measurements
+from attributary.measurements import Measurements, Shape
 from attributary.paths import RowError
 from attributary.tables import place, shown
 from attributary.tables.floats import floats
@@ -19,6 +23,8 @@ Ints = NDArray[np.int64]
 NODE = ("node", "parent", "level")
 NEEDED = ("estimate", "variance", "low", "high")
 FIGURES = ("noisy", "noise_variance", *NEEDED, "correction")
+USUAL = 0.95  # confidence
+ALIKE = 0.9  # of the nodes; rounding may make some corrections 0
 FROM_PRIOR = "from_prior"  # one more where what was expected had a part in the estimates
 
 
@@ -37,6 +43,7 @@ class Estimates:
     from_prior: Floats | None = None  # the part of each that what was expected had, from 0 to 1
     not_private: str = ""  # why they are not, if the file says so
     confidence: float | None = None  # that low and high hold the true count, where the file says it
+    shape: Shape | None = None  # of the noise, where the file says it
 
     def __len__(self) -> int:
         return len(self.estimate)
@@ -45,30 +52,60 @@ class Estimates:
     def measured(self) -> NDArray[np.bool_]:
         return np.isfinite(self.noisy) & ~np.isposinf(self.noise_variance)
 
+    @cached_property
+    def plain(self) -> Estimate | None:
+        """Today's figures denoised again: unbiased, without a prior; None where the table does not tell them.
+
+        Nor where they are not what its estimates were made of, as sums that were divided before.
+        """
+        known = self.measured & (self.noise_variance >= 0)
+        if not known.any() or (self.measured & ~known).any():
+            return None
+        back = self.tree.from_level_order
+        noisy, variance = np.where(known, self.noisy, 0.0), np.where(known, self.noise_variance, np.inf)
+        try:
+            found = denoise(self.tree, back(noisy), back(variance), shape=self.shape or "laplace")
+        except ValueError:  # exact figures at odds with each other: no estimates were made of them
+            return None
+        moved, variance = (self.tree.to_level_order(a) for a in (found.correction, found.variance))
+        alike = np.isnan(moved) | np.isnan(self.correction) | np.isclose(moved, self.correction, 1e-3, 1e-3)
+        alike &= np.isposinf(self.plain_variance) | np.isclose(variance, self.plain_variance, 1e-3)
+        return found if alike.mean() > ALIKE else None
+
     @property
     def plain_variance(self) -> Floats:
-        """The variance of today's figures alone, denoised: what it is without a prior."""
+        """The variance of today's figures alone, denoised, as the table has it; inf where the prior was all."""
         if self.from_prior is None:
             return self.variance
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(self.from_prior < 1, self.variance / (1 - self.from_prior), np.inf)
 
     @property
-    def unbiased(self) -> Floats:
-        """The estimates of today's figures alone, before they were made non-negative or whole, from the corrections."""
-        with np.errstate(invalid="ignore"):
-            spread = np.sqrt(np.maximum(self.noise_variance - self.plain_variance, 0))
-            moved = self.noisy + self.correction * spread
-        known = self.measured & np.isfinite(self.correction) & np.isfinite(spread) & (self.correction != 0)
-        return np.where(known, moved, self.estimate)
+    def level(self) -> float:
+        """The confidence of the intervals, where the file does not say it, from how wide they are."""
+        if self.confidence is not None:
+            return self.confidence
+        prior, plain = self.from_prior is not None, self.plain
+        good = (self.variance > 0) & np.isfinite(self.variance) & np.isfinite(self.high)
+        good &= self.tree.first[1:] == self.tree.first[:-1] if prior else True  # others are widened
+        uncut = good & (self.low > 0)
+        nodes = np.flatnonzero(uncut if uncut.any() else good)
+        if not nodes.size or (plain is None and not prior):
+            return USUAL
+        reach = (self.high - self.low)[nodes] / 2 / np.sqrt(self.variance[nodes])
+        middle = int(np.argsort(reach)[len(reach) // 2])
+        excess = EXCESS if plain is None or prior else self.tree.to_level_order(plain._excess)[nodes[middle]]
+        return min(max(level_of(float(reach[middle]), float(excess)), 0.01), 0.9999)
 
     @property
     def whole(self) -> bool:
         """Whether all estimates are whole numbers."""
         return bool((self.estimate == np.round(self.estimate)).all())
 
-    def measurements(self, shape: Literal["laplace", "dlap", "normal"]) -> Measurements:
-        return Measurements(self.noisy, np.where(np.isnan(self.noise_variance), np.inf, self.noise_variance), shape)
+    def measurements(self, shape: Shape | None = None) -> Measurements:
+        """What was measured, in level order; the shape is the file's unless told."""
+        variance = np.where(np.isnan(self.noise_variance), np.inf, self.noise_variance)
+        return Measurements(self.noisy, variance, shape or self.shape or "laplace")
 
     def error(self, tau: float) -> Floats:
         """The relative error of each node: its standard deviation by its estimate, or by tau if that is larger."""
@@ -104,6 +141,7 @@ def read_estimates(table: Any, path: str, levels: list[str] | None = None, rows:
         from_prior=None if expected is None else tree.to_level_order(expected),
         not_private=words_of(table) or earlier_words(metadata),
         confidence=confidence_of(metadata),
+        shape=shape_of(metadata),
     )
 
 
@@ -120,6 +158,12 @@ def confidence_of(metadata: dict[bytes, bytes]) -> float | None:
     except ValueError:
         return None
     return told if 0 < told < 1 else None
+
+
+def shape_of(metadata: dict[bytes, bytes]) -> Shape | None:
+    """The shape of the noise that a file states; None where it states none that we know."""
+    stated = metadata.get(b"shape", b"").decode(errors="replace")
+    return next((shape for shape in get_args(Shape) if shape == stated), None)
 
 
 def _check(found: dict[str, Floats], path: str, rows: Ints | None) -> None:

@@ -33,8 +33,9 @@ class Change(NamedTuple):
     nodes: int
     measured: int
     raw: float  # of the measured nodes; nan where there are none
-    denoised: float  # of all nodes
+    denoised: float  # of the nodes that can be estimated
     alike: float  # after denoising, of the measured nodes alone
+    open: int  # nodes that cannot be estimated: nothing that was measured tells them apart from their siblings
 
     @property
     def fell(self) -> float:
@@ -82,7 +83,9 @@ def changes(est: Estimates, tau: float) -> list[Change]:
         measured = est.measured[here]
         raw = _rms((np.sqrt(est.noise_variance[here]) / scale[here])[measured])
         after = np.sqrt(est.variance[here]) / scale[here]
-        found.append(Change(name, len(measured), int(measured.sum()), raw, _rms(after), _rms(after[measured])))
+        known = np.isfinite(after)
+        sizes, errors = (len(measured), int(measured.sum())), (raw, _rms(after[known]), _rms(after[measured & known]))
+        found.append(Change(name, *sizes, *errors, int((~known).sum())))
     return found
 
 

@@ -58,7 +58,7 @@ def page(given: Given, tau: float | None = None, nodes: int = NODES, title: str 
     }
     left = 0
     if found:
-        doubts = [doubt_of(quantity, plan) for quantity in found]
+        doubts = [doubt_of(quantity) for quantity in found]
         kept = kept_nodes(found, doubts, nodes)
         left = len(found[0].estimates) - kept.nodes
         context |= stored(found, doubts, kept)

@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 
-from attributary.plan import Plan
 from attributary.plan.parts import Part
 from attributary.report import figures
 from attributary.report.counts_chart import counts_chart
@@ -18,12 +17,11 @@ from attributary.report.words import few
 from attributary.spec.measure import COUNT
 
 
-def doubt_of(quantity: Quantity, plan: Plan | None) -> Suspicion:
+def doubt_of(quantity: Quantity) -> Suspicion:
     """What there is to doubt; of a ratio, which is not measured, nothing."""
     if quantity.kind == "ratio":
         return Suspicion(np.zeros(len(quantity.estimates), bool), 0.0, None, 1.0)
-    shape: Any = "dlap" if plan is not None and plan.spec.noise == "unit" else "laplace"
-    return suspicion(quantity.estimates, quantity.estimates.measurements(shape))
+    return suspicion(quantity.estimates, quantity.estimates.measurements())
 
 
 def first_panel(quantity: Quantity, doubt: Suspicion, given: Given, draw: Draw) -> dict[str, Any]:

@@ -1,12 +1,13 @@
 """Quantity: what a part of a page is about, a measure or a ratio of two, and how its figures are written."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, log10, sqrt
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from attributary.measurements import Shape
 from attributary.plan.parts import Part, parts
 from attributary.report import figures, names
 from attributary.report.estimates import Estimates
@@ -72,8 +73,8 @@ def quantities(given: Given, tau: float | None) -> list[Quantity]:
     own = {part.measure.name: part for part in parts(plan)} if plan else {}
     of_counts = tau or (plan.spec.tau if plan else TAU)
     found: list[Quantity] = []
-    for name, est in _named(given).items():
-        part = own.get(name)
+    for name, read in _named(given).items():
+        est, part = _shaped(read, given), own.get(name)
         if name == COUNT:
             found.append(Quantity(name, "count", est, of_counts, part=part))
             continue
@@ -85,6 +86,14 @@ def quantities(given: Given, tau: float | None) -> list[Quantity]:
         size = given.measures[COUNT].estimate
         found.append(Quantity(name, "ratio", est, 0.0, unit, None, _digits(est.variance), size))
     return found
+
+
+def _shaped(est: Estimates, given: Given) -> Estimates:
+    """The estimates with the shape of their noise: the file's, or else the plan's, or else what was told."""
+    if est.shape is not None or (given.plan is None and given.shape is None):
+        return est
+    of_plan: Shape = "dlap" if given.plan and given.plan.spec.noise == "unit" else "laplace"
+    return replace(est, shape=of_plan if given.plan else given.shape)
 
 
 def _named(given: Given) -> dict[str, Estimates]:

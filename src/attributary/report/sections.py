@@ -87,7 +87,7 @@ def changed_section(quantity: Quantity, doubt: Suspicion, draw: Draw) -> dict[st
             f"{c.nodes:,}",
             f"{c.measured:,}",
             figures.percent(c.raw) if c.measured else "not measured",
-            figures.percent(c.denoised),
+            figures.percent(c.denoised) + (f" ({c.open:,} cannot be estimated)" if c.open else ""),
             figures.percent(c.fell) if c.measured else figures.NOTHING,
         ]
         for c in found

@@ -1,5 +1,6 @@
 """Suspicion: corrections that noise hardly makes, and whether there is as much noise as was claimed."""
 
+from dataclasses import replace
 from math import sqrt
 from typing import NamedTuple
 
@@ -26,16 +27,16 @@ class Suspicion(NamedTuple):
 
 
 def suspicion(est: Estimates, measured: Measurements) -> Suspicion:
-    """What a careful reader asks of corrections: none too large, and all together as large as they should be."""
+    """What a careful reader asks of corrections: none too large, and all together as large as they should be.
+
+    How well the noise fits is asked of the figures denoised again: the estimates shown may be non-negative or drawn
+    towards a prior.
+    """
     size = np.abs(np.nan_to_num(est.correction))
     beyond = limit(measured, FALSE_ALARMS / max(int((size > 0).sum()), 1))
-    use = est.measured & (measured.variance > 0) & (measured.variance < np.inf)
-    var = measured.variance[use]
-    spare = np.maximum(1 - est.plain_variance[use] / var, 0)
-    df = float(spare.sum())
     implausible = size > beyond
-    if df < 1e-9:
+    plain = est.plain if est.shape == measured.shape else replace(est, shape=measured.shape).plain
+    if plain is None or plain.fit.df == 0:
         return Suspicion(implausible, float(np.min(beyond)), None, 1.0)
-    q = float(np.sum((est.noisy[use] - est.unbiased[use]) ** 2 / var))
-    z = (q - df) / float(np.sqrt(2 * df + np.sum(measured.excess()[use] * spare**2)))
-    return Suspicion(implausible, float(np.min(beyond)), z, sqrt(q / df))
+    fit = plain.fit
+    return Suspicion(implausible, float(np.min(beyond)), fit.z, sqrt(fit.q / fit.df))
