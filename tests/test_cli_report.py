@@ -123,7 +123,7 @@ def test_a_mistake_is_one_line_and_writes_nothing(
 
 
 def test_nothing_to_report_and_no_nodes_are_mistakes(tmp_path: Path) -> None:
-    assert "Missing argument 'FILE...'" in report().stderr
+    assert "missing argument 'FILE...'" in report().stderr
     assert report(biting(tmp_path), "--nodes", "0").exit_code == 2
 
 
@@ -132,7 +132,7 @@ def test_a_seed_is_told_where_the_file_tells_it(tmp_path: Path) -> None:
     for name, note in (("a", {"attributary": "seed 5: not for release"}), ("b", {})):
         write_table(table.replace_schema_metadata(note), str(tmp_path / f"{name}.parquet"))
         html = report(tmp_path / f"{name}.parquet", "-o", "-", "-q").stdout
-        assert ("Not for release." in html) == bool(note)
+        assert ("NOT PRIVATE. Do not publish" in html) == bool(note)
     confident = table.replace_schema_metadata({"confidence": "0.9"})
     write_table(confident, str(tmp_path / "c.parquet"))
     assert "90 % interval" in report(tmp_path / "c.parquet", "-o", "-", "-q").stdout

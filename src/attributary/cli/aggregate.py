@@ -128,7 +128,6 @@ def aggregate(
     read = [*files, *domain, *key_files]
     refuse_inputs([output, _beside(output) if debug else None], [*read, ledger_file, errors_file])
     refuse_inputs([errors_file], [*read, ledger_file], "--errors")
-    refuse_inputs([ledger_file], read, "--ledger")
     ids, most_errors = _ids(filtering_ids), _share(max_errors)
     rules = Rules(reporting_site, debug, 0 if max_age is None else _since(max_age, time.time()))
     key = read_private_keys(key_files) if key_files else None
