@@ -491,7 +491,7 @@ def test_many_files_of_many_kinds_are_one_batch() -> None:
             "of 4; 4 DECRYPTION_ERROR; the first: clear.avro: report 1: the",
         ),
         (["--domain", "clear.avro"], "clear.avro", "its records have no field 'bucket'"),
-        (["--ledger", "plan.json"], "clear.avro", "plan.json is not an Attributary ledger"),
+        (["--ledger", "unit.json"], "clear.avro", "unit.json is not an Attributary ledger"),
     ],
 )
 @pytest.mark.usefixtures("folder")
