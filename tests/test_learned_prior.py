@@ -327,8 +327,7 @@ def test_empty_nodes_do_not_make_shares_too_equal() -> None:
     assert np.mean(empty) < 0.1  # 0.22 by estimates that are never negative
 
 
-@pytest.mark.parametrize("each", [False, True])
-def test_a_prior_is_borne_only_as_far_as_it_serves(each: bool) -> None:
+def test_a_prior_is_borne_only_as_far_as_it_serves() -> None:
     of = world(3)
     order = of.tree.to_level_order
     leaf, truth, given_ = order(of.tree.is_leaf), order(of.now), measured(of, 20.0, 0)
@@ -339,7 +338,7 @@ def test_a_prior_is_borne_only_as_far_as_it_serves(each: bool) -> None:
     def factor(mean: np.ndarray, claimed: float, noise: np.ndarray = var) -> float:
         wide, plain = np.where(leaf, claimed, np.inf), denoise(tree, x, noise)
         made = lambda doubt: with_mean(tree, x, noise, mean, wide * doubt)  # noqa: E731
-        return borne(tree, plain.blue, plain.variance, first, TAU, made, each=each)
+        return borne(tree, plain.blue, plain.variance, first, TAU, made)
 
     guess = truth + np.random.default_rng(0).normal(0, 2, len(truth))
     assert factor(guess, 4.0) == 1

@@ -1,8 +1,9 @@
-"""A prior that is useless, or lies, does no harm: never more than 3 % worse than without it, on awkward trees too."""
+"""A prior that is useless, or lies, does no harm: not more than 3 % worse than without it on these awkward trees."""
 
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -137,3 +138,86 @@ def test_a_prior_that_is_tenfold_too_sure_does_no_harm(name: str, make: Callable
         return prior.doubted(of.tree, m, None, replace(said, **{part: wide[part] / 10 for part in wide}))
 
     assert worst(of, lying) < 1.03
+
+
+def labelled(sizes: tuple[int, ...], roots: int, seed: int, size: float, skew: float, drift: float) -> World:
+    """Few roots whose families share at random; nodes of a label have nothing else in common."""
+    names = [f"a{i}" for i in range(len(sizes) + 1)]
+    paths = list(product(*map(range, (roots, *sizes))))
+    table = {name: [f"{name}{path[i]}" for path in paths] for i, name in enumerate(names)}
+    tree = Tree.from_paths(table, names, fill=True)
+    rng, rate = np.random.default_rng(seed), np.zeros(len(tree))
+    rate[tree.parent < 0] = rng.lognormal(size, skew, roots)
+    for depth, many in enumerate(sizes, 1):
+        here = np.flatnonzero(tree.level == depth)
+        for parent in np.unique(tree.parent[here]):
+            rate[here[tree.parent[here] == parent]] = rate[parent] * rng.dirichlet(np.full(many, 0.3))
+    leaf = np.where(tree.is_leaf, rate, 0.0)
+    then, now = rng.poisson(leaf), rng.poisson(leaf * rng.lognormal(0, drift, len(tree)))
+    return World(tree, _summed(tree, now), _summed(tree, then))
+
+
+def flat(of: World) -> np.ndarray:
+    """All leaves had the same."""
+    return _summed(of.tree, np.where(of.tree.is_leaf, max(1.0, of.now[of.tree.is_leaf].mean()), 0.0))
+
+
+EARLIER: dict[str, Callable[[World], np.ndarray | None]] = {
+    "none": lambda of: None,
+    "flat": flat,
+    "honest": lambda of: of.then,
+    "shuffled": shuffled,
+}
+
+
+def cost(of: World, mean: np.ndarray | None, epsilon: float, tau: float, draws: int) -> tuple[float, np.ndarray]:
+    """The error with what is learned over that without, of the tree and of each level; ε is split equally."""
+    tree, depth = of.tree, int(of.tree.level.max()) + 1
+    variance = 2 * (depth / epsilon) ** 2
+    found = []
+    for seed in range(draws):
+        noise = np.random.default_rng((seed, 7)).laplace(0, np.sqrt(variance / 2), len(tree))
+        given = Measurements(of.now + noise, np.full(len(tree), variance))
+        known = prior.learn(tree, given, None, None if mean is None else earlier(of, mean), tau=tau)
+        both = (denoise(tree, given, prior=said, nonnegative=True).count for said in (known, None))
+        found.append([rmsre.levels(tree, of.now, np.square(count - of.now), tau) ** 2 for count in both])
+    with_, without = np.mean(found, axis=0)
+    return float(np.sqrt(with_.sum() / without.sum())), np.sqrt(with_ / without)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "roots", "seed", "size", "skew", "drift", "kind", "epsilon", "draws"),
+    [  # found by trying hundreds of trees: two of them cost 5 and 6 %, a level 9 %, when only linear errors were judged
+        ((3, 30), 12, 141, 3.0, 0.5, 0.1, "shuffled", 0.5, 24),
+        ((8,), 3, 969, 5.0, 1.0, 1.0, "honest", 1.0, 24),
+        ((4, 4, 6), 3, 661, 3.0, 1.0, 0.5, "honest", 0.5, 90),
+    ],
+)
+def test_few_roots_are_not_worse_off(
+    sizes: tuple[int, ...],
+    roots: int,
+    seed: int,
+    size: float,
+    skew: float,
+    drift: float,
+    kind: str,
+    epsilon: float,
+    draws: int,
+) -> None:
+    of = labelled(sizes, roots, seed, size, skew, drift)
+    tree, levels = cost(of, EARLIER[kind](of), epsilon, TAU, draws)
+    assert tree < 1.03 and (levels < 1.05).all(), (tree, levels)
+
+
+@pytest.mark.parametrize("kind", list(EARLIER))
+@pytest.mark.parametrize("roots", [1, 2, 3, 5, 12])
+def test_a_prior_costs_little_with_few_roots(roots: int, kind: str) -> None:
+    """Over trees of different fan-out, ε and τ together, since one draw of one small tree says little."""
+    cases = list(
+        zip([(8,), (40,), (3, 4), (5, 6), (2, 3, 4)], [0.5, 4.0, 1.0, 16.0, 2.0], [5, 10, 10, 5, 5], strict=True)
+    )
+    found = []
+    for i, (sizes, epsilon, tau) in enumerate(cases):
+        of = labelled(sizes, roots, 10 * roots + i, 4.0, 1.0, 0.3)
+        found.append(cost(of, EARLIER[kind](of), epsilon, float(tau), 5)[0])
+    assert np.mean(found) < 1.02 and max(found) < 1.1, found

@@ -1,4 +1,4 @@
-"""borne: how much wider a prior must be to serve today's figures best.
+"""borne: how much wider a prior of means must be to serve today's figures best.
 
 Let y be an estimate without the prior and p with it, of variances V₀ and V, as claimed. By Stein's lemma, the squared
 error of p is V₀ + (p − y)² − 2·(V₀ − V) on average, whatever the truth and however wrong the prior. What is never
@@ -28,15 +28,12 @@ def borne(
     first: Floats,
     tau: float,
     predicted: Predicted,
-    *,
-    each: bool = False,
-    sure: float = SURE,
 ) -> float:
     """The factor by which a prior must be wider; inf where the figures bear none. Arrays are in level order.
 
     The first of all factors whose next does no better. Errors count relative to the count, of which `first` is a guess,
-    but no less than `tau`, and levels alike. With `each`, no level may be worse off, either: means of leaves that err
-    together do most harm above them. `sure` is by how many standard errors a factor must do better than the one before.
+    but no less than `tau`, and levels alike. No level may be worse off, either: means of leaves that err together do
+    most harm above them.
     """
     sizes = np.diff(tree.offsets)
     known = variance < np.inf  # of the others it lowers the error, whatever it says
@@ -49,9 +46,9 @@ def borne(
         if not gain.any():
             return doubt
         levels, squares = (np.add.reduceat(values, tree.offsets[:-1]) for values in (gain, gain**2))
-        fine = not each or (levels >= -SPARED * np.sqrt(squares)).all()
+        fine = (levels >= -SPARED * np.sqrt(squares)).all()
         more = gain - most
-        if fine and more.sum() > (SURE if best == np.inf else sure) * np.sqrt(np.dot(more, more)):
+        if fine and more.sum() > SURE * np.sqrt(np.dot(more, more)):
             best, most = doubt, gain
         elif best < np.inf:
             break

@@ -7,12 +7,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from attributary.denoising.denoise import engine, measurements
 from attributary.denoising.nonnegative import nonnegative
-from attributary.denoising.predict import predict
 from attributary.denoising.prior import Prior, measured, shares_of
 from attributary.measurements import Measurements
 from attributary.prior.borne import borne
 from attributary.prior.doubt import doubt
 from attributary.prior.drift import with_mean
+from attributary.prior.gain import widened
 from attributary.prior.kin import roots
 from attributary.prior.learn import TAU
 from attributary.prior.together import together
@@ -38,7 +38,7 @@ def doubted(tree: Tree, noisy: ArrayLike | Measurements, variance: ArrayLike | N
         grown = _grown(tree, mean, claimed, z, v)
         for _ in range(2):  # the second time finds what the first has left
             grown = together(tree, mean, grown, z, v)
-        grown *= borne(tree, *plain, first, TAU, lambda doubt: with_mean(tree, x, var, mean, grown * doubt), each=True)
+        grown *= borne(tree, *plain, first, TAU, lambda doubt: with_mean(tree, x, var, mean, grown * doubt))
         prior = replace(prior, variance=back(grown))
     if shares is not None:
         share, spread = shares
@@ -46,7 +46,7 @@ def doubted(tree: Tree, noisy: ArrayLike | Measurements, variance: ArrayLike | N
         claimed = np.where(tree.family >= 0, spread, np.inf)
         mean = np.where(claimed < np.inf, share * np.where(parent < np.inf, parent, 0.0), 0.0)
         wide = _grown(tree, mean, claimed, z, v)
-        wide *= borne(tree, *plain, first, TAU, lambda doubt: predict(tree, x, var, share, wide * doubt)[:2])
+        wide = widened(tree, x, var, plain, share, wide, TAU)
         prior = replace(prior, spread=back(wide))
     return prior
 

@@ -58,7 +58,7 @@ def drifted(
     root = roots(tree)
     wide *= doubt(root, mean, wide, z, v, len(tree))[root]
     wide = together(tree, mean, forgiving(wide, mean, z, v), z, v)
-    wide *= borne(tree, *plain, first, tau, lambda doubt: with_mean(tree, x, var, mean, wide * doubt), each=True)
+    wide *= borne(tree, *plain, first, tau, lambda doubt: with_mean(tree, x, var, mean, wide * doubt))
     back = tree.from_level_order
     return Prior(back(mean), back(wide), True, earlier.new, earlier.gone, earlier.lost, earlier.example)
 

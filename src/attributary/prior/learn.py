@@ -12,8 +12,8 @@ from attributary.denoising.predict import predict
 from attributary.denoising.prior import Prior
 from attributary.denoising.topdown import settled
 from attributary.measurements import Measurements
-from attributary.prior.borne import borne
 from attributary.prior.doubt import doubt
+from attributary.prior.gain import widened
 from attributary.prior.kin import kin, label_codes, roots
 from attributary.prior.pooled import Level, pooled
 from attributary.prior.spread import forgiving, spread
@@ -23,7 +23,6 @@ Floats = NDArray[np.float64]
 
 ROUNDS = 2
 TAU = 5.0
-SURE = 2.0  # standard errors: figures have judged what was learned from them, so that more is asked for than of others
 
 
 class Past(NamedTuple):
@@ -93,14 +92,11 @@ def learned(
             wide[nodes] = np.where(alone, np.inf, own)
         wide *= doubt(root, mean, wide, z, v, len(tree))[root]
         wide = forgiving(wide, mean, z, v, many)
-        linear, claimed, estimate = predict(tree, x, var, share, wide, "top-down")
-    made = linear, claimed
-    wider = lambda by: made if by == 1 else predict(tree, x, var, share, wide * by)[:2]  # noqa: E731
-    factor = borne(tree, *plain, first, tau, wider, sure=SURE)
-    if factor != 1:
-        wide = wide * factor
-        estimate = predict(tree, x, var, share, wide, "top-down")[2]
-    return share, wide, estimate
+        linear, _, estimate = predict(tree, x, var, share, wide, "top-down")
+    borne = widened(tree, x, var, plain, share, wide, tau)
+    if (borne != wide).any():
+        estimate = predict(tree, x, var, share, borne, "top-down")[2]
+    return share, borne, estimate
 
 
 def _counted(tree: Tree, estimate: Floats) -> Floats:

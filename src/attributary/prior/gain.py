@@ -1,0 +1,129 @@
+"""gain: what a prior gains at each level, as today's figures tell, and how much wider it must be if it gains nothing.
+
+For any estimates f beside the unbiased y of variance V₀, E(f − count)² = E(f − y)² − V₀ + 2·cov(f, y), whatever the
+truth and however wrong the prior (Stein). Here f are counts made non-negative top-down, with the prior and without it:
+what a prior does for empty nodes, being non-negative does already. Their covariance has no formula, so figures are
+moved at random (a probe), and what the estimates move along with y is counted. Where an estimate is above 0, only what
+it moves beyond the linear one has to be: the covariance of that is known.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attributary.denoising.denoise import engine
+from attributary.denoising.nonnegative import nonnegative
+from attributary.denoising.predict import predict
+from attributary.tree import Tree
+
+Floats = NDArray[np.float64]
+
+DOUBTS = np.array([1.0, 3.0, 10.0, 100.0, np.inf])  # how much wider; at last, nothing is expected
+SURE = 0.5  # standard errors by which the tree must gain over no prior: trust must be earned
+FEW = 15.0  # nodes: where so few decide, twice as many standard errors
+SPARED = 0.08  # of a level's squared error: what it may lose
+SMALL = 6.0  # nodes of a level: with more, it must be seen to lose more than that; with fewer, not to lose it
+LEAST = 0.1  # of its variance: a level's squared error is no less
+PROBES, ENOUGH = 4, 10_000  # probes; one is enough for so many nodes
+STEP = 0.7  # standard deviations by which a probe moves figures
+
+
+class _Probe(NamedTuple):
+    x: Floats  # figures, moved
+    y: Floats  # how far that moves the unbiased estimates, for a whole standard deviation
+    plain: Floats  # and the non-negative ones
+
+
+class _Judge(NamedTuple):
+    """What estimates are compared with: those without a prior."""
+
+    tree: Tree
+    y: Floats
+    first: Floats  # made non-negative
+    variance: Floats  # of y; 0 where it is not known, which no prior makes worse
+    weight: Floats  # of each node's squared error; levels count alike
+    covariance: Floats  # of `first` and y
+    probes: list[_Probe]
+
+
+def widened(
+    tree: Tree, x: Floats, var: Floats, plain: tuple[Floats, Floats], share: Floats, wide: Floats, tau: float
+) -> Floats:
+    """The spread, widened until the tree gains and no level loses much; inf where nothing is to be expected.
+
+    A level that seems to lose has its own spread and that of its children widened, which pull it; where the tree does
+    not gain for sure, all are. Errors count relative to the count, but no less than `tau`. Arrays are in level order;
+    `plain` are the unbiased estimates and their variances.
+    """
+    judge = _judge(tree, x, var, plain, tau)
+    starts, level = tree.offsets[:-1], np.repeat(np.arange(tree.depth), np.diff(tree.offsets))
+    squared = judge.weight * ((judge.first - judge.y) ** 2 - judge.variance + 2 * judge.covariance)
+    least = LEAST * np.add.reduceat(judge.weight * judge.variance, starts)
+    error, step, last = np.maximum(np.add.reduceat(squared, starts), least), np.zeros(tree.depth, int), len(DOUBTS) - 1
+    losing = 1 - SMALL / np.diff(tree.offsets)  # standard errors
+    while (step[1:] < last).any():
+        factor = DOUBTS[step][level]
+        spread: Floats = np.where(factor < np.inf, wide, np.inf) * factor
+        gain = _gain(judge, x, var, share, spread)
+        sums, squares = (np.add.reduceat(values, starts) for values in (gain, gain**2))
+        lost = sums + losing * np.sqrt(squares) < -SPARED * error
+        if not _sure(gain):
+            lost[:] = True
+        if not lost.any():
+            return spread
+        wider = lost | np.append(False, lost[:-1])
+        wider[0] = False
+        step += wider & (step < last) if (step[wider] < last).any() else step < last
+    return np.full(len(tree), np.inf)
+
+
+def _sure(gain: Floats) -> bool:
+    """Whether the sum is above 0 for sure enough; by more, the fewer nodes it hangs on."""
+    squares = float(np.dot(gain, gain))
+    if squares == 0:
+        return True  # nothing is expected, or it changes nothing
+    number = float(np.abs(gain).sum()) ** 2 / squares
+    return bool(gain.sum() > SURE * (1 + FEW / number) * np.sqrt(squares))
+
+
+def _judge(tree: Tree, x: Floats, var: Floats, plain: tuple[Floats, Floats], tau: float) -> _Judge:
+    y, claimed = plain
+    first, sizes, known = nonnegative(tree, x, var, y, "top-down"), np.diff(tree.offsets), claimed < np.inf
+    weight = np.where(known, 1.0, 0.0) / np.maximum(first, tau) ** 2 / np.repeat(sizes, sizes)
+    variance = np.where(known, claimed, 0.0)
+    deviation = np.sqrt(np.where(var < np.inf, var, 0.0))
+    signs, probes = np.random.default_rng(0), []  # always the same: what is learned depends on the figures alone
+    for _ in range(PROBES if len(tree) < ENOUGH else 1):
+        moved = deviation * signs.choice([-1.0, 1.0], len(tree))
+        there = x + STEP * moved
+        along = engine(tree).blue(tree, moved, var)[0]
+        again = nonnegative(tree, there, var, y + STEP * along, "top-down")
+        probes.append(_Probe(there, along, (again - first) / STEP))
+    covariance = _covariance(first, variance, [p.plain for p in probes], [p.y for p in probes], probes)
+    return _Judge(tree, y, first, variance, weight, covariance, probes)
+
+
+def _gain(judge: _Judge, x: Floats, var: Floats, share: Floats, wide: Floats) -> Floats:
+    """By how much the squared error of each node is less than without the prior, weighed."""
+    linear, claimed, count = predict(judge.tree, x, var, share, wide, "top-down")
+    moved, straight = [], []
+    for probe in judge.probes:
+        there, _, again = predict(judge.tree, probe.x, var, share, wide, "top-down")
+        moved.append((again - count) / STEP)
+        straight.append((there - linear) / STEP)
+    known = np.where(judge.weight > 0, claimed, 0.0)
+    covariance = _covariance(count, known, moved, straight, judge.probes)
+    before, after = (judge.first - judge.y) ** 2, (count - judge.y) ** 2
+    gain: Floats = judge.weight * (before - after + 2 * (judge.covariance - covariance))
+    return gain
+
+
+def _covariance(
+    count: Floats, linear: Floats, moved: list[Floats], straight: list[Floats], probes: list[_Probe]
+) -> Floats:
+    """Of the counts and y: that of the linear estimates and what counts move beyond them, or of counts that are 0."""
+    found = np.zeros(len(count))
+    for by, by_linear, probe in zip(moved, straight, probes, strict=True):
+        found += np.where(count > 0, by - by_linear, by) * probe.y
+    return np.where(count > 0, linear, 0.0) + found / len(probes)
