@@ -682,3 +682,11 @@ def test_a_parquet_log_with_any_flipped_bit_is_read_or_refused(tmp_path: Path) -
                 count(asked, str(tmp_path), engine=engine)
                 read += 1
     assert 20 < read < 130
+
+
+def test_columns_without_names_may_stand_in_a_log(folder: Path, engine: DuckDB) -> None:
+    right = count(Spec.parse(TWO), str(folder), engine=engine).table
+    for name in ("i.csv", "c.csv"):
+        head, *lines = (folder / name).read_text().splitlines()
+        (folder / name).write_text("\n".join([f",{head},", *(f"{i},{line}," for i, line in enumerate(lines)), ""]))
+    assert count(Spec.parse(TWO), str(folder), engine=engine).table.equals(right)

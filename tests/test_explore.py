@@ -348,6 +348,7 @@ def edited(**columns: Any) -> pa.Table:
         (edited(variance=[1.0, 1.0, -1.0]), "variance is a number, 0 or more; node 2 has -1"),
         (edited(low=[None, 1.0, 1.0]), "low is a number; node 0 has none"),
         (edited().drop_columns("day"), "3 levels, but 2 columns"),
+        (edited().slice(0, 0), "no rows of level 0"),
         (edited().drop_columns("high"), "no columns high"),
         (pa.table({"campaign": ["x"], "conversions": [3]}), "holds true counts"),
     ],

@@ -208,4 +208,6 @@ def _checked(connection: Any, name: str, table: Table) -> Checked:
             asks = {"variance": "a number, 0 or more", FROM_PRIOR: "a number from 0 to 1"}.get(column, "a number")
             (value,) = connection.execute(f"SELECT {column} FROM {name} WHERE node = ?", [node]).fetchone()
             raise InputError(f"{table.path}: {column} is {asks}; node {node} has {'none' if value is None else value}")
+    if total is None:
+        raise InputError(f"{table.path} has no rows of level 0; give a table of estimates that has all its nodes")
     return Checked(int(corrections), float(total), variance)

@@ -160,6 +160,7 @@ def _columns(path: str, packing: str | None, delimiter: str, beginning: bytes) -
             text.detach()
     if not names:
         raise InputError(f"{path} is empty; a log begins with the names of its columns")
+    names = [name or f"column {i} without a name" for i, name in enumerate(names, 1)]  # as pandas writes its index
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise InputError(f"{path} has two columns called {twice!r}; name each column once")
