@@ -422,6 +422,10 @@ def test_a_plan_by_node_in_files(tmp_path: Path) -> None:
     for nodes, why in (
         (pa.table(gap), r"plan\.nodes\.parquet: row \d+: .*'b' is empty but 'day' below it is not"),
         (plan.nodes.drop_columns("contribution"), r"plan\.nodes\.parquet has no whole numbers as contribution"),
+        (
+            pa.table(gap | plan.nodes.select(["b"]).to_pydict() | {"parent": [-1] * len(plan.nodes)}),
+            "one below its parent",
+        ),
         (plan.nodes.drop_columns("b"), r"plan\.nodes\.parquet: there is no column 'b'"),
     ):
         write_table(nodes, str(tmp_path / "plan.nodes.parquet"))

@@ -89,10 +89,10 @@ def load(path: str) -> Plan:
 
 
 def _contributions(nodes: Any, name: str) -> Any:
-    """The table of a plan's nodes, with whole numbers as contributions and levels."""
+    """The table of a plan's nodes, checked to have whole numbers where the plan reads them."""
     import pyarrow as pa
 
-    for column in ("level", "contribution"):
+    for column in ("parent", "level", "contribution"):
         cells = nodes.column(column) if column in nodes.column_names else None
         if cells is None or not pa.types.is_integer(cells.type) or cells.null_count:
             raise InputError(f"{name} has no whole numbers as {column}; give the file that `attributary plan` wrote")
@@ -100,12 +100,14 @@ def _contributions(nodes: Any, name: str) -> Any:
 
 
 def _check_paths(plan: Plan, name: str) -> None:
-    """Refuses a table of nodes whose paths are not those of a tree."""
+    """Refuses a table of nodes whose paths, or whose parents and levels, are not those of a tree."""
     import pyarrow as pa
 
     names = [attribute.name for attribute in plan.spec.attributes]
     try:
         Tree.from_paths(plan.nodes, names)
+        if (Tree.from_parents(plan.nodes.column("parent").to_numpy()).level != plan.nodes.column("level")).any():
+            raise ValueError("the level of a node is one below its parent's")
     except (ValueError, pa.ArrowException) as error:
         raise InputError(f"{name}: {str(error)[:300]}; give the file that `attributary plan` wrote") from error
 
