@@ -175,3 +175,18 @@ def test_a_column_that_is_called_noisy_but_is_not_the_value_is_refused(tmp_path:
     result = CliRunner().invoke(main, args)
     assert result.exit_code == 2 and "already has a column 'noisy'" in result.stderr
     assert CliRunner().invoke(main, [*args, "--prefix", "d_"]).exit_code == 0
+
+
+def test_a_table_without_levels_is_named_once(tmp_path: Path) -> None:
+    (tmp_path / "g.csv").write_text("a,estimate,variance,low,high\nx,1,1,0,2\n")
+    result = CliRunner().invoke(main, ["report", str(tmp_path / "g.csv"), "-o", str(tmp_path / "r.html")])
+    assert result.exit_code == 2 and result.stderr.count("g.csv") == 1, result.stderr
+
+
+@pytest.mark.parametrize(("cell", "code"), [(" ", 2), ("1_000", 2), ("x" * 5000, 2)])
+def test_an_odd_cell_is_one_line(cell: str, code: int, tmp_path: Path) -> None:
+    (tmp_path / "g.csv").write_text(f"a,estimate,variance,low,high\nx,{cell},1,0,2\n")
+    result = CliRunner().invoke(
+        main, ["report", str(tmp_path / "g.csv"), "--levels", "a", "-o", str(tmp_path / "r.html")]
+    )
+    assert result.exit_code == code and result.stderr.count("\n") == 1 and len(result.stderr) < 500, result.stderr

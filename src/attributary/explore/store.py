@@ -76,6 +76,7 @@ def open_store(
 
     folder = tempfile.TemporaryDirectory(prefix="attributary-")
     connection = duckdb.connect()
+    connection.execute("SET enable_progress_bar = false")  # it would print to standard output
     try:
         opened = [open_tables(path, levels, folder.name, stage) for path in paths]
         pairs = _paired(opened)

@@ -48,9 +48,8 @@ def start_session(master: str = "local[*]", settings: Mapping[str, str] | None =
             return SparkSession(SparkContext(conf=conf, gateway=_gateway(conf, said)))
         except (PySparkException, Py4JError, OSError) as error:
             reason = _reason(said, error)
-            if "Could not parse Master URL" in reason:
-                raise InputError(f"Spark has no such master, {master}: {reason}") from error
-            raise TryAgain(f"Spark did not start at {master}: {reason}") from error
+            fault = InputError if re.search("Master must|Could not parse Master", reason) else TryAgain
+            raise fault(f"Spark did not start at {master}: {reason}") from error
 
 
 @contextmanager

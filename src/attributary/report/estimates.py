@@ -202,6 +202,8 @@ def tree_of(table: Any, path: str, levels: list[str] | None, rows: Ints | None =
             raise InputError(f"{place(path, error.row)}: {error.rule}") from error
         where = place(path, int(rows[error.row]))
         raise InputError(f"{where}: of the rows of its measure, {error.rule}") from error
+    except InputError:
+        raise
     except ValueError as error:
         raise InputError(f"{shown(path)}: {error}") from error
 
