@@ -673,14 +673,13 @@ def test_a_parquet_log_with_any_flipped_bit_is_read_or_refused(tmp_path: Path) -
     write_table(pa.table(rows), str(path))
     asked = Spec.parse(TWO.split("[logs]")[0] + '[logs]\nattributed = "rows.parquet"\nconverted = "sale"\n')
     good, rng, read = path.read_bytes(), np.random.default_rng(5), 0
-    with DuckDB(threads=1) as engine:
-        for at, bit in zip(rng.integers(len(good), size=150), rng.integers(8, size=150), strict=True):
-            content = bytearray(good)
-            content[at] ^= 1 << bit
-            path.write_bytes(content)
-            with suppress(InputError):
-                count(asked, str(tmp_path), engine=engine)
-                read += 1
+    for at, bit in zip(rng.integers(len(good), size=150), rng.integers(8, size=150), strict=True):
+        content = bytearray(good)
+        content[at] ^= 1 << bit
+        path.write_bytes(content)
+        with suppress(InputError), DuckDB(threads=1) as engine:  # a new one: DuckDB 1 caches files by name and time
+            count(asked, str(tmp_path), engine=engine)
+            read += 1
     assert 20 < read < 130
 
 

@@ -30,6 +30,8 @@ def refused() -> Iterator[None]:
         raise InputError(_no_engine(words) or _first(words)) from error
     except duckdb.InvalidInputException as error:
         raise InputError(_csv(str(error)) or _first(str(error))) from error
+    except UnicodeDecodeError as error:
+        raise InputError("a log is damaged: a column's name is not UTF-8; write its file anew") from error
     except (duckdb.Error, RuntimeError) as error:
         extension = re.search(r"extension [\"'](\w+)", str(error))
         if extension:
