@@ -80,7 +80,7 @@ COMMANDS = {
         ("report @plan.json @estimates.csv -o out.html", ""),
         ("report @estimates.parquet -o out.html -q", ""),
         ("report @evaluation.csv -o out.html", ""),
-        ("report @noisy.csv --levels campaign,location -o out.html", ""),
+        ("report @estimates.csv --levels campaign,location,day -o out.html", ""),
     ],
     "evaluate": [
         (f"evaluate @spec.toml --counts @counts.parquet {SMALL}", ""),
@@ -104,7 +104,7 @@ class Case:
 
     arguments: tuple[str, ...]
     files: dict[str, bytes]
-    mutated: tuple[str, ...]
+    mutated: tuple[str, ...] | None = None  # the names of those that are; None: it is as a user would have it
 
 
 def warm() -> None:
@@ -121,13 +121,17 @@ def warm() -> None:
 
 
 def made(name: str, seed: int, number: int, files: Mapping[str, bytes]) -> Case:
-    """The input of a command by its number; `process` takes any command."""
+    """The input of a command by its number, the first ones as they are; `process` takes any command."""
     rng = Random(f"{seed} {name} {number}")
-    line, beside = rng.choice(COMMANDS[name if name in COMMANDS else rng.choice(list(COMMANDS))])
+    lines = COMMANDS[name if name in COMMANDS else rng.choice(list(COMMANDS))]
+    good = number < len(lines)
+    line, beside = lines[number] if good else rng.choice(lines)
     arguments = shlex.split(line)
     names = [word[1:] for word in (*arguments, *beside.split()) if word.startswith("@")]
     given = {name: files[name] for name in (*names, *(word.lstrip("@") for word in beside.split()))}
     arguments = [word.removeprefix("@") for word in arguments]
+    if good:
+        return Case(tuple(arguments), given)
     chosen = rng.sample(names, min(len(names), rng.choice((1, 1, 1, 2))))
     if not chosen or rng.random() < 0.1:  # an option's value, or one more
         at = rng.randrange(2, len(arguments) + 1)
@@ -152,9 +156,11 @@ def tried(name: str, seed: int, number: int, case: Case, folder: str) -> Finding
     with open(log, encoding="utf-8", errors="replace") as file:
         words = file.read(200_000)
     what = _wrong(code, used, words) or (_touched(case, folder) if code != 0 else "")
+    if case.mutated is None and code != 0:
+        what = what or f"exit code {code} for a good input: {words.strip()[:60]}"
     if not what:
         return None
-    files = coded({name: case.files[name] for name in case.mutated})
+    files = coded({name: case.files[name] for name in case.mutated or ()})
     arguments = shlex.join(case.arguments)
     return Finding(name, seed, number, what, f"{arguments}\nexit code {code}\n{words[-20_000:]}", case.arguments, files)
 
@@ -196,7 +202,7 @@ def _run(arguments: tuple[str, ...]) -> int:
 
 def _process(case: Case, folder: str, log: str) -> tuple[int, int]:
     """The same as a process of its own, as a user starts it."""
-    rng = Random(repr(case.arguments) + repr(case.mutated))
+    rng = Random(repr(case))
     if case.arguments[0] == "explore":  # it would stay
         return _fork(case, folder, log)
     child = os.fork()
