@@ -9,8 +9,8 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "src" / "attributary"
 ORDER = [
-    *("errors", "kernel", "html", "tables", "labels", "levels", "paths", "tree", "spec", "logs"),
-    *("noise", "measurements", "denoising", "ratio", "rmsre", "budget", "match", "prior", "profile", "plan"),
+    *("errors", "kernel", "html", "tables", "labels", "levels", "paths", "tree", "noise", "spec", "logs"),
+    *("measurements", "denoising", "ratio", "rmsre", "budget", "match", "prior", "profile", "plan"),
     *("ara", "evaluate", "report", "explore", "cli"),
 ]
 

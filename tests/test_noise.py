@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chi2_contingency, chisquare
 
-from attributary import noise
 from attributary.errors import InputError
-from attributary.noise import LARGEST, dlap_variance, rate, sample_dlap, sample_each
+from attributary.noise import discrete_laplace as noise
+from attributary.noise.discrete_laplace import LARGEST, dlap_variance, rate, sample_dlap, sample_each
 
 MILLION = 10**6
 AWKWARD = [

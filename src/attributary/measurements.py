@@ -1,16 +1,18 @@
 """Measurements: a noisy value and its variance for each node, from wherever they come."""
 
-from dataclasses import dataclass
-from typing import Literal, Self, get_args
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from attributary.noise import NoiseShape, shape_of
 from attributary.tables.not_private import together
 from attributary.tree import Tree
 
 Floats = NDArray[np.float64]
-Shape = Literal["laplace", "normal", "dlap"]
+Codes = NDArray[np.uint8]
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,17 +20,24 @@ class Measurements:
     """Noisy values and variances, one per node.
 
     A variance of inf means not measured, of 0 known exactly. `shape` is the noise's: "laplace" (also discrete
-    Laplace that was scaled down, as the API's), "dlap" (discrete Laplace on whole counts) or "normal".
+    Laplace that was scaled down, as the API's), "dlap" (discrete Laplace on whole counts) or "normal". Where nodes have
+    noise of different shapes, it names them all, and `code` says for each node which of them it has.
     """
 
     noisy: Floats
     variance: Floats
-    shape: Shape = "laplace"
+    shape: str | tuple[str, ...] = "laplace"
     not_private: str = ""  # why what is made of them is not private, if it is not
+    code: Codes | None = None
 
     def __post_init__(self) -> None:
-        if self.shape not in get_args(Shape):
-            raise ValueError(f"the noise's shape is one of {', '.join(get_args(Shape))}; got {self.shape!r}")
+        shapes = self.shapes
+        if self.code is None and len(shapes) != 1:
+            raise ValueError(f"several shapes need a code for each node; got {', '.join(s.name for s in shapes)}")
+        if self.code is not None and not (
+            np.shape(self.code) == np.shape(self.noisy) and bool((self.code < len(shapes)).all())
+        ):
+            raise ValueError(f"codes are numbers below {len(shapes)}, the number of shapes, one for each node")
         if np.shape(self.noisy) != np.shape(self.variance):
             raise ValueError(
                 f"noisy values and variances go in pairs; got {np.size(self.noisy)} and {np.size(self.variance)}"
@@ -36,7 +45,13 @@ class Measurements:
 
     @classmethod
     def of(
-        cls, tree: Tree, noisy: ArrayLike, variance: ArrayLike, shape: Shape = "laplace", not_private: str = ""
+        cls,
+        tree: Tree,
+        noisy: ArrayLike,
+        variance: ArrayLike,
+        shape: str | tuple[str, ...] = "laplace",
+        not_private: str = "",
+        code: Codes | None = None,
     ) -> Self:
         """The measurements of a tree's nodes; one number as variance holds for all of them."""
         x, var = _numbers(noisy, "noisy values"), _numbers(variance, "variances")
@@ -44,15 +59,34 @@ class Measurements:
         for name, values in (("noisy value", x), ("variance", var)):
             if values.shape != (len(tree),):
                 raise ValueError(f"one {name} for each of the {len(tree)} nodes is needed; got shape {values.shape}")
-        return cls(x, var, shape, not_private)
+        return cls(x, var, shape, not_private, code)
+
+    @property
+    def shapes(self) -> tuple[NoiseShape, ...]:
+        """The pages of its shapes."""
+        return tuple(shape_of(name) for name in ((self.shape,) if isinstance(self.shape, str) else self.shape))
+
+    def each(self, give: Callable[[NoiseShape, Floats], Floats]) -> Floats:
+        """What each node's shape gives for its variance."""
+        if self.code is None:
+            return give(self.shapes[0], self.variance)
+        found = np.empty(len(self.variance))
+        for code, shape in enumerate(self.shapes):
+            here = self.code == code
+            found[here] = give(shape, self.variance[here])
+        return found
 
     def excess(self) -> Floats:
         """The excess kurtosis of each node's noise: 0 if normal, 3 if Laplace, 3 + 1/variance if discrete Laplace."""
-        if self.shape == "normal":
-            return np.zeros_like(self.variance)
-        if self.shape == "laplace":
-            return np.full_like(self.variance, 3.0)
-        return 3.0 + 1.0 / np.where(self.variance > 0, self.variance, np.inf)
+        return self.each(lambda shape, variance: shape.excess(variance))
+
+    def beyond(self, chance: float) -> Floats:
+        """The standard deviations that each node's noise exceeds with this chance at most."""
+        return self.each(lambda shape, variance: shape.beyond(variance, chance))
+
+    def with_noise(self, noisy: Floats, variance: Floats, not_private: str = "") -> "Measurements":
+        """Other values and variances of the same nodes, with noise of the same shapes."""
+        return replace(self, noisy=noisy, variance=variance, not_private=together(self.not_private, not_private))
 
     def again(self, other: "Measurements") -> "Measurements":
         """Both measured the *same* conversions (a query repeated): combined by inverse variance."""
@@ -61,13 +95,11 @@ class Measurements:
         if exact.any():
             v = int(np.argmax(exact))
             raise ValueError(f"exact figures (variance 0) must agree; node {v} is both {x[v]} and {y[v]}")
-        noisy, variance = combine(x, self.variance, y, other.variance)
-        return Measurements(noisy, variance, self.shape, together(self.not_private, other.not_private))
+        return self.with_noise(*combine(x, self.variance, y, other.variance), other.not_private)
 
     def plus(self, other: "Measurements") -> "Measurements":
         """They measured *different* conversions (batches, periods): values add, and so do variances."""
-        words = together(self.not_private, other.not_private)
-        return Measurements(self.noisy + other.noisy, self.variance + other.variance, self.shape, words)
+        return self.with_noise(self.noisy + other.noisy, self.variance + other.variance, other.not_private)
 
 
 def combine(x: Floats, var_x: Floats, y: Floats, var_y: Floats) -> tuple[Floats, Floats]:

@@ -177,7 +177,7 @@ class Registrations:
 def registrations(plan: Plan) -> Registrations:
     """The registrations of a plan; an InputError where the API could not carry it."""
     spec = plan.spec
-    if spec.noise != "api":
+    if not spec.noise_model.on_sums:
         raise InputError('the API adds its noise to sums of contributions; plan anew with noise = "api", not "unit"')
     if spec.l1 > LARGEST:
         raise InputError(f"the contributions of an impression sum to {LARGEST} at most; the plan has l1 = {spec.l1}")

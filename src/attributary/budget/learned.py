@@ -7,12 +7,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attributary.budget.classes import Classes, classes
-from attributary.budget.model import Model
 from attributary.budget.predicted import gain, predicted
 from attributary.budget.task import Task
 from attributary.budget.weights import class_weights
 from attributary.denoising.linear import Family
 from attributary.denoising.prior import ROUNDING
+from attributary.noise import NoiseModel
 from attributary.tree import Tree
 
 Floats = NDArray[np.float64]
@@ -29,7 +29,7 @@ class Learned:
 
     forest: Classes
     weight: Floats
-    model: Model
+    model: NoiseModel
     share: Floats  # of each class, of its parent's count
     firm: Floats  # 1 / spread; 0 where nothing is expected
     nothing: float  # the precision of a leaf without budget

@@ -63,7 +63,7 @@ class Nodes:
         task, tree = self.task, self.task.tree
         epsilon = self.objective.forest.spread(tree, budget + self._fixed)
         total = float(epsilon[0]) if task.total else None
-        return Split(tree, tree.from_level_order(epsilon), task.epsilon, task.model.noise, task.l1, total)
+        return Split(tree, tree.from_level_order(epsilon), task.epsilon, task.model.name, task.l1, total)
 
 
 def _row(task: Task, forest: Classes) -> Ints:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from attributary.budget import error
 from attributary.budget.classes import Classes
-from attributary.budget.model import Model
+from attributary.noise import NoiseModel
 
 Floats = NDArray[np.float64]
 
@@ -19,7 +19,7 @@ class Objective:
 
     forest: Classes
     weight: Floats  # w_v, added up over the members of a class
-    model: Model
+    model: NoiseModel
     denoised: bool = True
     joint: bool = False  # one error, summed over all roots, instead of one for each
 

@@ -111,7 +111,7 @@ class Rows:
         heads = int(task.tree.offsets[2] - 1 if task.total else task.tree.first[0])
         rows = np.repeat(rows, heads, axis=0) if len(rows) < heads else rows
         total = float(rows[0, 0]) if task.total else None
-        return Split(task.tree, rows[:, int(task.total) :], task.epsilon, task.model.noise, task.l1, total)
+        return Split(task.tree, rows[:, int(task.total) :], task.epsilon, task.model.name, task.l1, total)
 
     def _refuse(self, task: Task) -> None:
         """Raises ValueError where what is left out cannot be told from what is measured."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from attributary.budget.model import Model, Noise
+from attributary.noise import model
 from attributary.tree import Tree
 
 Floats = NDArray[np.float64]
@@ -22,7 +22,7 @@ class Split:
     tree: Tree
     epsilon: Floats
     budget: float
-    noise: Noise = "api"
+    noise: str = "api"
     l1: int = 65536
     total: float | None = None
 
@@ -64,7 +64,7 @@ class Split:
 
     def variance(self) -> Floats:
         """The noise variance of each node's figure, in the tree's order; inf for a node without budget."""
-        return Model.of(self.noise, self.budget, self.l1).variance(self.nodes())
+        return model(self.noise, self.budget, self.l1).variance(self.nodes())
 
     def _rows(self) -> Floats:
         """By level, with a common total in front of every row."""

@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attributary.budget.classes import classes
-from attributary.budget.model import Model
 from attributary.budget.objective import Objective
 from attributary.budget.weights import class_weights
+from attributary.noise import NoiseModel
+from attributary.noise import model as noise_model
 from attributary.tree import Tree
 
 Floats = NDArray[np.float64]
@@ -36,7 +37,7 @@ class Task:
     count: Floats  # prior counts, in level order
     epsilon: float
     tau: float
-    model: Model
+    model: NoiseModel
     l1: int
     phases: int
     weights: Floats | None  # in level order
@@ -61,7 +62,7 @@ class Task:
         denoised: bool = True,
         l1: int = 65536,
     ) -> Self:
-        model = Model.of(noise, epsilon, l1)
+        chosen = noise_model(noise, epsilon, l1)
         if not 0 < tau < np.inf:
             raise ValueError(f"tau is a positive number; got {tau}")
         if not 1 <= phases < np.inf or phases != int(phases):
@@ -76,7 +77,7 @@ class Task:
             _counts(tree, prior_count),
             float(epsilon),
             float(tau),
-            model,
+            chosen,
             int(l1),
             int(phases),
             _weights(tree, weights),

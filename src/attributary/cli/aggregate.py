@@ -200,7 +200,7 @@ def _rate(files: tuple[str, ...], epsilon: float | None, l1: int | None) -> tupl
         if not reports:
             raise InputError(f"a plan and reports are needed; got only {plan}: without a plan, give --epsilon and --l1")
         asks = Plan.load(plan).spec
-        if asks.noise != "api":
+        if not asks.noise_model.on_sums:
             raise InputError(f'{plan} is for noise on whole counts; reports need a plan with noise = "api"')
         epsilon, l1 = asks.epsilon if epsilon is None else epsilon, asks.l1
     elif epsilon is None:

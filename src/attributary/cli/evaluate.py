@@ -10,7 +10,7 @@ from attributary.cli.evaluated import FORMATS, Numbers, grid_options
 if TYPE_CHECKING:
     from attributary.spec import Spec
 
-NOISES = ["api", "unit", "both"]
+NOISES = ["api", "unit", "both"]  # the paper's two
 
 ABOUT = """What would each method have given me?
 

@@ -87,7 +87,7 @@ def explore(
         (lambda: open_store(tables, names, memory)) if tables else None,
         lambda current: prior or begin(current, plan, tau),
         relative,
-        "dlap" if plan and plan.spec.noise == "unit" else "laplace",
+        plan.spec.noise_model.shape.name if plan else "laplace",
         store,
         {part.measure.name: part for part in parts(plan)} if plan else {},
     )

@@ -33,7 +33,7 @@ class Keyed:
 def keyed(path: str, *, widths: tuple[str, ...], values: tuple[str, ...], classes: int | None) -> Keyed:
     """The plan in a file with the keys that it has, or with new ones."""
     plan = Plan.load(path)
-    if plan.spec.noise != "api":
+    if not plan.spec.noise_model.on_sums:
         raise InputError(f'{path}: the API adds its noise to sums; plan anew with noise = "api", not "unit"')
     if plan.keys is None:
         return _new(plan, widths, values, classes)

@@ -8,7 +8,7 @@ import click
 from attributary.cli.evaluated import FORMATS, Numbers, grid_options
 
 DATASETS = ["csscl", "camb"]
-NOISES = ["api", "unit", "both"]
+NOISES = ["api", "unit", "both"]  # the paper's two
 
 ABOUT = """The paper's experiments (its figures 4 and 5) on the published file, or on a look-alike.
 

@@ -114,7 +114,7 @@ def plan(
         others = {}
         for epsilon in budgets:
             stage(f"trying epsilon = {epsilon:g}")
-            if asks.noise == "api" and asks.counts_alone and options["profile"] is None and not learn:
+            if asks.noise_model.proportional and asks.counts_alone and options["profile"] is None and not learn:
                 others[epsilon] = chosen.at(epsilon)
             else:
                 others[epsilon] = make_plan(asks.at(epsilon), tree, prior, chosen.method, **options)

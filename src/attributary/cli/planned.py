@@ -130,15 +130,10 @@ def _errors(plan: Plan, earlier: Earlier | None) -> list[str]:
 
 def _privacy(plan: Plan) -> list[str]:
     spec, costs = plan.spec, plan.costs
-    how = (
-        f"DLap(epsilon / {spec.l1:,}) on sums of contributions, as in the API"
-        if spec.noise == "api"
-        else "on whole counts"
-    )
     many = max(map(plan.most, [None, *plan.roots])) > 1
     what = "all conversions of an impression that count" if many else "a conversion"
     lines = [
-        f"noise: {how}",
+        f"noise: {spec.noise_model.words[0]}",
         f"privacy: epsilon = {spec.epsilon:g} holds for {what} against none, which costs {costs.conversion:.4g}",
     ]
     if not spec.unknown:

@@ -7,11 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attributary import rmsre
-from attributary.ara.service.simulate import simulated_summary
 from attributary.cli.estimates import of_nodes
 from attributary.denoising import Estimate, denoise
 from attributary.evaluate.private import private_prior
-from attributary.noise import sample_each
 from attributary.plan import Plan, make_plan
 from attributary.prior import Prior, from_counts, learn
 from attributary.spec import Spec
@@ -49,7 +47,7 @@ def run_counts(
     truth = from_counts(tree, after).mean
     noisy, variance = simulated(plan, tree, truth, rng), plan.variance(tree)
     stage("denoising")
-    shape: Any = "laplace" if spec.noise == "api" else "dlap"
+    shape = spec.noise_model.shape.name
     past = private_prior(spec, tree, before, rng, spec.epsilon) if use_prior and before is not None else None
     expected = learn(tree, noisy, variance, past, tau=spec.tau) if use_prior else None
     est = denoise(tree, noisy, variance, prior=expected, shape=shape, **how)
@@ -60,9 +58,4 @@ def run_counts(
 
 def simulated(plan: Plan, tree: Tree, count: Floats, rng: Any = None) -> Floats:
     """What a summary report would say of each node, as a count; 0 where it has no key."""
-    spec, contribution = plan.spec, plan.contribution(tree)
-    if spec.noise == "api":
-        sums = simulated_summary(contribution, count, spec.epsilon, spec.l1, rng)
-        return sums / np.maximum(contribution, 1)
-    noise = sample_each(spec.epsilon * contribution / spec.l1, rng)
-    return np.where(contribution > 0, count + noise, 0.0)
+    return plan.spec.noise_model.measure(count, plan.budget(tree), rng)

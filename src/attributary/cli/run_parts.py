@@ -11,7 +11,6 @@ from attributary.cli.estimates import by_measure, noted, of_nodes
 from attributary.cli.learned import learned_part, worth_of
 from attributary.cli.run_counts import Ran, Stage
 from attributary.denoising import Estimate, denoise
-from attributary.noise import sample_each
 from attributary.plan import make_plan
 from attributary.plan.parts import Part, most_by_head, parts
 from attributary.prior import Prior
@@ -45,7 +44,7 @@ def run_parts(
     own = parts(plan)
     figures = [simulated_part(part, tree, truth.limited(part.measure, most, part.clip), rng) for part in own]
     found, errors, whole = {}, [], how.pop("whole", False)
-    shape: Any = "laplace" if spec.noise == "api" else "dlap"
+    shape = spec.noise_model.shape.name
     for number, (part, noisy) in enumerate(zip(own, figures, strict=True)):
         measure, expected = part.measure, None
         if use_prior:
@@ -77,14 +76,8 @@ def simulated_part(part: Part, tree: Tree, limited: Floats, rng: Any = None) -> 
 
     A sum of values is rounded up as often as its fraction says, as each of its values would be.
     """
-    spec, contribution = part.plan.spec, part.contribution(tree)
-    scale = contribution if spec.noise == "api" else contribution > 0  # what a conversion of the full value adds
-    exact = limited / part.clip * scale
-    chance = (rng or np.random.default_rng()).random(len(tree))
-    sums = np.floor(exact + 1e-9) + (chance < exact - np.floor(exact + 1e-9))
-    sums += sample_each(spec.epsilon * ((contribution > 0) if spec.noise == "api" else contribution) / spec.l1, rng)
-    noisy: Floats = np.where(contribution > 0, sums * part.clip / np.maximum(scale, 1), 0.0)
-    return noisy
+    model = part.plan.spec.noise_model
+    return model.measure(limited / part.clip, part.plan.budget(tree), rng) * part.clip
 
 
 def ratios(estimates: dict[str, Estimate], tree: Tree, confidence: float) -> Any:

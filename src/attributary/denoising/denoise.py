@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from attributary.denoising import linear
 from attributary.denoising.estimate import Estimate
 from attributary.denoising.prior import Prior, measured, shares_of
-from attributary.measurements import Measurements, Shape
+from attributary.measurements import Measurements
 from attributary.tables.not_private import together
 from attributary.tree import Tree
 
@@ -26,7 +26,7 @@ def denoise(
     prior: Prior | None = None,
     nonnegative: Literal["top-down", "joint"] | bool | None = None,
     whole: bool = False,
-    shape: Shape = "laplace",
+    shape: str = "laplace",
 ) -> Estimate:
     """The counts that add up and have the least variance of all linear unbiased estimates (Algorithm 2).
 
@@ -86,13 +86,13 @@ def engine(tree: Tree) -> ModuleType:
 
 
 def measurements(
-    tree: Tree, noisy: ArrayLike | Measurements, variance: ArrayLike | None, shape: Shape = "laplace"
+    tree: Tree, noisy: ArrayLike | Measurements, variance: ArrayLike | None, shape: str = "laplace"
 ) -> Measurements:
     """What was measured, however it was given."""
     if isinstance(noisy, Measurements):
         if variance is not None:
             raise ValueError("measurements hold their variances; give either measurements or noisy and variance")
-        return Measurements.of(tree, noisy.noisy, noisy.variance, noisy.shape, noisy.not_private)
+        return Measurements.of(tree, noisy.noisy, noisy.variance, noisy.shape, noisy.not_private, noisy.code)
     if variance is None:
         raise ValueError("denoising needs the noise's variance; give one number, or one for each node")
     return Measurements.of(tree, noisy, variance, shape)
@@ -107,7 +107,7 @@ def with_means(tree: Tree, given: Measurements, prior: Prior) -> Measurements:
 
         both = joined(given.noisy, given.variance, *(np.asarray(a, np.float64) for a in (prior.mean, prior.variance)))
         if both is not None:
-            return Measurements(*both, given.shape)
+            return given.with_noise(*both)
     expected = measured(tree, prior)
     return given if expected is None else given.again(Measurements(*expected))
 

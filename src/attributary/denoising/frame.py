@@ -9,7 +9,7 @@ import numpy as np
 from attributary.denoising.denoise import _method
 from attributary.denoising.worker import NOISY, VARIANCE, Task, cell
 from attributary.errors import InputError
-from attributary.measurements import Measurements, Shape
+from attributary.measurements import Measurements
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -26,7 +26,7 @@ def asked(
     *,
     nonnegative: str | bool | None,
     whole: bool,
-    shape: Shape,
+    shape: str,
     fill: bool,
     confidence: float,
     prefix: str,

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attributary.measurements import Measurements, Shape
+from attributary.measurements import Measurements
 from attributary.paths import RowError, describe
 from attributary.tree import Tree
 
@@ -34,7 +34,7 @@ class Part:
         return pa.concat_tables([table.slice(0, rows), table.slice(rows + above)])
 
 
-def read_part(table: Any, levels: list[str], cut: int, noisy: str, variance: str, shape: Shape) -> Part:
+def read_part(table: Any, levels: list[str], cut: int, noisy: str, variance: str, shape: str) -> Part:
     """The part that the rows of an Arrow table make; all of them have a label at level `cut`."""
     rows = by_path(table, levels)
     forest = read_forest(rows, levels)

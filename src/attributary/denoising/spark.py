@@ -17,7 +17,6 @@ from attributary.denoising.top import Top, refuse_gaps, solve_top
 from attributary.denoising.worker import NOISY, PART, VARIANCE, Task, cell, check, finish, hand_up_roots, label
 from attributary.errors import InputError
 from attributary.logs.session import any_pandas
-from attributary.measurements import Shape
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -36,7 +35,7 @@ def denoise_spark(
     cut: str | None = None,
     nonnegative: Literal["top-down", "joint"] | bool | None = None,
     whole: bool = False,
-    shape: Shape = "laplace",
+    shape: str = "laplace",
     fill: bool = False,
     confidence: float = 0.95,
     prefix: str = "",

@@ -10,7 +10,6 @@ from attributary.denoising.denoise import denoise, engine
 from attributary.denoising.estimate import Estimate
 from attributary.denoising.part import Part, gap, read_part
 from attributary.errors import InputError
-from attributary.measurements import Shape
 
 PART, NOISY, VARIANCE = "__part", "__noisy", "__variance"  # columns beside the user's
 SAME = 1e-9  # how far z⇑ may be from what was handed up, relatively: another machine may round otherwise
@@ -24,7 +23,7 @@ class Task(NamedTuple):
     added: list[str]  # estimate, variance, low, high and correction
     nonnegative: str | None = None
     whole: bool = False
-    shape: Shape = "laplace"
+    shape: str = "laplace"
     fill: bool = False
     confidence: float = 0.95
 

@@ -11,6 +11,7 @@ from attributary.evaluate.many import PLANS, Many
 from attributary.evaluate.measure import Measure
 from attributary.evaluate.shared import One, questions, shared, split
 from attributary.evaluate.task import Row, Task, run
+from attributary.noise import page_of
 
 
 def answer(task: Task, case: Case) -> list[Row]:
@@ -22,7 +23,7 @@ def answer(task: Task, case: Case) -> list[Row]:
     for epsilon in task.epsilons:
         at = case.at(task.tau, epsilon)
         asked = questions(at)
-        if share is None or case.noise != "api":
+        if share is None or not page_of(case.noise).proportional:
             share = split(asked, PLANS[task.way])
         ones = shared(at, asked, share)
         each = [_of_one(task, at, one, epsilon) for one in ones]

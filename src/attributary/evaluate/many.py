@@ -11,6 +11,7 @@ from attributary.evaluate.case import Case
 from attributary.evaluate.limits import Limits, all_limits, refuse_open, refuse_untold
 from attributary.evaluate.methods import Method
 from attributary.evaluate.ways import Way
+from attributary.noise import page_of
 from attributary.prior import Prior
 from attributary.profile import Profile
 from attributary.spec import Spec
@@ -44,7 +45,7 @@ class Many(Case):
     ) -> list[Self]:
         """A case for each noise model and each way to come to limits; profiles are of the tree."""
         noises = noises or (spec.noise,)
-        if "unit" in noises and spec.values:
+        if spec.values and not all(page_of(noise).on_sums for noise in noises):
             raise InputError('values are scaled, as in the API; take noise = "api", or count conversions alone')
         refuse_untold(spec, measured)
         refuse_open(spec, earlier)

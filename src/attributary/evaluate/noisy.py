@@ -1,7 +1,7 @@
 """noisy: figures as a summary report would give them, drawn for experiments; nothing here is for release.
 
-A draw is two exponential numbers for each node. ⌊E/a⌋ is geometric, and the difference of two such is DLap(a) for any
-rate a: so all methods, budgets and noise models of a tree are tried on the same luck, and differ by what they do.
+A draw is two exponential numbers for each node, of which each noise model makes its noise: so all methods, budgets and
+noise models of a tree are tried on the same luck, and differ by what they do.
 """
 
 from typing import NamedTuple
@@ -10,8 +10,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from attributary.measurements import Shape
-from attributary.noise import dlap_variance
+from attributary.noise import NoiseModel, model
 
 Floats = NDArray[np.float64]
 
@@ -19,12 +18,6 @@ Floats = NDArray[np.float64]
 class Luck(NamedTuple):
     plus: Floats
     minus: Floats
-
-    def dlap(self, rate: float | Floats) -> Floats:
-        """Draws of DLap(rate)."""
-        drawn: Floats = np.floor(self.plus / rate)
-        drawn -= np.floor(self.minus / rate)
-        return drawn
 
     @property
     def even(self) -> Floats:
@@ -49,29 +42,23 @@ class Noise(NamedTuple):
     share: Floats
 
     @property
-    def shape(self) -> Shape:
-        return "laplace" if self.model == "api" else "dlap"
+    def page(self) -> NoiseModel:
+        return model(self.model, self.epsilon, self.l1)
+
+    @property
+    def shape(self) -> str:
+        return self.page.shape.name
 
     @property
     def scale(self) -> float:
-        """What all variances are proportional to, whatever ε is: under the API's noise var(DLap(ε/L1)), else 1."""
-        return dlap_variance(self.epsilon / self.l1) if self.model == "api" else 1.0
+        """What all variances are proportional to, whatever ε is."""
+        return self.page.factor
 
     @property
     def variance(self) -> Floats:
-        some = self.share > 0
-        found = np.full(len(self.share), np.inf)
-        if self.model == "api":
-            found[some] = self.scale / (self.l1 * self.share[some]) ** 2
-        else:
-            found[some] = dlap_variance(self.epsilon * self.share[some])
-        return found
+        return self.page.variance(self.epsilon * self.share)
 
     def added(self, count: Floats, luck: Luck) -> Floats:
         """The counts with noise; 0 where nothing is measured, so that nothing is given away."""
-        some = self.share > 0
-        if self.model == "api":
-            noise = luck.dlap(self.epsilon / self.l1) / (self.l1 * np.where(some, self.share, 1.0))
-        else:
-            noise = luck.dlap(self.epsilon * np.where(some, self.share, 1.0))
-        return np.where(some, count + noise, 0.0)
+        page, budget = self.page, self.epsilon * self.share
+        return np.where(budget > 0, count + page.replay(budget, *luck) / page.steps(budget), 0.0)

@@ -17,6 +17,7 @@ from attributary.evaluate.methods import Method
 from attributary.evaluate.noisy import Noise
 from attributary.evaluate.simulate import Tried, simulate
 from attributary.evaluate.ways import Way
+from attributary.noise import page_of
 
 Floats = NDArray[np.float64]
 Row = dict[str, Any]
@@ -52,7 +53,7 @@ class Task(NamedTuple):
 
     def work(self, case: Case) -> float:
         """About how much there is to do: the largest tasks come first, so that workers end together."""
-        splits = 1 if case.noise == "api" else len(self.epsilons)
+        splits = 1 if page_of(case.noise).proportional else len(self.epsilons)
         plan = splits * WORK.get(self.way.__name__, WORK["optimal"])
         return case.nodes * (plan + len(self.epsilons) * self.draws * (1 + len(self.methods)))
 
@@ -72,7 +73,7 @@ def run(task: Task, case: Case, share: Floats | None = None) -> list[Row]:
     noises: list[Noise] = []
     for epsilon in task.epsilons:
         at = case.at(task.tau, epsilon)
-        if noises and case.noise == "api" and not any(method.by_epsilon for method in task.methods):
+        if noises and page_of(case.noise).proportional and not any(method.by_epsilon for method in task.methods):
             noise = noises[0]._replace(epsilon=epsilon)
         else:
             noise = Noise(case.noise, epsilon, at.spec.l1, _split(task, at) if share is None else share)

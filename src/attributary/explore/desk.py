@@ -15,7 +15,6 @@ from attributary.explore.start import CONVERSIONS, FANS, MOST_NODES, Start, made
 from attributary.explore.store import Store
 from attributary.explore.trial import Trial
 from attributary.explore.view import PAGE, view
-from attributary.measurements import Shape
 from attributary.plan.parts import Part
 from attributary.report.estimates import FROM_PRIOR
 from attributary.report.quantity import digits
@@ -34,7 +33,7 @@ class Desk:
     open: Callable[[], Store] | None  # opens the files; None where there are none
     begin: Callable[[Store | None], Start]  # what the Plan tab begins with, when it is first looked at
     tau: float
-    shape: Shape = "laplace"
+    shape: str = "laplace"
     store: Store | None = None
     measures: Mapping[str, Part] = field(default_factory=dict)  # of the plan
     _trials: dict[tuple[int, ...], tuple[Trial, Sample]] = field(default_factory=dict)

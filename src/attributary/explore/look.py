@@ -13,7 +13,7 @@ from attributary.explore.change import chance, verdict
 from attributary.explore.rows import ABOVE_ALL, Asked, Place
 from attributary.explore.store import Store
 from attributary.explore.view import PAGE, View
-from attributary.measurements import Measurements, Shape
+from attributary.measurements import Measurements
 from attributary.report.estimates import FIGURES
 
 BLOCK = 2048  # rows that are fetched at a time
@@ -23,7 +23,7 @@ Row = dict[str, Any]
 class Look:
     """One cursor on a store, for one thread; closing it, or interrupting it from another thread, ends its query."""
 
-    def __init__(self, store: Store, tau: float, shape: Shape) -> None:
+    def __init__(self, store: Store, tau: float, shape: str) -> None:
         self.store, self.tau, self.shape = store, tau, shape
         self.cursor = store.connection.cursor()
 

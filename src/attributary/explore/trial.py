@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from attributary.budget import error
 from attributary.budget.classes import Classes, classes
 from attributary.explore.start import Start
-from attributary.noise import dlap_variance
 from attributary.plan.contributions import contributions
 from attributary.plan.question import Question
 from attributary.plan.shares import Shares, shares
@@ -56,7 +55,7 @@ class Trial:
 
     def best(self, spec: Spec) -> Floats:
         """The shares of least error."""
-        at = spec.epsilon if spec.noise == "unit" else None  # under the API's noise the best split is the same at any ε
+        at = None if spec.noise_model.proportional else spec.epsilon  # if so, the best split is the same at any ε
         return self._shares("optimal", spec.neighbours, (spec.tau, spec.noise, at), _Held(spec))
 
     def shares(self, spec: Spec, method: str) -> Floats:
@@ -88,12 +87,7 @@ class Trial:
         """1 / variance of the figure of each class; 0 without a key."""
         down = np.cumsum(row[::-1])[::-1]  # a leaf above the last level takes what is below it, too
         own = np.where(self.forest.leaf, down[self.forest.level], row[self.forest.level]).astype(np.float64)
-        if spec.noise == "api":
-            precision: Floats = own**2 / dlap_variance(spec.epsilon / spec.l1)
-            return precision
-        precision, some = np.zeros(len(own)), own > 0
-        precision[some] = 1 / dlap_variance(spec.epsilon * own[some] / spec.l1)
-        return precision
+        return spec.noise_model.precision(own * spec.epsilon / spec.l1)
 
     def _class_weights(self, tau: float, weights: str) -> Floats:
         """What a class's variance counts for in the error of its level."""

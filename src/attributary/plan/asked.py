@@ -83,7 +83,7 @@ def sums_of(asked: Asked, share: Shares, spec: Spec) -> Sums:
 
     @cache
     def noise(m: int) -> Floats:
-        return base * m**2 if spec.noise == "api" else asked.squared(asked.noise(share, m))
+        return base * m**2 if spec.noise_model.proportional else asked.squared(asked.noise(share, m))
 
     @cache
     def bias(m: int, clip: float) -> Floats:

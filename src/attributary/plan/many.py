@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from attributary import budget, rmsre
 from attributary.budget import Split
-from attributary.budget.model import Model
 from attributary.errors import InputError
 from attributary.plan.asked import Asked, ask, mean_of, sums_of
 from attributary.plan.choice import Chosen, choose
@@ -122,7 +121,7 @@ def _expected(spec: Spec, questions: list[Asked], rows: tuple[Ints, Ints], found
     for k, asked in enumerate(questions):
         q, top, own = asked.question, int(spec.total), rows[1][k].astype(np.float64)
         given = Split(q.tree, own[:, top:], spec.l1, total=float(own[0, 0]) if top else None).nodes()
-        noise = Model.of(spec.noise, spec.epsilon, spec.l1).variance(given * spec.epsilon / spec.l1)
+        noise = spec.noise_model.variance(given * spec.epsilon / spec.l1)
         noise = noise * found.clips[k] ** 2
         variance = budget.expected(q.tree, q.prior.mean, noise, q.spec.tau, weights=q.weights).variance
         most = found.most if len(found.most) > 1 else int(found.most[0])

@@ -15,7 +15,6 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from attributary.budget import Split
 from attributary.errors import InputError
 from attributary.match import match
-from attributary.noise import dlap_variance
 from attributary.plan.bits import Bits
 from attributary.plan.errors import Errors
 from attributary.plan.measured import Measured, PerImpression, Trade
@@ -137,14 +136,11 @@ class Plan(BaseModel):
             part = self._part(measure)
             if part.plan is not self:
                 return part.variance(tree)
-        spec, contribution = self.spec, self.contribution(tree)
-        variance = np.full(len(tree), np.inf)
-        some = contribution > 0
-        if spec.noise == "api":
-            variance[some] = dlap_variance(spec.epsilon / spec.l1) / contribution[some].astype(np.float64) ** 2
-        else:
-            variance[some] = dlap_variance(spec.epsilon * contribution[some] / spec.l1)
-        return variance
+        return self.spec.noise_model.variance(self.budget(tree))
+
+    def budget(self, tree: Tree) -> Floats:
+        """The part of ε that each node's key has, in the tree's order."""
+        return self.contribution(tree).astype(np.float64) * (self.spec.epsilon / self.spec.l1)
 
     def epsilon(self, root: str | None = None, measure: str | None = None) -> tuple[float, ...]:
         """The ε of each level, for a root by its label, or of the default split; of several measures, name one."""
@@ -190,10 +186,11 @@ class Plan(BaseModel):
             raise ValueError("another epsilon calls for other limits: make another plan")
         if self.learn:
             raise ValueError("what is learned is worth more or less under another epsilon: make another plan")
-        if self.spec.noise != "api":
-            raise ValueError("with noise on whole counts, another epsilon calls for another split: make another plan")
+        if not self.spec.noise_model.proportional:
+            what, _ = self.spec.noise_model.words
+            raise ValueError(f"noise is {what}: another epsilon calls for another split; make another plan")
         spec = self.spec.at(epsilon)
-        factor = sqrt(dlap_variance(spec.epsilon / spec.l1) / dlap_variance(self.spec.epsilon / spec.l1))
+        factor = sqrt(spec.noise_model.factor / self.spec.noise_model.factor)
         return self.model_copy(update={"spec": spec, "expected": self.expected.times(factor)})
 
     def under(self, spec: Spec) -> Self:

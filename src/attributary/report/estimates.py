@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,8 @@ from attributary.denoising import Estimate, denoise
 from attributary.denoising.prediction import EXCESS
 from attributary.denoising.quantile import level_of
 from attributary.errors import InputError
-from attributary.measurements import Measurements, Shape
+from attributary.measurements import Measurements
+from attributary.noise import SHAPES
 from attributary.paths import RowError
 from attributary.tables import place, shown
 from attributary.tables.floats import floats
@@ -43,7 +44,7 @@ class Estimates:
     from_prior: Floats | None = None  # the part of each that what was expected had, from 0 to 1
     not_private: str = ""  # why they are not, if the file says so
     confidence: float | None = None  # that low and high hold the true count, where the file says it
-    shape: Shape | None = None  # of the noise, where the file says it
+    shape: str | None = None  # of the noise, where the file says it
 
     def __len__(self) -> int:
         return len(self.estimate)
@@ -102,7 +103,7 @@ class Estimates:
         """Whether all estimates are whole numbers."""
         return bool((self.estimate == np.round(self.estimate)).all())
 
-    def measurements(self, shape: Shape | None = None) -> Measurements:
+    def measurements(self, shape: str | None = None) -> Measurements:
         """What was measured, in level order; the shape is the file's unless told."""
         variance = np.where(np.isnan(self.noise_variance), np.inf, self.noise_variance)
         return Measurements(self.noisy, variance, shape or self.shape or "laplace")
@@ -160,10 +161,10 @@ def confidence_of(metadata: dict[bytes, bytes]) -> float | None:
     return told if 0 < told < 1 else None
 
 
-def shape_of(metadata: dict[bytes, bytes]) -> Shape | None:
+def shape_of(metadata: dict[bytes, bytes]) -> str | None:
     """The shape of the noise that a file states; None where it states none that we know."""
     stated = metadata.get(b"shape", b"").decode(errors="replace")
-    return next((shape for shape in get_args(Shape) if shape == stated), None)
+    return next((shape for shape in SHAPES if shape == stated), None)
 
 
 def _check(found: dict[str, Floats], path: str, rows: Ints | None) -> None:

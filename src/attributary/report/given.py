@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from attributary.errors import InputError
-from attributary.measurements import Shape
 from attributary.plan import Plan
 from attributary.report.estimates import Estimates, is_estimates, read_estimates
 from attributary.report.evaluation import Point, is_evaluation, read_evaluation
@@ -31,7 +30,7 @@ class Given:
     measures: dict[str, Estimates] = field(default_factory=dict)  # by name, where the table tells them apart
     ratios: dict[str, Estimates] = field(default_factory=dict)  # of values to counts, by name
     not_private: str = ""  # why what is shown is not, if one of the files says so
-    shape: Shape | None = None  # of the noise, where neither file nor plan tells
+    shape: str | None = None  # of the noise, where neither file nor plan tells
 
 
 KINDS = ("plan", "estimates", "ratios", "evaluation", "counts", "other")
@@ -44,7 +43,7 @@ class _Found:
     table: Any = None
 
 
-def read(paths: list[str], levels: list[str] | None = None, shape: Shape | None = None) -> Given:
+def read(paths: list[str], levels: list[str] | None = None, shape: str | None = None) -> Given:
     """What is in these files and folders; at most one plan, one table of estimates and one of ratios."""
     found = [_look(file, path != file, levels) for path in paths for file in _files(path)]
     given, names = Given(shape=shape), None

@@ -7,7 +7,6 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from attributary.measurements import Shape
 from attributary.plan.parts import Part, parts
 from attributary.report import figures, names
 from attributary.report.estimates import Estimates
@@ -92,7 +91,7 @@ def _shaped(est: Estimates, given: Given) -> Estimates:
     """The estimates with the shape of their noise: the file's, or else the plan's, or else what was told."""
     if est.shape is not None or (given.plan is None and given.shape is None):
         return est
-    of_plan: Shape = "dlap" if given.plan and given.plan.spec.noise == "unit" else "laplace"
+    of_plan = given.plan.spec.noise_model.shape.name if given.plan else "laplace"
     return replace(est, shape=of_plan if given.plan else given.shape)
 
 

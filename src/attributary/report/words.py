@@ -119,16 +119,8 @@ def _noise(plan: Plan) -> Fact:
                 f"an impression adds {spec.l1:,} at most. Every sum gets noise DLap(ε / {spec.l1:,}).",
             ),
         )
-    if spec.noise == "api":
-        return Fact(
-            "Noise",
-            "discrete Laplace, as in a summary report",
-            (
-                f"A conversion adds its contributions, {spec.l1:,} together, to one key of each level; every sum gets "
-                f"noise DLap(ε / {spec.l1:,}).",
-            ),
-        )
-    return Fact("Noise", "discrete Laplace on whole counts", ("Every count gets noise DLap(ε of its level).",))
+    what, how = spec.noise_model.words
+    return Fact("Noise", what, (how,))
 
 
 def _expected(est: Estimates, share: NDArray[np.float64]) -> Fact:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 from typing import Any
 
+from attributary.noise import MODELS, page_of
 from attributary.spec.attribute import TAKEN, Attribute
 from attributary.spec.measure import wrong_measures
 from attributary.spec.mistakes import Mistake
@@ -38,7 +39,7 @@ def between(given: dict[str, Any]) -> Iterator[Mistake]:
             )
     yield from _wrong_split(given.get("split_by"), names)
     epsilon, l1 = given.get("epsilon"), given.get("l1", API_L1)
-    if isinstance(epsilon, int | float) and API_EPSILON < epsilon < float("inf") and given.get("noise", "api") == "api":
+    if isinstance(epsilon, int | float) and API_EPSILON < epsilon < float("inf") and _on_sums(given):
         yield Mistake(
             "epsilon",
             f'a summary report takes at most {API_EPSILON}; got {epsilon:g}: lower it, or plan with noise = "unit"',
@@ -46,7 +47,7 @@ def between(given: dict[str, Any]) -> Iterator[Mistake]:
     levels = len(fields) + (given.get("total") is True)
     measures = given.get("measure", given.get("measures"))
     limit = given.get("conversions_per_impression", 1)
-    yield from wrong_measures(measures, names, TAKEN, given.get("noise"), limit != 1)
+    yield from wrong_measures(measures, names, TAKEN, _on_sums(given), limit != 1)
     asked = len(measures) if isinstance(measures, list | tuple) and measures else 1
     times = limit if isinstance(limit, int) and limit > 0 else 1
     if isinstance(l1, int) and l1 >= levels and l1 // times < levels * asked:
@@ -82,3 +83,16 @@ def _wrong_split(split_by: Any, names: list[Any]) -> Iterator[Mistake]:
             "split_by",
             f"names the first attribute; there is no attribute {split_by!r}: {hint}give {names[0]!r}, {remedy}",
         )
+
+
+def known_noise(name: Any) -> str:
+    """The name of a noise model; a pydantic validator."""
+    if not isinstance(name, str):
+        raise ValueError(f"a noise model has a name; got {type(name).__name__}")
+    return page_of(name).name
+
+
+def _on_sums(given: dict[str, Any]) -> bool:
+    """Whether noise goes to sums of contributions, as far as can be told of a spec that may have mistakes."""
+    name = given.get("noise", "api")
+    return isinstance(name, str) and name in MODELS and MODELS[name].on_sums

@@ -93,7 +93,7 @@ def _mistakes(given: dict[str, Any]) -> Iterator[Mistake]:
             yield Mistake(key, f"is of a value; {COUNT!r} is the number of conversions: leave it out, or rename it")
 
 
-def wrong_measures(measures: Any, names: list[Any], taken: set[str], noise: Any, limited: bool) -> Iterator[Mistake]:
+def wrong_measures(measures: Any, names: list[Any], taken: set[str], on_sums: bool, limited: bool) -> Iterator[Mistake]:
     """What is wrong between measures, and between them and the rest of a spec."""
     found = [_fields(measure) for measure in measures] if isinstance(measures, list | tuple) else []
     called = [field.get("name") for field in found]
@@ -112,7 +112,7 @@ def wrong_measures(measures: Any, names: list[Any], taken: set[str], noise: Any,
                 yield Mistake(
                     ("attribute", i, "name"), f"{name!r} is the name of a column that our tables add; rename it"
                 )
-    if noise == "unit" and any(name != COUNT for name in called):
+    if not on_sums and any(name != COUNT for name in called):
         yield Mistake("noise", 'values are scaled, as in the API; take noise = "api", or count conversions alone')
 
 

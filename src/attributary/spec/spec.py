@@ -15,8 +15,9 @@ from pydantic import (
 )
 
 from attributary.errors import InputError
+from attributary.noise import NoiseModel, model
 from attributary.spec.attribute import Attribute
-from attributary.spec.between import API_EPSILON, API_L1, between
+from attributary.spec.between import API_EPSILON, API_L1, between, known_noise
 from attributary.spec.logs import Logs
 from attributary.spec.measure import AUTO, COUNT, REPORTS, Measure, most
 from attributary.spec.mistakes import BITS, DEEPEST, Mistakes, all_at_once, in_words, refuse_unruly
@@ -40,7 +41,7 @@ class Spec(BaseModel):
     l1: int = Field(
         default=API_L1, ge=1, le=LARGEST_L1, description="a whole number above 0, up to 1e9; the API's is 65536"
     )
-    noise: Literal["api", "unit"] = Field(
+    noise: Annotated[str, PlainValidator(known_noise)] = Field(
         default="api",
         description='"api" (scaled contributions, as in summary reports) or "unit" (noise on whole counts)',
     )
@@ -162,9 +163,14 @@ class Spec(BaseModel):
         notes = []
         if self.epsilon > API_EPSILON:
             notes.append(f"epsilon = {self.epsilon:g} is more than the {API_EPSILON} that a summary report takes")
-        if self.noise == "api" and self.l1 > API_L1:
+        if self.noise_model.on_sums and self.l1 > API_L1:
             notes.append(f"l1 = {self.l1} is more than the API's {API_L1}: a browser would drop every report")
         return tuple(notes)
+
+    @property
+    def noise_model(self) -> NoiseModel:
+        """The page of its noise, for its budget."""
+        return model(self.noise, self.epsilon, self.l1)
 
     def at(self, epsilon: float) -> Self:
         """The same under another budget."""

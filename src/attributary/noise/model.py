@@ -1,0 +1,98 @@
+"""NoiseModel: what noise a part of the privacy budget buys. Each model is a page of its own."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attributary.noise.discrete_laplace import Entropy
+from attributary.noise.shapes import NoiseShape
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class NoiseModel(ABC):
+    """Noise under a budget of ε for all levels together; `budget` is the part of it that each node has.
+
+    A node measures its count in steps of the noise's grid: what is added to them is a whole number.
+    """
+
+    epsilon: float
+    l1: int = 65536
+
+    name: ClassVar[str]
+    shape: ClassVar[NoiseShape]
+    short: ClassVar[str]  # in a few words
+    on_sums: ClassVar[bool]  # whether it is added to sums of contributions, as in the API
+    proportional: ClassVar[bool]  # whether all variances go by one factor of ε: then a split is best at every ε
+
+    def __post_init__(self) -> None:
+        if not 0 < self.epsilon < np.inf:
+            raise ValueError(
+                f"epsilon is a positive number; got {self.epsilon}: give the budget of all levels together"
+            )
+        if not 1 <= self.l1 < np.inf or self.l1 != int(self.l1):
+            raise ValueError(f"l1 is a whole number, 1 or more; got {self.l1}: the API's is 65536")
+
+    @property
+    def factor(self) -> float:
+        """What all variances go by if they are proportional, whatever the parts are; else 1."""
+        return 1.0
+
+    @abstractmethod
+    def variance(self, budget: Floats) -> Floats:
+        """Of a count whose node has this budget; inf without any."""
+
+    @abstractmethod
+    def precision(self, budget: Floats) -> Floats:
+        """1 / variance; 0 without any budget."""
+
+    @abstractmethod
+    def slope(self, budget: Floats) -> Floats:
+        """How fast the precision grows with the budget."""
+
+    @abstractmethod
+    def steps(self, budget: Floats) -> Floats:
+        """How many steps of the grid a conversion is; 1 or more, also where there is no budget."""
+
+    @abstractmethod
+    def sample(self, budget: Floats, rng: Entropy | None = None) -> Ints:
+        """Exact draws in steps, from the operating system's entropy; 0 without any budget."""
+
+    @abstractmethod
+    def replay(self, budget: Floats, plus: Floats, minus: Floats) -> Floats:
+        """Draws in steps, for experiments alone: made of two standard exponential numbers for each node."""
+
+    @property
+    @abstractmethod
+    def words(self) -> tuple[str, str]:
+        """What it is, and how it comes about, for people."""
+
+    def measure(self, count: Floats, budget: Floats, rng: Entropy | None = None) -> Floats:
+        """Noisy counts; 0 where nothing is measured, so that nothing is given away.
+
+        A count that is no whole number of steps is rounded up as often as its fraction says. What comes out is a
+        function of whole noisy steps, so that no rounding of floats can tell more than they do.
+        """
+        steps = self.steps(budget)
+        exact = count * steps
+        below = np.floor(exact + 1e-9)
+        fraction = np.maximum(exact - below, 0.0)
+        if fraction.any():
+            chance = np.frombuffer((rng or _System()).bytes(4 * exact.size), "<u4").reshape(exact.shape) / 2**32
+            below = below + (chance < fraction)
+        noisy: Floats = np.where(budget > 0, (below + self.sample(budget, rng)) / steps, 0.0)
+        return noisy
+
+
+class _System:
+    """The operating system's entropy."""
+
+    def bytes(self, length: int, /) -> bytes:
+        import os
+
+        return os.urandom(length)

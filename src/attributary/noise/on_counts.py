@@ -1,0 +1,52 @@
+"""OnCounts, "unit": DLap(ε_v) is added to a node's whole count itself, ε_v the node's budget."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from attributary.noise.discrete_laplace import Entropy, dlap_variance, sample_each
+from attributary.noise.model import Floats, Ints, NoiseModel
+from attributary.noise.shapes import DISCRETE_LAPLACE
+
+LARGE = 300.0  # a count with this budget has variance 1e-130; more must not let its precision overflow
+
+
+@dataclass(frozen=True)
+class OnCounts(NoiseModel):
+    name = "unit"
+    shape = DISCRETE_LAPLACE
+    short = "whole counts"
+    on_sums: ClassVar[bool] = False
+    proportional: ClassVar[bool] = False
+
+    def variance(self, budget: Floats) -> Floats:
+        variance = np.full(budget.shape, np.inf)
+        some = budget > 0
+        with np.errstate(over="ignore"):
+            variance[some] = dlap_variance(budget[some])
+        return variance
+
+    def precision(self, budget: Floats) -> Floats:
+        half = np.sinh(np.minimum(budget, LARGE) / 2)
+        return 2.0 * half * half
+
+    def slope(self, budget: Floats) -> Floats:
+        growth: Floats = np.sinh(np.minimum(budget, LARGE))
+        return growth
+
+    def steps(self, budget: Floats) -> Floats:
+        return np.ones(budget.shape)
+
+    def sample(self, budget: Floats, rng: Entropy | None = None) -> Ints:
+        return sample_each(budget, rng)
+
+    def replay(self, budget: Floats, plus: Floats, minus: Floats) -> Floats:
+        rate = np.where(budget > 0, budget, 1.0)
+        drawn: Floats = np.floor(plus / rate)
+        drawn -= np.floor(minus / rate)
+        return drawn
+
+    @property
+    def words(self) -> tuple[str, str]:
+        return "discrete Laplace on whole counts", "Every count gets noise DLap(ε of its level)."

@@ -1,0 +1,84 @@
+"""Shapes: what is known of a figure's noise besides its variance; intervals, alarms and likelihoods go by it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import log, sqrt
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class NoiseShape:
+    """A family of distributions around 0 with one member for each variance above 0.
+
+    Where the variance is 0 or inf, what the functions give is finite and of no use.
+    """
+
+    name: str
+    words: str
+    excess: Callable[[Floats], Floats]  # kurtosis, by variance: 0 if normal, 3 if Laplace
+    beyond: Callable[[Floats, float], Floats]  # the standard deviations that it exceeds with this chance at most
+    log_likelihood: Callable[[Floats, Floats], Floats]  # of noise, by variance
+
+
+def _some(variance: Floats) -> Floats:
+    """Variances with 1 in the place of 0 and inf."""
+    return np.where((variance > 0) & (variance < np.inf), variance, 1.0)
+
+
+def dlap_rate(variance: Floats) -> Floats:
+    """The rate of discrete Laplace noise with this variance: `dlap_variance` the other way round."""
+    rate: Floats = 2 * np.arcsinh(1 / np.sqrt(2 * _some(variance)))
+    return rate
+
+
+def _laplace_likelihood(noise: Floats, variance: Floats) -> Floats:
+    scale = np.sqrt(_some(variance) / 2)
+    value: Floats = -np.abs(noise) / scale - np.log(2 * scale)
+    return value
+
+
+def _dlap_likelihood(noise: Floats, variance: Floats) -> Floats:
+    """log of tanh(a/2)·exp(−a·|k|)."""
+    rate = dlap_rate(variance)
+    value: Floats = np.log(np.tanh(rate / 2)) - rate * np.abs(noise)
+    return value
+
+
+def _normal_likelihood(noise: Floats, variance: Floats) -> Floats:
+    var = _some(variance)
+    value: Floats = -0.5 * (np.square(noise) / var + np.log(2 * np.pi * var))
+    return value
+
+
+def _dlap_beyond(variance: Floats, chance: float) -> Floats:
+    whole = np.ceil(log(2 / chance) / dlap_rate(variance))  # P(|X| ≥ k) < 2·exp(−rate·k)
+    far: Floats = whole / np.sqrt(_some(variance))
+    return far
+
+
+LAPLACE = NoiseShape(
+    "laplace",
+    "Laplace; also discrete Laplace that was scaled down, as the API's",
+    lambda variance: np.full_like(variance, 3.0),
+    lambda variance, chance: np.full_like(variance, -log(chance) / sqrt(2)),
+    _laplace_likelihood,
+)
+DISCRETE_LAPLACE = NoiseShape(
+    "dlap",
+    "discrete Laplace on whole counts",
+    lambda variance: 3.0 + 1.0 / np.where(variance > 0, variance, np.inf),
+    _dlap_beyond,
+    _dlap_likelihood,
+)
+NORMAL = NoiseShape(
+    "normal",
+    "normal",
+    np.zeros_like,
+    lambda variance, chance: np.full_like(variance, NormalDist().inv_cdf(1 - chance / 2)),
+    _normal_likelihood,
+)

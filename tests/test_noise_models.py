@@ -1,0 +1,189 @@
+"""Pages of noise: each keeps its laws, and one that nobody here knows of goes the whole way."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from attributary import Measurements, Spec, Tree, budget, denoise, make_plan, noise, prior, rmsre
+from attributary.cli import main
+from attributary.noise import MODELS, SHAPES, Entropy, NoiseModel, NoiseShape
+from attributary.tables import read_table, write_table
+
+TABLE = {"campaign": ["a", "a", "b", "b", "c"], "day": ["1", "2", "1", "2", "1"], "conversions": [90, 40, 7, 0, 3]}
+BUDGETS = st.lists(st.one_of(st.just(0.0), st.floats(1e-3, 4)), min_size=1, max_size=6)
+
+
+@pytest.mark.parametrize("name", ["api", "unit"])
+@given(budgets=BUDGETS, epsilon=st.floats(4, 20), l1=st.sampled_from([65536, 1000, 20]))
+def test_precision_is_one_over_variance_and_slope_is_how_it_grows(
+    name: str, budgets: list[float], epsilon: float, l1: int
+) -> None:
+    model, part = noise.model(name, epsilon, l1), np.array(budgets)
+    with np.errstate(divide="ignore"):
+        np.testing.assert_allclose(1 / model.precision(part), model.variance(part), rtol=1e-9)
+    step = 1e-6 * np.maximum(part, 1e-3)
+    grown = (model.precision(part + step) - model.precision(np.maximum(part - step, 0))) / (
+        part + step - np.maximum(part - step, 0)
+    )
+    np.testing.assert_allclose(model.slope(part)[part > 0], grown[part > 0], rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["api", "unit"])
+def test_what_is_drawn_has_the_variance_and_shape_that_the_page_says(name: str) -> None:
+    model, part = noise.model(name, 2.0, 200), np.repeat([0.0, 0.4, 1.6], 60_000)
+    count = np.full(len(part), 30.0)
+    rng = np.random.default_rng(1)
+    plus, minus = rng.standard_exponential((2, len(part)))
+    replayed = np.where(part > 0, count + model.replay(part, plus, minus) / model.steps(part), 0.0)
+    for noisy in (model.measure(count, part, rng), replayed):
+        assert (noisy[part == 0] == 0).all()
+        for own in (0.4, 1.6):
+            off, variance = (noisy - count)[part == own], model.variance(np.array([own]))
+            kurtosis = 3 + model.shape.excess(variance)[0]
+            error = variance[0] * np.sqrt((kurtosis - 1) / len(off))
+            assert abs(off.var() - variance[0]) < 5 * error
+            assert abs(off.mean()) < 5 * np.sqrt(variance[0] / len(off))
+            assert abs(stats.kurtosis(off) - (kurtosis - 3)) < 0.8
+            beyond = model.shape.beyond(variance, 0.01)[0] * np.sqrt(variance[0])
+            assert (np.abs(off) > beyond + 1e-9).mean() < 0.013
+
+
+def test_figures_that_are_not_whole_are_right_on_average() -> None:
+    model = noise.model("api", 4.0, 10)
+    count = np.full(200_000, 1.23)
+    noisy = model.measure(count, np.full(len(count), 4.0), np.random.default_rng(0))
+    assert abs(noisy.mean() - 1.23) < 5 * noisy.std() / np.sqrt(len(noisy))
+    np.testing.assert_allclose(noisy * 10, np.rint(noisy * 10), atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["laplace", "dlap", "normal"])
+@pytest.mark.parametrize("variance", [0.3, 2.0, 50.0])
+def test_likelihoods_add_up_to_one_and_have_the_variance(name: str, variance: float) -> None:
+    width = 0.002 * np.sqrt(variance) if name != "dlap" else 1.0
+    x = np.arange(-np.ceil(40 * np.sqrt(variance) / width), np.ceil(40 * np.sqrt(variance) / width) + 1) * width
+    chance = np.exp(noise.shape_of(name).log_likelihood(x, np.full(len(x), variance))) * width
+    assert chance.sum() == pytest.approx(1, rel=1e-5)
+    assert (chance * x**2).sum() == pytest.approx(variance, rel=1e-4)
+
+
+@dataclass(frozen=True)
+class Coins(NoiseModel):
+    """Fair coins: a node with budget b gets the sum of coins of ±1, 8/b of them on average (a model for tests)."""
+
+    name = "coins"
+    shape = NoiseShape(
+        "coins",
+        "fair coins",
+        lambda variance: -2.0 / np.maximum(variance, 1.0),
+        lambda variance, chance: np.full_like(variance, float(stats.norm.isf(chance / 2))),
+        lambda x, variance: -0.5 * (x**2 / variance + np.log(2 * np.pi * variance)),
+    )
+    short = "fair coins"
+    on_sums: ClassVar[bool] = False
+    proportional: ClassVar[bool] = False
+
+    def variance(self, budget: Any) -> Any:
+        with np.errstate(divide="ignore"):
+            return 8 / np.asarray(budget, np.float64)
+
+    def precision(self, budget: Any) -> Any:
+        return np.asarray(budget) / 8
+
+    def slope(self, budget: Any) -> Any:
+        return np.full(np.shape(budget), 1 / 8)
+
+    def steps(self, budget: Any) -> Any:
+        return np.ones(np.shape(budget))
+
+    def sample(self, budget: Any, rng: Entropy | None = None) -> Any:
+        return np.array([_heads(8 / b, rng) if b > 0 else 0 for b in budget.tolist()])
+
+    def replay(self, budget: Any, plus: Any, minus: Any) -> Any:
+        return np.rint((plus - minus) * np.sqrt(self.variance(np.where(budget > 0, budget, 1.0)) / 2))
+
+    @property
+    def words(self) -> tuple[str, str]:
+        return "fair coins", "Every count gets a sum of fair coins."
+
+
+def _heads(mean: float, rng: Entropy | None) -> int:
+    read = os.urandom if rng is None else rng.bytes
+    coins = int(mean) + (int.from_bytes(read(4), "little") / 2**32 < mean % 1)
+    bits = np.unpackbits(np.frombuffer(read(-(-coins // 8)), np.uint8))[:coins]
+    return int(2 * bits.sum()) - coins
+
+
+@pytest.fixture
+def coins() -> Iterator[None]:
+    noise.register(Coins)
+    yield
+    del MODELS["coins"], SHAPES["coins"]
+
+
+def test_a_model_of_ones_own_goes_from_the_spec_to_the_page(coins: None, tmp_path: Any) -> None:
+    spec = Spec(epsilon=4, noise="coins", attribute=[{"name": "campaign"}, {"name": "day"}])
+    tree = spec.tree(TABLE)
+    before = prior.from_counts(tree, TABLE)
+    plan = make_plan(spec, tree, before)
+    assert plan.variance(tree).tolist() == Coins(4.0).variance(plan.budget(tree)).tolist()
+    noisy = spec.noise_model.measure(before.mean, plan.budget(tree), np.random.default_rng(3))
+    est = denoise(tree, Measurements.of(tree, noisy, plan.variance(tree), "coins"))
+    assert est.fit.df > 0 and np.isfinite(est.interval().low).all()
+    split = budget.optimal(tree, before.mean, epsilon=4, tau=10, noise="coins")
+    equal = budget.equal(tree, before.mean, epsilon=4, tau=10, noise="coins")
+    errors = [rmsre.tree(tree, before.mean, denoise(tree, noisy, s.variance()).variance, 10) for s in (split, equal)]
+    assert errors[0] <= errors[1] * (1 + 1e-9)
+
+    (tmp_path / "spec.toml").write_text(
+        'epsilon = 4\nnoise = "coins"\n[[attribute]]\nname = "campaign"\n[[attribute]]\nname = "day"\n'
+    )
+    write_table(tree.table().append_column("noisy", [noisy]), str(tmp_path / "noisy.parquet"))
+    plan.save(str(tmp_path / "plan.json"))
+    table = read_table(str(tmp_path / "noisy.parquet"))
+    for name, values in (
+        ("noise_variance", est.measurements.variance),
+        ("estimate", est.count),
+        ("variance", est.variance),
+        ("low", est.interval().low),
+        ("high", est.interval().high),
+        ("correction", est.correction),
+    ):
+        table = table.append_column(name, [values])
+    write_table(table, str(tmp_path / "estimates.parquet"))
+    result = CliRunner().invoke(
+        main,
+        ["report", str(tmp_path / "plan.json"), str(tmp_path / "estimates.parquet"), "-o", str(tmp_path / "page.html")],
+    )
+    assert result.exit_code == 0, result.output
+    assert "Every count gets a sum of fair coins." in (tmp_path / "page.html").read_text()
+
+
+def test_a_model_that_is_not_there_is_refused_by_name(coins: None) -> None:
+    with pytest.raises(ValueError, match="\"coins\" \\(fair coins\\); got 'coin'"):
+        noise.model("coin", 1.0)
+    with pytest.raises(ValueError, match="laplace, dlap, normal, coins; got 'coin'|shape is one of"):
+        Measurements(np.zeros(2), np.ones(2), "coin")
+
+
+def test_nodes_with_noise_of_different_shapes_have_intervals_of_their_own() -> None:
+    tree = Tree.from_parents([-1, -1, -1])
+    mixed = Measurements.of(tree, [5.0, 5, 5], 4.0, ("laplace", "normal"), np.array([0, 1, 0], np.uint8))
+    each = [Measurements.of(tree, [5.0, 5, 5], 4.0, shape) for shape in ("laplace", "normal")]
+    low = denoise(tree, mixed).interval().low
+    apart = [denoise(tree, one).interval().low for one in each]
+    assert low.tolist() == [apart[0][0], apart[1][1], apart[0][2]] and apart[0][0] != apart[1][0]
+    np.testing.assert_array_equal(mixed.excess(), [3, 0, 3])
+
+
+@pytest.mark.parametrize("code", [None, np.array([0, 2], np.uint8), np.array([0], np.uint8)])
+def test_several_shapes_need_a_code_for_each_node(code: Any) -> None:
+    with pytest.raises(ValueError, match="code"):
+        Measurements(np.zeros(2), np.ones(2), ("laplace", "normal"), code)
