@@ -22,6 +22,7 @@ from attributary.evaluate.own import own_cases
 from attributary.evaluate.simulate import Tried, simulate
 from attributary.measurements import Measurements
 from attributary.noise import dlap_variance
+from attributary.noise import model as noise_model
 from attributary.prior import Prior, from_counts, learn, none
 from attributary.spec import Spec
 from forests import NAMED, parents
@@ -199,7 +200,7 @@ def test_batches_make_all_draws(nodes: int, draws: int) -> None:
 
 @pytest.mark.parametrize("rate", [0.05, 0.5, 3.0])
 def test_luck_is_discrete_laplace_at_any_rate(rate: float) -> None:
-    drawn = luck(5, "x", 0, 400_000).dlap(rate)
+    drawn = noise_model("unit", 3.0).replay(np.full(400_000, rate), *luck(5, "x", 0, 400_000))
     p = np.exp(-rate)
     for k in (0, 1, -1, 4):
         chance = (1 - p) / (1 + p) * p ** abs(k)

@@ -4,7 +4,7 @@ from typing import Any
 
 from attributary.budget import equal
 from attributary.denoising import denoise
-from attributary.noise import Entropy
+from attributary.noise import Entropy, model
 from attributary.prior import Prior, from_counts, from_estimates
 from attributary.spec import Spec
 from attributary.tree import Tree
@@ -20,7 +20,7 @@ def private_prior(spec: Spec, tree: Tree, before: Any, rng: Entropy | None, epsi
     earlier = spec.tree(before)
     count = from_counts(earlier, before).mean
     split = equal(earlier, count, epsilon, spec.tau, noise=spec.noise, l1=spec.l1)
-    noisy = spec.at(epsilon).noise_model.measure(count, split.nodes(), rng)
+    noisy = model(spec.noise, epsilon, spec.l1).measure(count, split.nodes(), rng)
     est = denoise(earlier, noisy, split.variance())
     table = earlier.table().append_column("estimate", [est.count]).append_column("variance", [est.variance])
     return from_estimates(tree, table, known=[attribute.name for attribute in spec.known])
