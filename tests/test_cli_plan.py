@@ -93,7 +93,7 @@ def test_the_table_is_that_of_the_plan() -> None:
     assert row(said, "all")[1:6] == [
         *("100.0%", "65,536", f"{made.expected.tree.plan:.1%}", f"{made.expected.tree.equal:.1%}", f"{better:.1%}")
     ]
-    assert "relative to the count, or to tau = 10" in said and "as in the API" in said
+    assert "relative to the count, or to tau = 10" in said and "as in a summary report" in said
     assert "epsilon = 2 holds for a conversion against none, which costs 2" in said
     assert "NOT protected" in said
 

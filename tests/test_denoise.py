@@ -212,7 +212,7 @@ def test_unknown_options_are_refused() -> None:
     tree = Tree.from_parents([-1])
     with pytest.raises(ValueError, match='"top-down" or "joint"; got \'both\''):
         denoise(tree, [1], 1, nonnegative="both")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="shape is one of laplace, normal, dlap"):
+    with pytest.raises(ValueError, match="shape is one of laplace, dlap, normal"):
         denoise(tree, [1], 1, shape="cauchy")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="hold their variances"):
         denoise(tree, Measurements(np.ones(1), np.ones(1)), 1)
