@@ -53,7 +53,7 @@ def expected(seed: int = 0) -> Any:
 def test_a_prior_does_not_make_the_noise_look_wrong(seed: int) -> None:
     est = expected(seed)
     told = read_estimates(of_nodes(est, 0.95), "table")
-    doubt = suspicion(told, told.measurements("laplace"))
+    doubt = suspicion(told)
     assert doubt.z == pytest.approx(est.fit.z, rel=1e-6, abs=1e-6)
     np.testing.assert_allclose(told.plain_variance, est.tree.to_level_order(est.plain.variance))
 

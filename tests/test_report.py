@@ -153,7 +153,7 @@ def test_a_table_is_doubted_as_the_estimate_itself_is(shape: Any, case: Case, wr
     noisy = [x + wrong * (i == 0) for i, x in enumerate(case.noisy)]
     with np.errstate(divide="ignore"):
         est, told = from_case(case._replace(noisy=noisy), shape=shape)
-        doubt = suspicion(told, told.measurements(shape))
+        doubt = suspicion(replace(told, shape=shape))
         theirs = implausible(est, 5)
     assert doubt.nodes == theirs.nodes and doubt.limit == pytest.approx(theirs.limit)
     if est.fit.df == 0:
@@ -169,7 +169,7 @@ def test_a_table_is_doubted_as_the_estimate_itself_is(shape: Any, case: Case, wr
 @settings(deadline=None, max_examples=80)
 def test_the_noise_fits_a_table_as_it_fits_the_estimate_however_counts_were_made(case: Case, how: Any) -> None:
     est, told = from_case(case, **how)
-    doubt = suspicion(told, told.measurements())
+    doubt = suspicion(told)
     assert doubt.z is None if est.fit.df == 0 else doubt.z == pytest.approx(est.fit.z, rel=1e-6, abs=1e-6)
 
 
@@ -218,7 +218,7 @@ def test_figures_that_the_estimates_were_not_made_of_are_not_judged_by() -> None
     assert told.plain is not None and told.plain.blue == pytest.approx(est.blue)
     for wrong in ({"noisy": told.noisy * 1000}, {"noise_variance": told.noise_variance * 4}):
         other = replace(told, **wrong)
-        assert other.plain is None and suspicion(other, other.measurements()).z is None
+        assert other.plain is None and suspicion(other).z is None
 
 
 def test_nodes_that_cannot_be_estimated_do_not_make_a_level_infinite() -> None:

@@ -103,10 +103,11 @@ class Estimates:
         """Whether all estimates are whole numbers."""
         return bool((self.estimate == np.round(self.estimate)).all())
 
-    def measurements(self, shape: str | None = None) -> Measurements:
-        """What was measured, in level order; the shape is the file's unless told."""
+    @property
+    def measurements(self) -> Measurements:
+        """What was measured, in level order."""
         variance = np.where(np.isnan(self.noise_variance), np.inf, self.noise_variance)
-        return Measurements(self.noisy, variance, shape or self.shape or "laplace")
+        return Measurements(self.noisy, variance, self.shape or "laplace")
 
     def error(self, tau: float) -> Floats:
         """The relative error of each node: its standard deviation by its estimate, or by tau if that is larger."""

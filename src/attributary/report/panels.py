@@ -21,7 +21,7 @@ def doubt_of(quantity: Quantity) -> Suspicion:
     """What there is to doubt; of a ratio, which is not measured, nothing."""
     if quantity.kind == "ratio":
         return Suspicion(np.zeros(len(quantity.estimates), bool), 0.0, None, 1.0)
-    return suspicion(quantity.estimates, quantity.estimates.measurements())
+    return suspicion(quantity.estimates)
 
 
 def first_panel(quantity: Quantity, doubt: Suspicion, given: Given, draw: Draw) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """Suspicion: corrections that noise hardly makes, and whether there is as much noise as was claimed."""
 
-from dataclasses import replace
 from math import sqrt
 from typing import NamedTuple
 
@@ -8,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attributary.denoising.limit import FALSE_ALARMS, limit
-from attributary.measurements import Measurements
 from attributary.report.estimates import Estimates
 
 Floats = NDArray[np.float64]
@@ -26,17 +24,16 @@ class Suspicion(NamedTuple):
         return int(self.implausible.sum())
 
 
-def suspicion(est: Estimates, measured: Measurements) -> Suspicion:
+def suspicion(est: Estimates) -> Suspicion:
     """What a careful reader asks of corrections: none too large, and all together as large as they should be.
 
     How well the noise fits is asked of the figures denoised again: the estimates shown may be non-negative or drawn
     towards a prior.
     """
     size = np.abs(np.nan_to_num(est.correction))
-    beyond = limit(measured, FALSE_ALARMS / max(int((size > 0).sum()), 1))
+    beyond = limit(est.measurements, FALSE_ALARMS / max(int((size > 0).sum()), 1))
     implausible = size > beyond
-    plain = est.plain if est.shape == measured.shape else replace(est, shape=measured.shape).plain
-    if plain is None or plain.fit.df == 0:
+    if (plain := est.plain) is None or plain.fit.df == 0:
         return Suspicion(implausible, float(np.min(beyond)), None, 1.0)
     fit = plain.fit
     return Suspicion(implausible, float(np.min(beyond)), fit.z, sqrt(fit.q / fit.df))
