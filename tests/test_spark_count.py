@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from attributary.errors import InputError, TryAgain
-from attributary.logs.complaint import complaints
+from attributary.logs.complaint import complaints, quiet_py4j
 from attributary.logs.count import count
 from attributary.logs.counts import Counts
 from attributary.logs.session import start_session
@@ -174,7 +175,7 @@ KILLER = """
 import json, os, sys
 import pyarrow.parquet as pq
 from attributary.errors import InputError, TryAgain
-from attributary.logs.complaint import complaints
+from attributary.logs.complaint import complaints, quiet_py4j
 from attributary.logs.count import count
 from attributary.logs.session import start_session
 from attributary.logs.spark import Spark
@@ -267,7 +268,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
         {"_1.csv": HEAD + LINE},
         "passes over files whose names begin with . or _; rename .*_1.csv",
     ),
-    "a number too large": ({"1.parquet": {**ROWS, "sold": [2**62]}}, "1.parquet: a number is out of range"),
+    "a number too large": ({"1.parquet": {**ROWS, "sold": [2**62]}}, "1.parquet: row 1: .* out of range past 2100"),
     "a number in text": (
         {"1.csv": HEAD + "brand,1,2\n" * 2000 + "brand,2,3-\n"},
         "1.csv.*'3-' in column 'sold'; numbers are",
@@ -374,3 +375,11 @@ def test_what_spark_could_not_do_now_and_what_ctrl_c_ended() -> None:
             raise error
     with pytest.raises(Py4JError), complaints():
         raise Py4JError("another bug")
+
+
+def test_py4j_does_not_log_what_it_raises(caplog: pytest.LogCaptureFixture) -> None:
+    with quiet_py4j():
+        logging.error("KeyboardInterrupt while sending command.")
+        logging.error("something else")
+    assert [record.getMessage() for record in caplog.records] == ["something else"]
+    assert not logging.getLogger().filters

@@ -29,7 +29,6 @@ def complaints(name: str = "the log") -> Iterator[None]:
         "SQLQueryContextLogger"
     )  # where PySpark writes its errors a second time, with their stack
     was, logger.disabled = logger.disabled, True
-    logging.getLogger().addFilter(_not_ctrl_c)
     try:
         yield
     except (PySparkException, Py4JError, ConnectionError) as error:
@@ -46,12 +45,21 @@ def complaints(name: str = "the log") -> Iterator[None]:
         raise mistake from error
     finally:
         logger.disabled = was
-        logging.getLogger().removeFilter(_not_ctrl_c)
 
 
-def _not_ctrl_c(record: logging.LogRecord) -> bool:
-    """Py4J logs Ctrl-C with its stack, and raises it as well."""
-    return not str(record.msg).startswith("KeyboardInterrupt while sending command")
+@contextmanager
+def quiet_py4j() -> Iterator[None]:
+    """Py4J logs Ctrl-C, and what fails by it, with the stack to the root logger, and raises it as well."""
+    root = logging.getLogger()
+
+    def others(record: logging.LogRecord) -> bool:
+        return not str(record.msg).endswith("while sending command.")
+
+    root.addFilter(others)
+    try:
+        yield
+    finally:
+        root.removeFilter(others)
 
 
 def _mistake(words: str, name: str) -> ValueError | None:

@@ -3,12 +3,13 @@
 import os
 import re
 from collections.abc import Mapping
+from contextlib import ExitStack
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import unquote
 
 from attributary.errors import InputError
-from attributary.logs.complaint import complaints
+from attributary.logs.complaint import complaints, quiet_py4j
 from attributary.logs.engine import Kind, Relation, Report
 from attributary.logs.files import Files
 from attributary.logs.session import active_session, start_session
@@ -53,7 +54,9 @@ class Spark:
         given = session or active_session()
         if given is not None and (master is not None or settings):
             raise InputError(f"a Spark session is running already; stop it, or leave out {master or 'the settings'}")
-        self._started = start_session(master or "local[*]", settings) if given is None else None
+        self._quiet = ExitStack()
+        with quiet_py4j():
+            self._started = start_session(master or "local[*]", settings) if given is None else None
         self._session = (given or self._started).newSession()  # type: ignore[union-attr]
         for name, value in AS_DUCKDB.items():
             self._session.conf.set(name, value)
@@ -61,6 +64,7 @@ class Spark:
         self._frames: dict[str, list[DataFrame]] = {}
 
     def __enter__(self) -> Self:
+        self._quiet.enter_context(quiet_py4j())
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -68,6 +72,7 @@ class Spark:
             self._session.catalog.dropTempView(view)
         if self._started is not None:
             self._started.stop()
+        self._quiet.close()
 
     def open(self, files: Files) -> Relation:
         with complaints(files.name):
