@@ -121,11 +121,11 @@ def warm() -> None:
 
 
 def made(name: str, seed: int, number: int, files: Mapping[str, bytes]) -> Case:
-    """The input of a command by its number, the first ones as they are; `process` takes any command."""
+    """The input of a command by its number, of the first ones every other as it is; `process` takes any command."""
     rng = Random(f"{seed} {name} {number}")
     lines = COMMANDS[name if name in COMMANDS else rng.choice(list(COMMANDS))]
-    good = number < len(lines)
-    line, beside = lines[number] if good else rng.choice(lines)
+    good = number % 2 == 0 and number // 2 < len(lines)
+    line, beside = lines[number // 2] if good else rng.choice(lines)
     arguments = shlex.split(line)
     names = [word[1:] for word in (*arguments, *beside.split()) if word.startswith("@")]
     given = {name: files[name] for name in (*names, *(word.lstrip("@") for word in beside.split()))}

@@ -29,7 +29,7 @@ def fuzz(folder: Path, *options: object, program: str = "pass", code: int = 0) -
 
 
 def test_a_short_run_finds_nothing(tmp_path: Path) -> None:
-    assert "nothing was found" in fuzz(tmp_path, "--inputs", 75, "--minutes", 60, "--seed", 1)
+    assert "nothing was found" in fuzz(tmp_path, "--inputs", 50, "--minutes", 60, "--seed", 1)
 
 
 def test_what_a_parser_must_not_raise_is_found_once_and_seen_again(tmp_path: Path) -> None:
