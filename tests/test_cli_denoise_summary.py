@@ -11,13 +11,14 @@ from click.testing import CliRunner, Result
 
 from attributary import Tree, noise
 from attributary.ara.keys.layout import layout
-from attributary.ara.keys.nodes import Keys, tree_keys
+from attributary.ara.keys.nodes import tree_keys
 from attributary.ara.service.summary import write_summary
 from attributary.ara.wire.avro import Stated, write_results
 from attributary.cli import main
 from attributary.plan import Plan, make_plan
 from attributary.spec import Spec
 from attributary.tables.not_private import words_of
+from attributary.types import Keys
 
 SPEC = """
 epsilon = 2

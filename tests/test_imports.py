@@ -9,7 +9,7 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "src" / "attributary"
 ORDER = [
-    *("errors", "kernel", "html", "tables", "labels", "levels", "paths", "tree", "noise", "spec", "logs"),
+    *("errors", "types", "kernel", "html", "tables", "labels", "levels", "paths", "tree", "noise", "spec", "logs"),
     *("measurements", "denoising", "ratio", "rmsre", "budget", "match", "prior", "profile", "plan"),
     *("ara", "evaluate", "report", "explore", "cli"),
 ]

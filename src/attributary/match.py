@@ -3,14 +3,11 @@
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attributary.labels import codes, text_labels
 from attributary.paths import RowError, describe
 from attributary.tree import Tree
-
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+from attributary.types import Bools, Ints
 
 
 class Match(NamedTuple):

@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 from attributary.noise import NoiseShape, shape_of
 from attributary.tables.not_private import together
 from attributary.tree import Tree
+from attributary.types import Floats
 
-Floats = NDArray[np.float64]
 Codes = NDArray[np.uint8]
 
 

@@ -9,16 +9,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attributary.labels import arrow_table
 from attributary.match import match, refuse_other_tree
 from attributary.spec import Measure, Spec
 from attributary.spec.measure import BEYOND, FROM
 from attributary.tree import Tree
+from attributary.types import Floats, Ints
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 CLOSE = 1e-9  # of a clip: where the step that begins there is clipped
 
 

@@ -4,11 +4,11 @@ from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from attributary.denoising import Estimate
+from attributary.types import Floats
 
-Floats = NDArray[np.float64]
 SURE = 3.0  # standard deviations that a count is above 0 before it divides anything
 
 

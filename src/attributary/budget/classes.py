@@ -13,9 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attributary.tree import Tree
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from attributary.types import Floats, Ints
 
 
 class Link(NamedTuple):

@@ -9,8 +9,7 @@ from attributary.budget.rows import Rows
 from attributary.budget.split import Split
 from attributary.budget.task import Options, Task
 from attributary.tree import Tree
-
-Floats = NDArray[np.float64]
+from attributary.types import Floats
 
 
 def equal(tree: Tree, prior_count: ArrayLike, epsilon: float, tau: float, **options: Unpack[Options]) -> Split:

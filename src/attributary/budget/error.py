@@ -12,11 +12,9 @@ gives E; one more down, the adjoint of the first, all gains. Arrays are (splits,
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attributary.budget.classes import Classes
-
-Floats = NDArray[np.float64]
+from attributary.types import Floats
 
 NOTHING = 1e-100  # the precision of a leaf without budget: a variance that stands for ∞ and can still be divided
 ENDLESS = 1e50  # an error above it comes of such a variance

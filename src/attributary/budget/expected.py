@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from attributary import rmsre
 from attributary.budget.learned import expectations
@@ -11,8 +11,7 @@ from attributary.budget.split import Split
 from attributary.denoising.denoise import engine
 from attributary.denoising.predict import predict
 from attributary.tree import Tree
-
-Floats = NDArray[np.float64]
+from attributary.types import Floats
 
 
 class Expected(NamedTuple):

@@ -10,8 +10,7 @@ from attributary.budget.rows import Rows
 from attributary.budget.split import Split
 from attributary.budget.task import Options, Task
 from attributary.tree import Tree
-
-Floats = NDArray[np.float64]
+from attributary.types import Floats
 
 GAMMA = 1e-5  # of the budget, for all levels together to begin with: denoising needs some of each
 TIE = 1e-12

@@ -15,7 +15,6 @@ from itertools import pairwise
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attributary.budget.equal import equally
 from attributary.budget.improve import Paths, best, improve, prune
@@ -23,8 +22,7 @@ from attributary.budget.learned import Learned
 from attributary.budget.leaves import lowest
 from attributary.budget.rows import Rows
 from attributary.budget.task import Task
-
-Floats = NDArray[np.float64]
+from attributary.types import Floats
 
 DOUBT = 0.1  # found on generated data: more gains less at small ε, none leaves leaves without figures to learn from
 LIMIT = 1.25  # of the tree error, RMSRE = √E

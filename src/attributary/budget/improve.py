@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attributary.budget.classes import Link
+from attributary.types import Floats
 
-Floats = NDArray[np.float64]
 Gains = Callable[[Floats], tuple[Floats, Floats]]
 
 CLOSE = 1e-9  # of the error: steps that gain less are not worth taking

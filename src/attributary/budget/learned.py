@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from attributary.budget.classes import Classes, classes
 from attributary.budget.predicted import gain, predicted
@@ -14,9 +14,7 @@ from attributary.denoising.linear import Family
 from attributary.denoising.prior import ROUNDING
 from attributary.noise import NoiseModel
 from attributary.tree import Tree
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from attributary.types import Floats, Ints
 
 FINEST = 1e-6  # the least spread that is told from none
 LEAST_SHARE = 1e-4  # that is told from none

@@ -5,7 +5,6 @@ from functools import cached_property
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attributary.budget.classes import Classes
 from attributary.budget.improve import Paths
@@ -13,9 +12,7 @@ from attributary.budget.objective import Objective
 from attributary.budget.rows import Rows
 from attributary.budget.split import Split
 from attributary.budget.task import Task
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from attributary.types import Floats, Ints
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,14 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-import numpy as np
-from numpy.typing import NDArray
-
 from attributary.budget import error
 from attributary.budget.classes import Classes
 from attributary.noise import NoiseModel
-
-Floats = NDArray[np.float64]
+from attributary.types import Floats
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,7 +4,7 @@ from itertools import chain, combinations, islice
 from typing import Unpack
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from attributary.budget.equal import equally
 from attributary.budget.greedy import greedily
@@ -16,8 +16,7 @@ from attributary.budget.rows import Rows
 from attributary.budget.split import Split
 from attributary.budget.task import Options, Task
 from attributary.tree import Tree
-
-Floats = NDArray[np.float64]
+from attributary.types import Floats
 
 STARTS = 63  # sets of levels to start from: all of up to 6 levels, of more levels the small sets
 SIEVE = 3  # rounds that all starts take

@@ -13,11 +13,9 @@ so that, as in `error`, the error from a node down is affine in its v̂ar: one s
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attributary.budget.classes import Classes
-
-Floats = NDArray[np.float64]
+from attributary.types import Floats
 
 
 class Family(NamedTuple):

@@ -14,9 +14,7 @@ from attributary.budget.learned import Learned
 from attributary.budget.objective import Objective
 from attributary.budget.split import Split
 from attributary.budget.task import Task
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from attributary.types import Floats, Ints
 
 CHUNK = 2**17  # classes in one sweep
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal, Self, TypedDict
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from attributary.budget.classes import classes
 from attributary.budget.objective import Objective
@@ -13,8 +13,8 @@ from attributary.budget.weights import class_weights
 from attributary.noise import NoiseModel
 from attributary.noise import model as noise_model
 from attributary.tree import Tree
+from attributary.types import Floats
 
-Floats = NDArray[np.float64]
 Levels = Mapping[str, float] | ArrayLike
 
 

@@ -1,12 +1,10 @@
 """The weight w_v of each node's variance in its root's tree error, added up over the members of each class."""
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attributary.budget.classes import Classes
 from attributary.tree import Tree
-
-Floats = NDArray[np.float64]
+from attributary.types import Floats
 
 
 def class_weights(tree: Tree, forest: Classes, count: Floats, tau: float, weights: Floats | None) -> Floats:

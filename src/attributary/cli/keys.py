@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from attributary.ara.keys.nodes import Keys
     from attributary.tree import Tree
+    from attributary.types import Keys
 
 TREE, DOMAIN = "tree.parquet", "domain.avro"
 PLACEHOLDER = "https://shop.example"

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from attributary.cli.asked import earlier
 from attributary.cli.profiled import MEASURE, measures_in, of_measure, profiled
@@ -15,8 +15,7 @@ from attributary.prior import Prior, learn
 from attributary.tables import read_table, shown
 from attributary.tables.not_private import words_of
 from attributary.tree import Tree
-
-Floats = NDArray[np.float64]
+from attributary.types import Floats
 
 FAR = 20.0  # times today's sum, or a part of it: then an earlier one may be in another unit
 

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attributary import rmsre
 from attributary.cli.estimates import of_nodes
@@ -14,8 +13,8 @@ from attributary.plan import Plan, make_plan
 from attributary.prior import Prior, from_counts, learn
 from attributary.spec import Spec
 from attributary.tree import Tree
+from attributary.types import Floats
 
-Floats = NDArray[np.float64]
 Stage = Callable[[str], None]
 
 

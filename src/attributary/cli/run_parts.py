@@ -4,7 +4,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attributary import rmsre
 from attributary.cli.estimates import by_measure, noted, of_nodes
@@ -19,8 +18,7 @@ from attributary.ratio import ratio
 from attributary.spec import Spec
 from attributary.spec.measure import COUNT
 from attributary.tree import Tree
-
-Floats = NDArray[np.float64]
+from attributary.types import Floats
 
 
 def run_parts(

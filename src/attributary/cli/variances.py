@@ -5,7 +5,6 @@ from math import inf
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attributary.cli.column import columns_in_words
 from attributary.cli.numbers import numbers
@@ -14,8 +13,8 @@ from attributary.noise import dlap_variance
 from attributary.tables import place, shown
 from attributary.tables.floats import cell_in_words
 from attributary.tree import Tree
+from attributary.types import Floats
 
-Floats = NDArray[np.float64]
 WAYS = "give --variance, or --std, or --epsilon with --contribution"
 
 

@@ -8,14 +8,12 @@ share the parents of a level. Indices are unsigned: a signed one might wrap arou
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attributary.denoising.linear import contradiction, refuse
 from attributary.denoising.share import shared, spans
 from attributary.kernel import kernel
 from attributary.tree import Tree
-
-Floats = NDArray[np.float64]
+from attributary.types import Floats
 
 INF = np.inf
 ONE = np.uint64(1)

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attributary.denoising import kurtosis
 from attributary.denoising.denoise import engine
@@ -22,8 +21,7 @@ from attributary.denoising.topdown import topdown
 from attributary.denoising.whole import whole as round_off
 from attributary.measurements import Measurements
 from attributary.tree import Tree
-
-Floats = NDArray[np.float64]
+from attributary.types import Floats
 
 
 class Handed(NamedTuple):

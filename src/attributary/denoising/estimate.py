@@ -12,8 +12,7 @@ from attributary.denoising.quantile import quantile
 from attributary.denoising.total import Total, total
 from attributary.measurements import Measurements
 from attributary.tree import Tree
-
-Floats = NDArray[np.float64]
+from attributary.types import Floats
 
 
 class Interval(NamedTuple):

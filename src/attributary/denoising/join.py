@@ -1,11 +1,9 @@
 """join: a prior's means as one more measurement of each node, in one sweep where there are many."""
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attributary.kernel import kernel
-
-Floats = NDArray[np.float64]
+from attributary.types import Floats
 
 INF = np.inf
 

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from attributary.denoising.denoise import engine
 from attributary.denoising.topdown import topdown
 from attributary.tree import Tree
-
-Floats = NDArray[np.float64]
+from attributary.types import Floats
 
 
 def joint(tree: Tree, x: Floats, var: Floats, blue: Floats, least: Floats | None) -> Floats:

@@ -7,13 +7,11 @@ in the same two passes: up for K⇑, down for K↓ and K⇓. Here all of them ar
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attributary.denoising.linear import Family
 from attributary.measurements import Measurements
 from attributary.tree import Tree
-
-Floats = NDArray[np.float64]
+from attributary.types import Floats
 
 
 class Outside(NamedTuple):

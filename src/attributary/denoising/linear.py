@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from attributary.measurements import combine
 from attributary.tree import Tree
-
-Floats = NDArray[np.float64]
+from attributary.types import Floats
 
 
 def blue(tree: Tree, x: Floats, var: Floats) -> tuple[Floats, Floats]:

@@ -9,8 +9,7 @@ from attributary.denoising.denoise import engine
 from attributary.denoising.joint import joint
 from attributary.denoising.topdown import topdown
 from attributary.tree import Tree
-
-Floats = NDArray[np.float64]
+from attributary.types import Floats
 
 METHODS = {"top-down": topdown, "joint": joint}
 

@@ -10,8 +10,6 @@ from attributary.measurements import Measurements
 from attributary.paths import RowError, describe
 from attributary.tree import Tree
 
-Floats = NDArray[np.float64]
-
 
 @dataclass(frozen=True, eq=False)
 class Part:

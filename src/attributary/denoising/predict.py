@@ -1,14 +1,12 @@
 """predict: counts from figures and from shares of the parent's count, non-negative if asked."""
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attributary.denoising.nonnegative import least
 from attributary.denoising.shares import Up, downward, upward
 from attributary.denoising.topdown import settled
 from attributary.tree import Tree
-
-Floats = NDArray[np.float64]
+from attributary.types import Floats
 
 
 def predict(

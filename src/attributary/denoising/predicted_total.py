@@ -5,7 +5,6 @@ parent, a family then adds Σ t_u·(h_u − h̄)² to the variance, h̄ the mean
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attributary.denoising.linear import Family
 from attributary.denoising.prior import Prior, shares_of
@@ -13,8 +12,7 @@ from attributary.denoising.shares import upward
 from attributary.denoising.total import total
 from attributary.measurements import Measurements
 from attributary.tree import Tree
-
-Floats = NDArray[np.float64]
+from attributary.types import Floats
 
 
 def predicted_variance(tree: Tree, given: Measurements, prior: Prior, weights: Floats) -> float:

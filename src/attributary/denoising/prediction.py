@@ -4,13 +4,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from attributary.denoising.estimate import Estimate, Fit, weights_of
 from attributary.denoising.prior import Prior
 from attributary.denoising.total import Total
-
-Floats = NDArray[np.float64]
+from attributary.types import Floats
 
 TOGETHER = 0.7  # measured on generated data: with it, intervals of inner nodes cover at their rate
 EXCESS = 3.0  # a prior's errors are taken to be about as heavy-tailed as the noise

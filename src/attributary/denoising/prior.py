@@ -7,9 +7,7 @@ from numpy.typing import NDArray
 
 from attributary.denoising.linear import Family
 from attributary.tree import Tree
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
+from attributary.types import Bools, Floats
 
 ROUNDING = 1e-6  # how far the shares of a family may be from 1 together
 

@@ -10,9 +10,8 @@ from math import erfc, exp, lgamma, log, sqrt
 from statistics import NormalDist
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from attributary.types import Floats
 
 KNOTS = tuple(3 * (i / 48) ** 1.5 for i in range(49)) + tuple(3 * 10 ** (i / 16) for i in range(1, 65))
 

@@ -17,14 +17,12 @@ Two sweeps, as in Algorithm 2, which this is where every spread is ∞.
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attributary.denoising.linear import contradiction, refuse
 from attributary.denoising.prior import ROUNDING, refuse_shares
 from attributary.denoising.sweep import sweep
 from attributary.tree import Tree
-
-Floats = NDArray[np.float64]
+from attributary.types import Floats
 
 INF = np.inf
 ONE = np.uint64(1)

@@ -3,13 +3,11 @@
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attributary.denoising.denoise import engine
 from attributary.denoising.sweep import sweep
 from attributary.tree import Tree
-
-Floats = NDArray[np.float64]
+from attributary.types import Floats
 
 INF = np.inf
 ONE = np.uint64(1)

@@ -12,14 +12,12 @@ average out. So an interval goes by the unbiased sum, whatever is shown.
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attributary.denoising.linear import Family
 from attributary.denoising.quantile import quantile
 from attributary.measurements import Measurements
 from attributary.tree import Tree
-
-Floats = NDArray[np.float64]
+from attributary.types import Floats
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from attributary.prior import Prior
 from attributary.prior.kin import label_codes
 from attributary.spec import Spec
 from attributary.tree import Tree
+from attributary.types import Floats
 
-Floats = NDArray[np.float64]
 PRIOR = "prior_"  # before the names of its arrays, in a file
 
 

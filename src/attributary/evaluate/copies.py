@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attributary.tree import Tree
+from attributary.types import Floats
 
-Floats = NDArray[np.float64]
 BATCH = 250_000  # nodes at a time: compiled passes pay, and one thread is enough
 
 

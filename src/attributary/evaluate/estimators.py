@@ -4,15 +4,13 @@ They are given the prior, too, for those that make use of it.
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attributary.denoising import denoise
 from attributary.denoising.denoise import engine
 from attributary.denoising.nonnegative import nonnegative
 from attributary.prior import Prior, learn
 from attributary.tree import Tree
-
-Floats = NDArray[np.float64]
+from attributary.types import Floats
 
 
 def raw(tree: Tree, noisy: Floats, variance: Floats, prior: Prior) -> Floats:

@@ -1,11 +1,9 @@
 """exact: the errors of a linear method in closed form, from variances alone."""
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attributary.evaluate.measure import Errors, Measure, with_tree
-
-Floats = NDArray[np.float64]
+from attributary.types import Floats
 
 
 def exact(measure: Measure, variance: Floats, bias: Floats | float = 0.0) -> Errors:

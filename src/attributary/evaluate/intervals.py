@@ -6,14 +6,13 @@ Arrays are in level order, and the counts are those of the estimators of the sam
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attributary.denoising import Estimate, denoise
 from attributary.measurements import Measurements
 from attributary.prior import Prior, learn
 from attributary.tree import Tree
+from attributary.types import Floats
 
-Floats = NDArray[np.float64]
 Intervals = Callable[[Tree, Measurements, Prior], Estimate]
 
 LEVEL = 0.95

@@ -4,12 +4,11 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, Self, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attributary.errors import InputError
 from attributary.tree import Tree
+from attributary.types import Floats
 
-Floats = NDArray[np.float64]
 Pool = Literal["nodes", "roots"]
 SMALL = 0.1  # an RMSRE to be below
 

@@ -11,17 +11,14 @@ tree, may take many at once, which is faster: batched=True.
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from attributary.errors import InputError
 from attributary.evaluate import estimators, intervals, ways
 from attributary.evaluate.intervals import Intervals
 from attributary.evaluate.ways import Way
 from attributary.prior import Prior
 from attributary.tree import Tree
+from attributary.types import Floats
 
-Floats = NDArray[np.float64]
 Estimator = Callable[[Tree, Floats, Floats, Prior], Floats]  # tree, noisy figures, their variances, prior → counts
 ClosedForm = Callable[[Tree, Floats], Floats]  # tree, variances of the noise → variances of the counts
 

@@ -8,11 +8,9 @@ from typing import NamedTuple
 from zlib import crc32
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attributary.noise import NoiseModel, model
-
-Floats = NDArray[np.float64]
+from attributary.types import Floats
 
 
 class Luck(NamedTuple):

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attributary.errors import InputError
 from attributary.evaluate.case import Case
@@ -12,8 +11,7 @@ from attributary.evaluate.private import EPSILON, private_prior
 from attributary.prior import from_counts, from_estimates
 from attributary.spec import Spec
 from attributary.tree import Tree
-
-Floats = NDArray[np.float64]
+from attributary.types import Floats
 
 
 def own_cases(

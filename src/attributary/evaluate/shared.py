@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attributary.budget import Split
 from attributary.evaluate.case import Case
@@ -19,9 +18,7 @@ from attributary.plan.divided import default_most, divided
 from attributary.plan.shares import Shares, shares
 from attributary.profile import CLOSE, Profile
 from attributary.spec import Measure
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from attributary.types import Floats, Ints
 
 
 class One(NamedTuple):

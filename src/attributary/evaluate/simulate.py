@@ -17,8 +17,7 @@ from attributary.evaluate.noisy import Noise, luck
 from attributary.measurements import Measurements
 from attributary.prior import Prior
 from attributary.tree import Tree
-
-Floats = NDArray[np.float64]
+from attributary.types import Floats
 
 
 class Tried(NamedTuple):

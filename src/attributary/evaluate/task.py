@@ -5,7 +5,6 @@ import json
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attributary import __version__
 from attributary.budget import Split
@@ -18,8 +17,8 @@ from attributary.evaluate.noisy import Noise
 from attributary.evaluate.simulate import Tried, simulate
 from attributary.evaluate.ways import Way
 from attributary.noise import page_of
+from attributary.types import Floats
 
-Floats = NDArray[np.float64]
 Row = dict[str, Any]
 
 # About how long a split takes, in draws of noise.

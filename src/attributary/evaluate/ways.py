@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attributary.budget import Split
 from attributary.plan.question import Question, under
@@ -17,8 +16,8 @@ from attributary.plan.shares import Shares, shares
 from attributary.prior import Prior, foreseen
 from attributary.spec import Spec
 from attributary.tree import Tree
+from attributary.types import Floats
 
-Floats = NDArray[np.float64]
 Way = Callable[[Spec, Tree, Prior], Floats]
 
 

@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attributary.budget import Split
 from attributary.denoising import denoise
@@ -11,9 +10,8 @@ from attributary.evaluate.noisy import Noise, luck
 from attributary.explore.start import Start, add_up
 from attributary.spec import Spec
 from attributary.tree import Tree
+from attributary.types import Floats, Ints
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 DRAWS = 3
 SIBLINGS = 3  # children that are shown of each node on the way down
 MOST = 50_000  # nodes that are drawn for

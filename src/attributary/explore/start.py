@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attributary.errors import InputError
 from attributary.plan import Plan
@@ -12,8 +11,8 @@ from attributary.plan.parts import parts
 from attributary.prior import Prior
 from attributary.spec import Spec
 from attributary.tree import Tree
+from attributary.types import Floats
 
-Floats = NDArray[np.float64]
 Names = Callable[[list[int]], list[str]]
 FANS = (12, 20, 14)
 LEVELS = ("campaign", "location", "day", "hour", "device", "placement")

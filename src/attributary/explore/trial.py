@@ -9,7 +9,6 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attributary.budget import error
 from attributary.budget.classes import Classes, classes
@@ -18,9 +17,7 @@ from attributary.plan.contributions import contributions
 from attributary.plan.question import Question
 from attributary.plan.shares import Shares, shares
 from attributary.spec import Spec
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from attributary.types import Floats, Ints
 
 
 @dataclass(frozen=True, eq=False)

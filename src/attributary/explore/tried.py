@@ -5,15 +5,13 @@ from math import isfinite
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attributary.errors import InputError
 from attributary.explore.trial import Errors, Trial
 from attributary.plan.neighbours import costs
 from attributary.spec import Spec
+from attributary.types import Floats, Ints
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 MOST_DIGITS = 30
 
 

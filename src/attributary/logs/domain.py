@@ -3,14 +3,13 @@
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attributary.errors import InputError
 from attributary.logs.counts import Outside
 from attributary.logs.labelled import bucketed, labelled
 from attributary.spec import Attribute, Logs
+from attributary.types import Ints
 
-Ints = NDArray[np.int64]
 OTHER = "other"
 SHOWN = 5  # values outside of a domain
 

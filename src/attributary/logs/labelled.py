@@ -3,14 +3,13 @@
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attributary.errors import InputError
 from attributary.labels import codes, refuse_unprintable, text_labels
 from attributary.logs.missing import MISSING, missing_cells
 from attributary.spec import Attribute, Logs
+from attributary.types import Ints
 
-Ints = NDArray[np.int64]
 BELOW, ABOVE = "below all buckets", "above all buckets"
 
 

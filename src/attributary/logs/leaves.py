@@ -4,7 +4,6 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attributary.errors import InputError
 from attributary.logs.counts import Counts, Values
@@ -16,8 +15,8 @@ from attributary.logs.period import Period
 from attributary.logs.tallied import Groups, columns, groups, is_open, rows, told
 from attributary.logs.valued import most
 from attributary.spec import Logs, Spec
+from attributary.types import Ints
 
-Ints = NDArray[np.int64]
 LARGEST = 2**31  # leaves
 
 

@@ -3,9 +3,9 @@
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Ints = NDArray[np.int64]
+from attributary.types import Ints
+
 FITS = 2**62  # into one whole number
 
 

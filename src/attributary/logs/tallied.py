@@ -3,16 +3,13 @@
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attributary.logs.counts import Values
 from attributary.logs.numbered import numbered
 from attributary.logs.valued import ABSENT, NOT_POSITIVE, begins, most
 from attributary.spec import Measure, Spec
 from attributary.spec.measure import AUTO, BEYOND, FROM, MICRO
-
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+from attributary.types import Bools, Ints
 
 
 class Groups(NamedTuple):

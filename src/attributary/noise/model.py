@@ -5,13 +5,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attributary.noise.discrete_laplace import Entropy
 from attributary.noise.shapes import NoiseShape
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from attributary.types import Floats, Ints
 
 
 @dataclass(frozen=True)

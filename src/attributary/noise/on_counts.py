@@ -6,8 +6,9 @@ from typing import ClassVar
 import numpy as np
 
 from attributary.noise.discrete_laplace import Entropy, dlap_variance, sample_each
-from attributary.noise.model import Floats, Ints, NoiseModel
+from attributary.noise.model import NoiseModel
 from attributary.noise.shapes import DISCRETE_LAPLACE
+from attributary.types import Floats, Ints
 
 LARGE = 300.0  # a count with this budget has variance 1e-130; more must not let its precision overflow
 

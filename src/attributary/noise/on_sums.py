@@ -10,8 +10,9 @@ from typing import ClassVar
 import numpy as np
 
 from attributary.noise.discrete_laplace import Entropy, dlap_variance, sample_dlap
-from attributary.noise.model import Floats, Ints, NoiseModel
+from attributary.noise.model import NoiseModel
 from attributary.noise.shapes import LAPLACE
+from attributary.types import Floats, Ints
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,8 @@ from math import log, sqrt
 from statistics import NormalDist
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from attributary.types import Floats
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attributary import budget, rmsre
 from attributary.budget import Split
@@ -15,9 +14,7 @@ from attributary.prior import Prior
 from attributary.profile import Profile
 from attributary.spec import Measure, Spec
 from attributary.tree import Tree
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from attributary.types import Floats, Ints
 
 
 @dataclass(frozen=True, eq=False)

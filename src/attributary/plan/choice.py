@@ -15,10 +15,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from attributary.types import Floats, Ints
+
 COARSE = 5  # of a measure's clips, every so many are tried first
 ROUNDS = 4  # over the measures, each clip being best for the others'
 

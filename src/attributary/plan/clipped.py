@@ -2,16 +2,12 @@
 
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from attributary import budget
 from attributary.plan.parts import most_by_head, parts
 from attributary.plan.plan import Plan
 from attributary.profile import Profile
 from attributary.tree import Tree
-
-Floats = NDArray[np.float64]
+from attributary.types import Floats
 
 
 class Clipped(NamedTuple):

@@ -4,16 +4,13 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attributary.plan.nodes import down
 from attributary.plan.question import Question, under
 from attributary.plan.shares import Shares
 from attributary.plan.whole import Rounding, at_least_one, whole, whole_with_limit
 from attributary.spec import Spec
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from attributary.types import Floats, Ints
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,16 +3,13 @@
 from collections.abc import Collection
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attributary.plan.asked import Asked
 from attributary.plan.choice import Chosen, Sums, split
 from attributary.plan.shares import Shares
 from attributary.plan.whole import Rounding, at_least_one, whole_with_limit
 from attributary.spec import Spec
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from attributary.types import Floats, Ints
 
 
 def divided(

@@ -4,7 +4,6 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attributary import budget
 from attributary.errors import InputError
@@ -19,8 +18,7 @@ from attributary.prior import Prior, foreseen, none
 from attributary.profile import Profile
 from attributary.spec import Spec
 from attributary.tree import Tree
-
-Floats = NDArray[np.float64]
+from attributary.types import Floats
 
 
 def make_plan(

@@ -5,7 +5,6 @@ from math import sqrt
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attributary import budget, rmsre
 from attributary.budget import Split
@@ -23,9 +22,7 @@ from attributary.profile import Profile
 from attributary.spec import Spec
 from attributary.spec.measure import AUTO, REPORTS
 from attributary.tree import Tree
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from attributary.types import Floats, Ints
 
 
 def make_many(

@@ -7,10 +7,7 @@ paper allows either, and costs the larger.
 
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-Ints = NDArray[np.int64]
+from attributary.types import Ints
 
 
 class Costs(NamedTuple):

@@ -1,13 +1,10 @@
 """nodes: contributions node by node, whole numbers on every path."""
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attributary.spec import Spec
 from attributary.tree import Tree
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from attributary.types import Ints
 
 
 def down(tree: Tree, own: Ints, default: Ints, spec: Spec) -> Ints:

@@ -4,14 +4,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attributary.plan.plan import Plan
 from attributary.spec import Measure
 from attributary.tree import Tree
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from attributary.types import Floats, Ints
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,6 @@ from math import sqrt
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from attributary.budget import Split
@@ -23,12 +22,11 @@ from attributary.plan.nodes import down, paths
 from attributary.plan.whole import Rounding
 from attributary.spec import Spec
 from attributary.tree import Tree
+from attributary.types import Floats, Ints
 
 if TYPE_CHECKING:
     from attributary.plan.parts import Part
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Row = tuple[int, ...]
 
 

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attributary.budget import Split
 from attributary.errors import InputError
@@ -12,9 +11,7 @@ from attributary.plan.methods import METHODS
 from attributary.prior import Prior
 from attributary.spec import Spec
 from attributary.tree import Tree
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
+from attributary.types import Bools, Floats
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,12 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attributary.budget import Split
 from attributary.plan.question import Question
+from attributary.types import Floats
 
-Floats = NDArray[np.float64]
 CLOSE = 1e-9
 
 

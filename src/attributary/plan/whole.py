@@ -3,10 +3,9 @@
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from attributary.types import Floats, Ints
+
 Rounding = Literal["largest-remainder", "floor"]
 
 CLOSE = 1e-9  # of the budget: what floating point makes of a whole number, or of a tie

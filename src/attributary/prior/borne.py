@@ -9,11 +9,10 @@ is better off than V₀ tells, and the prior is judged by what it adds to that.
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attributary.tree import Tree
+from attributary.types import Floats
 
-Floats = NDArray[np.float64]
 Predicted = Callable[[float], tuple[Floats, Floats]]  # how much wider → estimates with the prior, what it claims
 
 DOUBTS = (1.0, 3.0, 10.0, 30.0, 100.0, 1e3, 1e4)  # beyond the last: nothing is expected

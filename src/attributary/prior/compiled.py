@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attributary.kernel import kernel
+from attributary.types import Floats
 
-Floats = NDArray[np.float64]
 Integers = NDArray[np.integer]
 
 INF = np.inf

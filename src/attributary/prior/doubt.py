@@ -4,8 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attributary.denoising.denoise import COMPILED_FROM
-
-Floats = NDArray[np.float64]
+from attributary.types import Floats
 
 SURE = 2.0  # standard errors by which figures must be off before a root is doubted
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from attributary.denoising.denoise import engine, measurements
 from attributary.denoising.nonnegative import nonnegative
@@ -17,8 +17,7 @@ from attributary.prior.kin import roots
 from attributary.prior.learn import TAU
 from attributary.prior.together import together
 from attributary.tree import Tree
-
-Floats = NDArray[np.float64]
+from attributary.types import Floats
 
 
 def doubted(tree: Tree, noisy: ArrayLike | Measurements, variance: ArrayLike | None, prior: Prior) -> Prior:

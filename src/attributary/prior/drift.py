@@ -1,7 +1,7 @@
 """drift: the earlier period as one more measurement of each leaf, with the drift since."""
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from attributary.denoising.denoise import engine, measurements
 from attributary.denoising.nonnegative import nonnegative
@@ -13,8 +13,7 @@ from attributary.prior.kin import roots
 from attributary.prior.spread import EACH, FEWEST, forgiving, rising, spread
 from attributary.prior.together import together
 from attributary.tree import Tree
-
-Floats = NDArray[np.float64]
+from attributary.types import Floats
 
 BINS = 24
 LEAST = 0.01  # conversions expected of a leaf

@@ -8,7 +8,6 @@ from collections.abc import Collection
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attributary.denoising.prior import Prior
 from attributary.labels import arrow_table
@@ -16,9 +15,7 @@ from attributary.match import Match, match, path_of, refuse_other_tree
 from attributary.paths import RowError
 from attributary.tables.not_private import words_of
 from attributary.tree import Tree
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
+from attributary.types import Bools, Floats
 
 
 def none(tree: Tree) -> Prior:

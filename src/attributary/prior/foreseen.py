@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attributary.denoising.denoise import engine
 from attributary.denoising.predict import predict
@@ -12,8 +11,6 @@ from attributary.prior.kin import kin, label_codes
 from attributary.prior.learn import TAU, learned
 from attributary.prior.spread import spread
 from attributary.tree import Tree
-
-Floats = NDArray[np.float64]
 
 EXACT = 1e-9  # the variance of an earlier count that has no noise, next to none
 

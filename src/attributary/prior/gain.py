@@ -10,14 +10,12 @@ it moves beyond the linear one has to be: the covariance of that is known.
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attributary.denoising.denoise import engine
 from attributary.denoising.nonnegative import nonnegative
 from attributary.denoising.predict import predict
 from attributary.tree import Tree
-
-Floats = NDArray[np.float64]
+from attributary.types import Floats
 
 DOUBTS = np.array([1.0, 3.0, 10.0, 100.0, np.inf])  # how much wider; at last, nothing is expected
 SURE = 0.5  # standard errors by which the tree must gain over no prior: trust must be earned

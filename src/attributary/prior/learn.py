@@ -18,8 +18,7 @@ from attributary.prior.kin import kin, label_codes, roots
 from attributary.prior.pooled import Level, pooled
 from attributary.prior.spread import forgiving, spread
 from attributary.tree import Tree
-
-Floats = NDArray[np.float64]
+from attributary.types import Floats
 
 ROUNDS = 2
 TAU = 5.0

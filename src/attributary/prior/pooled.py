@@ -12,12 +12,10 @@ left out.
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attributary.denoising.linear import Family
 from attributary.prior.kin import Codes, Kin
-
-Floats = NDArray[np.float64]
+from attributary.types import Floats
 
 TRUST = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 1e4)  # conversions' worth of the guess before; beyond the last: ∞
 UNTESTED = 100.0  # where no figure of today can tell

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from attributary.types import Floats
 
 BINS = 24
 EACH = 100  # nodes at least that a bin takes

@@ -5,11 +5,9 @@ do not, and the sums of the expectations are far from the figures of the nodes a
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attributary.tree import Tree
-
-Floats = NDArray[np.float64]
+from attributary.types import Floats
 
 
 def together(tree: Tree, mean: Floats, claimed: Floats, z: Floats, v: Floats) -> Floats:

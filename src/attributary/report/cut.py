@@ -6,8 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attributary.tree import Tree
-
-Bools = NDArray[np.bool_]
+from attributary.types import Bools
 
 
 class Cut(NamedTuple):

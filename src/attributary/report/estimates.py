@@ -18,9 +18,8 @@ from attributary.tables import place, shown
 from attributary.tables.floats import floats
 from attributary.tables.not_private import SEEDED, words_of
 from attributary.tree import Tree
+from attributary.types import Floats, Ints
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 NODE = ("node", "parent", "level")
 NEEDED = ("estimate", "variance", "low", "high")
 FIGURES = ("noisy", "noise_variance", *NEEDED, "correction")

@@ -4,13 +4,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attributary.errors import InputError
 from attributary.tables import place
 from attributary.tables.floats import floats
 
-Floats = NDArray[np.float64]
 NEEDED = ("method", "epsilon", "tau", "rmsre")
 WORDS = ("dataset", "tree", "method", "noise", "level", "measure", "limits")
 OWN = ("chosen", "given")  # the limits of the spec or of its plan; others are there to compare, in the table

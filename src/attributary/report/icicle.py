@@ -1,7 +1,6 @@
 """Icicle: every node as wide as its count, below its parent, coloured by its relative error."""
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attributary.report import figures
 from attributary.report.cut import Cut
@@ -9,8 +8,8 @@ from attributary.report.estimates import Estimates
 from attributary.report.names import label
 from attributary.report.quantity import Quantity
 from attributary.report.theme import INK, WIDE, Chart, Spec
+from attributary.types import Floats
 
-Floats = NDArray[np.float64]
 BOUNDS = (0.02, 0.05, 0.1, 0.2, 0.5)  # of the colours
 COLOURS = ("#d5ece6", "#a5d3c8", "#f2e4b8", "#edc27c", "#df9460", "#b0503a")
 NAMES = tuple(f"{part}\u00a0%" for part in ("up to 2", "2 to 5", "5 to 10", "10 to 20", "20 to 50", "above 50"))

@@ -7,8 +7,7 @@ from numpy.typing import NDArray
 
 from attributary.plan import Plan
 from attributary.report.estimates import Estimates
-
-Floats = NDArray[np.float64]
+from attributary.types import Floats
 
 
 class Share(NamedTuple):

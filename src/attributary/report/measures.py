@@ -4,7 +4,6 @@ from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attributary.errors import InputError
 from attributary.match import match
@@ -13,8 +12,8 @@ from attributary.spec.measure import COUNT
 from attributary.tables import place, shown
 from attributary.tables.floats import floats
 from attributary.tree import Tree
+from attributary.types import Ints
 
-Ints = NDArray[np.int64]
 MEASURE = "measure"  # the column that tells measures apart
 PER = " per conversion"  # how ratios are called: "revenue per conversion"
 MANY = 100  # that are no measures any more

@@ -5,7 +5,6 @@ from math import ceil, log10, sqrt
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attributary.plan.parts import Part, parts
 from attributary.report import figures, names
@@ -13,8 +12,8 @@ from attributary.report.estimates import Estimates
 from attributary.report.given import Given
 from attributary.report.measures import PER
 from attributary.spec.measure import COUNT
+from attributary.types import Floats
 
-Floats = NDArray[np.float64]
 TAU = 10.0
 MOST_DIGITS = 6
 

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from attributary.denoising.limit import FALSE_ALARMS, limit
 from attributary.report.estimates import Estimates
 
-Floats = NDArray[np.float64]
 Z_FINE = 3.0
 
 

@@ -6,7 +6,6 @@ difference: below a known path, a level's nodes get their mean.
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attributary.ara.keys.classes import NEW, by_known_path
 from attributary.ara.keys.cluster import cluster
@@ -14,10 +13,7 @@ from attributary.errors import InputError
 from attributary.plan import Plan
 from attributary.plan.nodes import down
 from attributary.tree import Tree
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
+from attributary.types import Bools, Floats, Ints
 
 
 def alike(plan: Plan, tree: Tree, was: Ints, new: Bools, most: int) -> Ints:

@@ -10,15 +10,13 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attributary.plan import Plan
 from attributary.plan.parts import parts
 from attributary.spec import Spec
 from attributary.tree import Tree
+from attributary.types import Floats, Ints
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 NEW = "\0new"  # the label of a value that the plan has not seen
 
 

@@ -1,10 +1,8 @@
 """cluster: rows of contributions in so many groups, each with one row that suits its members best."""
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from attributary.types import Floats, Ints
 
 ROUNDS = 50
 HALF = 0.5  # in place of 0, which has no ratio to anything

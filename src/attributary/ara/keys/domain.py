@@ -7,13 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attributary.ara.keys.layout import layout
-from attributary.ara.keys.nodes import Keys, tree_keys
+from attributary.ara.keys.nodes import tree_keys
 from attributary.labels import arrow_table, text_labels
 from attributary.logs.labelled import labelled
 from attributary.plan import Plan
 from attributary.plan.parts import parts
 from attributary.spec import Attribute, Logs, Spec
 from attributary.tree import Tree
+from attributary.types import Keys
 
 OF_NODES = ({"node", "parent", "level"}, {"estimate", "variance"})  # columns of tables that have a row for each node
 

@@ -7,8 +7,7 @@ from numpy.typing import NDArray
 
 from attributary.ara.keys.layout import Field, Layout
 from attributary.tree import Tree
-
-Keys = NDArray[np.uint64]  # (n, 2)
+from attributary.types import Keys
 
 HALF = (1 << 64) - 1
 

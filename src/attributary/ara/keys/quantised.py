@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attributary.ara.keys.alike import alike, distinct_paths, under_new, variance_ratio
 from attributary.ara.keys.classes import NEW, by_known_path, classes, seen_and_new, spec_tree
@@ -15,9 +14,8 @@ from attributary.plan import Plan
 from attributary.plan.plan import checksum
 from attributary.plan.whole import whole_with_limit
 from attributary.spec import Spec
+from attributary.types import Ints
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 MOST = 50  # classes, unless told otherwise
 
 

@@ -1,13 +1,11 @@
 """quantised_many: few enough classes for plans of several measures, or with a limit for each root."""
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attributary.ara.keys.classes import wide
 from attributary.ara.keys.cluster import cluster
 from attributary.plan import Plan
-
-Ints = NDArray[np.int64]
+from attributary.types import Ints
 
 
 def fewer(plan: Plan, most: int) -> tuple[Plan, Ints, Ints]:

@@ -14,9 +14,8 @@ from attributary.ara.wire.fault import Category
 from attributary.ara.wire.shared_info import Origin, shared_id
 from attributary.errors import InputError
 from attributary.noise import Entropy, sample_dlap
+from attributary.types import Ints, Keys
 
-Keys = NDArray[np.uint64]
-Ints = NDArray[np.int64]
 MOST = 2**63 - 1
 FAULTS_KEPT = 5
 

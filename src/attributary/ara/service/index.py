@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-Keys = NDArray[np.uint64]
-Ints = NDArray[np.int64]
+from attributary.types import Ints, Keys
 
 
 @dataclass(frozen=True, eq=False)

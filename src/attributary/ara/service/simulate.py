@@ -1,11 +1,11 @@
 """Simulate: the summary report that counts would give, without the reports."""
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from attributary.noise import Entropy, sample_dlap
+from attributary.types import Ints
 
-Ints = NDArray[np.int64]
 MOST = 2**62  # of a sum; noise has room beside it
 
 

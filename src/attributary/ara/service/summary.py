@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attributary.ara.service.index import Index, distinct
 from attributary.ara.wire import avro
@@ -19,10 +18,8 @@ from attributary.errors import InputError
 from attributary.noise import dlap_variance
 from attributary.tables.not_private import together
 from attributary.tables.whole_file import whole_file
+from attributary.types import Floats, Ints, Keys
 
-Keys = NDArray[np.uint64]
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 SHARD = re.compile(r"[-_.]?\d+[-_]of[-_]\d+(?=\.[^.]*$|$)")  # as in output-1-of-3.avro
 
 

@@ -23,9 +23,8 @@ from attributary.ara.wire.rows import BYTES, LONG, TAGS, layout, rows
 from attributary.ara.wire.scan import MANY, scanned
 from attributary.errors import InputError
 from attributary.tables.not_private import LONGEST
+from attributary.types import Ints, Keys
 
-Keys = NDArray[np.uint64]  # (n, 2): high and low
-Ints = NDArray[np.int64]
 NOTE = "attributary"  # the names of our words in a file's metadata
 EPSILON, L1, NOT_PRIVATE = f"{NOTE}.epsilon", f"{NOTE}.l1", f"{NOTE}.not_private"
 EARLIER = re.compile(r"noise DLap\(([0-9.e+-]{1,30})/([0-9]{1,19})\)")  # how the first versions told the rate

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-Keys = NDArray[np.uint64]
-Ints = NDArray[np.int64]
+from attributary.types import Ints, Keys
+
 Bytes = NDArray[np.uint8]
 Mask = NDArray[np.bool_]
 IN_BLOCK = 2**13  # records: what a block needs stays in the cache

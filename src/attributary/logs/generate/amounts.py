@@ -10,7 +10,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from attributary.logs.generate.fixed import Floats
+from attributary.types import Floats
 
 Z_QUARTILE = NormalDist().inv_cdf(0.75)
 QUARTILES = (25.87, 56.66, 133.25)

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attributary.logs.generate.choice import Laws, laws
-from attributary.logs.generate.fixed import Floats, Ints, fixed, fixed_normal
+from attributary.logs.generate.fixed import fixed, fixed_normal
 from attributary.logs.generate.partners import COUNT, ROWS, partners
+from attributary.types import Floats, Ints
 
 PUBLISHED = [72.1, 39.7, 20.5, 17.6, 4.0, 0.89, 0.60, 0.41, 0.25, 0.16, 0.078, 0.039]
 ASSUMED = [0.030, 0.023, 0.018, 0.014, 0.011, 0.008, 0.006, 0.005, 0.004, 0.003, 0.0022]

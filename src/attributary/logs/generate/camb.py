@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from attributary.logs.generate.campaigns import CAT1, CAT8, CONVERTED, COUNT, ROWS, campaigns
-from attributary.logs.generate.fixed import Ints, fixed, generator
+from attributary.logs.generate.fixed import fixed, generator
 from attributary.logs.generate.journeys import Journeys, journeys
 from attributary.logs.generate.names import numbers
 from attributary.logs.generate.published import CAMB_HEADER, camb_lines
@@ -17,6 +17,7 @@ from attributary.logs.generate.quotas import quotas
 from attributary.logs.generate.runs import HOUR, SPAN, shares
 from attributary.logs.generate.stream import Stream, checked
 from attributary.logs.generate.users import user_of
+from attributary.types import Ints
 
 CLICKS = 5_947_563
 CLICKED = (CLICKS - CONVERTED) / (ROWS - CONVERTED)  # of the rows without a conversion

@@ -11,8 +11,9 @@ import numpy as np
 
 from attributary.logs.generate.choice import Laws, laws
 from attributary.logs.generate.delays import OVERALL, bin_means, delay_laws, tilted
-from attributary.logs.generate.fixed import Floats, Ints, fixed, fixed_normal, normal
+from attributary.logs.generate.fixed import fixed, fixed_normal, normal
 from attributary.logs.generate.quotas import quotas
+from attributary.types import Floats, Ints
 
 COUNT = 675
 ROWS = 16_468_027

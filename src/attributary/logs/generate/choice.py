@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attributary.logs.generate.fixed import Floats, Ints
+from attributary.types import Floats, Ints
 
 SHORT_OF_ONE = 1 - 1e-12  # so that rounding never reaches the next group
 

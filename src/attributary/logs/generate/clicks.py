@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attributary.logs.generate.fixed import Floats, Ints
 from attributary.logs.generate.partners import Partners
+from attributary.types import Floats, Ints
 
 FIRST = 1_596_439_000  # seconds since 1970, in the clock of the published file, which was shifted: a Monday, 07:16
 SPAN = 90 * 86_400 + 86_200

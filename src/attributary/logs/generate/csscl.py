@@ -9,7 +9,7 @@ from attributary.logs.generate.attributes import AGES, DEVICES, REVENUE, Attribu
 from attributary.logs.generate.choice import Laws
 from attributary.logs.generate.clicks import Clicks, click_times, clicks
 from attributary.logs.generate.delays import delay_laws, delays
-from attributary.logs.generate.fixed import Floats, Ints, generator
+from attributary.logs.generate.fixed import generator
 from attributary.logs.generate.names import names
 from attributary.logs.generate.partners import BOTH, COUNT, SALES, partners
 from attributary.logs.generate.published import csscl_lines
@@ -17,6 +17,7 @@ from attributary.logs.generate.quotas import quotas
 from attributary.logs.generate.shuffled import shuffled
 from attributary.logs.generate.stream import Stream, checked
 from attributary.logs.generate.users import user_of
+from attributary.types import Floats, Ints
 
 ROWS = 15_995_634
 BLOCK = 2**18

@@ -7,7 +7,7 @@ is uniform between the quartiles, above it the delay is uniform within its bucke
 import numpy as np
 
 from attributary.logs.generate.choice import Laws, laws
-from attributary.logs.generate.fixed import Floats, Ints
+from attributary.types import Floats, Ints
 
 DAY = 86_400
 # The shares of the 2-day buckets as published, with two more digits, with which the mean is 359,580 seconds.

@@ -7,11 +7,10 @@ is used here and for rows, since NumPy may change how it draws anything else.
 from statistics import NormalDist
 
 import numpy as np
-from numpy.typing import NDArray
+
+from attributary.types import Floats
 
 VERSION = 1  # frozen: a generator that draws other rows has another number
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 def fixed(what: str, *shape: int) -> Floats:

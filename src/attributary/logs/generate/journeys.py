@@ -11,9 +11,10 @@ import numpy as np
 
 from attributary.logs.generate.campaigns import CONVERTED, COUNT, ROWS, campaigns
 from attributary.logs.generate.delays import DAY, delays
-from attributary.logs.generate.fixed import Floats, Ints, generator
+from attributary.logs.generate.fixed import generator
 from attributary.logs.generate.runs import begins, impressions
 from attributary.logs.generate.users import user_of
+from attributary.types import Floats, Ints
 
 POSITIONS = np.array(  # rows at click position 0, 1, 2, …: as published, then a power law that adds up to CONVERTED
     [400_152, 139_933, 73_191, 44_990, 30_527, 21_932, 16_275, 12_460, 9_769, 7_828]

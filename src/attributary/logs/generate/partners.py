@@ -11,7 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from attributary.logs.generate.delays import OVERALL, bin_means, tilted
-from attributary.logs.generate.fixed import Floats, fixed, fixed_normal, normal
+from attributary.logs.generate.fixed import fixed, fixed_normal, normal
+from attributary.types import Floats
 
 COUNT = 312
 ROWS = np.array([12_161_481, 3_834_153])  # with a country, and the 23.97 % without

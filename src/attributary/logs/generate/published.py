@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from attributary.logs.generate.fixed import Ints
 from attributary.logs.generate.names import MISSING
+from attributary.types import Ints
 
 UNKNOWN = "-1"
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from attributary.logs.generate.fixed import Floats, Ints
+from attributary.types import Floats, Ints
 
 
 def quotas(weights: Floats | Ints, total: int) -> Ints:

@@ -10,7 +10,7 @@ import numpy as np
 
 from attributary.logs.generate.campaigns import campaigns
 from attributary.logs.generate.clicks import HOURS
-from attributary.logs.generate.fixed import Floats, Ints
+from attributary.types import Floats, Ints
 
 SPAN = 2_671_200  # seconds: 742 hours
 HOUR = 3_600

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from attributary.logs.generate.amounts import amounts
 from attributary.logs.generate.delays import DAY, OVERALL, delay_laws, delays
-from attributary.logs.generate.fixed import Floats, Ints, fixed, fixed_normal, generator
+from attributary.logs.generate.fixed import fixed, fixed_normal, generator
 from attributary.logs.generate.label import label
 from attributary.logs.generate.stream import checked
+from attributary.types import Floats, Ints
 
 ROWS = 200_000  # impressions
 BEGIN = np.datetime64("2026-01-05T00:00:00", "ms")  # a Monday

@@ -3,7 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from attributary.logs.generate.fixed import VERSION, Ints
+from attributary.logs.generate.fixed import VERSION
+from attributary.types import Ints
 
 ROUNDS = 4
 DRAWS = 5  # the key of this file's draws

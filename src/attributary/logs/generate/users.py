@@ -7,7 +7,7 @@ drawn from a pool, small enough that some of them come three times and more.
 import numpy as np
 from numpy.typing import NDArray
 
-from attributary.logs.generate.fixed import Floats, Ints
+from attributary.types import Floats, Ints
 
 # Users in the pool for each row drawn from it; those who convert again then do so 1.245 times, as published.
 POOL = 2.17
