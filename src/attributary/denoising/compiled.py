@@ -109,13 +109,13 @@ def _up(first, x, var, cz, cv, bits, raw, z, v, lo, hi):  # type: ignore[no-unty
             trust, rest = vs / both, var[p] / both  # in the node itself, and in the sum below it
             z[p] = trust * x[p] + rest * zs
             v[p] = rest * vs
-        elif not _up_with_care(x, var, cz, cv, raw, z, v, p, a, b):
+        elif not _up_with_care(x, var, cz, cv, raw, z, v, p, a, b, zs):
             trouble = np.int64(p)
     return trouble
 
 
 @kernel(nogil=True)
-def _up_with_care(x, var, cz, cv, raw, z, v, p, a, b):  # type: ignore[no-untyped-def]
+def _up_with_care(x, var, cz, cv, raw, z, v, p, a, b, below):  # type: ignore[no-untyped-def]
     """One node of the bottom-up pass where a variance is 0 or ∞; False where the input is at fault."""
     zs, vs, size = 0.0, 0.0, 0.0
     for i in range(a, b):
@@ -130,7 +130,7 @@ def _up_with_care(x, var, cz, cv, raw, z, v, p, a, b):  # type: ignore[no-untype
     if not var[p] >= 0.0 or (var[p] < INF and not abs(x[p]) < INF):
         return False
     if var[p] == INF:
-        z[p], v[p] = zs, vs
+        z[p], v[p] = zs if vs == INF else below, vs  # the sum that _down will take, to the last digit
     elif vs == INF:
         z[p], v[p] = x[p], var[p]
     elif var[p] + vs > 0.0:
