@@ -15,12 +15,12 @@ import numpy as np
 from cryptography.hazmat.primitives import hpke
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from attributary.ara.service import aggregation
-from attributary.ara.service.simulate import simulated_summary
-from attributary.ara.wire import avro, encryption, payload, schemas
-from attributary.ara.wire.contribution import Contribution
-from attributary.ara.wire.report import Report
-from attributary.ara.wire.shared_info import SharedInfo
+from attributary.api.ara.service import aggregation
+from attributary.api.ara.service.simulate import simulated_summary
+from attributary.api.ara.wire import avro, encryption, payload, schemas
+from attributary.api.ara.wire.contribution import Contribution
+from attributary.api.ara.wire.report import Report
+from attributary.api.ara.wire.shared_info import SharedInfo
 from attributary.noise import sample_dlap
 from bench.timing import best, heading
 

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from typing import Any
 
-from attributary.ara.service.ledger import Query
+from attributary.api.ara.service.ledger import Query
 
 SHOP, NEWS, ADS = "https://shop.example", "https://news.example", "https://ads.example"
 PRIVATE_KEY = bytes(range(32))
@@ -132,9 +132,9 @@ def _plans() -> None:
 
 
 def _reports() -> None:
-    from attributary.ara.service import ledger
-    from attributary.ara.wire import avro
-    from attributary.ara.wire.report import Report, to_json
+    from attributary.api.ara.service import ledger
+    from attributary.api.ara.wire import avro
+    from attributary.api.ara.wire.report import Report, to_json
 
     encrypted, clear = ([_report(i, secret) for i in range(6)] for secret in (True, False))
     avro.write_reports("encrypted.avro", encrypted)
@@ -178,11 +178,11 @@ def report_info(number: int) -> dict[str, Any]:
 
 
 def _report(number: int, secret: bool) -> Any:
-    from attributary.ara.wire.avro import read_domain
-    from attributary.ara.wire.contribution import Contribution
-    from attributary.ara.wire.encryption import public_key
-    from attributary.ara.wire.report import build
-    from attributary.ara.wire.shared_info import SharedInfo
+    from attributary.api.ara.wire.avro import read_domain
+    from attributary.api.ara.wire.contribution import Contribution
+    from attributary.api.ara.wire.encryption import public_key
+    from attributary.api.ara.wire.report import build
+    from attributary.api.ara.wire.shared_info import SharedInfo
 
     keys = [(int(high) << 64) + int(low) for high, low in read_domain("domain.avro")[number : number + 2]]
     contributions = [Contribution(key, 100 + number) for key in keys]

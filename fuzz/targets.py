@@ -16,17 +16,17 @@ from typing import Any
 
 import numpy as np
 
-from attributary.ara import parse
-from attributary.ara.client.filters import matches
-from attributary.ara.parse.entries import Fields
-from attributary.ara.parse.filters import filter_data, filter_pair
-from attributary.ara.parse.findings import Findings
-from attributary.ara.registration import Registrations, registrations
-from attributary.ara.service import aggregation, ledger
-from attributary.ara.service.summary import read_summary
-from attributary.ara.wire import avro, encryption, payload, report, shared_info
-from attributary.ara.wire.fault import Fault
-from attributary.ara.wire.private_key import read_private_key
+from attributary.api.ara import parse
+from attributary.api.ara.client.filters import matches
+from attributary.api.ara.parse.entries import Fields
+from attributary.api.ara.parse.filters import filter_data, filter_pair
+from attributary.api.ara.parse.findings import Findings
+from attributary.api.ara.registration import Registrations, registrations
+from attributary.api.ara.service import aggregation, ledger
+from attributary.api.ara.service.summary import read_summary
+from attributary.api.ara.wire import avro, encryption, payload, report, shared_info
+from attributary.api.ara.wire.fault import Fault
+from attributary.api.ara.wire.private_key import read_private_key
 from attributary.errors import InputError, TryAgain
 from attributary.plan import Plan
 from attributary.spec import Spec

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from attributary.ara.wire import encryption
-from attributary.ara.wire.contribution import Contribution
-from attributary.ara.wire.report import Report, build
-from attributary.ara.wire.shared_info import SharedInfo
+from attributary.api.ara.wire import encryption
+from attributary.api.ara.wire.contribution import Contribution
+from attributary.api.ara.wire.report import Report, build
+from attributary.api.ara.wire.shared_info import SharedInfo
 
 PRIVATE = bytes(range(32))
 HOUR = 1_234_486_800

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from attributary.ara.service import aggregation
-from attributary.ara.service import index as index_module
-from attributary.ara.service.index import Index, distinct
-from attributary.ara.service.simulate import simulated_summary, simulated_sums
-from attributary.ara.service.summary import grouped, measured, read_summary
-from attributary.ara.wire import avro
-from attributary.ara.wire import given as given_files
-from attributary.ara.wire.report import Report
-from attributary.ara.wire.shared_info import shared_id
+from attributary.api.ara.service import aggregation
+from attributary.api.ara.service import index as index_module
+from attributary.api.ara.service.index import Index, distinct
+from attributary.api.ara.service.simulate import simulated_summary, simulated_sums
+from attributary.api.ara.service.summary import grouped, measured, read_summary
+from attributary.api.ara.wire import avro
+from attributary.api.ara.wire import given as given_files
+from attributary.api.ara.wire.report import Report
+from attributary.api.ara.wire.shared_info import shared_id
 from attributary.errors import InputError
 from attributary.noise import dlap_variance, sample_dlap
 from browser_reports import HOUR, PRIVATE, batch, info, report

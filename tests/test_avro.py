@@ -17,9 +17,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from attributary.ara.wire import avro, container, scan, schemas
-from attributary.ara.wire.report import Report
-from attributary.ara.wire.rows import BYTES, LONG, layout
+from attributary.api.ara.wire import avro, container, scan, schemas
+from attributary.api.ara.wire.report import Report
+from attributary.api.ara.wire.rows import BYTES, LONG, layout
 from attributary.errors import InputError
 from browser_reports import batch
 from vectors import vectors

@@ -18,12 +18,12 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from attributary.ara.service import aggregation
-from attributary.ara.service.ledger import users_ledger
-from attributary.ara.service.summary import read_summary
-from attributary.ara.wire import avro, encryption
-from attributary.ara.wire.contribution import Contribution
-from attributary.ara.wire.report import Report, build, to_json
+from attributary.api.ara.service import aggregation
+from attributary.api.ara.service.ledger import users_ledger
+from attributary.api.ara.service.summary import read_summary
+from attributary.api.ara.wire import avro, encryption
+from attributary.api.ara.wire.contribution import Contribution
+from attributary.api.ara.wire.report import Report, build, to_json
 from attributary.cli import main
 from attributary.noise import sample_dlap
 from attributary.plan import make_plan
@@ -296,7 +296,7 @@ def test_where_a_process_that_decrypts_is_killed_nothing_is_lost(monkeypatch: py
 
 KILLED = """
 import os, signal, sys
-from attributary.ara.{folder} import {module}
+from attributary.api.ara.{folder} import {module}
 from attributary.cli import main
 done = {module}.{function}
 def deadly(*args):

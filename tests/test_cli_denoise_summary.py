@@ -10,10 +10,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from attributary import Tree, noise
-from attributary.ara.keys.layout import layout
-from attributary.ara.keys.nodes import tree_keys
-from attributary.ara.service.summary import write_summary
-from attributary.ara.wire.avro import Stated, write_results
+from attributary.api.ara.keys.layout import layout
+from attributary.api.ara.keys.nodes import tree_keys
+from attributary.api.ara.service.summary import write_summary
+from attributary.api.ara.wire.avro import Stated, write_results
 from attributary.cli import main
 from attributary.plan import Plan, make_plan
 from attributary.spec import Spec

@@ -10,11 +10,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from attributary import prior
-from attributary.ara import parse
-from attributary.ara.keys.layout import layout
-from attributary.ara.keys.nodes import tree_keys
-from attributary.ara.registration import registrations
-from attributary.ara.wire.avro import read_domain
+from attributary.api.ara import parse
+from attributary.api.ara.keys.layout import layout
+from attributary.api.ara.keys.nodes import tree_keys
+from attributary.api.ara.registration import registrations
+from attributary.api.ara.wire.avro import read_domain
 from attributary.cli import main
 from attributary.cli.keys import ABOUT
 from attributary.plan import Plan, make_plan

@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
-from attributary.ara.keys.classes import classes
-from attributary.ara.keys.quantised import quantised
-from attributary.ara.registration import registrations
+from attributary.api.ara.keys.classes import classes
+from attributary.api.ara.keys.quantised import quantised
+from attributary.api.ara.registration import registrations
 from attributary.cli import main
 from attributary.logs.generate import generate
 from attributary.plan import Plan, make_plan

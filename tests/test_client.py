@@ -13,15 +13,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attributary.ara.client.attribute import attribute
-from attributary.ara.client.attribution import Attribution, report
-from attributary.ara.client.browser import Client, SourceResult, TriggerResult
-from attributary.ara.client.limits import Limits
-from attributary.ara.client.window import Distinct
-from attributary.ara.parse.debug_reporting import SOURCE_TYPES, TRIGGER_TYPES
-from attributary.ara.wire import encryption, payload
-from attributary.ara.wire.contribution import Contribution
-from attributary.ara.wire.report import from_json, to_json
+from attributary.api.ara.client.attribute import attribute
+from attributary.api.ara.client.attribution import Attribution, report
+from attributary.api.ara.client.browser import Client, SourceResult, TriggerResult
+from attributary.api.ara.client.limits import Limits
+from attributary.api.ara.client.window import Distinct
+from attributary.api.ara.parse.debug_reporting import SOURCE_TYPES, TRIGGER_TYPES
+from attributary.api.ara.wire import encryption, payload
+from attributary.api.ara.wire.contribution import Contribution
+from attributary.api.ara.wire.report import from_json, to_json
 from attributary.errors import InputError
 
 PUBLISHER, SHOP, ADTECH = "https://publisher.test", "https://shop.test", "https://adtech.test"

@@ -15,11 +15,11 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
-from attributary.ara.client.attribution import Attribution, report
-from attributary.ara.client.browser import Client
-from attributary.ara.registration import Registrations, registrations
-from attributary.ara.wire.avro import write_reports
-from attributary.ara.wire.encryption import public_key
+from attributary.api.ara.client.attribution import Attribution, report
+from attributary.api.ara.client.browser import Client
+from attributary.api.ara.registration import Registrations, registrations
+from attributary.api.ara.wire.avro import write_reports
+from attributary.api.ara.wire.encryption import public_key
 from attributary.cli import main
 from attributary.logs.count import count
 from attributary.logs.generate import generate

@@ -12,8 +12,8 @@ import pytest
 from fuzz.corpus import SOURCE
 from fuzz.mutations import STRUCTURED, mutated
 
-from attributary.ara.wire.contribution import Contribution
-from attributary.ara.wire.payload import encode
+from attributary.api.ara.wire.contribution import Contribution
+from attributary.api.ara.wire.payload import encode
 
 ROOT = Path(__file__).parent.parent
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from attributary.ara import parse
-from attributary.ara.client.filters import FilterConfig, FilterPair, matches
-from attributary.ara.client.limits import Limits
-from attributary.ara.parse import Parsed
+from attributary.api.ara import parse
+from attributary.api.ara.client.filters import FilterConfig, FilterPair, matches
+from attributary.api.ara.client.limits import Limits
+from attributary.api.ara.parse import Parsed
 
 VECTORS = Path(__file__).parents[2] / "shared" / "vectors" / "header-validator"
 LIMIT_NAMES = {

@@ -11,7 +11,7 @@ PACKAGE = Path(__file__).parent.parent / "src" / "attributary"
 ORDER = [
     *("errors", "types", "kernel", "html", "tables", "labels", "levels", "paths", "tree", "noise", "spec", "logs"),
     *("measurements", "denoising", "ratio", "rmsre", "budget", "match", "prior", "profile", "plan"),
-    *("ara", "evaluate", "report", "explore", "cli"),
+    *("api", "evaluate", "report", "explore", "cli"),
 ]
 
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from attributary.ara.client.attribution import report
-from attributary.ara.client.browser import Client, SourceResult, TriggerResult
-from attributary.ara.client.limits import Limits
-from attributary.ara.wire import payload
-from attributary.ara.wire.report import from_json, to_json
+from attributary.api.ara.client.attribution import report
+from attributary.api.ara.client.browser import Client, SourceResult, TriggerResult
+from attributary.api.ara.client.limits import Limits
+from attributary.api.ara.wire import payload
+from attributary.api.ara.wire.report import from_json, to_json
 
 VECTORS = Path(__file__).parents[2] / "shared" / "vectors"
 FOLDERS = ("interop", "interop-more")

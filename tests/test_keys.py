@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from attributary import Tree
-from attributary.ara.keys.allotment import BITS, bits
-from attributary.ara.keys.code import hashed
-from attributary.ara.keys.domain import domain, queried_tree
-from attributary.ara.keys.layout import layout, layout_of
-from attributary.ara.keys.nodes import row, tree_keys, whole
-from attributary.ara.service.index import Index
+from attributary.api.ara.keys.allotment import BITS, bits
+from attributary.api.ara.keys.code import hashed
+from attributary.api.ara.keys.domain import domain, queried_tree
+from attributary.api.ara.keys.layout import layout, layout_of
+from attributary.api.ara.keys.nodes import row, tree_keys, whole
+from attributary.api.ara.service.index import Index
 from attributary.errors import InputError
 from attributary.logs.labelled import MISSING
 from attributary.plan import Plan, make_plan

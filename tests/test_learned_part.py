@@ -13,9 +13,9 @@ import pytest
 from click.testing import CliRunner
 
 from attributary import Tree, denoise
-from attributary.ara.keys.layout import layout
-from attributary.ara.keys.nodes import tree_keys
-from attributary.ara.service.summary import write_summary
+from attributary.api.ara.keys.layout import layout
+from attributary.api.ara.keys.nodes import tree_keys
+from attributary.api.ara.service.summary import write_summary
 from attributary.cli import main
 from attributary.cli.estimates import by_measure, of_nodes
 from attributary.cli.learned import learned_part, worth_of

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from attributary.ara.service import ledger
+from attributary.api.ara.service import ledger
 from attributary.errors import InputError, TryAgain
 
 IDS = [(bytes([i]) * 32, 3600 * i) for i in range(6)]
@@ -25,8 +25,8 @@ IDS = [(bytes([i]) * 32, 3600 * i) for i in range(6)]
 QUERIES = """
 import json, os, signal, sys, time
 import numpy as np
-from attributary.ara.service import ledger
-from attributary.ara.wire import avro
+from attributary.api.ara.service import ledger
+from attributary.api.ara.wire import avro
 from attributary.errors import InputError
 from attributary.noise import sample_dlap
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attributary.ara.wire import cbor, payload
-from attributary.ara.wire.columns import columns
-from attributary.ara.wire.contribution import Contribution
+from attributary.api.ara.wire import cbor, payload
+from attributary.api.ara.wire.columns import columns
+from attributary.api.ara.wire.contribution import Contribution
 from vectors import vectors
 
 NULL = Contribution(0, 0)
@@ -123,7 +123,8 @@ def test_a_stranger_does_not_slow_down_payloads_of_its_length(monkeypatch: pytes
     other = cbor2.dumps({**cbor2.loads(other), "x": bytes(len(like) - len(other) - 5)})
     assert len(other) == len(like)
     read = []
-    monkeypatch.setattr("attributary.ara.wire.columns.decode", lambda data: read.append(data) or payload.decode(data))
+    decode = payload.decode
+    monkeypatch.setattr("attributary.api.ara.wire.columns.decode", lambda data: read.append(data) or decode(data))
     found, faults = columns([other, like, like])
     assert not faults and read == [other] and found.value.tolist() == [2, 2]
 

@@ -13,10 +13,10 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from attributary.ara.service import aggregation
-from attributary.ara.service.aggregation import Sums, Tally
-from attributary.ara.service.ledger import Stretched
-from attributary.ara.service.simulate import simulated_summary
+from attributary.api.ara.service import aggregation
+from attributary.api.ara.service.aggregation import Sums, Tally
+from attributary.api.ara.service.ledger import Stretched
+from attributary.api.ara.service.simulate import simulated_summary
 from attributary.noise import dlap_variance, sample_dlap
 
 DRAWS = 10**6

@@ -13,14 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attributary import Tree
-from attributary.ara import parse
-from attributary.ara.client.filters import matches
-from attributary.ara.keys.classes import classes
-from attributary.ara.keys.cluster import cluster
-from attributary.ara.keys.layout import layout
-from attributary.ara.keys.nodes import tree_keys, whole
-from attributary.ara.keys.quantised import quantised
-from attributary.ara.registration import Json, Registrations, registrations
+from attributary.api.ara import parse
+from attributary.api.ara.client.filters import matches
+from attributary.api.ara.keys.classes import classes
+from attributary.api.ara.keys.cluster import cluster
+from attributary.api.ara.keys.layout import layout
+from attributary.api.ara.keys.nodes import tree_keys, whole
+from attributary.api.ara.keys.quantised import quantised
+from attributary.api.ara.registration import Json, Registrations, registrations
 from attributary.errors import InputError
 from attributary.plan import Plan, make_plan
 from attributary.spec import Spec

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from attributary.ara import parse
-from attributary.ara.client import site
-from attributary.ara.client.limits import Limits
-from attributary.ara.parse import Issue, Parsed
-from attributary.ara.parse.capacity import flip_probability, information_gain
+from attributary.api.ara import parse
+from attributary.api.ara.client import site
+from attributary.api.ara.client.limits import Limits
+from attributary.api.ara.parse import Issue, Parsed
+from attributary.api.ara.parse.capacity import flip_probability, information_gain
 
 SITE = {"destination": "https://a.test"}
 FULL_SOURCE: dict[str, Any] = {

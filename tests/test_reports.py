@@ -17,14 +17,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from attributary.ara.service.batch import FAULTS_KEPT, Rules, once, parts
-from attributary.ara.wire import avro, encryption, payload
-from attributary.ara.wire import given as given_files
-from attributary.ara.wire.contribution import Contribution
-from attributary.ara.wire.fault import Fault
-from attributary.ara.wire.private_key import read_private_key, read_private_keys
-from attributary.ara.wire.report import Report, build, from_json, to_json
-from attributary.ara.wire.shared_info import APIS, SharedInfo, identity, parse, shared_id
+from attributary.api.ara.service.batch import FAULTS_KEPT, Rules, once, parts
+from attributary.api.ara.wire import avro, encryption, payload
+from attributary.api.ara.wire import given as given_files
+from attributary.api.ara.wire.contribution import Contribution
+from attributary.api.ara.wire.fault import Fault
+from attributary.api.ara.wire.private_key import read_private_key, read_private_keys
+from attributary.api.ara.wire.report import Report, build, from_json, to_json
+from attributary.api.ara.wire.shared_info import APIS, SharedInfo, identity, parse, shared_id
 from attributary.errors import InputError
 from browser_reports import HOUR, PRIVATE, batch, info, report
 from vectors import VECTORS, vectors

@@ -14,12 +14,12 @@ from click.testing import CliRunner, Result
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attributary.ara.client.attribution import Attribution, report
-from attributary.ara.client.browser import Client
-from attributary.ara.keys.scaled import DRAWS, draw, micros, scaled
-from attributary.ara.registration import Registrations, registrations
-from attributary.ara.wire.avro import write_reports
-from attributary.ara.wire.encryption import public_key
+from attributary.api.ara.client.attribution import Attribution, report
+from attributary.api.ara.client.browser import Client
+from attributary.api.ara.keys.scaled import DRAWS, draw, micros, scaled
+from attributary.api.ara.registration import Registrations, registrations
+from attributary.api.ara.wire.avro import write_reports
+from attributary.api.ara.wire.encryption import public_key
 from attributary.cli import main
 from attributary.errors import InputError
 from attributary.logs.count import count

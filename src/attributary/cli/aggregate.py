@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from attributary.ara.service.aggregation import Sums
+    from attributary.api.ara.service.aggregation import Sums
 
 DEBUG = "NOT PRIVATE: a debug run, which spends nothing and may be repeated; not for release"
 DAY = 86_400  # seconds
@@ -110,11 +110,11 @@ def aggregate(
 
     import numpy as np
 
-    from attributary.ara.service import aggregation, ledger
-    from attributary.ara.service.batch import Rules
-    from attributary.ara.service.summary import write_summary
-    from attributary.ara.wire import avro
-    from attributary.ara.wire.private_key import read_private_keys
+    from attributary.api.ara.service import aggregation, ledger
+    from attributary.api.ara.service.batch import Rules
+    from attributary.api.ara.service.summary import write_summary
+    from attributary.api.ara.wire import avro
+    from attributary.api.ara.wire.private_key import read_private_keys
     from attributary.cli.outputs import refuse_inputs
     from attributary.cli.progress import stages
     from attributary.errors import InputError, TryAgain
@@ -230,7 +230,7 @@ def _is_plan(path: str) -> bool:
 
 def _ledger(given: str | None, output: str) -> str:
     """The ledger to use: the one that was named, or the user's."""
-    from attributary.ara.service.ledger import file_of, users_ledger
+    from attributary.api.ara.service.ledger import file_of, users_ledger
     from attributary.errors import InputError
 
     if given is not None:

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from attributary.ara.keys.allotment import BITS, bits
-from attributary.ara.keys.layout import layout
-from attributary.ara.keys.quantised import MOST, Quantised, quantised
+from attributary.api.ara.keys.allotment import BITS, bits
+from attributary.api.ara.keys.layout import layout
+from attributary.api.ara.keys.quantised import MOST, Quantised, quantised
 from attributary.cli.figures import console, print_table
 from attributary.errors import InputError
 from attributary.plan import Plan

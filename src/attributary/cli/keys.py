@@ -76,8 +76,8 @@ def keys(
     quiet: bool,
     **wishes: Any,
 ) -> None:
-    from attributary.ara.keys.domain import domain
-    from attributary.ara.registration import registrations
+    from attributary.api.ara.keys.domain import domain
+    from attributary.api.ara.registration import registrations
     from attributary.cli.keyed import keyed, print_layout
     from attributary.cli.occurred import occurred
     from attributary.cli.outputs import check_folder, refuse_inputs
@@ -125,7 +125,7 @@ def keys(
 
 def _write(tree: "Tree", wanted: "Keys", folder: str, save_plan: Callable[[], None]) -> None:
     """Writes the tree and the domain to a folder, both or none, and before them the plan that they go with."""
-    from attributary.ara.wire.avro import write_domain
+    from attributary.api.ara.wire.avro import write_domain
     from attributary.tables import write_table
     from attributary.tables.whole_folder import whole_folder
 

@@ -4,7 +4,7 @@ import json
 import re
 from typing import Any, NamedTuple
 
-from attributary.ara.registration import HEADERS, MONTH, Registrations
+from attributary.api.ara.registration import HEADERS, MONTH, Registrations
 from attributary.errors import InputError, brief
 
 LONG = 16_384  # bytes of a header that servers and proxies may refuse
@@ -30,7 +30,7 @@ class Checked(NamedTuple):
 
 def checked(registered: dict[str, Any]) -> Checked:
     """Registrations as headers, and what a browser would warn of; what it would refuse is an InputError."""
-    from attributary.ara.parse import source, trigger
+    from attributary.api.ara.parse import source, trigger
 
     headers, warnings = [], []
     for kind, made in registered.items():

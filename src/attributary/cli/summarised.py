@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from attributary.ara.keys.layout import layout
-from attributary.ara.keys.nodes import tree_keys
-from attributary.ara.service.summary import Notes, Summary, grouped, measured, read_summary
+from attributary.api.ara.keys.layout import layout
+from attributary.api.ara.keys.nodes import tree_keys
+from attributary.api.ara.service.summary import Notes, Summary, grouped, measured, read_summary
 from attributary.cli.estimates import by_measure, of_nodes
 from attributary.cli.learned import learned_part, past_of_parts, worth_of
 from attributary.cli.occurred import occurred

@@ -1,0 +1,1 @@
+"""Attribution APIs: one seam, and one folder for each API behind it."""

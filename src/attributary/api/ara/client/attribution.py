@@ -1,0 +1,131 @@
+"""Attribution: an aggregatable report before it is sent, in the clear."""
+
+import uuid
+from dataclasses import dataclass
+from random import Random
+
+from attributary.api.ara.client.limits import DAY, Limits
+from attributary.api.ara.parse import Trigger
+from attributary.api.ara.wire.contribution import Contribution
+from attributary.api.ara.wire.report import IN_THE_CLEAR, Report, build
+from attributary.api.ara.wire.shared_info import SharedInfo
+
+WELL_KNOWN = "/.well-known/attribution-reporting/report-aggregate-attribution"
+DAYS = 31  # a source is at most 30 days old: it may have come on each of these days
+
+
+@dataclass(frozen=True, slots=True)
+class Attribution:
+    """What a report will say, and when it is due in milliseconds; a null report has no contributions."""
+
+    report_id: str
+    due: int
+    destination: str
+    reporting_origin: str
+    contributions: tuple[Contribution, ...]
+    coordinator: str
+    id_bytes: int = 1
+    source_registration_time: int | None = None  # in seconds, by the day
+    source_debug_key: int | None = None
+    trigger_debug_key: int | None = None
+    trigger_context_id: str | None = None
+
+    @property
+    def is_null(self) -> bool:
+        return not self.contributions
+
+    @property
+    def url(self) -> str:
+        """Where the report is sent."""
+        return self.reporting_origin + WELL_KNOWN
+
+    @property
+    def debug(self) -> bool:
+        """Whether both sides asked for a report in the clear, and were allowed to."""
+        return self.source_debug_key is not None and self.trigger_debug_key is not None
+
+
+def attribution(
+    trigger: Trigger,
+    destination: str,
+    reporting_origin: str,
+    time: int,
+    contributed: tuple[Contribution, ...],
+    source_time: int | None,
+    debug_keys: tuple[int | None, int | None],
+    limits: Limits,
+    rng: Random,
+) -> Attribution:
+    """The report of a trigger; the source's time is told, by the day, only where the trigger asks for it."""
+    told = trigger.aggregatable_source_registration_time == "include" and source_time is not None
+    delay = 0 if at_once(trigger) else 1000 * limits.minimum_delay + round(rng.uniform(0, 1000 * limits.delay_span))
+    both = None not in debug_keys
+    return Attribution(
+        str(uuid.UUID(int=rng.getrandbits(128), version=4)),
+        time + delay,
+        destination,
+        reporting_origin,
+        contributed,
+        trigger.aggregation_coordinator_origin,
+        trigger.aggregatable_filtering_id_max_bytes,
+        day(source_time) if told and source_time is not None else None,
+        debug_keys[0] if both else None,
+        debug_keys[1] if both else None,
+        trigger.trigger_context_id,
+    )
+
+
+def nulls(
+    trigger: Trigger,
+    destination: str,
+    reporting_origin: str,
+    time: int,
+    source_time: int | None,
+    limits: Limits,
+    rng: Random,
+) -> list[Attribution]:
+    """The null reports beside the real one (from a source of this time) or in its place, which hide whether it is real.
+
+    Where reports tell the source's day, each other day may bring one; where not, only a missing report is replaced, and
+    always where its absence would be noticed.
+    """
+    if trigger.aggregatable_source_registration_time == "include":
+        told = None if source_time is None else day(source_time)
+        days = (time - 1000 * DAY * i for i in range(DAYS))
+        rate = limits.null_rate_per_day
+        times = [t for t in days if rng.random() < rate and day(t) != told] if rate > 0 else []
+    else:
+        rate = 1.0 if at_once(trigger) else limits.null_rate
+        times = [time] if source_time is None and rng.random() < rate else []
+    none = (None, None)
+    return [attribution(trigger, destination, reporting_origin, time, (), t, none, limits, rng) for t in times]
+
+
+def at_once(trigger: Trigger) -> bool:
+    """Whether a report comes for every trigger and without delay: its absence or its time would tell nothing."""
+    return trigger.trigger_context_id is not None or trigger.aggregatable_filtering_id_max_bytes != 1
+
+
+def day(time: int) -> int:
+    """The first second of the day that a time in milliseconds falls into."""
+    return time // (1000 * DAY) * DAY
+
+
+def report(value: Attribution, public_key: bytes | None = None, key_id: str = IN_THE_CLEAR) -> Report:
+    """The report as it is sent: encrypted for a key, or without one in the clear."""
+    info = SharedInfo(
+        value.report_id,
+        value.reporting_origin,
+        value.due // 1000,
+        value.destination,
+        value.source_registration_time,
+        debug_mode=value.debug,
+    )
+    members = {
+        "aggregation_coordinator_origin": value.coordinator,
+        "source_debug_key": value.source_debug_key,
+        "trigger_context_id": value.trigger_context_id,
+        "trigger_debug_key": value.trigger_debug_key,
+    }
+    others = {name: str(member) for name, member in members.items() if member is not None}
+    return build(value.contributions, info, public_key, key_id, value.id_bytes, others)

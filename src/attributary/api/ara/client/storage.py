@@ -1,0 +1,182 @@
+"""Storage: the sources of a client, found by where they may be attributed, and the reports that are not yet due."""
+
+from collections import Counter
+from heapq import heappop, heappush
+
+from attributary.api.ara.client.attribution import Attribution
+from attributary.api.ara.client.limits import Limits
+from attributary.api.ara.client.stored import Stored
+
+Place = tuple[str, str]  # a destination and a reporting origin
+
+
+class Storage:
+    """What a client remembers.
+
+    Sources that are gone are swept when they come up on a heap. Nothing is searched from end to end, but the sources of
+    two sites that cover too many destinations.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.number = 0
+        self._by_place: dict[Place, list[tuple[int, int, int, Stored]]] = {}  # heaps: the best source on top
+        self._by_expiry: list[tuple[int, int, Stored]] = []
+        self._by_sites: dict[tuple[str, str], dict[int, Stored]] = {}  # the sources that cover destinations
+        self._covered: dict[tuple[str, str], Counter[str]] = {}  # destinations, by source site and reporting site
+        self._per_origin: Counter[str] = Counter()
+        self._waiting: dict[int, Attribution] = {}
+        self._due: list[tuple[int, int]] = []
+        self._sent: list[Attribution] = []
+        self._per_destination: Counter[str] = Counter()
+        # By source site and destination, then reporting site and origin: the attributions, each with its source's time.
+        self._attributions: dict[tuple[str, str], dict[tuple[str, str], dict[int, int]]] = {}
+        self._event_attributions: dict[tuple[str, str], dict[str, int]] = {}  # of each origin, the last source's time
+
+    def advance(self, time: int) -> None:
+        """Let sources expire and reports leave up to a time."""
+        while self._by_expiry and self._by_expiry[0][0] <= time:
+            expired = heappop(self._by_expiry)[2]
+            self.remove(expired)
+            self._uncover(expired)
+        while self._due and self._due[0][0] <= time:
+            value = self._waiting.pop(heappop(self._due)[1], None)
+            if value is not None:
+                self._sent.append(value)
+                self._per_destination[value.destination] -= not value.is_null
+
+    def add(self, stored: Stored) -> None:
+        """Keep a source."""
+        rank = (-stored.source.priority, -stored.time, -stored.number, stored)
+        for destination in stored.source.destination:
+            heappush(self._by_place.setdefault((destination, stored.reporting_origin), []), rank)
+        heappush(self._by_expiry, (stored.expires, stored.number, stored))
+        sites = (stored.site, stored.reporting_site)
+        self._by_sites.setdefault(sites, {})[stored.number] = stored
+        self._covered.setdefault(sites, Counter()).update(stored.source.destination)
+        self._per_origin[stored.origin] += 1
+
+    def remove(self, stored: Stored) -> None:
+        """Attribute nothing to a source any more; its reports stay, and its destinations count until it expires."""
+        if stored.alive:
+            stored.alive = False
+            self._per_origin[stored.origin] -= 1
+
+    def _uncover(self, stored: Stored) -> None:
+        if stored.covers:
+            stored.covers = False
+            sites = (stored.site, stored.reporting_site)
+            del self._by_sites[sites][stored.number]
+            for destination in stored.source.destination:
+                self._covered[sites][destination] -= 1
+                if not self._covered[sites][destination]:
+                    del self._covered[sites][destination]
+
+    def full(self, origin: str) -> bool:
+        """Whether a source origin has as many sources as it may."""
+        return self._per_origin[origin] >= self.limits.sources_per_origin
+
+    def reach(self, stored: Stored) -> int:
+        """How many destinations the sources of its two sites would cover with a new one."""
+        covered = self._covered.get((stored.site, stored.reporting_site), ())
+        return len(covered) + sum(destination not in covered for destination in stored.source.destination)
+
+    def covering(self, site: str, reporting_site: str) -> list[Stored]:
+        """The sources of a source site and a reporting site whose destinations count."""
+        return list(self._by_sites.get((site, reporting_site), {}).values())
+
+    def best(self, place: Place) -> Stored | None:
+        """The source that a trigger is attributed to: the highest priority, then the most recent."""
+        heap = self._by_place.get(place)
+        while heap and not heap[0][3].alive:
+            heappop(heap)
+        return heap[0][3] if heap else None
+
+    def keep_only(self, stored: Stored, place: Place) -> None:
+        """Forget the other sources that a trigger there would have matched."""
+        for *_, other in self._by_place[place]:
+            if other is not stored:
+                self.remove(other)
+        self._by_place[place] = [(-stored.source.priority, -stored.time, -stored.number, stored)]
+
+    def hold(self, value: Attribution, stored: Stored | None) -> None:
+        """Keep a report until it is due; a real one counts towards the limits of its sites."""
+        self.number += 1
+        self._waiting[self.number] = value
+        heappush(self._due, (value.due, self.number))
+        if stored is not None:
+            self._per_destination[value.destination] += 1
+            stored.attributions.append(self.number)
+            self._records(stored, value.destination)[self.number] = stored.time
+
+    def hold_event(self, stored: Stored, destination: str) -> None:
+        """Remember that a browser would have made an event-level report, which counts towards reporting origins."""
+        origins = self._event_attributions.setdefault((stored.site, destination), {})
+        origins[stored.reporting_origin] = max(stored.time, origins.get(stored.reporting_origin, stored.time))
+
+    def crowded(self, destination: str) -> bool:
+        """Whether a destination has as many reports waiting as it may."""
+        return self._per_destination[destination] >= self.limits.reports_per_destination
+
+    def exhausted(self, stored: Stored, destination: str, time: int) -> bool:
+        """Whether a source site, destination and reporting site have had as many attributions as they may."""
+
+        def many() -> bool:
+            by_origin = self._attributions.get((stored.site, destination), {})
+            of_site = (records for (site, _), records in by_origin.items() if site == stored.reporting_site)
+            return sum(map(len, of_site)) >= self.limits.attributions
+
+        return many() and self._forget(stored, destination, time) and many()
+
+    def too_many_reporters(self, stored: Stored, destination: str, time: int) -> bool:
+        """Whether the source's reporting origin would be one too many for a source site and destination."""
+
+        def many() -> bool:
+            sites = (stored.site, destination)
+            origins = {origin for _, origin in self._attributions.get(sites, ())} | {stored.reporting_origin}
+            return len(origins.union(self._event_attributions.get(sites, ()))) > self.limits.attribution_reporters
+
+        return many() and self._forget(stored, destination, time) and many()
+
+    def _forget(self, stored: Stored, destination: str, time: int) -> bool:
+        """Forget the attributions of two sites whose sources came before the window."""
+        sites, start = (stored.site, destination), time - 1000 * self.limits.rate_window
+        by_origin, events = self._attributions.get(sites, {}), self._event_attributions.get(sites, {})
+        for origin, records in list(by_origin.items()):
+            by_origin[origin] = {number: source_time for number, source_time in records.items() if source_time > start}
+            if not by_origin[origin]:
+                del by_origin[origin]
+        for reporter in [reporter for reporter, last in events.items() if last <= start]:
+            del events[reporter]
+        return True
+
+    def _records(self, stored: Stored, destination: str) -> dict[int, int]:
+        by_origin = self._attributions.setdefault((stored.site, destination), {})
+        return by_origin.setdefault(_reporter(stored), {})
+
+    def retract(self, stored: Stored) -> None:
+        """Forget a source and its reports that wait, as though they had never been."""
+        self.remove(stored)
+        self._uncover(stored)
+        for number in stored.attributions:
+            value = self._waiting.pop(number, None)
+            if value is not None:
+                self._per_destination[value.destination] -= 1
+                by_origin, origin = self._attributions[stored.site, value.destination], _reporter(stored)
+                by_origin.get(origin, {}).pop(number, None)
+                if not by_origin.get(origin):
+                    by_origin.pop(origin, None)
+
+    def take_sent(self) -> list[Attribution]:
+        """The reports that left since the last call."""
+        sent, self._sent = self._sent, []
+        return sent
+
+    @property
+    def last(self) -> int | None:
+        """When the last report that waits is due."""
+        return max((value.due for value in self._waiting.values()), default=None)
+
+
+def _reporter(stored: Stored) -> tuple[str, str]:
+    return (stored.reporting_site, stored.reporting_origin)

@@ -1,0 +1,273 @@
+"""registration: what a server answers to the browser, for an impression and for a conversion: the JSON of the headers.
+
+A source has a key for each level, made of the level's tag and the known attributes; a trigger has the pieces of the
+unknown ones, which the browser joins to the keys by OR, and the plan's contributions.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from operator import index
+from typing import Any
+
+import numpy as np
+
+from attributary.api.ara.client import site
+from attributary.api.ara.keys.classes import Classes, classes
+from attributary.api.ara.keys.layout import Layout, layout
+from attributary.api.ara.keys.scaled import draw, micros, scaled
+from attributary.api.ara.keys.values import ends, is_delay, known_labels, unknown_labels
+from attributary.errors import InputError, brief
+from attributary.logs.missing import missing_cells
+from attributary.plan import Plan
+from attributary.plan.parts import parts
+from attributary.spec import Logs, Spec
+from attributary.spec.measure import MICRO
+
+HEADERS = {"source": "Attribution-Reporting-Register-Source", "trigger": "Attribution-Reporting-Register-Trigger"}
+CLASS = "split"  # the filter that a class is called by
+LONGEST_ID = 25  # characters in the name of a key
+MOST_SITES, LONGEST_SITE = 3, 60  # destinations; characters of one that may be shown
+LARGEST = 65_536  # contribution, and sum of them
+HOUR, DAY, MONTH = 3_600, 86_400, 30 * 86_400
+REST = "rest"
+ONCE = 1  # the deduplication key of all conversions, where an impression is to have but one
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Registrations:
+    """What all registrations of a plan have in common, made once."""
+
+    plan: Plan
+    layout: Layout
+    classes: Classes
+    ids: dict[int, str]  # the name of each level's key, for levels that have one; level i of measure k is k·levels + i
+    rest: str | None = None  # the name of the key that takes what a conversion leaves of its part of the budget
+
+    def source(
+        self,
+        impression: Mapping[str, Any],
+        destination: str | Sequence[str],
+        *,
+        event_id: int = 0,
+        priority: int | None = None,
+    ) -> Json:
+        """The source registration of an impression, from the values of its known attributes."""
+        labels = known_labels(self.plan.spec, impression)
+        number = self.classes.of(labels)
+        row = self.classes.rows[number]
+        known = len(self.plan.spec.known)
+        keys = {}
+        for place, name in self.ids.items():
+            if row[place]:
+                measure, level = divmod(place, len(self.plan.levels))
+                attributes = range(min(level + 1 - self.layout.total, known))
+                keys[name] = _hex(self.layout.tag(level, measure) | self.layout.piece(attributes, labels))
+        if self.rest is not None:
+            keys[self.rest] = _hex(0)  # which is no node's, and in no domain
+        made: Json = {"source_event_id": str(_unsigned(event_id, "source_event_id"))}
+        made["destination"] = _destination(destination)
+        made |= {} if priority is None else {"priority": str(_whole(priority, "priority", -(2**63), 2**63))}
+        made |= _windows(self.window)
+        made["aggregation_keys"] = keys
+        if len(self.classes) > 1:
+            made["filter_data"] = {CLASS: [str(number)]}
+        return made
+
+    def trigger(
+        self,
+        conversion: Mapping[str, Any],
+        *,
+        deduplication_key: int | None = None,
+        conversion_id: int | str | None = None,
+    ) -> Json:
+        """The trigger registration of a conversion, from the values of its unknown attributes, and of its measures.
+
+        The time from impression to conversion is not among them: there is a piece for each of its buckets, and the
+        browser takes the one whose filters match. The same id, such as an order number, rounds values the same way
+        each time; without one (or a deduplication key), chance does.
+        """
+        spec = self.plan.spec
+        valued = {measure.source for measure in spec.values}
+        labels = unknown_labels(spec, {n: v for n, v in conversion.items() if n not in valued or n in self._unknown})
+        levels = len(self.plan.levels)
+        bare = [name for place, name in self.ids.items() if place % levels < spec.first_unknown]
+        data: list[Json] = [{"key_piece": "0x0", "source_keys": bare}] if bare else []  # as in the paper's figure 2
+        outside: list[Json] = []
+        for i, field in enumerate(self.layout.fields):
+            below = [name for place, name in self.ids.items() if place % levels >= self.layout.level_of(i)]
+            if not field.attribute.unknown or not below:
+                continue
+            if not is_delay(field.attribute, spec):
+                piece = _hex(field.piece(labels[field.attribute.name]))
+                data.append({"key_piece": piece, "source_keys": below})
+                continue
+            edges = ends(field.attribute)
+            for k, label in enumerate(field.attribute.labels):
+                datum = {"key_piece": _hex(field.piece(label)), "source_keys": below}
+                data.append(datum | _between(edges[k], edges[k + 1]))
+            outside.append(_between(edges[0], edges[-1]))
+        if self.window is not None and self.window < HOUR:  # which the source cannot say
+            outside.append(_between(0, self.window))
+        made: Json = _all_of(outside)
+        drawn = conversion_id if conversion_id is not None else deduplication_key
+        made |= {"aggregatable_trigger_data": data, "aggregatable_values": self._values(conversion, drawn)}
+        dedup = deduplication_key if deduplication_key is not None else self._once()
+        if dedup is not None:
+            key = str(_unsigned(dedup, "deduplication_key"))
+            made["aggregatable_deduplication_keys"] = [{"deduplication_key": key}]
+        return made
+
+    @property
+    def asks(self) -> tuple[str, ...]:
+        """The attributes and values that a conversion has to tell."""
+        told = (a.name for a in self.plan.spec.unknown if not is_delay(a, self.plan.spec))
+        return tuple(dict.fromkeys([*told, *(measure.source for measure in self.plan.spec.values)]))
+
+    @property
+    def window(self) -> int | None:
+        """The seconds in which an impression can have its conversion."""
+        return None if self.plan.spec.logs is None else self.plan.spec.logs.window_seconds
+
+    @property
+    def fits_twice(self) -> bool:
+        """Whether the browser's budget would let one more conversion of an impression through than counts."""
+        each = self.classes.rows.sum(axis=1)
+        return self.rest is None and bool(((self.classes.most + 1) * each <= LARGEST).any())
+
+    @property
+    def _unknown(self) -> set[str]:
+        return {attribute.name for attribute in self.plan.spec.unknown}
+
+    def _once(self) -> int | None:
+        return ONCE if self.fits_twice else None
+
+    def _values(self, conversion: Mapping[str, Any], drawn: int | str | None) -> Json | list[Json]:
+        one = self._contributions(conversion, drawn)
+        values: list[Json] = []
+        for row, most in zip(self.classes.rows.tolist(), self.classes.most.tolist(), strict=True):
+            each = {name: amount for place, name in self.ids.items() if (amount := one(place, row[place]))}
+            left = LARGEST // most - sum(each.values())
+            values.append(each | ({self.rest: left} if self.rest is not None and left else {}))
+        if len(values) == 1:
+            return values[0]
+        return [{"values": each, "filters": {CLASS: [str(i)]}} for i, each in enumerate(values)]
+
+    def _contributions(self, conversion: Mapping[str, Any], drawn: int | str | None) -> Callable[[int, int], int]:
+        """What the conversion adds to a key, from its place and what the largest value adds."""
+        spec, levels = self.plan.spec, len(self.plan.levels)
+        absent = {"", *missing_cells(spec.logs or Logs())}
+        found = {}
+        for k, part in enumerate(parts(self.plan)):
+            name, source = part.measure.name, part.measure.source
+            if part.measure.is_count:
+                continue
+            if source not in conversion:
+                raise InputError(f"{source!r} is missing; measure {name!r} needs it: give it, or leave it empty")
+            found[k] = (micros(name, conversion[source], absent), round(part.clip * MICRO), draw(name, drawn))
+
+        def one(place: int, contribution: int) -> int:
+            k = place // levels
+            return contribution if k not in found else scaled(*found[k][:2], contribution, found[k][2])
+
+        return one
+
+
+def registrations(plan: Plan) -> Registrations:
+    """The registrations of a plan; an InputError where the API could not carry it."""
+    spec = plan.spec
+    if not spec.noise_model.on_sums:
+        raise InputError('the API adds its noise to sums of contributions; plan anew with noise = "api", not "unit"')
+    if spec.l1 > LARGEST:
+        raise InputError(f"the contributions of an impression sum to {LARGEST} at most; the plan has l1 = {spec.l1}")
+    found = classes(plan)
+    ids = _ids(plan, np.flatnonzero(found.rows.any(axis=0)).tolist())
+    return Registrations(plan, layout(plan), found, ids, _rest(spec, found, ids))
+
+
+def _ids(plan: Plan, places: list[int]) -> dict[int, str]:
+    """The name of each level's key: the level's, or l0, l1, … for all if any is too long. A measure's follows it."""
+    asked, levels = plan.spec.asked, len(plan.levels)
+    ends = [f" {measure.name}" if len(asked) > 1 else "" for measure in asked]
+    names = {place: plan.levels[place % levels] + ends[place // levels] for place in places}
+    if all(len(name.encode()) <= LONGEST_ID for name in names.values()):
+        return names
+    ends = [f" m{k}" if len(asked) > 1 else "" for k in range(len(asked))]
+    return {place: f"l{place % levels}{ends[place // levels]}" for place in places}
+
+
+def _rest(spec: Spec, found: Classes, ids: dict[int, str]) -> str | None:
+    """The name of a key for what is left, where each conversion has to spend its whole part of the budget.
+
+    Else a browser would count more conversions of an impression than the plan: those with small values leave room.
+    """
+    if not spec.values:
+        once, left = bool((found.most == 1).all()), LARGEST // found.most - found.rows.sum(axis=1)
+        if once or (left == 0).all():
+            return None
+    taken = set(ids.values())
+    return next(name for name in (REST + "_" * i for i in range(len(taken) + 1)) if name not in taken)
+
+
+def _between(low: int, high: int) -> Json:
+    """Filters for a time since the impression from `low` on, and before `high`, in whole seconds.
+
+    The browser's `_lookback_window` holds up to and including its end, so that both ends are one second less.
+    """
+    if low == 1 or high == 1:
+        raise InputError("a filter's window is a second at least; make buckets of time that are 2s or longer")
+    made: Json = {"filters": {"_lookback_window": high - 1}}
+    return made | ({"not_filters": {"_lookback_window": low - 1}} if low else {})
+
+
+def _all_of(outside: list[Json]) -> Json:
+    """Filters for the whole trigger: a conversion that is outside of the buckets is in no count, not even above."""
+    if not outside:
+        return {}
+    last = min(each["filters"]["_lookback_window"] for each in outside)
+    first = max((each.get("not_filters", {}).get("_lookback_window", 0) for each in outside), default=0)
+    return {"filters": {"_lookback_window": last}} | ({"not_filters": {"_lookback_window": first}} if first else {})
+
+
+def _windows(window: int | None) -> Json:
+    """Expiry in whole days, as all browsers take it, and the window itself, if it is shorter."""
+    if window is None:
+        return {}
+    expiry = min(max(-(-window // DAY) * DAY, DAY), MONTH)
+    return {"expiry": str(expiry), "aggregatable_report_window": str(min(max(window, HOUR), expiry))}
+
+
+def _destination(given: str | Sequence[str]) -> str | list[str]:
+    """One site, or up to three; an InputError for what browsers take for none."""
+    sites: list[Any] = list(given) if isinstance(given, list | tuple) else [given]
+    if not 1 <= len(sites) <= MOST_SITES:
+        raise InputError(
+            f"a source has 1 to {MOST_SITES} destinations; got {len(sites):,}: leave some out, or give one"
+        )
+    for one in sites:
+        url = site.parse(one) if isinstance(one, str) else None
+        if url is None or not url.trustworthy:
+            name = one.rpartition("://")[2] if isinstance(one, str) else ""
+            meant = site.parse(f"https://{name}") if "." in name and len(name) <= LONGEST_SITE else None
+            remedy = meant.site if meant else "the address of a page, as in https://shop.example"
+            raise InputError(f"a destination is the site of a shop, with https; got {brief(one)}: write {remedy}")
+    return sites if isinstance(given, list | tuple) else sites[0]
+
+
+def _hex(key: int) -> str:
+    return f"{key:#x}"
+
+
+def _unsigned(number: int, name: str) -> int:
+    return _whole(number, name, 0, 2**64)
+
+
+def _whole(number: int, name: str, low: int, end: int) -> int:
+    try:
+        whole = int(index(number))
+    except TypeError:
+        whole = end
+    if not low <= whole < end:
+        raise InputError(f"{name} is a whole number from {low} to {end - 1}; got {brief(number)}")
+    return whole

@@ -1,0 +1,176 @@
+"""Batch: many reports opened and laid out as arrays, a share at a time, by several processes if asked.
+
+What is wrong with a report costs that report alone: its part says what and where.
+"""
+
+import multiprocessing
+import os
+import signal
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import chain, islice
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attributary.api.ara.client import site
+from attributary.api.ara.wire import encryption
+from attributary.api.ara.wire.columns import Columns, columns
+from attributary.api.ara.wire.fault import Category, Fault
+from attributary.api.ara.wire.files import files
+from attributary.api.ara.wire.given import SHARE, Share, reports, reports_of, shares
+from attributary.api.ara.wire.private_key import ANY
+from attributary.api.ara.wire.shared_info import HOUR, Origin, identity
+from attributary.errors import brief
+
+MANY = 4 * SHARE  # reports; starting processes takes as long as decrypting so many
+FAULTS_KEPT = 5  # of a part, in words; all are counted
+Key = bytes | Mapping[str, bytes]  # one private key, or several by their ids
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What a report must be to count, besides being whole."""
+
+    reporting_site: str = ""  # the site of its reporting origin, as in https://adtech.example; "": that of most reports
+    debug: bool = False  # only reports in debug mode count
+    since: int = 0  # the second from which on it was due
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Some reports, opened: what they contribute, and who they are."""
+
+    columns: Columns  # its places count the reports of this part
+    report_ids: list[str | None]  # None for one that could not be used
+    due: NDArray[np.int64]  # the second that each was scheduled for
+    shared: set[tuple[Origin, int]]  # origin and hour
+    faults: list[str]  # the first few
+    categories: Counter[str]  # how many reports cannot be used, by the aggregation service's names of why
+
+
+def parts(
+    given: Sequence[str], key: Key | None = None, processes: int = 1, rules: Rules | None = None
+) -> Iterator[Part]:
+    """The reports of all files, opened with private keys; without one, what they hold in the clear."""
+    paths = files(given, "reports")
+    rules = rules or Rules()
+    rules = replace(rules, reporting_site=_site(rules.reporting_site) if rules.reporting_site else main_site(paths))
+    coming = shares(paths)
+    first: list[Share] = []
+    if processes > 1 and key is not None:
+        while sum(share.size for share in first) < MANY and len(first) < MANY // SHARE:
+            share = next(coming, None)
+            if share is None:
+                break
+            first.append(share)
+    if sum(share.size for share in first) < MANY:
+        yield from (opened(share, key, rules) for share in chain(first, coming))
+        return
+    # Fresh processes, not forked ones: a fork would share the locks of whatever threads there are.
+    fresh, alone = multiprocessing.get_context("spawn"), (signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for us to handle
+    with ProcessPoolExecutor(processes, fresh, signal.signal, alone) as pool:
+        waiting: deque[Future[Part]] = deque(pool.submit(opened, share, key, rules) for share in first)
+        while waiting:
+            for share in islice(coming, max(2 * processes + 1 - len(waiting), 0)):  # so that few wait in memory
+                waiting.append(pool.submit(opened, share, key, rules))
+            yield waiting.popleft().result()
+
+
+def opened(share: Share, key: Key | None, rules: Rules) -> Part:
+    """Reports decrypted and decoded; every fault with the report's place."""
+    payloads: list[bytes] = []
+    ids: list[str | None] = []
+    due: list[int] = []
+    shared: list[tuple[Origin, int]] = []
+    places: list[tuple[int, str, int]] = []  # in this share, and in words
+    faults: list[tuple[int, str, int, str]] = []
+    categories: Counter[str] = Counter()
+    keys = {ANY: key} if isinstance(key, bytes) else key
+    for order, (where, number, text, payload, clear, key_id, unread) in enumerate(reports(share)):
+        try:
+            if unread:
+                raise Fault(unread)
+            report_id, origin, time, debug = identity(text)
+            _check(origin[2], time, debug, rules)
+            if keys is not None:
+                clear = _decrypted(payload, text, origin[1], key_id, keys)
+        except Fault as fault:
+            categories[fault.category] += 1
+            if len(faults) < FAULTS_KEPT:
+                faults.append((order, where, number, str(fault)))
+            continue
+        payloads.append(payload if clear is None else clear)
+        ids.append(report_id)
+        due.append(time)
+        shared.append((origin, time // HOUR * HOUR))
+        places.append((order, where, number))
+    found, bad = columns(payloads)
+    hint = "" if key else " (if the reports are encrypted, give their key)"
+    categories.update(fault.category for fault in bad.values())
+    faults += [(*places[i], f"{bad[i]}{hint}") for i in sorted(bad)[:FAULTS_KEPT]]
+    for i in bad:
+        ids[i] = None
+    words = [f"{where} {number}: {why}" for _, where, number, why in sorted(faults)[:FAULTS_KEPT]]
+    known = {pair for i, pair in enumerate(shared) if i not in bad}
+    return Part(found, ids, np.array(due, np.int64), known, words, categories)
+
+
+def once(part: Part, seen: set[str]) -> NDArray[np.bool_]:
+    """Which reports of a part can be used and were not seen before; adds these to `seen`."""
+    ids = part.report_ids
+    fresh = {report_id for report_id in ids if report_id is not None}
+    if len(fresh) == len(ids) and seen.isdisjoint(fresh):
+        seen |= fresh
+        return np.ones(len(ids), bool)
+    keep = np.zeros(len(ids), bool)
+    for i, report_id in enumerate(ids):
+        if report_id is not None and report_id not in seen:
+            seen.add(report_id)
+            keep[i] = True
+    return keep
+
+
+def main_site(paths: Sequence[str]) -> str:
+    """The reporting site that most reports have, judging by the first of each file, and by a hundred files at most."""
+    weight: Counter[str] = Counter()
+    for path in paths[:: -(-len(paths) // 100)]:
+        sites: Counter[str] = Counter()
+        for _, _, text, *_ in islice(reports_of(path), 100):
+            with suppress(Fault):
+                sites[_site(identity(text)[1][2])] += 1
+        for name, number in sites.items():
+            weight[name] += os.path.getsize(path) * number // sites.total() + 1
+    return max(weight, key=weight.__getitem__, default="")
+
+
+@lru_cache(1024)
+def _site(origin: str) -> str:
+    """The site of an origin; of one that is none, itself."""
+    found = site.parse(origin if "://" in origin else f"https://{origin}")
+    return origin if found is None else found.site
+
+
+def _check(reporting_origin: str, due: int, debug: bool, rules: Rules) -> None:
+    if rules.reporting_site and _site(reporting_origin) != rules.reporting_site:
+        raise Fault(
+            f"its reporting_origin is not of the site {brief(rules.reporting_site)} (--reporting-site); "
+            f"got {brief(reporting_origin)}",
+            Category.REPORTING_SITE_MISMATCH,
+        )
+    if rules.debug and not debug:
+        raise Fault("it is not in debug mode", Category.DEBUG_NOT_ENABLED)
+    if due < rules.since:
+        raise Fault("it was due too long ago (--max-age)", Category.ORIGINAL_REPORT_TIME_TOO_OLD)
+
+
+def _decrypted(payload: bytes, text: str, version: str, key_id: bytes, keys: Mapping[str, bytes]) -> bytes:
+    name = key_id.decode(errors="replace")
+    key = keys.get(name, keys.get(ANY))
+    if key is None:
+        raise Fault(f"there is no private key with its key_id {brief(name)}", Category.DECRYPTION_KEY_NOT_FOUND)
+    return encryption.opener(key)(payload, text, version)

@@ -1,0 +1,202 @@
+"""Summary: summary reports read from files, and what they say of the nodes of a tree."""
+
+import json
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from attributary.api.ara.service.index import Index, distinct
+from attributary.api.ara.wire import avro
+from attributary.api.ara.wire.avro import NOTHING_STATED, Stated, stated_noise
+from attributary.api.ara.wire.container import MAGIC
+from attributary.api.ara.wire.files import files
+from attributary.errors import InputError
+from attributary.noise import dlap_variance
+from attributary.tables.not_private import together
+from attributary.tables.whole_file import whole_file
+from attributary.types import Floats, Ints, Keys
+
+SHARD = re.compile(r"[-_.]?\d+[-_]of[-_]\d+(?=\.[^.]*$|$)")  # as in output-1-of-3.avro
+
+
+@dataclass(frozen=True, eq=False)
+class Summary:
+    """One summary report: a noisy sum for each of its keys, each key once."""
+
+    name: str
+    keys: Keys
+    metric: Ints
+    contradicted: Keys  # keys that came with different sums; they are not among the others
+    repeated: int = 0  # rows that said the same again
+    notes: tuple[str, ...] = ()  # what the files say of themselves
+    stated: Stated = NOTHING_STATED  # and of their noise
+
+
+class Notes(NamedTuple):
+    """What did not go together."""
+
+    missing: int  # nodes with a key that some summary report does not have
+    unknown: int  # keys of summary reports that no node has
+    contradicted: int  # keys with different sums in one summary report
+    repeated: int
+    says: tuple[str, ...]  # of the files, beside their noise
+    not_private: str  # why what is made of them is not private, or nothing
+
+
+class Measured(NamedTuple):
+    """A noisy count and its variance for each node; inf where nothing was measured."""
+
+    noisy: Floats
+    variance: Floats
+    notes: Notes
+
+
+def grouped(given: Sequence[str]) -> list[list[str]]:
+    """The files of each summary report: a folder holds one, files named as in x-1-of-3.avro are shards of one."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for name in given:
+        for path in files([name], "the summary report"):
+            one = os.path.isdir(name)
+            stem = SHARD.sub("", path)
+            key = ("folder", name) if one else ("shards" if stem != path else "file", stem)
+            found.setdefault(key, []).append(path)
+    return list(found.values())
+
+
+def read_summary(given: str | Sequence[str]) -> Summary:
+    """One summary report from all its files: results in Avro, or the service's JSON."""
+    paths = files([given] if isinstance(given, str) else given, "the summary report")
+    shards = [_json_results(path) if _is_json(path) else avro.read_results(path) for path in paths]
+    keys = np.concatenate([shard.keys for shard in shards])
+    metric = np.concatenate([shard.metric for shard in shards])
+    notes = tuple(dict.fromkeys(note for shard in shards for note in shard.notes))
+    name = paths[0] + (f" and {len(paths) - 1} more" if len(paths) > 1 else "")
+    once, place = distinct(keys)
+    first = np.zeros(len(once), np.int64)
+    first[place[::-1]] = metric[::-1]
+    differs = np.zeros(len(once), bool)
+    differs[place[metric != first[place]]] = True
+    repeated = len(keys) - len(once) - int((metric != first[place]).sum())
+    stated = _one_rate(name, [stated for shard in shards for stated in shard.stated])
+    return Summary(name, once[~differs], first[~differs], once[differs], repeated, notes, stated)
+
+
+def write_summary(path: str, keys: Keys, metric: Ints, note: str = "", stated: Stated = NOTHING_STATED) -> None:
+    """Writes a summary report: the service's JSON if the file ends so, else Avro."""
+    if not path.endswith(".json"):
+        avro.write_results(path, keys, metric, note, stated)
+        return
+    rate = {} if stated.epsilon is None else {"epsilon": stated.epsilon, "l1": stated.l1}
+    more = rate | ({"not_private": stated.not_private} if stated.not_private else {})
+    tail = "".join(f", {json.dumps(k)}: {json.dumps(v)}" for k, v in more.items())
+    try:
+        with whole_file(path) as file:
+            for number, ((high, low), value) in enumerate(zip(keys.tolist(), metric.tolist(), strict=True)):
+                bucket = (high << 64 | low).to_bytes(16, "big").lstrip(b"\0").decode("latin-1")
+                row = f'{{"bucket": {json.dumps(bucket)}, "metric": {value}{tail}}}'
+                file.write(f"{',' if number else '['}\n{row}".encode())
+            file.write(b"\n]\n" if len(keys) else b"[]\n")
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror or error}") from error
+
+
+def measured(node_keys: Keys, contribution: Ints, summaries: Sequence[Summary], epsilon: float, l1: int) -> Measured:
+    """What summary reports of different conversions say of the nodes: values and variances add.
+
+    The noise of each is the one that it states; if it does not, that of `epsilon` and `l1`. A node without a key
+    (contribution 0), or that some summary report does not have, is not measured.
+    """
+    if not summaries:
+        raise ValueError("there is no summary report to measure by")
+    _refuse_copies(summaries)
+    nodes = np.flatnonzero(contribution > 0)
+    index = Index.of(node_keys[nodes])
+    if len(index.keys) != len(nodes):
+        raise ValueError("every node that is measured has a key of its own; some share one")
+    total, missing = np.zeros(len(nodes)), np.zeros(len(nodes), bool)
+    unknown = contradicted = 0
+    for summary in summaries:
+        place = index.find(summary.keys)
+        known = place >= 0
+        unknown += int((~known).sum())
+        contradicted += len(summary.contradicted)
+        total[place[known]] += summary.metric[known]
+        absent = np.ones(len(nodes), bool)
+        absent[place[known]] = False
+        missing |= absent
+    noisy, variance = np.zeros(len(node_keys)), np.full(len(node_keys), np.inf)
+    there = nodes[~missing]
+    each = contribution[there].astype(np.float64)
+    noisy[there] = total[~missing] / each
+    rates = [(s.stated.epsilon or epsilon) / (s.stated.l1 or l1) for s in summaries]
+    variance[there] = sum(map(dlap_variance, rates)) / each**2
+    says = dict.fromkeys(note for s in summaries if s.stated == NOTHING_STATED for note in s.notes)
+    words = together(*(s.stated.not_private for s in summaries))
+    repeated = sum(summary.repeated for summary in summaries)
+    notes = Notes(int(missing.sum()), unknown, contradicted, repeated, tuple(says), words)
+    return Measured(noisy, variance, notes)
+
+
+def _refuse_copies(summaries: Sequence[Summary]) -> None:
+    """Two with the same sums for the same keys are one: independent noise does not repeat itself."""
+    first: dict[tuple[int, ...], list[Summary]] = {}
+    for summary in summaries:
+        alike = first.setdefault((len(summary.keys), *summary.keys.sum(axis=0).tolist(), int(summary.metric.sum())), [])
+        for other in alike:
+            place = Index.of(other.keys).find(summary.keys)
+            if len(place) and (place >= 0).all() and np.array_equal(other.metric[place], summary.metric):
+                raise InputError(
+                    f"{summary.name} holds the same sums as {other.name}; each is counted once: leave one out"
+                )
+        alike.append(summary)
+
+
+def _one_rate(name: str, stated: list[Stated]) -> Stated:
+    """What the files of one summary report say of its noise, which is one thing."""
+    rates = dict.fromkeys((each.epsilon, each.l1) for each in stated)
+    if len(rates) > 1:
+        shown = ", ".join("none" if epsilon is None else f"{epsilon:g}/{l1}" for epsilon, l1 in list(rates)[:3])
+        raise InputError(f"{name}: the files of one summary report have one rate of noise; they state {shown}")
+    return Stated(*next(iter(rates), (None, None)), together(*(each.not_private for each in stated)))
+
+
+def _is_json(path: str) -> bool:
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(MAGIC)) != MAGIC
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _json_results(path: str) -> avro.Results:
+    """A list of {"bucket", "metric"}; a bucket is text of which each character is a byte."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            found = json.load(file)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path} is neither Avro nor JSON: {error}; give a summary report") from None
+    if not isinstance(found, list):
+        raise InputError(f"{path} is not a summary report: its JSON is not a list")
+    rows = [_row(item, number, path) for number, item in enumerate(found, 1)]
+    said = dict.fromkeys(tuple(_plain(row.get(name)) for name in ("epsilon", "l1", "not_private")) for row in found)
+    stated = tuple(stated_noise(path, epsilon, l1, words or "") for epsilon, l1, words in said)
+    keys = np.array([(key >> 64, key & 2**64 - 1) for key, _ in rows], np.uint64).reshape(-1, 2)
+    return avro.Results(keys, np.array([metric for _, metric in rows], np.int64), stated=stated)
+
+
+def _plain(value: Any) -> str | None:
+    return str(value) if isinstance(value, (str, int, float)) else None
+
+
+def _row(item: Any, number: int, path: str) -> tuple[int, int]:
+    bucket, metric = (item.get("bucket"), item.get("metric")) if isinstance(item, dict) else (None, None)
+    match bucket, metric:
+        case str(), int() if len(bucket) <= 16 and max(bucket, default="a") <= "ÿ" and -(2**63) <= metric < 2**63:
+            return int.from_bytes(bucket.encode("latin-1"), "big"), metric
+    raise InputError(
+        f"{path}: item {number} is not a result; it needs a bucket, of up to 16 bytes as text, and a whole metric"
+    )

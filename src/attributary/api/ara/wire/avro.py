@@ -1,0 +1,222 @@
+"""Avro: reports, domains and results in the aggregation service's files, each kind with its schema.
+
+Keys are arrays of two 64-bit halves, high and low. A domain is written with all 16 bytes of a key, results without the
+leading zero bytes, as the service does; both are read either way, and several files (shards) are read as one.
+"""
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attributary.api.ara.wire import container, schemas
+from attributary.api.ara.wire.container import Damaged, Header
+from attributary.api.ara.wire.encoded import encoded_domain, encoded_results
+from attributary.api.ara.wire.files import files
+from attributary.api.ara.wire.report import Report
+from attributary.api.ara.wire.rows import BYTES, LONG, TAGS, layout, rows
+from attributary.api.ara.wire.scan import MANY, scanned
+from attributary.errors import InputError
+from attributary.tables.not_private import LONGEST
+from attributary.types import Ints, Keys
+
+NOTE = "attributary"  # the names of our words in a file's metadata
+EPSILON, L1, NOT_PRIVATE = f"{NOTE}.epsilon", f"{NOTE}.l1", f"{NOTE}.not_private"
+EARLIER = re.compile(r"noise DLap\(([0-9.e+-]{1,30})/([0-9]{1,19})\)")  # how the first versions told the rate
+MOST_NOTE = 1000  # bytes
+REPORTS_IN_BLOCK = 256
+REPORT = {"payload": BYTES, "key_id": BYTES, "shared_info": BYTES}
+
+
+class Stated(NamedTuple):
+    """What a summary report says of its noise: DLap(epsilon / l1), and why it is not private, if it is not."""
+
+    epsilon: float | None = None  # where it does not say, or has no noise
+    l1: int | None = None
+    not_private: str = ""
+
+
+NOTHING_STATED = Stated()
+
+
+class Results(NamedTuple):
+    """A summary report: a sum for each key, and what each of its files says of itself."""
+
+    keys: Keys
+    metric: Ints
+    notes: tuple[str, ...] = ()
+    stated: tuple[Stated, ...] = ()
+
+
+class DebugResults(NamedTuple):
+    """Sums before noise, the noise, and where each key was found: NOT protected."""
+
+    keys: Keys
+    unnoised: Ints
+    noise: Ints
+    in_domain: NDArray[np.bool_]
+    in_reports: NDArray[np.bool_]
+
+
+def write_domain(path: str, keys: Keys) -> None:
+    """Writes the keys to query."""
+    container.write(path, schemas.DOMAIN, encoded_domain(keys))
+
+
+def read_domain(given: str | Sequence[str]) -> Keys:
+    """The keys of a domain, in the order of its files; a key may come twice."""
+    return _columns(_paths(given, "the domain"), {"bucket": BYTES})[0]
+
+
+def write_results(path: str, keys: Keys, metric: Ints, note: str = "", stated: Stated = NOTHING_STATED) -> None:
+    """Writes a summary report."""
+    rate = {} if stated.epsilon is None else {EPSILON: f"{stated.epsilon!r}".removesuffix(".0"), L1: str(stated.l1)}
+    said = {NOTE: note, **rate, NOT_PRIVATE: stated.not_private}
+    container.write(path, schemas.RESULTS, encoded_results(keys, [metric]), {k: v for k, v in said.items() if v})
+
+
+def read_results(given: str | Sequence[str]) -> Results:
+    """The sums of a summary report, in the order of its files."""
+    paths = _paths(given, "the summary report")
+    keys, longs, metadata = _columns(paths, {"bucket": BYTES, "metric": LONG})
+    notes = tuple(said[NOTE].decode(errors="replace")[:LONGEST] for said in metadata if NOTE in said)
+    return Results(
+        keys, longs[0], notes, tuple(_stated(path, said) for path, said in zip(paths, metadata, strict=True))
+    )
+
+
+def stated_noise(path: str, epsilon: object, l1: object, not_private: str) -> Stated:
+    """What a file says of its noise, as numbers, if they are such; neither is as good as no word of them."""
+    if epsilon is None and l1 is None:
+        return Stated(not_private=not_private)
+    try:
+        rate = float(str(epsilon)), int(str(l1))
+    except ValueError:
+        rate = (float("nan"), 0)
+    if not (0 < rate[0] < float("inf") and 0 < rate[1] < 2**63):
+        raise InputError(
+            f"{path}: the epsilon and l1 that a summary report states are numbers above 0; "
+            f"got {epsilon!s:.20} and {l1!s:.20}"
+        )
+    return Stated(*rate, not_private)
+
+
+def write_debug_results(path: str, found: DebugResults, note: str = "") -> None:
+    """Writes sums and noise side by side, which are NOT protected."""
+    tags = found.in_domain.astype(np.int64) + 2 * found.in_reports
+    blocks = encoded_results(found.keys, [found.unnoised, found.noise], tags)
+    container.write(path, schemas.DEBUG_RESULTS, blocks, {NOTE: note} if note else None)
+
+
+def read_debug_results(given: str | Sequence[str]) -> DebugResults:
+    """Sums and noise side by side, in the order of the files."""
+    wanted = {"bucket": BYTES, "unnoised_metric": LONG, "noise": LONG, "annotations": TAGS}
+    found: list[list[Any]] = []
+    for path in _paths(given, "the debug results"):
+        with _opened(path) as (file, header):
+            fields = layout(header.schema, wanted)
+            for count, data in container.blocks(file, header):
+                found.extend(rows(data, count, fields, len(wanted)))
+    keys = np.array([_halves(row[0]) for row in found], np.uint64).reshape(-1, 2)
+    unnoised, noise = (np.array([row[i] for row in found], np.int64) for i in (1, 2))
+    in_domain, in_reports = (np.array([tag in row[3] for row in found], bool) for tag in (0, 1))
+    return DebugResults(keys, unnoised, noise, in_domain, in_reports)
+
+
+def write_reports(path: str, reports: Iterable[Report]) -> None:
+    """Writes reports as the service reads them: payload, key id and shared info."""
+    container.write(path, schemas.REPORTS, _report_blocks(iter(reports)))
+
+
+def read_reports(given: str | Sequence[str]) -> Iterator[Report]:
+    """The reports of Avro files; a damaged file is an InputError where the damage is."""
+    for path in _paths(given, "reports"):
+        for row in rows_or_damage(path, [at for at, _, _ in report_blocks(path)]):
+            if isinstance(row, Damaged):
+                raise InputError(f"{path}: {row}")
+            payload, key_id, shared_info = row
+            try:
+                yield Report(shared_info.decode(), payload, key_id.decode())
+            except UnicodeDecodeError:
+                raise InputError(f"{path}: the key_id and shared_info of a report are UTF-8 text") from None
+
+
+def report_blocks(path: str) -> Iterator[tuple[int, int, int]]:
+    """Where the blocks of a file of reports are, how many each says it has, and in how many bytes at most."""
+    with _opened(path) as (file, header):
+        layout(header.schema, REPORT)
+        yield from container.places(file, header)
+
+
+def rows_or_damage(path: str, places: Sequence[int]) -> Iterator[list[bytes] | Damaged]:
+    """Payload, key id and shared info of each report in some blocks, and what is wrong where one is damaged."""
+    with _opened(path) as (file, header):
+        fields, size = layout(header.schema, REPORT), os.path.getsize(path)
+        for at in places:
+            try:
+                count, data, _ = container.block(file, header, at, size)
+                yield from rows(data, count, fields, len(REPORT))
+            except Damaged as damage:
+                yield damage
+
+
+def _report_blocks(reports: Iterator[Report]) -> Iterator[tuple[int, bytes]]:
+    length = container.encoded
+    while some := list(islice(reports, REPORTS_IN_BLOCK)):
+        parts = []
+        for report in some:
+            key_id, info = report.key_id.encode(), report.shared_info.encode()
+            parts += [length(len(report.payload)), report.payload, length(len(key_id)), key_id, length(len(info)), info]
+        yield len(some), b"".join(parts)
+
+
+def _stated(path: str, metadata: Mapping[str, bytes]) -> Stated:
+    said = {name: value.decode(errors="replace") for name, value in metadata.items() if name.startswith(NOTE)}
+    note = said.get(NOTE, "")
+    earlier = None if EPSILON in said else EARLIER.fullmatch(note)
+    epsilon, l1 = earlier.groups() if earlier else (said.get(EPSILON), said.get(L1))
+    return stated_noise(path, epsilon, l1, said.get(NOT_PRIVATE, note if note.startswith("NOT PRIVATE") else ""))
+
+
+def _columns(paths: list[str], wanted: dict[str, str]) -> tuple[Keys, list[Ints], list[dict[str, bytes]]]:
+    """The keys and numbers of all records, in order, and what each file says of itself."""
+    keys, longs, metadata = [np.empty((0, 2), np.uint64)], [np.empty((0, len(wanted) - 1), np.int64)], []
+    for path in paths:
+        with _opened(path) as (file, header):
+            fields = layout(header.schema, wanted)
+            metadata.append({name: value[:MOST_NOTE] for name, value in header.metadata.items()})
+            many = os.path.getsize(path) >= MANY
+            for count, data in container.blocks(file, header):
+                block = scanned(data, count, fields, len(wanted), many)
+                keys.append(block.keys)
+                longs.append(block.longs)
+    numbers = np.concatenate(longs)
+    return np.concatenate(keys), list(np.ascontiguousarray(numbers.T)), metadata
+
+
+def _halves(key: bytes) -> tuple[int, int]:
+    if len(key) > 16:
+        raise Damaged(f"a key has 16 bytes at most; got {len(key)}")
+    number = int.from_bytes(key, "big")
+    return number >> 64, number & 2**64 - 1
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[tuple[BinaryIO, Header]]:
+    """A file and its header; what is wrong with either, or found wrong later, as an InputError that names the file."""
+    try:
+        with open(path, "rb") as file:
+            yield file, container.read_header(file)
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from None
+    except Damaged as damage:
+        raise InputError(f"{path}: {damage}; give a file with the aggregation service's schema") from None
+
+
+def _paths(given: str | Sequence[str], what: str) -> list[str]:
+    return files([given] if isinstance(given, str) else given, what)
