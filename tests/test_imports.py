@@ -9,8 +9,8 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "src" / "attributary"
 ORDER = [
-    *("errors", "types", "kernel", "html", "tables", "labels", "levels", "paths", "tree", "noise", "spec", "logs"),
-    *("measurements", "denoising", "ratio", "rmsre", "budget", "match", "prior", "profile", "plan"),
+    *("errors", "types", "kernel", "html", "tables", "tree", "noise", "spec", "logs"),
+    *("measurements", "denoising", "ratio", "rmsre", "budget", "prior", "profile", "plan"),
     *("api", "evaluate", "report", "explore", "cli"),
 ]
 

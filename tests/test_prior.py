@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attributary import Tree, denoise, prior
-from attributary.paths import RowError
 from attributary.prior import Prior
 from attributary.spec import Spec
+from attributary.tree.paths import RowError
 
 ATTRIBUTES = ["a", "b", "c"]
 paths = st.lists(st.tuples(*[st.sampled_from("xyz")] * 3), min_size=1, max_size=14)

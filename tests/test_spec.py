@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attributary.errors import InputError
-from attributary.paths import RowError
 from attributary.spec import Attribute, Spec
 from attributary.spec.span import span
+from attributary.tree.paths import RowError
 
 DESIGN = """
 epsilon = 4

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attributary import Tree, levels
-from attributary.labels import codes, text_labels
+from attributary import Tree
+from attributary.tree import level_order as levels
+from attributary.tree.labels import codes, text_labels
 from forests import NAMED, parents
 
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from attributary.labels import arrow_table
-from attributary.match import match, refuse_other_tree
 from attributary.spec import Measure, Spec
 from attributary.spec.measure import BEYOND, FROM
 from attributary.tree import Tree
+from attributary.tree.labels import arrow_table
+from attributary.tree.match import match, refuse_other_tree
 from attributary.types import Floats, Ints
 
 CLOSE = 1e-9  # of a clip: where the step that begins there is clipped

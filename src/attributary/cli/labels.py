@@ -9,11 +9,11 @@ from numpy.typing import ArrayLike
 from attributary.cli.column import column
 from attributary.cli.refused import refused
 from attributary.errors import InputError
-from attributary.labels import codes, refuse_unprintable
-from attributary.paths import reads_as_total
 from attributary.tables import shown
 from attributary.tables.floats import is_text_type
 from attributary.tree import Tree
+from attributary.tree.labels import codes, refuse_unprintable
+from attributary.tree.paths import reads_as_total
 
 EXACT = 1e-9  # of a sum of figures, for rounding
 BY_CHANCE = 1e-4  # how often an ordinary label of a level may look like a sum

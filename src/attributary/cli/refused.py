@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from attributary.errors import InputError
-from attributary.paths import RowError
 from attributary.tables import place, shown
+from attributary.tree.paths import RowError
 
 
 @contextmanager

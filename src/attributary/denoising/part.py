@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attributary.measurements import Measurements
-from attributary.paths import RowError, describe
 from attributary.tree import Tree
+from attributary.tree.paths import RowError, describe
 
 
 @dataclass(frozen=True, eq=False)

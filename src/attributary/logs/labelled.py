@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from attributary.errors import InputError
-from attributary.labels import codes, refuse_unprintable, text_labels
 from attributary.logs.missing import MISSING, missing_cells
 from attributary.spec import Attribute, Logs
+from attributary.tree.labels import codes, refuse_unprintable, text_labels
 from attributary.types import Ints
 
 BELOW, ABOVE = "below all buckets", "above all buckets"

@@ -13,7 +13,6 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from attributary.budget import Split
 from attributary.errors import InputError
-from attributary.match import match
 from attributary.plan.bits import Bits
 from attributary.plan.errors import Errors
 from attributary.plan.measured import Measured, PerImpression, Trade
@@ -22,6 +21,7 @@ from attributary.plan.nodes import down, paths
 from attributary.plan.whole import Rounding
 from attributary.spec import Spec
 from attributary.tree import Tree
+from attributary.tree.match import match
 from attributary.types import Floats, Ints
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from attributary.denoising.prior import Prior
-from attributary.labels import arrow_table
-from attributary.match import Match, match, path_of, refuse_other_tree
-from attributary.paths import RowError
 from attributary.tables.not_private import words_of
 from attributary.tree import Tree
+from attributary.tree.labels import arrow_table
+from attributary.tree.match import Match, match, path_of, refuse_other_tree
+from attributary.tree.paths import RowError
 from attributary.types import Bools, Floats
 
 

@@ -13,11 +13,11 @@ from attributary.denoising.quantile import level_of
 from attributary.errors import InputError
 from attributary.measurements import Measurements
 from attributary.noise import SHAPES
-from attributary.paths import RowError
 from attributary.tables import place, shown
 from attributary.tables.floats import floats
 from attributary.tables.not_private import SEEDED, words_of
 from attributary.tree import Tree
+from attributary.tree.paths import RowError
 from attributary.types import Floats, Ints
 
 NODE = ("node", "parent", "level")

@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 
 from attributary.errors import InputError
-from attributary.match import match
 from attributary.report.estimates import NEEDED, NODE, Estimates, read_estimates, tree_of
 from attributary.spec.measure import COUNT
 from attributary.tables import place, shown
 from attributary.tables.floats import floats
 from attributary.tree import Tree
+from attributary.tree.match import match
 from attributary.types import Ints
 
 MEASURE = "measure"  # the column that tells measures apart

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from attributary.errors import InputError
-from attributary.labels import unprintable
+from attributary.tree.labels import unprintable
 
 Model = TypeVar("Model", bound=BaseModel)
 Path = tuple[str | int, ...]

@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attributary.errors import InputError
-from attributary.labels import arrow_table, codes, text_labels
-from attributary.levels import level_order
-from attributary.paths import RowError, read_paths
 from attributary.tree import Tree
+from attributary.tree.labels import arrow_table, codes, text_labels
+from attributary.tree.level_order import level_order
+from attributary.tree.paths import RowError, read_paths
 
 LARGEST = 2**31  # nodes of a tree
 

@@ -8,12 +8,12 @@ from numpy.typing import NDArray
 
 from attributary.api.ara.keys.layout import layout
 from attributary.api.ara.keys.nodes import tree_keys
-from attributary.labels import arrow_table, text_labels
 from attributary.logs.labelled import labelled
 from attributary.plan import Plan
 from attributary.plan.parts import parts
 from attributary.spec import Attribute, Logs, Spec
 from attributary.tree import Tree
+from attributary.tree.labels import arrow_table, text_labels
 from attributary.types import Keys
 
 OF_NODES = ({"node", "parent", "level"}, {"estimate", "variance"})  # columns of tables that have a row for each node

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attributary.labels import codes, labels_only
 from attributary.tables.floats import is_text_type, plain
+from attributary.tree.labels import codes, labels_only
 
 TOTALS = (
     *("all", "total", "totals", "grand total", "subtotal", "sub-total", "sum", "overall", "rollup"),

@@ -4,9 +4,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from attributary.labels import codes, text_labels
-from attributary.paths import RowError, describe
-from attributary.tree import Tree
+from attributary.tree.labels import codes, text_labels
+from attributary.tree.paths import RowError, describe
+from attributary.tree.tree import Tree
 from attributary.types import Bools, Ints
 
 

@@ -8,8 +8,8 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attributary.levels import level_order
-from attributary.paths import describe, read_paths
+from attributary.tree.level_order import level_order
+from attributary.tree.paths import describe, read_paths
 
 Values: TypeAlias = NDArray[Any]
 
