@@ -249,3 +249,70 @@ def test_a_total_that_is_not_there_is_told() -> None:
 def test_labels_that_are_null_in_whatever_way_are_none(column: pa.Array) -> None:
     found = text_labels(pa.table({"a": column}), "a")
     assert (codes(found) == -1).all() and None not in found.dictionary.to_pylist()
+
+
+@settings(max_examples=300, deadline=None)
+@given(parent=parents(30), data=st.data())
+def test_sums_up_and_down_are_those_of_the_nodes_below_and_above(parent: list[int], data: st.DataObject) -> None:
+    tree = Tree.from_parents(parent)
+    value = np.array(data.draw(st.lists(st.integers(-9, 9), min_size=len(parent), max_size=len(parent))))
+    above = [_way_up(parent, v) for v in range(len(parent))]
+    below = [[u for u in range(len(parent)) if v in above[u]] for v in range(len(parent))]
+    assert tree.sum_up(value).tolist() == [value[nodes].sum() for nodes in below]
+    assert tree.sum_down(value).tolist() == [value[nodes].sum() for nodes in above]
+    assert tree.sum_up(value, np.maximum).tolist() == [value[nodes].max() for nodes in below]
+    assert tree.sum_down(value > 5, np.logical_or).tolist() == [(value[nodes] > 5).any() for nodes in above]
+    assert tree.sum_up(tree.is_leaf).tolist() == [int(tree.is_leaf[nodes].sum()) for nodes in below]
+    assert (tree.sum_up(np.column_stack([value, 2 * value])) == tree.sum_up(value)[:, None] * [1, 2]).all()
+    leaf_value = value[tree.leaves]
+    assert tree.roll_up(leaf_value).tolist() == [value[[u for u in nodes if tree.is_leaf[u]]].sum() for nodes in below]
+
+
+def _way_up(parent: list[int], v: int) -> list[int]:
+    return [v] if parent[v] < 0 else [v, *_way_up(parent, parent[v])]
+
+
+@settings(max_examples=300, deadline=None)
+@given(parent=parents(30), data=st.data())
+def test_values_of_a_level_are_handed_down_and_rows_are_spread(parent: list[int], data: st.DataObject) -> None:
+    tree = Tree.from_parents(parent)
+    level = data.draw(st.integers(0, tree.depth - 1))
+    heads = [v for v in (range(len(tree)) if tree.order is None else tree.order) if tree.level[v] == level]
+    head = [next((heads.index(u) for u in _way_up(parent, v) if u in heads), -1) for v in range(len(parent))]
+    assert tree.ancestor(level).tolist() == head
+    value = np.arange(1, len(heads) + 1) * 10
+    assert tree.hand_down(value, level, above=-1).tolist() == [value[h] if h >= 0 else -1 for h in head]
+    rows = np.arange(len(heads) * tree.depth).reshape(len(heads), tree.depth)
+    at = np.maximum(head, 0)
+    assert tree.spread(rows, level).tolist() == rows[at, tree.level].tolist()
+    rest = [rows[h, i:].sum() if leaf else rows[h, i] for h, i, leaf in zip(at, tree.level, tree.is_leaf, strict=True)]
+    assert tree.spread(rows, level, rest=True).tolist() == rest
+    assert tree.spread(rows[:1], level).tolist() == rows[0, tree.level].tolist()
+    assert tree.by_level(rows[0]).tolist() == rows[0, tree.level].tolist()
+
+
+@settings(max_examples=100, deadline=None)
+@given(parent=parents(30))
+def test_the_same_tree_in_level_order(parent: list[int]) -> None:
+    tree = Tree.from_parents(parent)
+    same = tree.in_level_order
+    assert same.order is None and (same.family == tree.family).all() and (same.parent == tree.family).all()
+    for mine, theirs in ((tree.level, same.level), (tree.is_leaf, same.is_leaf), (tree.root, same.root)):
+        assert (tree.to_level_order(mine) == theirs).all()
+    assert (tree.to_level_order(np.arange(len(tree)))[same.roots] == tree.roots).all()
+    value = np.arange(len(tree))
+    assert (tree.to_level_order(tree.sum_up(value)) == same.sum_up(tree.to_level_order(value))).all()
+
+
+def test_verbs_refuse_values_of_another_shape() -> None:
+    tree = Tree.from_parents(NAMED["uneven"])
+    with pytest.raises(ValueError, match=r"one value for each of the 10 nodes is needed; got shape \(3,\)"):
+        tree.sum_up([1, 2, 3])
+    with pytest.raises(ValueError, match="one value for each of the 10 nodes"):
+        tree.sum_down([1])
+    with pytest.raises(ValueError, match=r"one value for each of the 5 leaves is needed; got shape \(1,\)"):
+        tree.roll_up([1])
+    with pytest.raises(ValueError, match="one value for each of the 2 nodes of level 0 is needed"):
+        tree.hand_down([1])
+    with pytest.raises(ValueError, match=r"rows are of shape \(2, 5\), nodes by levels; got \(3, 5\)"):
+        tree.spread(np.ones((3, 5)))

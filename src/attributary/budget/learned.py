@@ -10,10 +10,9 @@ from attributary.budget.classes import Classes, classes
 from attributary.budget.predicted import gain, predicted
 from attributary.budget.task import Task
 from attributary.budget.weights import class_weights
-from attributary.denoising.linear import Family
 from attributary.denoising.prior import ROUNDING
 from attributary.noise import NoiseModel
-from attributary.tree import Tree
+from attributary.tree import Family, Tree
 from attributary.types import Floats, Ints
 
 FINEST = 1e-6  # the least spread that is told from none

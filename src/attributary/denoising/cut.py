@@ -15,12 +15,11 @@ from attributary.denoising import kurtosis
 from attributary.denoising.denoise import engine
 from attributary.denoising.estimate import Estimate
 from attributary.denoising.kurtosis import Outside
-from attributary.denoising.linear import Family
 from attributary.denoising.nonnegative import least
 from attributary.denoising.topdown import topdown
 from attributary.denoising.whole import whole as round_off
 from attributary.measurements import Measurements
-from attributary.tree import Tree
+from attributary.tree import Family, Tree
 from attributary.types import Floats
 
 

@@ -8,9 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from attributary.denoising.linear import Family
 from attributary.measurements import Measurements
-from attributary.tree import Tree
+from attributary.tree import Family, Tree
 from attributary.types import Floats
 
 

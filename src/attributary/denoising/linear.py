@@ -12,10 +12,9 @@ Nothing is subtracted that may be nearly equal, save in a child that holds most 
 from typing import NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attributary.measurements import combine
-from attributary.tree import Tree
+from attributary.tree import Family, Tree
 from attributary.types import Floats
 
 
@@ -49,39 +48,6 @@ def upward(tree: Tree, x: Floats, var: Floats) -> tuple[Floats, Floats]:
                 contradiction(tree, x, z, int(p[np.argmax(clash)]))
             z[p], v[p] = combine(z[p], var[p], below, family.sum(v[c]))
     return z, v
-
-
-class Family:
-    """The families under the parents of a level, for sums within them."""
-
-    def __init__(self, tree: Tree, level: int) -> None:
-        nodes = tree.slice(level)
-        begin = tree.first[nodes].astype(np.int64)
-        end = tree.first[nodes.start + 1 : nodes.stop + 1].astype(np.int64)
-        parents = np.flatnonzero(end > begin)
-        self.children = tree.slice(level + 1)
-        self.start = begin[parents] - self.children.start
-        self.size = len(parents)
-        self.count = (end - begin)[parents]
-        self.parent = parents + nodes.start
-
-    def sum(self, values: Floats) -> Floats:
-        total: Floats = np.add.reduceat(values, self.start)
-        return total
-
-    def spread(self, values: Floats) -> Floats:
-        """A value of each family, handed to its members."""
-        return np.repeat(values, self.count)
-
-    def anchor(self, weight: Floats) -> NDArray[np.int64]:
-        """A member of each family that has weight."""
-        place = np.where(weight > 0, np.arange(len(weight)), -1)
-        return np.maximum.reduceat(place, self.start)
-
-    def rounding(self, z: Floats, x: Floats) -> Floats:
-        """What rounding alone may make of a sum: two exact figures further apart contradict each other."""
-        size: Floats = np.maximum(self.sum(np.abs(z)), np.abs(x))
-        return size * ((8.0 + self.count) * 2.3e-16)
 
 
 def _down(family: Family, z: Floats, v: Floats, x_parent: Floats, v_parent: Floats) -> tuple[Floats, Floats]:

@@ -6,12 +6,11 @@ parent, a family then adds Σ t_u·(h_u − h̄)² to the variance, h̄ the mean
 
 import numpy as np
 
-from attributary.denoising.linear import Family
 from attributary.denoising.prior import Prior, shares_of
 from attributary.denoising.shares import upward
 from attributary.denoising.total import total
 from attributary.measurements import Measurements
-from attributary.tree import Tree
+from attributary.tree import Family, Tree
 from attributary.types import Floats
 
 

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from attributary.denoising.linear import Family
-from attributary.tree import Tree
+from attributary.tree import Family, Tree
 from attributary.types import Bools, Floats
 
 ROUNDING = 1e-6  # how far the shares of a family may be from 1 together

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attributary.denoising.linear import Family
 from attributary.denoising.quantile import quantile
 from attributary.measurements import Measurements
-from attributary.tree import Tree
+from attributary.tree import Family, Tree
 from attributary.types import Floats
 
 

@@ -5,8 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attributary.denoising.linear import Family
-from attributary.tree import Tree
+from attributary.tree import Family, Tree
 
 Codes = NDArray[np.int64]
 

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from attributary.denoising.linear import Family
 from attributary.prior.kin import Codes, Kin
+from attributary.tree import Family
 from attributary.types import Floats
 
 TRUST = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 1e4)  # conversions' worth of the guess before; beyond the last: ∞

@@ -1,5 +1,5 @@
 """Tree: a forest of nodes with its labels, made from parents or from paths, and its verbs."""
 
-from attributary.tree.tree import Tree
+from attributary.tree.tree import Family, Tree
 
-__all__ = ["Tree"]
+__all__ = ["Family", "Tree"]

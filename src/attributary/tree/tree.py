@@ -1,7 +1,7 @@
 """Tree: a forest in level order, its labels beside it."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self, TypeAlias
 
@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from attributary.tree.level_order import level_order
 from attributary.tree.paths import describe, read_paths
+from attributary.types import Bools, Floats, Ints
 
 Values: TypeAlias = NDArray[Any]
 
@@ -20,7 +21,7 @@ class Tree:
 
     Nodes are numbered as the caller numbered them; every array that goes in or comes out follows that order.
     Inside, the passes run in level order (children after parents, siblings together), which `first`, `offsets`
-    and `order` describe.
+    and `order` describe; `in_level_order` is the same tree with its nodes numbered so.
     """
 
     parent: NDArray[np.int32]  # of each node, -1 for a root
@@ -91,17 +92,34 @@ class Tree:
         return self.from_level_order(np.repeat(np.arange(self.depth, dtype=np.int32), np.diff(self.offsets)))
 
     @property
-    def is_leaf(self) -> NDArray[np.bool_]:
+    def is_leaf(self) -> Bools:
+        """Whether each node is a leaf."""
         return self.from_level_order(self.first[1:] == self.first[:-1])
 
     @property
+    def leaves(self) -> Ints:
+        """The leaves, in rising order."""
+        return np.flatnonzero(self.is_leaf)
+
+    @property
+    def roots(self) -> Ints:
+        """The roots, in level order, in which `root` counts them."""
+        number = int(self.first[0])
+        return np.arange(number) if self.order is None else self.order[:number]
+
+    @property
     def root(self) -> NDArray[np.int32]:
-        """Which root each node stands under, counted from 0 in level order."""
-        root = np.arange(len(self), dtype=np.int32)
-        for i in range(1, self.depth):
-            level = self.slice(i)
-            root[level] = root[self.family[level]]
-        return self.from_level_order(root)
+        """Which root each node is or stands under, counted from 0 in level order."""
+        return self.ancestor(0)
+
+    def ancestor(self, level: int) -> NDArray[np.int32]:
+        """Which node of a level each node is or stands under, counted from 0 in level order; -1 for those above it."""
+        at = np.full(len(self), -1, np.int32)
+        here = self.slice(level)
+        at[here] = np.arange(here.stop - here.start)
+        for i in range(level + 1, self.depth):
+            at[self.slice(i)] = at[self.family[self.slice(i)]]
+        return self.from_level_order(at)
 
     @property
     def level_names(self) -> tuple[str, ...]:
@@ -130,13 +148,90 @@ class Tree:
         out[self.order] = values
         return out
 
-    def by_level(self, values: ArrayLike) -> NDArray[np.float64]:
+    @cached_property
+    def in_level_order(self) -> "Tree":
+        """The same tree, its nodes numbered in level order."""
+        if self.order is None:
+            return self
+        same = replace(self, parent=self.family.astype(np.int32), order=None)
+        same.__dict__["family"] = self.family  # kept, not made again
+        return same
+
+    def sum_up(self, values: ArrayLike, reduce: np.ufunc = np.add) -> Values:
+        """Each node's value and those of all nodes below it, added up; or reduced by another ufunc, as np.maximum."""
+        total = self._of_nodes(values, reduce)
+        for level in reversed(range(self.depth - 1)):
+            family = Family(self, level)
+            if family.size:
+                below = reduce.reduceat(total[family.children], family.start)
+                total[family.parent] = reduce(total[family.parent], below)
+        return self.from_level_order(total)
+
+    def roll_up(self, values: ArrayLike) -> Values:
+        """One value for each leaf, in the order of `leaves`, added up to every node."""
+        given, leaf = np.asarray(values), self.is_leaf
+        if given.shape[:1] != (int(leaf.sum()),):
+            raise ValueError(f"one value for each of the {int(leaf.sum())} leaves is needed; got shape {given.shape}")
+        each = np.zeros((len(self), *given.shape[1:]), given.dtype)
+        each[leaf] = given
+        return self.sum_up(each)
+
+    def sum_down(self, values: ArrayLike, reduce: np.ufunc = np.add, start: int = 1) -> Values:
+        """Each node's value and those of all nodes above it, added up from level `start` on; or reduced otherwise."""
+        total = self._of_nodes(values, reduce)
+        for level in range(max(start, 1), self.depth):
+            here = self.slice(level)
+            total[here] = reduce(total[self.family[here]], total[here])
+        return self.from_level_order(total)
+
+    def hand_down(self, values: ArrayLike, level: int = 0, above: float = 0) -> Values:
+        """One value for each node of a level, in level order, given to all nodes below; `above` to those above it."""
+        given, here = np.asarray(values), self.slice(level)
+        if given.shape[:1] != (here.stop - here.start,):
+            raise ValueError(
+                f"one value for each of the {here.stop - here.start} nodes of {self.level_names[level]} is needed; "
+                f"got shape {given.shape}"
+            )
+        each = given[self.ancestor(level)]
+        if level:
+            each[self.level < level] = above
+        return each
+
+    def by_level(self, values: ArrayLike) -> Floats:
         """One value per level, spread over the nodes."""
         per_level = np.asarray(values, np.float64)
         if per_level.shape != (self.depth,):
             raise ValueError(f"one value for each of the {self.depth} levels is needed; got {per_level.size}")
-        spread: NDArray[np.float64] = self.from_level_order(np.repeat(per_level, np.diff(self.offsets)))
-        return spread
+        return self.spread(per_level[None])
+
+    def spread(self, rows: ArrayLike, level: int = 0, *, rest: bool = False) -> Values:
+        """Rows of one value per level, spread over the nodes: one row for each node of `level`, or one for all.
+
+        Rows are in level order; nodes above that level take the first row's values. With `rest`, a leaf above the
+        last level takes what its row holds for the levels below it, too.
+        """
+        table, here = np.asarray(rows), self.slice(level)
+        size = here.stop - here.start
+        if table.ndim != 2 or table.shape[0] not in (1, size) or table.shape[1] != self.depth:
+            raise ValueError(f"rows are of shape {(size, self.depth)}, nodes by levels; got {table.shape}")
+        alone = len(table) == 1
+        row = np.zeros(1, np.int32) if alone else np.maximum(self.in_level_order.ancestor(level), 0)
+        below = np.cumsum(table[:, ::-1], axis=1)[:, ::-1] if rest else table
+        leaf = self.first[1:] == self.first[:-1]
+        each = np.empty(len(self), table.dtype)
+        for i in range(self.depth):
+            nodes = self.slice(i)
+            at = 0 if alone else row[nodes]
+            each[nodes] = np.where(leaf[nodes], below[at, i], table[at, i]) if rest else table[at, i]
+        return self.from_level_order(each)
+
+    def _of_nodes(self, values: ArrayLike, reduce: np.ufunc) -> Values:
+        """A copy of one value for each node, in level order; to add up true and false is to count."""
+        given = np.asarray(values)
+        if given.shape[:1] != (len(self),):
+            raise ValueError(f"one value for each of the {len(self)} nodes is needed; got shape {given.shape}")
+        counted = given.astype(np.int64) if given.dtype == bool and reduce is np.add else given
+        return counted.copy() if self.order is None else counted[self.order]
 
     def name(self, node: int) -> str:
         """A node in words: its path, or its number where there are no labels."""
@@ -169,13 +264,44 @@ class Tree:
         """The labels of a level, handed down to the nodes below it."""
         import pyarrow as pa
 
-        code = np.full(len(self), -1, np.int32)
         if level < self.depth:
-            code[self.slice(level)] = labels.indices.to_numpy()
-        for i in range(level + 1, self.depth):
-            code[self.slice(i)] = code[self.family[self.slice(i)]]
-        code = self.from_level_order(code)
+            code = self.hand_down(labels.indices.to_numpy(), level, above=-1)
+        else:
+            code = np.full(len(self), -1, np.int32)
         return pa.DictionaryArray.from_arrays(pa.array(code, mask=code < 0), labels.dictionary)
+
+
+class Family:
+    """The families under the parents of a level, for sums within them."""
+
+    def __init__(self, tree: Tree, level: int) -> None:
+        nodes = tree.slice(level)
+        begin = tree.first[nodes].astype(np.int64)
+        end = tree.first[nodes.start + 1 : nodes.stop + 1].astype(np.int64)
+        parents = np.flatnonzero(end > begin)
+        self.children = tree.slice(level + 1)
+        self.start = begin[parents] - self.children.start
+        self.size = len(parents)
+        self.count = (end - begin)[parents]
+        self.parent = parents + nodes.start
+
+    def sum(self, values: Floats) -> Floats:
+        total: Floats = np.add.reduceat(values, self.start)
+        return total
+
+    def spread(self, values: Floats) -> Floats:
+        """A value of each family, handed to its members."""
+        return np.repeat(values, self.count)
+
+    def anchor(self, weight: Floats) -> NDArray[np.int64]:
+        """A member of each family that has weight."""
+        place = np.where(weight > 0, np.arange(len(weight)), -1)
+        return np.maximum.reduceat(place, self.start)
+
+    def rounding(self, z: Floats, x: Floats) -> Floats:
+        """What rounding alone may make of a sum: two exact figures further apart contradict each other."""
+        size: Floats = np.maximum(self.sum(np.abs(z)), np.abs(x))
+        return size * ((8.0 + self.count) * 2.3e-16)
 
 
 def _whole(parent: ArrayLike) -> NDArray[np.int64]:
