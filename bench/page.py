@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from attributary.report.estimates import Estimates, read_estimates
-from attributary.report.given import Given
+from attributary.report.inputs import ReportInputs
 from attributary.report.page import page
 from bench.timing import heading
 from bench.trees import four_levels
@@ -72,7 +72,7 @@ def main() -> None:
         paths = {}
         for nodes in SIZES:
             start = time.perf_counter()
-            html = page(Given(estimates=estimates(nodes))).html
+            html = page(ReportInputs(estimates=estimates(nodes))).html
             took = time.perf_counter() - start
             paths[nodes] = Path(folder, f"{nodes}.html")
             paths[nodes].write_text(html, encoding="utf-8")

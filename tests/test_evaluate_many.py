@@ -22,7 +22,7 @@ from attributary.plan import make_plan
 from attributary.plan.parts import most_by_head, parts
 from attributary.prior import from_counts
 from attributary.profile import Profile, profile
-from attributary.report.evaluation import read_evaluation
+from attributary.report.evaluation_curves import read_evaluation
 from attributary.spec import Measure, Spec
 from attributary.spec.measure import MICRO
 from attributary.tables import read_table, write_table

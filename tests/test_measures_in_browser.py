@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from attributary.report import figures
+from attributary.report import numerals
 from attributary.tables import read_table
 from browser import Tabs, ready, violations
 from explored import client, closed, desk, every_page, table, written  # noqa: F401
@@ -38,11 +38,11 @@ def roots(path: Path, measure: str) -> list[dict[str, Any]]:
 def test_the_switch_changes_table_map_and_panels(tabs: Tabs, whole: Path, run: Path) -> None:
     tab = ready(tabs(), whole)
     count, revenue = (roots(run / "estimates.parquet", name) for name in ("count", "revenue"))
-    assert cells(tab, 1) == [figures.count(r["estimate"]) for r in count]
+    assert cells(tab, 1) == [numerals.count(r["estimate"]) for r in count]
     tab.locator(ROWS).first.click()
     tab.get_by_label("Revenue (EUR)", exact=True).check(force=True)
     shown = tab.eval_on_selector_all(ROWS + '[aria-level="1"]', "rows => rows.map(r => r.cells[1].textContent)")
-    assert shown == [figures.count(r["estimate"]) for r in revenue]
+    assert shown == [numerals.count(r["estimate"]) for r in revenue]
     assert tab.locator(ROWS).first.get_attribute("aria-expanded") == "true", "what is open stays open"
     assert tab.locator(ROWS + '[aria-level="2"]').count() > 1
     assert "Estimate, EUR" in tab.inner_text("#grid thead") and "revenue: " in tab.inner_text("#status")
@@ -65,8 +65,8 @@ def test_ratios_have_neither_noise_nor_sums(tabs: Tabs, whole: Path, run: Path) 
     heads = tab.eval_on_selector_all("#grid th[data-sort]", "all => all.filter(h => h.checkVisibility()).length")
     assert heads == 4 and tab.locator("th[aria-sort]").count() == 0
     ratio = roots(run / "ratios.parquet", "revenue per conversion")
-    assert cells(tab, 1) == [figures.count(r["estimate"]) for r in ratio]
-    assert cells(tab, 2) == [f"{figures.count(r['low'])} to {figures.count(r['high'])}" for r in ratio]
+    assert cells(tab, 1) == [numerals.count(r["estimate"]) for r in ratio]
+    assert cells(tab, 2) == [f"{numerals.count(r['low'])} to {numerals.count(r['high'])}" for r in ratio]
     tab.click("#deeper")
     tab.click("#deeper")
     assert "too few conversions" in tab.inner_text("#grid")
@@ -216,7 +216,7 @@ def test_the_explorer_chooses_a_measure(tabs: Tabs, serve: Any, run: Path) -> No
     assert tab.inner_text("#here .eyebrow") == here and "measure=revenue" in tab.url
     label = here.split(" ", 1)[1]
     (own,) = [r for r in roots(run / "estimates.parquet", "revenue") if r["campaign"] == label]
-    assert tab.inner_text("#here .big") == figures.count(own["estimate"])
+    assert tab.inner_text("#here .big") == numerals.count(own["estimate"])
     tab.reload()
     tab.wait_for_selector("html[data-ready=counts]", state="attached")
     assert tab.input_value("#measure") == "revenue" and violations(tab) == []

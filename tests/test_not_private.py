@@ -13,7 +13,7 @@ from attributary.cli import main
 from attributary.explore.desk import Desk
 from attributary.explore.store import open_store
 from attributary.logs.generate import generate
-from attributary.report.words import not_private
+from attributary.report.facts import not_private
 from attributary.tables import read_table, write_table
 from attributary.tables.not_private import NO_NOISE, SEEDED, TRUE_COUNTS, mark, words_of
 

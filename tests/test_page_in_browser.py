@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from attributary import Tree
-from attributary.report import figures
+from attributary.report import numerals
 from attributary.tables import read_table, write_table
 from browser import Tabs, ready, violations
 from reports import BITING, biting, estimates, evaluation, shop, write
@@ -74,14 +74,14 @@ def test_it_opens_with_the_roots_and_their_figures(tabs: Tabs, whole: Path, run:
     every = read_table(str(run / "estimates.parquet")).to_pylist()
     rows = [row for row in every if row["level"] == 0]
     assert cells(tab, 0) == [row["campaign"] for row in rows]
-    assert cells(tab, 1) == [figures.count(row["estimate"]) for row in rows]
-    assert cells(tab, 2) == [f"{figures.count(row['low'])} to {figures.count(row['high'])}" for row in rows]
+    assert cells(tab, 1) == [numerals.count(row["estimate"]) for row in rows]
+    assert cells(tab, 2) == [f"{numerals.count(row['low'])} to {numerals.count(row['high'])}" for row in rows]
     tab.click("#deeper")
     below = [row for row in every if row["level"] == 1]
     shown = tab.eval_on_selector_all(
         ROWS + '[aria-level="2"]', "rows => rows.map(r => [...r.cells].map(c => c.innerText))"
     )
-    assert [cell[3] for cell in shown] == [figures.count(row["noisy"]) for row in below]
+    assert [cell[3] for cell in shown] == [numerals.count(row["noisy"]) for row in below]
     errors = [np.sqrt(row["variance"]) / max(10, row["estimate"]) for row in below]
     assert [number(cell[5]) for cell in shown] == pytest.approx(np.multiply(errors, 100), rel=0.06)
     tab.click("#close")

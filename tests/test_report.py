@@ -24,17 +24,15 @@ from attributary.cli.implausible import implausible
 from attributary.errors import InputError
 from attributary.plan import Plan, make_plan
 from attributary.prior import learn, none
-from attributary.report import Given, figures, page, read, to_png, to_svg, words
-from attributary.report.curves import curves
-from attributary.report.cut import cut
+from attributary.report import ReportInputs, numerals, page, read, to_png, to_svg
+from attributary.report.by_level import changes, shares
 from attributary.report.estimates import Estimates, read_estimates
-from attributary.report.evaluation import Point, read_evaluation
-from attributary.report.icicle import spans
-from attributary.report.levels import changes, shares
-from attributary.report.names import label, path
-from attributary.report.pack import pack
+from attributary.report.evaluation_curves import Point, curves, read_evaluation
+from attributary.report.facts import facts, title
+from attributary.report.node_charts import spans
+from attributary.report.page_data import cut, pack
+from attributary.report.quantity import label, path, total_of
 from attributary.report.suspicion import suspicion
-from attributary.report.total import total_of
 from attributary.tables import write_table
 from attributary.tables.not_private import SEEDED
 from forests import NAMED, Case, cases, parents
@@ -89,7 +87,7 @@ def test_a_page_holds_the_figures_as_they_are_shown(case: Case) -> None:
     told = {"estimate": back["estimate"], "low": back["estimate"] - back["below"]}
     told |= {"high": back["estimate"] + back["above"], "noisy": back["estimate"] + back["moved"]}
     for name, values in told.items():
-        assert [figures.count(x) for x in values] == [figures.count(x) for x in getattr(est, name)]
+        assert [numerals.count(x) for x in values] == [numerals.count(x) for x in getattr(est, name)]
     np.testing.assert_allclose(back["correction"], est.correction, atol=0.05 + 1e-9)
     np.testing.assert_allclose(back["variance"], est.variance, rtol=1e-6)
     np.testing.assert_array_equal(back["children"], np.diff(est.tree.first))
@@ -227,7 +225,7 @@ def test_nodes_that_cannot_be_estimated_do_not_make_a_level_infinite() -> None:
     leaves = changes(told, 10.0)[1]
     assert (leaves.nodes, leaves.measured, leaves.open) == (4 - 1, 1, 2)
     assert leaves.denoised == leaves.alike == pytest.approx(est.std[1] / 500)
-    html = page(Given(estimates=told)).html
+    html = page(ReportInputs(estimates=told)).html
     assert "(2 cannot be estimated)" in html and "<td>∞" not in html
 
 
@@ -261,7 +259,7 @@ def test_shares_are_those_of_the_plan() -> None:
 def test_any_tree_makes_a_page_with_and_without_labels(parent: list[int]) -> None:
     est = read_estimates(estimates(Tree.from_parents(parent)), "table")
     assert label(est, 0) == path(est, 0)[0] == f"node {parent.index(-1)}"
-    made = page(Given(estimates=est, files=("table",)))
+    made = page(ReportInputs(estimates=est, files=("table",)))
     assert [chart.name for chart in made.charts] == ["counts", "icicle", "denoised"] and made.left_out == 0
     assert "Conversions by level 0" in made.html
 
@@ -272,7 +270,7 @@ def test_what_cannot_be_estimated_is_said_to_be_so() -> None:
     table |= {"noisy": [5.0, None, None], "noise_variance": [1.0, np.inf, np.inf], "correction": [0.0, None, None]}
     table |= {"estimate": [5.0, 2.5, 2.5], "variance": [1.0, np.inf, np.inf]}
     table |= {"low": [3.0, -np.inf, 0.0], "high": [7.0, np.inf, np.inf]}
-    html = page(Given(estimates=read_estimates(pa.table(table), "table"), files=("t",))).html
+    html = page(ReportInputs(estimates=read_estimates(pa.table(table), "table"), files=("t",))).html
     assert "not measured" in html and "∞" in html and "nan" not in html.split("<script")[0].lower().replace("nano", "")
 
 
@@ -317,28 +315,30 @@ def test_every_chart_is_a_picture_and_names_every_node_it_shows(tmp_path: Path) 
         assert svg.startswith("<svg") and chart.title.split()[0] in svg
         assert to_png(chart).startswith(b"\x89PNG")
     alike = labelled(["x" * 100 + end for end in "abc"], ["p"])
-    (counts,) = [c for c in page(Given(estimates=read_estimates(estimates(alike), "t"))).charts if c.name == "counts"]
+    (counts,) = [
+        c for c in page(ReportInputs(estimates=read_estimates(estimates(alike), "t"))).charts if c.name == "counts"
+    ]
     assert len({row["node"] for row in counts.spec(600)["data"]["values"]}) == 3, "labels may look alike"
 
 
 def test_what_is_private_is_told_in_words() -> None:
     tree, prior = asked(spec())
-    told = {fact.name: fact for fact in words.facts(make_plan(spec(), tree, prior, "equal"), None)}
+    told = {fact.name: fact for fact in facts(make_plan(spec(), tree, prior, "equal"), None)}
     assert told["Privacy budget"].answer == "ε = 4" and "at most 55 times" in told["Privacy budget"].more[0]
     assert "more than ε" not in told["Privacy budget"].warning  # a third of the budget, twice, is less than all of it
     assert "NOT protected" in told["Made from"].warning
-    told = {fact.name: fact for fact in words.facts(make_plan(spec(), tree, prior, "leaves"), None)}
+    told = {fact.name: fact for fact in facts(make_plan(spec(), tree, prior, "leaves"), None)}
     assert "costs 8, more than ε" in told["Privacy budget"].warning
     asks = spec(neighbours="definition-1", noise="unit", epsilon=20)
-    told = {fact.name: fact for fact in words.facts(make_plan(asks, tree, none(tree), "leaves"), None)}
+    told = {fact.name: fact for fact in facts(make_plan(asks, tree, none(tree), "leaves"), None)}
     assert "holds for it, too" in told["Privacy budget"].more[1] and "e^ε times" in told["Privacy budget"].more[0]
     assert told["Noise"].answer.endswith("whole counts") and told["Made from"].answer == "no earlier counts"
     est = read_estimates(estimates(labelled(["x"], ["p"])), "t")
-    assert [fact.answer for fact in words.facts(None, est)] == ["first › second </script>", "not told"]
-    assert "computed from true counts" in words.facts(None, None)[0].warning
-    assert words.title(()) == "Methods compared" and words.title(("total",)) == "Conversions"
-    assert words.title(tuple("abcdefghij")) == "Conversions by a, b, … and j"
-    assert words.title(("total", "a", "b")) == "Conversions by a and b"
+    assert [fact.answer for fact in facts(None, est)] == ["first › second </script>", "not told"]
+    assert "computed from true counts" in facts(None, None)[0].warning
+    assert title(()) == "Methods compared" and title(("total",)) == "Conversions"
+    assert title(tuple("abcdefghij")) == "Conversions by a, b, … and j"
+    assert title(("total", "a", "b")) == "Conversions by a and b"
 
 
 def test_methods_are_told_apart_by_colour_and_shape_and_one_budget_makes_a_list() -> None:
@@ -365,26 +365,26 @@ def test_methods_are_told_apart_by_colour_and_shape_and_one_budget_makes_a_list(
 @pytest.mark.parametrize(
     ("shown", "expected"),
     [
-        (figures.count(1234567.4), "1,234,567"),
-        (figures.count(99.94), "99.9"),
-        (figures.count(-0.04), "0.0"),
-        (figures.count(-12.34), "−12.3"),
-        (figures.count(float("nan")), "–"),
-        (figures.count(float("-inf")), "−∞"),
-        (figures.percent(0.0523), "5.2\u00a0%"),
-        (figures.percent(0.523), "52\u00a0%"),
-        (figures.percent(0.000123), "0.012\u00a0%"),
-        (figures.percent(12.3), "1,230\u00a0%"),
-        (figures.percent(0), "0\u00a0%"),
-        (figures.percent(1e-9), "< 0.001\u00a0%"),
-        (figures.percent(float("inf")), "∞"),
-        (figures.number(65536), "65,536"),
-        (figures.number(4.62597), "4.626"),
-        (figures.many(1, "leaf", "leaves"), "1 leaf"),
-        (figures.many(2000, "node"), "2,000 nodes"),
-        (figures.listed(["a", "b", "c"], "or"), "a, b or c"),
-        (figures.short("a\x00b\x7f" + "c" * 40, 6), "a␀b␡cc…"),
-        (figures.short(""), "(empty)"),
+        (numerals.count(1234567.4), "1,234,567"),
+        (numerals.count(99.94), "99.9"),
+        (numerals.count(-0.04), "0.0"),
+        (numerals.count(-12.34), "−12.3"),
+        (numerals.count(float("nan")), "–"),
+        (numerals.count(float("-inf")), "−∞"),
+        (numerals.percent(0.0523), "5.2\u00a0%"),
+        (numerals.percent(0.523), "52\u00a0%"),
+        (numerals.percent(0.000123), "0.012\u00a0%"),
+        (numerals.percent(12.3), "1,230\u00a0%"),
+        (numerals.percent(0), "0\u00a0%"),
+        (numerals.percent(1e-9), "< 0.001\u00a0%"),
+        (numerals.percent(float("inf")), "∞"),
+        (numerals.number(65536), "65,536"),
+        (numerals.number(4.62597), "4.626"),
+        (numerals.many(1, "leaf", "leaves"), "1 leaf"),
+        (numerals.many(2000, "node"), "2,000 nodes"),
+        (numerals.listed(["a", "b", "c"], "or"), "a, b or c"),
+        (numerals.short("a\x00b\x7f" + "c" * 40, 6), "a␀b␡cc…"),
+        (numerals.short(""), "(empty)"),
     ],
 )
 def test_figures_for_the_eye(shown: str, expected: str) -> None:
@@ -467,7 +467,7 @@ class TestReading:
         assert (point.method, point.epsilon, point.level, point.dataset) == ("a", 1.0, None, "")
         assert not point.generated
         (point,) = read_evaluation(table.append_column("generated", pa.array([True])), "e.csv")
-        assert point.generated and "The rows were generated" in page(Given(evaluation=(point,))).html
+        assert point.generated and "The rows were generated" in page(ReportInputs(evaluation=(point,))).html
         with pytest.raises(InputError, match="row 1: epsilon is a number above 0; got 0"):
             read_evaluation(table.set_column(1, "epsilon", pa.array(["0"])), "e.csv")
 

@@ -18,13 +18,11 @@ from attributary import Tree
 from attributary.cli import main
 from attributary.plan import Plan
 from attributary.plan.parts import parts
-from attributary.report import Given, figures, page, read
-from attributary.report.cut import cut
-from attributary.report.measure_words import chosen, measure_facts
+from attributary.report import ReportInputs, numerals, page, read
+from attributary.report.facts import chosen, measure_facts
 from attributary.report.measures import read_measures
-from attributary.report.pack import Layer, pack
-from attributary.report.quantity import digits, quantities
-from attributary.report.total import total_of, total_ratio
+from attributary.report.page_data import Layer, cut, pack
+from attributary.report.quantity import digits, quantities, total_of, total_ratio
 from attributary.tables import read_table, write_table
 from reports import estimates, labelled, values
 from test_report import unpacked
@@ -72,7 +70,7 @@ def test_every_measure_is_packed_as_it_is_shown() -> None:
     back = unpacked(packed._replace(about={**packed.about, "part": 1}))
     for suffix, est, shown in (("", count, 1), (".1", value, 3)):
         told = back[f"estimate{suffix}"] / parts_of[suffix]
-        assert [figures.count(x, shown) for x in told] == [figures.count(x, shown) for x in est.estimate]
+        assert [numerals.count(x, shown) for x in told] == [numerals.count(x, shown) for x in est.estimate]
     np.testing.assert_allclose(back["size.1"], count.estimate, rtol=1e-6)
 
 
@@ -86,10 +84,10 @@ def test_the_last_digit_is_no_finer_than_the_noise(variance: float | None, expec
 @pytest.mark.parametrize(
     ("shown", "expected"),
     [
-        (figures.count(1234.567, 2), "1,234.57"),
-        (figures.count(-0.001, 2), "0.00"),
-        (figures.count(-1.5, 3), "−1.500"),
-        (figures.count(float("nan"), 2), "–"),
+        (numerals.count(1234.567, 2), "1,234.57"),
+        (numerals.count(-0.001, 2), "0.00"),
+        (numerals.count(-1.5, 3), "−1.500"),
+        (numerals.count(float("nan"), 2), "–"),
     ],
 )
 def test_figures_of_small_units(shown: str, expected: str) -> None:
@@ -121,7 +119,7 @@ def test_a_page_tells_all_measures_in_their_units(run: Path) -> None:
         assert f">{quantity.shown(total_of(quantity.estimates).estimate)}<" in html
     assert html.count('class="panel" data-measure="1" hidden') == 5 and 'name="measure" value="2"' in html
     assert [q.unit for q in (count, value, ratio)] == ["", "EUR", "EUR"]
-    assert f"τ = {figures.number(value.tau)}\u00a0EUR" in html
+    assert f"τ = {numerals.number(value.tau)}\u00a0EUR" in html
     plan = Plan.load(str(run / "plan.json"))
     assert [q.tau for q in (count, value)] == [part.tau for part in parts(plan)]
     names = [chart.name for chart in made.charts]
@@ -132,7 +130,7 @@ def test_a_page_tells_all_measures_in_their_units(run: Path) -> None:
 def test_run_ends_with_the_page(run: Path) -> None:
     html = (run / "report.html").read_text()
     assert "<h1>Conversions and revenue by campaign, location and day, generated</h1>" in html
-    assert "Not for release" in html and "Revenue per conversion (EUR)" in html
+    assert "NOT PRIVATE" in html and "Revenue per conversion (EUR)" in html
 
 
 def test_limits_are_told_with_what_they_cut_off(run: Path) -> None:
@@ -141,8 +139,8 @@ def test_limits_are_told_with_what_they_cut_off(run: Path) -> None:
     taken = chosen(plan)
     assert taken and taken.error == pytest.approx((taken.bias**2 + taken.noise**2) ** 0.5)
     told = " ".join(facts["Limits"].more)
-    assert all(figures.percent(x) in told for x in (taken.error, taken.bias, taken.noise))
-    assert f"revenue up to {figures.number(parts(plan)[1].clip)}\u00a0EUR" in facts["Limits"].answer
+    assert all(numerals.percent(x) in told for x in (taken.error, taken.bias, taken.noise))
+    assert f"revenue up to {numerals.number(parts(plan)[1].clip)}\u00a0EUR" in facts["Limits"].answer
     assert "of the budget" in facts["Measures"].more[1] and "EUR on average" in facts["Measures"].more[1]
     unknown = plan.model_copy(
         update={"measures": tuple(m.model_copy(update={"bias_known": False}) for m in plan.measures or ())}
@@ -196,7 +194,7 @@ def test_a_level_may_be_called_measure() -> None:
     rows = {"measure": ["a", "a", "b", "b"], "day": ["x", "y", "x", "y"]}
     tree = Tree.from_paths(rows, list(rows), fill=True)
     table = estimates(Tree.from_paths(tree.table().select(list(rows)), list(rows)))
-    assert "measure › day" in page(Given(estimates=read_one(table))).html
+    assert "measure › day" in page(ReportInputs(estimates=read_one(table))).html
 
 
 def read_one(table: pa.Table) -> Any:

@@ -9,7 +9,7 @@ from attributary.explore.start import EPSILON, Start, counted, made_up, of_plan,
 from attributary.explore.store import Store
 from attributary.plan import Plan
 from attributary.prior import Prior
-from attributary.report import figures
+from attributary.report import numerals
 from attributary.spec import Spec
 from attributary.spec.measure import COUNT
 from attributary.tree import Tree
@@ -24,7 +24,7 @@ def begin(store: Store | None, plan: Plan | None, tau: float | None = None) -> S
 
 def of_prior(spec: Spec, tree: Tree, prior: Prior, source: str) -> Start:
     """The tree that a spec asks for, with the counts of an earlier period."""
-    where = f"{figures.many(len(tree), 'node')}, counts of {source}" if prior.history else "no prior: all counts are 0"
+    where = f"{numerals.many(len(tree), 'node')}, counts of {source}" if prior.history else "no prior: all counts are 0"
     warning = f"The counts of {source} are NOT protected: what is seen here tells about them."
     return Start(
         counted(spec),
@@ -57,7 +57,7 @@ def _of_store(store: Store, plan: Plan | None, tau: float | None) -> Start:
         spec,
         tree,
         count,
-        f"{figures.many(len(tree), 'node')} and the estimates of {now.path}",
+        f"{numerals.many(len(tree), 'node')} and the estimates of {now.path}",
         names,
         share=None if own is None else shares_of(own),
     )

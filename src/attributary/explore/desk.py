@@ -17,8 +17,8 @@ from attributary.explore.trial import Trial
 from attributary.explore.view import PAGE, view
 from attributary.plan.parts import Part
 from attributary.report.estimates import FROM_PRIOR
+from attributary.report.facts import not_private
 from attributary.report.quantity import digits
-from attributary.report.words import not_private
 from attributary.spec.measure import COUNT
 from attributary.tables.not_private import together
 

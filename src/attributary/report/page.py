@@ -10,16 +10,18 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 from attributary import __version__
+from attributary.errors import InputError
 from attributary.plan.parts import parts
-from attributary.report import words
-from attributary.report.given import Given
-from attributary.report.icicle import icicle
-from attributary.report.limits import limits_section
+from attributary.report import facts
+from attributary.report.chart import NARROW, WIDE, Chart, inline
+from attributary.report.evaluation_curves import evaluation_section
+from attributary.report.inputs import ReportInputs
+from attributary.report.limits_section import limits_section
+from attributary.report.node_charts import icicle
+from attributary.report.page_data import kept_nodes, stored
 from attributary.report.panels import doubt_of, first_panel, later_panel, plan_panel
 from attributary.report.quantity import quantities
-from attributary.report.sections import evaluation_section
-from attributary.report.stored import kept_nodes, stored
-from attributary.report.theme import NARROW, WIDE, Chart, inline
+from attributary.tables.whole_file import standard_output, whole_file
 
 NODES = 200_000
 SCRIPTS = ("data.js", "number.js", "bar.js", "match.js", "table.js", "keys.js", "icicle.js", "measures.js", "start.js")
@@ -31,7 +33,7 @@ class Page(NamedTuple):
     left_out: int  # nodes that the page has no room for
 
 
-def page(given: Given, tau: float | None = None, nodes: int = NODES, title: str | None = None) -> Page:
+def page(given: ReportInputs, tau: float | None = None, nodes: int = NODES, title: str | None = None) -> Page:
     """The page, and its charts; `tau` is the plan's unless told, and at most so many `nodes` are in the page."""
     plan, est = given.plan, given.estimates
     found = quantities(given, tau)
@@ -49,8 +51,8 @@ def page(given: Given, tau: float | None = None, nodes: int = NODES, title: str 
 
     context: dict[str, Any] = {
         "title": title or titled(given),
-        "facts": words.facts(plan, est),
-        "not_private": words.not_private(given.not_private),
+        "facts": facts.facts(plan, est),
+        "not_private": facts.not_private(given.not_private),
         "several": several,
         "version": __version__,
         "files": [path.rstrip("/").rsplit("/", 1)[-1] for path in given.files],
@@ -65,7 +67,7 @@ def page(given: Given, tau: float | None = None, nodes: int = NODES, title: str 
         for quantity, doubt in zip(found, doubts, strict=True):
             draw = drawing(quantity.called)
             told = first_panel(quantity, doubt, given, draw)
-            picture = icicle(quantity, kept)
+            picture = icicle(quantity, kept.keep)
             drawn.append(_of(picture, quantity.called) if several else picture)
             context["measures"].append(told | later_panel(quantity, doubt, draw))
     context["measures"] += [plan_panel(part, tau, drawing(part.measure.name)) for part in own]
@@ -76,13 +78,28 @@ def page(given: Given, tau: float | None = None, nodes: int = NODES, title: str 
     return Page(_render(context), _apart(drawn), left)
 
 
-def titled(given: Given) -> str:
+def save(content: str | bytes, path: str) -> None:
+    """Writes to a file, or to standard output if the path is `-`; an interrupted write leaves the old file."""
+    data = content.encode() if isinstance(content, str) else content
+    if path == "-":
+        out = standard_output()
+        out.write(data)
+        out.flush()
+        return
+    try:
+        with whole_file(path) as file:
+            file.write(data)
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror or error}") from error
+
+
+def titled(given: ReportInputs) -> str:
     """The title of a page that is given none."""
     plan, est = given.plan, given.estimates
     names = plan.levels if plan else est.tree.level_names if est else ()
     called = [quantity.called for quantity in quantities(given, None) if quantity.kind != "ratio"]
     called = called or (["conversions" if m.is_count else m.name for m in plan.spec.asked] if plan else ["conversions"])
-    return words.title(names, called)
+    return facts.title(names, called)
 
 
 def _of(chart: Chart, name: str) -> Chart:

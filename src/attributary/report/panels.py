@@ -5,15 +5,14 @@ from typing import Any
 import numpy as np
 
 from attributary.plan.parts import Part
-from attributary.report import figures
-from attributary.report.counts_chart import counts_chart
-from attributary.report.given import Given
+from attributary.report import numerals
+from attributary.report.by_level import budget_section, changed_section
+from attributary.report.chart import Draw
+from attributary.report.inputs import ReportInputs
 from attributary.report.measures import PER
-from attributary.report.quantity import Quantity
-from attributary.report.sections import Draw, budget_section, changed_section, counts_section
+from attributary.report.node_charts import counts_chart
+from attributary.report.quantity import Quantity, total_of, total_ratio
 from attributary.report.suspicion import Suspicion, suspicion
-from attributary.report.total import total_ratio
-from attributary.report.words import few
 from attributary.spec.measure import COUNT
 
 
@@ -24,7 +23,7 @@ def doubt_of(quantity: Quantity) -> Suspicion:
     return suspicion(quantity.estimates)
 
 
-def first_panel(quantity: Quantity, doubt: Suspicion, given: Given, draw: Draw) -> dict[str, Any]:
+def first_panel(quantity: Quantity, doubt: Suspicion, given: ReportInputs, draw: Draw) -> dict[str, Any]:
     """What every section needs, and the figures."""
     ratio = quantity.kind == "ratio"
     return {
@@ -67,11 +66,34 @@ def _named(name: str, kind: str, unit: str, tau: float) -> dict[str, Any]:
         "noun": {"count": "count", "value": "sum", "ratio": "ratio"}[kind],
         "unit": unit,
         "after": f"\u00a0{unit}" if unit else "",
-        "tau": figures.number(tau),
+        "tau": numerals.number(tau),
     }
 
 
-def _ratio(quantity: Quantity, given: Given, draw: Draw) -> dict[str, Any]:
+def counts_section(quantity: Quantity, doubt: Suspicion, draw: Draw) -> dict[str, Any]:
+    """What the sections on counts, tree and icicle say of one quantity."""
+    est = quantity.estimates
+    total = total_of(est)
+    by_name = est.confidence and f"{100 * est.confidence:g} % interval"
+    return {
+        "total": quantity.shown(total.estimate),
+        "interval": f"{quantity.figure(total.low)} and {quantity.figure(total.high)}",
+        "error": numerals.percent(total.error(quantity.tau)),
+        "nodes": numerals.many(len(est), quantity.noun),
+        "levels": numerals.few(
+            [f"{name} {n:,}" for n, name in zip(np.diff(est.tree.offsets), est.tree.level_names, strict=True)]
+        ),
+        "flags": doubt.nodes,
+        "limit": f"{doubt.limit:.1f}",
+        "below_zero": int((est.estimate < 0).sum()),
+        "chart": draw(counts_chart(quantity)),
+        "confidence": by_name or "interval",
+        "asked": not by_name,
+        "expected": est.from_prior is not None,
+    }
+
+
+def _ratio(quantity: Quantity, given: ReportInputs, draw: Draw) -> dict[str, Any]:
     est = quantity.estimates
     total = total_ratio(est, given.measures[quantity.name.removesuffix(PER)], given.measures[COUNT])
     known = np.isfinite(est.estimate)
@@ -79,9 +101,9 @@ def _ratio(quantity: Quantity, given: Given, draw: Draw) -> dict[str, Any]:
     return {
         "total": quantity.figure(total.estimate),
         "interval": f"{quantity.figure(total.low)} and {quantity.figure(total.high)}",
-        "error": figures.percent(total.error(0.0)),
+        "error": numerals.percent(total.error(0.0)),
         "nodes": f"{int(known.sum()):,} of {len(est):,} nodes have a ratio",
-        "levels": few(est.tree.level_names),
+        "levels": numerals.few(est.tree.level_names),
         "flags": 0,
         "limit": "",
         "below_zero": 0,

@@ -2,14 +2,15 @@
 
 from dataclasses import dataclass, replace
 from math import ceil, log10, sqrt
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from attributary.plan.parts import Part, parts
-from attributary.report import figures, names
+from attributary.ratio import delta
+from attributary.report import numerals
 from attributary.report.estimates import Estimates
-from attributary.report.given import Given
+from attributary.report.inputs import ReportInputs
 from attributary.report.measures import PER
 from attributary.spec.measure import COUNT
 from attributary.types import Floats
@@ -51,13 +52,14 @@ class Quantity:
         return self.estimates.estimate if self.size is None else self.size
 
     def shown(self, x: float) -> str:
-        return names.shown(self.estimates, x, self.digits)
+        """An estimate: without digits behind the point where no estimate has any."""
+        return numerals.number(x) if self.estimates.whole else numerals.count(x, self.digits)
 
     def figure(self, x: float) -> str:
-        return figures.count(x, self.digits)
+        return numerals.count(x, self.digits)
 
     def interval(self, low: float, high: float) -> str:
-        return names.interval(low, high, self.digits)
+        return f"{self.figure(low)} to {self.figure(high)}"
 
     @property
     def after(self) -> str:
@@ -65,7 +67,7 @@ class Quantity:
         return f"\u00a0{self.unit}" if self.unit else ""
 
 
-def quantities(given: Given, tau: float | None) -> list[Quantity]:
+def quantities(given: ReportInputs, tau: float | None) -> list[Quantity]:
     """The measures of a page in their order, then the ratios; `tau` is the plan's unless told."""
     plan = given.plan
     own = {part.measure.name: part for part in parts(plan)} if plan else {}
@@ -86,7 +88,7 @@ def quantities(given: Given, tau: float | None) -> list[Quantity]:
     return found
 
 
-def _shaped(est: Estimates, given: Given) -> Estimates:
+def _shaped(est: Estimates, given: ReportInputs) -> Estimates:
     """The estimates with the shape of their noise: the file's, or else the plan's, or else what was told."""
     if est.shape is not None or (given.plan is None and given.shape is None):
         return est
@@ -94,13 +96,13 @@ def _shaped(est: Estimates, given: Given) -> Estimates:
     return replace(est, shape=of_plan if given.plan else given.shape)
 
 
-def _named(given: Given) -> dict[str, Estimates]:
+def _named(given: ReportInputs) -> dict[str, Estimates]:
     if given.measures or given.estimates is None:
         return given.measures
     return {given.plan.spec.asked[0].name if given.plan else COUNT: given.estimates}
 
 
-def _tau(part: Part | None, est: Estimates, given: Given, of_counts: float) -> float:
+def _tau(part: Part | None, est: Estimates, given: ReportInputs, of_counts: float) -> float:
     """The plan's, moved with that of counts; without a plan, what as many conversions bring on average."""
     if part is not None:
         return part.tau if part.measure.tau else part.tau * of_counts / part.plan.spec.tau
@@ -120,3 +122,74 @@ def _digits(variance: Floats) -> int:
 def digits(variance: float | None) -> int:
     """As many that the last one is not finer than a typical standard deviation; 1 where that is coarse."""
     return min(max(ceil(-log10(sqrt(variance))), 1), MOST_DIGITS) if variance else 1
+
+
+def label(est: Estimates, place: int) -> str:
+    """The label of a node by its place in level order."""
+    tree = est.tree
+    if not tree.attributes:
+        return f"node {place if tree.order is None else int(tree.order[place])}"
+    level = int(np.searchsorted(tree.offsets, place, side="right")) - 1
+    if level < tree.total:
+        return "total"
+    return str(tree.labels[level - tree.total][place - int(tree.offsets[level])].as_py())
+
+
+def path(est: Estimates, place: int) -> list[str]:
+    """The labels from the root down to a node, by its place in level order."""
+    labels = []
+    while place >= 0:
+        labels.append(label(est, place))
+        place = int(est.tree.family[place])
+    return labels[::-1]
+
+
+class RootSum(NamedTuple):
+    estimate: float
+    low: float
+    high: float
+    variance: float
+    unbiased: float  # the same sum of unbiased counts, where the table tells them
+
+    def error(self, tau: float) -> float:
+        """Relative to the estimate, or to tau if that is larger."""
+        with np.errstate(divide="ignore"):
+            return float(np.sqrt(self.variance) / np.maximum(tau, self.estimate))
+
+
+def total_of(est: Estimates) -> RootSum:
+    """The sum of the roots, with the interval of the unbiased sum, widened to hold the sum shown.
+
+    Of a table without its noisy figures, roots with intervals around their estimates are unbiased and independent, so
+    that the squares of their half-widths add up. Of any others the bounds do, the lower one with room for what was cut.
+    """
+    roots = slice(0, int(est.tree.first[0]))
+    count, variance = float(est.estimate[roots].sum()), float(est.variance[roots].sum())
+    low, high = est.low[roots], est.high[roots]
+    least = 0.0 if (est.low >= 0).all() else -np.inf
+    if est.plain is not None:
+        total = replace(est.plain.total(est.tree.parent < 0), count=count, least=least)
+        return RootSum(count, *total.interval(est.level), variance, total.unbiased)
+    with np.errstate(invalid="ignore"):
+        around = np.isclose(est.estimate[roots] - low, high - est.estimate[roots], rtol=1e-6)
+    if est.from_prior is None and around.all():
+        half = float(np.sqrt(np.sum((high - low) ** 2))) / 2
+        return RootSum(count, count - half, count + half, variance, count)
+    cut = float(np.sqrt(np.sum((high - low) ** 2)))
+    return RootSum(count, max(float(low.sum()) - cut, least), float(high.sum()), variance, count)
+
+
+def total_ratio(ratio: Estimates, value: Estimates, count: Estimates) -> RootSum:
+    """The ratio of the sums, with an interval as many standard deviations wide as those of the nodes.
+
+    Around the ratio of the unbiased sums, and widened to hold the one shown.
+    """
+    of_value, of_count = total_of(value), total_of(count)
+    found, variance = map(float, delta(of_value.estimate, of_value.variance, of_count.estimate, of_count.variance))
+    around, spread = map(float, delta(of_value.unbiased, of_value.variance, of_count.unbiased, of_count.variance))
+    if np.isnan(around):
+        around, spread = found, variance
+    known = np.isfinite(ratio.estimate) & (ratio.variance > 0)
+    wide = (ratio.high - ratio.low)[known] / 2 / np.sqrt(ratio.variance[known])
+    reach = float(np.median(wide)) * float(np.sqrt(spread)) if len(wide) else float("nan")
+    return RootSum(found, min(around - reach, found), max(around + reach, found), variance, around)

@@ -1,14 +1,12 @@
 """Limits: what other limits than the chosen ones would have meant, as charts and figures."""
 
-from collections.abc import Callable
 from typing import Any
 
 from attributary.plan import Plan
 from attributary.plan.measured import Trade
-from attributary.report import figures
-from attributary.report.theme import AMBER, NARROW, RUST, TEAL, Chart, Spec
+from attributary.report import numerals
+from attributary.report.chart import AMBER, NARROW, RUST, TEAL, Chart, Draw, VegaLite
 
-Draw = Callable[[Chart], dict[str, str]]
 KINDS = {"error": "expected error", "bias": "cut off", "noise": "noise"}
 COLOURS = [TEAL, RUST, AMBER]
 SHAPES = ["circle", "square", "diamond"]
@@ -24,7 +22,7 @@ def limits_section(plan: Plan, draw: Draw) -> dict[str, Any] | None:
             "title": _title(name, units),
             "head": "Clipped at" if name in units else "Conversions that count",
             "rows": [
-                [_limit(t.limit), *map(figures.percent, (t.error, t.bias, t.noise)), _chosen(t.chosen)] for t in trades
+                [_limit(t.limit), *map(numerals.percent, (t.error, t.bias, t.noise)), _chosen(t.chosen)] for t in trades
             ],
         }
         for name, trades in plan.tradeoff.items()
@@ -40,11 +38,11 @@ def _title(name: str, units: dict[str, str]) -> str:
 
 
 def _limit(limit: float) -> str:
-    return figures.number(float(f"{limit:.4g}"))
+    return numerals.number(float(f"{limit:.4g}"))
 
 
 def _chosen(part: float) -> str:
-    return "" if part == 0 else "chosen" if part == 1 else f"chosen for {figures.percent(part)}"
+    return "" if part == 0 else "chosen" if part == 1 else f"chosen for {numerals.percent(part)}"
 
 
 def _chart(name: str, trades: tuple[Trade, ...], units: dict[str, str]) -> Chart:
@@ -56,13 +54,13 @@ def _chart(name: str, trades: tuple[Trade, ...], units: dict[str, str]) -> Chart
         for kind, word in KINDS.items()
     ]
     words = f"{title}; expected error, what is cut off, and noise: " + "; ".join(
-        f"{_limit(t.limit)}: {', '.join(figures.percent(x) for x in (t.error, t.bias, t.noise))}"
+        f"{_limit(t.limit)}: {', '.join(numerals.percent(x) for x in (t.error, t.bias, t.noise))}"
         + (" (chosen)" if t.chosen else "")
         for t in trades
     )
     kinds = list(KINDS.values())
 
-    def spec(width: int) -> Spec:
+    def spec(width: int) -> VegaLite:
         narrow = width <= NARROW
         scale = {"type": "log", "nice": False} if clip else {"type": "point", "padding": 0.4}
         x = {

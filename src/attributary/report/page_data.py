@@ -1,4 +1,4 @@
-"""Pack: the nodes of a page as typed columns, deflated and in base64; the page unpacks a column in no time."""
+"""Page data: the nodes that a page has room for, as typed columns that its script unpacks in no time."""
 
 import base64
 import json
@@ -9,9 +9,59 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attributary.report.cut import Cut
+from attributary.report import numerals
 from attributary.report.estimates import Estimates
-from attributary.report.figures import rounded
+from attributary.report.node_charts import BOUNDS, NAMES
+from attributary.report.numerals import rounded
+from attributary.report.quantity import Quantity
+from attributary.report.suspicion import Suspicion
+from attributary.tree import Tree
+from attributary.types import Bools
+
+
+class Cut(NamedTuple):
+    keep: Bools  # of each node in level order; a kept node's parent is kept
+    left: NDArray[np.int64]  # how many children of each kept node are not
+
+    @property
+    def nodes(self) -> int:
+        return int(self.keep.sum())
+
+
+def cut(tree: Tree, count: NDArray[np.float64], marked: Bools, most: int) -> Cut:
+    """The nodes to show: those marked first, then the largest counts, with all that stands above them; `most` in all.
+
+    Arrays are in level order. Where even the roots are too many, the largest of them are kept.
+    """
+    if most < 1:
+        raise ValueError(f"a page shows at least one node; got {most}")
+    nodes = len(tree)
+    if nodes <= most:
+        return Cut(np.ones(nodes, bool), np.zeros(nodes, np.int64))
+    level = np.repeat(np.arange(tree.depth), np.diff(tree.offsets))
+    rank = np.lexsort((level, -count, ~marked))
+    low, high = 0, most  # how many of the ranked nodes fit together with what stands above them
+    while low < high:
+        middle = (low + high + 1) // 2
+        if int(_closed(tree, rank[:middle]).sum()) <= most:
+            low = middle
+        else:
+            high = middle - 1
+    keep = _closed(tree, rank[:low])
+    children = np.diff(tree.first).astype(np.int64)
+    kept = np.bincount(tree.family[keep][tree.family[keep] >= 0], minlength=nodes)
+    return Cut(keep, np.where(keep, children - kept, 0)[keep])
+
+
+def _closed(tree: Tree, chosen: NDArray[np.int64]) -> Bools:
+    """The chosen nodes and all that stands above them."""
+    keep = np.zeros(len(tree), bool)
+    keep[chosen] = True
+    for i in range(tree.depth - 1, 0, -1):
+        here = tree.slice(i)
+        keep[tree.family[here][keep[here]]] = True
+    return keep
+
 
 ALIGNED = 8  # typed arrays begin at multiples of their width
 LARGE = 2.0**31
@@ -121,3 +171,65 @@ def _labels(est: Estimates, level: int, keep: NDArray[np.bool_]) -> tuple[NDArra
     labels = tree.labels[level - tree.total]
     used, codes = np.unique(labels.indices.to_numpy()[keep], return_inverse=True)
     return _least(codes), [str(labels.dictionary[int(i)].as_py()) for i in used]
+
+
+def kept_nodes(quantities: list[Quantity], doubts: list[Suspicion], most: int) -> Cut:
+    """The nodes that the page has room for: those of implausible corrections, then the largest of any measure."""
+    first = quantities[0].estimates
+    if len(quantities) == 1:
+        return cut(first.tree, first.estimate, doubts[0].implausible, most)
+    sums = [q.estimates.estimate for q in quantities if q.kind != "ratio"]
+    roots = slice(0, int(first.tree.first[0]))
+    parts: list[NDArray[np.float64]] = [each / max(float(each[roots].sum()), 1e-12) for each in sums]
+    marked = np.any([doubt.implausible for doubt in doubts], axis=0)
+    return cut(first.tree, np.max(parts, axis=0), marked, most)
+
+
+def stored(quantities: list[Quantity], doubts: list[Suspicion], kept: Cut) -> dict[str, Any]:
+    """What the template puts into the page for its script, and how much that is."""
+    first, doubt = quantities[0], doubts[0]
+    est = first.estimates
+    more = [
+        Layer(q.estimates, d.implausible, q.digits, q.size) for q, d in zip(quantities[1:], doubts[1:], strict=True)
+    ]
+    packed = pack(est, doubt.implausible, kept, first.digits, more)
+    about = {
+        **packed.about,
+        "levels": list(est.tree.level_names),
+        "tau": first.tau,
+        "limit": doubt.limit,
+        "flags": doubt.nodes,
+        "roots": int(est.tree.first[0]),
+        "whole": est.whole,
+        "bounds": BOUNDS,
+        "names": NAMES,
+    }
+    if len(quantities) > 1 or first.kind != "count":
+        about["measures"] = [_about(q) for q in quantities]
+    return {
+        "left": f"{len(est) - kept.nodes:,}" if kept.nodes < len(est) else "",
+        "kept": f"{kept.nodes:,}",
+        "about": _in_script(about),
+        "data": packed.data,
+        "bins": NAMES,
+        "level_names": numerals.few(est.tree.level_names),
+        "nodes": len(est),
+    }
+
+
+def _about(quantity: Quantity) -> dict[str, Any]:
+    return {
+        "name": quantity.called,
+        "head": quantity.head,
+        "unit": quantity.unit,
+        "ratio": quantity.kind == "ratio",
+        "digits": quantity.digits,
+        "part": 10**quantity.digits,
+        "whole": quantity.estimates.whole,
+        "tau": quantity.tau,
+    }
+
+
+def _in_script(value: Any) -> str:
+    """JSON that can stand in a script element: nothing in it ends the element or begins a comment."""
+    return json.dumps(value).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

@@ -1,14 +1,86 @@
-"""Curves: the error of each method over the budget, or over tau, from an evaluation."""
+"""Evaluation curves: the errors of methods at several budgets, as a table has them, as charts and rows."""
 
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
 import numpy as np
 
-from attributary.report import figures
-from attributary.report.evaluation import Point
-from attributary.report.theme import AMBER, GREY, NARROW, RUST, TEAL, Chart, Spec
+from attributary.errors import InputError
+from attributary.report import numerals
+from attributary.report.chart import AMBER, GREY, NARROW, RUST, TEAL, Chart, Draw, VegaLite
+from attributary.tables import place
+from attributary.tables.floats import floats
 
+NEEDED = ("method", "epsilon", "tau", "rmsre")
+WORDS = ("dataset", "tree", "method", "noise", "level", "measure", "limits")
+OWN = ("chosen", "given")  # the limits of the spec or of its plan; others are there to compare, in the table
+
+
+@dataclass(frozen=True)
+class Point:
+    """The error of one method, for one question at one budget."""
+
+    dataset: str
+    tree: str
+    method: str
+    noise: str
+    level: str | None  # None for the whole tree
+    epsilon: float
+    tau: float
+    rmsre: float
+    standard_error: float  # nan where the error is exact
+    generated: bool = False
+
+
+def is_evaluation(names: list[str]) -> bool:
+    return set(NEEDED) <= set(names)
+
+
+def read_evaluation(table: Any, path: str) -> list[Point]:
+    """The points of an evaluation, in the table's order; measures are questions of their own, under its limits."""
+    import pyarrow as pa
+
+    words = {}
+    for name in WORDS:
+        if name not in table.column_names:
+            words[name] = [None] * table.num_rows
+            continue
+        cells = table.column(name)
+        if pa.types.is_dictionary(cells.type):
+            cells = cells.cast(cells.type.value_type)
+        words[name] = cells.cast(pa.string()).to_pylist()
+    numbers = {name: floats(table, name, path) for name in ("epsilon", "tau", "rmsre")}
+    absent = np.full(table.num_rows, np.nan)
+    spread = floats(table, "standard_error", path) if "standard_error" in table.column_names else absent
+    generated = [False] * table.num_rows
+    if "generated" in table.column_names:
+        generated = [word == "true" for word in table.column("generated").cast(pa.string()).to_pylist()]
+    for name in ("epsilon", "tau"):
+        fine = numbers[name] > 0
+        if not fine.all():
+            row = int(np.argmin(fine))
+            raise InputError(f"{place(path, row)}: {name} is a number above 0; got {numbers[name][row]:g}")
+    measured = "measure" in table.column_names
+    return [
+        Point(
+            dataset=words["dataset"][i] or "",
+            tree=", ".join([words["tree"][i] or "", *([words["measure"][i] or "all measures"] if measured else [])]),
+            method=words["method"][i] or "",
+            noise=words["noise"][i] or "",
+            level=words["level"][i],
+            epsilon=float(numbers["epsilon"][i]),
+            tau=float(numbers["tau"][i]),
+            rmsre=float(numbers["rmsre"][i]),
+            standard_error=float(spread[i]),
+            generated=generated[i],
+        )
+        for i in range(table.num_rows)
+        if words["limits"][i] in (None, *OWN)
+    ]
+
+
+POINTS = 500  # rows that are listed
 MOST = 6  # charts
 COLOURS = [TEAL, AMBER, RUST, "#4a6fa5", "#7a5c99", GREY, "#5a7d2a", "#a0447a"]
 SHAPES = ["circle", "square", "diamond", "triangle-up", "cross", "triangle-down", "triangle-right", "triangle-left"]
@@ -50,11 +122,11 @@ def _chart(points: list[Point], number: int, of: int) -> Chart:
     ]
     last = max(getattr(p, across) for p in points)
     words = f"Error by method, at {across} = {last:g}: " + "; ".join(
-        f"{p.method} {figures.percent(p.rmsre)}"
+        f"{p.method} {numerals.percent(p.rmsre)}"
         for p in points
         if getattr(p, across) == last and getattr(p, by) == panels[0]
     )
-    title = ", ".join(figures.short(t, 60) for t in told if t) or "All methods"
+    title = ", ".join(numerals.short(t, 60) for t in told if t) or "All methods"
     if len({r["x"] for r in rows}) == 1 and len(panels) == 1:
         return Chart(
             name, f"{title}, ε = {points[0].epsilon:g}, τ = {points[0].tau:g}", words, lambda width: _dots(rows, width)
@@ -62,7 +134,7 @@ def _chart(points: list[Point], number: int, of: int) -> Chart:
     return Chart(name, title, words, lambda width: _spec(rows, methods, across, len(panels), width))
 
 
-def _dots(rows: list[dict[str, Any]], width: int) -> Spec:
+def _dots(rows: list[dict[str, Any]], width: int) -> VegaLite:
     """The methods in the order of their errors, where there is one budget and one tau."""
     narrow = width <= NARROW
     x = {"type": "quantitative", "scale": {"zero": True}}
@@ -87,7 +159,7 @@ def _dots(rows: list[dict[str, Any]], width: int) -> Spec:
     }
 
 
-def _spec(rows: list[dict[str, Any]], methods: list[str], across: str, panels: int, width: int) -> Spec:
+def _spec(rows: list[dict[str, Any]], methods: list[str], across: str, panels: int, width: int) -> VegaLite:
     narrow = width <= NARROW
     columns = 1 if narrow else min(panels, 2)
     log = len({r["x"] for r in rows}) > 1
@@ -126,7 +198,7 @@ def _spec(rows: list[dict[str, Any]], methods: list[str], across: str, panels: i
             "range": [SHAPES[(i + i // len(COLOURS)) % len(SHAPES)] for i in range(len(methods))],
         },
     }
-    layers: list[Spec] = [
+    layers: list[VegaLite] = [
         {"mark": {"type": "line", "strokeWidth": 2}, "encoding": {"y": {"field": "error", **y, "axis": axis}}},
         {
             "mark": {"type": "point", "filled": True, "size": 60, "opacity": 1},
@@ -155,7 +227,7 @@ def _spec(rows: list[dict[str, Any]], methods: list[str], across: str, panels: i
     }
 
 
-def _reach(rows: list[dict[str, Any]]) -> Spec:
+def _reach(rows: list[dict[str, Any]]) -> VegaLite:
     """From a little below the least error to the end of the longest line."""
     errors = [r["error"] for r in rows]
     return {"domain": [min(errors) / 1.6, max(*errors, *(r.get("high", 0.0) for r in rows)) * 1.1]}
@@ -168,3 +240,23 @@ def _round(errors: list[float]) -> list[float]:
     return [
         round(f * 10.0**k, 12) for k in powers for f in few if min(errors) / 1.6 <= f * 10.0**k <= max(errors) * 1.1
     ]
+
+
+def evaluation_section(points: tuple[Point, ...], draw: Draw) -> dict[str, Any] | None:
+    if not points:
+        return None
+    drawn, more = curves(points)
+    return {
+        "charts": [draw(chart) for chart in drawn],
+        "more": more,
+        "generated": any(p.generated for p in points),
+        "points": f"{len(points):,}",
+        "heads": ["dataset", "tree", "method", "noise", "ε", "τ", "level", "error", "± standard error"],
+        "rows": [
+            [
+                *(p.dataset, p.tree, p.method, p.noise, numerals.number(p.epsilon), numerals.number(p.tau)),
+                *(p.level or "whole tree", numerals.percent(p.rmsre), numerals.percent(p.standard_error)),
+            ]
+            for p in points[:POINTS]
+        ],
+    }

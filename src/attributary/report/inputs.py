@@ -1,4 +1,4 @@
-"""Given: what a report is made of, told apart by content: a plan, estimates, an evaluation, or a folder of them."""
+"""Inputs: what a report is made of, told apart by content: a plan, estimates, an evaluation, or a folder of them."""
 
 import os
 from dataclasses import dataclass, field, replace
@@ -7,7 +7,7 @@ from typing import Any
 from attributary.errors import InputError
 from attributary.plan import Plan
 from attributary.report.estimates import Estimates, is_estimates, read_estimates
-from attributary.report.evaluation import Point, is_evaluation, read_evaluation
+from attributary.report.evaluation_curves import Point, is_evaluation, read_evaluation
 from attributary.report.measures import WITH_ESTIMATES, has_measures, is_ratios, read_measures, read_ratios
 from attributary.tables import read_table
 from attributary.tables.format import by_name
@@ -19,7 +19,7 @@ BINARY = (b"PAR1", b"ARROW1", b"FEA1", b"\xff\xff\xff\xff")  # tables that need 
 
 
 @dataclass(frozen=True)
-class Given:
+class ReportInputs:
     """What was found, and in which files."""
 
     plan: Plan | None = None
@@ -37,16 +37,16 @@ KINDS = ("plan", "estimates", "ratios", "evaluation", "counts", "other")
 
 
 @dataclass(frozen=True)
-class _Found:
+class _File:
     path: str
     kind: str  # of KINDS
     table: Any = None
 
 
-def read(paths: list[str], levels: list[str] | None = None, shape: str | None = None) -> Given:
+def read(paths: list[str], levels: list[str] | None = None, shape: str | None = None) -> ReportInputs:
     """What is in these files and folders; at most one plan, one table of estimates and one of ratios."""
     found = [_look(file, path != file, levels) for path in paths for file in _files(path)]
-    given, names = Given(shape=shape), None
+    given, names = ReportInputs(shape=shape), None
     for kind in ("plan", "estimates", "ratios"):
         alike = [f.path for f in found if f.kind == kind]
         if len(alike) > 1:
@@ -111,12 +111,12 @@ def _of_interest(name: str) -> bool:
     return not hidden and (name.endswith(".json") or by_name(name).format is not None)
 
 
-def _look(path: str, in_folder: bool, levels: list[str] | None) -> _Found:
+def _look(path: str, in_folder: bool, levels: list[str] | None) -> _File:
     """What a file is; one that was named and is nothing of ours is refused, one in a folder is passed over."""
     if _is_json(path):
         if in_folder and not _looks_like_plan(path):
-            return _Found(path, "other")
-        return _Found(path, "plan")
+            return _File(path, "other")
+        return _File(path, "plan")
     if by_name(path).format is None and not _beginning(path).startswith(BINARY):
         raise InputError(f"{path} is none of these: {WHAT}; tables end in .parquet, .csv, .tsv or .arrow")
     table = read_table(path)
@@ -125,7 +125,7 @@ def _look(path: str, in_folder: bool, levels: list[str] | None) -> _Found:
         raise InputError(f"{path} holds true counts, which no report shows; {WHAT}")
     if kind == "other" and not in_folder:
         raise InputError(f"{path} is none of these: {WHAT}; its columns are {', '.join(table.column_names)[:200]}")
-    return _Found(path, kind, table if kind in ("estimates", "ratios", "evaluation") else None)
+    return _File(path, kind, table if kind in ("estimates", "ratios", "evaluation") else None)
 
 
 def _kind(names: list[str], levels: list[str] | None) -> str:
@@ -158,7 +158,7 @@ def _looks_like_plan(path: str) -> bool:
     return b'"format"' in _beginning(path)
 
 
-def _check_levels(given: Given) -> None:
+def _check_levels(given: ReportInputs) -> None:
     """The plan and the estimates must be about the same question."""
     if given.plan is None or given.estimates is None:
         return

@@ -1,4 +1,4 @@
-"""Theme: how all charts look, and a chart as SVG or PNG by vl-convert.
+"""Chart: a chart that can be drawn at any width, how all charts look, and a chart as SVG or PNG by vl-convert.
 
 Charts are Vega-Lite specs, drawn here and not in the browser: a page without a charting library opens at once, prints,
 and works where scripts do not run. Each colour is one that the page's style sheet knows and darkens.
@@ -9,16 +9,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from attributary.html import drawable
 
-Spec = dict[str, Any]
+VegaLite = dict[str, Any]
 
 INK, MUTED, GRID = "#26323b", "#566570", "#e1e6ea"
 TEAL, AMBER, RUST, GREY = "#0b7d72", "#b87514", "#b5563c", "#8a96a0"
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'DejaVu Sans', sans-serif"
 WIDE, NARROW = 620, 300
 SCALE = 2  # of a PNG
-CONFIG: Spec = {
+CONFIG: VegaLite = {
     "background": None,
     "font": FONT,
     "view": {"stroke": None},
@@ -59,7 +61,10 @@ class Chart:
     name: str
     title: str
     words: str
-    spec: Callable[[int], Spec]
+    spec: Callable[[int], VegaLite]
+
+
+Draw = Callable[[Chart], dict[str, str]]  # a chart as the template takes it
 
 
 def inline(chart: Chart, width: int) -> str:
@@ -87,9 +92,17 @@ def to_png(chart: Chart, width: int = WIDE) -> bytes:
     return png
 
 
-def _alone(chart: Chart) -> Spec:
+def _alone(chart: Chart) -> VegaLite:
     return {"title": chart.title, "description": chart.words, "background": "white", "padding": 12}
 
 
-def _whole(chart: Chart, width: int) -> Spec:
+def _whole(chart: Chart, width: int) -> VegaLite:
     return {"$schema": "https://vega.github.io/schema/vega-lite/v5.json", "config": CONFIG, **chart.spec(width)}
+
+
+def ticks(least: float, most: float, number: int) -> list[float]:
+    """Round values up to the largest: the room behind it, which is for words, has none."""
+    step = 10.0 ** np.floor(np.log10(max(most - least, 1e-9) / number))
+    step *= next(f for f in (1, 2, 2.5, 5, 10, 20) if f * step * number >= (most - least) * 0.8)
+    first = np.ceil(least / step)
+    return [float(round(i * step, 12)) for i in range(int(first), int(np.floor(most / step)) + 1)]

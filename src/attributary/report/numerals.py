@@ -1,4 +1,4 @@
-"""Figures: numbers for the eye, with thousands separators and no more digits than they deserve."""
+"""Numerals: numbers for the eye, with thousands separators and no more digits than they deserve."""
 
 from math import floor, isfinite, isnan, log10
 from typing import Any
@@ -8,6 +8,7 @@ import numpy as np
 MINUS = "−"
 NOTHING = "–"
 WHOLE_FROM = 99.95
+FEW = 8  # names that are listed one by one
 PERCENT = "\u00a0%"  # on one line with its number
 
 
@@ -65,6 +66,11 @@ def many(n: int, one: str, more: str | None = None) -> str:
 def listed(words: list[str] | tuple[str, ...], last: str = "and") -> str:
     """Words as a list in a sentence: a, b and c."""
     return f" {last} ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else "".join(words)
+
+
+def few(levels: list[str] | tuple[str, ...]) -> list[str]:
+    """The names of levels, those in the middle left out where there are many."""
+    return list(levels) if len(levels) <= FEW else [*levels[:2], "…", levels[-1]]
 
 
 def short(label: str, longest: int = 32) -> str:

@@ -1,0 +1,336 @@
+"""By level: what each level gets of the budget, what error to expect of it, and what denoising made of it."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attributary.plan import Plan
+from attributary.report import numerals
+from attributary.report.chart import AMBER, GREY, INK, MUTED, NARROW, TEAL, Chart, Draw, VegaLite, ticks
+from attributary.report.estimates import Estimates
+from attributary.report.quantity import Quantity, path
+from attributary.report.suspicion import Z_FINE, Suspicion
+from attributary.types import Floats
+
+SUSPECTS = 10  # that are listed
+
+
+class LevelShare(NamedTuple):
+    """A level's part of the budget, over the roots or nodes that have a split of their own."""
+
+    level: str
+    nodes: int
+    low: float
+    middle: float
+    high: float
+    contribution: int  # of the default split
+    epsilon: float  # of the default split
+    plan: float  # the errors to expect
+    equal: float
+    leaves: float
+
+
+class LevelChange(NamedTuple):
+    """The error of a level before and after denoising: root mean squared, relative to the count or tau."""
+
+    level: str
+    nodes: int
+    measured: int
+    raw: float  # of the measured nodes; nan where there are none
+    denoised: float  # of the nodes that can be estimated
+    alike: float  # after denoising, of the measured nodes alone
+    open: int  # nodes that cannot be estimated: nothing that was measured tells them apart from their siblings
+
+    @property
+    def fell(self) -> float:
+        """By which part the error of the measured nodes fell."""
+        return 1 - self.alike / self.raw if self.raw > 0 else np.nan
+
+
+def shares(plan: Plan) -> list[LevelShare]:
+    """One for each level, top to bottom."""
+    budget: Any = plan.spec.budget
+    if plan.per_impression is not None:
+        budget = np.array([plan.spec.l1 // plan.most(root) for root in plan.roots or [None]])
+    found = []
+    for i, (level, spread) in enumerate(zip(plan.expected.levels, _contributions(plan), strict=True)):
+        part = np.asarray(spread, np.float64) / budget
+        low, middle, high = (float(x) for x in (part.min(), np.median(part), part.max()))
+        error, contribution = level.error, plan.default[i]
+        epsilon = plan.epsilon()[i]
+        found.append(
+            LevelShare(
+                level.level,
+                level.nodes,
+                low,
+                middle,
+                high,
+                contribution,
+                epsilon,
+                error.plan,
+                error.equal,
+                error.leaves,
+            )
+        )
+    return found
+
+
+def changes(est: Estimates, tau: float) -> list[LevelChange]:
+    """One for each level, top to bottom; nothing where the table does not tell the noise."""
+    tree = est.tree
+    if np.isnan(est.noise_variance).all():
+        return []
+    scale = np.maximum(tau, est.estimate)
+    found = []
+    for i, name in enumerate(tree.level_names):
+        here = tree.slice(i)
+        measured = est.measured[here]
+        raw = _rms((np.sqrt(est.noise_variance[here]) / scale[here])[measured])
+        after = np.sqrt(est.variance[here]) / scale[here]
+        known = np.isfinite(after)
+        sizes, errors = (len(measured), int(measured.sum())), (raw, _rms(after[known]), _rms(after[measured & known]))
+        found.append(LevelChange(name, *sizes, *errors, int((~known).sum())))
+    return found
+
+
+def _rms(values: Floats) -> float:
+    return float(np.sqrt(np.mean(values**2))) if len(values) else np.nan
+
+
+def _contributions(plan: Plan) -> list[NDArray[np.int64]]:
+    """For each level, the contributions of all roots that have their own, or of all nodes."""
+    if plan.nodes is None:
+        return list(np.array(list(plan.roots.values()) or [plan.default]).T)
+    level, contribution = plan.nodes.column("level").to_numpy(), plan.nodes.column("contribution").to_numpy()
+    return [contribution[level == i] for i in range(len(plan.levels))]
+
+
+ROW = 30  # pixels
+MOST = 24  # levels that a chart has room for
+
+
+def budget_chart(levels: list[LevelShare]) -> Chart:
+    """Each level's part of the budget, and its range where roots or nodes differ."""
+    levels = levels[:MOST]
+    names = [level.level for level in levels]
+    rows: list[dict[str, Any]] = [
+        {"level": s.level, "part": s.middle, "low": s.low, "high": s.high, "text": span(s)} for s in levels
+    ]
+    words = "Part of the budget by level: " + "; ".join(f"{r['level']} {r['text']}" for r in rows)
+
+    def spec(width: int) -> VegaLite:
+        narrow = width <= NARROW
+        most = max(r["high"] for r in rows) or 1.0
+        x = {"type": "quantitative", "scale": {"domain": [0, most * (2.1 if narrow else 1.5)], "nice": False}}
+        axis = {"title": None, "format": ".0%", "values": ticks(0, most, 2 if narrow else 4)}
+        return {
+            "data": {"values": rows},
+            "width": width - 110,
+            "height": {"step": ROW},
+            "encoding": {"y": _levels(names, narrow)},
+            "layer": [
+                {
+                    "mark": {"type": "bar", "color": TEAL, "opacity": 0.35, "height": 16},
+                    "encoding": {"x": {"field": "part", **x, "axis": axis}},
+                },
+                {
+                    "mark": {"type": "rule", "color": TEAL, "strokeWidth": 3},
+                    "encoding": {"x": {"field": "low", **x}, "x2": {"field": "high"}},
+                },
+                {
+                    "mark": {"type": "text", "align": "left", "dx": 8, "fontSize": 12.5, "color": INK},
+                    "encoding": {"x": {"field": "high", **x}, "text": {"field": "text"}},
+                },
+            ],
+        }
+
+    return Chart("budget", "The budget by level", words, spec)
+
+
+def expected_chart(levels: list[LevelShare], noun: str = "count") -> Chart:
+    """The errors to expect under the plan, an equal split, and with all on the leaves."""
+    levels = levels[:MOST]
+    kinds = {"plan": "this plan", "equal": "equal split", "leaves": "all on the leaves"}
+    rows = [
+        {"level": s.level, "split": word, "error": getattr(s, kind)}
+        for s in levels
+        for kind, word in kinds.items()
+        if np.isfinite(getattr(s, kind))
+    ]
+    words = "Expected error by level: " + "; ".join(
+        f"{s.level} {numerals.percent(s.plan)}, with an equal split {numerals.percent(s.equal)}, "
+        f"with all on the leaves {numerals.percent(s.leaves)}"
+        for s in levels
+    )
+    return Chart(
+        "expected-error",
+        "The error to expect",
+        words,
+        _dots(rows, [s.level for s in levels], "split", list(kinds.values()), noun),
+    )
+
+
+def denoised_chart(levels: list[LevelChange], noun: str = "count") -> Chart:
+    """The error of each level before and after denoising."""
+    levels = levels[:MOST]
+    rows = [
+        {"level": c.level, "figures": word, "error": error}
+        for c in levels
+        for word, error in (("denoised", c.denoised), ("as measured", c.raw))
+        if np.isfinite(error)
+    ]
+    words = "Error by level, as measured and denoised: " + "; ".join(
+        f"{c.level} {numerals.percent(c.raw) if c.measured else 'not measured'}, then {numerals.percent(c.denoised)}"
+        for c in levels
+    )
+    return Chart(
+        "denoised",
+        "The error before and after denoising",
+        words,
+        _dots(rows, [c.level for c in levels], "figures", ["denoised", "as measured"], noun),
+    )
+
+
+def span(share: LevelShare) -> str:
+    """A level's part of the budget in words: the median, and the range where roots differ."""
+    shown = numerals.percent
+    if share.low == share.high:
+        return shown(share.middle) if share.middle else "no key"
+    return f"{shown(share.middle)} ({shown(share.low)} to {shown(share.high)})"
+
+
+def _dots(rows: list[dict[str, Any]], names: list[str], by: str, kinds: list[str], noun: str) -> Any:
+    """Dots on a line for each level, one per kind; the first kind is ours."""
+    colours = [TEAL, AMBER, GREY][: len(kinds)]
+
+    def spec(width: int) -> VegaLite:
+        narrow = width <= NARROW
+        x = {"field": "error", "type": "quantitative", "scale": {"zero": True}}
+        axis = {"title": f"error, relative to the {noun}", "format": "~%", "tickCount": 3 if narrow else 5}
+        legend = {"title": None, "columns": 1 if narrow else 3}
+        return {
+            "data": {"values": rows[::-1]},  # ours is drawn last, above the others
+            "width": width - 110,
+            "height": {"step": ROW + 2},
+            "encoding": {"y": _levels(names, narrow)},
+            "layer": [
+                {
+                    "mark": {"type": "rule", "color": MUTED, "strokeWidth": 1.5, "opacity": 0.45},
+                    "encoding": {"x": {"aggregate": "min", **x}, "x2": {"aggregate": "max", "field": "error"}},
+                },
+                {
+                    "mark": {"type": "point", "filled": True, "size": 120, "opacity": 1},
+                    "encoding": {
+                        "x": {**x, "axis": axis},
+                        "color": {
+                            "field": by,
+                            "type": "nominal",
+                            "scale": {"domain": kinds, "range": colours},
+                            "legend": legend,
+                        },
+                        "shape": {
+                            "field": by,
+                            "type": "nominal",
+                            "scale": {"domain": kinds, "range": ["circle", "square", "diamond"][: len(kinds)]},
+                        },
+                    },
+                },
+            ],
+        }
+
+    return spec
+
+
+def _levels(names: list[str], narrow: bool) -> VegaLite:
+    return {
+        "field": "level",
+        "type": "nominal",
+        "sort": names,
+        "title": None,
+        "axis": {"labelLimit": 90 if narrow else 105},
+    }
+
+
+def budget_section(plan: Plan, draw: Draw, noun: str = "count") -> dict[str, Any]:
+    """What a plan, or a measure's part of one, gives each level."""
+    parts = shares(plan)
+    tree = plan.expected.tree
+    rows = [
+        [
+            s.level,
+            f"{s.nodes:,}",
+            span(s),
+            f"{s.contribution:,}" if s.contribution else "no key",
+            numerals.number(s.epsilon),
+            *(numerals.percent(error) for error in (s.plan, s.equal, s.leaves)),
+        ]
+        for s in parts
+    ]
+    spent = plan.costs.conversion / plan.spec.epsilon
+    last = [
+        *("all levels", f"{sum(s.nodes for s in parts):,}", numerals.percent(spent)),
+        *(f"{spent * plan.spec.l1:,.0f}", numerals.number(plan.costs.conversion)),
+        *(numerals.percent(error) for error in (tree.plan, tree.equal, tree.leaves)),
+    ]
+    return {
+        "rows": rows,
+        "last": last,
+        "own": "node" if plan.nodes is not None else plan.spec.split_by if plan.roots else "",
+        "error": numerals.percent(tree.plan),
+        "equal": numerals.percent(tree.equal),
+        "charts": [draw(budget_chart(parts)), draw(expected_chart(parts, noun))],
+    }
+
+
+def changed_section(quantity: Quantity, doubt: Suspicion, draw: Draw) -> dict[str, Any] | None:
+    est = quantity.estimates
+    found = changes(est, quantity.tau)
+    if not found:
+        return None
+    rows = [
+        [
+            c.level,
+            f"{c.nodes:,}",
+            f"{c.measured:,}",
+            numerals.percent(c.raw) if c.measured else "not measured",
+            numerals.percent(c.denoised) + (f" ({c.open:,} cannot be estimated)" if c.open else ""),
+            numerals.percent(c.fell) if c.measured else numerals.NOTHING,
+        ]
+        for c in found
+    ]
+    worst = np.argsort(-np.abs(np.where(doubt.implausible, est.correction, 0.0)), kind="stable")[
+        : min(doubt.nodes, SUSPECTS)
+    ]
+    suspects = [
+        {
+            "path": path(est, int(v)),
+            "noisy": quantity.figure(est.noisy[v]),
+            "estimate": quantity.shown(est.estimate[v]),
+            "correction": f"{est.correction[v]:+.1f}".replace("-", numerals.MINUS),
+        }
+        for v in worst
+    ]
+    return {
+        "rows": rows,
+        "chart": draw(denoised_chart(found, quantity.noun)),
+        "fit": _fit(doubt),
+        "suspects": suspects,
+        "more": doubt.nodes - len(suspects),
+        "flags": doubt.nodes,
+    }
+
+
+def _fit(doubt: Suspicion) -> dict[str, Any]:
+    if doubt.z is None:
+        return {"fine": True, "words": "No figure is measured twice, so there is nothing to judge the noise by."}
+    z = f"{doubt.z:,.1f}".replace("-", numerals.MINUS)
+    if abs(doubt.z) <= Z_FINE:
+        return {
+            "fine": True,
+            "words": f"The corrections together are as large as the claimed noise makes them (z = {z}).",
+        }
+    more = "more" if doubt.z > 0 else "less"
+    told = f"There is {more} noise than was claimed (z = {z}): "
+    told += f"its standard deviation looks like {doubt.ratio:.2g} times as much."
+    return {"fine": False, "words": told}
