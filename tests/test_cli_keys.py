@@ -49,7 +49,7 @@ def done(*arguments: str) -> Result:
 def test_the_layout_is_shown_and_stored_once() -> None:
     before = Plan.load("plan.json")
     first = done("plan.json", "--bits", "campaign=40")
-    assert first.stdout == "" and "a key of plan.json has 92 of 128 bits" in first.stderr
+    assert first.stdout == "" and "plan.json: a key has 92 of 128 bits" in first.stderr
     assert re.search(r"campaign +40 +89 +50 +any, hashed +impression", first.stderr)
     assert "keys written to plan.json" in first.stderr
     plan, text = Plan.load("plan.json"), Path("plan.json").read_text(encoding="utf-8")
@@ -168,7 +168,10 @@ def test_a_plan_by_node() -> None:
 BAD: dict[str, tuple[list[str], str]] = {
     "no plan": (["none.json"], "there is no file none.json"),
     "not a plan": (["impressions.csv"], "impressions.csv is not JSON"),
-    "unit noise": (["unit.json"], 'unit.json: the API adds its noise to sums; plan anew with noise = "api"'),
+    "unit noise": (
+        ["unit.json"],
+        'unit.json: a plan for the Attribution Reporting API has noise = "api"; this one has "unit"',
+    ),
     "no such attribute": (["plan.json", "--impression", "camp=1"], "there is no attribute 'camp' to register"),
     "lacking": (
         ["plan.json", "--impression", "campaign=1"],
@@ -199,9 +202,15 @@ BAD: dict[str, tuple[list[str], str]] = {
     ),
     "bits": (["plan.json", "--bits", "campaign=many"], "--bits takes a whole number, as in"),
     "bits of what": (["plan.json", "--bits", "9"], "--bits takes an attribute and what it gets"),
-    "too many bits": (["plan.json", "--bits", "campaign=64", "--bits", "location=62"], "a key has 128 bits; level 2"),
-    "keys are there": (["keyed.json", "--bits", "campaign=9"], "keyed.json has keys already, and keys that were"),
-    "classes are there": (["keyed.json", "--classes", "9"], "keyed.json has keys already"),
+    "too many bits": (
+        ["plan.json", "--bits", "campaign=64", "--bits", "location=62"],
+        "plan.json: a key has 128 bits; level 2",
+    ),
+    "keys are there": (
+        ["keyed.json", "--bits", "campaign=9"],
+        "keyed.json: the plan has keys already, and keys that were",
+    ),
+    "classes are there": (["keyed.json", "--classes", "9"], "keyed.json: the plan has keys already"),
     "no file": (["plan.json", "--impressions", "x.csv"], "there is no file x.csv"),
     "no column": (["plan.json", "--impressions", "bare.csv"], "bare.csv has no column 'location'"),
     "not listed": (

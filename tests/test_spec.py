@@ -316,7 +316,7 @@ def test_what_is_worth_a_second_look() -> None:
     text = 'epsilon = 80\nnoise = "unit"\n[[attribute]]\nname = "a"'
     assert Spec.parse(text).notes == ("epsilon = 80 is more than the 64 that a summary report takes",)
     many = Spec.parse("l1 = 100000\n" + HEAD).notes
-    assert many == ("l1 = 100000 is more than the API's 65536: a browser would drop every report",)
+    assert many == ("l1 = 100000 is more than the API's 65536: clients would drop every report",)
 
 
 labels = st.sampled_from(["x", "y", "10", "é"])

@@ -1,1 +1,71 @@
-"""Attribution APIs: one seam, and one folder for each API behind it."""
+"""Attribution APIs: one seam, and one folder for each API behind it.
+
+Commands and pipelines ask here, and never an API itself. Which API it is says the spec, under [api]; `register` makes
+another one known. What planning goes by are the API's `Terms`.
+
+    told = api.clients(plan)                                # the plan with its keys
+    told.impression({"campaign": "123"}).lines              # what a server answers to a client
+    told.query(tree)                                        # what is queried
+    api.answer(plan, files, tree).measures["count"]         # what came back, as Measurements
+"""
+
+from collections.abc import Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from attributary.errors import InputError
+from attributary.spec.terms import TERMS
+
+if TYPE_CHECKING:
+    from attributary.api.attribution_api import Answer, AttributionApi, Clients
+    from attributary.plan import Plan
+    from attributary.spec import Spec
+    from attributary.tree import Tree
+
+BUILT_IN = {"ara": "attributary.api.ara.adapter"}  # the module that registers it, imported when it is needed
+APIS: dict[str, "AttributionApi"] = {}
+
+
+def register(api: "AttributionApi") -> None:
+    """Makes an attribution API known by the kind of its terms: to specs, plans and commands."""
+    APIS[api.terms.kind] = api
+    TERMS[api.terms.kind] = api.terms
+
+
+def api_of(spec: "Spec") -> "AttributionApi":
+    """The attribution API that a spec is for."""
+    kind = spec.terms.kind
+    if kind not in APIS:
+        import_module(BUILT_IN[kind])
+    return APIS[kind]
+
+
+def clients(plan: "Plan", **wishes: Any) -> "Clients":
+    """The plan with its keys, and what clients are told; an InputError where the API cannot carry the plan."""
+    spec, api = plan.spec, api_of(plan.spec)
+    if spec.noise_model.name != api.terms.noise:
+        raise InputError(
+            f'a plan for the {api.terms.title} has noise = "{api.terms.noise}"; this one has "{spec.noise}": plan anew'
+        )
+    for attribute in spec.unknown if not api.terms.client_knows_delay else ():
+        if spec.is_delay(attribute):
+            raise InputError(
+                f"{attribute.name!r} is the time from impression to conversion, which no client of the "
+                f"{api.terms.title} can tell; leave it out"
+            )
+    return api.clients(plan, **wishes)
+
+
+def answer(
+    plan: "Plan",
+    files: Sequence[str],
+    tree: "Tree",
+    rate: tuple[float, int] | None = None,
+    name: str = "the plan",
+) -> "Answer":
+    """What the files of an answer say of the nodes that were queried: measurements of each measure, and notes.
+
+    `rate` is the ε and the L1 of an answer that does not state its noise, if they are not the plan's; `name` is what
+    messages call the plan.
+    """
+    return api_of(plan.spec).answer(plan, files, tree, rate, name)

@@ -1,17 +1,20 @@
 """attributary keys: a plan's keys, what to answer an impression and a conversion with, and the keys to query."""
 
 import os
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
 
-if TYPE_CHECKING:
-    from attributary.tree import Tree
-    from attributary.types import Keys
+from attributary.errors import InputError, brief
 
-TREE, DOMAIN = "tree.parquet", "domain.avro"
-PLACEHOLDER = "https://shop.example"
+if TYPE_CHECKING:
+    from attributary.api.attribution_api import AttributionApi, Clients, Message, Query
+    from attributary.tree import Tree
+
+TREE = "tree.parquet"
+WISHES = ("bits", "values", "classes")  # for keys that are new; other options are for events
 
 ABOUT = """Turn a plan into the keys of the Attribution Reporting API.
 
@@ -48,13 +51,13 @@ keys to query in the format of the aggregation service.
 @click.option("--conversion", metavar="C=Z", help="Unknown attributes of a conversion: print its registration.")
 @click.option("--destination", metavar="SITE", multiple=True, help="Where conversions happen; up to 3 sites.")
 @click.option(
-    "--source-event-id", metavar="N", type=click.IntRange(0, 2**64 - 1), default=0, help="The impression's number."
+    "--source-event-id", metavar="N", type=click.IntRange(0, 2**64 - 1), help="The impression's number.  [default: 0]"
 )
 @click.option(
     "--deduplication-key", metavar="N", type=click.IntRange(0, 2**64 - 1), help="The conversion's, as an order number."
 )
 @click.option("--impressions", metavar="FILE", multiple=True, help="Values that occurred: write tree and domain to -o.")
-@click.option("--bits", "widths", multiple=True, metavar="A=N", help="At the first run: the bits of an attribute.")
+@click.option("--bits", multiple=True, metavar="A=N", help="At the first run: the bits of an attribute.")
 @click.option("--values", multiple=True, metavar="A=X,Y", help="At the first run: all values of a known attribute.")
 @click.option(
     "--classes", metavar="N", type=click.IntRange(2), help="At the first run: how many splits to tell apart. [50]"
@@ -62,74 +65,134 @@ keys to query in the format of the aggregation service.
 @click.option(
     "-o", "--output", metavar="DIR", default="keys", show_default=True, help="The folder for tree and domain."
 )
-@click.option("-q", "--quiet", is_flag=True, help="No table, no words.")
+@click.option("-q", "--quiet", is_flag=True, help="No table and no messages.")
 def keys(
     *,
     plan: str,
     impression: str | None,
     conversion: str | None,
-    destination: tuple[str, ...],
-    source_event_id: int,
-    deduplication_key: int | None,
     impressions: tuple[str, ...],
     output: str,
     quiet: bool,
-    **wishes: Any,
+    **options: Any,
 ) -> None:
-    from attributary.api.ara.keys.domain import domain
-    from attributary.api.ara.registration import registrations
-    from attributary.cli.keyed import keyed, print_layout
+    from attributary import api
     from attributary.cli.occurred import occurred
     from attributary.cli.outputs import check_folder, refuse_inputs
     from attributary.cli.progress import stages
-    from attributary.cli.registered import assigned, checked, notes
+    from attributary.plan import Plan
 
+    loaded = Plan.load(plan)
+    used = api.api_of(loaded.spec)
+    wanted = _options(options, used)
+    files = (TREE, used.query_file)
     if impressions:
         check_folder(output)
-        refuse_inputs([os.path.join(output, name) for name in (TREE, DOMAIN)], [plan, *impressions])
-    made = keyed(plan, **wishes)
-    ready = registrations(made.plan)
-    headers = {}
+        refuse_inputs([os.path.join(output, name) for name in files], [plan, *impressions])
+    try:
+        clients = api.clients(loaded, **{name: wanted.pop(name) for name in WISHES if name in wanted})
+    except InputError as error:
+        raise InputError(f"{plan}: {error}") from error
+    messages: list[Message] = []
     if impression is not None:
-        seen = assigned("--impression", impression)
-        sites = destination[0] if len(destination) == 1 else list(destination) or PLACEHOLDER
-        headers["source"] = ready.source(seen, sites, event_id=source_event_id)
-    if conversion is not None or (impression is not None and not ready.asks):
-        done = assigned("--conversion", conversion or "")
-        headers["trigger"] = ready.trigger(done, deduplication_key=deduplication_key)
-    said = checked(headers)
-    tree: Any = None
+        messages += [clients.impression(_assigned("--impression", impression), **wanted)]
+    if conversion is not None or (impression is not None and not clients.asks):
+        messages += [clients.conversion(_assigned("--conversion", conversion or ""), **wanted)]
+    tree, query = None, None
     with stages(not quiet) as stage:  # all of it before anything is written: keys that collide must not stay
         if impressions:
             stage("reading impressions")
-            tree = occurred(made.plan.spec, impressions)
+            tree = occurred(clients.plan.spec, impressions)
             stage(f"making the keys of {len(tree):,} nodes")
-            wanted = domain(made.plan, tree)
+            query = clients.query(tree)
             stage("writing")
-            _write(tree, wanted, output, lambda: made.save(plan))
+            _write(tree, query, output, files, lambda: _save(clients, plan))
         else:
-            made.save(plan)
-    for line in said.headers:
-        click.echo(line)
+            _save(clients, plan)
+    for message in messages:
+        for line in message.lines:
+            click.echo(line)
     if quiet:
         return
-    if made.changed or not headers:
-        print_layout(made, plan)
-    for note in [*said.warnings, *notes(said.headers, ready, bool(destination), deduplication_key)]:
-        click.echo(f"note: {note}", err=True)
-    if impressions:
-        without = f"; {len(tree) - len(wanted):,} nodes have none" if len(wanted) < len(tree) else ""
-        nodes, asked = f"{len(tree):,} nodes written to {output}/tree.parquet", f"{len(wanted):,} keys"
-        click.echo(f"{nodes}, {asked} to {output}/domain.avro{without}", err=True)
+    if clients.changed or not messages:
+        _print_layout(clients, plan)
+    for message in messages:
+        for note in message.notes:
+            click.echo(f"note: {note}", err=True)
+    if tree is not None and query is not None:
+        without = f"; {len(tree) - query.size:,} nodes have none" if query.size < len(tree) else ""
+        nodes, asked = f"{len(tree):,} nodes written to {output}/{TREE}", f"{query.size:,} keys"
+        click.echo(f"{nodes}, {asked} to {output}/{files[1]}{without}", err=True)
 
 
-def _write(tree: "Tree", wanted: "Keys", folder: str, save_plan: Callable[[], None]) -> None:
-    """Writes the tree and the domain to a folder, both or none, and before them the plan that they go with."""
-    from attributary.api.ara.wire.avro import write_domain
+def _options(given: dict[str, Any], api: "AttributionApi") -> dict[str, Any]:
+    """The options that were given, as values; refuses those that the plan's API does not have."""
+    pairs = {name: _pairs(f"--{name}", given[name]) for name in ("bits", "values")}
+    read = {
+        **given,
+        "bits": {name: _whole(text) for name, text in pairs["bits"]},
+        "values": {name: tuple(text.split(",")) for name, text in pairs["values"]},
+        "destination": given["destination"][0] if len(given["destination"]) == 1 else list(given["destination"]),
+    }
+    wanted = {name: value for name, value in read.items() if value not in (None, {}, [])}
+    for name in wanted:
+        if name not in api.options:
+            option = f"--{name.replace('_', '-')}"
+            raise InputError(f"{option} is not an option of the {api.terms.title}, which the plan is for; leave it out")
+    return wanted
+
+
+def _assigned(option: str, text: str) -> dict[str, str]:
+    """The values in a=x,b=y; a comma is part of a value unless another name follows it."""
+    values: dict[str, str] = {}
+    for part in re.split(r",(?=[^,=]+=)", text) if text else []:
+        name, equals, value = part.partition("=")
+        if not equals or not name.strip():
+            raise InputError(f"{option} takes values by name, as in campaign=123,location=Paris; got {brief(part)}")
+        if name.strip() in values:
+            raise InputError(f"{option} has {brief(name.strip())} twice; give it once")
+        values[name.strip()] = value
+    return values
+
+
+def _pairs(option: str, given: tuple[str, ...]) -> list[tuple[str, str]]:
+    pairs = [text.partition("=") for text in given]
+    for name, equals, value in pairs:
+        if not (name and equals and value):
+            raise InputError(f"{option} takes an attribute and what it gets, as in {option} campaign=…; got {name!r}")
+    return [(name, value) for name, _, value in pairs]
+
+
+def _whole(text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise InputError(f"--bits takes a whole number, as in --bits campaign=40; got {text!r}")
+    return int(text)
+
+
+def _write(tree: "Tree", query: "Query", folder: str, files: tuple[str, str], save_plan: Callable[[], None]) -> None:
+    """Writes the tree and the query to a folder, both or none, and before them the plan that they go with."""
     from attributary.tables import write_table
     from attributary.tables.whole_folder import whole_folder
 
-    with whole_folder(folder, (TREE, DOMAIN)) as place:
-        write_table(tree.table(), os.path.join(place, TREE))
-        write_domain(os.path.join(place, DOMAIN), wanted)
+    with whole_folder(folder, files) as place:
+        write_table(tree.table(), os.path.join(place, files[0]))
+        query.write(os.path.join(place, files[1]))
         save_plan()
+
+
+def _save(clients: "Clients", path: str) -> None:
+    if clients.changed:
+        clients.plan.save(path)
+
+
+def _print_layout(clients: "Clients", path: str) -> None:
+    """Prints how keys are laid out, and whether they are new."""
+    from attributary.cli.figures import console, print_table
+
+    out = console()
+    out.print(f"{path}: {clients.heading}")
+    print_table(out, [list(row) for row in clients.table])
+    out.print()
+    for note in clients.notes:
+        out.print(note)
+    out.print(f"keys written to {path}" if clients.changed else f"{path} has these keys already; they stay as they are")

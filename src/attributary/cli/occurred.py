@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from attributary.api.ara.keys.domain import known_columns, queried_tree
+from attributary.api.query_tree import known_columns, queried_tree
 from attributary.cli.column import column
 from attributary.cli.refused import refused
 from attributary.logs.files import files, partition

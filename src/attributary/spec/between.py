@@ -6,11 +6,10 @@ from typing import Any
 
 from attributary.noise import MODELS, page_of
 from attributary.spec.attribute import TAKEN, Attribute
-from attributary.spec.measure import wrong_measures
+from attributary.spec.measure import REPORTS, wrong_measures
 from attributary.spec.mistakes import Mistake
+from attributary.spec.terms import terms_of, unknown_api
 
-API_EPSILON = 64  # the most that a summary report takes
-API_L1 = 65_536
 MOST = 100  # attributes, or measures
 
 
@@ -38,15 +37,21 @@ def between(given: dict[str, Any]) -> Iterator[Mistake]:
                 f"{unknown!r}, which is not: move it up, or give it unknown = true and a domain",
             )
     yield from _wrong_split(given.get("split_by"), names)
-    epsilon, l1 = given.get("epsilon"), given.get("l1", API_L1)
-    if isinstance(epsilon, int | float) and API_EPSILON < epsilon < float("inf") and _on_sums(given):
+    yield from unknown_api(given)
+    terms = terms_of(given)
+    epsilon, l1 = given.get("epsilon"), given.get("l1", terms.l1)
+    largest = terms.largest_epsilon
+    if isinstance(epsilon, int | float) and largest < epsilon < float("inf") and _on_sums(given):
         yield Mistake(
             "epsilon",
-            f'a summary report takes at most {API_EPSILON}; got {epsilon:g}: lower it, or plan with noise = "unit"',
+            f'{terms.answer} takes at most {largest:g}; got {epsilon:g}: lower it, or plan with noise = "unit"',
         )
     levels = len(fields) + (given.get("total") is True)
     measures = given.get("measure", given.get("measures"))
     limit = given.get("conversions_per_impression", 1)
+    if isinstance(limit, int) and terms.conversions < limit <= REPORTS:
+        rule = f"clients of the {terms.title} report at most {terms.conversions}; got {limit}: lower it"
+        yield Mistake("conversions_per_impression", rule)
     yield from wrong_measures(measures, names, TAKEN, _on_sums(given), limit != 1)
     asked = len(measures) if isinstance(measures, list | tuple) and measures else 1
     times = limit if isinstance(limit, int) and limit > 0 else 1

@@ -17,10 +17,11 @@ from pydantic import (
 from attributary.errors import InputError
 from attributary.noise import NoiseModel, model
 from attributary.spec.attribute import Attribute
-from attributary.spec.between import API_EPSILON, API_L1, between, known_noise
+from attributary.spec.between import between, known_noise
 from attributary.spec.logs import Logs
 from attributary.spec.measure import AUTO, COUNT, REPORTS, Measure, most
 from attributary.spec.mistakes import BITS, DEEPEST, Mistakes, all_at_once, in_words, refuse_unruly
+from attributary.spec.terms import ARA, ApiSection, Terms, terms_of, with_its_defaults
 from attributary.tree import Tree
 
 LARGEST_L1 = 10**9
@@ -39,10 +40,10 @@ class Spec(BaseModel):
         default=10.0, gt=0, allow_inf_nan=False, description="the count below which errors stop being relative, above 0"
     )
     l1: int = Field(
-        default=API_L1, ge=1, le=LARGEST_L1, description="a whole number above 0, up to 1e9; the API's is 65536"
+        default=ARA.l1, ge=1, le=LARGEST_L1, description="a whole number above 0, up to 1e9; the API's is 65536"
     )
     noise: Annotated[str, PlainValidator(known_noise)] = Field(
-        default="api",
+        default=ARA.noise,
         description='"api" (scaled contributions, as in summary reports) or "unit" (noise on whole counts)',
     )
     split_by: str | None = Field(
@@ -64,6 +65,7 @@ class Spec(BaseModel):
     attributes: tuple[Attribute, ...] = Field(
         alias="attribute", strict=False, min_length=1, description="one [[attribute]] for each level, top to bottom"
     )
+    api: ApiSection | None = Field(default=None, description="a section [api]")
     logs: Logs | None = Field(default=None, description="a section [logs]")
     measures: tuple[Measure, ...] | None = Field(
         default=None,
@@ -106,7 +108,7 @@ class Spec(BaseModel):
     @model_validator(mode="wrap")
     @classmethod
     def _checked(cls, given: Any, handler: ModelWrapValidatorHandler["Spec"]) -> "Spec":
-        return all_at_once(given, handler, between)
+        return all_at_once(with_its_defaults(given), handler, between)
 
     @property
     def known(self) -> tuple[Attribute, ...]:
@@ -160,12 +162,24 @@ class Spec(BaseModel):
     @property
     def notes(self) -> tuple[str, ...]:
         """What is allowed, but worth a second look."""
-        notes = []
-        if self.epsilon > API_EPSILON:
-            notes.append(f"epsilon = {self.epsilon:g} is more than the {API_EPSILON} that a summary report takes")
-        if self.noise_model.on_sums and self.l1 > API_L1:
-            notes.append(f"l1 = {self.l1} is more than the API's {API_L1}: a browser would drop every report")
+        notes, terms = [], self.terms
+        if self.epsilon > terms.largest_epsilon:
+            notes.append(
+                f"epsilon = {self.epsilon:g} is more than the {terms.largest_epsilon:g} that {terms.answer} takes"
+            )
+        if self.noise_model.on_sums and self.l1 > terms.l1:
+            notes.append(f"l1 = {self.l1} is more than the API's {terms.l1}: clients would drop every report")
         return tuple(notes)
+
+    @property
+    def terms(self) -> Terms:
+        """What planning goes by of the API that it is for."""
+        return terms_of({"api": self.api})
+
+    def is_delay(self, attribute: Attribute) -> bool:
+        """Whether an attribute is the time from impression to conversion: in buckets, and no column of the logs."""
+        columns = {} if self.logs is None else self.logs.conversion_columns
+        return isinstance(attribute.bucket, str) and attribute.name not in columns
 
     @property
     def noise_model(self) -> NoiseModel:

@@ -1,36 +1,14 @@
-"""domain: the tree to query, from the impressions that occurred, and the keys of it that a service is asked for."""
-
-from collections.abc import Sequence
-from typing import Any
+"""domain: the keys that a service is asked for."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attributary.api.ara.keys.layout import layout
 from attributary.api.ara.keys.nodes import tree_keys
-from attributary.logs.labelled import labelled
 from attributary.plan import Plan
 from attributary.plan.parts import parts
-from attributary.spec import Attribute, Logs, Spec
 from attributary.tree import Tree
-from attributary.tree.labels import arrow_table, text_labels
 from attributary.types import Keys
-
-OF_NODES = ({"node", "parent", "level"}, {"estimate", "variance"})  # columns of tables that have a row for each node
-
-
-def queried_tree(spec: Spec, tables: Sequence[Any]) -> Tree:
-    """The tree of the impressions in some tables, or of counts; known attributes as they occur, unknown ones in full.
-
-    Rows of impressions are labelled as in counts: what is missing is `missing`. In a table of nodes, an empty cell
-    means that the node is above.
-    """
-    import pyarrow as pa
-
-    if not spec.known:
-        return spec.tree()
-    labels = [_labels(spec, arrow_table(table)) for table in tables]
-    return spec.tree(pa.concat_tables(labels).unify_dictionaries())
 
 
 def domain(plan: Plan, tree: Tree) -> Keys:
@@ -43,27 +21,3 @@ def domain(plan: Plan, tree: Tree) -> Keys:
 def has_key(plan: Plan, tree: Tree) -> NDArray[np.bool_]:
     """The nodes that conversions contribute to."""
     return plan.contribution(tree) > 0
-
-
-def known_columns(spec: Spec, table: Any) -> tuple[str, ...]:
-    """What a table calls the known attributes: as the logs do, if it is one of them, or as the spec does."""
-    called = {} if spec.logs is None else spec.logs.impression_columns
-    names = (called.get(a.name, a.name) for a in spec.known)
-    return tuple(name if name in table.column_names else a.name for a, name in zip(spec.known, names, strict=True))
-
-
-def _labels(spec: Spec, table: Any) -> Any:
-    """The known attributes of a table's rows, as text, dictionary-coded."""
-    import pyarrow as pa
-
-    each = zip(spec.known, known_columns(spec, table), strict=True)
-    if any(set(table.column_names) >= columns for columns in OF_NODES):
-        return pa.table({a.name: text_labels(table, name) for a, name in each})
-    return pa.table({a.name: _column(table, name, a, spec.logs or Logs()) for a, name in each})
-
-
-def _column(table: Any, name: str, attribute: Attribute, logs: Logs) -> Any:
-    import pyarrow as pa
-
-    labels, code = labelled(table, name, attribute, logs)
-    return pa.DictionaryArray.from_arrays(pa.array(code.astype(np.int32)), pa.array(labels, pa.string()))

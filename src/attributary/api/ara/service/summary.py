@@ -1,4 +1,7 @@
-"""Summary: summary reports read from files, and what they say of the nodes of a tree."""
+"""Summary: summary reports read from files, and what they say of the nodes of a tree.
+
+`answer` makes measurements of them, each measure's in its unit: values and variances of several reports add.
+"""
 
 import json
 import os
@@ -9,15 +12,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from attributary.api.ara.keys.layout import layout
+from attributary.api.ara.keys.nodes import tree_keys
 from attributary.api.ara.service.index import Index, distinct
 from attributary.api.ara.wire import avro
 from attributary.api.ara.wire.avro import NOTHING_STATED, Stated, stated_noise
 from attributary.api.ara.wire.container import MAGIC
 from attributary.api.ara.wire.files import files
+from attributary.api.attribution_api import Answer
 from attributary.errors import InputError
+from attributary.measurements import Measurements
 from attributary.noise import dlap_variance
+from attributary.plan import Plan
+from attributary.plan.parts import parts
 from attributary.tables.not_private import together
 from attributary.tables.whole_file import whole_file
+from attributary.tree import Tree
 from attributary.types import Floats, Ints, Keys
 
 SHARD = re.compile(r"[-_.]?\d+[-_]of[-_]\d+(?=\.[^.]*$|$)")  # as in output-1-of-3.avro
@@ -53,6 +63,68 @@ class Measured(NamedTuple):
     noisy: Floats
     variance: Floats
     notes: Notes
+
+
+def answer(
+    plan: Plan, given: Sequence[str], tree: Tree, rate: tuple[float, int] | None = None, name: str = "the plan"
+) -> Answer:
+    """What summary reports say of a tree's nodes; `rate`, ε and L1, is of those that do not state their noise."""
+    each, layout_ = parts(plan), layout(plan)
+    keys = [tree_keys(layout_, tree, k) for k in range(len(each))]
+    reports = [read_summary(files) for files in grouped(given)]
+    contribution = np.concatenate([part.contribution(tree) for part in each])
+    used, noise = _noise(reports, plan, name, rate)
+    nodes = measured(np.concatenate(keys), contribution, reports, *used)
+    if not (nodes.variance < np.inf).any():
+        why = f"{given[0]} has {nodes.notes.unknown:,} other keys" if nodes.notes.unknown else f"{given[0]} is empty"
+        raise InputError(f"no node of the tree is measured: {why}; are {name} and the tree those that it was made by?")
+    measures = {}
+    for k, part in enumerate(each):
+        here = slice(k * len(tree), (k + 1) * len(tree))
+        noisy, variance = nodes.noisy[here] * part.clip, nodes.variance[here] * part.clip**2
+        measures[part.measure.name] = Measurements.of(tree, noisy, variance, not_private=nodes.notes.not_private)
+    return Answer(measures, (*_words(nodes.notes, len(reports)), *noise))
+
+
+def _noise(
+    reports: Sequence[Summary], plan: Plan, name: str, rate: tuple[float, int] | None
+) -> tuple[tuple[float, int], list[str]]:
+    """ε and L1 of the summary reports that do not state theirs, and in words which were used, and where from."""
+    assumed = (plan.spec.epsilon, plan.spec.l1) if rate is None else rate
+    if not (0 < assumed[0] < np.inf and assumed[1] > 0):
+        raise InputError(f"ε and L1 of a summary report are above 0; got {assumed[0]:g} and {assumed[1]}")
+    used: dict[tuple[float, int, str], list[str]] = {}
+    for report in reports:
+        epsilon, l1, not_private = report.stated
+        if epsilon is not None and l1 is not None:
+            used.setdefault((epsilon, l1, "stated by"), []).append(report.name)
+        elif not_private:
+            used.setdefault((*assumed, "as if there were noise in"), []).append(report.name)
+        else:
+            source = f"from {name}; not stated by" if rate is None else "from --epsilon; not stated by"
+            used.setdefault((*assumed, source), []).append(report.name)
+    contrary = [one for one in used if rate is not None and one[:2] != rate]
+    if contrary and len(contrary) == len(used):
+        raise InputError(
+            f"--epsilon is for summary reports that do not state their noise; {used[contrary[0]][0]} states "
+            f"ε = {contrary[0][0]:g} with L1 = {contrary[0][1]}: leave it out"
+        )
+    return assumed, [
+        f"ε = {epsilon:g}, L1 = {l1:,} ({source} {files[0]}{f' and {len(files) - 1} more' if files[1:] else ''})"
+        for (epsilon, l1, source), files in used.items()
+    ]
+
+
+def _words(notes: Notes, reports: int) -> list[str]:
+    """What did not fit together, each in a few words."""
+    said = [
+        (reports if reports > 1 else 0, "summary reports added up"),
+        (notes.missing, "nodes have no sum in the report and count as not measured"),
+        (notes.unknown, "keys that belong to no node are left out"),
+        (notes.contradicted, "keys have several different sums in one report and are left out"),
+        (notes.repeated, "duplicate rows"),
+    ]
+    return [f"{number:,} {words}" for number, words in said if number] + list(notes.says)
 
 
 def grouped(given: Sequence[str]) -> list[list[str]]:

@@ -1,0 +1,153 @@
+"""adapter: the Attribution Reporting API behind the seam of `attributary.api`."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from attributary.api import register
+from attributary.api.ara.keys.allotment import BITS
+from attributary.api.ara.keys.allotment import bits as key_bits
+from attributary.api.ara.keys.layout import layout
+from attributary.api.ara.keys.quantised import MOST, Quantised, quantised
+from attributary.api.ara.registration import HEADERS, MONTH, Registrations, registrations
+from attributary.api.attribution_api import Answer, AttributionApi, Clients, Message, Query
+from attributary.errors import InputError
+from attributary.plan import Plan
+from attributary.spec.terms import ARA
+from attributary.tree import Tree
+
+PLACEHOLDER = "https://shop.example"
+LONG = 16_384  # bytes of a header that servers and proxies may refuse
+
+
+@dataclass(frozen=True, eq=False)
+class AraClients(Clients):
+    """A plan with its keys: browsers are told by the headers of a source and of a trigger."""
+
+    @cached_property
+    def registrations(self) -> Registrations:
+        """What the registrations of all events have in common."""
+        return registrations(self.plan)
+
+    @property
+    def asks(self) -> tuple[str, ...]:
+        return self.registrations.asks
+
+    def impression(self, values: Mapping[str, Any], **options: Any) -> Message:
+        """The header of a source. Options are `destination`, one site or up to three, and `source_event_id`."""
+        sites = options.get("destination", PLACEHOLDER)
+        source = self.registrations.source(values, sites, event_id=options.get("source_event_id", 0))
+        message, window = _header("source", source), self.registrations.window
+        notes = list(message.notes)
+        if "destination" not in options:
+            notes += ["the destination is a placeholder; give yours with --destination"]
+        if window is not None and window > MONTH:
+            notes += [f"browsers forget an impression after 30 days; the spec's window is {window / 86_400:g} days"]
+        return Message(message.lines, tuple(notes))
+
+    def conversion(self, values: Mapping[str, Any], **options: Any) -> Message:
+        """The header of a trigger. The option is `deduplication_key`, a whole number such as an order number."""
+        key = options.get("deduplication_key")
+        message = _header("trigger", self.registrations.trigger(values, deduplication_key=key))
+        if key is None or not self.registrations.fits_twice:
+            return message
+        second = (
+            "what a conversion contributes leaves room for a second one of the same impression, under another "
+            "deduplication key; without --deduplication-key only the first is counted, as the plan has it"
+        )
+        return Message(message.lines, (*message.notes, second))
+
+    def query(self, tree: Tree) -> Query:
+        from attributary.api.ara.keys.domain import domain
+        from attributary.api.ara.wire.avro import write_domain
+
+        keys = domain(self.plan, tree)
+        return Query(len(keys), lambda path: write_domain(path, keys))
+
+
+class AttributionReporting(AttributionApi):
+    """The Attribution Reporting API: keys of 128 bits, headers for browsers, summary reports as answers."""
+
+    terms = ARA
+    query_file = "domain.avro"
+    options = frozenset({"bits", "values", "classes", "destination", "source_event_id", "deduplication_key"})
+
+    def clients(self, plan: Plan, **wishes: Any) -> AraClients:
+        """The plan with its keys. Wishes, for new ones, are `bits` and `values` by attribute, and `classes`."""
+        if plan.keys is None:
+            return _new_keys(plan, **wishes)
+        for option, wish in wishes.items():
+            if wish:
+                raise InputError(
+                    "the plan has keys already, and keys that were registered must stay; "
+                    f"leave --{option} out, or plan anew"
+                )
+        return _clients(plan)
+
+    def answer(
+        self,
+        plan: Plan,
+        files: Sequence[str],
+        tree: Tree,
+        rate: tuple[float, int] | None = None,
+        name: str = "the plan",
+    ) -> Answer:
+        from attributary.api.ara.service.summary import answer
+
+        return answer(plan, files, tree, rate, name)
+
+
+def _new_keys(
+    plan: Plan,
+    bits: Mapping[str, int] | None = None,
+    values: Mapping[str, Sequence[str]] | None = None,
+    classes: int | None = None,
+) -> AraClients:
+    few = quantised(
+        plan.model_copy(update={"keys": key_bits(plan, bits, values)}), MOST if classes is None else classes
+    )
+    return _clients(few.plan, _changes(few), changed=True)
+
+
+def _clients(plan: Plan, notes: tuple[str, ...] = (), *, changed: bool = False) -> AraClients:
+    keys = layout(plan)
+    clients = AraClients(plan, changed, keys.table(), f"a key has {keys.bits} of {BITS} bits", notes)
+    clients.registrations  # noqa: B018  # refuses early what browsers could not carry
+    return clients
+
+
+def _changes(few: Quantised) -> tuple[str, ...]:
+    """What few classes of contributions make of the plan, in words."""
+    if not few.changed:
+        return (f"{few.after:,} classes of contributions, as planned",) if few.after > 1 else ()
+    each = zip(few.plan.levels, few.mean, few.worst, strict=True)
+    loss = [f"{level} {_ratio(mean)} (at most {_ratio(worst)})" for level, mean, worst in each]
+    return (
+        f"{few.before:,} different contributions made {few.after:,} classes; noise variance by level, relative to the "
+        f"plan's: {', '.join(loss)}",
+        "the plan now has the contributions of the classes; its expected errors are still those from before",
+    )
+
+
+def _ratio(ratio: float) -> str:
+    return "∞" if ratio == float("inf") else f"× {ratio:.3f}"
+
+
+def _header(kind: str, registration: dict[str, Any]) -> Message:
+    """A registration as a header, and what a browser would warn of; what it would refuse is an InputError."""
+    from attributary.api.ara.parse import source, trigger
+
+    text = json.dumps(registration, separators=(",", ":"))
+    parsed: Any = source(text) if kind == "source" else trigger(text)
+    for error in parsed.errors:
+        raise InputError(f"a browser would refuse the {kind} registration: {error}")
+    line = f"{HEADERS[kind]}: {text}"
+    notes = [f"a browser would warn of the {kind} registration: {warning}" for warning in parsed.warnings]
+    if len(line) > LONG:
+        notes += [f"the {kind} header has {len(line):,} bytes; see that servers and proxies let it through"]
+    return Message((line,), tuple(notes))
+
+
+register(AttributionReporting())
