@@ -12,9 +12,9 @@ import time
 import numpy as np
 
 from attributary import rmsre
+from attributary.datasets import generate
 from attributary.logs.count import count
 from attributary.logs.duckdb import DuckDB
-from attributary.logs.generate import generate
 from attributary.plan import Plan, make_plan
 from attributary.plan.clipped import clipped
 from attributary.plan.parts import parts

@@ -15,7 +15,7 @@ The logs are of a generated shop, which does not exist. Every object below shows
     """
     from attributary import Spec, denoise, make_plan, prior
     from attributary.logs.count import count
-    from attributary.logs.generate import generate
+    from attributary.datasets import generate
 
     generate("shop", "shop/", 50_000, seed=0)
     spec = Spec.load("shop/spec.toml")

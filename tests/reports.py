@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from attributary import Tree, denoise
 from attributary.cli import main
-from attributary.logs.generate import generate
+from attributary.datasets import generate
 from attributary.tables import write_table
 
 BITING = [

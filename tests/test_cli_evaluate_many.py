@@ -13,8 +13,8 @@ from click.testing import CliRunner, Result
 
 from attributary.cli import main
 from attributary.cli.evaluated_many import many_cases
+from attributary.datasets import generate
 from attributary.errors import InputError
-from attributary.logs.generate import generate
 from attributary.spec import Spec
 from attributary.tables import read_table, write_table
 

@@ -13,9 +13,9 @@ from pyarrow import parquet
 
 from attributary.cli import main
 from attributary.cli.generate import FORMATS, KINDS
-from attributary.logs.generate import FORMATS as KNOWN_FORMATS
-from attributary.logs.generate import KINDS as KNOWN_KINDS
-from attributary.logs.generate import generate
+from attributary.datasets import FORMATS as KNOWN_FORMATS
+from attributary.datasets import KINDS as KNOWN_KINDS
+from attributary.datasets import generate
 
 
 def run(*arguments: str) -> Result:

@@ -13,10 +13,10 @@ from click.testing import CliRunner, Result
 from attributary.cli import main
 from attributary.cli.evaluated import METHODS, POOLS
 from attributary.cli.paper import DATASETS
+from attributary.datasets import generate
 from attributary.evaluate import METHODS as KNOWN_METHODS
 from attributary.evaluate.measure import Pool
 from attributary.evaluate.paper_trees import PAPER
-from attributary.logs.generate import generate
 from attributary.tables import read_table
 from command import PYTHON
 

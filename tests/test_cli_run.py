@@ -12,8 +12,8 @@ from click.testing import CliRunner, Result
 
 from attributary.cli import main
 from attributary.cli.run_counts import simulated
+from attributary.datasets import generate
 from attributary.logs.count import count
-from attributary.logs.generate import generate
 from attributary.plan import Plan, make_plan
 from attributary.prior import from_counts
 from attributary.spec import Spec

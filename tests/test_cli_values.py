@@ -13,7 +13,7 @@ from attributary.api.ara.keys.classes import classes
 from attributary.api.ara.keys.quantised import quantised
 from attributary.api.ara.registration import registrations
 from attributary.cli import main
-from attributary.logs.generate import generate
+from attributary.datasets import generate
 from attributary.plan import Plan, make_plan
 from attributary.plan.parts import parts
 from attributary.prior import from_counts

@@ -16,14 +16,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
+from attributary.datasets import generate, load
+from attributary.datasets.camb import COLUMNS as CAMB
+from attributary.datasets.csscl import COLUMNS as CSSCL
+from attributary.datasets.dataset import figures
+from attributary.datasets.load import DATASETS, Name, published_table
+from attributary.datasets.stream import user_ids
 from attributary.errors import InputError
-from attributary.logs.criteo import attributed
-from attributary.logs.criteo.camb import COLUMNS as CAMB
-from attributary.logs.criteo.csscl import COLUMNS as CSSCL
-from attributary.logs.criteo.dataset import DATASETS, Name, dataset
-from attributary.logs.criteo.figures import figures
-from attributary.logs.generate import generate
-from attributary.logs.generate.published import user_ids
 
 ROWS = 20_000
 PACKED = ["tsv", "tsv.gz", "tar.gz", "zip", "tar"]
@@ -62,7 +61,7 @@ def pack(folder: Path, kind: str, inside: str) -> None:
 
 
 def rows(connection: Any, path: Path | str, name: Name, **options: Any) -> list[dict[str, Any]]:
-    found = attributed(connection, str(path), name, **{"expect": "any", **options})
+    found = load(connection, str(path), name, **{"expect": "any", **options})
     return connection.sql(found.sql).to_arrow_table().to_pylist()  # type: ignore[no-any-return]
 
 
@@ -83,7 +82,7 @@ def test_the_published_format_says_the_same_as_parquet(name: Any, packing: str, 
 @pytest.mark.parametrize("packing", ["parquet", "tsv.gz", "zip"])
 @pytest.mark.parametrize("name", DATASETS)
 def test_a_table_can_be_read_again_and_again(name: Any, packing: str, folder: Path, connection: Any) -> None:
-    found = attributed(connection, str(folder / f"{name}.{packing}"), name, expect="any")
+    found = load(connection, str(folder / f"{name}.{packing}"), name, expect="any")
     for _ in range(2):
         assert connection.sql(f"SELECT COUNT(*) FROM ({found.sql}) AS t").fetchall() == [(ROWS,)]
     types = {"csscl": ["TINYINT", "BIGINT", "DOUBLE"], "camb": ["TINYINT", "BIGINT", "TINYINT"]}[name]
@@ -214,12 +213,11 @@ def test_last_touch_is_what_a_plain_program_says(
 
 
 def test_both_ways_to_find_the_last_touch_agree(folder: Path, connection: Any) -> None:
-    from attributary.logs.criteo.camb import LAST_CLICK, LAST_TOUCH
-    from attributary.logs.criteo.table import table
-
-    relation = table(connection, str(folder / "camb.tsv"), dataset("camb"))
+    camb = DATASETS["camb"]
+    relation = published_table(connection, str(folder / "camb.tsv"), camb)
     quick, thorough = (
-        Counter(connection.sql(sql.format(published=relation)).fetchall()) for sql in (LAST_CLICK, LAST_TOUCH)
+        Counter(connection.sql(sql.format(published=relation)).fetchall())
+        for sql in (camb.impressions, camb.last_touch)
     )
     assert quick == thorough
 
@@ -230,17 +228,17 @@ def test_both_ways_to_find_the_last_touch_agree(folder: Path, connection: Any) -
 def test_the_published_file_is_told_from_others(folder: Path, connection: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     path = str(folder / "csscl.tsv")
     with pytest.raises(InputError, match="not CriteoSearchData as published: rows 20,000 instead of 15,995,634"):
-        attributed(connection, path, "csscl")
-    found = attributed(connection, path, "csscl", expect="any").figures
+        load(connection, path, "csscl")
+    found = load(connection, path, "csscl", expect="any").figures
     assert not all(figure.agrees for figure in found)
-    monkeypatch.setitem(DATASETS, "csscl", dataset("csscl")._replace(published={f.name: f.found for f in found}))
-    assert all(figure.agrees for figure in attributed(connection, path, "csscl").figures)
+    monkeypatch.setitem(DATASETS, "csscl", DATASETS["csscl"]._replace(published={f.name: f.value for f in found}))
+    assert all(figure.agrees for figure in load(connection, path, "csscl").figures)
 
 
 def test_figures_count_what_they_say(folder: Path, connection: Any) -> None:
     table = parquet.read_table(folder / "camb.parquet").to_pylist()
-    found = figures(connection, f"SELECT * FROM '{folder}/camb.parquet'", dataset("camb"))
-    assert [figure.found for figure in found] == [
+    found = figures(connection, f"SELECT * FROM '{folder}/camb.parquet'", DATASETS["camb"])
+    assert [figure.value for figure in found] == [
         ROWS,
         sum(row["conversion_id"] is not None for row in table),
         sum(row["click_pos"] == 0 for row in table),
@@ -315,7 +313,7 @@ def test_a_damaged_or_wrong_file_is_refused(
     if name not in ("no such file", "."):
         path.write_bytes(damaged(folder, name))
     with pytest.raises(InputError, match=words) as error:
-        attributed(connection, str(path), "csscl", expect=expect)
+        load(connection, str(path), "csscl", expect=expect)
     assert str(path).rstrip(".") in str(error.value)
     assert len(str(error.value).splitlines()) == 1
 
@@ -327,12 +325,12 @@ def test_a_file_without_its_columns_is_refused(folder: Path, tmp_path: Path, con
             text.replace("click_nb", "clicks", 1),
             "has no column 'click_nb'; criteo_attribution_dataset.tsv.gz has",
         ),
-        (text.partition("\n")[2], "does not begin with the names of its columns"),
-        ((folder / "csscl.tsv").read_text(), "does not begin with the names of its columns"),
+        (text.partition("\n")[2], "does not begin with its column names"),
+        ((folder / "csscl.tsv").read_text(), "does not begin with its column names"),
     ):
         (tmp_path / "x.tsv").write_text(change)
         with pytest.raises(InputError, match=words):
-            attributed(connection, str(tmp_path / "x.tsv"), "camb", expect="any")
+            load(connection, str(tmp_path / "x.tsv"), "camb", expect="any")
 
 
 def test_columns_in_another_order_are_found_by_name(folder: Path, tmp_path: Path, connection: Any) -> None:
@@ -346,13 +344,13 @@ def test_only_look_alikes_are_read_from_parquet(folder: Path, tmp_path: Path, co
     parquet.write_table(pa.table({"x": [1]}), tmp_path / "x.parquet")
     (tmp_path / "y.parquet").write_bytes(b"PAR1")
     for path, words in (
-        (tmp_path / "x.parquet", "`attributary generate csscl` writes; .*x.parquet is none"),
+        (tmp_path / "x.parquet", "`attributary generate csscl` writes; .*x.parquet is not one"),
         (folder / "camb.parquet", "camb.parquet is a look-alike of camb"),
         (tmp_path / "y.parquet", "is not a whole Parquet file"),
         (tmp_path / "z.parquet", "there is no file"),
     ):
         with pytest.raises(InputError, match=words):
-            attributed(connection, str(path), "csscl", expect="any")
+            load(connection, str(path), "csscl", expect="any")
 
 
 @pytest.mark.parametrize(
@@ -365,4 +363,4 @@ def test_only_look_alikes_are_read_from_parquet(folder: Path, tmp_path: Path, co
 )
 def test_options_that_do_not_exist_are_refused(options: Any, words: str, folder: Path, connection: Any) -> None:
     with pytest.raises(InputError, match=words):
-        attributed(connection, str(folder / "csscl.tsv"), **{"name": "csscl", **options})
+        load(connection, str(folder / "csscl.tsv"), **{"name": "csscl", **options})

@@ -21,8 +21,8 @@ from attributary.api.ara.registration import Registrations, registrations
 from attributary.api.ara.wire.avro import write_reports
 from attributary.api.ara.wire.encryption import public_key
 from attributary.cli import main
+from attributary.datasets import generate
 from attributary.logs.count import count
-from attributary.logs.generate import generate
 from attributary.plan import Plan, make_plan
 from attributary.prior import from_counts
 from attributary.spec import Spec

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from attributary.datasets import generate
 from attributary.errors import InputError
 from attributary.evaluate import METHODS, evaluate
 from attributary.evaluate import paper as paper_module
@@ -20,11 +21,11 @@ from attributary.evaluate.compare import beside, best, tree_errors
 from attributary.evaluate.figures import COLOURS, figure, png, svg
 from attributary.evaluate.identity import PIECE, PIECES, identity
 from attributary.evaluate.page import page
-from attributary.evaluate.paper import Log, is_generated, paper
+from attributary.evaluate.paper import Log, paper
 from attributary.evaluate.paper_counts import DAY, Choices, leaf_counts, paper_counts
 from attributary.evaluate.paper_trees import PAPER
 from attributary.logs.count import count
-from attributary.logs.generate import generate
+from attributary.logs.files import is_generated
 from attributary.prior import from_counts
 from attributary.spec import Logs
 from attributary.tables import read_table

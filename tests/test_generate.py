@@ -14,25 +14,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
+from attributary.datasets import DATASETS, GENERATED, KINDS, VERSION, compare, generate
+from attributary.datasets.camb_look_alike import camb_stream, campaigns
+from attributary.datasets.csscl_look_alike import PARTNERS, REVENUE, countries, csscl_stream, partners
+from attributary.datasets.draws import laws, quotas, shuffle, user_of
+from attributary.datasets.generate import write
+from attributary.datasets.sales import OVERALL, amounts, bin_means, delay_laws, delays, large_ones_to, tilted
+from attributary.datasets.stream import Stream, arrow_stream, map_blocks
 from attributary.errors import InputError
-from attributary.logs.criteo.profile import profile
-from attributary.logs.generate import GENERATED, KINDS, VERSION, generate
-from attributary.logs.generate.amounts import amounts, large_ones_to
-from attributary.logs.generate.attributes import REVENUE, countries
-from attributary.logs.generate.camb import camb
-from attributary.logs.generate.campaigns import campaigns
-from attributary.logs.generate.choice import laws
-from attributary.logs.generate.csscl import csscl
-from attributary.logs.generate.delays import OVERALL, bin_means, delay_laws, delays, tilted
-from attributary.logs.generate.partners import COUNT, mean_delays, partners
-from attributary.logs.generate.quotas import quotas
-from attributary.logs.generate.shuffled import shuffled
-from attributary.logs.generate.stream import Stream, made, reader
-from attributary.logs.generate.users import user_of
-from attributary.logs.generate.write import write
 
 ROWS = 2_000_000
-STREAMS = {"csscl": csscl, "camb": camb}
+STREAMS = {"csscl": csscl_stream, "camb": camb_stream}
 KINDS_OF_STREAM = pytest.mark.parametrize("kind", STREAMS)
 
 
@@ -53,23 +45,23 @@ def logs(tmp_path_factory: pytest.TempPathFactory, connection: Any) -> dict[str,
 
 
 def everything(stream: Stream) -> pa.Table:
-    return reader(stream, workers=1).read_all()
+    return arrow_stream(stream, workers=1).read_all()
 
 
 # The published figures
 
 
 @KINDS_OF_STREAM
-def test_every_published_figure_is_met(kind: Any, logs: dict[str, str], connection: Any) -> None:
-    found = profile(connection, logs[kind], kind)
+def test_every_published_figure_is_met(kind: str, logs: dict[str, str], connection: Any) -> None:
+    found = compare(connection, logs[kind], DATASETS[kind])
     assert len(found) > 30
-    off = [f"{m.answer.name}: {m.found:.6g} instead of {m.answer.published:.6g}" for m in found if not m.agrees]
+    off = [f"{m.answer.name}: {m.value:.6g} instead of {m.answer.published:.6g}" for m in found if not m.agrees]
     assert not off
 
 
 def test_the_profile_sees_what_is_off(logs: dict[str, str], connection: Any) -> None:
     slower = "SELECT * REPLACE (delay + 86400 AS delay) FROM csscl WHERE partner <> 'partner 001'"
-    off = {m.answer.name for m in profile(connection, slower, "csscl") if not m.agrees}
+    off = {m.answer.name for m in compare(connection, slower, DATASETS["csscl"]) if not m.agrees}
     assert off >= {"delay, mean", "delay in 2-day bucket 1", "users", "share of the largest partner"}
     assert not off & {"rows", "amount, median"}
 
@@ -79,7 +71,7 @@ def test_the_laws_themselves_are_exact() -> None:
     share = of.sales.sum(axis=0) / of.sales.sum()
     assert share @ of.delay == pytest.approx(OVERALL, abs=1e-12)  # the mixture of all partners is the overall law
     assert OVERALL @ days * 86_400 == pytest.approx(359_581, abs=2)
-    means = mean_delays()
+    means = partners().delay @ bin_means()
     assert [means.min(), np.median(means), means.mean(), means.max()] == pytest.approx([0.005, 1.68, 2.18, 26.2], 0.003)
     assert (of.delay >= 0).all()
     assert of.converting[0].sum() == pytest.approx(1_192_588)
@@ -102,7 +94,7 @@ def test_large_amounts_move_without_changing_the_law() -> None:
 
 
 def test_large_partners_are_slower_than_small_ones() -> None:
-    means = mean_delays()
+    means = partners().delay @ bin_means()
     assert means[:20].mean() > 1.5 * np.median(means)
 
 
@@ -115,7 +107,7 @@ def test_some_partners_appear_only_in_the_later_half(logs: dict[str, str], conne
         FROM (SELECT MIN(day) AS first, MAX(day) AS last
               FROM (SELECT partner, (time - MIN(time) OVER ()) // 86400 AS day FROM csscl) GROUP BY partner)"""
     ).fetchall()[0]
-    assert halves[0] == COUNT
+    assert halves[0] == PARTNERS
     assert 20 <= halves[1] <= 45
     assert halves[2] >= 1
 
@@ -149,7 +141,7 @@ def test_csscl_is_in_no_order_and_camb_in_the_order_of_time() -> None:
 
 
 def test_the_clicks_of_a_conversion_belong_together() -> None:
-    table = everything(camb(60_000, 5))
+    table = everything(camb_stream(60_000, 5))
     rows = [row for row in table.to_pylist() if row["conversion_id"] is not None]
     journeys: dict[int, list[dict[str, Any]]] = {}
     for row in rows:  # in the order of time
@@ -175,13 +167,13 @@ def test_there_are_as_many_rows_as_were_asked_for(kind: str, rows: int) -> None:
 
 
 def test_the_skew_keeps_its_shape_in_a_small_log() -> None:
-    table = everything(csscl(100_000))
+    table = everything(csscl_stream(100_000))
     sold = table.filter(table["conversion"].cast(pa.bool_())).filter(pa.compute.field("country") != "missing")
     counts = sorted((entry["counts"] for entry in sold["partner"].value_counts().to_pylist()), reverse=True)
     assert counts[0] / sum(counts) == pytest.approx(0.4007, abs=0.001)
     assert counts[1] / counts[0] == pytest.approx(52_064 / 477_888, rel=0.02)
     assert counts[6] / counts[0] == pytest.approx(19_246 / 477_888, rel=0.02)
-    assert len(set(table["partner"].to_pylist())) == COUNT
+    assert len(set(table["partner"].to_pylist())) == PARTNERS
 
 
 # The same bytes
@@ -203,7 +195,7 @@ def test_a_block_is_the_same_whenever_it_is_made(kind: str) -> None:
     numbers = [stream.blocks - 1, 0, 1]
     first = [stream.block(number) for number in numbers]
     assert [again.block(number) for number in reversed(numbers)] == first[::-1]
-    assert list(made(stream, lambda batch: batch.num_rows, 3)) == [
+    assert list(map_blocks(stream, lambda batch: batch.num_rows, 3)) == [
         again.block(n).num_rows for n in range(stream.blocks)
     ]
 
@@ -302,7 +294,7 @@ def test_a_full_disk_is_the_users_to_mend(tmp_path: Path) -> None:
     if not Path("/dev/full").exists():
         pytest.skip("there is no /dev/full here")
     with pytest.raises(InputError, match="No space left on device"):
-        write(camb(5_000), "/dev/full", "published")
+        write(camb_stream(5_000), "/dev/full", "published")
 
 
 def test_progress_adds_up(tmp_path: Path) -> None:
@@ -327,7 +319,7 @@ def test_quotas_add_up_and_are_near(weights: list[float], total: int) -> None:
 @settings(deadline=None)
 @given(rows=st.integers(1, 5_000), seed=st.integers(0, 2**70))
 def test_shuffling_is_a_permutation(rows: int, seed: int) -> None:
-    assert sorted(shuffled(np.arange(rows), rows, seed).tolist()) == list(range(rows))
+    assert sorted(shuffle(np.arange(rows), rows, seed).tolist()) == list(range(rows))
 
 
 def test_draws_follow_their_laws() -> None:

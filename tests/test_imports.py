@@ -11,7 +11,7 @@ PACKAGE = Path(__file__).parent.parent / "src" / "attributary"
 ORDER = [
     *("errors", "types", "kernel", "html", "tables", "tree", "noise", "spec", "logs"),
     *("measurements", "denoising", "ratio", "rmsre", "budget", "prior", "profile", "plan"),
-    *("api", "evaluate", "report", "explore", "cli"),
+    *("api", "datasets", "evaluate", "report", "explore", "cli"),
 ]
 
 

@@ -20,7 +20,7 @@ from attributary.cli import main
 from attributary.cli.estimates import by_measure, of_nodes
 from attributary.cli.learned import learned_part, worth_of
 from attributary.cli.run_parts import measured_part, simulated_part
-from attributary.logs.generate import generate
+from attributary.datasets import generate
 from attributary.plan import Plan, make_plan
 from attributary.plan.parts import most_by_head, parts
 from attributary.prior import from_counts, from_estimates

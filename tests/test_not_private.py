@@ -10,9 +10,9 @@ from click.testing import CliRunner, Result
 
 from attributary import Measurements, Plan, Tree, denoise
 from attributary.cli import main
+from attributary.datasets import generate
 from attributary.explore.desk import Desk
 from attributary.explore.store import open_store
-from attributary.logs.generate import generate
 from attributary.report.facts import not_private
 from attributary.tables import read_table, write_table
 from attributary.tables.not_private import NO_NOISE, SEEDED, TRUE_COUNTS, mark, words_of

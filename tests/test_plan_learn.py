@@ -12,9 +12,9 @@ from attributary import prior
 from attributary.budget.hedged import LIMIT
 from attributary.cli import main
 from attributary.cli.evaluated import METHODS as CHOICES
+from attributary.datasets import generate
 from attributary.errors import InputError
 from attributary.evaluate.methods import METHODS
-from attributary.logs.generate import generate
 from attributary.plan import Plan, expected, make_plan
 from attributary.spec import Spec
 from plans import UNKNOWN, asked, spec, specs

@@ -21,9 +21,9 @@ from attributary.api.ara.registration import Registrations, registrations
 from attributary.api.ara.wire.avro import write_reports
 from attributary.api.ara.wire.encryption import public_key
 from attributary.cli import main
+from attributary.datasets import generate
 from attributary.errors import InputError
 from attributary.logs.count import count
-from attributary.logs.generate import generate
 from attributary.plan import Plan, make_plan
 from attributary.plan.parts import most_by_head, parts
 from attributary.prior import from_counts

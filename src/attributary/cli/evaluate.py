@@ -150,10 +150,9 @@ def _of_logs(spec: "Spec", folder: str, until: str | None, cache: str, quiet: bo
     from attributary.errors import InputError
     from attributary.evaluate.cache import cached
     from attributary.evaluate.identity import identity
-    from attributary.evaluate.paper import is_generated
     from attributary.logs.count import count
     from attributary.logs.duckdb import DuckDB
-    from attributary.logs.files import all_files
+    from attributary.logs.files import all_files, is_generated
 
     logs = spec.logs
     if logs is None:

@@ -41,7 +41,7 @@ Criteo's file: text with tabs, -1 where a value is missing.
 @click.option("-o", "--output", metavar="PATH", required=True, help="A folder or a file.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress and no summary.")
 def generate(*, kind: str, rows: int | None, seed: int, format_: Any, output: str, quiet: bool) -> None:
-    from attributary.logs.generate import GENERATED, KINDS, VERSION, generate
+    from attributary.datasets import GENERATED, KINDS, VERSION, generate
 
     with _bar(KINDS[kind] if rows is None else rows, not quiet) as progress:
         written = generate(kind, output, rows, seed, format_, progress)

@@ -92,10 +92,9 @@ def run(
     from attributary.cli.run_counts import run_counts
     from attributary.cli.run_parts import run_parts
     from attributary.cli.summary import print_measures, print_summary
-    from attributary.evaluate.paper import is_generated
     from attributary.logs.count import count
     from attributary.logs.duckdb import DuckDB
-    from attributary.logs.files import all_files
+    from attributary.logs.files import all_files, is_generated
     from attributary.prior import from_counts, none
     from attributary.tables.not_private import SEEDED, TRUE_COUNTS, mark
     from attributary.tables.whole_folder import whole_folder

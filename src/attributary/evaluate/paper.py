@@ -5,6 +5,7 @@ import tempfile
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from attributary.datasets import VERSION, generate
 from attributary.errors import InputError
 from attributary.evaluate.cache import Tables, cached
 from attributary.evaluate.case import Case
@@ -13,7 +14,7 @@ from attributary.evaluate.paper_cases import paper_cases
 from attributary.evaluate.paper_counts import Choices, Periods, paper_counts
 from attributary.evaluate.paper_trees import PAPER, PaperDataset
 from attributary.evaluate.private import EPSILON
-from attributary.logs.generate import VERSION, generate
+from attributary.logs.files import is_generated
 
 
 class Log(NamedTuple):
@@ -68,22 +69,6 @@ def paper(
     periods = Periods(**tables)
     cases = paper_cases(of, periods, noises, prior_epsilon=prior_epsilon, seed=seed, generated=generated)
     return Experiment(cases, [LeftOut(**row) for row in periods.left.to_pylist() if row["rows"]], generated)
-
-
-def is_generated(path: str) -> bool:
-    """Whether a file says that it was generated: Parquet in its metadata, gzip in the name of what it holds."""
-    if path.endswith((".parquet", ".pq")):
-        from pyarrow import ArrowException, parquet
-
-        try:
-            return b"generated" in (parquet.read_schema(path).metadata or {})
-        except (OSError, ArrowException):
-            return False
-    try:
-        with open(path, "rb") as file:
-            return file.read(2) == b"\x1f\x8b" and b"generated-by-attributary" in file.read(200)
-    except OSError:
-        return False
 
 
 def _count(of: PaperDataset, log: Log, choices: Choices, cache: str | None) -> Tables:

@@ -6,10 +6,10 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from attributary.datasets import load
 from attributary.errors import InputError
 from attributary.evaluate.paper_trees import DELAY_DAYS, PaperDataset, PaperTree
-from attributary.logs.criteo import attributed
-from attributary.logs.criteo.refused import refused
+from attributary.logs.duckdb_errors import text_file_errors
 
 DAY = 86_400
 STEP = 2  # days: buckets that all others are made of
@@ -59,8 +59,8 @@ def paper_counts(connection: Any, path: str, of: PaperDataset, choices: Choices,
     A row's period is that of its impression, with days counted from the first one's time.
     """
     keep = "first" if choices.unknown_delay == "first" else "keep"
-    log = attributed(connection, path, of.name, expect, keep)  # type: ignore[arg-type]
-    with refused(path):
+    log = load(connection, path, of.name, expect, keep)  # type: ignore[arg-type]
+    with text_file_errors(path):
         start = connection.sql(f"SELECT MIN(time) FROM ({log.sql}) AS impressions").fetchall()[0][0]
         if start is None:
             raise InputError(f"{path} has no row with a time; give the whole file, or generate more rows")

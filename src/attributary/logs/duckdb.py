@@ -9,9 +9,9 @@ from threading import Event
 from typing import Any, Self, TypeVar
 
 from attributary.errors import InputError, TryAgain
+from attributary.logs.duckdb_errors import duckdb_errors
 from attributary.logs.engine import Kind, Relation, Report
 from attributary.logs.files import Files
-from attributary.logs.refused import refused
 from attributary.logs.whole import refuse_cut_gzip, refuse_cut_zstd
 
 Result = TypeVar("Result")
@@ -124,11 +124,11 @@ class DuckDB:
             self._stop.set()
             self._connection.interrupt()
             raise
-        with refused():
+        with duckdb_errors():
             return future.result()
 
     def _types(self, rows: str) -> dict[str, str]:
-        with refused():
+        with duckdb_errors():
             described = self._connection.sql(f"SELECT * FROM {rows} LIMIT 0")
             return dict(zip(described.columns, map(str, described.types), strict=True))
 

@@ -178,3 +178,19 @@ def all_files(logs: Logs, folder: str) -> list[str]:
     """The paths of all logs that a spec names."""
     given = [paths for paths in (logs.impressions, logs.conversions, logs.attributed) if paths]
     return [path for paths in given for path in files(paths, folder, logs.header).paths]
+
+
+def is_generated(path: str) -> bool:
+    """Whether a file says that it was generated: Parquet in its metadata, gzip in the name of what it holds."""
+    if path.endswith((".parquet", ".pq")):
+        from pyarrow import ArrowException, parquet
+
+        try:
+            return b"generated" in (parquet.read_schema(path).metadata or {})
+        except (OSError, ArrowException):
+            return False
+    try:
+        with open(path, "rb") as file:
+            return file.read(2) == b"\x1f\x8b" and b"generated-by-attributary" in file.read(200)
+    except OSError:
+        return False

@@ -1,4 +1,4 @@
-"""text: the text of a published file, wherever it is packed: plain, gzip, in its tar.gz, or in its zip."""
+"""archive: the text of a published file, however it is packed: plain, gzip, in its tar.gz, or in its zip."""
 
 import gzip
 import tarfile
@@ -17,7 +17,7 @@ CHUNK = 2**20
 
 def packing(path: str) -> Packing:
     """How a file is packed; what is in an archive only Python can reach."""
-    with _refused(path), open(path, "rb") as file:
+    with _read_errors(path), open(path, "rb") as file:
         beginning = file.read(4)
         if beginning.startswith(b"PK"):
             return "archive"
@@ -32,9 +32,9 @@ def _is_tar(block: bytes) -> bool:
 
 
 @contextmanager
-def opened(path: str) -> Iterator[Any]:
+def open_text(path: str) -> Iterator[Any]:
     """The bytes of the text, from its beginning."""
-    with _refused(path), ExitStack() as stack:
+    with _read_errors(path), ExitStack() as stack:
         file = stack.enter_context(open(path, "rb"))
         magic = file.read(2)
         file.seek(0)
@@ -69,7 +69,7 @@ def _first_file(tar: tarfile.TarFile, path: str) -> Any:
 def check_whole(path: str) -> None:
     """Refuses a file that was cut off, as far as that can be seen: inside gzip, inside an archive, or inside a line."""
     last = b"\n"
-    with opened(path) as file:
+    with open_text(path) as file:
         if packing(path) == "none":
             file.seek(-1, 2)
             last = file.read(1)
@@ -81,7 +81,7 @@ def check_whole(path: str) -> None:
 
 
 @contextmanager
-def _refused(path: str) -> Iterator[None]:
+def _read_errors(path: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:

@@ -1,10 +1,76 @@
-"""csscl_questions: the figures of the Criteo Sponsored Search Conversion Log.
+"""csscl: the Criteo Sponsored Search Conversion Log (Tallis and Yadav 2018), a file without a header or with one.
 
-Those about partners, converting users, amounts and delays were published for the rows with product data, which in the
-look-alike are those with a country.
+A row is a click, already attributed. −1 is missing, and so is time 0. The rows are in no order.
+
+Figures about partners, converting users, amounts and delays were published for the rows with product data, which in
+the look-alike are those with a country.
 """
 
-from attributary.logs.criteo.answers import Answer, Question, shares
+from attributary.datasets.dataset import Answer, Dataset, Question, share_answers
+
+COLUMNS = {
+    "Sale": "TINYINT",
+    "SalesAmountInEuro": "DOUBLE",
+    "Time_delay_for_conversion": "BIGINT",
+    "click_timestamp": "BIGINT",
+    "nb_clicks_1week": "VARCHAR",
+    "product_price": "VARCHAR",
+    "product_age_group": "VARCHAR",
+    "device_type": "VARCHAR",
+    "audience_id": "VARCHAR",
+    "product_gender": "VARCHAR",
+    "product_brand": "VARCHAR",
+    **{f"product_category{number}": "VARCHAR" for number in range(1, 8)},
+    "product_country": "VARCHAR",
+    "product_id": "VARCHAR",
+    "product_title": "VARCHAR",
+    "partner_id": "VARCHAR",
+    "user_id": "VARCHAR",
+}
+
+IMPRESSIONS = """
+SELECT
+    COALESCE(NULLIF(partner_id, '-1'), 'missing') AS partner,
+    COALESCE(NULLIF(product_country, '-1'), 'missing') AS country,
+    COALESCE(NULLIF(device_type, '-1'), 'missing') AS device,
+    COALESCE(NULLIF(product_age_group, '-1'), 'missing') AS age_group,
+    NULLIF(click_timestamp, 0) AS time,
+    user_id AS user,
+    Sale AS conversion,
+    CASE WHEN Sale = 1 AND Time_delay_for_conversion >= 0 THEN Time_delay_for_conversion END AS delay,
+    CASE WHEN Sale = 1 THEN SalesAmountInEuro END AS amount
+FROM {published}
+"""
+
+# What becomes of a sale whose delay is not known, −1 in the file. While it is kept, counts by delay can say how many.
+UNKNOWN_DELAY = {
+    "keep": "SELECT * FROM ({impressions}) AS clicks",
+    "drop": """
+SELECT
+    partner, country, device, age_group, time, user,
+    CASE WHEN delay IS NULL THEN CAST(0 AS TINYINT) ELSE conversion END AS conversion,
+    delay,
+    CASE WHEN delay IS NOT NULL THEN amount END AS amount
+FROM ({impressions}) AS clicks
+""",
+    "first": """
+SELECT
+    partner, country, device, age_group, time, user, conversion,
+    CASE WHEN conversion = 1 THEN COALESCE(delay, 0) END AS delay,
+    amount
+FROM ({impressions}) AS clicks
+""",
+}
+
+PUBLISHED = {"rows": 15_995_634, "rows with a sale": 1_732_721, "sales without a delay": 5_380, "partners": 312}
+MEASURED = """
+SELECT
+    COUNT(*),
+    COALESCE(SUM(conversion), 0),
+    COALESCE(SUM(CASE WHEN conversion = 1 AND delay IS NULL THEN 1 ELSE 0 END), 0),
+    COUNT(DISTINCT NULLIF(partner, 'missing'))
+FROM ({impressions}) AS clicks
+"""
 
 SALES = 1_279_493  # with product data
 EURO = 122.5  # of a sale on average
@@ -17,7 +83,7 @@ SELECT COUNT(*) / SUM(COUNT(*)) OVER () FROM {{log}} AS l WHERE delay IS NOT NUL
 GROUP BY delay // {width} ORDER BY delay // {width}
 """
 
-CSSCL = [
+QUESTIONS = [
     Question(
         """
 SELECT
@@ -113,8 +179,8 @@ FROM {log} AS l
             Answer("delay, longest", 2_588_699, 1e-4, 1e-4),
         ],
     ),
-    Question(SHARE_OF_DELAYS.format(width=172_800), shares("delay in 2-day bucket", TWO_DAYS, SALES)),
-    Question(SHARE_OF_DELAYS.format(width=518_400), shares("delay in 6-day bucket", SIX_DAYS, SALES)),
+    Question(SHARE_OF_DELAYS.format(width=172_800), share_answers("delay in 2-day bucket", TWO_DAYS, SALES)),
+    Question(SHARE_OF_DELAYS.format(width=518_400), share_answers("delay in 6-day bucket", SIX_DAYS, SALES)),
     Question(
         """
 SELECT MIN(days), MEDIAN(days), AVG(days), MAX(days)
@@ -128,3 +194,16 @@ FROM (SELECT AVG(delay) / 86400 AS days FROM {log} AS l WHERE delay IS NOT NULL 
         ],
     ),
 ]
+
+CSSCL = Dataset(
+    name="csscl",
+    file="CriteoSearchData",
+    columns=COLUMNS,
+    header=False,
+    impressions=IMPRESSIONS,
+    measured=MEASURED,
+    published=PUBLISHED,
+    questions=QUESTIONS,
+    last_touch="",
+    unknown_delay=UNKNOWN_DELAY,
+)

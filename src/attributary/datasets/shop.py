@@ -9,11 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attributary.logs.generate.amounts import amounts
-from attributary.logs.generate.delays import DAY, OVERALL, delay_laws, delays
-from attributary.logs.generate.fixed import fixed, fixed_normal, generator
-from attributary.logs.generate.label import label
-from attributary.logs.generate.stream import checked
+from attributary.datasets.draws import fixed, fixed_normal, generator
+from attributary.datasets.sales import DAY, OVERALL, amounts, delay_laws, delays
+from attributary.datasets.stream import check_size, label
 from attributary.types import Floats, Ints
 
 ROWS = 200_000  # impressions
@@ -30,7 +28,7 @@ LOCATIONS = (
 RATE = 0.06  # conversions for each impression, on average
 AGAIN, AT_ONCE, LATE, AT_THE_END, UNSEEN = 0.12, 0.01, 0.04, 0.005, 0.06  # of the conversions
 TWINS = 0.01  # impressions at the same second as the user's one before
-DRAWS = 4  # the key of this file's draws
+DRAWS = 4  # the key of these draws
 
 
 class Shop(NamedTuple):
@@ -40,7 +38,7 @@ class Shop(NamedTuple):
 
 def shop(rows: int = ROWS, seed: int = 0) -> Shop:
     """Impressions (user, campaign, location, time), as many as `rows`, and conversions (user, time, day, value)."""
-    checked(rows, seed)
+    check_size(rows, seed)
     draw = generator(DRAWS, seed, 0).random
     users = max(1, round(USERS * rows))
     user = (users * draw(rows) ** 1.5).astype(np.int64)
@@ -133,3 +131,30 @@ def _user_names(user: Ints) -> Any:
     import pyarrow.compute as pc
 
     return pc.binary_join_element_wise("user", pc.cast(pa.array(user + 1), pa.string()), " ")
+
+
+SPEC = f"""\
+# A generated shop, which does not exist: conversions by campaign > location > day.
+epsilon = 1
+neighbours = "definition-1"    # epsilon also hides on which day a conversion was
+tau = 10
+split_by = "campaign"          # every campaign has a budget split of its own
+
+[[attribute]]
+name = "campaign"              # known: an impression has it
+
+[[attribute]]
+name = "location"
+
+[[attribute]]
+name = "day"                   # of the week
+unknown = true                 # only a conversion has it
+domain = [{", ".join(f'"{day}"' for day in DAYS)}]
+
+[logs]
+impressions = "impressions.parquet"
+conversions = "conversions.parquet"
+user = "user"
+time = "time"
+window = "30d"
+"""

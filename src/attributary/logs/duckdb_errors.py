@@ -1,4 +1,4 @@
-"""refused: what DuckDB refuses, as the user's mistake with its file and line, where it is one."""
+"""duckdb_errors: errors of DuckDB in one line, as mistakes of the user with file and line wherever they are that."""
 
 import re
 from collections.abc import Iterator
@@ -8,11 +8,13 @@ from attributary.errors import InputError, TryAgain
 from attributary.logs.engine import CastError
 
 NO_ROOM = "No space left|max_temp_directory_size|failed to offload"
+LINE = r"CSV Error on Line: (\d+)"
+CELLS = r"Expected Number of Columns: (\d+) Found: (\d+)"
 
 
 @contextmanager
-def refused() -> Iterator[None]:
-    """DuckDB's errors about files and cells become InputErrors and CastErrors, about room TryAgain; others pass."""
+def duckdb_errors() -> Iterator[None]:
+    """Errors about files become InputErrors, about cells CastErrors, about memory and disk TryAgain; others pass."""
     import duckdb
 
     try:
@@ -45,6 +47,37 @@ def refused() -> Iterator[None]:
         raise InputError(f"a log is damaged: {_first(str(error))[:200]}; write its file anew") from error
 
 
+@contextmanager
+def text_file_errors(path: str) -> Iterator[None]:
+    """As `duckdb_errors`, for one text file of numbers in fixed columns: always InputErrors, with the file's name."""
+    import duckdb
+
+    try:
+        yield
+    except duckdb.OutOfMemoryException as error:
+        raise TryAgain(_room(str(error))) from error
+    except duckdb.InterruptException:
+        raise KeyboardInterrupt from None
+    except (duckdb.IOException, duckdb.InvalidInputException, duckdb.ConversionException) as error:
+        raise InputError(_text_file(str(error), path)) from error
+
+
+def _text_file(words: str, path: str) -> str:
+    line, cells = re.search(LINE, words), re.search(CELLS, words)
+    where = f"{path}: line {line[1]}" if line else path
+    number = re.search(r'Error when converting column "(.+?)"\. Could not convert string "(.*?)" to', words, re.DOTALL)
+    if number:
+        return f"{where}: {number[2][:40]!r} in column {number[1]} is not a number; is this the right file?"
+    if cells:
+        return f"{where} has {cells[2]} cells instead of {cells[1]}; is the file damaged, or cut off?"
+    stream = re.search(r"failed(?:\(\))?: (?:Invalid: )*(.*?)(?:\. Detail: Python exception|$)", words, re.DOTALL)
+    if stream:  # Python's own words, by way of Arrow
+        return stream[1] if stream[1].startswith(path) else f"{path} cannot be read: {stream[1][:200]!r}"
+    if "GZIP" in words:
+        return f"{path} is cut off or damaged (its gzip data ends too early); fetch it again"
+    return f"{where} cannot be read: {words.splitlines()[0][:200]}"
+
+
 def _first(words: str) -> str:
     """The first line, without the kind of error before it."""
     return re.sub(r"^[\w ]*Error: ", "", words.splitlines()[0])
@@ -59,10 +92,10 @@ def _no_engine(words: str) -> str | None:
 
 
 def _csv(words: str) -> str | None:
-    line, file = re.search(r"CSV Error on Line: (\d+)", words), re.search(r"^ *file ?= ?(.*)$", words, re.MULTILINE)
+    line, file = re.search(LINE, words), re.search(r"^ *file ?= ?(.*)$", words, re.MULTILINE)
     if not line or not file:
         return None
-    cells = re.search(r"Expected Number of Columns: (\d+) Found: (\d+)", words)
+    cells = re.search(CELLS, words)
     if cells:
         reason = (
             f"has {cells[2]} cells, and the header {cells[1]}; quote cells that hold the separator, and leave none out"

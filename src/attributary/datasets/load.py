@@ -1,0 +1,174 @@
+"""load: a published dataset, or a look-alike, as one row per impression with its conversion, if it has one."""
+
+from typing import Any, Literal, NamedTuple, get_args
+
+from attributary.datasets.archive import check_whole, open_text, packing
+from attributary.datasets.camb import CAMB
+from attributary.datasets.csscl import CSSCL
+from attributary.datasets.dataset import Dataset, Figure, figures
+from attributary.errors import InputError
+from attributary.logs.duckdb_errors import text_file_errors
+
+BLOCK = 2**23  # bytes of text at a time
+SEPARATORS = ",;| "
+Name = Literal["csscl", "camb"]
+Expect = Literal["published", "any"]
+UnknownDelay = Literal["keep", "drop", "first"]
+DATASETS = {dataset.name: dataset for dataset in (CSSCL, CAMB)}
+
+
+class ImpressionLog(NamedTuple):
+    sql: str  # for one row per impression; the connection can run it again and again
+    figures: list[Figure]  # of the file, next to the published ones
+
+
+def load(
+    connection: Any,
+    path: str,
+    name: Name,
+    expect: Expect = "published",
+    unknown_delay: UnknownDelay = "keep",
+) -> ImpressionLog:
+    """The impressions of a published file, each with its conversion; the whole file is read once to check it.
+
+    csscl: partner, country, device, age_group, time, user, conversion, delay, amount.
+    camb:  campaign, cat1, cat8, time, user, conversion, delay; click, click_pos, click_nb, conversion_id and
+           conversion_time of every impression that led to a conversion; conversion and delay at the last touch only.
+
+    Times and delays are in seconds, `conversion` is 0 or 1, and the label of a missing value is `missing`. `path` is
+    the file as published, packed or unpacked, or a look-alike in Parquet. With `expect="published"` its figures must be
+    the published ones. `unknown_delay`: a sale without a delay stays a conversion without one (keep), is not a
+    conversion (drop), or has delay 0 (first).
+    """
+    if name not in DATASETS:
+        raise InputError(f"the published datasets are {' and '.join(DATASETS)}; got {name!r}")
+    if expect not in get_args(Expect):
+        raise InputError(f"expect is {' or '.join(get_args(Expect))}; got {expect!r}")
+    if unknown_delay not in get_args(UnknownDelay):
+        raise InputError(f"unknown_delay is one of {', '.join(get_args(UnknownDelay))}; got {unknown_delay!r}")
+    dataset = DATASETS[name]
+    with text_file_errors(path):
+        if path.endswith((".parquet", ".pq")):
+            published, sql = None, _look_alike(path, dataset)
+        else:
+            published = published_table(connection, path, dataset)
+            if expect == "any":
+                check_whole(path)
+            sql = dataset.impressions.format(published=published)
+        measured = figures(connection, sql, dataset)
+    wrong = [str(figure) for figure in measured if not figure.agrees]
+    if expect == "published" and wrong:
+        if published:
+            check_whole(path)
+        raise InputError(
+            f"{path} is not {dataset.file} as published: {', '.join(wrong)}; give that file, or expect any for a part "
+            "or a look-alike of it"
+        )
+    if published and dataset.last_touch and measured[-1].value > 0:
+        sql = dataset.last_touch.format(published=published)
+    return ImpressionLog(dataset.unknown_delay.get(unknown_delay, "{impressions}").format(impressions=sql), measured)
+
+
+def _look_alike(path: str, dataset: Dataset) -> str:
+    """SQL for the rows of a Parquet file that says it is a look-alike of the dataset."""
+    from pyarrow import ArrowException, parquet
+
+    try:
+        metadata = parquet.read_schema(path).metadata or {}
+    except FileNotFoundError:
+        raise InputError(f"there is no file {path}") from None
+    except (OSError, ArrowException) as error:
+        raise InputError(f"{path} is not a whole Parquet file: {str(error).splitlines()[0][:200]}") from error
+    kind = metadata.get(b"kind", b"").decode()
+    if kind != dataset.name:
+        says = f"a look-alike of {kind}" if kind else "not one"
+        raise InputError(
+            f"in Parquet only look-alikes of {dataset.name} can be read, "
+            f"which `attributary generate {dataset.name}` writes; {path} is {says}"
+        )
+    return f"SELECT * FROM read_parquet({_quoted_path(path)})"
+
+
+def published_table(connection: Any, path: str, dataset: Dataset) -> str:
+    """SQL for the rows of a published file, under the published names; the connection learns what it needs for it."""
+    names, header = _column_names(path, dataset)
+    columns = {name: dataset.columns.get(name, "VARCHAR") for name in names}
+    compression = packing(path)
+    if compression == "archive":
+        connection.register(f"published_{dataset.name}", ArchiveTable(path, columns, header))
+        return f"published_{dataset.name}"
+    typed = ", ".join(f"{_quoted(name)}: {_quoted(kind)}" for name, kind in columns.items())
+    return (
+        f"read_csv({_quoted_path(path)}, auto_detect = false, delim = '\t', quote = '', escape = '', "
+        f"header = {str(header).lower()}, compression = '{compression}', columns = {{{typed}}})"
+    )
+
+
+def _column_names(path: str, dataset: Dataset) -> tuple[list[str], bool]:
+    """The columns of a file, and whether it begins with their names; refuses one that cannot be the dataset."""
+    with open_text(path) as file:
+        first, second = (file.readline(BLOCK).decode("utf-8", "replace").rstrip("\r\n").split("\t") for _ in range(2))
+    known = list(dataset.columns)
+    if first == [""]:
+        raise InputError(f"{path} is empty; {dataset.file} has {len(known)} columns separated by tabs")
+    odd = next((s for s in SEPARATORS if len(first) == 1 and first[0].count(s) >= len(known) - 1), None)
+    if odd:
+        raise InputError(
+            f"{path} is separated by {odd!r}; {dataset.file} is separated by tabs: give it as it was published"
+        )
+    header = first[0].lower() == known[0].lower()
+    if dataset.header:
+        lost = [name for name in known if name not in first]
+        if not header and len(lost) == len(known):
+            raise InputError(f"{path} does not begin with its column names; {dataset.file} begins with {known[0]}")
+        if lost:
+            raise InputError(f"{path} has no column {lost[0]!r}; {dataset.file} has {', '.join(known)}")
+        known = first
+    cells = second if header else first
+    if len(cells) != len(known) and cells != [""]:
+        raise InputError(f"{path} has {len(cells)} columns; {dataset.file} has {len(known)}: is it another file?")
+    return known, header
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _quoted_path(path: str) -> str:
+    """A path in SQL, as a pattern that matches only itself."""
+    return _quoted("".join(f"[{c}]" if c in "*?[" else c for c in path))
+
+
+class ArchiveTable:
+    """A file in an archive as an Arrow stream, opened anew for every query."""
+
+    def __init__(self, path: str, columns: dict[str, str], header: bool) -> None:
+        self.path, self.columns, self.header = path, columns, header
+
+    def __arrow_c_schema__(self) -> Any:
+        return self._schema().__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        import pyarrow as pa
+
+        return pa.RecordBatchReader.from_batches(self._schema(), self._batches()).__arrow_c_stream__(requested_schema)
+
+    def _schema(self) -> Any:
+        import pyarrow as pa
+
+        kinds = {"TINYINT": pa.int8(), "SMALLINT": pa.int16(), "BIGINT": pa.int64(), "DOUBLE": pa.float64()}
+        return pa.schema([(name, kinds.get(kind, pa.string())) for name, kind in self.columns.items()])
+
+    def _batches(self) -> Any:
+        import pyarrow as pa
+        from pyarrow import csv
+
+        names = list(self.columns)
+        with open_text(self.path) as file:
+            reader = csv.open_csv(
+                pa.PythonFile(file, mode="r"),
+                csv.ReadOptions(column_names=names, skip_rows=int(self.header), block_size=BLOCK),
+                csv.ParseOptions(delimiter="\t", quote_char=False),
+                csv.ConvertOptions(column_types=self._schema(), strings_can_be_null=False),
+            )
+            yield from reader
