@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from attributary.report.estimates import Estimates, read_estimates
+from attributary.estimates import Estimates, read_estimates
 from attributary.report.inputs import ReportInputs
 from attributary.report.page import page
 from bench.timing import heading

@@ -10,9 +10,13 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "src" / "attributary"
 ORDER = [
     *("errors", "types", "kernel", "html", "tables", "tree", "noise", "spec", "logs"),
-    *("measurements", "denoising", "ratio", "rmsre", "budget", "prior", "profile", "plan"),
+    *("measurements", "denoising", "estimates", "ratio", "rmsre", "budget", "prior", "profile", "plan"),
     *("api", "datasets", "evaluate", "report", "explore", "cli"),
 ]
+# Doors: methods of early values that import, when called, what stands later.
+DOORS = {
+    ("denoising/estimate.py", "estimates"),  # Estimate.table
+}
 
 
 def imports(file: Path) -> set[str]:
@@ -42,6 +46,7 @@ MODULES = sorted(f for f in PACKAGE.rglob("*.py") if f != PACKAGE / "__init__.py
 def test_a_module_imports_only_what_stands_before_it(file: Path) -> None:
     here = ORDER.index(part(file))
     late = {name for name in imports(file) if name in ORDER and ORDER.index(name) > here}
+    late -= {name for door, name in DOORS if door == file.relative_to(PACKAGE).as_posix()}
     assert not late, f"{file.name} imports {late}, which come after {ORDER[here]}"
 
 

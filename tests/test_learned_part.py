@@ -17,10 +17,10 @@ from attributary.api.ara.keys.layout import layout
 from attributary.api.ara.keys.nodes import tree_keys
 from attributary.api.ara.service.summary import write_summary
 from attributary.cli import main
-from attributary.cli.estimates import by_measure, of_nodes
 from attributary.cli.learned import learned_part, worth_of
 from attributary.cli.run_parts import measured_part, simulated_part
 from attributary.datasets import generate
+from attributary.estimates import by_measure, estimates_table
 from attributary.plan import Plan, make_plan
 from attributary.plan.parts import most_by_head, parts
 from attributary.prior import from_counts, from_estimates
@@ -132,7 +132,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
         keys.append(tree_keys(layout(plan), tree, k))
         sums.append(np.rint(noisy * part.contribution(tree) / part.clip).astype(np.int64))
         past = simulated_part(part, tree, known.limited(part.measure, most, part.clip), rng)
-        said[part.measure.name] = of_nodes(denoise(tree, past, part.variance(tree)), 0.95)
+        said[part.measure.name] = estimates_table(denoise(tree, past, part.variance(tree)), 0.95)
     write_summary("s.avro", np.concatenate(keys), np.concatenate(sums))
     write_table(by_measure(said), "e.parquet")
     return plan, tree, said

@@ -12,14 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attributary import Tree, denoise, prior
-from attributary.cli.estimates import of_nodes
 from attributary.denoising.notebook import estimate_html
 from attributary.errors import InputError
+from attributary.estimates import estimates_table, plausibility, read_estimates
 from attributary.explore.store import open_store
 from attributary.report import ReportInputs, numerals, page
-from attributary.report.estimates import read_estimates
 from attributary.report.facts import facts
-from attributary.report.suspicion import suspicion
 from attributary.tables import write_table
 from browser import Tabs, ready, violations
 from explored import client, closed, desk, every_page, written  # noqa: F401
@@ -52,8 +50,8 @@ def expected(seed: int = 0) -> Any:
 @settings(max_examples=25, deadline=None)
 def test_a_prior_does_not_make_the_noise_look_wrong(seed: int) -> None:
     est = expected(seed)
-    told = read_estimates(of_nodes(est, 0.95), "table")
-    doubt = suspicion(told)
+    told = read_estimates(estimates_table(est, 0.95), "table")
+    doubt = plausibility(told)
     assert doubt.z == pytest.approx(est.fit.z, rel=1e-6, abs=1e-6)
     plain = getattr(est, "plain", est)  # where there is nothing to learn, the estimates are plain
     np.testing.assert_allclose(told.plain_variance, est.tree.to_level_order(plain.variance))
@@ -61,7 +59,7 @@ def test_a_prior_does_not_make_the_noise_look_wrong(seed: int) -> None:
 
 def test_the_page_says_how_much_came_from_it_and_that_it_is_biased() -> None:
     est = expected()
-    told = read_estimates(of_nodes(est, 0.95), "table")
+    told = read_estimates(estimates_table(est, 0.95), "table")
     (fact,) = [fact for fact in facts(None, told) if fact.name == "What was expected"]
     assert numerals.percent(est.from_prior.mean()) in fact.answer and "not unbiased" in fact.warning
     for i, name in enumerate(est.tree.level_names):
@@ -75,7 +73,7 @@ def test_the_page_says_how_much_came_from_it_and_that_it_is_biased() -> None:
 
 @pytest.mark.parametrize("value", [-0.1, 1.1, None])
 def test_a_share_that_is_none_is_refused(value: float | None, tmp_path: Path) -> None:
-    table = of_nodes(expected(), 0.95)
+    table = estimates_table(expected(), 0.95)
     shares = table.column("from_prior").to_pylist()
     shares[4] = value
     wrong = table.set_column(table.column_names.index("from_prior"), "from_prior", pa.array(shares))
@@ -87,7 +85,7 @@ def test_a_share_that_is_none_is_refused(value: float | None, tmp_path: Path) ->
 
 def test_it_is_a_column_of_the_page_that_sorts(tabs: Tabs, tmp_path: Path) -> None:
     est = expected()
-    write_table(of_nodes(est, 0.95), str(tmp_path / "e.parquet"))
+    write_table(estimates_table(est, 0.95), str(tmp_path / "e.parquet"))
     tab = ready(tabs(), write(tmp_path / "e.html", tmp_path / "e.parquet"))
     for _ in range(2):
         tab.click("#deeper")
@@ -109,7 +107,7 @@ def test_it_is_a_column_of_the_page_that_sorts(tabs: Tabs, tmp_path: Path) -> No
 def test_the_explorer_sorts_by_it_and_writes_it(tmp_path: Path) -> None:
     est = expected()
     for path in ("e.parquet", "e.csv"):
-        write_table(of_nodes(est, 0.95), str(tmp_path / path))
+        write_table(estimates_table(est, 0.95), str(tmp_path / path))
         tab = client(desk(str(tmp_path / path)))
         assert tab.get("/api/about").json()["table"]["prior"] is True
         rows = every_page(tab, level="all", sort="prior")
@@ -125,7 +123,7 @@ def test_the_explorer_sorts_by_it_and_writes_it(tmp_path: Path) -> None:
 
 
 def test_the_explorer_shows_it(tabs: Tabs, serve: Any, tmp_path: Path) -> None:  # noqa: F811
-    tab = opened(tabs(), serve(written(of_nodes(expected(), 0.95), tmp_path / "e.parquet")))
+    tab = opened(tabs(), serve(written(estimates_table(expected(), 0.95), tmp_path / "e.parquet")))
     tab.click("thead button:has-text('From prior')")
     tab.wait_for_function("() => document.querySelector('th[aria-sort]').textContent === 'From prior'")
     settled(tab)

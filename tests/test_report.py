@@ -19,20 +19,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attributary import Tree, denoise, rmsre
-from attributary.cli.estimates import of_nodes
-from attributary.cli.implausible import implausible
 from attributary.errors import InputError
+from attributary.estimates import Estimates, estimates_table, plausibility, read_estimates
 from attributary.plan import Plan, make_plan
 from attributary.prior import learn, none
 from attributary.report import ReportInputs, numerals, page, read, to_png, to_svg
 from attributary.report.by_level import changes, shares
-from attributary.report.estimates import Estimates, read_estimates
 from attributary.report.evaluation_curves import Point, curves, read_evaluation
 from attributary.report.facts import facts, title
 from attributary.report.node_charts import spans
 from attributary.report.page_data import cut, pack
 from attributary.report.quantity import label, path, total_of
-from attributary.report.suspicion import suspicion
 from attributary.tables import write_table
 from attributary.tables.not_private import SEEDED
 from forests import NAMED, Case, cases, parents
@@ -151,9 +148,9 @@ def test_a_table_is_doubted_as_the_estimate_itself_is(shape: Any, case: Case, wr
     noisy = [x + wrong * (i == 0) for i, x in enumerate(case.noisy)]
     with np.errstate(divide="ignore"):
         est, told = from_case(case._replace(noisy=noisy), shape=shape)
-        doubt = suspicion(replace(told, shape=shape))
-        theirs = implausible(est, 5)
-    assert doubt.nodes == theirs.nodes and doubt.limit == pytest.approx(theirs.limit)
+        doubt = plausibility(replace(told, shape=shape))
+        theirs = plausibility(est)
+    assert doubt.nodes == theirs.nodes and doubt.threshold == pytest.approx(theirs.threshold)
     if est.fit.df == 0:
         assert doubt.z is None
     else:
@@ -167,7 +164,7 @@ def test_a_table_is_doubted_as_the_estimate_itself_is(shape: Any, case: Case, wr
 @settings(deadline=None, max_examples=80)
 def test_the_noise_fits_a_table_as_it_fits_the_estimate_however_counts_were_made(case: Case, how: Any) -> None:
     est, told = from_case(case, **how)
-    doubt = suspicion(told)
+    doubt = plausibility(told)
     assert doubt.z is None if est.fit.df == 0 else doubt.z == pytest.approx(est.fit.z, rel=1e-6, abs=1e-6)
 
 
@@ -192,7 +189,7 @@ def test_a_table_that_does_not_say_its_confidence_tells_it_by_its_intervals(kind
     noisy = np.where(tree.is_leaf, 40.0, 200.0) + rng.laplace(0, np.sqrt(variance / 2))
     known = learn(tree, noisy, variance) if kind == "prior" else None
     est = denoise(tree, noisy, variance, prior=known, nonnegative=kind == "nonnegative")
-    told = read_estimates(of_nodes(est, confidence), "table")
+    told = read_estimates(estimates_table(est, confidence), "table")
     assert told.confidence == confidence
     assert replace(told, confidence=None).level == pytest.approx(confidence, abs=1e-4)
 
@@ -203,7 +200,7 @@ def test_totals_of_tables_cover_what_many_empty_roots_sum_to() -> None:
     held = np.zeros(3)
     for _ in range(60):
         est = denoise(tree, rng.laplace(0, 3, 200), 18.0, nonnegative=True)
-        told = read_estimates(of_nodes(est, 0.95), "table")
+        told = read_estimates(estimates_table(est, 0.95), "table")
         bare = replace(told, noisy=np.full(200, np.nan), noise_variance=np.full(200, np.nan), confidence=None)
         for i, table in enumerate((told, replace(told, confidence=None), bare)):
             found = total_of(table)
@@ -216,7 +213,7 @@ def test_figures_that_the_estimates_were_not_made_of_are_not_judged_by() -> None
     assert told.plain is not None and told.plain.blue == pytest.approx(est.blue)
     for wrong in ({"noisy": told.noisy * 1000}, {"noise_variance": told.noise_variance * 4}):
         other = replace(told, **wrong)
-        assert other.plain is None and suspicion(other).z is None
+        assert other.plain is None and plausibility(other).z is None
 
 
 def test_nodes_that_cannot_be_estimated_do_not_make_a_level_infinite() -> None:

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 from attributary import Tree
 from attributary.cli import main
+from attributary.estimates import read_measures
 from attributary.plan import Plan
 from attributary.plan.parts import parts
 from attributary.report import ReportInputs, numerals, page, read
 from attributary.report.facts import chosen, measure_facts
-from attributary.report.measures import read_measures
 from attributary.report.page_data import Layer, cut, pack
 from attributary.report.quantity import digits, quantities, total_of, total_ratio
 from attributary.tables import read_table, write_table
@@ -198,7 +198,7 @@ def test_a_level_may_be_called_measure() -> None:
 
 
 def read_one(table: pa.Table) -> Any:
-    from attributary.report.estimates import read_estimates
+    from attributary.estimates import read_estimates
 
     return read_estimates(table, "t")
 

@@ -1,14 +1,36 @@
-"""ratio: what a conversion brings, a value's estimate over the count's, with its interval by the delta method."""
+"""ratio: what a conversion brings, a value's estimate over the count's, with its interval by the delta method.
+
+Ratios stand in a table of their own: the tree's columns, and `estimate`, `variance`, `low` and `high` of each ratio,
+told apart by a first column `measure` ("revenue per conversion").
+"""
 
 from statistics import NormalDist
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from attributary.denoising import Estimate
+from attributary.errors import InputError
+from attributary.estimates import (
+    MEASURE,
+    NEEDED,
+    Estimates,
+    aligned,
+    has_measures,
+    measure_names,
+    noted,
+    rows_of_measure,
+    tree_of,
+    with_columns,
+)
+from attributary.spec.measure import COUNT
+from attributary.tables import shown
+from attributary.tables.floats import floats
 from attributary.types import Floats
 
+PER = " per conversion"  # how ratios are called: "revenue per conversion"
+WITH_ESTIMATES = "give it with the estimates that it was made of, or the folder that `attributary run` wrote"
 SURE = 3.0  # standard deviations that a count is above 0 before it divides anything
 
 
@@ -50,3 +72,60 @@ def delta(value: ArrayLike, of_value: ArrayLike, count: ArrayLike, of_count: Arr
     with np.errstate(invalid="ignore"):
         found = value / below
         return found, (of_value + found**2 * of_count) / below**2
+
+
+def ratios_table(estimates: dict[str, Estimate], confidence: float = 0.95) -> Any:
+    """The Arrow table of what a conversion brings at each node, for each value; None without counts and values."""
+    import pyarrow as pa
+
+    if COUNT not in estimates or len(estimates) == 1:
+        return None
+    tables = []
+    for name, est in estimates.items():
+        if name != COUNT:
+            nodes = est.tree.table().add_column(0, MEASURE, pa.array([name + PER] * len(est.tree)))
+            of_nodes = ratio(est, estimates[COUNT], confidence)
+            tables.append(with_columns(nodes, dict(zip(NEEDED, of_nodes, strict=True))))
+    return noted(pa.concat_tables(tables), confidence=confidence)
+
+
+def is_ratios(names: list[str], levels: list[str] | None = None) -> bool:
+    """Whether a table holds ratios: estimates of measures that were never measured themselves."""
+    return has_measures(names, levels) and set(NEEDED) <= set(names) and not {"noisy", "correction"} & set(names)
+
+
+def read_ratios(
+    table: Any, path: str, levels: list[str] | None, measures: dict[str, Estimates]
+) -> dict[str, Estimates]:
+    """The ratios in a table, on the tree of the estimates that they were made of; nan where a node has none."""
+    names, read = measure_names(table, path), dict[str, Estimates]()
+    for name in names.unique().to_pylist():
+        value = name.removesuffix(PER)
+        if name == value or value not in measures or COUNT not in measures:
+            told = f"the estimates are of {', '.join(measures)}" if measures else "there are no estimates of measures"
+            raise InputError(f"{shown(path)} holds {name!r}, but {told}; {WITH_ESTIMATES}")
+        rows, numbers = rows_of_measure(table, names, name)
+        tree = tree_of(rows, path, levels, numbers)
+        if len(tree) != rows.num_rows:
+            raise InputError(
+                f"{shown(path)}: {name!r} has rows for {rows.num_rows:,} of {len(tree):,} nodes; write it anew"
+            )
+        columns: dict[str, Any] = {key: tree.to_level_order(floats(rows, key, path, numbers)) for key in NEEDED}
+        absent = np.full(len(tree), np.nan)
+        est = Estimates(tree, absent, absent, **columns, correction=absent)
+        est = aligned(est, measures[COUNT].tree, name, COUNT, path)
+        _check_ratio(est, measures[value], measures[COUNT], name, path)
+        read[name] = est
+    return read
+
+
+def _check_ratio(ratio: Estimates, value: Estimates, count: Estimates, name: str, path: str) -> None:
+    """Refuses ratios that make no sense, or are those of other estimates."""
+    known = np.isfinite(ratio.estimate)
+    cells = {key: getattr(ratio, key)[known] for key in NEEDED}
+    order = (cells["low"] <= cells["estimate"]) & (cells["estimate"] <= cells["high"]) & (cells["variance"] >= 0)
+    if not order.all():
+        raise InputError(f"{shown(path)}: an interval of {name!r} does not hold its estimate; write it anew")
+    whole = cells["estimate"] * count.estimate[known]
+    if not np.allclose(whole, value.estimate[known], rtol=1e-6, atol=1e-6 * max(1.0, np.abs(value.estimate).max())):
+        raise InputError(f"{shown(path)}: {name!r} is not that of these estimates; {WITH_ESTIMATES}")

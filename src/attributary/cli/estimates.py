@@ -3,20 +3,14 @@
 from collections.abc import Collection
 from typing import Any
 
-import numpy as np
-
 from attributary.denoising import Estimate
-from attributary.denoising.prediction import Prediction
 from attributary.errors import InputError
+from attributary.estimates import ADDED, FROM_PRIOR, MEASURED, figures_of, with_columns, with_metadata
 from attributary.tables import shown
 from attributary.tables.floats import is_text_type, number_cells
-from attributary.tables.not_private import mark
 from attributary.tree import Tree
 
-ADDED = ("estimate", "variance", "low", "high", "correction")
-FROM_PRIOR = "from_prior"  # one more where a prior had a part in the estimates
-KEPT_AS = "noise_variance"  # what the user's variance column is called where its name is taken
-NOISY = "noisy"  # where a report looks for the figures
+NOISY, KEPT_AS = MEASURED  # where a report looks for the figures; and what a variance column becomes that is in the way
 
 
 def kept_names(
@@ -77,63 +71,8 @@ def estimates(
     table: Any, names: list[str], est: Estimate, confidence: float, prefix: str, measured: Collection[str] = ()
 ) -> Any:
     """The table under these names, with the added columns; node i is row i, and nodes without rows are left out."""
-    import pyarrow as pa
-
-    interval, rows = est.interval(confidence), table.num_rows
-    table = table.rename_columns(names)
-    values = (est.count, est.variance, interval.low, interval.high, est.correction)
-    more = {name: values for name, values in _measured(est).items() if name in measured}
-    for name, whole in {**dict(zip(ADDED, values, strict=True)), **_from_prior(est), **more}.items():
-        cells = whole[:rows]
-        table = table.append_column(
-            prefix + name, pa.array(cells, mask=np.isnan(cells))
-        )  # no measurement, no correction
-    return mark(noted(table, confidence=confidence, shape=est.measurements.shape), est.not_private)
-
-
-def of_nodes(est: Estimate, confidence: float) -> Any:
-    """The nodes, what was measured of each, and what came of it; empty where nothing was."""
-    import pyarrow as pa
-
-    interval, table = est.interval(confidence), est.tree.table()
-    columns = {
-        **_measured(est),
-        "estimate": est.count,
-        "variance": est.variance,
-        "low": interval.low,
-        "high": interval.high,
-        "correction": est.correction,
-        **_from_prior(est),
-    }
-    for name, values in columns.items():
-        table = table.append_column(name, pa.array(values, mask=np.isnan(values)))
-    return mark(noted(table, confidence=confidence, shape=est.measurements.shape), est.not_private)
-
-
-def noted(table: Any, **notes: object) -> Any:
-    """The table with notes beside what it has; they stand in Parquet and Arrow files, not in text."""
-    added = {name.encode(): str(value).encode() for name, value in notes.items()}
-    return table.replace_schema_metadata({**(table.schema.metadata or {}), **added})
-
-
-def _measured(est: Estimate) -> dict[str, Any]:
-    noisy, variance = est.measurements.noisy, est.measurements.variance
-    return {NOISY: np.where(variance < np.inf, noisy, np.nan), KEPT_AS: variance}
-
-
-def _from_prior(est: Estimate) -> dict[str, Any]:
-    return {FROM_PRIOR: est.from_prior} if isinstance(est, Prediction) else {}
-
-
-def by_measure(tables: dict[str, Any]) -> Any:
-    """The tables of several measures one after the other, with a column that tells them apart; one as it is."""
-    import pyarrow as pa
-
-    if len(tables) == 1:
-        return next(iter(tables.values()))
-    told = []
-    for name, table in tables.items():
-        names = pa.DictionaryArray.from_arrays(np.zeros(len(table), np.int32), pa.array([name]))
-        told.append(table.add_column(0, "measure", names))
-    # Whole counts stand in one column with values, which are not whole.
-    return pa.concat_tables(told, promote_options="permissive").unify_dictionaries()
+    rows = table.num_rows
+    columns = figures_of(est, confidence)
+    order = [name for name in columns if name not in MEASURED] + list(measured)
+    added = {prefix + name: columns[name][:rows] for name in order}
+    return with_metadata(with_columns(table.rename_columns(names), added), est, confidence)

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from attributary import rmsre
-from attributary.cli.estimates import of_nodes
 from attributary.denoising import Estimate, denoise
+from attributary.estimates import estimates_table
 from attributary.evaluate.private import private_prior
 from attributary.plan import Plan, make_plan
 from attributary.prior import Prior, from_counts, learn
@@ -52,7 +52,7 @@ def run_counts(
     est = denoise(tree, noisy, variance, prior=expected, shape=shape, **how)
     off = rmsre.tree(tree, truth, np.square(est.count - truth), spec.tau)
     error = f"error of this draw: {off:.1%} of the count, or of tau if larger"
-    return Ran(plan, {"count": est}, {"estimates": of_nodes(est, confidence)}, [error])
+    return Ran(plan, {"count": est}, {"estimates": estimates_table(est, confidence)}, [error])
 
 
 def simulated(plan: Plan, tree: Tree, count: Floats, rng: Any = None) -> Floats:

@@ -6,17 +6,16 @@ from typing import Any
 import numpy as np
 
 from attributary import rmsre
-from attributary.cli.estimates import by_measure, noted, of_nodes
 from attributary.cli.learned import learned_part, worth_of
 from attributary.cli.run_counts import Ran, Stage
-from attributary.denoising import Estimate, denoise
+from attributary.denoising import denoise
+from attributary.estimates import by_measure, estimates_table
 from attributary.plan import make_plan
 from attributary.plan.parts import Part, most_by_head, parts
 from attributary.prior import Prior
 from attributary.profile import profile
-from attributary.ratio import ratio
+from attributary.ratio import ratios_table
 from attributary.spec import Spec
-from attributary.spec.measure import COUNT
 from attributary.tree import Tree
 from attributary.types import Floats
 
@@ -58,8 +57,8 @@ def run_parts(
         off = rmsre.tree(tree, full, np.square(est.count - full), part.tau)
         errors.append(f"error of this draw: {off:.1%} of {measure.name}, or of its tau if larger")
         found[measure.name] = est
-    tables = {"estimates": by_measure({name: of_nodes(est, confidence) for name, est in found.items()})}
-    divided = ratios(found, tree, confidence)
+    tables = {"estimates": by_measure({name: estimates_table(est, confidence) for name, est in found.items()})}
+    divided = ratios_table(found, confidence)
     return Ran(plan, found, tables | ({} if divided is None else {"ratios": divided}), errors)
 
 
@@ -76,21 +75,3 @@ def simulated_part(part: Part, tree: Tree, limited: Floats, rng: Any = None) -> 
     """
     model = part.plan.spec.noise_model
     return model.measure(limited / part.clip, part.plan.budget(tree), rng) * part.clip
-
-
-def ratios(estimates: dict[str, Estimate], tree: Tree, confidence: float) -> Any:
-    """What a conversion brings at each node, for each value; None without counts and values to divide."""
-    import pyarrow as pa
-
-    if COUNT not in estimates or len(estimates) == 1:
-        return None
-    tables = []
-    for name, est in estimates.items():
-        if name == COUNT:
-            continue
-        found = ratio(est, estimates[COUNT], confidence)
-        table = tree.table().add_column(0, "measure", pa.array([f"{name} per conversion"] * len(tree)))
-        for column, values in zip(("estimate", "variance", "low", "high"), found, strict=True):
-            table = table.append_column(column, pa.array(values, mask=np.isnan(values)))
-        tables.append(table)
-    return noted(pa.concat_tables(tables), confidence=confidence)

@@ -5,13 +5,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from attributary import api
-from attributary.cli.estimates import by_measure, of_nodes
 from attributary.cli.learned import learned_part, past_of_parts, worth_of
 from attributary.cli.occurred import occurred
 from attributary.cli.refused import refused
 from attributary.cli.tabled import Denoised
 from attributary.denoising import denoise
 from attributary.errors import InputError
+from attributary.estimates import by_measure, estimates_table
 from attributary.plan import Plan
 from attributary.plan.parts import parts
 from attributary.tables.not_private import mark, together
@@ -63,7 +63,7 @@ def denoised_summary(
             )
         if past is not None:
             notes += past.far(k, part.measure.name, tree, estimates[part.measure.name].count)
-    table = by_measure({name: of_nodes(est, confidence) for name, est in estimates.items()})
+    table = by_measure({name: estimates_table(est, confidence) for name, est in estimates.items()})
     table = mark(table, not_private, "" if past is None else past.not_private)
     first, *others = estimates.values()
     if whole and plan.spec.values:

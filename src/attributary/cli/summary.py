@@ -4,14 +4,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from attributary.cli.implausible import implausible
 from attributary.cli.one_line import one_line
 from attributary.denoising import Estimate
 from attributary.denoising.prediction import Prediction
+from attributary.estimates import Z_FINE, plausibility, suspects
 
 Line = tuple[str, str]  # words and their style
 PLAIN, WARNING = "", "yellow"
-Z_FINE = 3.0
 LISTED = 5
 
 
@@ -105,16 +104,17 @@ def _fit(est: Estimate) -> Line:
 
 
 def _corrections(est: Estimate) -> list[Line]:
-    found = implausible(est, LISTED)
-    beyond = f"threshold {found.limit:.1f} standard deviations"
-    if not found.nodes:
+    doubt = plausibility(est)
+    beyond = f"threshold {doubt.threshold:.1f} standard deviations"
+    if not doubt.nodes:
         return [(f"no implausible correction ({beyond})", PLAIN)]
-    lines = [f"implausible corrections: {found.nodes:,} ({beyond}):"]
+    number, worst = suspects(est, doubt.implausible, LISTED)
+    lines = [f"implausible corrections: {doubt.nodes:,} ({beyond}):"]
     lines += [
         f"  {name}: noisy {figure(noisy)} → estimate {figure(estimate)} ({correction:+.1f})"
-        for name, noisy, estimate, correction in found.worst
+        for name, noisy, estimate, correction in worst
     ]
-    more = found.suspects - len(found.worst)
+    more = number - len(worst)
     lines += [f"  and {more:,} more; see the column correction"] if more else []
     return [(line, WARNING) for line in lines]
 

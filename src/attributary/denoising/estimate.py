@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -53,6 +53,12 @@ class Estimate:
 
         return estimate_html(self)
 
+    def table(self, confidence: float = 0.95) -> Any:
+        """The Arrow table of these estimates, one row per node: what `attributary denoise` writes."""
+        from attributary.estimates import estimates_table
+
+        return estimates_table(self, confidence)
+
     @property
     def not_private(self) -> str:
         """Why these counts are not private, as they were made from what is not; nothing if they are."""
@@ -76,6 +82,11 @@ class Estimate:
         if self.count is not self.blue:
             low, high = np.minimum(low, self.count), np.maximum(high, self.count)
         return Interval(low, high)
+
+    @property
+    def plain(self) -> "Estimate":
+        """The unbiased estimate from the figures alone: itself, without a prior."""
+        return self
 
     @property
     def from_prior(self) -> Floats:

@@ -6,6 +6,7 @@ from threading import Lock
 from typing import Any
 
 from attributary.errors import InputError
+from attributary.estimates import FROM_PRIOR
 from attributary.explore import tried
 from attributary.explore.download import as_csv
 from attributary.explore.draws import Part as Sample
@@ -16,7 +17,6 @@ from attributary.explore.store import Store
 from attributary.explore.trial import Trial
 from attributary.explore.view import PAGE, view
 from attributary.plan.parts import Part
-from attributary.report.estimates import FROM_PRIOR
 from attributary.report.facts import not_private
 from attributary.report.quantity import digits
 from attributary.spec.measure import COUNT

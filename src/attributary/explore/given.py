@@ -4,9 +4,9 @@ import os
 from dataclasses import dataclass
 
 from attributary.errors import InputError
+from attributary.estimates import is_estimates
 from attributary.plan import Plan
-from attributary.report.estimates import is_estimates
-from attributary.report.measures import is_ratios
+from attributary.ratio import is_ratios
 from attributary.tables.format import by_content, by_name
 
 WHAT = "explore takes estimates, a plan, a spec, or a folder that `attributary run` wrote"

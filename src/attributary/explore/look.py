@@ -6,15 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from attributary.denoising.limit import FALSE_ALARMS, limit
 from attributary.errors import InputError
+from attributary.estimates import FIGURES, thresholds
 from attributary.explore import rows as sql
 from attributary.explore.change import chance, verdict
 from attributary.explore.rows import ABOVE_ALL, Asked, Place
 from attributary.explore.store import Store
 from attributary.explore.view import PAGE, View
 from attributary.measurements import Measurements
-from attributary.report.estimates import FIGURES
 
 BLOCK = 2048  # rows that are fetched at a time
 Row = dict[str, Any]
@@ -120,6 +119,6 @@ class Look:
         columns = {name: np.array([np.nan if r[name] is None else r[name] for r in shown], float) for name in FIGURES}
         variance = np.where(columns["noise_variance"] >= 0, columns["noise_variance"], inf)
         measured = Measurements(columns["noisy"], variance, self.shape)
-        beyond = limit(measured, FALSE_ALARMS / max(self.store.checked.corrections, 1))
+        beyond = thresholds(measured, self.store.checked.corrections)
         found: list[bool] = (np.abs(np.nan_to_num(columns["correction"])) > beyond).tolist()
         return found

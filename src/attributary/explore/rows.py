@@ -2,9 +2,9 @@
 
 from typing import Any, NamedTuple
 
+from attributary.estimates import FROM_PRIOR
 from attributary.explore.store import Store
 from attributary.explore.view import PAGE, View
-from attributary.report.estimates import FROM_PRIOR
 
 KEYS = {
     "estimate": "estimate",

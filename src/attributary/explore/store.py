@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from attributary.errors import InputError
+from attributary.estimates import FIGURES, FROM_PRIOR, MEASURE, NEEDED
 from attributary.explore.table import Stage, Table, open_tables
-from attributary.report.estimates import FIGURES, FROM_PRIOR, NEEDED
-from attributary.report.measures import MEASURE
 
 NAMES = ("now", "before")
 

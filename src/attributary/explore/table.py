@@ -6,20 +6,25 @@ from dataclasses import dataclass
 from typing import Any
 
 from attributary.errors import InputError
-from attributary.explore.forest import Forest, Kept, read_forest
-from attributary.explore.stamp import ChangedError, Stamp, stamp
-from attributary.report.estimates import (
+from attributary.estimates import (
     FIGURES,
     FROM_PRIOR,
+    MEASURE,
     NEEDED,
     NODE,
     Estimates,
-    confidence_of,
     earlier_words,
+    has_measures,
     is_estimates,
+    label_columns,
+    measure_names,
     read_estimates,
+    read_measures,
+    stated_confidence,
 )
-from attributary.report.measures import MEASURE, has_measures, is_ratios, measure_names, read_measures
+from attributary.explore.forest import Forest, Kept, read_forest
+from attributary.explore.stamp import ChangedError, Stamp, stamp
+from attributary.ratio import is_ratios
 from attributary.tables import read_table
 from attributary.tables.format import by_content
 from attributary.tables.not_private import NAME, mark, together, words_in, words_of
@@ -92,7 +97,7 @@ def _open(source: Any, path: str, file: str, opened: Stamp, stage: Stage, kept: 
     schema = source.schema_arrow
     called = path if kept is None else f"{path}, {kept.value}"
     forest = read_forest(source, called, lambda part: stage(f"looking at {called}, {part:.0%}"), kept)
-    attributes = _attributes([name for name in schema.names if kept is None or name != MEASURE])
+    attributes = label_columns([name for name in schema.names if kept is None or name != MEASURE])
     total = bool(attributes) and _above_first(source, attributes[0])
     if attributes and len(forest.sizes) > len(attributes) + total:
         raise InputError(
@@ -109,7 +114,7 @@ def _open(source: Any, path: str, file: str, opened: Stamp, stage: Stage, kept: 
         forest,
         opened,
         _not_private(source),
-        confidence_of(metadata),
+        stated_confidence(metadata),
         kept.value if kept else None,
     )
 
@@ -190,13 +195,6 @@ def _ours(given: Estimates) -> Any:
     if given.from_prior is not None:
         made = made.append_column(FROM_PRIOR, pa.array(given.tree.from_level_order(given.from_prior)))
     return made
-
-
-def _attributes(names: list[str]) -> list[str]:
-    """The columns between the node's three and the figures."""
-    rest = [name for name in names if name not in NODE]
-    end = next(i for i, name in enumerate(rest) if name in FIGURES)
-    return rest[:end]
 
 
 def _above_first(source: Any, first: str) -> bool:

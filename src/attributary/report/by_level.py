@@ -5,12 +5,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from attributary.estimates import Z_FINE, Estimates, Plausibility
 from attributary.plan import Plan
 from attributary.report import numerals
 from attributary.report.chart import AMBER, GREY, INK, MUTED, NARROW, TEAL, Chart, Draw, VegaLite, ticks
-from attributary.report.estimates import Estimates
 from attributary.report.quantity import Quantity, path
-from attributary.report.suspicion import Z_FINE, Suspicion
 from attributary.types import Floats
 
 SUSPECTS = 10  # that are listed
@@ -283,7 +282,7 @@ def budget_section(plan: Plan, draw: Draw, noun: str = "count") -> dict[str, Any
     }
 
 
-def changed_section(quantity: Quantity, doubt: Suspicion, draw: Draw) -> dict[str, Any] | None:
+def changed_section(quantity: Quantity, doubt: Plausibility, draw: Draw) -> dict[str, Any] | None:
     est = quantity.estimates
     found = changes(est, quantity.tau)
     if not found:
@@ -321,7 +320,7 @@ def changed_section(quantity: Quantity, doubt: Suspicion, draw: Draw) -> dict[st
     }
 
 
-def _fit(doubt: Suspicion) -> dict[str, Any]:
+def _fit(doubt: Plausibility) -> dict[str, Any]:
     if doubt.z is None:
         return {"fine": True, "words": "No figure is measured twice, so there is nothing to judge the noise by."}
     z = f"{doubt.z:,.1f}".replace("-", numerals.MINUS)

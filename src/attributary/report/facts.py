@@ -7,11 +7,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from attributary.estimates import Estimates
 from attributary.plan import Plan
 from attributary.plan.measured import Trade
 from attributary.plan.parts import Part, parts
 from attributary.report import numerals
-from attributary.report.estimates import Estimates
 from attributary.tables.not_private import NO_NOISE, SEEDED, TRUE_COUNTS
 
 

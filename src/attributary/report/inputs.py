@@ -5,10 +5,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from attributary.errors import InputError
+from attributary.estimates import Estimates, has_measures, is_estimates, read_estimates, read_measures
 from attributary.plan import Plan
-from attributary.report.estimates import Estimates, is_estimates, read_estimates
+from attributary.ratio import WITH_ESTIMATES, is_ratios, read_ratios
 from attributary.report.evaluation_curves import Point, is_evaluation, read_evaluation
-from attributary.report.measures import WITH_ESTIMATES, has_measures, is_ratios, read_measures, read_ratios
 from attributary.tables import read_table
 from attributary.tables.format import by_name
 from attributary.tables.not_private import together, words_of

@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
+from attributary.estimates import Estimates
 from attributary.report import numerals
 from attributary.report.chart import INK, NARROW, TEAL, WIDE, Chart, VegaLite, ticks
-from attributary.report.estimates import Estimates
 from attributary.report.quantity import Quantity, label
 from attributary.types import Bools, Floats
 

@@ -9,12 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from attributary.estimates import Estimates, Plausibility
 from attributary.report import numerals
-from attributary.report.estimates import Estimates
 from attributary.report.node_charts import BOUNDS, NAMES
 from attributary.report.numerals import rounded
 from attributary.report.quantity import Quantity
-from attributary.report.suspicion import Suspicion
 from attributary.tree import Tree
 from attributary.types import Bools
 
@@ -173,7 +172,7 @@ def _labels(est: Estimates, level: int, keep: NDArray[np.bool_]) -> tuple[NDArra
     return _least(codes), [str(labels.dictionary[int(i)].as_py()) for i in used]
 
 
-def kept_nodes(quantities: list[Quantity], doubts: list[Suspicion], most: int) -> Cut:
+def kept_nodes(quantities: list[Quantity], doubts: list[Plausibility], most: int) -> Cut:
     """The nodes that the page has room for: those of implausible corrections, then the largest of any measure."""
     first = quantities[0].estimates
     if len(quantities) == 1:
@@ -185,7 +184,7 @@ def kept_nodes(quantities: list[Quantity], doubts: list[Suspicion], most: int) -
     return cut(first.tree, np.max(parts, axis=0), marked, most)
 
 
-def stored(quantities: list[Quantity], doubts: list[Suspicion], kept: Cut) -> dict[str, Any]:
+def stored(quantities: list[Quantity], doubts: list[Plausibility], kept: Cut) -> dict[str, Any]:
     """What the template puts into the page for its script, and how much that is."""
     first, doubt = quantities[0], doubts[0]
     est = first.estimates
@@ -197,7 +196,7 @@ def stored(quantities: list[Quantity], doubts: list[Suspicion], kept: Cut) -> di
         **packed.about,
         "levels": list(est.tree.level_names),
         "tau": first.tau,
-        "limit": doubt.limit,
+        "limit": doubt.threshold,
         "flags": doubt.nodes,
         "roots": int(est.tree.first[0]),
         "whole": est.whole,

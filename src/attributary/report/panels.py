@@ -4,26 +4,26 @@ from typing import Any
 
 import numpy as np
 
+from attributary.estimates import Plausibility, plausibility
 from attributary.plan.parts import Part
+from attributary.ratio import PER
 from attributary.report import numerals
 from attributary.report.by_level import budget_section, changed_section
 from attributary.report.chart import Draw
 from attributary.report.inputs import ReportInputs
-from attributary.report.measures import PER
 from attributary.report.node_charts import counts_chart
 from attributary.report.quantity import Quantity, total_of, total_ratio
-from attributary.report.suspicion import Suspicion, suspicion
 from attributary.spec.measure import COUNT
 
 
-def doubt_of(quantity: Quantity) -> Suspicion:
+def doubt_of(quantity: Quantity) -> Plausibility:
     """What there is to doubt; of a ratio, which is not measured, nothing."""
     if quantity.kind == "ratio":
-        return Suspicion(np.zeros(len(quantity.estimates), bool), 0.0, None, 1.0)
-    return suspicion(quantity.estimates)
+        return Plausibility(np.zeros(len(quantity.estimates), bool), 0.0, None, 1.0)
+    return plausibility(quantity.estimates)
 
 
-def first_panel(quantity: Quantity, doubt: Suspicion, given: ReportInputs, draw: Draw) -> dict[str, Any]:
+def first_panel(quantity: Quantity, doubt: Plausibility, given: ReportInputs, draw: Draw) -> dict[str, Any]:
     """What every section needs, and the figures."""
     ratio = quantity.kind == "ratio"
     return {
@@ -34,7 +34,7 @@ def first_panel(quantity: Quantity, doubt: Suspicion, given: ReportInputs, draw:
     }
 
 
-def later_panel(quantity: Quantity, doubt: Suspicion, draw: Draw) -> dict[str, Any]:
+def later_panel(quantity: Quantity, doubt: Plausibility, draw: Draw) -> dict[str, Any]:
     """What the sections below the tree show."""
     if quantity.kind == "ratio":
         return {"budget": None, "changed": None}
@@ -70,7 +70,7 @@ def _named(name: str, kind: str, unit: str, tau: float) -> dict[str, Any]:
     }
 
 
-def counts_section(quantity: Quantity, doubt: Suspicion, draw: Draw) -> dict[str, Any]:
+def counts_section(quantity: Quantity, doubt: Plausibility, draw: Draw) -> dict[str, Any]:
     """What the sections on counts, tree and icicle say of one quantity."""
     est = quantity.estimates
     total = total_of(est)
@@ -84,7 +84,7 @@ def counts_section(quantity: Quantity, doubt: Suspicion, draw: Draw) -> dict[str
             [f"{name} {n:,}" for n, name in zip(np.diff(est.tree.offsets), est.tree.level_names, strict=True)]
         ),
         "flags": doubt.nodes,
-        "limit": f"{doubt.limit:.1f}",
+        "limit": f"{doubt.threshold:.1f}",
         "below_zero": int((est.estimate < 0).sum()),
         "chart": draw(counts_chart(quantity)),
         "confidence": by_name or "interval",

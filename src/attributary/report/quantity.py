@@ -6,12 +6,11 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from attributary.estimates import Estimates
 from attributary.plan.parts import Part, parts
-from attributary.ratio import delta
+from attributary.ratio import PER, delta
 from attributary.report import numerals
-from attributary.report.estimates import Estimates
 from attributary.report.inputs import ReportInputs
-from attributary.report.measures import PER
 from attributary.spec.measure import COUNT
 from attributary.types import Floats
 

@@ -1,0 +1,480 @@
+"""Estimates: the one table of estimates: its columns and metadata, writing, reading, plausibility and fit.
+
+    >>> table = denoise(tree, noisy, variance).table(confidence=0.95)      # estimates_table(est, 0.95)
+    >>> read = read_estimates(table, "estimates.parquet")                  # Estimates, in level order
+    >>> plausibility(read).nodes, plausibility(read).z                     # the same of the Estimate itself
+
+A table has the tree's columns (node, parent, level, and the attributes), then FIGURES, then `from_prior` where a prior
+had a part. Several measures stand one below the other in one table, told apart by a first column `measure`. The
+metadata of Parquet and Arrow files states the confidence of the intervals, the shape of the noise, and why the table is
+not private, if it is not.
+
+Whoever shows estimates takes an `Estimates`: `read_estimates` and `read_measures` make them of a table, and
+`Estimates.of` of an `Estimate` that is still in memory. Whoever writes some asks `figures_of` for the columns.
+"""
+
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from math import sqrt
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attributary.denoising import Estimate, denoise
+from attributary.denoising.estimate import Fit
+from attributary.denoising.prediction import EXCESS, Prediction
+from attributary.denoising.quantile import level_of
+from attributary.errors import InputError
+from attributary.measurements import Measurements
+from attributary.noise import SHAPES
+from attributary.tables import place, shown
+from attributary.tables.floats import floats
+from attributary.tables.not_private import SEEDED, mark, words_of
+from attributary.tree import Tree
+from attributary.tree.match import match
+from attributary.tree.paths import RowError
+from attributary.types import Bools, Floats, Ints
+
+NODE = ("node", "parent", "level")
+MEASURED = ("noisy", "noise_variance")
+NEEDED = ("estimate", "variance", "low", "high")
+ADDED = (*NEEDED, "correction")  # beside figures that a user's table has already
+FIGURES = (*MEASURED, *ADDED)
+FROM_PRIOR = "from_prior"  # one more where a prior had a part in the estimates
+MEASURE = "measure"  # the column that tells measures apart
+
+USUAL = 0.95  # confidence
+ALIKE = 0.9  # of the nodes; rounding may make some corrections 0
+MANY = 100  # values of a column that are no measures any more
+FALSE_ALARMS = 0.05  # the chance that noise alone makes any correction of a table implausible
+Z_FINE = 3.0  # the fit is fine up to here
+
+
+@dataclass(frozen=True, eq=False)
+class Estimates:
+    """One figure per node and column, in the tree's level order; nan where nothing was measured."""
+
+    tree: Tree
+    noisy: Floats
+    noise_variance: Floats  # inf where nothing was measured; nan where the table does not say
+    estimate: Floats
+    variance: Floats
+    low: Floats
+    high: Floats
+    correction: Floats
+    from_prior: Floats | None = None  # the weight of the prior in each estimate, from 0 to 1
+    not_private: str = ""  # why they are not private, if the file says so
+    confidence: float | None = None  # of the intervals, where the file states it
+    shape: str | None = None  # of the noise, where the file states it
+
+    @classmethod
+    def of(cls, est: Estimate, confidence: float = USUAL) -> "Estimates":
+        """An estimate in memory, as reading its table would give it."""
+        figures = figures_of(est, confidence)
+        columns: dict[str, Any] = {k: est.tree.to_level_order(np.asarray(v, float)) for k, v in figures.items()}
+        shape = est.measurements.shape if isinstance(est.measurements.shape, str) else None
+        return cls(est.tree, **columns, not_private=est.not_private, confidence=confidence, shape=shape)
+
+    def __len__(self) -> int:
+        return len(self.estimate)
+
+    @property
+    def measured(self) -> Bools:
+        return np.isfinite(self.noisy) & ~np.isposinf(self.noise_variance)
+
+    @cached_property
+    def plain(self) -> Estimate | None:
+        """The figures denoised again: unbiased, without a prior; None where the table does not have them.
+
+        Nor where they are not what its estimates were made of, such as sums that were divided before.
+        """
+        known = self.measured & (self.noise_variance >= 0)
+        if not known.any() or (self.measured & ~known).any():
+            return None
+        back = self.tree.from_level_order
+        noisy, variance = np.where(known, self.noisy, 0.0), np.where(known, self.noise_variance, np.inf)
+        try:
+            again = denoise(self.tree, back(noisy), back(variance), shape=self.shape or "laplace")
+        except ValueError:  # exact figures at odds with each other: no estimates were made of them
+            return None
+        moved, variance = (self.tree.to_level_order(a) for a in (again.correction, again.variance))
+        alike = np.isnan(moved) | np.isnan(self.correction) | np.isclose(moved, self.correction, 1e-3, 1e-3)
+        alike &= np.isposinf(self.plain_variance) | np.isclose(variance, self.plain_variance, 1e-3)
+        return again if alike.mean() > ALIKE else None
+
+    @property
+    def fit(self) -> Fit | None:
+        """How the noise fits, judged by the figures denoised again: those shown may be non-negative or use a prior."""
+        return None if self.plain is None else self.plain.fit
+
+    @property
+    def plain_variance(self) -> Floats:
+        """The variance of today's figures alone, denoised, as the table has it; inf where the prior was all."""
+        if self.from_prior is None:
+            return self.variance
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(self.from_prior < 1, self.variance / (1 - self.from_prior), np.inf)
+
+    @property
+    def level(self) -> float:
+        """The confidence of the intervals; where the file does not state it, from how wide they are."""
+        if self.confidence is not None:
+            return self.confidence
+        prior, plain = self.from_prior is not None, self.plain
+        good = (self.variance > 0) & np.isfinite(self.variance) & np.isfinite(self.high)
+        good &= self.tree.first[1:] == self.tree.first[:-1] if prior else True  # others are widened
+        uncut = good & (self.low > 0)
+        nodes = np.flatnonzero(uncut if uncut.any() else good)
+        if not nodes.size or (plain is None and not prior):
+            return USUAL
+        reach = (self.high - self.low)[nodes] / 2 / np.sqrt(self.variance[nodes])
+        middle = int(np.argsort(reach)[len(reach) // 2])
+        excess = EXCESS if plain is None or prior else self.tree.to_level_order(plain._excess)[nodes[middle]]
+        return min(max(level_of(float(reach[middle]), float(excess)), 0.01), 0.9999)
+
+    @property
+    def whole(self) -> bool:
+        """Whether all estimates are whole numbers."""
+        return bool((self.estimate == np.round(self.estimate)).all())
+
+    @property
+    def measurements(self) -> Measurements:
+        """What was measured, in level order."""
+        variance = np.where(np.isnan(self.noise_variance), np.inf, self.noise_variance)
+        return Measurements(self.noisy, variance, self.shape or "laplace")
+
+    def error(self, tau: float) -> Floats:
+        """The relative error of each node: its standard deviation by its estimate, or by tau if that is larger."""
+        with np.errstate(divide="ignore"):
+            error: Floats = np.sqrt(self.variance) / np.maximum(tau, self.estimate)
+        return error
+
+
+# Writing.
+
+
+def figures_of(est: Estimate, confidence: float = USUAL) -> dict[str, Any]:
+    """The columns of FIGURES in the tree's order, nan where there is nothing; `from_prior` too with a prior."""
+    noisy, variance = est.measurements.noisy, est.measurements.variance
+    low, high = est.interval(confidence)
+    values = (np.where(variance < np.inf, noisy, np.nan), variance, est.count, est.variance, low, high, est.correction)
+    prior = {FROM_PRIOR: est.from_prior} if isinstance(est, Prediction) else {}
+    return dict(zip(FIGURES, values, strict=True)) | prior
+
+
+def estimates_table(est: Estimate, confidence: float = USUAL) -> Any:
+    """The Arrow table of an estimate: a row for each node, null where there is nothing to say."""
+    return with_metadata(with_columns(est.tree.table(), figures_of(est, confidence)), est, confidence)
+
+
+def with_columns(table: Any, columns: dict[str, Any]) -> Any:
+    """The Arrow table with these columns behind its own; nan becomes null."""
+    import pyarrow as pa
+
+    for name, values in columns.items():
+        table = table.append_column(name, pa.array(values, mask=np.isnan(values)))
+    return table
+
+
+def with_metadata(table: Any, est: Estimate, confidence: float) -> Any:
+    """The table with what its columns do not say: confidence, shape of the noise, and why it is not private."""
+    shapes = est.measurements.shape
+    shape = shapes if isinstance(shapes, str) else ",".join(shapes)
+    return mark(noted(table, confidence=confidence, shape=shape), est.not_private)
+
+
+def noted(table: Any, **notes: object) -> Any:
+    """The table with these notes in its metadata, which Parquet and Arrow files keep and text does not."""
+    added = {name.encode(): str(value).encode() for name, value in notes.items()}
+    return table.replace_schema_metadata({**(table.schema.metadata or {}), **added})
+
+
+def by_measure(tables: dict[str, Any]) -> Any:
+    """The tables of several measures one below the other, with a column that tells them apart; one as it is."""
+    import pyarrow as pa
+
+    if len(tables) == 1:
+        return next(iter(tables.values()))
+    labelled = []
+    for name, table in tables.items():
+        names = pa.DictionaryArray.from_arrays(np.zeros(len(table), np.int32), pa.array([name]))
+        labelled.append(table.add_column(0, MEASURE, names))
+    # Whole counts stand in one column with values, which are not whole.
+    return pa.concat_tables(labelled, promote_options="permissive").unify_dictionaries()
+
+
+# Reading.
+
+
+def is_estimates(names: list[str]) -> bool:
+    """Whether a table with columns of these names holds estimates."""
+    return set(NEEDED) <= set(names)
+
+
+def has_measures(names: list[str], levels: list[str] | None = None) -> bool:
+    """Whether a column tells measures apart; one of that name that is a level names nodes."""
+    if MEASURE not in names or MEASURE in (levels or ()):
+        return False
+    return not set(NODE) <= set(names) or names.index(MEASURE) < names.index("node")
+
+
+def read_estimates(table: Any, path: str, levels: list[str] | None = None, rows: Ints | None = None) -> Estimates:
+    """The estimates in a table, one row per node; `levels` names its label columns where the table does not tell.
+
+    `rows` are the numbers of these rows in the file, where the table has those of one measure only.
+    """
+    tree = tree_of(table, path, levels, rows)
+    if len(tree) != table.num_rows:
+        raise InputError(
+            f"{shown(path)} has rows for {table.num_rows:,} of {len(tree):,} nodes; a report needs all of them: "
+            "denoise with --fill"
+        )
+    there = {name: floats(table, name, path, rows) for name in (*FIGURES, FROM_PRIOR) if name in table.column_names}
+    _check(there, path, rows)
+    prior = there.get(FROM_PRIOR)
+    absent = np.full(table.num_rows, np.nan)
+    columns = {name: tree.to_level_order(there.get(name, absent)) for name in FIGURES}
+    metadata = table.schema.metadata or {}
+    return Estimates(
+        tree,
+        **columns,
+        from_prior=None if prior is None else tree.to_level_order(prior),
+        not_private=words_of(table) or earlier_words(metadata),
+        confidence=stated_confidence(metadata),
+        shape=stated_shape(metadata),
+    )
+
+
+def read_measures(table: Any, path: str, levels: list[str] | None = None) -> dict[str, Estimates]:
+    """The estimates of each measure in a table, all on the tree of the first."""
+    names, read = measure_names(table, path), dict[str, Estimates]()
+    for name in names.unique().to_pylist():
+        rows, numbers = rows_of_measure(table, names, name)
+        est = read_estimates(rows, path, levels, numbers)
+        first = next(iter(read), name)
+        read[name] = est if name == first else aligned(est, read[first].tree, name, first, path)
+    return read
+
+
+def measure_names(table: Any, path: str) -> Any:
+    """Which measure each row is of, as text."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    cells = table.column(MEASURE)
+    if pa.types.is_nested(cells.type):
+        raise InputError(f"{shown(path)}: column {MEASURE!r} is {cells.type}; measures have names")
+    if pa.types.is_dictionary(cells.type):
+        cells = cells.cast(cells.type.value_type)
+    cells = pc.fill_null(cells.cast(pa.string()), "")
+    empty = pc.index(cells, "").as_py()
+    if empty >= 0:
+        raise InputError(f"{place(path, empty)}: the measure is empty; every row must name its measure")
+    if (many := pc.count_distinct(cells).as_py()) > MANY:
+        raise InputError(
+            f"{shown(path)}: column {MEASURE!r} has {many:,} values, too many for measures; if it names nodes, list it "
+            "in --levels"
+        )
+    return cells
+
+
+def rows_of_measure(table: Any, names: Any, name: str) -> tuple[Any, Ints]:
+    """The rows of one measure without that column, and their numbers."""
+    import pyarrow.compute as pc
+
+    mask = pc.equal(names, name)
+    return table.drop_columns([MEASURE]).filter(mask), np.flatnonzero(mask.to_numpy())
+
+
+def aligned(est: Estimates, tree: Tree, name: str, first: str, path: str) -> Estimates:
+    """The same estimates on another tree that has the same nodes."""
+    alike = len(est) == len(tree) and bool(est.tree.attributes) == bool(tree.attributes)
+    if alike and tree.attributes:
+        place_of = match(tree, est.tree.table()).node
+        alike = bool((place_of >= 0).all())
+    elif alike:
+        place_of = np.arange(len(tree)) if tree.order is None else np.argsort(tree.order)
+        alike = np.array_equal(tree.family, est.tree.family)
+    if not alike:
+        raise InputError(
+            f"{shown(path)}: {name!r} has other nodes than {first!r}, {len(est):,} and {len(tree):,}; all measures of "
+            "a table need a row for each node"
+        )
+    moved: dict[str, Any] = {}
+    for field in fields(est):
+        values = getattr(est, field.name)
+        if isinstance(values, np.ndarray):
+            moved[field.name] = np.empty(len(tree))
+            moved[field.name][place_of] = est.tree.from_level_order(values)
+    return replace(est, tree=tree, **moved)
+
+
+def earlier_words(metadata: dict[bytes, bytes]) -> str:
+    """Why a table is not private, in files of earlier versions."""
+    words = metadata.get(b"attributary", b"").decode(errors="replace")
+    return SEEDED if "not for release" in words else ""
+
+
+def stated_confidence(metadata: dict[bytes, bytes]) -> float | None:
+    """The confidence of a file's intervals; None where it states none that makes sense."""
+    try:
+        stated = float(metadata.get(b"confidence", b"nan"))
+    except ValueError:
+        return None
+    return stated if 0 < stated < 1 else None
+
+
+def stated_shape(metadata: dict[bytes, bytes]) -> str | None:
+    """The shape of the noise that a file states; None where it states none that we know."""
+    stated = metadata.get(b"shape", b"").decode(errors="replace")
+    return stated if stated in SHAPES else None
+
+
+def _check(columns: dict[str, Floats], path: str, rows: Ints | None) -> None:
+    """Refuses figures that make no sense; what cannot be estimated has an infinite variance and interval."""
+    rules = {
+        "estimate": ("a number", np.isfinite(columns["estimate"])),
+        "variance": ("a number, 0 or more", columns["variance"] >= 0),
+        "low": ("a number, the estimate at most", columns["low"] <= columns["estimate"]),
+        "high": ("a number, the estimate at least", columns["high"] >= columns["estimate"]),
+    }
+    if FROM_PRIOR in columns:
+        rules[FROM_PRIOR] = ("a number from 0 to 1", (columns[FROM_PRIOR] >= 0) & (columns[FROM_PRIOR] <= 1))
+    for name, (rule, holds) in rules.items():
+        if not holds.all():
+            row = int(np.argmin(holds))
+            where = place(path, row if rows is None else int(rows[row]))
+            raise InputError(f"{where}: {name} is {rule}; got {columns[name][row]:g}")
+
+
+def tree_of(table: Any, path: str, levels: list[str] | None, rows: Ints | None = None) -> Tree:
+    """The tree that a table's rows name, in their order."""
+    names = table.column_names
+    ours = set(NODE) <= set(names)
+    try:
+        if ours and levels is None:
+            levels = label_columns(names)
+            if not levels:
+                return _by_parents(table, path)
+        if levels is None:
+            raise InputError(
+                f"{shown(path)} does not say which columns name a node; give them with --levels, top to bottom"
+            )
+        return Tree.from_paths(_labels(table, levels, path, stars=not ours), levels, totals=None)
+    except RowError as error:
+        if rows is None:
+            raise InputError(f"{place(path, error.row)}: {error.rule}") from error
+        where = place(path, int(rows[error.row]))
+        raise InputError(f"{where}: of the rows of its measure, {error.rule}") from error
+    except InputError:
+        raise
+    except ValueError as error:
+        raise InputError(f"{shown(path)}: {error}") from error
+
+
+def label_columns(names: list[str]) -> list[str]:
+    """The label columns of a table that we wrote: those between the node's three and the figures."""
+    rest = [name for name in names if name not in NODE]
+    end = next(i for i, name in enumerate(rest) if name in FIGURES)
+    return rest[:end]
+
+
+def _by_parents(table: Any, path: str) -> Tree:
+    node, parent = (floats(table, name, path) for name in ("node", "parent"))
+    if not (node == np.arange(len(node))).all() or not (parent == np.round(parent)).all():
+        raise InputError(f"{shown(path)}: nodes are numbered 0, 1, 2 … in the order of their rows")
+    return Tree.from_parents(parent.astype(np.int64))
+
+
+def _labels(table: Any, levels: list[str], path: str, stars: bool) -> Any:
+    """The label columns; where stars are ends, a * ends a path as an empty cell does."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    missing = next((name for name in levels if name not in table.column_names), None)
+    if missing is not None:
+        raise InputError(
+            f"{shown(path)} has no column {missing!r}; its columns are {', '.join(table.column_names)}: give those "
+            "that name a node with --levels, top to bottom"
+        )
+    columns = {}
+    for name in levels:
+        cells = table.column(name)
+        if pa.types.is_nested(cells.type):
+            raise InputError(f"{shown(path)}: column {name!r} is {cells.type}; labels are text, numbers or dates")
+        if pa.types.is_dictionary(cells.type):
+            cells = cells.cast(cells.type.value_type)
+        if pa.types.is_floating(cells.type):
+            cells = pc.if_else(pc.is_nan(cells), None, cells)
+        cells = cells.cast(pa.string())
+        columns[name] = pc.if_else(pc.equal(cells, "*"), None, cells) if stars else cells
+    return pa.table(columns)
+
+
+# Plausibility.
+
+
+class Plausibility(NamedTuple):
+    """Corrections larger than noise explains, and whether there is as much noise as stated."""
+
+    implausible: NDArray[np.bool_]  # of each node
+    threshold: float  # in standard deviations
+    z: float | None  # about standard normal if the noise is as stated; None where no figure was measured twice
+    ratio: float  # the noise's apparent standard deviation by the stated one
+
+    @property
+    def nodes(self) -> int:
+        """How many corrections are implausible."""
+        return int(self.implausible.sum())
+
+
+def plausibility(est: Estimate | Estimates) -> Plausibility:
+    """What a careful reader asks of corrections: none too large, and all together as large as they should be.
+
+    A correction's tail is taken to be no heavier than the noise's own; Bonferroni allows for the number of nodes.
+    """
+    size = np.abs(np.nan_to_num(est.correction))
+    beyond = thresholds(est.measurements, int((size > 0).sum()))
+    fit = est.fit
+    z, ratio = (None, 1.0) if fit is None or fit.df == 0 else (fit.z, sqrt(fit.q / fit.df))
+    return Plausibility(size > beyond, float(np.min(beyond)), z, ratio)
+
+
+def thresholds(measured: Measurements, corrections: int) -> Floats:
+    """How many standard deviations a correction may have, of each figure, where there are so many corrections."""
+    return measured.beyond(FALSE_ALARMS / max(corrections, 1))
+
+
+class Suspect(NamedTuple):
+    """A node that was moved further than noise explains, or the leaves of one, which are always moved alike."""
+
+    name: str
+    noisy: float
+    estimate: float
+    correction: float  # in standard deviations
+
+
+def suspects(est: Estimate, implausible: Bools, most: int) -> tuple[int, list[Suspect]]:
+    """How many nodes are to be looked at, and the worst of them.
+
+    The leaves under one parent share one correction, since only their sum is measured twice: they are one suspect.
+    """
+    tree, size = est.tree, np.abs(np.nan_to_num(est.correction))
+    beyond = np.flatnonzero(implausible)
+    leaf = tree.is_leaf[beyond]
+    _, one_of_each = np.unique(tree.parent[beyond[leaf]], return_index=True)
+    nodes = np.concatenate([beyond[~leaf], beyond[leaf][one_of_each]])
+    order = np.lexsort((tree.level[nodes], -np.round(size[nodes], 6)))
+    return len(nodes), [_suspect(est, int(v)) for v in nodes[order[:most]]]
+
+
+def _suspect(est: Estimate, node: int) -> Suspect:
+    tree, noisy = est.tree, est.measurements.noisy
+    name, nodes = tree.name(node), np.array([node])
+    if tree.is_leaf[node]:
+        measured = est.measurements.variance < np.inf
+        nodes = np.flatnonzero((tree.parent == tree.parent[node]) & tree.is_leaf & measured)
+        if len(nodes) > 1:
+            name = f"the {len(nodes):,} leaves of {tree.name(int(tree.parent[node]))} together"
+    return Suspect(name, float(noisy[nodes].sum()), float(est.blue[nodes].sum()), float(est.correction[node]))
