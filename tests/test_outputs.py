@@ -79,6 +79,30 @@ def test_nothing_is_written_among_the_files_that_are_read(
         refuse_inputs([output], [read])
 
 
+def test_the_nodes_beside_a_plan_are_read_with_it(tmp_path: Path) -> None:
+    (tmp_path / "plan.nodes.parquet").write_text("precious")
+    with pytest.raises(InputError, match=r"plan\.nodes\.parquet is what this command reads"):
+        refuse_inputs([str(tmp_path / "plan.nodes.parquet")], [str(tmp_path / "plan.json")])
+
+
+@pytest.mark.parametrize("command", ["aggregate", "report", "denoise"])
+def test_no_command_writes_over_a_ledger_that_it_was_not_told_of(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ledger = tmp_path / "ledger.sqlite"
+    ledger.write_bytes(b"SQLite format 3\0precious")
+    (tmp_path / "table.csv").write_text("a,estimate,variance,low,high\nx,1,1,0,2\ny,1,1,0,2\n")
+    over = {
+        "aggregate": "reports.avro --epsilon 1 --l1 9 --domain d.avro -o out.avro --errors ledger.sqlite",
+        "report": "table.csv --levels a -o ledger.sqlite",
+        "denoise": "--table table.csv --levels a --value estimate --variance 1 --format csv -o ledger.sqlite",
+    }
+    result = CliRunner().invoke(main, [command, *over[command].split()])
+    assert result.exit_code == 2 and "ledger.sqlite is a database" in result.stderr, result.output
+    assert ledger.read_bytes() == b"SQLite format 3\0precious"
+
+
 SPEC = """epsilon = 4
 [[attribute]]
 name = "a"

@@ -11,6 +11,8 @@ from attributary.errors import InputError
 if TYPE_CHECKING:
     from attributary.spec import Spec
 
+SQLITE = b"SQLite format 3\0"
+
 
 def check_folder(folder: str, option: str = "-o") -> None:
     """Refuses early what could not be written to."""
@@ -30,11 +32,20 @@ def refuse_inputs(outputs: Iterable[str | None], inputs: Iterable[str | None], o
     """Refuses to write over an input, or among the files of a folder or of a pattern that is read.
 
     Whatever the two are called: links, hard links and other spellings are the same file. `-` and addresses are none.
+    The nodes beside a plan are read with it. A ledger is never written over, whether this command reads it or not.
     """
+    from attributary.plan.file import beside
+
     given = [path for path in inputs if path and path != "-" and "://" not in path]
+    given += [beside(path) for path in given if path.endswith(".json")]
     for output in outputs:
         if not output or output == "-" or (os.path.exists(output) and not os.path.isfile(output)):
             continue
+        if _is_database(output):
+            raise InputError(
+                f"{output} is a database, as the ledger of queries is, and would be overwritten; choose another place "
+                f"with {option}"
+            )
         for path in given:
             if _same(output, path):
                 raise InputError(
@@ -52,6 +63,14 @@ def log_paths(spec: "Spec", folder: str) -> list[str]:
     logs = spec.logs
     sides = (logs.impressions, logs.conversions, logs.attributed) if logs else ()
     return [path if "://" in path else os.path.join(folder, path) for side in sides if side for path in side]
+
+
+def _is_database(path: str) -> bool:
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(SQLITE)) == SQLITE
+    except OSError:  # it is not there yet, or cannot be read
+        return False
 
 
 def _same(one: str, other: str) -> bool:

@@ -94,7 +94,7 @@ def plan(
     from attributary.prior import foreseen
 
     _check(method, output, learn)
-    refuse_inputs(_files(output, method), [spec, prior_path, tree_path, *_files(last)])
+    refuse_inputs(_files(output, method), [spec, prior_path, tree_path, last])
     asks = load_spec(spec)
     options |= {"share": parts(share, asks.levels), "keep": keep, "learn": learn}
     budgets = epsilons(what_if, asks)
@@ -135,7 +135,7 @@ def plan(
     click.echo(f"plan written to {where}" if output else "nothing written; -o plan.json keeps a plan", err=True)
 
 
-def _files(path: str | None, method: str = "per-node") -> list[str]:
+def _files(path: str | None, method: str) -> list[str]:
     """A plan's files: the plan and, if it goes by node, its nodes."""
     from attributary.plan.file import beside
 
