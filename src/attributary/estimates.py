@@ -123,7 +123,7 @@ class Estimates:
             return self.confidence
         prior, plain = self.from_prior is not None, self.plain
         good = (self.variance > 0) & np.isfinite(self.variance) & np.isfinite(self.high)
-        good &= self.tree.first[1:] == self.tree.first[:-1] if prior else True  # others are widened
+        good &= self.tree.in_level_order.is_leaf if prior else True  # others are widened
         uncut = good & (self.low > 0)
         nodes = np.flatnonzero(uncut if uncut.any() else good)
         if not nodes.size or (plain is None and not prior):

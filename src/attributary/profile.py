@@ -69,23 +69,16 @@ class Profile:
     @property
     def head(self) -> Ints:
         """Which value of the first attribute each row stands under, counted in level order."""
-        node, top = self.leaf, int(self.tree.total)
-        level = np.searchsorted(self.tree.offsets, node, side="right") - 1
-        while (level > top).any():
-            node, level = np.where(level > top, self.tree.family[node], node), level - (level > top)
-        return node - int(self.tree.offsets[top])
+        head: Ints = self.tree.in_level_order.ancestor(int(self.tree.total))[self.leaf].astype(np.int64)
+        return head
 
     def _values(self, measure: Measure) -> Floats:
         return self.number if measure.is_count else self.value[measure.name]
 
     def _up(self, value: Floats) -> Floats:
         tree = self.tree
-        total = np.bincount(self.leaf, value, len(tree)).astype(np.float64)
-        for i in reversed(range(tree.depth - 1)):
-            above, below = tree.slice(i), tree.slice(i + 1)
-            total[above] += np.bincount(tree.family[below] - above.start, total[below], above.stop - above.start)
-        found: Floats = tree.from_level_order(total)
-        return found
+        leaves = np.bincount(self.leaf, value, len(tree)).astype(np.float64)
+        return tree.sum_up(tree.from_level_order(leaves))
 
 
 def profile(tree: Tree, spec: Spec, counts: Any) -> Profile:

@@ -47,18 +47,7 @@ class Split:
         """The budget of each node, in the tree's order; a leaf above the last level takes what is below it, too."""
         if self.by_node:
             return self.epsilon
-        own = self._rows()
-        leaf = np.cumsum(own[:, ::-1], axis=1)[:, ::-1]
-        ends = self.tree.first[1:] == self.tree.first[:-1]
-        head = np.zeros(len(self.tree), np.int64)
-        budget = np.empty(len(self.tree))
-        top = int(self.total is not None)
-        for i in range(self.tree.depth):
-            level = self.tree.slice(i)
-            head[level] = head[self.tree.family[level]] if i > top else np.arange(level.stop - level.start)
-            budget[level] = np.where(ends[level], leaf[head[level], i], own[head[level], i])
-        in_order: Floats = self.tree.from_level_order(budget)
-        return in_order
+        return self.tree.spread(self._rows(), int(self.total is not None), rest=True)
 
     def variance(self) -> Floats:
         """The noise variance of each node's figure, in the tree's order; inf for a node without budget."""
@@ -75,8 +64,4 @@ class Split:
         if not self.by_node:
             spent: Floats = self._rows().sum(axis=1)
             return spent
-        spent = self.tree.to_level_order(self.epsilon).copy()
-        for i in range(1, self.tree.depth):
-            level = self.tree.slice(i)
-            spent[level] += spent[self.tree.family[level]]
-        return spent
+        return self.tree.sum_down(self.epsilon)

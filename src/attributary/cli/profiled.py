@@ -78,7 +78,7 @@ def _of_estimates(spec: Spec, tree: Tree, table: Any, path: str) -> Profile:
     """Sums of an earlier report; it does not tell what limits cut off."""
     import pyarrow as pa
 
-    leaf = np.flatnonzero(tree.first[1:] == tree.first[:-1])
+    leaf = tree.in_level_order.leaves
     found = {}
     for measure in spec.asked:
         own = of_measure(table, spec, path, measure.name)

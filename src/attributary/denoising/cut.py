@@ -113,7 +113,7 @@ def solve(
 
 def _add_unmeasured(tree: Tree, x: Floats, z: Floats, v: Floats) -> None:
     """Adds to z⇑ what leaves with var⇑ = ∞ know all the same: the sum of the figures measured below them."""
-    more = np.where((v == np.inf) & (tree.first[1:] == tree.first[:-1]), np.nan_to_num(x), 0.0)
+    more = np.where((v == np.inf) & tree.in_level_order.is_leaf, np.nan_to_num(x), 0.0)
     for level in reversed(range(tree.depth - 1)):
         family = Family(tree, level)
         if family.size:

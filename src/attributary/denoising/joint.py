@@ -23,7 +23,7 @@ def joint(tree: Tree, x: Floats, var: Floats, blue: Floats, least: Floats | None
     var⇑ = ∞; those that would be negative are 0, and the others share again.
     """
     x, var = x.copy(), var.copy()
-    leaf = tree.first[1:] == tree.first[:-1]
+    leaf = tree.in_level_order.is_leaf
     above = None if least is None else _nearest_exact(tree, var == 0)
     while True:
         free = leaf & (var > 0)

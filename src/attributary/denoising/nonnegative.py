@@ -36,7 +36,7 @@ def least(tree: Tree, x: Floats, var: Floats, leaves: Floats | float = 0.0) -> F
         )
     if not (sure > 0).any():
         return None
-    leaf = tree.first[1:] == tree.first[:-1]
+    leaf = tree.in_level_order.is_leaf
     # The bottom-up pass keeps an exact figure, and adds up what is below a node not measured.
     rest = np.where(leaf, 1.0, np.inf)
     bound: Floats = engine(tree).upward(tree, sure, np.where(exact, 0.0, rest))[0]

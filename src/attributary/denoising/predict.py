@@ -30,7 +30,7 @@ def predict(
 
 def _refuse_stuck(tree: Tree, count: Floats) -> None:
     """Where shares are known exactly (spread 0) and figures too, there may be no counts that go with both."""
-    parents = np.flatnonzero(tree.first[1:] > tree.first[:-1])
+    parents = np.flatnonzero(~tree.in_level_order.is_leaf)
     sums = np.add.reduceat(count, tree.first[parents])
     size = np.add.reduceat(np.abs(count), tree.first[parents])
     off = ~(np.abs(sums - count[parents]) <= 1e-9 * np.maximum(size, np.abs(count[parents])))

@@ -50,7 +50,7 @@ def total(tree: Tree, measured: Measurements, blue: Floats, weights: Floats) -> 
 
     var = tree.to_level_order(measured.variance)
     _, up = engine(tree).upward(tree, tree.to_level_order(measured.noisy), var)
-    pull = _pushed_down(tree, tree.to_level_order(weights))  # h
+    pull = tree.in_level_order.sum_down(tree.to_level_order(weights))  # h
     variance = np.zeros(len(tree))
     for level in reversed(range(tree.depth - 1)):
         family = Family(tree, level)
@@ -64,14 +64,6 @@ def total(tree: Tree, measured: Measurements, blue: Floats, weights: Floats) -> 
     whole = float(variance.sum())
     value = float(np.dot(weights, blue))
     return Total(value, whole, _excess(tree, measured, pull, up, whole), value, whole)
-
-
-def _pushed_down(tree: Tree, weights: Floats) -> Floats:
-    pull = weights.copy()
-    for level in range(1, tree.depth):
-        nodes = tree.slice(level)
-        pull[nodes] += pull[tree.family[nodes]]
-    return pull
 
 
 def _mean(family: Family, pull: Floats, up: Floats) -> Floats:

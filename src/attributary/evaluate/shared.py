@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from attributary.budget import Split
 from attributary.evaluate.case import Case
 from attributary.evaluate.many import Many
 from attributary.plan.asked import Asked, ask, sums_of
@@ -49,11 +48,10 @@ def shared(many: Many, asked: list[Asked], share: list[Shares]) -> list[One]:
     sums = [sums_of(one, own, spec) for one, own in zip(asked, share, strict=True)]
     found = many.limits.of(spec, sums, many.earlier)
     default, roots = divided(spec, asked, sums, share, found, (), "largest-remainder", not many.limits.by_hand)
-    most, top = _most(asked[0], found), int(spec.total)
+    most = _most(asked[0], found)
     ones = []
     for k, (measure, clip) in enumerate(zip(spec.asked, found.clips, strict=True)):
-        rows = _rows(asked[0], default[k], roots[k]).astype(np.float64)
-        given = Split(tree, rows[:, top:], spec.l1, total=float(rows[0, 0]) if top else None).nodes()
+        given = tree.spread(_rows(asked[0], default[k], roots[k]), int(spec.total), rest=True).astype(np.float64)
         case = Case(
             many.dataset,
             f"{many.name}/{measure.name}",  # a name of its own, so that its noise is

@@ -76,7 +76,7 @@ def _question(spec: Spec, tree: Tree, prior: Prior) -> Question:
 def _nodes(question: Question, method: str) -> Floats:
     """The shares of a method, node by node."""
     found = shares(question, method)
-    by_level = _split(question, found).nodes()
+    by_level = _by_level(question, found)
     if found.nodes is None:
         return by_level
     if question.spec.split_by is None:
@@ -84,8 +84,6 @@ def _nodes(question: Question, method: str) -> Floats:
     return np.where(under(question.tree, question.new), by_level, found.nodes)
 
 
-def _split(question: Question, found: Shares) -> Split:
-    tree, top = question.tree, int(question.spec.total)
-    heads = tree.slice(top)
-    rows = np.tile(found.default, (heads.stop - heads.start, 1)) if found.roots is None else found.roots
-    return Split(tree, rows[:, top:], 1.0, total=float(rows[0, 0]) if top else None)
+def _by_level(question: Question, found: Shares) -> Floats:
+    rows = found.default[None] if found.roots is None else found.roots
+    return question.tree.spread(rows, int(question.spec.total), rest=True)

@@ -4,10 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from attributary.budget import Split
 from attributary.denoising import denoise
 from attributary.evaluate.noisy import Noise, luck
-from attributary.explore.start import Start, add_up
+from attributary.explore.start import Start
 from attributary.spec import Spec
 from attributary.tree import Tree
 from attributary.types import Floats, Ints
@@ -27,7 +26,7 @@ class Part:
         place[self.nodes] = np.arange(len(self.nodes))
         parent = np.where(tree.family[self.nodes] < 0, -1, place[tree.family[self.nodes]])
         self.tree = Tree.from_parents(parent)
-        self.count = add_up(self.tree, count[self.nodes].copy())
+        self.count = self.tree.roll_up(count[self.nodes][self.tree.leaves])
         self.whole = bool((np.diff(self.tree.first) == np.diff(tree.first.astype(np.int64))[self.nodes]).all())
         self.shown = _shown(self.tree, self.count)
         number = self.nodes if tree.order is None else tree.order[self.nodes]
@@ -39,7 +38,7 @@ def draws(part: Part, spec: Spec, contribution: Ints, seed: int) -> dict[str, An
     tree = part.tree
     deep = contribution[: tree.depth].astype(np.float64)
     deep[-1] += contribution[tree.depth :].sum()  # a tree that ends early takes the rest, as its leaves do
-    share = Split(tree, np.tile(deep, (int(tree.first[0]), 1)), spec.l1).nodes() / spec.l1
+    share = tree.spread(deep[None], rest=True) / spec.l1
     noise = Noise(spec.noise, spec.epsilon, spec.l1, share)
     variance, some = noise.variance, share > 0
     found = []

@@ -73,19 +73,7 @@ def _zipf(tree: Tree, fans: tuple[int, ...], conversions: int) -> Floats:
     weight = np.ones(1)
     for fan in fans:
         weight = np.outer(weight, 1 / np.arange(1, fan + 1)).ravel()
-    count = np.zeros(len(tree))
-    count[tree.slice(tree.depth - 1)] = np.round(conversions * weight / weight.sum())
-    return add_up(tree, count)
-
-
-def add_up(tree: Tree, count: Floats) -> Floats:
-    """Counts in level order, each node above the leaves the sum of those below it."""
-    for i in reversed(range(tree.depth - 1)):
-        above, below = tree.slice(i), tree.slice(i + 1)
-        sums = np.bincount(tree.family[below] - above.start, count[below], above.stop - above.start)
-        has = np.diff(tree.first[above.start : above.stop + 1].astype(np.int64)) > 0
-        count[above] = np.where(has, sums, count[above])
-    return count
+    return tree.roll_up(np.round(conversions * weight / weight.sum()))
 
 
 def _ordinal(node: int, begin: list[int], fans: tuple[int, ...], names: tuple[str, ...]) -> str:
@@ -106,15 +94,12 @@ def of_plan(plan: Plan) -> Start:
             )
         parents.append(begin[i - 1] + np.arange(sizes[i]) * sizes[i - 1] // sizes[i])
     tree = Tree.from_parents(np.concatenate(parents))
-    count = np.zeros(len(tree))
-    leaves = tree.slice(tree.depth - 1)
-    weight = 1 / np.arange(1, leaves.stop - leaves.start + 1)
-    count[leaves] = np.round(conversions * weight / weight.sum())
+    weight = 1 / np.arange(1, sizes[-1] + 1)
     levels = plan.levels
     return Start(
         counted(plan.spec),
         tree,
-        add_up(tree, count),
+        tree.roll_up(np.round(conversions * weight / weight.sum())),
         f"the plan's levels and their sizes; which node has how many of the {conversions:,.0f} conversions is made up",
         lambda nodes: [f"{levels[int(np.searchsorted(begin, v, side='right')) - 1]} {v + 1}" for v in nodes],
         share=shares_of(plan),

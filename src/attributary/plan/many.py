@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from attributary import budget, rmsre
-from attributary.budget import Split
 from attributary.errors import InputError
 from attributary.plan.asked import Asked, ask, mean_of, sums_of
 from attributary.plan.choice import Chosen, choose
@@ -116,8 +115,8 @@ def _expected(spec: Spec, questions: list[Asked], rows: tuple[Ints, Ints], found
     """The errors of each measure under contributions, with what limits cut off."""
     told = []
     for k, asked in enumerate(questions):
-        q, top, own = asked.question, int(spec.total), rows[1][k].astype(np.float64)
-        given = Split(q.tree, own[:, top:], spec.l1, total=float(own[0, 0]) if top else None).nodes()
+        q = asked.question
+        given = q.tree.spread(rows[1][k], int(spec.total), rest=True)
         noise = spec.noise_model.variance(given * spec.epsilon / spec.l1)
         noise = noise * found.clips[k] ** 2
         variance = budget.expected(q.tree, q.prior.mean, noise, q.spec.tau, weights=q.weights).variance

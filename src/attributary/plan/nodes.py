@@ -16,7 +16,7 @@ def down(tree: Tree, own: Ints, default: Ints, spec: Spec) -> Ints:
     contribution, budget, unknown = own.copy(), spec.budget, spec.first_unknown
     left, spent = np.full(len(tree), budget), np.zeros(len(tree), np.int64)  # on the path; at unknown levels
     after = np.cumsum(default[::-1])[::-1]
-    leaf = tree.first[1:] == tree.first[:-1]
+    leaf = tree.in_level_order.is_leaf
     for i in range(tree.depth):
         level = tree.slice(i)
         up = tree.family[level]
@@ -32,10 +32,5 @@ def down(tree: Tree, own: Ints, default: Ints, spec: Spec) -> Ints:
 
 def paths(tree: Tree, contribution: Ints, unknown: int) -> tuple[Ints, Ints]:
     """What is contributed on the way down to each node, in all and at unknown levels; in level order."""
-    spent = contribution.copy()
     below = np.where(np.arange(len(tree)) < tree.offsets[min(unknown, tree.depth)], 0, contribution)
-    for i in range(1, tree.depth):
-        level = tree.slice(i)
-        spent[level] += spent[tree.family[level]]
-        below[level] += below[tree.family[level]]
-    return spent, below
+    return tree.in_level_order.sum_down(contribution), tree.in_level_order.sum_down(below)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from attributary.budget import Split
 from attributary.errors import InputError
 from attributary.plan.bits import Bits
 from attributary.plan.errors import Errors
@@ -121,9 +120,7 @@ class Plan(BaseModel):
             )
         if self.nodes is not None:
             return tree.from_level_order(self._by_node(tree))
-        top = int(self.spec.total)
-        split = Split(tree, self._rows(tree)[:, top:], self.spec.l1, total=self.default[0] if top else None)
-        return split.nodes().astype(np.int64)
+        return tree.spread(self._rows(tree), int(self.spec.total), rest=True)
 
     def variance(self, tree: Tree, measure: str | None = None) -> Floats:
         """The noise variance of each node's figure, in the measure's unit and the tree's order; inf without a key.
@@ -229,13 +226,13 @@ class Plan(BaseModel):
 
         return plan_html(self)
 
-    def _rows(self, tree: Tree) -> Floats:
+    def _rows(self, tree: Tree) -> Ints:
         """The contributions of each head."""
         import pyarrow as pa
 
         labels = tree.labels[0].dictionary.cast(pa.string()).to_pylist()
-        of_label = np.array([self.roots.get(label, self.default) for label in labels], np.float64)
-        rows: Floats = of_label[tree.labels[0].indices.to_numpy()]
+        of_label = np.array([self.roots.get(label, self.default) for label in labels], np.int64)
+        rows: Ints = of_label[tree.labels[0].indices.to_numpy()]
         return rows
 
     def _by_node(self, tree: Tree) -> Ints:

@@ -95,9 +95,4 @@ class Question:
 
 def under(tree: Tree, heads: Bools) -> Bools:
     """All nodes at or below some values of the first attribute, in level order."""
-    top = int(tree.total)
-    found = np.zeros(len(tree), bool)
-    found[tree.slice(top)] = heads
-    for i in range(top + 1, tree.depth):
-        found[tree.slice(i)] = found[tree.family[tree.slice(i)]]
-    return found
+    return tree.in_level_order.hand_down(heads, int(tree.total), above=False)

@@ -62,9 +62,7 @@ def _per_node(q: Question) -> Shares:
     own = q.spec.split_by is not None
     default = _default(q, "optimal", float(nodes[0])) if own else _together(q, "optimal")
     unknown = np.where(np.arange(len(nodes)) < q.tree.offsets[q.spec.first_unknown], 0.0, nodes)
-    for i in range(q.spec.first_unknown + 1, q.tree.depth):
-        level = q.tree.slice(i)
-        unknown[level] += unknown[q.tree.family[level]]
+    unknown = q.tree.in_level_order.sum_down(unknown)
     if unknown.max() > q.limit * (1 + CLOSE):
         nodes = _nodes(q, np.where(np.arange(q.tree.depth) < q.spec.first_unknown, q.fixed, default))
     return Shares(default, None, nodes)

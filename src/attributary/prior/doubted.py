@@ -51,7 +51,6 @@ def doubted(tree: Tree, noisy: ArrayLike | Measurements, variance: ArrayLike | N
 
 
 def _grown(tree: Tree, mean: Floats, claimed: Floats, z: Floats, v: Floats) -> Floats:
-    level = np.repeat(np.arange(tree.depth), np.diff(tree.offsets))
-    for group in (level, roots(tree)):
+    for group in (tree.in_level_order.level, roots(tree)):
         claimed = claimed * doubt(group, mean, claimed, z, v, len(tree))[group]
     return claimed

@@ -46,7 +46,7 @@ def drifted(
     z, v = engine(tree).upward(tree, x, var)
     plain: tuple[Floats, Floats] = engine(tree).blue(tree, x, var)
     first = nonnegative(tree, x, var, plain[0], "top-down")
-    leaf = (tree.first[1:] == tree.first[:-1]) & known
+    leaf = tree.in_level_order.is_leaf & known
     mean, wide = np.zeros(len(tree)), np.full(len(tree), np.inf)
     for i in range(tree.depth):
         here = np.flatnonzero(leaf[tree.slice(i)]) + tree.slice(i).start

@@ -11,7 +11,7 @@ import numpy as np
 
 from attributary.denoising.prior import Prior
 from attributary.tables.not_private import words_of
-from attributary.tree import Tree
+from attributary.tree import Family, Tree
 from attributary.tree.labels import arrow_table
 from attributary.tree.match import Match, match, path_of, refuse_other_tree
 from attributary.tree.paths import RowError
@@ -41,8 +41,8 @@ def from_counts(
     count = _numbers(table, value)
     _refuse(~(np.isfinite(count) & (count >= 0)), count, f"a count is a number, 0 or more; {value!r} is")
     refuse_other_tree(tree, table, rows)
-    mean: Floats = np.bincount(rows.node[rows.leaf], count[rows.leaf], len(tree)).astype(np.float64, copy=False)
-    _add_up(tree, mean)
+    leaves = np.bincount(rows.node[rows.leaf], count[rows.leaf], len(tree)).astype(np.float64, copy=False)
+    mean = tree.in_level_order.sum_up(leaves)
     return _prior(tree, table, mean, None, protected, rows, known, count)
 
 
@@ -59,9 +59,9 @@ def from_estimates(tree: Tree, estimates: Any, *, known: Collection[str] | None 
     _refuse(~(variance >= 0), variance, "a variance is 0 or more; 'variance' is")
     _refuse_twice(tree, rows)
     refuse_other_tree(tree, table, rows)
-    mean = np.zeros(len(tree))
-    mean[rows.node[rows.leaf]] = estimate[rows.leaf]
-    _add_up(tree, mean)
+    leaves = np.zeros(len(tree))
+    leaves[rows.node[rows.leaf]] = estimate[rows.leaf]
+    mean = tree.in_level_order.sum_up(leaves)
     return _prior(tree, table, mean, _variance(tree, rows, variance), True, rows, known, estimate)
 
 
@@ -85,12 +85,6 @@ def _prior(
     return Prior(back(mean), var, protected and not words, new, len(gone), lost, example, not_private=words)
 
 
-def _add_up(tree: Tree, count: Floats) -> None:
-    for i in reversed(range(tree.depth - 1)):
-        above, below = tree.slice(i), tree.slice(i + 1)
-        count[above] += np.bincount(tree.family[below] - above.start, count[below], above.stop - above.start)
-
-
 def _variance(tree: Tree, rows: Match, reported: Floats) -> Floats:
     """In level order: as reported for leaves (inf without a row) and where nothing below has changed, else the sum."""
     own = np.full(len(tree), np.inf)
@@ -98,14 +92,13 @@ def _variance(tree: Tree, rows: Match, reported: Floats) -> Floats:
     changed = np.ones(len(tree), bool)
     changed[rows.node[rows.node >= 0]] = False
     changed[rows.last[(rows.node < 0) & (rows.last >= 0)]] = True
+    changed = tree.in_level_order.sum_up(changed, np.logical_or)
     summed = own.copy()
-    for i in reversed(range(tree.depth - 1)):
-        above, below = tree.slice(i), tree.slice(i + 1)
-        family, size = tree.family[below] - above.start, above.stop - above.start
-        parent = np.bincount(family, minlength=size) > 0
-        changed[above] |= np.bincount(family, changed[below], size) > 0
-        sums = np.bincount(family, summed[below], size)
-        summed[above] = np.where(parent & changed[above], sums, own[above])
+    for level in reversed(range(tree.depth - 1)):
+        family = Family(tree, level)
+        if family.size:
+            sums = family.sum(summed[family.children])
+            summed[family.parent] = np.where(changed[family.parent], sums, own[family.parent])
     return summed
 
 
@@ -114,13 +107,9 @@ def _new(tree: Tree, rows: Match, known: Collection[str] | None) -> Bools:
     can_be_new = int(tree.total) + sum(known is None or attribute in known for attribute in tree.attributes)
     seen = np.full(len(tree), can_be_new == 0)
     seen[rows.last[rows.last >= 0]] = True
-    for i in reversed(range(1, tree.depth)):
-        level = tree.slice(i)
-        seen[tree.family[level][seen[level]]] = True
-    for i in range(max(can_be_new, 1), tree.depth):
-        level = tree.slice(i)
-        seen[level] |= seen[tree.family[level]]
-    return ~seen
+    at_or_below: Bools = tree.in_level_order.sum_up(seen, np.logical_or)
+    found: Bools = ~tree.in_level_order.sum_down(at_or_below, np.logical_or, start=can_be_new)
+    return found
 
 
 def _some_rows(table: Any) -> Any:

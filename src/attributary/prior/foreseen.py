@@ -25,7 +25,7 @@ def foreseen(tree: Tree, earlier: Prior, *, tau: float = TAU) -> Prior:
         raise ValueError(f"tau is a positive number; got {tau}")
     if earlier.new is None:
         raise ValueError("nothing is foreseen without an earlier period; give one, or plan without it")
-    order, leaf = tree.to_level_order, tree.first[1:] == tree.first[:-1]
+    order, leaf = tree.to_level_order, tree.in_level_order.is_leaf
     x = order(earlier.mean)
     var = np.full(len(tree), EXACT) if earlier.variance is None else np.maximum(order(earlier.variance), EXACT)
     var = np.where(leaf, var, np.inf)

@@ -55,7 +55,7 @@ def widened(
     `plain` are the unbiased estimates and their variances.
     """
     judge = _judge(tree, x, var, plain, tau)
-    starts, level = tree.offsets[:-1], np.repeat(np.arange(tree.depth), np.diff(tree.offsets))
+    starts, level = tree.offsets[:-1], tree.in_level_order.level
     squared = judge.weight * ((judge.first - judge.y) ** 2 - judge.variance + 2 * judge.covariance)
     least = LEAST * np.add.reduceat(judge.weight * judge.variance, starts)
     error, step, last = np.maximum(np.add.reduceat(squared, starts), least), np.zeros(tree.depth, int), len(DOUBTS) - 1

@@ -31,11 +31,8 @@ def label_codes(tree: Tree) -> NDArray[np.int32]:
 
 def roots(tree: Tree) -> Codes:
     """The root that each node stands under, in level order; under a total, a node below it."""
-    root = np.arange(len(tree), dtype=np.int64)
-    for i in range(1 + tree.total, tree.depth):
-        nodes = tree.slice(i)
-        root[nodes] = root[tree.family[nodes]]
-    return root
+    level = int(tree.total)
+    return tree.in_level_order.ancestor(level).astype(np.int64) + int(tree.offsets[level])
 
 
 def kin(tree: Tree, label: NDArray[np.int32]) -> list[Kin]:

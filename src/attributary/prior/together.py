@@ -28,12 +28,8 @@ def together(tree: Tree, mean: Floats, claimed: Floats, z: Floats, v: Floats) ->
         own = np.where(judge, off / np.where(judge, variance, 1.0), 0.0)
         weight = np.where(judge, 1.0 / np.where(judge, variance + v[nodes], 1.0) ** 2, 0.0)
         mean_factor = float(np.dot(weight, off) / np.dot(weight, np.where(judge, variance, 0.0)))
-        factor = np.ones(len(tree))
-        factor[nodes] = np.maximum(own, max(mean_factor, 1.0)) ** 2  # what was wrong once is doubted more than that
-        for j in range(i + 1, tree.depth):
-            below = tree.slice(j)
-            factor[below] = factor[tree.family[below]]
-        grown = grown * factor
+        factor = np.maximum(own, max(mean_factor, 1.0)) ** 2  # what was wrong once is doubted more than that
+        grown = grown * tree.in_level_order.hand_down(factor, i, above=1.0)
     return grown
 
 

@@ -37,8 +37,7 @@ def cut(tree: Tree, count: NDArray[np.float64], marked: Bools, most: int) -> Cut
     nodes = len(tree)
     if nodes <= most:
         return Cut(np.ones(nodes, bool), np.zeros(nodes, np.int64))
-    level = np.repeat(np.arange(tree.depth), np.diff(tree.offsets))
-    rank = np.lexsort((level, -count, ~marked))
+    rank = np.lexsort((tree.in_level_order.level, -count, ~marked))
     low, high = 0, most  # how many of the ranked nodes fit together with what stands above them
     while low < high:
         middle = (low + high + 1) // 2
@@ -56,10 +55,7 @@ def _closed(tree: Tree, chosen: NDArray[np.int64]) -> Bools:
     """The chosen nodes and all that stands above them."""
     keep = np.zeros(len(tree), bool)
     keep[chosen] = True
-    for i in range(tree.depth - 1, 0, -1):
-        here = tree.slice(i)
-        keep[tree.family[here][keep[here]]] = True
-    return keep
+    return tree.in_level_order.sum_up(keep, np.logical_or)
 
 
 ALIGNED = 8  # typed arrays begin at multiples of their width

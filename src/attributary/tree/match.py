@@ -43,7 +43,7 @@ def match(tree: Tree, table: Any) -> Match:
         labelled &= code >= 0
         there &= ~labelled | _down(tree, j, labels, code, last, there & labelled)
     node = np.where(there, last, -1)
-    is_leaf = np.append(tree.first[1:] == tree.first[:-1], False)
+    is_leaf = np.append(tree.in_level_order.is_leaf, False)
     return Match(node, last, labelled, is_leaf[node])
 
 

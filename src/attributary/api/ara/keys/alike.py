@@ -50,15 +50,10 @@ def distinct_paths(tree: Tree, value: Ints) -> int:
 def under_new(tree: Tree) -> Bools:
     """The nodes of values that the plan has not seen, and all below them, in level order."""
     found = np.zeros(len(tree), bool)
-    for i in range(tree.depth):
-        level = tree.slice(i)
-        if i:
-            found[level] = found[tree.family[level]]
-        if i >= tree.total:
-            labels = tree.labels[i - tree.total]
-            is_new = np.array([label == NEW for label in labels.dictionary.to_pylist()])
-            found[level] |= is_new[labels.indices.to_numpy()]
-    return found
+    for i, labels in enumerate(tree.labels[: tree.depth - tree.total], int(tree.total)):
+        is_new = np.array([label == NEW for label in labels.dictionary.to_pylist()])
+        found[tree.slice(i)] = is_new[labels.indices.to_numpy()]
+    return tree.in_level_order.sum_down(found, np.logical_or)
 
 
 def _drawn(plan: Plan, tree: Tree, was: Ints, rows: Floats, new: Bools, bins: int, up: bool) -> Ints:
