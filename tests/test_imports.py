@@ -1,57 +1,156 @@
-"""Data order is import order: a module imports only what stands before it."""
+"""The house: data order is import order, down to single modules; a name of a file or of a class is there once."""
 
 import ast
 import subprocess
 import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
+
+from attributary.cli import COMMANDS
 
 PACKAGE = Path(__file__).parent.parent / "src" / "attributary"
 ORDER = [
     *("errors", "types", "kernel", "html", "tables", "tree", "noise", "spec", "logs"),
     *("measurements", "denoising", "estimates", "ratio", "rmsre", "budget", "prior", "profile", "plan"),
-    *("api", "datasets", "evaluate", "report", "explore", "cli"),
+    *("api", "report", "explore", "datasets", "evaluate", "cli"),
 ]
 # Doors: methods of early values that import, when called, what stands later.
 DOORS = {
-    ("denoising/estimate.py", "estimates"),  # Estimate.table
+    ("denoising/estimate.py", "estimates.py"),  # Estimate.table
+    ("denoising/estimate.py", "denoising/notebook.py"),
+    ("plan/plan.py", "plan/file.py"),  # Plan.load, Plan.save
+    ("plan/plan.py", "plan/notebook.py"),
+    ("plan/plan.py", "plan/parts.py"),
+}
+# What is not yet as it should be. These lists only become shorter.
+IN_CYCLES = {
+    *("denoising/__init__.py", "denoising/denoise.py", "denoising/estimate.py", "denoising/joint.py"),
+    *("denoising/kurtosis.py", "denoising/nonnegative.py", "denoising/notebook.py", "denoising/predict.py"),
+    *("denoising/predicted_total.py", "denoising/prediction.py", "denoising/shares.py", "denoising/sweep.py"),
+    *("denoising/topdown.py", "denoising/total.py", "denoising/whole.py", "estimates.py"),
+    *("explore/rows.py", "explore/view.py", "api/ara/client", "api/ara/parse"),
+}
+LATE = {("explore/draws.py", "evaluate"), ("cli/run_counts.py", "evaluate")}
+SHARED_STEMS = {
+    *("asked", "attribute", "classes", "column", "compiled", "domain", "draws", "errors", "estimates", "fault"),
+    *("figures", "files", "filters", "given", "labels", "learned", "leaves", "limits", "many", "measure", "methods"),
+    *("nodes", "notebook", "page", "place", "rows", "shares", "simulate", "spark", "store", "summary", "task", "text"),
+    *("values", "whole"),
+}
+SHARED_CLASSES = {
+    *("Answer", "Asked", "Classes", "Errors", "Family", "Field", "Layout", "Level", "Limits", "Log", "Measure"),
+    *("Measured", "Noise", "Outside", "Part", "Past", "Paths", "Query", "Question", "Stated", "Store", "Sums"),
+    *("Sweep", "Task", "Values"),
 }
 
-
-def imports(file: Path) -> set[str]:
-    """The parts of the package that a file imports."""
-    found = set()
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{file}: imports are absolute"
-            names = [f"{node.module}.{alias.name}" for alias in node.names] if node.module == "attributary" else []
-            names += [node.module or ""]
-        else:
-            continue
-        found |= {name.split(".")[1] for name in names if name.startswith("attributary.")}
-    return found
+FILES = sorted(f.relative_to(PACKAGE) for f in PACKAGE.rglob("*.py") if f != PACKAGE / "__init__.py")
 
 
-def part(file: Path) -> str:
-    return file.relative_to(PACKAGE).parts[0].removesuffix(".py")
+@cache
+def syntax(file: Path) -> ast.Module:
+    return ast.parse((PACKAGE / file).read_text(encoding="utf-8"))
 
 
-MODULES = sorted(f for f in PACKAGE.rglob("*.py") if f != PACKAGE / "__init__.py")
+def module_file(name: str) -> Path | None:
+    """The file of a module of the package; None for what is none."""
+    path = Path(*name.split(".")[1:])
+    for file in (path.with_suffix(".py") if path.name else path, path / "__init__.py"):
+        if name.startswith("attributary.") and (PACKAGE / file).is_file():
+            return file
+    return None
 
 
-@pytest.mark.parametrize("file", MODULES, ids=lambda f: str(f.relative_to(PACKAGE)))
+@cache
+def imports(file: Path) -> frozenset[Path]:
+    """The files of the package that a file imports, at its top or within functions."""
+
+    def named() -> Iterator[Path | None]:
+        for node in ast.walk(syntax(file)):
+            if isinstance(node, ast.Import):
+                yield from (module_file(alias.name) for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                assert node.level == 0, f"{file}: imports are absolute"
+                for alias in node.names:
+                    yield module_file(f"{node.module}.{alias.name}") or module_file(node.module or "")
+
+    return frozenset(other for other in named() if other and other != file)
+
+
+def room(file: Path) -> str:
+    return file.parts[0].removesuffix(".py")
+
+
+@pytest.mark.parametrize("file", FILES, ids=str)
 def test_a_module_imports_only_what_stands_before_it(file: Path) -> None:
-    here = ORDER.index(part(file))
-    late = {name for name in imports(file) if name in ORDER and ORDER.index(name) > here}
-    late -= {name for door, name in DOORS if door == file.relative_to(PACKAGE).as_posix()}
-    assert not late, f"{file.name} imports {late}, which come after {ORDER[here]}"
+    here = ORDER.index(room(file))
+    for other in imports(file):
+        allowed = (str(file), str(other)) in DOORS or (str(file), room(other)) in LATE
+        assert allowed or ORDER.index(room(other)) <= here, f"{file} imports {other}, which comes after {ORDER[here]}"
 
 
 def test_every_part_has_its_place() -> None:
-    assert {part(f) for f in MODULES} == set(ORDER)
+    assert {room(f) for f in FILES} == set(ORDER)
+
+
+def test_doors_are_in_use() -> None:
+    assert {(file, other) for file, other in DOORS if Path(other) not in imports(Path(file))} == set()
+
+
+def test_modules_do_not_import_each_other_in_a_circle() -> None:
+    refuse_cycles({str(file): {str(other) for other in imports(file)} for file in FILES})
+
+
+def test_folders_within_a_room_do_not_import_each_other_in_a_circle() -> None:
+    def folder(file: Path) -> str:  # a room's own files stand for themselves
+        return str(file.parent) if len(file.parts) > 2 else str(file)
+
+    graph = defaultdict(set)
+    for file in FILES:
+        graph[folder(file)] |= {folder(other) for other in imports(file)} - {folder(file)}
+    refuse_cycles(graph)
+
+
+def refuse_cycles(graph: dict[str, set[str]]) -> None:
+    kept = {
+        file: {other for other in others if (file, other) not in DOORS and not {file, other} <= IN_CYCLES}
+        for file, others in graph.items()
+    }
+    try:
+        TopologicalSorter(kept).prepare()
+    except CycleError as error:
+        pytest.fail(" imports ".join(reversed(error.args[1])))
+
+
+def test_a_file_name_is_there_once_unless_it_is_a_command() -> None:
+    places = defaultdict(list)
+    for file in FILES:
+        command = file.parts[0] == "cli" and file.stem in COMMANDS
+        if not command and file.stem not in ("__init__", "__main__"):
+            places[file.stem].append(str(file))
+    assert {name: files for name, files in places.items() if len(files) > 1 and name not in SHARED_STEMS} == {}
+
+
+def test_a_class_name_is_there_once() -> None:
+    places = defaultdict(list)
+    for file in FILES:
+        for node in ast.walk(syntax(file)):
+            if isinstance(node, ast.ClassDef):
+                places[node.name].append(str(file))
+    assert {name: files for name, files in places.items() if len(files) > 1 and name not in SHARED_CLASSES} == {}
+
+
+def test_product_code_imports_nothing_from_datasets_or_evaluate() -> None:
+    apart = {"datasets", "evaluate"}
+    commands = {"cli/evaluate.py", "cli/evaluated.py", "cli/evaluated_many.py", "cli/paper.py", "cli/generate.py"}
+    for file in FILES:
+        if room(file) not in apart and str(file) not in commands:
+            late = {room(other) for other in imports(file)} & apart
+            assert not late or {(str(file), one) for one in late} <= LATE, f"{file} imports {late}"
 
 
 @pytest.mark.parametrize("statement", ["import attributary", "import attributary.cli"])
