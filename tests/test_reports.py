@@ -383,6 +383,30 @@ def test_one_bad_item_of_a_list_costs_itself_alone(tmp_path: Path, chunk: int, m
     assert ("5,000 bytes at most" if chunk < 5000 else "shared_info") in part.faults[0]
 
 
+def test_a_long_text_is_looked_through_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each part that is read has a text searched for its end from its beginning: as many as it has bits, not bytes."""
+    monkeypatch.setattr(given_files, "CHUNK", 16)
+    reads: list[int] = []
+
+    class File(io.BytesIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            reads.append(size or 0)
+            return super().read(size)
+
+    text = json.dumps(["x" * 2**16, 1]).encode()
+    assert [len(str(item)) for item in given_files._items(File(text), "r.json")] == [2**16 + 2, 2]
+    assert len(reads) < 20
+
+
+@pytest.mark.parametrize("layout", ["{0}", "[{0}, {1}]", "{0}\n{1}"])
+def test_a_byte_order_mark_before_json_is_passed_over(tmp_path: Path, layout: str) -> None:
+    texts = [to_json(one) for one in batch([[(1, 10)], [(1, 11)]])]
+    path = tmp_path / "r.json"
+    path.write_text(layout.format(*texts), encoding="utf-8-sig")
+    [part] = parts([str(path)])
+    assert part.columns.value.tolist() == [10, 11][: 1 + ("{1}" in layout)] and not part.categories
+
+
 def test_a_long_list_takes_little_memory(tmp_path: Path) -> None:
     path = tmp_path / "r.json"
     one = json.dumps({**json.loads(to_json(report(0, [(1, 1)]))), "more": "x" * 3000})

@@ -14,6 +14,7 @@ from attributary.evaluate.paper_cases import paper_cases
 from attributary.evaluate.paper_counts import Choices, Periods, paper_counts
 from attributary.evaluate.paper_trees import PAPER, PaperDataset
 from attributary.evaluate.private import EPSILON
+from attributary.logs.duckdb import print_no_progress
 from attributary.logs.files import is_generated
 
 
@@ -75,7 +76,7 @@ def _count(of: PaperDataset, log: Log, choices: Choices, cache: str | None) -> T
     import duckdb
 
     with duckdb.connect() as connection:
-        connection.execute("SET enable_progress_bar = false")
+        print_no_progress(connection)
         if log.path is not None:
             expect: Any = "any" if is_generated(log.path) else log.expect
             return paper_counts(connection, log.path, of, choices, expect)._asdict()

@@ -11,6 +11,7 @@ import numpy as np
 from attributary.errors import InputError
 from attributary.estimates import FIGURES, FROM_PRIOR, MEASURE, NEEDED
 from attributary.explore.table import Stage, Table, open_tables
+from attributary.logs.duckdb import print_no_progress
 
 NAMES = ("now", "before")
 
@@ -75,7 +76,7 @@ def open_store(
 
     folder = tempfile.TemporaryDirectory(prefix="attributary-")
     connection = duckdb.connect()
-    connection.execute("SET enable_progress_bar = false")  # it would print to standard output
+    print_no_progress(connection)
     try:
         opened = [open_tables(path, levels, folder.name, stage) for path in paths]
         pairs = _paired(opened)

@@ -4,6 +4,7 @@ import errno
 import tempfile
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from glob import escape
 from threading import Event
 from typing import Any, Self, TypeVar
@@ -50,8 +51,7 @@ class DuckDB:
         self._set("memory_limit", memory)
         self._set("threads", threads)
         self._set("preserve_insertion_order", False)
-        self._set("enable_progress_bar_print", False)  # it would print to standard output
-        self._set("enable_progress_bar", report is not None)  # in a notebook, DuckDB wants widgets for it
+        print_no_progress(self._connection, watched=report is not None)
         self._set("python_enable_replacements", False)  # or FROM impressions may mean a variable of that name
         self._set("TimeZone", "UTC")
         self._spill = _folder(temp)
@@ -152,6 +152,18 @@ class DuckDB:
                 refuse_cut_zstd(path)
             elif not self._sees_cut_gzip:
                 self._checks.append(self._pool.submit(refuse_cut_gzip, path, self._stop))
+
+
+def print_no_progress(connection: Any, watched: bool = False) -> None:
+    """Turns off DuckDB's progress bar, which prints to standard output; the progress can still be `watched`.
+
+    In a notebook without widgets there is no bar, and DuckDB refuses to set anything about it.
+    """
+    import duckdb
+
+    with suppress(duckdb.Error):
+        connection.execute("SET enable_progress_bar_print = false")
+        connection.execute(f"SET enable_progress_bar = {watched}")
 
 
 def _folder(temp: str | None) -> Any:

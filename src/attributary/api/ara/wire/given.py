@@ -7,7 +7,7 @@ processes. JSON is read a report at a time, so that no file need fit into memory
 import json
 import os
 import re
-from codecs import getincrementaldecoder
+from codecs import BOM_UTF8, getincrementaldecoder
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, BinaryIO, NamedTuple
@@ -21,7 +21,7 @@ SHARE = 2000  # reports
 MOST_IN_SHARE = 2**25  # bytes of them, should they be large
 MOST_REPORT = 2**23  # bytes of a report in JSON, which has its payload twice at most, in base64
 LINES = (".jsonl", ".ndjson")
-CHUNK = 2**18
+CHUNK = 2**16
 
 # A report: where it is, as in "x.avro: report", its number there, its shared info, its payload, as it is and in the
 # clear if it has that, and its key id; or what is wrong with it. A plain tuple, since there are many.
@@ -112,7 +112,7 @@ def _json_reports(path: str) -> Iterator[Given]:
         raise InputError(f"{path} is empty; reports are Avro or JSON")
     found: Iterator[tuple[int, Content]]
     with open(path, "rb") as file:
-        start = file.read(1024).lstrip()
+        start = file.read(1024).removeprefix(BOM_UTF8).lstrip()
         file.seek(0)
         if path.lower().endswith(LINES) or (start[:1] == b"{" and _has_lines(file)):
             found = _lines(file)
@@ -173,10 +173,11 @@ def _items(file: BinaryIO, path: str) -> Iterator[Content]:
     data = characters.decode(file.read(CHUNK))
     at = data.index("[") + 1
     while True:
+        begin = BLANK.match(data, at).end()  # type: ignore[union-attr]  # it matches nothing, too
         with suppress(ValueError, RecursionError):  # most items are whole and within the part that was read
-            item, end = scan(data, BLANK.match(data, at).end())  # type: ignore[union-attr]  # it matches nothing, too
+            item, end = scan(data, begin) if data.startswith("{", begin) else (None, begin)
             end = BLANK.match(data, end).end()  # type: ignore[union-attr]
-            if isinstance(item, dict) and data[end : end + 1] == ",":
+            if item is not None and data.startswith(",", end):
                 yield item
                 at = end + 1
                 continue
@@ -185,7 +186,7 @@ def _items(file: BinaryIO, path: str) -> Iterator[Content]:
             at = PLAIN.match(data, at).end()  # type: ignore[union-attr]
             sign = data[at : at + 1]
             if sign in ("", '"'):
-                more = file.read(CHUNK)
+                more = file.read(max(CHUNK, len(data) - start))  # a text is looked through again: few times, then
                 if not more:
                     raise InputError(f"{path} is not JSON: its list does not end; give whole files")
                 long = long or len(data) - start > MOST_REPORT
