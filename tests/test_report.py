@@ -330,6 +330,12 @@ def test_what_is_private_is_told_in_words() -> None:
     told = {fact.name: fact for fact in facts(make_plan(asks, tree, none(tree), "leaves"), None)}
     assert "holds for it, too" in told["Privacy budget"].more[1] and "e^ε times" in told["Privacy budget"].more[0]
     assert told["Noise"].answer.endswith("whole counts") and told["Made from"].answer == "no earlier counts"
+    for times in (1.0, 1 / 16):
+        plan = make_plan(spec(), tree, prior, "equal")
+        figures = denoise(tree, np.ones(len(tree)), plan.variance(tree) * times)
+        told = {fact.name: fact for fact in facts(plan, Estimates.of(figures))}
+        assert ("0.0625 times the variance that was planned" in told["Noise"].warning) == (times < 1)
+        assert told["Noise"].warning == "" or times < 1
     est = read_estimates(estimates(labelled(["x"], ["p"])), "t")
     assert [fact.answer for fact in facts(None, est)] == ["first › second </script>", "not told"]
     assert "computed from true counts" in facts(None, None)[0].warning

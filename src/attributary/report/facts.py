@@ -24,6 +24,7 @@ class Fact(NamedTuple):
     warning: str = ""
 
 
+SAME_NOISE = 0.02  # how far variances may be from those planned, relative to them
 LARGE = 1e6  # a factor that nobody can picture
 SPLITS = {
     "optimal": "where it makes the error least",
@@ -49,7 +50,7 @@ def facts(plan: Plan | None, est: Estimates | None) -> list[Fact]:
         if est is None:
             return [EVALUATION]
         return [Fact("Question", " › ".join(numerals.few(est.tree.level_names))), NO_PLAN, *expected]
-    return [_question(plan, est), *measure_facts(plan), _budget(plan), _noise(plan), _prior(plan), *expected]
+    return [_question(plan, est), *measure_facts(plan), _budget(plan), _noise(plan, est), _prior(plan), *expected]
 
 
 NO_PLAN = Fact(
@@ -116,8 +117,8 @@ def _budget(plan: Plan) -> Fact:
     return Fact("Privacy budget", f"ε = {numerals.number(spec.epsilon)}", tuple(more), warning)
 
 
-def _noise(plan: Plan) -> Fact:
-    spec = plan.spec
+def _noise(plan: Plan, est: Estimates | None) -> Fact:
+    spec, warning = plan.spec, _other_noise(plan, est)
     if plan.measures is not None:
         return Fact(
             "Noise",
@@ -126,9 +127,26 @@ def _noise(plan: Plan) -> Fact:
                 "A conversion adds to one key of each level and measure, a value in proportion to where it is clipped; "
                 f"an impression adds {spec.l1:,} at most. Every sum gets noise DLap(ε / {spec.l1:,}).",
             ),
+            warning,
         )
     what, how = spec.noise_model.words
-    return Fact("Noise", what, (how,))
+    return Fact("Noise", what, (how,), warning)
+
+
+def _other_noise(plan: Plan, est: Estimates | None) -> str:
+    """What to say where the figures do not have the plan's noise, so that its ε is not theirs."""
+    if est is None or est.tree.level_names != plan.levels:
+        return ""
+    planned = est.tree.to_level_order(plan.variance(est.tree, plan.spec.asked[0].name))
+    known = est.measured & (est.noise_variance > 0) & np.isfinite(planned)
+    times = float(np.median(est.noise_variance[known] / planned[known])) if known.any() else 1.0
+    if abs(times - 1) < SAME_NOISE:
+        return ""
+    return (
+        f"The noise of these figures has {numerals.number(float(f'{times:.3g}'))} times the variance that was planned: "
+        "reports were aggregated with another ε than the plan's, or several summary reports were added up. The ε here "
+        "and the planned errors are those of the plan."
+    )
 
 
 def _expected(est: Estimates, share: NDArray[np.float64]) -> Fact:
