@@ -10,12 +10,12 @@ import subprocess
 import sys
 from typing import Any
 
-from attributary.api.ara.service.ledger import Query
+from attributary.api.ara.service.ledger import Fingerprint
 
 SHOP, NEWS, ADS = "https://shop.example", "https://news.example", "https://ads.example"
 PRIVATE_KEY = bytes(range(32))
 SHARED = [(bytes([i]) * 32, 3600 * i) for i in range(1, 4)]  # of the ledger
-QUERIES = [Query(bytes([i]) * 32, bytes([i + 9]) * 32) for i in range(3)]
+QUERIES = [Fingerprint(bytes([i]) * 32, bytes([i + 9]) * 32) for i in range(3)]
 CAMPAIGNS, LOCATIONS, UNTIL = ("brand", "retargeting", "spring sale"), ("Berlin", "Paris"), "2026-02-02"
 MEASURES = '\n[[measure]]\nname = "count"\n[[measure]]\nname = "revenue"\ncolumn = "value"\nclip = 50\n'
 ONE_LOG = """epsilon = 2.5
@@ -158,7 +158,7 @@ def _reports() -> None:
     for k in (0, 1):  # one query that is answered, and one that has begun
         ledger.reserve("ledger.sqlite", SHARED[k : k + 1], QUERIES[k])
         if k == 0:
-            ledger.finish("ledger.sqlite", QUERIES[k], ledger.answer_in("summary.avro", 0))
+            ledger.finish("ledger.sqlite", QUERIES[k], ledger.receipt_of("summary.avro", 0))
     _write("source.json", json.dumps(SOURCE))
     _write("trigger.json", json.dumps({name: value for name, value in TRIGGER.items() if value is not None}))
     _write("filters.json", json.dumps({"filter_data": SOURCE["filter_data"], **FILTERS}))

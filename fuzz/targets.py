@@ -109,7 +109,7 @@ def _ledger(data: bytes, path: str) -> None:
         secret = ledger.reserve(path, SHARED[2:], query)
         if isinstance(secret, bytes) and len(secret) != ledger.SECRET:
             raise WrongError("a secret of another length")
-    ledger.finish(path, QUERIES[2], ledger.Answer(b"", path, 0))
+    ledger.finish(path, QUERIES[2], ledger.Receipt(b"", path, 0))
 
 
 def _labels(data: bytes, path: str) -> None:

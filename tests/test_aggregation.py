@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import attributary
 from attributary.api.ara.service import aggregation
 from attributary.api.ara.service import index as index_module
 from attributary.api.ara.service.index import Index, distinct
@@ -270,3 +271,22 @@ def test_measuring_needs_a_report_and_keys_of_their_own(tmp_path: Path) -> None:
         measured(halves([1]), np.array([1]), [], 1, 65536)
     with pytest.raises(ValueError, match="a key of its own"):
         measured(halves([1, 1]), np.array([1, 1]), [written(tmp_path / "a.avro", k1=1)], 1, 65536)
+
+
+def test_aggregate_is_a_call_with_a_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the command does, from Python: written once, told in full, never answered twice."""
+    monkeypatch.chdir(tmp_path)
+    avro.write_reports("reports.avro", batch([[(1, 300), (9, 1)], [(2, 65536)]]))
+    keys = halves([1, 2, 3])
+    avro.write_domain("domain.avro", keys)
+    how: dict[str, Any] = {"output": "summary.avro", "epsilon": 4.0, "l1": 65536}
+    done = attributary.aggregate(None, "reports.avro", "domain.avro", "ledger.sqlite", **how)
+    assert np.array_equal(done.keys, keys) and done.new_ledger and done.ledger == "ledger.sqlite"
+    assert done.tally.used == 2 and done.tally.outside == 1 and not done.answered and not done.not_private
+    assert read_summary("summary.avro").metric.tolist() == done.sums.tolist()
+    again = attributary.aggregate(None, ["reports.avro"], keys, "ledger.sqlite", **how)
+    assert again.answered and len(again.sums) == 0 and not again.new_ledger
+    with pytest.raises(InputError, match="reports are aggregated once"):
+        attributary.aggregate(None, "reports.avro", keys, "ledger.sqlite", **{**how, "epsilon": 1.0})
+    exact = attributary.aggregate(None, "reports.avro", keys, no_noise=True, **how)
+    assert exact.sums.tolist() == [300, 65536, 0] and exact.ledger is None and "NOT PRIVATE" in exact.not_private

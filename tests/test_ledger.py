@@ -62,14 +62,14 @@ def query(path, output, sums, first, last):
     point()
     secret = ledger.reserve(path, ids, asked)
     point()
-    if isinstance(secret, ledger.Answer):
-        ledger.check_answer(secret, output)
+    if isinstance(secret, ledger.Receipt):
+        ledger.check_receipt(secret, output)
         return "answered"
     noise = sample_dlap(4 / 65536, 20, ledger.Stretched(secret))
     point()
     avro.write_results(output, keys, total + noise)
     point()
-    ledger.finish(path, asked, ledger.answer_in(output, 0))
+    ledger.finish(path, asked, ledger.receipt_of(output, 0))
     point()
     return points
 
@@ -183,11 +183,11 @@ def test_of_queries_at_the_same_time_one_is_answered(queries: Queries, tmp_path:
         assert len({(folder / f"{i}.avro").read_bytes() for i in answered}) == 1  # twice the same gives the same
 
 
-def q(name: str) -> ledger.Query:
-    return ledger.Query(name.encode(), f"asked {name}".encode())
+def q(name: str) -> ledger.Fingerprint:
+    return ledger.Fingerprint(name.encode(), f"asked {name}".encode())
 
 
-DONE = ledger.Answer(b"digest", "/there/a.avro", 1_700_000_000)
+DONE = ledger.Receipt(b"digest", "/there/a.avro", 1_700_000_000)
 
 
 def test_ids_are_spent_once_and_others_are_free(tmp_path: Path) -> None:
@@ -209,14 +209,14 @@ def test_ids_are_spent_once_and_others_are_free(tmp_path: Path) -> None:
 def test_an_answer_is_known_again_by_its_bytes(tmp_path: Path) -> None:
     path = tmp_path / "a.avro"
     path.write_bytes(b"the answer")
-    answer = ledger.answer_in(str(path), 1_700_000_000.5)
+    answer = ledger.receipt_of(str(path), 1_700_000_000.5)
     assert answer.path == os.path.realpath(path) and answer.when == "2023-11-14T22:13Z"
     (tmp_path / "b.avro").write_bytes(b"the answer")
-    ledger.check_answer(answer, str(tmp_path / "b.avro"))
+    ledger.check_receipt(answer, str(tmp_path / "b.avro"))
     path.write_bytes(b"the anger")
     for name in ("a.avro", "none.avro"):
         with pytest.raises(InputError, match=r"answered at 2023-11-14T22:13Z, in .*a\.avro.*does not hold that answer"):
-            ledger.check_answer(answer, str(tmp_path / name))
+            ledger.check_receipt(answer, str(tmp_path / name))
 
 
 def test_what_stays_in_the_ledger_says_nothing_of_the_sums(tmp_path: Path) -> None:
@@ -431,7 +431,7 @@ def test_the_users_ledger_is_in_the_state_folder(tmp_path: Path, monkeypatch: py
 
 def test_a_ledger_whose_damage_sqlite_cannot_put_into_words_is_damaged(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
-    ledger.reserve(str(path), IDS[:1], ledger.Query(b"digest", b"question"))
+    ledger.reserve(str(path), IDS[:1], ledger.Fingerprint(b"digest", b"question"))
     path.write_bytes(path.read_bytes().replace(b"CREATE TABLE spent", b"CREATE T\xf1BLE spent"))
     with pytest.raises(InputError, match="is damaged.*restore it from a backup"):
-        ledger.reserve(str(path), IDS[1:], ledger.Query(b"other", b"question"))
+        ledger.reserve(str(path), IDS[1:], ledger.Fingerprint(b"other", b"question"))

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from attributary.api.ara.service import aggregation
-from attributary.api.ara.service.aggregation import Sums, Tally
+from attributary.api.ara.service.aggregation import Sums
 from attributary.api.ara.service.ledger import Stretched
 from attributary.api.ara.service.simulate import simulated_summary
+from attributary.api.attribution_api import Tally
 from attributary.noise import dlap_variance, sample_dlap
 
 DRAWS = 10**6

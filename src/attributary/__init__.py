@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from attributary import budget, noise, prior, rmsre
+    from attributary.api import aggregate
     from attributary.denoising import Estimate, denoise
     from attributary.measurements import Measurements
     from attributary.plan import Plan, make_plan
@@ -19,6 +20,7 @@ __all__ = [
     "Prior",
     "Spec",
     "Tree",
+    "aggregate",
     "budget",
     "denoise",
     "make_plan",
@@ -36,6 +38,7 @@ HOME = {
     "Prior": "attributary.prior",
     "Spec": "attributary.spec",
     "Tree": "attributary.tree",
+    "aggregate": "attributary.api",
     "denoise": "attributary.denoising",
     "make_plan": "attributary.plan",
 }

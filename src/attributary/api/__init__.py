@@ -14,10 +14,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from attributary.errors import InputError
-from attributary.spec.terms import TERMS
+from attributary.spec.terms import ARA, TERMS
 
 if TYPE_CHECKING:
-    from attributary.api.attribution_api import Answer, AttributionApi, Clients
+    from attributary.api.attribution_api import Aggregation, Answer, AttributionApi, Clients
     from attributary.plan import Plan
     from attributary.spec import Spec
     from attributary.tree import Tree
@@ -34,7 +34,11 @@ def register(api: "AttributionApi") -> None:
 
 def api_of(spec: "Spec") -> "AttributionApi":
     """The attribution API that a spec is for."""
-    kind = spec.terms.kind
+    return api_of_kind(spec.terms.kind)
+
+
+def api_of_kind(kind: str) -> "AttributionApi":
+    """The attribution API of that name."""
     if kind not in APIS:
         import_module(BUILT_IN[kind])
     return APIS[kind]
@@ -69,3 +73,25 @@ def answer(
     messages call the plan.
     """
     return api_of(plan.spec).answer(plan, files, tree, rate, name)
+
+
+def aggregate(
+    plan: "Plan | None",
+    reports: str | Sequence[str],
+    domain: Any,
+    ledger: str | None = None,
+    *,
+    output: str,
+    **options: Any,
+) -> "Aggregation":
+    """The summary report of a local aggregation service: reports in, noisy sums of the domain's keys out, once.
+
+    `reports` are files, patterns or folders; `domain` is a file, several, or keys; the answer is written to `output`.
+    What was queried is remembered in the `ledger`, a file (without one, that of the user): a query that was interrupted
+    gives the same answer when it is repeated, one that was answered is not answered again, and any other query of the
+    same reports is refused. The result says what became of the reports; all options are those of
+    `attributary.api.ara.service.aggregation.aggregate`, among them `private_keys`, `epsilon` and `l1` (without a plan),
+    `filtering_ids`, `most_errors` and `processes`.
+    """
+    used = api_of_kind(ARA.kind) if plan is None else api_of(plan.spec)
+    return used.aggregate(plan, reports, domain, ledger, output=output, **options)

@@ -6,13 +6,15 @@ nothing of it but what is here.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from attributary.errors import InputError
 from attributary.measurements import Measurements
 from attributary.plan import Plan
 from attributary.spec.terms import Terms
 from attributary.tree import Tree
+from attributary.types import Ints, Keys
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,40 @@ class Answer:
 
     measures: Mapping[str, Measurements]
     notes: tuple[str, ...] = ()  # what did not fit together, and which noise was assumed, in words
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What became of the reports and of their contributions."""
+
+    reports: int = 0
+    used: int = 0
+    repeated: int = 0  # reports whose id had come before
+    faulty: int = 0  # reports, or damaged blocks of them
+    summed: int = 0  # contributions
+    nulls: int = 0
+    filtered: int = 0  # of other filtering ids
+    outside: int = 0  # of keys that the domain does not have
+    categories: Mapping[str, int] = field(default_factory=dict)  # faulty reports by the service's names of why
+    oldest: int | None = None  # the second that the oldest report of those used was due
+
+
+@dataclass(frozen=True, eq=False)
+class Aggregation:
+    """A summary report that was written, and what became of the reports and of the budget."""
+
+    output: str  # the file of the summary report
+    keys: Keys  # of the domain, each once, in its order
+    sums: Ints  # the noisy sum of each key; none if the query had been answered before
+    noise: str  # what was added, or why the sums are not private
+    not_private: str  # why they are not, or ""
+    tally: Tally
+    faults: tuple[str, ...]  # what is wrong with the first few reports that could not be used
+    shared_ids: int  # of the reports that were used
+    ledger: str | None  # where these are spent; None if nothing is
+    new_ledger: bool = False  # whether there was no ledger before
+    debug_output: str | None = None  # the file of exact sums and noise side by side, which is NOT private
+    answered: str = ""  # when the same query had been answered before; then nothing was drawn or spent
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,3 +128,16 @@ class AttributionApi(ABC):
         `rate` is the ε and the L1 of an answer that does not state its noise, if it is not the plan's; `name` is what
         messages call the plan.
         """
+
+    def aggregate(
+        self,
+        plan: Plan | None,
+        reports: str | Sequence[str],
+        domain: Any,
+        ledger: str | None = None,
+        *,
+        output: str,
+        **options: Any,
+    ) -> Aggregation:
+        """What a local aggregation service makes of reports; an InputError where there is none for this API."""
+        raise InputError(f"there is no local aggregation service for the {self.terms.title}")

@@ -12,7 +12,7 @@ from attributary.api.ara.keys.allotment import bits as key_bits
 from attributary.api.ara.keys.layout import layout
 from attributary.api.ara.keys.quantised import MOST, Quantised, quantised
 from attributary.api.ara.registration import HEADERS, MONTH, Registrations, registrations
-from attributary.api.attribution_api import Answer, AttributionApi, Clients, Message, Query
+from attributary.api.attribution_api import Aggregation, Answer, AttributionApi, Clients, Message, Query
 from attributary.errors import InputError
 from attributary.plan import Plan
 from attributary.spec.terms import ARA
@@ -97,6 +97,11 @@ class AttributionReporting(AttributionApi):
         from attributary.api.ara.service.summary import answer
 
         return answer(plan, files, tree, rate, name)
+
+    def aggregate(self, *given: Any, **options: Any) -> Aggregation:
+        from attributary.api.ara.service.aggregation import aggregate
+
+        return aggregate(*given, **options)
 
 
 def _new_keys(

@@ -1,39 +1,208 @@
-"""Aggregation: a batch of reports becomes a sum for each key of the domain, and the sums get their noise."""
+"""Aggregation: reports become a summary report, once: a local aggregation service.
 
+`aggregate` keeps the order that keeps the budget: it adds up, reserves in the ledger, draws noise, writes the answer
+and finishes in the ledger. So a process may die anywhere: no budget is lost, and no second answer is bought.
+"""
+
+import json
+import os
+import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attributary.api.ara.service import batch
+from attributary.api.ara.service import ledger as ledgers
+from attributary.api.ara.service.batch import Rules
 from attributary.api.ara.service.index import Index, distinct
-from attributary.api.ara.wire.avro import DebugResults
+from attributary.api.ara.service.summary import write_summary
+from attributary.api.ara.wire import avro
+from attributary.api.ara.wire.avro import DebugResults, Stated
 from attributary.api.ara.wire.fault import Category
+from attributary.api.ara.wire.private_key import read_private_keys
 from attributary.api.ara.wire.shared_info import Origin, shared_id
-from attributary.errors import InputError
+from attributary.api.attribution_api import Aggregation, Tally
+from attributary.errors import InputError, TryAgain
 from attributary.noise import Entropy, sample_dlap
+from attributary.plan import Plan
+from attributary.spec.terms import ARA
+from attributary.tables.not_private import NO_NOISE, SEEDED, together
+from attributary.tables.whole_file import whole_file
 from attributary.types import Ints, Keys
 
 MOST = 2**63 - 1
 FAULTS_KEPT = 5
+ENDINGS = (".avro", ".json")
+DEBUG = "NOT PRIVATE: a debug run, which spends nothing and may be repeated; not for release"
+EARLIER_LEDGER = "attributary-ledger.sqlite"  # beside the output, until ledgers were the user's
 
 
-@dataclass(frozen=True)
-class Tally:
-    """What became of the reports and of their contributions."""
+def aggregate(
+    plan: Plan | None,
+    reports: str | Sequence[str],
+    domain: str | Sequence[str] | Keys,
+    ledger: str | None = None,
+    *,
+    output: str,
+    epsilon: float | None = None,
+    l1: int | None = None,
+    private_keys: Sequence[str] = (),
+    filtering_ids: Collection[int] = (0,),
+    most_errors: float = 0.1,
+    errors_file: str | None = None,
+    reporting_site: str = "",
+    since: int = 0,
+    debug: bool = False,
+    no_noise: bool = False,
+    seed: int | None = None,
+    processes: int | None = None,
+    progress: Callable[[str], None] = lambda words: None,
+    now: float | None = None,
+) -> Aggregation:
+    """The noisy sums of reports over the keys of a domain, written to `output`; each report is aggregated once.
 
-    reports: int = 0
-    used: int = 0
-    repeated: int = 0  # reports whose id had come before
-    faulty: int = 0  # reports, or damaged blocks of them
-    summed: int = 0  # contributions
-    nulls: int = 0
-    filtered: int = 0  # of other filtering ids
-    outside: int = 0  # of keys that the domain does not have
-    categories: Mapping[str, int] = field(default_factory=dict)  # faulty reports by the service's names of why
-    oldest: int | None = None  # the second that the oldest report of those used was due
+    `reports` are files, patterns or folders: Avro as the aggregation service reads it, or JSON as browsers send it.
+    `domain` is a file, several, or the keys themselves. Every key gets exact noise DLap(ε/L1), with the plan's ε and L1
+    unless `epsilon` says otherwise; without a plan, give `epsilon` and `l1`. What was queried is remembered in the
+    ledger, which is the user's unless `ledger` names a file; a second query of the same reports is refused.
+
+    `private_keys` are files with the keys of encrypted reports. Reports of one `reporting_site` count (by default the
+    site of most of them) that were due `since` a second. If more than a share `most_errors` cannot be used,
+    nothing is spent or written; `errors_file` gets the counts of errors as JSON. `debug` (only reports in debug mode
+    count), `no_noise` and `seed` are for tests: they spend nothing, and their output says that it is not private.
+    """
+    rules, when = Rules(reporting_site, debug, since), time.time() if now is None else now
+    epsilon, l1 = _rate(plan, epsilon, l1)
+    _check_files(output, errors_file)
+    if no_noise and seed is not None:
+        raise InputError("--seed is for noise, and --no-noise is without; give one of them")
+    secret_keys = read_private_keys(private_keys) if private_keys else None
+    not_private = together(NO_NOISE if no_noise else "", "" if seed is None else SEEDED, DEBUG if debug else "")
+    book = None if not_private else _ledger(ledger, output)
+    progress("reading the domain")
+    keys, domain_name = _domain(domain)
+    try:
+        sums = add_up(
+            [reports] if isinstance(reports, str) else reports,
+            keys,
+            secret_keys,
+            filtering_ids,
+            processes or os.cpu_count() or 1,
+            debug,
+            lambda number: progress(f"adding up, {number:,} reports"),
+            rules,
+        )
+    except BrokenProcessPool as error:
+        raise TryAgain("a process that decrypts was ended, as where memory is short; nothing was spent") from error
+    except ValueError as error:
+        raise InputError(str(error)) from error
+    if errors_file is not None:
+        _write_errors(errors_file, sums)
+    check(sums, domain_name, most_errors)
+    noise_words = not_private or f"noise DLap({epsilon:g}/{l1})"
+    debug_output = beside(output) if debug else None
+    new = book is not None and not os.path.exists(book)
+
+    def result(noisy_sums: Ints, answered: str = "") -> Aggregation:
+        told = (noise_words, not_private, sums.tally, sums.faults, len(sums.shared), book, new, debug_output)
+        return Aggregation(output, sums.keys, noisy_sums, *told, answered)
+
+    rng: Entropy | None = None if seed is None else np.random.default_rng(seed)
+    if book is not None:
+        query = ledgers.query_of(sums.shared, sums.keys, sums.total, epsilon / l1, sums.report_ids)
+        secret = ledgers.reserve(book, sums.shared, query)
+        if isinstance(secret, ledgers.Receipt):
+            ledgers.check_receipt(secret, output)
+            return result(np.empty(0, np.int64), secret.when)
+        rng = ledgers.Stretched(secret)
+    progress("drawing noise")
+    noise = np.zeros(len(sums.keys), np.int64) if no_noise else draw(sums, epsilon, l1, rng)
+    progress("writing")
+    if debug_output is not None:
+        avro.write_debug_results(debug_output, debug_results(sums, noise), "NOT PRIVATE: exact sums")
+    stated = Stated(None if no_noise else epsilon, None if no_noise else l1, not_private)
+    noisy_sums = noisy(sums.total, noise)
+    write_summary(output, sums.keys, noisy_sums, noise_words, stated)
+    if book is not None:
+        ledgers.finish(book, query, ledgers.receipt_of(output, when))
+    return result(noisy_sums)
+
+
+def beside(output: str) -> str:
+    """The file of exact sums and noise that a debug run writes beside its summary report."""
+    return os.path.splitext(output)[0] + ".debug.avro"
+
+
+def _rate(plan: Plan | None, epsilon: float | None, l1: int | None) -> tuple[float, int]:
+    """ε and L1 of the noise: the plan's, or those that are given."""
+    if plan is None and (epsilon is None or l1 is None):
+        raise InputError("--l1 is for reports without a plan, and goes with --epsilon; give both, or a plan")
+    if plan is not None and plan.spec.noise != ARA.noise:
+        raise InputError(f'the plan is for noise = "{plan.spec.noise}"; reports need a plan with noise = "{ARA.noise}"')
+    used = epsilon if epsilon is not None else plan.spec.epsilon if plan is not None else 0.0
+    limit = l1 if l1 is not None else plan.spec.l1 if plan is not None else 0
+    if not 0 < used <= ARA.largest_epsilon:
+        raise InputError(f"the epsilon of a summary report is above 0 and up to {ARA.largest_epsilon:g}; got {used:g}")
+    return used, limit
+
+
+def _check_files(output: str, errors: str | None) -> None:
+    """Refuses early what could not be written."""
+    if not output.endswith(ENDINGS):
+        raise InputError(f"a summary report is Avro or JSON; end {output} in .avro or .json")
+    for file in [output] if errors is None else [output, errors]:
+        folder = os.path.dirname(os.path.realpath(file))
+        special = os.path.exists(file) and not os.path.isfile(file)
+        if special or not os.path.isdir(folder) or not os.access(folder, os.W_OK):
+            option = "-o" if file == output else "--errors"
+            raise InputError(f"{file} cannot be written; choose a file in a folder that is there with {option}")
+    if errors is not None and os.path.realpath(errors) in map(os.path.realpath, (output, beside(output))):
+        raise InputError(f"-o and --errors both write to {errors}; give each a file of its own")
+
+
+def _ledger(named: str | None, output: str) -> str:
+    """The ledger to use: the one that is named, or the user's."""
+    if named is not None:
+        ledgers.file_of(named)  # refuses what is not a file
+        return named
+    earlier = os.path.join(os.path.dirname(output), EARLIER_LEDGER)
+    if os.path.exists(earlier):
+        raise InputError(
+            f"{earlier} is the ledger of an earlier version, which kept it beside the output; go on with it by "
+            f"--ledger {earlier}, or move it to {ledgers.users_ledger()}"
+        )
+    return ledgers.users_ledger()
+
+
+def _domain(given: str | Sequence[str] | Keys) -> tuple[Keys, str]:
+    """The keys to sum up, and what messages call them."""
+    if isinstance(given, np.ndarray):
+        keys, name = given, "the domain"
+    else:
+        keys, name = avro.read_domain(given), given if isinstance(given, str) else given[0]
+    if not len(keys):
+        raise InputError(f"{name} has no keys; a summary report needs some to sum up")
+    return keys, name
+
+
+def _write_errors(path: str, sums: "Sums") -> None:
+    """The counts of errors as the aggregation service tells them, and the first few in words."""
+    tally = sums.tally
+    counts = [*tally.categories.items(), *([("NUM_REPORTS_WITH_ERRORS", tally.faulty)] if tally.faulty else [])]
+    content = {
+        "reports": tally.reports,
+        "error_counts": [{"category": str(name), "count": number} for name, number in counts],
+        "error_messages": list(sums.faults),
+    }
+    try:
+        with whole_file(path) as file:
+            file.write(json.dumps(content, indent=2).encode() + b"\n")
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
 @dataclass(frozen=True, eq=False)

@@ -45,7 +45,7 @@ UNWRITABLE = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_P
 RESTORE = "restore it from a backup: no other file knows which reports were queried, so none can take its place"
 
 
-class Query(NamedTuple):
+class Fingerprint(NamedTuple):
     """What tells queries apart.
 
     The digest is of all that makes the answer, thus of exact sums, and is kept no longer than the secret. The question
@@ -56,8 +56,8 @@ class Query(NamedTuple):
     question: bytes
 
 
-class Answer(NamedTuple):
-    """The answer that a query has got."""
+class Receipt(NamedTuple):
+    """Which answer a query has got."""
 
     output: bytes  # SHA-256 of the file
     path: str  # where it was written
@@ -85,7 +85,7 @@ def query_of(
     total: NDArray[np.int64],
     a: Fraction | float,
     report_ids: Collection[str] = (),
-) -> Query:
+) -> Fingerprint:
     """What makes a query the same query: its shared ids, keys and rate of noise, with exact sums or ids of reports."""
     asked = hashlib.sha256(repr((rate(a), len(shared), keys.shape)).encode())
     asked.update(b"".join(identity for identity, _ in sorted(shared)))
@@ -93,7 +93,7 @@ def query_of(
     summed = asked.copy()
     summed.update(np.ascontiguousarray(total, "<i8").data)
     asked.update("\n".join(sorted(report_ids)).encode(errors="surrogatepass"))
-    return Query(summed.digest(), asked.digest())
+    return Fingerprint(summed.digest(), asked.digest())
 
 
 def users_ledger() -> str:
@@ -123,7 +123,7 @@ def file_of(path: str) -> str:
     return os.path.realpath(path)
 
 
-def reserve(path: str, shared: Sequence[tuple[bytes, int]], query: Query) -> bytes | Answer:
+def reserve(path: str, shared: Sequence[tuple[bytes, int]], query: Fingerprint) -> bytes | Receipt:
     """Spends the shared ids on a query, and gives the secret that its noise is stretched from.
 
     Of a query that is finished, it gives the answer. Refuses if one of the ids was spent on another query.
@@ -138,7 +138,7 @@ def reserve(path: str, shared: Sequence[tuple[bytes, int]], query: Query) -> byt
         if answer:
             if tuple(map(type, answer)) != (bytes, str, int):
                 raise InputError(f"the ledger {path} is damaged: it has an answer of another kind; {RESTORE}")
-            return Answer(*answer)
+            return Receipt(*answer)
         ledger.execute("CREATE TEMP TABLE asked (id BLOB PRIMARY KEY, hour INTEGER) WITHOUT ROWID")
         ledger.executemany("INSERT INTO asked VALUES (?, ?)", shared)
         spent = ledger.execute(
@@ -152,7 +152,7 @@ def reserve(path: str, shared: Sequence[tuple[bytes, int]], query: Query) -> byt
     return secret
 
 
-def finish(path: str, query: Query, answer: Answer) -> None:
+def finish(path: str, query: Fingerprint, answer: Receipt) -> None:
     """Forgets the secret of a query whose result is written, and keeps which that is; its shared ids stay spent."""
     with _transaction(path) as ledger:
         ledger.execute("UPDATE spent SET query = NULL WHERE query = ?", [query.digest])
@@ -160,16 +160,16 @@ def finish(path: str, query: Query, answer: Answer) -> None:
         ledger.execute("INSERT OR IGNORE INTO answer VALUES (?, ?, ?, ?)", [query.question, *answer])
 
 
-def answer_in(path: str, now: float) -> Answer:
+def receipt_of(path: str, now: float) -> Receipt:
     """The answer that a file holds."""
     with open(path, "rb") as file:
-        return Answer(hashlib.file_digest(file, "sha256").digest(), os.path.realpath(path), int(now))
+        return Receipt(hashlib.file_digest(file, "sha256").digest(), os.path.realpath(path), int(now))
 
 
-def check_answer(answer: Answer, path: str) -> None:
+def check_receipt(answer: Receipt, path: str) -> None:
     """Refuses unless a file holds that answer: there is no other."""
     with suppress(OSError):
-        if answer_in(path, 0).output == answer.output:
+        if receipt_of(path, 0).output == answer.output:
             return
     raise InputError(
         f"this query was answered at {answer.when}, in {answer.path}, and another answer would have other noise; "
