@@ -7,15 +7,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from attributary import Measurements, Spec, Tree, budget, denoise, make_plan, noise, prior, rmsre
+from attributary import Measurements, Plan, Spec, Tree, budget, denoise, make_plan, noise, prior, rmsre
 from attributary.cli import main
+from attributary.datasets import generate
+from attributary.errors import InputError
 from attributary.noise import MODELS, SHAPES, Entropy, NoiseModel, NoiseShape
-from attributary.tables import read_table, write_table
+from attributary.tables import read_table
 
 TABLE = {"campaign": ["a", "a", "b", "b", "c"], "day": ["1", "2", "1", "2", "1"], "conversions": [90, 40, 7, 0, 3]}
 BUDGETS = st.lists(st.one_of(st.just(0.0), st.floats(1e-3, 4)), min_size=1, max_size=6)
@@ -74,6 +76,69 @@ def test_likelihoods_add_up_to_one_and_have_the_variance(name: str, variance: fl
     assert (chance * x**2).sum() == pytest.approx(variance, rel=1e-4)
 
 
+@pytest.mark.parametrize("name", ["api", "unit"])
+def test_chances_of_draws_add_up_to_one_and_have_the_variance(name: str) -> None:
+    model = noise.model(name, 3.0, 12)
+    for part in (0.5, 1.5, 3.0):
+        k, budget = np.arange(-500.0, 501), np.full(1001, part)
+        exact = np.exp(model.log_likelihood(k, budget))
+        assert exact.sum() == pytest.approx(1)
+        variance = (exact * (k / model.steps(budget)) ** 2).sum()
+        assert variance == pytest.approx(model.variance(budget)[0])
+    assert model.log_likelihood(np.zeros(1), np.zeros(1)) == 0
+
+
+def test_chances_of_draws_are_those_of_the_shape_where_steps_are_fine() -> None:
+    model, budget = noise.model("api", 4.0), np.full(5, 2.0)
+    drawn = np.array([0.0, 10, -4000, 70_000, -200_000])
+    np.testing.assert_allclose(
+        NoiseModel.log_likelihood(model, drawn, budget), model.log_likelihood(drawn, budget), rtol=1e-6
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "shape", "variance", "divisor"),
+    [
+        ("laplace:scale=3", "laplace", 18.0, 1.0),
+        ("normal:std=3", "normal", 9.0, 1.0),
+        ("dlap:rate=1.5", "dlap", noise.dlap_variance(np.array(1.5)), 1.0),
+        ("dlap:rate=0", "dlap", np.inf, 1.0),
+        ("api:epsilon=4,contribution=32768", "laplace", noise.model("api", 4).variance(np.array([2.0]))[0], 1.0),
+        ("api: contribution = 10 , epsilon=4,l1=20", "laplace", noise.dlap_variance(0.2) / 100, 1.0),
+        ("api:epsilon=4,contribution=32768,sums=1", "laplace", noise.dlap_variance(4 / 65536) / 2**30, 32768.0),
+        ("api:epsilon=4,contribution=0", "laplace", np.inf, 1.0),
+    ],
+)
+def test_noise_is_stated_of_figures(text: str, shape: str, variance: float, divisor: float) -> None:
+    said = noise.parse(text)
+    assert said.shape.name == shape
+    figures = said.figures(lambda name, value: np.array([float(value)]))
+    np.testing.assert_allclose(figures, [[variance], [divisor]])
+
+
+def test_a_parameter_may_hold_commas() -> None:
+    said = noise.parse("api:contribution=4,2,1,epsilon=4")
+    assert said.given == {"contribution": "4,2,1", "epsilon": "4"}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("gauss:std=3", r"one of laplace:scale=…; dlap:rate=…; .*; got 'gauss:std=3'"),
+        ("laplace", r"stated as laplace:scale=…; in 'laplace', 'scale' is missing"),
+        ("laplace:3", "noise is stated as laplace:scale=…; got 'laplace:3'"),
+        (
+            "api:epsilon=4,budget=2,contribution=1",
+            r"api:contribution=…,epsilon=…\[,l1=65536\]\[,sums=0\]; .*'budget' is not",
+        ),
+        ("api:epsilon=4,epsilon=2,contribution=1", "epsilon is stated once"),
+    ],
+)
+def test_noise_that_is_stated_otherwise_is_refused(text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        noise.parse(text)
+
+
 @dataclass(frozen=True)
 class Coins(NoiseModel):
     """Fair coins: a node with budget b gets the sum of coins of ±1, 8/b of them on average (a model for tests)."""
@@ -128,7 +193,7 @@ def coins() -> Iterator[None]:
     del MODELS["coins"], SHAPES["coins"]
 
 
-def test_a_model_of_ones_own_goes_from_the_spec_to_the_page(coins: None, tmp_path: Any) -> None:
+def test_a_model_of_ones_own_is_planned_with_measured_and_denoised(coins: None) -> None:
     spec = Spec(epsilon=4, noise="coins", attribute=[{"name": "campaign"}, {"name": "day"}])
     tree = spec.tree(TABLE)
     before = prior.from_counts(tree, TABLE)
@@ -142,28 +207,32 @@ def test_a_model_of_ones_own_goes_from_the_spec_to_the_page(coins: None, tmp_pat
     errors = [rmsre.tree(tree, before.mean, denoise(tree, noisy, s.variance()).variance, 10) for s in (split, equal)]
     assert errors[0] <= errors[1] * (1 + 1e-9)
 
-    (tmp_path / "spec.toml").write_text(
-        'epsilon = 4\nnoise = "coins"\n[[attribute]]\nname = "campaign"\n[[attribute]]\nname = "day"\n'
+
+def test_a_model_of_ones_own_goes_through_the_commands(coins: None, tmp_path: Any) -> None:
+    generate("shop", f"{tmp_path}/", 3_000, 0)
+    spec = tmp_path / "spec.toml"
+    spec.write_text('noise = "coins"\n' + spec.read_text())
+    made = invoke("run", spec, "-o", tmp_path / "made", "--seed", 2)
+    assert "noise: fair coins" in made.stderr
+    plan = Plan.load(str(tmp_path / "made" / "plan.json"))
+    rows = read_table(str(tmp_path / "made" / "estimates.parquet"))
+    tree = Tree.from_paths(rows, ["campaign", "location", "day"], totals=None)
+    np.testing.assert_array_equal(
+        rows["noise_variance"].to_numpy(), Coins(plan.spec.epsilon).variance(plan.budget(tree))
     )
-    write_table(tree.table().append_column("noisy", [noisy]), str(tmp_path / "noisy.parquet"))
-    plan.save(str(tmp_path / "plan.json"))
-    table = read_table(str(tmp_path / "noisy.parquet"))
-    for name, values in (
-        ("noise_variance", est.measurements.variance),
-        ("estimate", est.count),
-        ("variance", est.variance),
-        ("low", est.interval().low),
-        ("high", est.interval().high),
-        ("correction", est.correction),
-    ):
-        table = table.append_column(name, [values])
-    write_table(table, str(tmp_path / "estimates.parquet"))
-    result = CliRunner().invoke(
-        main,
-        ["report", str(tmp_path / "plan.json"), str(tmp_path / "estimates.parquet"), "-o", str(tmp_path / "page.html")],
+    assert set(rows["noisy"].to_numpy() % 1) == {0.0}  # coins are whole
+    assert "Every count gets a sum of fair coins." in (tmp_path / "made" / "report.html").read_text()
+
+    invoke(
+        "report", tmp_path / "made" / "plan.json", tmp_path / "made" / "estimates.parquet", "-o", tmp_path / "page.html"
     )
-    assert result.exit_code == 0, result.output
     assert "Every count gets a sum of fair coins." in (tmp_path / "page.html").read_text()
+
+
+def invoke(*args: object) -> Result:
+    result = CliRunner().invoke(main, list(map(str, args)))
+    assert result.exit_code == 0, result.output
+    return result
 
 
 def test_a_model_that_is_not_there_is_refused_by_name(coins: None) -> None:
@@ -175,7 +244,7 @@ def test_a_model_that_is_not_there_is_refused_by_name(coins: None) -> None:
 
 def test_nodes_with_noise_of_different_shapes_have_intervals_of_their_own() -> None:
     tree = Tree.from_parents([-1, -1, -1])
-    mixed = Measurements.of(tree, [5.0, 5, 5], 4.0, ("laplace", "normal"), np.array([0, 1, 0], np.uint8))
+    mixed = Measurements.of(tree, [5.0, 5, 5], 4.0, ("laplace", "normal"), code=np.array([0, 1, 0], np.uint8))
     each = [Measurements.of(tree, [5.0, 5, 5], 4.0, shape) for shape in ("laplace", "normal")]
     low = denoise(tree, mixed).interval().low
     apart = [denoise(tree, one).interval().low for one in each]
@@ -186,4 +255,4 @@ def test_nodes_with_noise_of_different_shapes_have_intervals_of_their_own() -> N
 @pytest.mark.parametrize("code", [None, np.array([0, 2], np.uint8), np.array([0], np.uint8)])
 def test_several_shapes_need_a_code_for_each_node(code: Any) -> None:
     with pytest.raises(ValueError, match="code"):
-        Measurements(np.zeros(2), np.ones(2), ("laplace", "normal"), code)
+        Measurements(np.zeros(2), np.ones(2), ("laplace", "normal"), code=code)

@@ -10,7 +10,6 @@ from attributary.cli.evaluated import FORMATS, Numbers, grid_options
 if TYPE_CHECKING:
     from attributary.spec import Spec
 
-NOISES = ["api", "unit", "both"]  # the paper's two
 
 ABOUT = """What would each method have given me?
 
@@ -57,7 +56,7 @@ each node is more than the API can carry out as it stands; it shows what that wo
 @click.option("--prior-until", metavar="TIME", help="Impressions before this time are the prior, the others measured.")
 @click.option("--epsilon", "epsilons", type=Numbers(), help="As in 1,2,4.  [default: the spec's]")
 @click.option("--tau", "taus", type=Numbers(), help="As in 5,10.  [default: the spec's]")
-@click.option("--noise", type=click.Choice(NOISES), help="[default: the spec's]")
+@click.option("--noise", metavar="NAME", help="Noise model: api, unit, or both.  [default: the spec's]")
 @grid_options
 @click.option("-o", "--output", metavar="FILE", default="-", show_default=True, help="A table; - is standard output.")
 @click.option("--format", "format_", type=click.Choice(FORMATS), help="Of the output, if its ending does not tell.")
@@ -90,6 +89,8 @@ def evaluate(
     from attributary.errors import InputError
     from attributary.evaluate.cache import folder
     from attributary.evaluate.own import own_cases, own_truth
+    from attributary.evaluate.paper import NOISES
+    from attributary.noise import page_of
     from attributary.tables import check_output, write_table
 
     check_output(output, format_)
@@ -100,7 +101,7 @@ def evaluate(
     simple = asks.counts_alone and asks.conversions_per_impression == 1
     if not simple:
         refuse_options(click.get_current_context())
-    noises = {None: (asks.noise,), "both": ("api", "unit")}.get(noise, (noise or asks.noise,))
+    noises = NOISES if noise == "both" else (page_of(noise or asks.noise).name,)
     beside = f"{output}.cache"
     throwaway = cache is None and output == "-"
     where = TemporaryDirectory(prefix="attributary-") if throwaway else nullcontext(cache or beside)

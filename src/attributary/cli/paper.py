@@ -8,7 +8,6 @@ import click
 from attributary.cli.evaluated import FORMATS, Numbers, grid_options
 
 DATASETS = ["csscl", "camb"]
-NOISES = ["api", "unit", "both"]  # the paper's two
 
 ABOUT = """The paper's experiments (its figures 4 and 5) on the published file, or on a look-alike.
 
@@ -75,7 +74,9 @@ finished is kept in its folder cache: an interrupted run goes on where it was, a
 )
 @click.option("--epsilon", "epsilons", type=Numbers(), default="0.5,1,2,4,8,16,32,64", show_default=True)
 @click.option("--tau", "taus", type=Numbers(), default="5,10", show_default=True)
-@click.option("--noise", type=click.Choice(NOISES), default="both", show_default=True, help="Scaled sums, or counts.")
+@click.option(
+    "--noise", metavar="NAME", default="both", show_default=True, help="Noise model: api (scaled sums), unit (counts)."
+)
 @grid_options
 @click.option("-o", "--output", metavar="DIR", required=True, help="The folder to write to.")
 @click.option(
@@ -107,19 +108,20 @@ def paper(
     from attributary.cli.progress import stages
     from attributary.errors import InputError
     from attributary.evaluate.cache import folder
-    from attributary.evaluate.paper import Log, paper
+    from attributary.evaluate.paper import NOISES, Log, paper
     from attributary.evaluate.paper_counts import Choices
+    from attributary.noise import page_of
 
     if generated == (file is not None):
         raise InputError("give either the published file or --generated, which generates rows like it")
     if not generated and rows is not None:
         raise InputError("--rows says how many to generate; add --generated, or leave it out")
     check_folder(output)
+    noises = NOISES if noise == "both" else (page_of(noise).name,)
     refuse_inputs([os.path.join(output, name) for name in _names(dataset)], [file])
     kept = folder(cache or os.path.join(output, "cache"))
     folder(output)
     choices = Choices(missing, unknown_delay, boundary_day)
-    noises = ("api", "unit") if noise == "both" else (noise,)
     with resumed():
         with stages(not quiet) as stage:
             stage("generating and counting" if generated else "reading and counting")
@@ -141,7 +143,9 @@ def paper(
 
 def _names(dataset: str) -> list[str]:
     """The files of one dataset that the command may write."""
-    pictures = [f"{dataset}-{noise}.{kind}" for noise in ("api", "unit") for kind in ("png", "svg")]
+    from attributary.noise import MODELS
+
+    pictures = [f"{dataset}-{noise}.{kind}" for noise in MODELS for kind in ("png", "svg")]
     return [*(f"evaluation.{kind}" for kind in FORMATS), *pictures, "index.html"]
 
 

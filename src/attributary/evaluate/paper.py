@@ -17,6 +17,8 @@ from attributary.evaluate.private import EPSILON
 from attributary.logs.duckdb import print_no_progress
 from attributary.logs.files import is_generated
 
+NOISES = ("api", "unit")  # on sums of contributions, and on counts
+
 
 class Log(NamedTuple):
     """The rows of the experiment: a file, or so many rows to be generated."""
@@ -44,7 +46,7 @@ class Experiment(NamedTuple):
 def paper(
     dataset: str,
     log: Log,
-    noises: Sequence[str] = ("api", "unit"),
+    noises: Sequence[str] = NOISES,
     choices: Choices | None = None,
     *,
     prior_epsilon: float = EPSILON,

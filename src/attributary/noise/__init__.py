@@ -1,17 +1,20 @@
 """Noise: one page per model, chosen here by its name. Nothing else asks which noise it is.
 
     noise.model("api", epsilon=4, l1=65536).variance(budget)     # of nodes with these parts of ε
-    noise.shape_of("laplace").excess(variance)                      # of figures with noise of this variance
+    noise.shape_of("laplace").excess(variance)                   # of figures with noise of this variance
     noise.sample_dlap(4 / 65536, size=100)                       # exact draws
+    noise.parse("api:epsilon=4,contribution=32768")              # as a user says it of figures
 
 A model of your own is a subclass of `NoiseModel`, and `noise.register` makes it known to specs, plans and estimates.
 """
 
+from attributary.errors import InputError
 from attributary.noise.discrete_laplace import Entropy, dlap_variance, rate, sample_dlap, sample_each
 from attributary.noise.model import NoiseModel
 from attributary.noise.on_counts import OnCounts
 from attributary.noise.on_sums import OnSums
 from attributary.noise.shapes import DISCRETE_LAPLACE, LAPLACE, NORMAL, NoiseShape
+from attributary.noise.statement import Statement, read_statement
 
 __all__ = [
     "MODELS",
@@ -19,9 +22,11 @@ __all__ = [
     "Entropy",
     "NoiseModel",
     "NoiseShape",
+    "Statement",
     "dlap_variance",
     "model",
     "page_of",
+    "parse",
     "rate",
     "register",
     "sample_dlap",
@@ -52,15 +57,22 @@ def page_of(name: str) -> type[NoiseModel]:
     """The page of that name, for whatever budget."""
     if name not in MODELS:
         known = " or ".join(f'"{each}" ({page.short})' for each, page in MODELS.items())
-        raise ValueError(f"noise is {known}; got {name!r:.80}")
+        raise InputError(f"noise is {known}; got {name!r:.80}")
     return MODELS[name]
 
 
 def shape_of(name: str) -> NoiseShape:
     """The shape of that name."""
     if name not in SHAPES:
-        raise ValueError(f"the noise's shape is one of {', '.join(SHAPES)}; got {name!r:.80}")
+        raise InputError(f"the noise's shape is one of {', '.join(SHAPES)}; got {name!r:.80}")
     return SHAPES[name]
+
+
+def parse(text: str) -> Statement:
+    """Noise as a user states it of figures: a model or a shape, and its parameters."""
+    pages = {name: (shape, shape.formula) for name, shape in SHAPES.items()}
+    pages |= {name: (page.shape, page.formula) for name, page in MODELS.items()}
+    return read_statement(text, {name: (shape, each) for name, (shape, each) in pages.items() if each is not None})
 
 
 register(OnSums, OnCounts, LAPLACE, DISCRETE_LAPLACE, NORMAL)

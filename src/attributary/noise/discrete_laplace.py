@@ -51,6 +51,12 @@ def _variance(a: NDArray[np.float64] | np.float64) -> Any:
         return 2 * deviation * deviation
 
 
+def dlap_log_likelihood(k: NDArray[Any], a: NDArray[np.float64]) -> NDArray[np.float64]:
+    """log P(k) = log tanh(a/2) − a·|k|, for rates above 0."""
+    value: NDArray[np.float64] = np.log(np.tanh(a / 2)) - a * np.abs(k)
+    return value
+
+
 def rate(a: Fraction | float) -> Fraction:
     """The rate that is drawn for `a`: the largest fraction up to `a` whose terms are both below 2³².
 

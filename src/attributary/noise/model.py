@@ -1,8 +1,9 @@
 """NoiseModel: what noise a part of the privacy budget buys. Each model is a page of its own."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -26,6 +27,7 @@ class NoiseModel(ABC):
     short: ClassVar[str]  # in a few words
     on_sums: ClassVar[bool]  # whether it is added to sums of contributions, as in the API
     proportional: ClassVar[bool]  # whether all variances go by one factor of ε: then a split is best at every ε
+    formula: ClassVar[Callable[..., Any] | None] = None  # variance and divisor of figures, from what a user states
 
     def __post_init__(self) -> None:
         if not 0 < self.epsilon < np.inf:
@@ -68,6 +70,13 @@ class NoiseModel(ABC):
     @abstractmethod
     def words(self) -> tuple[str, str]:
         """What it is, and how it comes about, for people."""
+
+    def log_likelihood(self, drawn: Floats, budget: Floats) -> Floats:
+        """The logarithm of the chance of these draws in steps; 0 without any budget, where nothing is drawn."""
+        some = budget > 0
+        steps, variance = self.steps(budget), np.where(some, self.variance(np.where(some, budget, 1.0)), 1.0)
+        each: Floats = self.shape.log_likelihood(drawn / steps, variance) - np.log(steps)
+        return np.where(some, each, 0.0)
 
     def measure(self, count: Floats, budget: Floats, rng: Entropy | None = None) -> Floats:
         """Noisy counts; 0 where nothing is measured, so that nothing is given away.

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from attributary.noise.discrete_laplace import Entropy, dlap_variance, sample_each
+from attributary.noise.discrete_laplace import Entropy, dlap_log_likelihood, dlap_variance, sample_each
 from attributary.noise.model import NoiseModel
 from attributary.noise.shapes import DISCRETE_LAPLACE
 from attributary.types import Floats, Ints
@@ -41,6 +41,10 @@ class OnCounts(NoiseModel):
 
     def sample(self, budget: Floats, rng: Entropy | None = None) -> Ints:
         return sample_each(budget, rng)
+
+    def log_likelihood(self, drawn: Floats, budget: Floats) -> Floats:
+        """log of tanh(a/2)·exp(−a·|k|), with a the node's budget."""
+        return np.where(budget > 0, dlap_log_likelihood(drawn, np.where(budget > 0, budget, 1.0)), 0.0)
 
     def replay(self, budget: Floats, plus: Floats, minus: Floats) -> Floats:
         rate = np.where(budget > 0, budget, 1.0)

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from attributary.noise.discrete_laplace import Entropy, dlap_variance, sample_dlap
+from attributary.noise.discrete_laplace import Entropy, dlap_log_likelihood, dlap_variance, sample_dlap
 from attributary.noise.model import NoiseModel
 from attributary.noise.shapes import LAPLACE
 from attributary.types import Floats, Ints
@@ -22,6 +22,13 @@ class OnSums(NoiseModel):
     short = "scaled contributions"
     on_sums: ClassVar[bool] = True
     proportional: ClassVar[bool] = True
+
+    @staticmethod
+    def formula(contribution: Floats, epsilon: Floats, l1: float = 65536, sums: float = 0) -> tuple[Floats, Floats]:
+        """Of counts, or with `sums` of sums of contributions, which are counts when divided by the contribution."""
+        with np.errstate(divide="ignore"):  # no contribution, no measurement
+            variance = dlap_variance(epsilon / l1) / contribution**2
+        return variance, np.where(np.asarray(sums, bool), contribution, 1.0)
 
     @cached_property
     def factor(self) -> float:
@@ -56,6 +63,11 @@ class OnSums(NoiseModel):
         some = budget > 0
         drawn[some] = sample_dlap(self.epsilon / self.l1, int(some.sum()), rng)
         return drawn
+
+    def log_likelihood(self, drawn: Floats, budget: Floats) -> Floats:
+        """log of tanh(a/2)·exp(−a·|k|), with a = ε/L1 for whole sums of contributions."""
+        each: Floats = dlap_log_likelihood(drawn, np.full(budget.shape, self.epsilon / self.l1))
+        return np.where(budget > 0, each, 0.0)
 
     def replay(self, budget: Floats, plus: Floats, minus: Floats) -> Floats:
         rate = self.epsilon / self.l1

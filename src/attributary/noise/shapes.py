@@ -4,9 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import log, sqrt
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 
+from attributary.noise.discrete_laplace import dlap_log_likelihood, dlap_variance
 from attributary.types import Floats
 
 
@@ -22,6 +24,7 @@ class NoiseShape:
     excess: Callable[[Floats], Floats]  # kurtosis, by variance: 0 if normal, 3 if Laplace
     beyond: Callable[[Floats, float], Floats]  # the standard deviations that it exceeds with this chance at most
     log_likelihood: Callable[[Floats, Floats], Floats]  # of noise, by variance
+    formula: Callable[..., Any] | None = None  # variance and divisor of figures, from what a user states of them
 
 
 def _some(variance: Floats) -> Floats:
@@ -42,10 +45,7 @@ def _laplace_likelihood(noise: Floats, variance: Floats) -> Floats:
 
 
 def _dlap_likelihood(noise: Floats, variance: Floats) -> Floats:
-    """log of tanh(a/2)·exp(−a·|k|)."""
-    rate = dlap_rate(variance)
-    value: Floats = np.log(np.tanh(rate / 2)) - rate * np.abs(noise)
-    return value
+    return dlap_log_likelihood(noise, dlap_rate(variance))
 
 
 def _normal_likelihood(noise: Floats, variance: Floats) -> Floats:
@@ -60,12 +60,20 @@ def _dlap_beyond(variance: Floats, chance: float) -> Floats:
     return far
 
 
+def _dlap_variance(rate: Floats) -> Floats:
+    """The variance of discrete Laplace noise of this rate; inf for a rate of 0."""
+    variance = np.full(rate.shape, np.inf)
+    variance[rate > 0] = dlap_variance(rate[rate > 0])
+    return variance
+
+
 LAPLACE = NoiseShape(
     "laplace",
     "Laplace; also discrete Laplace that was scaled down, as the API's",
     lambda variance: np.full_like(variance, 3.0),
     lambda variance, chance: np.full_like(variance, -log(chance) / sqrt(2)),
     _laplace_likelihood,
+    lambda scale: (2 * scale**2, np.ones_like(scale)),
 )
 DISCRETE_LAPLACE = NoiseShape(
     "dlap",
@@ -73,6 +81,7 @@ DISCRETE_LAPLACE = NoiseShape(
     lambda variance: 3.0 + 1.0 / np.where(variance > 0, variance, np.inf),
     _dlap_beyond,
     _dlap_likelihood,
+    lambda rate: (_dlap_variance(rate), np.ones_like(rate)),
 )
 NORMAL = NoiseShape(
     "normal",
@@ -80,4 +89,5 @@ NORMAL = NoiseShape(
     np.zeros_like,
     lambda variance, chance: np.full_like(variance, NormalDist().inv_cdf(1 - chance / 2)),
     _normal_likelihood,
+    lambda std: (std**2, np.ones_like(std)),
 )
