@@ -19,11 +19,10 @@ import numpy as np
 import pyarrow as pa
 import uvicorn
 
-from attributary.explore.app import make_app
-from attributary.explore.begin import begin
-from attributary.explore.desk import Desk
-from attributary.explore.serve import listen
-from attributary.explore.store import open_store
+from attributary.explore.estimate_store import open_store
+from attributary.explore.explore_session import Session
+from attributary.explore.plan_start import plan_start
+from attributary.explore.server import listen, make_app
 from attributary.tables import write_table
 from bench.timing import heading
 
@@ -79,12 +78,12 @@ def estimates(fans: tuple[int, int, int]) -> pa.Table:
     return pa.table(columns | {"correction": rng.standard_normal(nodes)})
 
 
-def serve(desk: Desk) -> tuple[int, Callable[[], None]]:
+def serve(session: Session) -> tuple[int, Callable[[], None]]:
     """The explorer on a port of this machine, and how to end it."""
     listening = listen(0)
     port = int(listening.getsockname()[1])
     server = uvicorn.Server(
-        uvicorn.Config(make_app(desk, TOKEN, port), log_level="critical", lifespan="off", ws="none")
+        uvicorn.Config(make_app(session, TOKEN, port), log_level="critical", lifespan="off", ws="none")
     )
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
@@ -109,9 +108,9 @@ def main(fans: tuple[int, int, int] = FANS) -> None:
         write_table(estimates(fans), str(path))
         heading(f"The explorer on {sum(np.cumprod(fans)):,} nodes ({path.stat().st_size / 1e6:,.0f} MB of Parquet)")
         start = time.perf_counter()
-        desk = Desk(None, lambda store: begin(store, None), 10.0, "laplace", open_store([str(path)]))
+        session = Session(None, lambda store: plan_start(store, None), 10.0, "laplace", open_store([str(path)]))
         print(f"opened in {time.perf_counter() - start:.1f} s", flush=True)
-        port, stop = serve(desk)
+        port, stop = serve(session)
         bare = duckdb.connect()
         headers = {"Authorization": f"Bearer {TOKEN}"}
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=60) as browser:
@@ -119,7 +118,7 @@ def main(fans: tuple[int, int, int] = FANS) -> None:
                 compare(asked, path, bare, browser)
             plan(browser)
         stop()
-        desk.close()
+        session.close()
         print(f"at most {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.1f} GB, making the table included")
 
 

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from attributary.explore.app import make_app
-from attributary.explore.begin import begin
-from attributary.explore.desk import Desk
-from attributary.explore.store import open_store
+from attributary.explore.estimate_store import open_store
+from attributary.explore.explore_session import Session
+from attributary.explore.plan_start import plan_start
+from attributary.explore.server import make_app
 
 PORT, TOKEN = 8765, "t" * 43
 HOST = f"127.0.0.1:{PORT}"
@@ -91,13 +91,13 @@ def written(given: pa.Table, path: Path, **options: Any) -> str:
     return str(path)
 
 
-OPENED: list[Desk] = []
+OPENED: list[Session] = []
 
 
-def desk(*paths: str, keep: bool = False) -> Desk:
+def session(*paths: str, keep: bool = False) -> Session:
     """What is open of these files, until the test ends; or until whoever keeps it closes it."""
     open_ = (lambda: open_store(list(paths))) if paths else None
-    made = Desk(open_, lambda store: begin(store, None), 10.0, "laplace", open_() if open_ else None)
+    made = Session(open_, lambda store: plan_start(store, None), 10.0, "laplace", open_() if open_ else None)
     if not keep:
         OPENED.append(made)
     return made
@@ -133,7 +133,7 @@ class Tab:
         return self.request("POST", path, **options)
 
 
-def client(given: Desk, token: str | None = TOKEN, ticket: str | None = None, **headers: str) -> Tab:
+def client(given: Session, token: str | None = TOKEN, ticket: str | None = None, **headers: str) -> Tab:
     own = {} if token is None else {"Authorization": f"Bearer {token}"}
     return Tab(make_app(given, TOKEN, PORT, ticket), {**own, **headers})
 

@@ -15,10 +15,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from attributary.errors import InputError
-from attributary.explore.change import CHANGED, MAYBE, NOISE, chance, verdict
-from attributary.explore.store import open_store
+from attributary.explore.estimate_store import open_store
+from attributary.explore.queries import CHANGED, MAYBE, NOISE, chance, verdict
 from attributary.tables import write_table
-from explored import AWKWARD, client, closed, desk, every_page, shuffled, table, written  # noqa: F401
+from explored import AWKWARD, client, closed, every_page, session, shuffled, table, written  # noqa: F401
 
 SORTS = {
     "estimate": lambda r: r["estimate"],
@@ -64,7 +64,7 @@ def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         path = written(
             shown, folder / "it's [odd]*.parquet", row_group_size=100 if request.param == "small groups" else None
         )
-    opened = desk(path, keep=True)
+    opened = session(path, keep=True)
     yield client(opened), rows
     opened.close()
 
@@ -139,7 +139,7 @@ def test_any_label_is_found_by_any_part_of_it(tmp_path: Path, labels: list[str],
     words = words.encode("utf-8", "ignore").decode().replace("\0", "")
     if len(set(labels)) < len(labels) or not words or any("\0" in label for label in labels):
         return
-    opened = desk(written(table(labels, fans=(1, 1)), tmp_path / "any.parquet"), keep=True)
+    opened = session(written(table(labels, fans=(1, 1)), tmp_path / "any.parquet"), keep=True)
     tab = client(opened)
     assert [r["label"] for r in every_page(tab, sort="order")] == labels
     found = {r["label"] for r in every_page(tab, find=words, level="0")}
@@ -151,7 +151,7 @@ def test_any_label_is_found_by_any_part_of_it(tmp_path: Path, labels: list[str],
 def two(tmp_path: Path) -> Any:
     now = table([*AWKWARD, "stays", "new"], seed=1)
     before = shuffled(table(["gone", *AWKWARD[::-1], "stays"], seed=2))
-    opened = desk(written(now, tmp_path / "now.parquet"), written(before, tmp_path / "before.parquet"))
+    opened = session(written(now, tmp_path / "now.parquet"), written(before, tmp_path / "before.parquet"))
     return client(opened), rows_of(now), rows_of(before)
 
 
@@ -298,7 +298,7 @@ def test_the_database_reads_nothing_but_the_table(tmp_path: Path) -> None:
 
 def test_a_tree_without_labels_is_looked_through_by_number(tmp_path: Path) -> None:
     given = table(["x", "y"]).drop_columns(["campaign", "place", "day"])
-    tab = client(desk(written(given, tmp_path / "plain.parquet")))
+    tab = client(session(written(given, tmp_path / "plain.parquet")))
     assert [r["label"] for r in every_page(tab, sort="order")] == ["node 0", "node 1"]
     assert {r["label"] for r in every_page(tab, find="node 11")} == {"node 11"}
     assert every_page(tab, node="1", sort="order")[0]["node"] == 7
@@ -307,7 +307,7 @@ def test_a_tree_without_labels_is_looked_through_by_number(tmp_path: Path) -> No
 
 def test_a_file_that_changes_says_so_and_can_be_opened_again(tmp_path: Path) -> None:
     path = written(table(["old"]), tmp_path / "e.parquet")
-    opened = desk(path)
+    opened = session(path)
     tab = client(opened)
     assert [r["label"] for r in every_page(tab)] == ["old"]
     written(table(["fresh", "more"]), tmp_path / "next.parquet")

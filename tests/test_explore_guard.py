@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from explored import HOST, PORT, TOKEN, Tab, client, closed, desk, table, written  # noqa: F401
+from explored import HOST, PORT, TOKEN, Tab, client, closed, session, table, written  # noqa: F401
 
 API = [
     "/api/about",
@@ -23,7 +23,7 @@ STATIC = ["/", "/explore.js", "/explore.css"]
 
 @pytest.fixture
 def tab(tmp_path: Path) -> Tab:
-    return client(desk(written(table(["x"]), tmp_path / "e.parquet")), ticket="k" * 43)
+    return client(session(written(table(["x"]), tmp_path / "e.parquet")), ticket="k" * 43)
 
 
 @pytest.mark.parametrize("path", [*API, *STATIC])
@@ -92,7 +92,7 @@ def test_what_the_browser_calls_another_site_is_refused(tab: Tab, path: str, sit
 )
 @pytest.mark.parametrize("path", API)
 def test_without_the_token_nothing_is_told(tmp_path: Path, path: str, shown: str | None) -> None:
-    stranger = client(desk(written(table([LABEL]), tmp_path / "e.parquet")), token=None)
+    stranger = client(session(written(table([LABEL]), tmp_path / "e.parquet")), token=None)
     headers: dict[str, Any] = {} if shown is None else {"Authorization": shown.encode()}
     answer = stranger.get(path, headers=headers)
     assert answer.status_code == 401 and LABEL not in answer.text

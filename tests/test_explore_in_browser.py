@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 import uvicorn
 
-from attributary.explore.app import make_app
-from attributary.explore.serve import listen
+from attributary.explore.server import listen, make_app
 from browser import Tabs, violations
-from explored import AWKWARD, TOKEN, closed, desk, table, written  # noqa: F401
+from explored import AWKWARD, TOKEN, closed, session, table, written  # noqa: F401
 
 ROWS = "#grid tbody tr"
 
@@ -24,11 +23,11 @@ class Served:
     """An explorer on a port of its own."""
 
     def __init__(self, *paths: str) -> None:
-        self.desk = desk(*paths)
+        self.session = session(*paths)
         self.socket = listen(0)
         self.port = self.socket.getsockname()[1]
         config = uvicorn.Config(
-            make_app(self.desk, TOKEN, self.port, "k" * 43), log_level="critical", lifespan="off", ws="none"
+            make_app(self.session, TOKEN, self.port, "k" * 43), log_level="critical", lifespan="off", ws="none"
         )
         self.server = uvicorn.Server(config)
         self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [self.socket]}, daemon=True)

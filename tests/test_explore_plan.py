@@ -12,14 +12,18 @@ from hypothesis import strategies as st
 import plans
 from attributary import Tree, prior
 from attributary.errors import InputError
-from attributary.explore.begin import begin, of_prior
-from attributary.explore.draws import Part, draws
-from attributary.explore.start import MOST_NODES, Start, made_up, of_plan
-from attributary.explore.trial import Trial
-from attributary.explore.tried import best, tried
+from attributary.explore.plan_start import (
+    MOST_NODES,
+    PlanStart,
+    made_up_start,
+    plan_start,
+    start_of_plan,
+    start_of_prior,
+)
+from attributary.explore.what_if import Sample, WhatIf, answer, best_answer, example_draws
 from attributary.plan import Plan, expected, make_plan
 from attributary.spec import Spec
-from explored import Tab, client, closed, desk, table, written  # noqa: F401
+from explored import Tab, client, closed, session, table, written  # noqa: F401
 
 
 def number(x: float | str | None) -> float:
@@ -31,17 +35,17 @@ def number(x: float | str | None) -> float:
 def test_errors_and_contributions_are_those_of_the_plan(spec: Spec, seed: int, parts: list[int]) -> None:
     spec = spec.model_copy(update={"split_by": None})
     tree, before = plans.asked(spec, seed)
-    trial = Trial(of_prior(spec, tree, before, "x"))
+    what_if = WhatIf(start_of_prior(spec, tree, before, "x"))
     share = np.array([*parts[: len(spec.levels) - 1], 3.0])
-    found = tried(trial, {"share": ",".join(map(str, share.tolist()))})
+    found = answer(what_if, {"share": ",".join(map(str, share.tolist()))})
     row = tuple(level["contribution"] for level in found["levels"])
     assert sum(row) == found["spent"] <= spec.l1
     plan = make_plan(spec, tree, before, "equal").model_copy(update={"default": row, "roots": {}, "nodes": None})
     wanted = expected(plan, tree, before)
     np.testing.assert_allclose([number(level["error"]) for level in found["levels"]], wanted.levels, rtol=1e-9)
     assert number(found["tree"]["error"]) == pytest.approx(wanted.tree, rel=1e-9)
-    assert found["cost"]["conversion"] == pytest.approx(plan.costs.conversion)
-    assert found["cost"]["change"] == pytest.approx(plan.costs.change)
+    assert found["loss"]["conversion"] == pytest.approx(plan.costs.conversion)
+    assert found["loss"]["change"] == pytest.approx(plan.costs.change)
     variance = plan.variance(tree)
     for i, level in enumerate(found["levels"]):
         here = tree.level == i
@@ -58,38 +62,38 @@ def test_errors_and_contributions_are_those_of_the_plan(spec: Spec, seed: int, p
 def test_the_best_split_is_the_plan_s_and_no_split_does_better(spec: Spec, seed: int) -> None:
     spec = spec.model_copy(update={"split_by": None})
     tree, before = plans.asked(spec, seed)
-    trial = Trial(of_prior(spec, tree, before, "x"))
+    what_if = WhatIf(start_of_prior(spec, tree, before, "x"))
     plan = make_plan(spec, tree, before, "optimal")
-    found = best(trial, {})
+    found = best_answer(what_if, {})
     assert tuple(level["contribution"] for level in found["levels"]) == plan.default
     assert number(found["tree"]) == pytest.approx(plan.expected.tree.plan, rel=1e-9)
-    at = tried(trial, {})
+    at = answer(what_if, {})
     assert number(at["tree"]["error"]) == pytest.approx(number(found["tree"]))
     assert number(at["tree"]["equal"]) == pytest.approx(plan.expected.tree.equal, rel=1e-9)
     assert number(at["tree"]["leaves"]) == pytest.approx(plan.expected.tree.leaves, rel=1e-9)
 
 
 def test_what_is_kept_between_questions_changes_no_answer() -> None:
-    trial = Trial(made_up((6, 9, 5)))
+    what_if = WhatIf(made_up_start((6, 9, 5)))
     values = {"epsilon": "1 8", "tau": "3 40", "noise": "api unit", "neighbours": "conversion definition-1"}
     asked = [dict(zip(values, some, strict=True)) for some in product(*(words.split() for words in values.values()))]
-    warm = [best(trial, a) for a in asked + asked[::-1]]
-    cold = [best(Trial(made_up((6, 9, 5))), a) for a in asked]
+    warm = [best_answer(what_if, a) for a in asked + asked[::-1]]
+    cold = [best_answer(WhatIf(made_up_start((6, 9, 5))), a) for a in asked]
     assert warm == cold + cold[::-1]
     assert len({str(c) for c in cold}) == len(cold)
 
 
 def test_more_budget_never_hurts() -> None:
-    trial = Trial(made_up())
+    what_if = WhatIf(made_up_start())
     errors = [
-        number(tried(trial, {"epsilon": str(e), "share": "1,2,3"})["tree"]["error"]) for e in (0.1, 0.5, 1, 4, 20)
+        number(answer(what_if, {"epsilon": str(e), "share": "1,2,3"})["tree"]["error"]) for e in (0.1, 0.5, 1, 4, 20)
     ]
     assert errors == sorted(errors, reverse=True)
 
 
 @pytest.mark.parametrize("fans", [(1,), (5,), (3, 1, 2), (12, 20, 14), (2, 2, 2, 2, 2, 2), (1, 100_000)])
 def test_a_made_up_tree_has_its_fan_outs_and_adds_up(fans: tuple[int, ...]) -> None:
-    start = made_up(fans, 5_000)
+    start = made_up_start(fans, 5_000)
     tree = start.tree
     assert np.diff(tree.offsets).tolist() == np.cumprod(fans).tolist()
     inner = ~tree.is_leaf
@@ -103,49 +107,50 @@ def test_a_made_up_tree_has_its_fan_outs_and_adds_up(fans: tuple[int, ...]) -> N
 @pytest.mark.parametrize("fans", [(), (0,), (2,) * 7, (MOST_NODES + 1,), (1000, 1000)])
 def test_a_made_up_tree_of_odd_size_is_refused(fans: tuple[int, ...]) -> None:
     with pytest.raises(InputError, match="a made-up tree has"):
-        made_up(fans)
+        made_up_start(fans)
 
 
 def test_a_plan_alone_has_its_levels_and_their_sizes() -> None:
     spec = plans.spec(split_by="a")
     tree, before = plans.asked(spec)
     plan = make_plan(spec, tree, before)
-    start = of_plan(plan)
+    start = start_of_plan(plan)
     assert np.diff(start.tree.offsets).tolist() == np.diff(tree.offsets).tolist()
-    assert tried(Trial(start), {})["levels"][0]["contribution"] == plan.default[0]
+    assert answer(WhatIf(start), {})["levels"][0]["contribution"] == plan.default[0]
     assert "made up" in start.words
     assert start.names([0, len(tree) - 1])[0].startswith("a ")
 
 
 def test_estimates_are_what_to_expect(tmp_path: Path) -> None:
     path = written(table(["x", "y"], total=True), tmp_path / "e.parquet")
-    store = desk(path).store
-    start = begin(store, None)
+    store = session(path).store
+    start = plan_start(store, None)
     assert start.spec.levels == ("total", "campaign", "place", "day")
     np.testing.assert_array_equal(start.count, table(["x", "y"], total=True).column("estimate").to_numpy())
     assert start.names([0, 2, 5]) == ["total", "y", "City 2"]
     spec = Spec(epsilon=2, total=True, attribute=[{"name": n} for n in ("campaign", "place", "day")])
     tree = spec.tree(table(["x", "y"]).select(["campaign", "place", "day"]).slice(12))
     plan = make_plan(spec, tree, prior.none(tree))
-    assert begin(store, plan).spec.epsilon == 2 and begin(store, plan).share == tuple(c / 65536 for c in plan.default)
+    assert plan_start(store, plan).spec.epsilon == 2
+    assert plan_start(store, plan).share == tuple(c / 65536 for c in plan.default)
     other = Plan.from_json(plan.to_json().replace("place", "site"))
-    assert begin(store, other).spec.epsilon == 4  # another question's plan says nothing
+    assert plan_start(store, other).spec.epsilon == 4  # another question's plan says nothing
 
 
 def test_names_that_a_spec_refuses_become_numbers(tmp_path: Path) -> None:
     odd = table(["x"]).rename_columns({"campaign": "impressions"})
-    start = begin(desk(written(odd, tmp_path / "e.parquet")).store, None)
+    start = plan_start(session(written(odd, tmp_path / "e.parquet")).store, None)
     assert start.spec.levels == ("level 1", "level 2", "level 3")
 
 
 def test_draws_are_of_the_noise_that_they_say() -> None:
-    start = made_up((4, 5, 6))
-    part, trial = Part(start), Trial(start)
-    row = trial.contribution(start.spec, np.array([0.2, 0.3, 0.5]))
-    many = [draws(part, start.spec, row, seed) for seed in range(150)]
-    assert many[0] == draws(part, start.spec, row, 0) != many[1]
+    start = made_up_start((4, 5, 6))
+    part, what_if = Sample(start), WhatIf(start)
+    row = what_if.contribution(start.spec, np.array([0.2, 0.3, 0.5]))
+    many = [example_draws(part, start.spec, row, seed) for seed in range(150)]
+    assert many[0] == example_draws(part, start.spec, row, 0) != many[1]
     assert many[0]["whole"] and many[0]["nodes"] == 36
-    errors = trial.start.spec.epsilon * row / start.spec.l1
+    errors = what_if.start.spec.epsilon * row / start.spec.l1
     for i, shown in enumerate(many[0]["rows"]):
         raw = np.array([pair[0] - shown["count"] for d in many for pair in d["rows"][i]["draws"]])
         denoised = np.array([pair[1] - shown["count"] for d in many for pair in d["rows"][i]["draws"]])
@@ -155,20 +160,20 @@ def test_draws_are_of_the_noise_that_they_say() -> None:
 
 
 def test_draws_show_no_figure_of_a_level_without_a_key() -> None:
-    start = made_up((3, 3))
+    start = made_up_start((3, 3))
     row = np.array([0, start.spec.l1])
-    shown = draws(Part(start), start.spec, row, 1)["rows"]
+    shown = example_draws(Sample(start), start.spec, row, 1)["rows"]
     assert shown[0]["draws"][0][0] is None and shown[0]["draws"][0][1] is not None
     assert shown[1]["draws"][0][0] is not None
 
 
 @pytest.mark.parametrize("noise", ["api", "unit"])
 def test_draws_of_a_very_large_tree_are_of_a_part_of_it(noise: str) -> None:
-    start = made_up((1, 400, 400))
-    part = Part(start)
+    start = made_up_start((1, 400, 400))
+    part = Sample(start)
     assert not part.whole and len(part.tree) < 60_000
     spec = Spec(**{**start.spec.model_dump(by_alias=True, exclude_none=True), "noise": noise})
-    found = draws(part, spec, np.array([20000, 20000, 25536]), 3)
+    found = example_draws(part, spec, np.array([20000, 20000, 25536]), 3)
     assert not found["whole"] and len(found["rows"]) == 7
     assert found["rows"][0]["count"] == part.count[0]
 
@@ -177,15 +182,15 @@ def test_draws_of_a_tree_whose_leaves_end_early() -> None:
     tree = Tree.from_parents([-1, 0, 0, 1, 1])
     count = np.array([9.0, 5, 4, 2, 3])
     spec = Spec(epsilon=4, attribute=[{"name": n} for n in "abc"])
-    start = Start(spec, tree, count, "", lambda nodes: [str(v) for v in nodes])
-    shown = draws(Part(start), spec, np.array([100, 200, 65236]), 1)
+    start = PlanStart(spec, tree, count, "", lambda nodes: [str(v) for v in nodes])
+    shown = example_draws(Sample(start), spec, np.array([100, 200, 65236]), 1)
     assert [r["name"] for r in shown["rows"]] == ["0", "1", "2", "4", "3"]
-    assert Trial(start).errors(spec, [np.array([100, 200, 65236])])[0].raw[1] < np.inf
+    assert WhatIf(start).errors(spec, [np.array([100, 200, 65236])])[0].raw[1] < np.inf
 
 
 @pytest.fixture
 def tab() -> Tab:
-    return client(desk())
+    return client(session())
 
 
 @pytest.mark.parametrize(
@@ -203,7 +208,7 @@ def tab() -> Tab:
         ({"share": "1,2"}, "shares are 3 numbers"),
         ({"share": "1,2,-3"}, "shares are 3 numbers"),
         ({"share": "0,0,0"}, "shares are 3 numbers"),
-        ({"share": "1,1,0"}, "cannot be told without a key"),
+        ({"share": "1,1,0"}, "cannot be estimated without a key"),
         ({"share": "1,,1"}, "share is a number"),
         ({"fans": "8x-1"}, "fan-outs are whole numbers"),
         ({"fans": "9999999"}, "at most 1,000,000 nodes"),

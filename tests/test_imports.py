@@ -33,9 +33,9 @@ IN_CYCLES = {
     *("denoising/kurtosis.py", "denoising/nonnegative.py", "denoising/notebook.py", "denoising/predict.py"),
     *("denoising/predicted_total.py", "denoising/prediction.py", "denoising/shares.py", "denoising/sweep.py"),
     *("denoising/topdown.py", "denoising/total.py", "denoising/whole.py", "estimates.py"),
-    *("explore/rows.py", "explore/view.py", "api/ara/client", "api/ara/parse"),
+    *("api/ara/client", "api/ara/parse"),
 }
-LATE = {("explore/draws.py", "evaluate"), ("cli/run_counts.py", "evaluate")}
+LATE = {("cli/run_counts.py", "evaluate")}
 SHARED_STEMS = {
     *("asked", "attribute", "classes", "column", "compiled", "domain", "draws", "errors", "estimates", "fault"),
     *("figures", "files", "filters", "given", "labels", "learned", "leaves", "limits", "many", "measure", "methods"),

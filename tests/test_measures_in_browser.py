@@ -12,7 +12,7 @@ import pytest
 from attributary.report import numerals
 from attributary.tables import read_table
 from browser import Tabs, ready, violations
-from explored import client, closed, desk, every_page, table, written  # noqa: F401
+from explored import client, closed, every_page, session, table, written  # noqa: F401
 from reports import values, write
 from test_explore_in_browser import opened, serve, settled  # noqa: F401
 from test_page_in_browser import cells, told
@@ -163,7 +163,7 @@ def test_the_explorer_answers_for_each_measure(tmp_path: Path, ending: str) -> N
     if ending == "csv":
         path = str(tmp_path / "e.csv")
         write_table(given, path)
-    tab = client(desk(path))
+    tab = client(session(path))
     about = tab.get("/api/about").json()["table"]
     assert about["measures"] == ["count", "it's <b>revenue</b>"] and about["nodes"] == 82
     for name in about["measures"]:
@@ -186,10 +186,10 @@ def test_the_explorer_answers_for_each_measure(tmp_path: Path, ending: str) -> N
 
 def test_two_tables_of_measures_are_compared_measure_by_measure(tmp_path: Path) -> None:
     from attributary.errors import InputError
-    from attributary.explore.store import open_store
+    from attributary.explore.estimate_store import open_store
 
     now, before = two(tmp_path, "now.parquet", 1), two(tmp_path, "before.parquet", 9)
-    tab = client(desk(now, before))
+    tab = client(session(now, before))
     old = read_table(before).to_pylist()
     for i, name in enumerate(("count", "it's <b>revenue</b>")):
         rows = every_page(tab, level="all", sort="order", measure=name)

@@ -11,8 +11,8 @@ from click.testing import CliRunner, Result
 from attributary import Measurements, Plan, Tree, denoise
 from attributary.cli import main
 from attributary.datasets import generate
-from attributary.explore.desk import Desk
-from attributary.explore.store import open_store
+from attributary.explore.estimate_store import open_store
+from attributary.explore.explore_session import Session
 from attributary.report.facts import not_private
 from attributary.tables import read_table, write_table
 from attributary.tables.not_private import NO_NOISE, SEEDED, TRUE_COUNTS, mark, words_of
@@ -163,13 +163,13 @@ def test_the_explorer_says_it_and_so_does_what_is_downloaded(ending: str, noisy:
     out = tmp_path / f"est.{ending}"
     attributary("denoise", "--table", noisy, *DENOISE, "-o", out)
     store = open_store([str(out)], ["a", "b"])
-    desk = Desk(None, lambda current: None, 10.0, "laplace", store, {})  # type: ignore[arg-type, return-value]
+    session = Session(None, lambda current: None, 10.0, "laplace", store, {})  # type: ignore[arg-type, return-value]
     try:
-        assert desk.about({})["table"]["not_private"] == not_private(SEEDED)
-        rows = list(csv.reader("".join(desk.csv(desk.look({}), {})).splitlines()))
+        assert session.about({})["table"]["not_private"] == not_private(SEEDED)
+        rows = list(csv.reader("".join(session.csv(session.queries({}), {})).splitlines()))
         assert rows[0][-1] == "not_private" and {row[-1] for row in rows[1:]} == {SEEDED}
     finally:
-        desk.close()
+        session.close()
 
 
 def test_an_estimate_in_a_notebook_says_it() -> None:

@@ -15,12 +15,12 @@ from attributary import Tree, denoise, prior
 from attributary.denoising.notebook import estimate_html
 from attributary.errors import InputError
 from attributary.estimates import estimates_table, plausibility, read_estimates
-from attributary.explore.store import open_store
+from attributary.explore.estimate_store import open_store
 from attributary.report import ReportInputs, numerals, page
 from attributary.report.facts import facts
 from attributary.tables import write_table
 from browser import Tabs, ready, violations
-from explored import client, closed, desk, every_page, written  # noqa: F401
+from explored import client, closed, every_page, session, written  # noqa: F401
 from reports import estimates, write
 from test_explore_in_browser import opened, serve, settled  # noqa: F401
 
@@ -108,17 +108,17 @@ def test_the_explorer_sorts_by_it_and_writes_it(tmp_path: Path) -> None:
     est = expected()
     for path in ("e.parquet", "e.csv"):
         write_table(estimates_table(est, 0.95), str(tmp_path / path))
-        tab = client(desk(str(tmp_path / path)))
+        tab = client(session(str(tmp_path / path)))
         assert tab.get("/api/about").json()["table"]["prior"] is True
         rows = every_page(tab, level="all", sort="prior")
         assert [r["from_prior"] for r in rows] == pytest.approx(sorted(est.from_prior, reverse=True))
         text = tab.get("/api/rows.csv", params={"level": "all", "sort": "prior"}).text
         read = [float(r["from_prior"]) for r in csv.DictReader(io.StringIO(text, newline=""))]
         assert read == [r["from_prior"] for r in rows]
-    plain = client(desk(written(estimates(est.tree), tmp_path / "plain.parquet")))
+    plain = client(session(written(estimates(est.tree), tmp_path / "plain.parquet")))
     assert plain.get("/api/about").json()["table"]["prior"] is False
     assert "rows are sorted by" in plain.get("/api/rows?sort=prior").json()["error"]
-    both = client(desk(str(tmp_path / "e.parquet"), str(tmp_path / "plain.parquet")))
+    both = client(session(str(tmp_path / "e.parquet"), str(tmp_path / "plain.parquet")))
     assert {r["from_prior"] is None for r in every_page(both, sort="prior")} == {False}
 
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from attributary.explore.given import Given
-    from attributary.explore.start import Start
+    from attributary.explore.plan_start import PlanStart
+    from attributary.explore.sources import Sources
 
 ABOUT = """Look through estimates of any size in the browser, and try out budgets.
 
@@ -61,21 +61,21 @@ def explore(
 ) -> None:
     from attributary.cli.progress import stages
     from attributary.errors import InputError
-    from attributary.explore.begin import begin
-    from attributary.explore.desk import Desk
-    from attributary.explore.given import Given, given
-    from attributary.explore.serve import serve
-    from attributary.explore.store import open_store
+    from attributary.explore.estimate_store import open_store
+    from attributary.explore.explore_session import Session
+    from attributary.explore.plan_start import plan_start
+    from attributary.explore.server import serve
+    from attributary.explore.sources import Sources, sources_in
     from attributary.plan.parts import parts
 
     if tau is not None and not 0 < tau < float("inf"):
         raise InputError(f"--tau is a number above 0; got {tau}")
-    found = given(file) if file else Given()
+    found = sources_in(file) if file else Sources()
     if prior_path and not found.spec:
         raise InputError("--prior goes with a spec; give one, as in `attributary explore spec.toml --prior counts.csv`")
     tables = _tables(found, file, earlier)
     names = [name.strip() for name in levels.split(",")] if levels else None
-    prior: Start | None = None
+    prior: PlanStart | None = None
     with stages(not quiet) as stage:
         if found.spec:
             stage("reading")
@@ -83,27 +83,27 @@ def explore(
         store = open_store(tables, names, memory, stage) if tables else None
     plan = found.plan
     relative = tau if tau is not None else plan.spec.tau if plan else 10.0
-    desk = Desk(
+    session = Session(
         (lambda: open_store(tables, names, memory)) if tables else None,
-        lambda current: prior or begin(current, plan, tau),
+        lambda current: prior or plan_start(current, plan, tau),
         relative,
         plan.spec.noise_model.shape.name if plan else "laplace",
         store,
         {part.measure.name: part for part in parts(plan)} if plan else {},
     )
     if store is None:
-        desk.plan({})  # what is wrong with a plan is said here, not on the page
-    serve(desk, port, lambda address, once: _ready(address, None if no_browser else once, quiet))
+        session.plan({})  # what is wrong with a plan is said here, not on the page
+    serve(session, port, lambda address, once: _ready(address, None if no_browser else once, quiet))
 
 
-def _tables(found: "Given", file: str | None, earlier: str | None) -> list[str]:
+def _tables(found: "Sources", file: str | None, earlier: str | None) -> list[str]:
     """The tables to open: the estimates, and earlier ones."""
     from attributary.errors import InputError
-    from attributary.explore.given import given
+    from attributary.explore.sources import sources_in
 
     if earlier is None:
         return [found.estimates] if found.estimates else []
-    before = given(earlier).estimates
+    before = sources_in(earlier).estimates
     if found.estimates is None or before is None:
         raise InputError(
             f"two tables of estimates are compared; {file if found.estimates is None else earlier} is none"
@@ -111,12 +111,12 @@ def _tables(found: "Given", file: str | None, earlier: str | None) -> list[str]:
     return [found.estimates, before]
 
 
-def _of_spec(path: str, prior_path: str | None, protected: bool, stage: Any) -> "Start":
+def _of_spec(path: str, prior_path: str | None, protected: bool, stage: Any) -> "PlanStart":
     """What the Plan tab begins with: the spec's tree with the prior, or with what its logs count."""
     import os
 
     from attributary.cli.asked import asked, load_spec
-    from attributary.explore.begin import of_prior
+    from attributary.explore.plan_start import start_of_prior
     from attributary.logs.count import count
     from attributary.logs.duckdb import DuckDB
     from attributary.prior import from_counts
@@ -124,12 +124,12 @@ def _of_spec(path: str, prior_path: str | None, protected: bool, stage: Any) -> 
     spec = load_spec(path)
     if prior_path or spec.logs is None:
         tree, prior = asked(spec, None, prior_path, protected)
-        return of_prior(spec, tree, prior, prior_path or "nothing")
+        return start_of_prior(spec, tree, prior, prior_path or "nothing")
     stage("counting the logs")
     with DuckDB() as engine:
         counts = count(spec, os.path.dirname(path), engine=engine)
     tree = spec.tree(counts.table)
-    return of_prior(spec, tree, from_counts(tree, counts.table), f"the logs of {path}")
+    return start_of_prior(spec, tree, from_counts(tree, counts.table), f"the logs of {path}")
 
 
 def _ready(address: str, once: str | None, quiet: bool) -> None:

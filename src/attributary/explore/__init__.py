@@ -1,5 +1,5 @@
-"""Explore: the same, live, for trees too large for a page.
+"""Explore: the same as a report, live, for trees too large for a page.
 
-`given` says what a file is, `open_store` opens tables of estimates, `begin` finds what the Plan tab plays with, and
-`serve` answers a browser on this machine until it is interrupted.
+`sources_in` says what a file is, `open_store` opens tables of estimates, `plan_start` finds what the Plan tab starts
+with, and `serve` answers a browser on this machine until it is interrupted.
 """

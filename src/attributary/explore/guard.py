@@ -31,7 +31,7 @@ HEADERS = {
     "cache-control": "no-store",
 }
 Message = MutableMapping[str, Any]
-Given = dict[str, list[str]]  # the headers
+Headers = dict[str, list[str]]  # the headers
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Message, Receive, Send], Awaitable[None]]
@@ -54,7 +54,7 @@ class Guard:
             if scope["type"] == "websocket":
                 await send({"type": "websocket.close", "code": 1008})
             return
-        given: Given = {}
+        given: Headers = {}
         for name, value in scope["headers"]:
             given.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
         path, sent = scope["path"], _with_headers(send)
@@ -68,7 +68,7 @@ class Guard:
         else:
             await self.app(scope, receive, sent)
 
-    def _sold(self, given: Given) -> Refusal:
+    def _sold(self, given: Headers) -> Refusal:
         """The token for the ticket, once."""
         if self._ticket is None or not authorised(given, f"Ticket {self._ticket}"):
             return Refusal(401, "this address was used before; open the one that the terminal shows")
@@ -76,7 +76,7 @@ class Guard:
         return Refusal(200, self.token)
 
 
-def foreign(path: str, given: Given, hosts: tuple[str, ...]) -> Refusal | None:
+def foreign(path: str, given: Headers, hosts: tuple[str, ...]) -> Refusal | None:
     """Why a request is another page's; None if it may be ours."""
     host = given.get("host", [])
     if len(host) != 1 or host[0] not in hosts:
@@ -89,7 +89,7 @@ def foreign(path: str, given: Given, hosts: tuple[str, ...]) -> Refusal | None:
     return None
 
 
-def authorised(given: Given, secret: str) -> bool:
+def authorised(given: Headers, secret: str) -> bool:
     """Whether a request knows a secret; how long the answer takes does not tell how much of it is right."""
     shown = given.get("authorization", [])
     return len(shown) == 1 and secrets.compare_digest(shown[0].encode("latin-1"), secret.encode("latin-1"))

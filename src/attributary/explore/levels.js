@@ -72,11 +72,11 @@ function writeSum(plan, best) {
 }
 
 function writePrivacy(plan) {
-  const lines = [`ε = ${small(plan.epsilon)} holds for a conversion against none, which costs ${small(plan.cost.conversion)}.`];
+  const lines = [`ε = ${small(plan.epsilon)} holds for a conversion against none, which costs ${small(plan.loss.conversion)}.`];
   if (plan.unknown.length) {
     const names = plan.unknown.join(" or ");
-    const change = `A conversion with another ${names} moves two keys of each such level and costs ${small(plan.cost.change)}`;
-    const holds = plan.cost.change <= plan.epsilon * (1 + 1e-12);
+    const change = `A conversion with another ${names} moves two keys of each such level and costs ${small(plan.loss.change)}`;
+    const holds = plan.loss.change <= plan.epsilon * (1 + 1e-12);
     lines.push(`${change}${holds ? "; ε holds for that, too (Definition 1)." : ", more than ε: that is protected less."}`);
   }
   const noise = plan.noise === "api"

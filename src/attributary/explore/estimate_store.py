@@ -1,4 +1,4 @@
-"""Store: the tables that are open, behind one DuckDB that can read these files and nothing else."""
+"""EstimateStore: the tables that are open, behind one DuckDB that can read these files and nothing else."""
 
 import os
 import tempfile
@@ -10,13 +10,13 @@ import numpy as np
 
 from attributary.errors import InputError
 from attributary.estimates import FIGURES, FROM_PRIOR, MEASURE, NEEDED
-from attributary.explore.table import Stage, Table, open_tables
+from attributary.explore.open_table import OpenTable, Stage, open_tables
 from attributary.logs.duckdb import print_no_progress
 
 NAMES = ("now", "before")
 
 
-class Checked(NamedTuple):
+class ColumnCheck(NamedTuple):
     """What one look at all rows tells."""
 
     corrections: int  # figures that denoising moved
@@ -25,18 +25,18 @@ class Checked(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Store:
+class EstimateStore:
     """The estimates of a measure to look at and, to compare them with, earlier ones."""
 
-    now: Table
-    before: Table | None
-    checked: Checked
+    now: OpenTable
+    before: OpenTable | None
+    checked: ColumnCheck
     connection: Any
     folder: Any  # for copies, and for what does not fit into memory
     number: int = 0  # of the measure
-    others: tuple["Store", ...] = ()  # the other measures, of the first
+    others: tuple["EstimateStore", ...] = ()  # the other measures, of the first
 
-    def of(self, measure: str) -> "Store":
+    def of(self, measure: str) -> "EstimateStore":
         """The same of one measure; "" is the first."""
         found = next((store for store in (self, *self.others) if measure in ("", store.now.measure)), None)
         if found is None:
@@ -51,7 +51,7 @@ class Store:
         return f"{name}_{self.number}" if self.number else name
 
     @property
-    def tables(self) -> list[Table]:
+    def tables(self) -> list[OpenTable]:
         return [self.now] if self.before is None else [self.now, self.before]
 
     @property
@@ -70,7 +70,7 @@ class Store:
 
 def open_store(
     paths: list[str], levels: list[str] | None = None, memory: str | None = None, stage: Stage = lambda words: None
-) -> Store:
+) -> EstimateStore:
     """One table or two, looked through once: an InputError says what is not as it should be."""
     import duckdb
 
@@ -81,7 +81,7 @@ def open_store(
         opened = [open_tables(path, levels, folder.name, stage) for path in paths]
         pairs = _paired(opened)
         _limit(connection, [table for table, *_ in opened], folder.name, memory)
-        stores: list[Store] = []
+        stores: list[EstimateStore] = []
         for number, tables in enumerate(pairs):
             _refuse_unlike(tables)
             looks = []
@@ -91,7 +91,7 @@ def open_store(
                 stage(f"checking {table.path}")
                 looks.append(_checked(connection, view, table))
             before = tables[1] if len(tables) > 1 else None
-            stores.append(Store(tables[0], before, looks[0], connection, folder, number))
+            stores.append(EstimateStore(tables[0], before, looks[0], connection, folder, number))
         return replace(stores[0], others=tuple(stores[1:]))
     except duckdb.Error as error:
         _close(connection, folder)
@@ -106,7 +106,7 @@ def _close(connection: Any, folder: Any) -> None:
     folder.cleanup()
 
 
-def _paired(opened: list[list[Table]]) -> list[list[Table]]:
+def _paired(opened: list[list[OpenTable]]) -> list[list[OpenTable]]:
     """The tables of each measure, the earlier one behind the later; trees that are alike are kept once."""
     for tables in opened:
         other = next((t for t in tables if not np.array_equal(t.forest.parent, tables[0].forest.parent)), None)
@@ -129,7 +129,7 @@ def _paired(opened: list[list[Table]]) -> list[list[Table]]:
     return [[table, before[table.measure]] for table in alike]
 
 
-def _refuse_unlike(tables: list[Table]) -> None:
+def _refuse_unlike(tables: list[OpenTable]) -> None:
     if len(tables) < 2:
         return
     now, before = tables
@@ -142,7 +142,7 @@ def _refuse_unlike(tables: list[Table]) -> None:
         )
 
 
-def _limit(connection: Any, tables: list[Table], folder: str, memory: str | None) -> None:
+def _limit(connection: Any, tables: list[OpenTable], folder: str, memory: str | None) -> None:
     """Whatever a query says, it reads these files and writes what does not fit to this folder, and cannot undo that."""
     import duckdb
 
@@ -171,7 +171,7 @@ def _literal(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else "'" + value.replace("'", "''") + "'"
 
 
-def _view(name: str, table: Table) -> str:
+def _view(name: str, table: OpenTable) -> str:
     """A view with the same columns for all tables: node, parent, level, label, a0, a1, …, and the figures."""
     labels = [f"CAST({quoted(attribute)} AS VARCHAR)" for attribute in table.attributes]
     cases = " ".join(f"WHEN {i + table.total} THEN {label}" for i, label in enumerate(labels))
@@ -189,7 +189,7 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _checked(connection: Any, name: str, table: Table) -> Checked:
+def _checked(connection: Any, name: str, table: OpenTable) -> ColumnCheck:
     """What all rows come to; a figure that is none is refused with its node."""
     rules: dict[str, Callable[[str], str]] = {
         column: (lambda c: f"coalesce({c} >= 0 AND NOT isnan({c}), false)")
@@ -211,4 +211,4 @@ def _checked(connection: Any, name: str, table: Table) -> Checked:
             raise InputError(f"{table.path}: {column} is {asks}; node {node} has {'none' if value is None else value}")
     if total is None:
         raise InputError(f"{table.path} has no rows of level 0; give a table of estimates that has all its nodes")
-    return Checked(int(corrections), float(total), variance)
+    return ColumnCheck(int(corrections), float(total), variance)

@@ -1,4 +1,4 @@
-"""Desk: what is open, and what a request may ask of it; no word of HTTP."""
+"""Session: what is open, and what a request may ask of it; no word of HTTP."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -7,37 +7,42 @@ from typing import Any
 
 from attributary.errors import InputError
 from attributary.estimates import FROM_PRIOR
-from attributary.explore import tried
-from attributary.explore.download import as_csv
-from attributary.explore.draws import Part as Sample
-from attributary.explore.draws import draws
-from attributary.explore.look import Look
-from attributary.explore.start import CONVERSIONS, FANS, MOST_NODES, Start, made_up
-from attributary.explore.store import Store
-from attributary.explore.trial import Trial
-from attributary.explore.view import PAGE, view
+from attributary.explore.estimate_store import EstimateStore
+from attributary.explore.plan_start import CONVERSIONS, FANS, MOST_NODES, PlanStart, made_up_start
+from attributary.explore.queries import Queries, as_csv
+from attributary.explore.sql import PAGE, view
+from attributary.explore.what_if import (
+    Sample,
+    WhatIf,
+    answer,
+    best_answer,
+    example_draws,
+    requested_seed,
+    requested_shares,
+    requested_spec,
+)
 from attributary.plan.parts import Part
 from attributary.report.facts import not_private
 from attributary.report.quantity import digits
 from attributary.spec.measure import COUNT
 from attributary.tables.not_private import together
 
-Asked = Mapping[str, str]
+Params = Mapping[str, str]
 KEPT = 8  # made-up trees
 
 
 @dataclass(eq=False)
-class Desk:
+class Session:
     """The one thing that changes: a store is opened again when its file was replaced."""
 
-    open: Callable[[], Store] | None  # opens the files; None where there are none
-    begin: Callable[[Store | None], Start]  # what the Plan tab begins with, when it is first looked at
+    open: Callable[[], EstimateStore] | None  # opens the files; None where there are none
+    start: Callable[[EstimateStore | None], PlanStart]  # what the Plan tab starts with, when it is first opened
     tau: float
     shape: str = "laplace"
-    store: Store | None = None
+    store: EstimateStore | None = None
     measures: Mapping[str, Part] = field(default_factory=dict)  # of the plan
-    _trials: dict[tuple[int, ...], tuple[Trial, Sample]] = field(default_factory=dict)
-    _left: list[Store] = field(default_factory=list)
+    _starts: dict[tuple[int, ...], tuple[WhatIf, Sample]] = field(default_factory=dict)
+    _left: list[EstimateStore] = field(default_factory=list)
     _lock: Lock = field(default_factory=Lock)
 
     def reopen(self) -> None:
@@ -49,7 +54,7 @@ class Desk:
             if self.store is not None:
                 self._left.append(self.store)  # and closed at the end: a query may still be at work on it
             self.store = fresh
-            self._trials.pop((), None)
+            self._starts.pop((), None)
 
     def close(self) -> None:
         """Ends all queries and closes whatever was opened."""
@@ -57,11 +62,11 @@ class Desk:
             store.connection.interrupt()
             store.close()
 
-    def about(self, asked: Asked) -> dict[str, Any]:
+    def about(self, params: Params) -> dict[str, Any]:
         """What there is to look at, of one measure."""
         if self.store is None:
             return {"table": None}
-        store = self.store.of(asked.get("measure", ""))
+        store = self.store.of(params.get("measure", ""))
         now, name = store.now, self._name(store)
         return {
             "table": {
@@ -83,14 +88,14 @@ class Desk:
             }
         }
 
-    def _name(self, store: Store) -> str:
+    def _name(self, store: EstimateStore) -> str:
         """The measure of a store; of a table that does not tell, the plan's, if it has one."""
         return store.now.measure or (next(iter(self.measures)) if len(self.measures) == 1 else COUNT)
 
     def _unit(self, name: str) -> str:
         return (self.measures[name].measure.unit or "") if name in self.measures else ""
 
-    def _tau(self, store: Store) -> float:
+    def _tau(self, store: EstimateStore) -> float:
         """Errors of a value are relative to the plan's tau or, without a plan, to what as many conversions bring."""
         name = self._name(store)
         part = self.measures.get(name)
@@ -103,62 +108,63 @@ class Desk:
             return self.tau
         return self.tau * store.checked.total / counts.checked.total
 
-    def look(self, asked: Asked) -> Look:
+    def queries(self, params: Params) -> Queries:
         """A cursor of its own on what is open, of one measure."""
         if self.store is None:
             raise InputError("no table is open; give one to `attributary explore`")
         self.store.check()
-        store = self.store.of(asked.get("measure", ""))
-        return Look(store, self._tau(store), self.shape)
+        store = self.store.of(params.get("measure", ""))
+        return Queries(store, self._tau(store), self.shape)
 
-    def page(self, look: Look, asked: Asked) -> dict[str, Any]:
-        return look.page(view(asked, look.store))
+    def page(self, queries: Queries, params: Params) -> dict[str, Any]:
+        return queries.page(view(params, queries.store))
 
-    def node(self, look: Look, asked: Asked) -> dict[str, Any]:
-        seen = view(asked, look.store)
+    def node(self, queries: Queries, params: Params) -> dict[str, Any]:
+        seen = view(params, queries.store)
         if seen.node is None:
             raise InputError("which node? an address names one, as in node=17")
-        return look.node(seen)
+        return queries.node(seen)
 
-    def count(self, look: Look, asked: Asked) -> dict[str, Any]:
-        return {"of": look.count(view(asked, look.store))}
+    def count(self, queries: Queries, params: Params) -> dict[str, Any]:
+        return {"of": queries.count(view(params, queries.store))}
 
-    def csv(self, look: Look, asked: Asked) -> Iterator[str]:
-        return as_csv(look, view(asked, look.store))
+    def csv(self, queries: Queries, params: Params) -> Iterator[str]:
+        return as_csv(queries, view(params, queries.store))
 
-    def plan(self, asked: Asked) -> dict[str, Any]:
-        trial, _ = self._trial(asked)
-        start = trial.start
-        told = {
+    def plan(self, params: Params) -> dict[str, Any]:
+        what_if, _ = self._what_if(params)
+        start = what_if.start
+        about = {
             "words": start.words,
             "warning": start.warning,
             "fans": list(start.fans),
             "conversions": start.conversions,
             "nodes": len(start.tree),
         }
-        return {**tried.tried(trial, asked), "start": told}
+        return {**answer(what_if, params), "start": about}
 
-    def best(self, asked: Asked) -> dict[str, Any]:
-        return tried.best(self._trial(asked)[0], asked)
+    def best(self, params: Params) -> dict[str, Any]:
+        return best_answer(self._what_if(params)[0], params)
 
-    def draws(self, asked: Asked) -> dict[str, Any]:
-        trial, part = self._trial(asked)
-        spec = tried.asked_spec(trial, asked)
-        contribution = trial.contribution(spec, tried.asked_shares(trial, spec, asked))
-        return draws(part, spec, contribution, tried.asked_seed(asked))
+    def draws(self, params: Params) -> dict[str, Any]:
+        what_if, sample = self._what_if(params)
+        spec = requested_spec(what_if, params)
+        contribution = what_if.contribution(spec, requested_shares(what_if, spec, params))
+        return example_draws(sample, spec, contribution, requested_seed(params))
 
-    def _trial(self, asked: Asked) -> tuple[Trial, Sample]:
-        fans, conversions = _fans(asked.get("fans", "")), asked.get("conversions", "")
+    def _what_if(self, params: Params) -> tuple[WhatIf, Sample]:
+        """Of what the Plan tab starts with, or of the made-up tree that a request describes."""
+        fans, conversions = _fans(params.get("fans", "")), params.get("conversions", "")
         if conversions and not (conversions.isascii() and conversions.isdigit() and len(conversions) < 15):
             raise InputError(f"conversions are a whole number, 1 or more; got {conversions[:40]!r}")
-        wanted = (*fans, int(conversions or CONVERSIONS)) if fans or conversions else ()
+        key = (*fans, int(conversions or CONVERSIONS)) if fans or conversions else ()
         with self._lock:
-            if wanted not in self._trials:
-                if len(self._trials) > KEPT:
-                    self._trials.clear()
-                start = made_up(fans or FANS, wanted[-1]) if wanted else self.begin(self.store)
-                self._trials[wanted] = (Trial(start), Sample(start))
-            return self._trials[wanted]
+            if key not in self._starts:
+                if len(self._starts) > KEPT:
+                    self._starts.clear()
+                start = made_up_start(fans or FANS, key[-1]) if key else self.start(self.store)
+                self._starts[key] = (WhatIf(start), Sample(start))
+            return self._starts[key]
 
 
 def _fans(text: str) -> tuple[int, ...]:
@@ -166,7 +172,7 @@ def _fans(text: str) -> tuple[int, ...]:
     parts = [part.strip() for part in text.replace("×", "x").replace(",", "x").split("x")] if text else []
     if not all(part.isascii() and part.isdigit() and len(part) < 8 for part in parts):
         raise InputError(f"fan-outs are whole numbers, top to bottom, as in 12 × 20 × 14; got {text[:40]!r}")
-    found = tuple(map(int, parts))
-    if any(fan > MOST_NODES for fan in found):
+    fans = tuple(map(int, parts))
+    if any(fan > MOST_NODES for fan in fans):
         raise InputError(f"a made-up tree has at most {MOST_NODES:,} nodes; got {text[:40]}")
-    return found
+    return fans

@@ -1,15 +1,19 @@
-"""Start: what the Plan tab plays with: a question, a tree and the counts to expect on it."""
+"""Plan start: what the Plan tab starts with: a question, a tree and the counts to expect on it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from attributary.errors import InputError
+from attributary.explore.estimate_store import EstimateStore
 from attributary.plan import Plan
 from attributary.plan.parts import parts
 from attributary.prior import Prior
+from attributary.report import numerals
 from attributary.spec import Spec
+from attributary.spec.measure import COUNT
 from attributary.tree import Tree
 from attributary.types import Floats
 
@@ -23,7 +27,7 @@ EPSILON = 4.0
 
 
 @dataclass(frozen=True, eq=False)
-class Start:
+class PlanStart:
     """A spec without splits by root: the tab moves one split for all."""
 
     spec: Spec
@@ -41,7 +45,14 @@ class Start:
         return Prior(self.count, protected=True, new=np.zeros(len(self.tree), bool))
 
 
-def made_up(fans: tuple[int, ...] = FANS, conversions: int = CONVERSIONS) -> Start:
+def plan_start(store: EstimateStore | None, plan: Plan | None, tau: float | None = None) -> PlanStart:
+    """Estimates say what counts to expect next time; without them the plan's sizes do, and without a plan nothing."""
+    if store is not None:
+        return _of_store(store, plan, tau)
+    return start_of_plan(plan) if plan is not None else made_up_start()
+
+
+def made_up_start(fans: tuple[int, ...] = FANS, conversions: int = CONVERSIONS) -> PlanStart:
     """A tree by its fan-outs, top to bottom, with counts that fall with rank on every level, as Zipf's law has it."""
     sizes = np.cumprod(fans).tolist()
     if not 1 <= len(fans) <= len(LEVELS) or min(fans) < 1:
@@ -58,7 +69,7 @@ def made_up(fans: tuple[int, ...] = FANS, conversions: int = CONVERSIONS) -> Sta
     begin = np.concatenate([[0], np.cumsum(sizes)])
     above = [begin[i] + np.repeat(np.arange(sizes[i]), fan) for i, fan in enumerate(fans[1:])]
     tree = Tree.from_parents(np.concatenate([np.full(fans[0], -1), *above]))
-    return Start(
+    return PlanStart(
         Spec(epsilon=EPSILON, attribute=attributes),
         tree,
         _zipf(tree, fans, conversions),
@@ -81,7 +92,7 @@ def _ordinal(node: int, begin: list[int], fans: tuple[int, ...], names: tuple[st
     return f"{names[level]} {(node - begin[level]) % fans[level] + 1}"
 
 
-def of_plan(plan: Plan) -> Start:
+def start_of_plan(plan: Plan) -> PlanStart:
     """A tree with the plan's number of nodes on each level, families alike; counts are made up, their sum is not."""
     sizes = [max(level.nodes, 1) for level in plan.expected.levels]
     conversions = plan.prior.conversions if plan.prior.history and plan.prior.conversions > 0 else CONVERSIONS
@@ -96,8 +107,8 @@ def of_plan(plan: Plan) -> Start:
     tree = Tree.from_parents(np.concatenate(parents))
     weight = 1 / np.arange(1, sizes[-1] + 1)
     levels = plan.levels
-    return Start(
-        counted(plan.spec),
+    return PlanStart(
+        count_spec(plan.spec),
         tree,
         tree.roll_up(np.round(conversions * weight / weight.sum())),
         f"the plan's levels and their sizes; which node has how many of the {conversions:,.0f} conversions is made up",
@@ -114,7 +125,57 @@ def shares_of(plan: Plan) -> tuple[float, ...]:
     return tuple(contribution / plan.spec.budget for contribution in plan.default)
 
 
-def counted(spec: Spec) -> Spec:
-    """The same question with one split for all roots, of counts of one conversion to an impression."""
+def count_spec(spec: Spec) -> Spec:
+    """The same question with one split for all roots, of counts of one conversion per impression."""
     limited = {"measures": None, "conversions_per_impression": 1} if not spec.counts_alone else {}
     return spec.model_copy(update={"split_by": None, **limited})
+
+
+def start_of_prior(spec: Spec, tree: Tree, prior: Prior, source: str) -> PlanStart:
+    """The tree that a spec asks for, with the counts of an earlier period."""
+    where = f"{numerals.many(len(tree), 'node')}, counts of {source}" if prior.history else "no prior: all counts are 0"
+    warning = f"The counts of {source} are NOT protected: what is seen here tells about them."
+    return PlanStart(
+        count_spec(spec),
+        tree,
+        prior.mean,
+        where,
+        lambda nodes: [(tree.path(v) or ["total"])[-1] for v in nodes],
+        warning="" if prior.protected else warning,
+    )
+
+
+def _of_store(store: EstimateStore, plan: Plan | None, tau: float | None) -> PlanStart:
+    counts = next((each for each in (store, *store.others) if each.now.measure == COUNT), store)
+    now, view = counts.now, counts.view("now")
+    tree = Tree.from_parents(now.forest.parent)
+    count = np.empty(len(now))
+    columns = store.connection.cursor().execute(f"SELECT node, estimate FROM {view}").fetchnumpy()
+    count[columns["node"]] = columns["estimate"]
+
+    def names(nodes: list[int]) -> list[str]:
+        wanted = ", ".join(map(str, nodes))
+        cursor = store.connection.cursor()
+        label = dict(cursor.execute(f"SELECT node, label FROM {view} WHERE node IN ({wanted})").fetchall())
+        return [label[v] for v in nodes]
+
+    same = plan if plan is not None and plan.levels[: len(now.levels)] == now.levels else None
+    spec = _spec(now.levels, now.total, tau) if same is None else count_spec(same.spec)
+    return PlanStart(
+        spec,
+        tree,
+        count,
+        f"{numerals.many(len(tree), 'node')} and the estimates of {now.path}",
+        names,
+        share=None if same is None else shares_of(same),
+    )
+
+
+def _spec(levels: tuple[str, ...], total: bool, tau: float | None) -> Spec:
+    """A spec for levels of these names, or, where a spec would refuse a name, of their numbers."""
+    options: dict[str, Any] = {"epsilon": EPSILON, "total": total} | ({} if tau is None else {"tau": tau})
+    names = levels[int(total) :]
+    try:
+        return Spec(**options, attribute=[{"name": name} for name in names])
+    except InputError:
+        return Spec(**options, attribute=[{"name": f"level {i + 1}"} for i in range(len(names))])

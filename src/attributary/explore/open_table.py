@@ -1,9 +1,12 @@
-"""Table: estimates in a file, opened to be looked at; its rows stay where they are."""
+"""Open table: estimates in a file, opened to be looked at; its rows stay where they are."""
 
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from attributary.errors import InputError
 from attributary.estimates import (
@@ -22,18 +25,75 @@ from attributary.estimates import (
     read_measures,
     stated_confidence,
 )
-from attributary.explore.forest import Forest, Kept, read_forest
-from attributary.explore.stamp import ChangedError, Stamp, stamp
 from attributary.ratio import is_ratios
 from attributary.tables import read_table
 from attributary.tables.format import by_content
 from attributary.tables.not_private import NAME, mark, together, words_in, words_of
 
 Stage = Callable[[str], None]
+Progress = Callable[[float], None]
+BLOCK = 2**18  # rows
+COLUMNS = ("node", "parent", "level")
+LEVELS = 2**7  # the most that a level's number has room for
+
+
+class ChangedError(InputError):
+    """A file is no longer the one that was opened."""
+
+
+class Stamp(NamedTuple):
+    device: int
+    inode: int
+    size: int
+    changed: int  # in ns
+
+
+def stamp(path: str) -> Stamp:
+    """The stamp of the file that is there now."""
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        raise InputError(
+            f"there is no file {path}; give a table of estimates, as `attributary run` writes it"
+        ) from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from None
+    return Stamp(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+
+
+class MeasureRows(NamedTuple):
+    """Rows of a table that are looked at."""
+
+    column: str
+    value: str
+    rows: int  # how many there are
+
+    def of(self, batch: Any) -> Any:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        return batch.filter(pc.equal(batch.column(self.column).cast(pa.string()), self.value))
+
+
+class Forest(NamedTuple):
+    """Nine bytes a node; arrays are indexed by a node's number."""
+
+    parent: NDArray[np.int32]  # -1 for a root
+    level: NDArray[np.int8]
+    children: NDArray[np.int32]  # how many
+    sizes: tuple[int, ...]  # how many nodes each level has
+
+    def above(self, node: int) -> list[int]:
+        """The nodes from the root down to this one."""
+        path = []
+        while node >= 0:
+            path.append(node)
+            node = int(self.parent[node])
+        return path[::-1]
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class OpenTable:
     """Where the rows are, and what is known of them without asking for any."""
 
     path: str  # as the user calls it
@@ -68,7 +128,7 @@ class Table:
             raise ChangedError(f"{self.path} has changed since it was opened; open it again")
 
 
-def open_tables(path: str, levels: list[str] | None, folder: str, stage: Stage) -> list[Table]:
+def open_tables(path: str, levels: list[str] | None, folder: str, stage: Stage) -> list[OpenTable]:
     """The estimates in a file, a table for each measure.
 
     Parquet with the tree's columns is asked as it is; any other gets a copy in `folder`.
@@ -88,12 +148,12 @@ def open_tables(path: str, levels: list[str] | None, folder: str, stage: Stage) 
                 return [_open(source, path, file, opened, stage)]
             names = measure_names(source.read([MEASURE]), path)
             told = {str(each["values"]): int(each["counts"]) for each in names.value_counts().to_pylist()}
-            return [_open(source, path, file, opened, stage, Kept(MEASURE, *each)) for each in told.items()]
+            return [_open(source, path, file, opened, stage, MeasureRows(MEASURE, *each)) for each in told.items()]
     except (pa.ArrowException, OSError, UnicodeError) as error:
         raise InputError(f"{path} is not a whole Parquet file: {str(error).splitlines()[0][:200]}") from error
 
 
-def _open(source: Any, path: str, file: str, opened: Stamp, stage: Stage, kept: Kept | None = None) -> Table:
+def _open(source: Any, path: str, file: str, opened: Stamp, stage: Stage, kept: MeasureRows | None = None) -> OpenTable:
     schema = source.schema_arrow
     called = path if kept is None else f"{path}, {kept.value}"
     forest = read_forest(source, called, lambda part: stage(f"looking at {called}, {part:.0%}"), kept)
@@ -105,7 +165,7 @@ def _open(source: Any, path: str, file: str, opened: Stamp, stage: Stage, kept: 
             f"{', '.join(attributes)[:200]}"
         )
     metadata = schema.metadata or {}
-    return Table(
+    return OpenTable(
         path,
         file,
         tuple(attributes),
@@ -206,3 +266,46 @@ def _above_first(source: Any, first: str) -> bool:
         if pc.any(roots).as_py():
             return bool(pc.any(pc.and_(roots, pc.is_null(batch.column(first)))).as_py())
     return False
+
+
+def read_forest(file: Any, name: str, progress: Progress, kept: MeasureRows | None = None) -> Forest:
+    """The forest in a Parquet file; a number that is there twice, a parent that is not there or a cycle is refused.
+
+    Of a table of several measures, `kept` names the column and the value of the rows that are looked at.
+    """
+    rows = file.metadata.num_rows if kept is None else kept.rows
+    parent, level = np.full(rows, -2, np.int32), np.full(rows, -1, np.int8)
+    done = 0
+    for batch in file.iter_batches(BLOCK, columns=[*COLUMNS, *([] if kept is None else [kept.column])]):
+        if kept is not None:
+            batch = kept.of(batch)
+        node, up, depth = (_whole(batch.column(column), column, name) for column in COLUMNS)
+        _refuse(~((node >= 0) & (node < rows)), node, name, f"nodes are numbered from 0 to {rows - 1}; one is")
+        _refuse(~((up >= -1) & (up < rows)), up, name, f"a parent is a node from 0 to {rows - 1}, or -1; one is")
+        _refuse(~((depth >= 0) & (depth < LEVELS)), depth, name, f"a level is from 0 to {LEVELS - 1}; one is")
+        parent[node], level[node] = up, depth
+        done += len(node)
+        progress(done / max(rows, 1))
+    if (level < 0).any():
+        raise InputError(f"{name}: each node has a row; node {int(np.argmax(level < 0))} has none, another has two")
+    children = np.bincount(parent[parent >= 0], minlength=rows).astype(np.int32)
+    odd = np.where(parent < 0, level != 0, level != level[parent] + 1)  # so that there is no cycle, either
+    if odd.any():
+        v = int(np.argmax(odd))
+        raise InputError(f"{name}: a node stands one level below its parent; node {v} is of level {level[v]}")
+    return Forest(parent, level, children, tuple(np.bincount(level).tolist()))
+
+
+def _whole(column: Any, name: str, path: str) -> NDArray[np.int64]:
+    import pyarrow as pa
+
+    if not pa.types.is_integer(column.type) or column.null_count:
+        what = f"{column.null_count} empty cells" if column.null_count else str(column.type)
+        raise InputError(f"{path}: column {name!r} holds whole numbers; got {what}")
+    found: NDArray[np.int64] = column.to_numpy().astype(np.int64)
+    return found
+
+
+def _refuse(bad: NDArray[np.bool_], values: NDArray[np.int64], name: str, rule: str) -> None:
+    if bad.any():
+        raise InputError(f"{name}: {rule} {int(values[np.argmax(bad)])}")

@@ -1,4 +1,4 @@
-"""Given: what a user wants to look at, told apart by what is in the files: estimates, a plan, a spec, or a folder."""
+"""Sources: what a user wants to look at, told apart by what is in the files: estimates, a plan, a spec, or a folder."""
 
 import os
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ FIRST_BYTES = 65536
 
 
 @dataclass(frozen=True)
-class Given:
+class Sources:
     estimates: str | None = None
     plan: Plan | None = None
     spec: str | None = None  # its path
 
 
-def given(path: str) -> Given:
+def sources_in(path: str) -> Sources:
     """What is in a file, or in the files of a folder; of a folder, whatever else it holds is passed over."""
     if os.path.isdir(path):
         return _folder(path)
@@ -34,13 +34,13 @@ def given(path: str) -> Given:
     if not beginning.strip():
         raise InputError(f"{path} is empty; {WHAT}")
     if path.endswith(".toml"):
-        return Given(spec=path)
+        return Sources(spec=path)
     if path.endswith(".json") or beginning.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
-        return Given(plan=Plan.load(path))
-    return Given(estimates=path)
+        return Sources(plan=Plan.load(path))
+    return Sources(estimates=path)
 
 
-def _folder(path: str) -> Given:
+def _folder(path: str) -> Sources:
     try:
         names = sorted(os.listdir(path))
     except OSError as error:
@@ -50,7 +50,7 @@ def _folder(path: str) -> Given:
     if len(tables) > 1:
         raise InputError(f"{path} has more than one table of estimates, {tables[0]} and {tables[1]}; name one of them")
     plan = os.path.join(path, "plan.json")
-    found = Given(tables[0] if tables else None, Plan.load(plan) if plan in files else None)
+    found = Sources(tables[0] if tables else None, Plan.load(plan) if plan in files else None)
     if found.estimates is None and found.plan is None:
         raise InputError(f"there are neither estimates nor a plan in {path}; {WHAT}")
     return found

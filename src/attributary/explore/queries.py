@@ -1,28 +1,34 @@
-"""Look: answers to what a page asks of a store, as plain values."""
+"""Queries: answers to what a page asks of a store, as plain values or as CSV."""
 
+import csv
+import io
 from collections.abc import Iterator
-from math import inf, isfinite
+from math import erfc, exp, inf, isfinite, isnan, sqrt
 from typing import Any
 
 import numpy as np
 
 from attributary.errors import InputError
 from attributary.estimates import FIGURES, thresholds
-from attributary.explore import rows as sql
-from attributary.explore.change import chance, verdict
-from attributary.explore.rows import ABOVE_ALL, Asked, Place
-from attributary.explore.store import Store
-from attributary.explore.view import PAGE, View
+from attributary.explore import sql
+from attributary.explore.estimate_store import EstimateStore
+from attributary.explore.sql import ABOVE_ALL, PAGE, Place, Statement, View, columns
 from attributary.measurements import Measurements
+from attributary.tables.not_private import NAME, together
 
 BLOCK = 2048  # rows that are fetched at a time
+SURE, LIKELY = 0.001, 0.05
+CHANGED, MAYBE, NOISE = "changed", "probably changed", "could be noise"
+RUN = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  # what a spreadsheet takes for a formula
+
+
 Row = dict[str, Any]
 
 
-class Look:
+class Queries:
     """One cursor on a store, for one thread; closing it, or interrupting it from another thread, ends its query."""
 
-    def __init__(self, store: Store, tau: float, shape: str) -> None:
+    def __init__(self, store: EstimateStore, tau: float, shape: str) -> None:
         self.store, self.tau, self.shape = store, tau, shape
         self.cursor = store.connection.cursor()
 
@@ -53,7 +59,7 @@ class Look:
         while block := self.cursor.fetchmany(BLOCK):
             yield block
 
-    def _fetch(self, asked: Asked) -> list[tuple[Any, ...]]:
+    def _fetch(self, asked: Statement) -> list[tuple[Any, ...]]:
         found: list[tuple[Any, ...]] = self.cursor.execute(asked.sql, asked.values).fetchall()
         return found
 
@@ -66,7 +72,7 @@ class Look:
         if not view.flat and store.before is None:
             return Place(view.node, -1, ()), None
         labels = ", ".join(["level", *(f"a{i}" for i in range(len(store.now.attributes)))])
-        found = self._fetch(Asked(f"SELECT {labels} FROM {name} WHERE node = ?", [view.node]))
+        found = self._fetch(Statement(f"SELECT {labels} FROM {name} WHERE node = ?", [view.node]))
         if not found:
             raise InputError(f"node {view.node} is not there any more; open the file again")
         level, *cells = found[0]
@@ -75,7 +81,7 @@ class Look:
         if store.before is None:
             return own, None
         path = " AND ".join(["level = ?", *(f"a{i} = ?" for i in range(depth))])
-        there = self._fetch(Asked(f"SELECT node FROM {other} WHERE {path}", [level, *own.labels]))
+        there = self._fetch(Statement(f"SELECT node FROM {other} WHERE {path}", [level, *own.labels]))
         twin = Place(there[0][0], level, own.labels) if there else None
         return (twin, own) if view.gone else (own, twin)
 
@@ -122,3 +128,67 @@ class Look:
         beyond = thresholds(measured, self.store.checked.corrections)
         found: list[bool] = (np.abs(np.nan_to_num(columns["correction"])) > beyond).tolist()
         return found
+
+
+def chance(z: float) -> float:
+    """How often noise alone makes a difference of this many standard errors, √(variance + variance), or more.
+
+    That depends on the noise's shape: 2·Φ(−|z|) if many figures stand behind it, exp(−√2·|z|) if one does, with Laplace
+    noise. The larger of the two is given.
+    """
+    size = abs(z)
+    return max(erfc(size / sqrt(2)), exp(-sqrt(2) * size)) if size < inf else 0.0
+
+
+def verdict(z: float | None) -> str:
+    """A change in words; none where there is nothing to compare."""
+    if z is None:
+        return ""
+    often = chance(z)
+    return CHANGED if often <= SURE else MAYBE if often <= LIKELY else NOISE
+
+
+def as_csv(queries: Queries, view: View) -> Iterator[str]:
+    """All rows of a view, in its order: labels, figures, relative error and, of two tables, the change."""
+    store = queries.store
+    heads = [*(["measure"] if store.now.measure else []), *(store.now.attributes or ("node",)), *store.figures, "error"]
+    if store.before is not None:
+        heads += ["before", "variance_before", "change", "standard_error", "z", "chance", "verdict"]
+    names = columns(store)
+    words = together(*(table.not_private for table in store.tables))
+    heads += [NAME] if words else []
+    yield _lines([[_label(head) for head in heads]])
+    for block in queries.every(view):
+        rows = (_cells(queries, dict(zip(names, cells, strict=True))) for cells in block)
+        yield _lines([[*row, words] if words else row for row in rows])
+
+
+def _cells(queries: Queries, row: dict[str, Any]) -> list[Any]:
+    store = queries.store
+    labels = [_label(row[f"a{i}"]) for i in range(len(store.now.attributes))] or [row["node"]]
+    error = None if row["estimate"] is None else row["variance"] ** 0.5 / max(queries.tau, row["estimate"])
+    measure = [_label(store.now.measure)] if store.now.measure else []
+    cells = measure + labels + [_number(row[name]) for name in store.figures] + [_number(error)]
+    if store.before is None:
+        return cells
+    z = row["z"]
+    words = "gone" if row["node"] is None else "new" if row["earlier"] is None else verdict(z)
+    compared = [row["old"], row["old_variance"], row["change"], row["spread"], z, None if z is None else chance(z)]
+    return [*cells, *map(_number, compared), words]
+
+
+def _label(text: str | None) -> str:
+    """A label; one that a spreadsheet would run gets an apostrophe before it, which says that it is text."""
+    return "" if text is None else "'" + text if text.startswith(RUN) else text
+
+
+def _number(x: float | None) -> str:
+    if x is None or isnan(x):
+        return ""
+    return repr(x) if isfinite(x) else "inf" if x > 0 else "-inf"
+
+
+def _lines(rows: list[list[Any]]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\r\n").writerows(rows)
+    return text.getvalue()

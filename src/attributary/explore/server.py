@@ -1,0 +1,176 @@
+"""Server: the explorer as a web app on a port of this machine, until it is interrupted."""
+
+import json
+import secrets
+import socket
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+import duckdb
+import uvicorn
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from attributary import report
+from attributary.errors import InputError
+from attributary.explore.explore_session import Session
+from attributary.explore.guard import HERE, Guard
+from attributary.explore.open_table import ChangedError
+from attributary.explore.queries import Queries
+
+FOLDER, REPORT = Path(__file__).parent, Path(report.__file__).parent
+SCRIPTS = [
+    *(REPORT / name for name in ("number.js", "bar.js")),
+    *(FOLDER / f"{name}.js" for name in ("ask", "state", "grid", "counts", "levels", "plan", "start")),
+]
+STYLES = [REPORT / "page.css", FOLDER / "explore.css"]
+POLL = 0.1  # seconds between looks at whether the browser is still there
+TOKEN_BYTES = 32
+PATIENCE = 1  # seconds that answers under way get when it ends
+
+
+def serve(session: Session, port: int, ready: Callable[[str, str], None]) -> None:
+    """Answers on 127.0.0.1 until Ctrl-C; port 0 is any that is free.
+
+    `ready` is told the address to show, and one that works once, to start a browser with.
+    """
+    listening = listen(port)
+    port = int(listening.getsockname()[1])
+    token, ticket = secrets.token_urlsafe(TOKEN_BYTES), secrets.token_urlsafe(TOKEN_BYTES)
+    config = uvicorn.Config(
+        make_app(session, token, port, ticket),
+        log_level="critical",
+        access_log=False,
+        lifespan="off",
+        ws="none",
+        server_header=False,
+        timeout_graceful_shutdown=PATIENCE,
+    )
+    page = f"http://{HERE}:{port}/"
+    ready(f"{page}#{token}", f"{page}#once-{ticket}")
+    try:
+        uvicorn.Server(config).run(sockets=[listening])
+    except KeyboardInterrupt:  # which is how it ends
+        pass
+    finally:
+        listening.close()
+        session.close()
+
+
+def listen(port: int) -> socket.socket:
+    """A socket on this port of 127.0.0.1 that waits for browsers."""
+    # Of a socket that is not called TCP, asyncio does not know that it should send small answers at once.
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((HERE, port))
+        listening.listen()  # from here on, whoever opens the address waits and is not refused
+    except OSError as error:
+        listening.close()
+        raise InputError(f"port {port} cannot be used: {error.strerror}; choose another with --port") from None
+    return listening
+
+
+def make_app(session: Session, token: str, port: int, ticket: str | None = None) -> Guard:
+    """The app, behind its guard, for one port of this machine."""
+    routes = [
+        Route("/", partial(_file, [FOLDER / "page.html"], "text/html")),
+        Route("/explore.js", partial(_file, SCRIPTS, "text/javascript")),
+        Route("/explore.css", partial(_file, STYLES, "text/css")),
+        Route("/api/about", partial(_planned, session.about)),
+        Route("/api/rows", partial(_queried, session, session.page)),
+        Route("/api/node", partial(_queried, session, session.node)),
+        Route("/api/count", partial(_queried, session, session.count)),
+        Route("/api/rows.csv", partial(_streamed, session)),
+        Route("/api/reopen", partial(_reopened, session), methods=["POST"]),
+        Route("/api/plan", partial(_planned, session.plan)),
+        Route("/api/best", partial(_planned, session.best)),
+        Route("/api/draws", partial(_planned, session.draws)),
+    ]
+    errors: Any = {InputError: _refused, duckdb.Error: _broken, Exception: _bug}
+    return Guard(Starlette(routes=routes, exception_handlers=errors), token, port, ticket)
+
+
+def _file(paths: list[Path], kind: str, request: Request) -> Response:
+    return Response(_joined(tuple(paths)), media_type=f"{kind}; charset=utf-8")
+
+
+@cache
+def _joined(paths: tuple[Path, ...]) -> bytes:
+    return b"\n".join(path.read_bytes() for path in paths)
+
+
+async def _planned(plan: Callable[[Any], Any], request: Request) -> Response:
+    return JSONResponse(await run_in_threadpool(plan, request.query_params))
+
+
+async def _reopened(session: Session, request: Request) -> Response:
+    await run_in_threadpool(session.reopen)
+    return JSONResponse(session.about({}))
+
+
+async def _queried(session: Session, ask: Callable[[Queries, Any], Any], request: Request) -> Response:
+    queries = session.queries(request.query_params)
+    async with anyio.create_task_group() as group:
+        group.start_soon(_interrupt_if_gone, request, queries)
+        try:
+            answer = await run_in_threadpool(_answer, queries, lambda: ask(queries, request.query_params))
+        except duckdb.InterruptException:
+            answer = None  # nobody is there to read it
+        except (InputError, duckdb.Error) as error:
+            answer = error  # a group would wrap it
+        group.cancel_scope.cancel()
+    if isinstance(answer, Exception):
+        session.queries({}).cursor.close()  # a file that has changed explains an error best
+        raise answer
+    return JSONResponse(answer)
+
+
+def _answer(queries: Queries, ask: Callable[[], Any]) -> Any:
+    try:
+        return ask()
+    finally:
+        queries.cursor.close()
+
+
+async def _interrupt_if_gone(request: Request, queries: Queries) -> None:
+    while not await request.is_disconnected():
+        await anyio.sleep(POLL)
+    queries.cursor.interrupt()
+
+
+async def _streamed(session: Session, request: Request) -> Response:
+    queries = session.queries(request.query_params)
+    lines = await run_in_threadpool(_first_blocks, session.csv(queries, request.query_params))
+    headers = {"content-disposition": 'attachment; filename="estimates.csv"'}
+    return StreamingResponse(lines, media_type="text/csv; charset=utf-8", headers=headers)
+
+
+def _first_blocks(lines: Iterator[str]) -> Iterator[str]:
+    """The same lines, once the first two blocks are there: until then, an error can still be told."""
+    first = [line for line, _ in zip(lines, range(2), strict=False)]
+
+    def all_of_them() -> Iterator[str]:
+        yield from first
+        yield from lines
+
+    return all_of_them()
+
+
+def _refused(request: Request, error: Exception) -> Response:
+    return JSONResponse({"error": str(error)}, 409 if isinstance(error, ChangedError) else 400)
+
+
+def _broken(request: Request, error: Exception) -> Response:
+    words = json.dumps(str(error).splitlines()[0][:200])
+    return JSONResponse({"error": f"the table cannot be read: {words}; open it again, or write it anew"}, 409)
+
+
+def _bug(request: Request, error: Exception) -> Response:
+    return PlainTextResponse(f"an internal error: {type(error).__name__}", 500)

@@ -1,0 +1,311 @@
+"""What if: a budget tried out on a tree, before a single conversion is measured.
+
+Errors are exact, not simulated, and cost classes of nodes that share a variance, not nodes: so that they follow a
+slider on trees of any size. The example draws are made-up noise, not for release.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from math import isfinite
+from typing import Any
+
+import numpy as np
+
+from attributary.budget import error
+from attributary.budget.classes import Classes, classes
+from attributary.denoising import denoise
+from attributary.errors import InputError
+from attributary.explore.plan_start import PlanStart
+from attributary.plan.contributions import contributions
+from attributary.plan.neighbours import costs
+from attributary.plan.question import Question
+from attributary.plan.shares import Shares, shares
+from attributary.spec import Spec
+from attributary.tree import Tree
+from attributary.types import Floats, Ints
+
+MOST_DIGITS = 30
+DRAWS = 3
+SIBLINGS = 3  # children that are shown of each node on the way down
+MOST = 50_000  # nodes that are drawn for
+
+
+@dataclass(frozen=True, eq=False)
+class ExpectedErrors:
+    """RMSRE_τ to expect: of each level, denoised and as measured, and of the tree, denoised."""
+
+    levels: Floats
+    raw: Floats
+    tree: float
+
+
+class WhatIf:
+    """A start, and what is worth keeping between one position of a slider and the next."""
+
+    def __init__(self, start: PlanStart) -> None:
+        self.start = start
+        self._weights: dict[tuple[float, str], Floats] = {}
+        self._shares: dict[tuple[Any, ...], Floats] = {}
+
+    @cached_property
+    def forest(self) -> Classes:
+        return classes(self.start.tree, 0)
+
+    @cached_property
+    def count(self) -> Floats:
+        return np.asarray(self.start.tree.to_level_order(self.start.count), np.float64)
+
+    def contribution(self, spec: Spec, share: Floats) -> Ints:
+        """Shares as the whole numbers that a plan would contribute."""
+        return contributions(self._question(spec), Shares(share), "largest-remainder", ()).default
+
+    def best(self, spec: Spec) -> Floats:
+        """The shares of least error."""
+        epsilon = None if spec.noise_model.proportional else spec.epsilon  # if so, the best split is the same at any ε
+        return self._method(spec, "optimal", (spec.neighbours, spec.tau, spec.noise, epsilon))
+
+    def shares(self, spec: Spec, method: str) -> Floats:
+        """The shares of a simple method, equal or leaves, which look at the levels only."""
+        return self._method(spec, method, (spec.neighbours,))
+
+    def errors(self, spec: Spec, rows: list[Ints]) -> list[ExpectedErrors]:
+        """What to expect of each row of contributions."""
+        forest, weight = self.forest, self._class_weights(spec.tau, spec.weights)
+        level = forest.level
+        precision = np.array([self._precision(spec, row) for row in rows])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            raw = np.where(weight > 0, weight / precision, 0.0)
+        denoised, measured = [], []
+        for i in range(forest.depth):
+            here = np.where(level == i, weight, 0.0)
+            denoised.append(error.denoised(forest, here, precision).error.sum(axis=1))
+            measured.append(raw[:, level == i].sum(axis=1))
+        squared = np.array(denoised).T
+        squared = np.where(squared > error.ENDLESS, np.inf, squared)
+        squared[:, np.bincount(level, weight, forest.depth) == 0] = np.nan  # a level without weight has no error
+        plain = np.array(measured).T
+        return [
+            ExpectedErrors(np.sqrt(squared[i]), np.sqrt(plain[i]), float(np.sqrt(np.nanmean(squared[i]))))
+            for i in range(len(rows))
+        ]
+
+    def _precision(self, spec: Spec, row: Ints) -> Floats:
+        """1 / variance of the figure of each class; 0 without a key."""
+        down = np.cumsum(row[::-1])[::-1]  # a leaf above the last level takes what is below it, too
+        each = np.where(self.forest.leaf, down[self.forest.level], row[self.forest.level]).astype(np.float64)
+        return spec.noise_model.precision(each * spec.epsilon / spec.l1)
+
+    def _class_weights(self, tau: float, weights: str) -> Floats:
+        """What a class's variance counts for in the error of its level."""
+        key = (tau, weights)
+        if key not in self._weights:
+            tree, forest = self.start.tree, self.forest
+            relative = 1.0 / np.square(np.maximum(self.count, tau))
+            by_count = np.maximum(self.count, 0.0) if weights == "counts" else None
+            mass = np.bincount(forest.level, forest.add_up(tree, by_count), forest.depth)
+            summed = forest.add_up(tree, relative if by_count is None else relative * by_count)
+            level_mass = mass[forest.level]
+            _forget(self._weights)
+            self._weights[key] = np.divide(summed, level_mass, out=np.zeros(len(summed)), where=level_mass > 0)
+        return self._weights[key]
+
+    def _method(self, spec: Spec, method: str, depends_on: tuple[Any, ...]) -> Floats:
+        """A method's shares, which depend on nothing else of the spec."""
+        key = (method, *depends_on)
+        if key not in self._shares:
+            _forget(self._shares)
+            self._shares[key] = shares(self._question(spec), method).default
+        return self._shares[key]
+
+    def _question(self, spec: Spec) -> Question:
+        start = self.start
+        return Question(spec, start.tree, start.prior, np.full(len(spec.levels), np.nan))
+
+
+def _forget(kept: dict[Any, Floats], most: int = 64) -> None:
+    """Makes room for one more."""
+    if len(kept) >= most:
+        del kept[next(iter(kept))]
+
+
+# The answer to one position of the sliders.
+
+
+def answer(what_if: WhatIf, params: Mapping[str, str]) -> dict[str, Any]:
+    """What comes of the requested shares, beside an equal split and the leaves alone."""
+    spec = requested_spec(what_if, params)
+    simple = [what_if.shares(spec, method) for method in ("equal", "leaves")]
+    rows = [what_if.contribution(spec, share) for share in (requested_shares(what_if, spec, params), *simple)]
+    mine, equal, leaves = what_if.errors(spec, rows)
+    chosen, unknown = rows[0], rows[0][spec.first_unknown :]
+    loss = costs(chosen.sum(keepdims=True), unknown.sum(keepdims=True), spec.epsilon, spec.l1)
+    sizes = np.diff(what_if.start.tree.offsets).tolist()
+    levels = [
+        {
+            "level": name,
+            "nodes": sizes[i],
+            "unknown": i >= spec.first_unknown,
+            **_level(spec, chosen, mine, i),
+            "equal": _finite(equal.levels[i]),
+            "leaves": _finite(leaves.levels[i]),
+        }
+        for i, name in enumerate(spec.levels[: len(sizes)])
+    ]
+    return {
+        "levels": levels,
+        "tree": {"error": _finite(mine.tree), "equal": _finite(equal.tree), "leaves": _finite(leaves.tree)},
+        "epsilon": spec.epsilon,
+        "tau": spec.tau,
+        "l1": spec.l1,
+        "spent": int(chosen.sum()),
+        "noise": spec.noise,
+        "neighbours": spec.neighbours,
+        "loss": {"conversion": loss.conversion, "change": loss.change},
+        "unknown": [attribute.name for attribute in spec.unknown],
+        "notes": list(spec.notes),
+    }
+
+
+def best_answer(what_if: WhatIf, params: Mapping[str, str]) -> dict[str, Any]:
+    """The split of least error, and what comes of it."""
+    spec = requested_spec(what_if, params)
+    row = what_if.contribution(spec, what_if.best(spec))
+    (errors,) = what_if.errors(spec, [row])
+    levels = [_level(spec, row, errors, i) for i in range(what_if.forest.depth)]
+    return {"levels": levels, "tree": _finite(errors.tree)}
+
+
+def requested_spec(what_if: WhatIf, params: Mapping[str, str]) -> Spec:
+    """The spec of the start with what was moved; whatever it cannot be is refused by the spec itself."""
+    changed: dict[str, Any] = what_if.start.spec.model_dump(by_alias=True, exclude_none=True)
+    for name in ("epsilon", "tau"):
+        if params.get(name):
+            changed[name] = _number(params[name], name)
+    for name in ("noise", "neighbours"):
+        if params.get(name):
+            changed[name] = params[name]
+    return Spec(**changed)
+
+
+def requested_shares(what_if: WhatIf, spec: Spec, params: Mapping[str, str]) -> Floats:
+    """The part of ε that each level gets, made to sum to 1; without any, those of the start, or the best."""
+    text = params.get("share", "")
+    if not text and what_if.start.share is None:
+        return what_if.best(spec)
+    parts = [_number(part, "share") for part in text.split(",")] if text else list(what_if.start.share or ())
+    share, depth = np.array(parts, np.float64), len(spec.levels)
+    if share.shape != (depth,) or not (share >= 0).all() or not 0 < share.sum() < np.inf:
+        raise InputError(f"shares are {depth} numbers, 0 or more and not all 0; got {text[:60]}")
+    if not share[what_if.forest.depth - 1 :].sum() > 0:
+        raise InputError(f"{spec.levels[-1]!r} cannot be estimated without a key; give it a share")
+    normal: Floats = share / share.sum()
+    return normal
+
+
+def requested_seed(params: Mapping[str, str]) -> int:
+    """The seed of the example draws."""
+    text = params.get("seed") or "1"
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise InputError(f"a seed is a whole number below 10⁹; got {text[:40]!r}")
+    return int(text)
+
+
+def _level(spec: Spec, row: Ints, errors: ExpectedErrors, i: int) -> dict[str, Any]:
+    return {
+        "contribution": int(row[i]),
+        "share": int(row[i]) / spec.budget,
+        "epsilon": spec.epsilon * int(row[i]) / spec.l1,
+        "error": _finite(errors.levels[i]),
+        "raw": _finite(errors.raw[i]),
+    }
+
+
+def _finite(x: float) -> float | str | None:
+    """A number that JSON knows; nan is nothing, and ∞ is a word."""
+    return float(x) if isfinite(x) else None if np.isnan(x) else "inf"
+
+
+def _number(text: str, name: str) -> float:
+    try:
+        number = float(text) if len(text) <= MOST_DIGITS and "_" not in text else float("nan")
+    except ValueError:
+        number = float("nan")
+    if not isfinite(number):
+        raise InputError(f"{name} is a number; got {text[:40]!r}")
+    return number
+
+
+# Three examples of what a report would look like.
+
+
+class Sample:
+    """The largest root of a start with all below it; of a very large one, the largest nodes of each level."""
+
+    def __init__(self, start: PlanStart) -> None:
+        tree, count = start.tree, np.asarray(start.tree.to_level_order(start.count), np.float64)
+        self.nodes = _largest(tree, count, MOST)
+        place = np.full(len(tree), -1)
+        place[self.nodes] = np.arange(len(self.nodes))
+        parent = np.where(tree.family[self.nodes] < 0, -1, place[tree.family[self.nodes]])
+        self.tree = Tree.from_parents(parent)
+        self.count: Floats = self.tree.roll_up(count[self.nodes][self.tree.leaves])
+        self.whole = bool((np.diff(self.tree.first) == np.diff(tree.first.astype(np.int64))[self.nodes]).all())
+        self.shown = _shown(self.tree, self.count)
+        number = self.nodes if tree.order is None else tree.order[self.nodes]
+        self.names = start.names([int(v) for v in number[self.shown]])
+
+
+def example_draws(sample: Sample, spec: Spec, contribution: Ints, seed: int) -> dict[str, Any]:
+    """For each node that is shown: its count, and three draws of the noisy figure and of the estimate.
+
+    The noise of a seed is made of the same random numbers whatever the budget: figures move with the sliders only.
+    """
+    tree, model = sample.tree, spec.noise_model
+    deep = contribution[: tree.depth].astype(np.float64)
+    deep[-1] += contribution[tree.depth :].sum()  # a tree that ends early takes the rest, as its leaves do
+    budget: Floats = spec.epsilon * tree.spread(deep[None], rest=True) / spec.l1
+    variance, steps = model.variance(budget), model.steps(budget)
+    draws = []
+    for i in range(DRAWS):
+        rng = np.random.default_rng([seed, i])
+        drawn = model.replay(budget, rng.standard_exponential(len(tree)), rng.standard_exponential(len(tree)))
+        noisy = np.where(budget > 0, sample.count + drawn / steps, 0.0)
+        draws.append((np.where(budget > 0, noisy, np.nan), denoise(tree, noisy, variance).count))
+    rows = []
+    for v, name in zip(sample.shown.tolist(), sample.names, strict=True):
+        pairs = [[_known(noisy[v]), _known(estimate[v])] for noisy, estimate in draws]
+        rows.append({"name": name, "level": int(tree.level[v]), "count": float(sample.count[v]), "draws": pairs})
+    return {"rows": rows, "nodes": len(tree), "whole": sample.whole, "seed": seed}
+
+
+def _known(x: float) -> float | None:
+    return float(x) if np.isfinite(x) else None
+
+
+def _largest(tree: Tree, count: Floats, most: int) -> Ints:
+    """In level order: the largest root and all below it, or the largest of each level that stand below kept ones."""
+    kept = [np.array([int(np.argmax(count[: int(tree.first[0])]))])]
+    room = most // tree.depth
+    for _ in range(1, tree.depth):
+        above = kept[-1]
+        begin, end = tree.first[above].astype(np.int64), tree.first[above + 1].astype(np.int64)
+        size = end - begin
+        below = np.repeat(begin - np.concatenate([[0], np.cumsum(size)[:-1]]), size) + np.arange(int(size.sum()))
+        if not len(below):
+            break
+        if len(below) > room:
+            below = np.sort(below[np.argsort(-count[below], kind="stable")[:room]])
+        kept.append(below)
+    return np.concatenate(kept)
+
+
+def _shown(tree: Tree, count: Floats) -> Ints:
+    """The root, its largest children, the largest children of the first of these, and so on."""
+    shown, v = [0], 0
+    while tree.first[v + 1] > tree.first[v]:
+        children = np.arange(tree.first[v], tree.first[v + 1]).astype(np.int64)
+        order = children[np.argsort(-count[children], kind="stable")[:SIBLINGS]]
+        shown += order.tolist()
+        v = int(order[0])
+    return np.array(shown)
