@@ -12,7 +12,8 @@ from attributary.tables.source import shown
 
 GROUPED = r"^[-+]?[1-9][0-9]{0,2}(\.[0-9]{3})+$"  # 23.048 and 1.234.567, as Germans write thousands
 NOT_GROUPED = r"^[-+]?[0-9]{1,3}$"  # what such a column has besides
-DISTINCT = 3  # grouped figures that make a column suspicious
+HUNDREDS = r"^[-+]?[1-9][0-9]{2}$"  # and one of these makes it suspicious: decimals are seldom beside them
+DISTINCT = 3  # grouped figures that make a column suspicious without
 FIRST = 1000  # cells that nearly always tell
 SHOWN = 40  # characters of a cell
 
@@ -90,7 +91,8 @@ def first_grouped(cells: Any) -> int | None:
         grouped = pc.match_substring_regex(trimmed, GROUPED)
         if not pc.all(pc.or_(grouped, pc.match_substring_regex(trimmed, NOT_GROUPED))).as_py():
             return None
-    if len(trimmed.filter(grouped).unique()) < DISTINCT:
+    distinct = len(trimmed.filter(grouped).unique())
+    if not distinct or (distinct < DISTINCT and not pc.any(pc.match_substring_regex(trimmed, HUNDREDS)).as_py()):
         return None
     is_grouped = pc.match_substring_regex(pc.utf8_trim_whitespace(texts), GROUPED)
     return int(pc.index(is_grouped, True).as_py())
@@ -100,7 +102,7 @@ def thousands_in_words(cell: str) -> str:
     """What to do about such a column, by one of its cells."""
     cell = cell.strip()[:SHOWN]
     return (
-        f"may be {cell.replace('.', '')} or {cell}: all figures there have three digits after a point; write thousands "
+        f"may be {cell.replace('.', '')} or {cell}: all points there have three digits after them; write thousands "
         f"without points, as in {cell.replace('.', '')}, or decimals with a fourth digit, as in {cell}0"
     )
 
