@@ -12,7 +12,7 @@ from attributary.errors import InputError
 from attributary.estimates import FIGURES, thresholds
 from attributary.explore import sql
 from attributary.explore.estimate_store import EstimateStore
-from attributary.explore.sql import ABOVE_ALL, PAGE, Place, Statement, View, columns
+from attributary.explore.sql import ABOVE_ALL, PAGE, Place, SqlQuery, View, columns
 from attributary.measurements import Measurements
 from attributary.tables.not_private import NAME, together
 
@@ -59,7 +59,7 @@ class Queries:
         while block := self.cursor.fetchmany(BLOCK):
             yield block
 
-    def _fetch(self, asked: Statement) -> list[tuple[Any, ...]]:
+    def _fetch(self, asked: SqlQuery) -> list[tuple[Any, ...]]:
         found: list[tuple[Any, ...]] = self.cursor.execute(asked.sql, asked.values).fetchall()
         return found
 
@@ -72,7 +72,7 @@ class Queries:
         if not view.flat and store.before is None:
             return Place(view.node, -1, ()), None
         labels = ", ".join(["level", *(f"a{i}" for i in range(len(store.now.attributes)))])
-        found = self._fetch(Statement(f"SELECT {labels} FROM {name} WHERE node = ?", [view.node]))
+        found = self._fetch(SqlQuery(f"SELECT {labels} FROM {name} WHERE node = ?", [view.node]))
         if not found:
             raise InputError(f"node {view.node} is not there any more; open the file again")
         level, *cells = found[0]
@@ -81,7 +81,7 @@ class Queries:
         if store.before is None:
             return own, None
         path = " AND ".join(["level = ?", *(f"a{i} = ?" for i in range(depth))])
-        there = self._fetch(Statement(f"SELECT node FROM {other} WHERE {path}", [level, *own.labels]))
+        there = self._fetch(SqlQuery(f"SELECT node FROM {other} WHERE {path}", [level, *own.labels]))
         twin = Place(there[0][0], level, own.labels) if there else None
         return (twin, own) if view.gone else (own, twin)
 

@@ -87,7 +87,7 @@ def _whole(text: str, name: str, end: int) -> int:
     return int(text)
 
 
-class Statement(NamedTuple):
+class SqlQuery(NamedTuple):
     sql: str
     values: list[Any]
 
@@ -116,7 +116,7 @@ def columns(store: EstimateStore) -> list[str]:
 
 def rows(
     store: EstimateStore, view: View, tau: float, now: Place | None, before: Place | None, every: bool = False
-) -> Statement:
+) -> SqlQuery:
     """A page of a view and one row more, which tells whether there is another page; or every row.
 
     `now` and `before` are the node that the view is of, in each table; None where a table does not have it.
@@ -128,39 +128,39 @@ def rows(
     order = f"ORDER BY {key} {way} NULLS LAST, node NULLS LAST" + ", earlier" * bool(store.before)
     page = "" if every else f" LIMIT {PAGE + 1} OFFSET {PAGE * view.page}"
     sql = f"SELECT {', '.join(columns(store))} FROM {chosen.sql} {order}{page}"
-    return Statement(sql, [*chosen.values, *values])
+    return SqlQuery(sql, [*chosen.values, *values])
 
 
-def count(store: EstimateStore, view: View, now: Place | None, before: Place | None) -> Statement:
+def count(store: EstimateStore, view: View, now: Place | None, before: Place | None) -> SqlQuery:
     """How many rows a view has in all."""
     chosen = _chosen(store, view, now, before)
-    return Statement(f"SELECT count(*) FROM {chosen.sql}", chosen.values)
+    return SqlQuery(f"SELECT count(*) FROM {chosen.sql}", chosen.values)
 
 
-def row(store: EstimateStore, view: View, now: Place | None, before: Place | None) -> Statement:
+def row(store: EstimateStore, view: View, now: Place | None, before: Place | None) -> SqlQuery:
     """The one row of the node that the view is of."""
     parts = [_one(now), _one(before)]
     chosen = (
         _joined(store, *parts)
         if store.before
-        else Statement(f"(SELECT * FROM {store.view('now')} WHERE {parts[0].sql})", parts[0].values)
+        else SqlQuery(f"(SELECT * FROM {store.view('now')} WHERE {parts[0].sql})", parts[0].values)
     )
-    return Statement(f"SELECT {', '.join(columns(store))} FROM {chosen.sql}", chosen.values)
+    return SqlQuery(f"SELECT {', '.join(columns(store))} FROM {chosen.sql}", chosen.values)
 
 
-def _chosen(store: EstimateStore, view: View, now: Place | None, before: Place | None) -> Statement:
+def _chosen(store: EstimateStore, view: View, now: Place | None, before: Place | None) -> SqlQuery:
     condition = _condition(store, view, now)
     if not store.before:
-        return Statement(f"{store.view('now')} WHERE {condition.sql}", condition.values)
+        return SqlQuery(f"{store.view('now')} WHERE {condition.sql}", condition.values)
     return _joined(store, condition, _condition(store, view, before))
 
 
-def _condition(store: EstimateStore, view: View, place: Place | None) -> Statement:
+def _condition(store: EstimateStore, view: View, place: Place | None) -> SqlQuery:
     """The rows of one table that a view asks for."""
     if place is None:
-        return Statement("false", [])
+        return SqlQuery("false", [])
     if not view.flat:
-        return Statement("parent = ?", [-1 if place.node is None else place.node])
+        return SqlQuery("parent = ?", [-1 if place.node is None else place.node])
     parts: list[str] = []
     values: list[Any] = []
     if view.level is not None:
@@ -175,14 +175,14 @@ def _condition(store: EstimateStore, view: View, place: Place | None) -> Stateme
     if view.find:
         parts.append("contains(lower(label), lower(?))")
         values.append(view.find)
-    return Statement(" AND ".join(parts) or "true", values)
+    return SqlQuery(" AND ".join(parts) or "true", values)
 
 
-def _one(place: Place | None) -> Statement:
-    return Statement("false", []) if place is None or place.node is None else Statement("node = ?", [place.node])
+def _one(place: Place | None) -> SqlQuery:
+    return SqlQuery("false", []) if place is None or place.node is None else SqlQuery("node = ?", [place.node])
 
 
-def _joined(store: EstimateStore, now: Statement, before: Statement) -> Statement:
+def _joined(store: EstimateStore, now: SqlQuery, before: SqlQuery) -> SqlQuery:
     """Rows of both tables side by side, by their paths; a row that only one of them has stands alone."""
     labels = _labels(store)
     same = " AND ".join(["n.level = b.level", *(f"n.{a} IS NOT DISTINCT FROM b.{a}" for a in labels)])
@@ -197,7 +197,7 @@ def _joined(store: EstimateStore, now: Statement, before: Statement) -> Statemen
         FROM (SELECT * FROM {store.view("now")} WHERE {now.sql}) n
         FULL JOIN (SELECT * FROM {store.view("before")} WHERE {before.sql}) b ON {same}
     )"""
-    return Statement(sql, [*now.values, *before.values])
+    return SqlQuery(sql, [*now.values, *before.values])
 
 
 def _labels(store: EstimateStore) -> list[str]:
