@@ -12,6 +12,6 @@ RUNNERS = pytest.mark.parametrize("runner", ["plain", "compiled"])
 
 @contextmanager
 def running(runner: str) -> Iterator[None]:
-    module = import_module("attributary.denoising.denoise")  # the package's `denoise` is the function
+    module = import_module("attributary.denoising.passes")
     with patch.object(module, "COMPILED_FROM", 0 if runner == "compiled" else 10**9):
         yield

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from attributary import Tree, denoise
 from attributary.denoising import compiled, linear
-from attributary.denoising.top import refuse_gaps, solve_top
-from attributary.denoising.worker import NOISY, PART, VARIANCE, Task, check, finish, hand_up_roots
+from attributary.denoising.cluster.top import refuse_gaps, solve_top
+from attributary.denoising.cluster.worker import NOISY, PART, VARIANCE, Task, check, finish, hand_up_roots
 from attributary.errors import InputError
 from forests import Case, cases
 
@@ -122,7 +122,7 @@ ODD = cases(most=14, spread=3.0, special=(0.0, np.inf, np.inf)).map(honoured)
 @settings(max_examples=60, deadline=None)
 @given(case=cases(most=14, spread=3.0), cut=CUTS, parts=PARTS, shape=SHAPES)
 def test_a_cut_changes_nothing(compiled_from: int, case: Case, cut: int, parts: int, shape: str) -> None:
-    with patch.object(sys.modules["attributary.denoising.denoise"], "COMPILED_FROM", compiled_from):
+    with patch.object(sys.modules["attributary.denoising.passes"], "COMPILED_FROM", compiled_from):
         agree(*in_paths(case), cut, parts, shape=shape)
 
 

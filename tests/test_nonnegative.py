@@ -10,7 +10,7 @@ from scipy.optimize import nnls
 
 import curves
 from attributary import Tree, denoise
-from attributary.denoising import share
+from attributary.denoising import threads
 from exact import incidence
 from forests import Case, cases, grown
 from runners import RUNNERS, running
@@ -183,7 +183,7 @@ def test_runners_agree_on_large_trees_and_threads_change_nothing(method: str, mo
         plain = denoise(tree, noisy, variance, nonnegative=method).count
     fast = denoise(tree, noisy, variance, nonnegative=method).count
     assert np.allclose(plain, fast, rtol=1e-10, atol=1e-10)
-    monkeypatch.setattr(share, "THREADED", 100)
+    monkeypatch.setattr(threads, "THREADED", 100)
     assert (denoise(tree, noisy, variance, nonnegative=method).count == fast).all()
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from attributary import Tree, denoise
-from attributary.denoising.notebook import estimate_html
+from attributary.denoising.estimate import estimate_html
 from attributary.html import html_table
 from attributary.plan import make_plan
 from attributary.plan.notebook import plan_html

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attributary import Tree, denoise, prior
-from attributary.denoising.notebook import estimate_html
+from attributary.denoising.estimate import estimate_html
 from attributary.errors import InputError
 from attributary.estimates import estimates_table, plausibility, read_estimates
 from attributary.explore.estimate_store import open_store

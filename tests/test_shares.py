@@ -93,9 +93,9 @@ def test_compiled_equals_lists(name: str, monkeypatch: pytest.MonkeyPatch) -> No
     variance[rng.random(len(tree)) < 0.2] = np.inf
     prior = Prior(noisy, share=_even(tree), spread=np.where(rng.random(len(tree)) < 0.2, np.inf, variance[::-1]))
     for how in (None, "top-down"):
-        monkeypatch.setattr(sys.modules["attributary.denoising.denoise"], "COMPILED_FROM", 10**9)
+        monkeypatch.setattr(sys.modules["attributary.denoising.passes"], "COMPILED_FROM", 10**9)
         lists = denoise(tree, noisy, variance, prior=prior, nonnegative=how)
-        monkeypatch.setattr(sys.modules["attributary.denoising.denoise"], "COMPILED_FROM", 0)
+        monkeypatch.setattr(sys.modules["attributary.denoising.passes"], "COMPILED_FROM", 0)
         compiled = denoise(tree, noisy, variance, prior=prior, nonnegative=how)
         assert np.allclose(lists.count, compiled.count, rtol=1e-9, atol=1e-9)
         assert np.allclose(lists.variance, compiled.variance, rtol=1e-9)
@@ -226,7 +226,7 @@ def test_means_join_in_one_sweep_as_they_do_in_numpy(monkeypatch: pytest.MonkeyP
     variance, wide = (np.where(rng.random(len(tree)) < 0.2, np.inf, rng.random(len(tree)) + 0.1) for _ in range(2))
     noisy[variance == np.inf] = np.nan
     lists = denoise(tree, noisy, variance, prior=Prior(mean, wide))
-    monkeypatch.setattr(sys.modules["attributary.denoising.denoise"], "COMPILED_FROM", 0)
+    monkeypatch.setattr(sys.modules["attributary.denoising.passes"], "COMPILED_FROM", 0)
     compiled = denoise(tree, noisy, variance, prior=Prior(mean, wide))
     assert np.allclose(lists.count, compiled.count) and np.allclose(lists.variance, compiled.variance)
     with pytest.raises(ValueError, match="0 or more"):

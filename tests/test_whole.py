@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attributary import Tree, denoise
-from attributary.denoising import share
+from attributary.denoising import threads
 from attributary.denoising.whole import whole
 from forests import Case, cases, grown, parents
 from runners import RUNNERS, running
@@ -115,7 +115,7 @@ def test_runners_agree_on_large_trees_and_threads_change_nothing(monkeypatch: py
     fast = whole(tree, count)
     with running("plain"):
         assert (whole(tree, count) == fast).all()
-    monkeypatch.setattr(share, "THREADED", 100)
+    monkeypatch.setattr(threads, "THREADED", 100)
     assert (whole(tree, count) == fast).all()
 
 

@@ -8,8 +8,8 @@ from numpy.typing import ArrayLike
 from attributary import rmsre
 from attributary.budget.learned import expectations
 from attributary.budget.split import Split
-from attributary.denoising.denoise import engine
-from attributary.denoising.predict import predict
+from attributary.denoising.family_shares import predict
+from attributary.denoising.passes import engine
 from attributary.tree import Tree
 from attributary.types import Floats
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from attributary.denoising.linear import contradiction, refuse
-from attributary.denoising.share import shared, spans
+from attributary.denoising.threads import shared, spans
 from attributary.kernel import kernel
 from attributary.tree import Tree
 from attributary.types import Floats
@@ -51,6 +51,12 @@ def upward(tree: Tree, x: Floats, var: Floats) -> tuple[Floats, Floats]:
     z[last] = np.where(var[last] == INF, 0.0, x[last])
     v[last] = var[last]
     return z, v
+
+
+def combined(x: Floats, var: Floats, mean: Floats, wide: Floats) -> tuple[Floats, Floats] | None:
+    """Two measurements of each node as one (Algorithm 1); None where a figure makes no sense or is exact."""
+    both, variance = np.empty_like(x), np.empty_like(x)
+    return (both, variance) if _combine(x, var, mean, wide, both, variance) else None
 
 
 def _upward(
@@ -224,3 +230,20 @@ def _down_with_care(cz, cv, raw, count, variance, a, b, xp, vp):  # type: ignore
             variance[i] = vp + vs if unknown == 1 else INF
         else:
             count[i], variance[i] = cz[i], cv[i]
+
+
+@kernel(nogil=True)
+def _combine(x, var, mean, wide, both, variance):  # type: ignore[no-untyped-def]
+    for i in range(len(x)):
+        v, w = var[i], wide[i]
+        if not (v > 0.0 and w > 0.0) or (v < INF and not abs(x[i]) < INF) or (w < INF and not abs(mean[i]) < INF):
+            return False
+        if w == INF:
+            both[i], variance[i] = x[i] if v < INF else 0.0, v
+        elif v == INF:
+            both[i], variance[i] = mean[i], w
+        else:
+            trust = v / (v + w)
+            both[i] = w / (v + w) * x[i] + trust * mean[i]
+            variance[i] = trust * w
+    return True

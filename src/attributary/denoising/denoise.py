@@ -1,21 +1,20 @@
 """denoise: noisy figures of any tree in, the best consistent figures out."""
 
 from dataclasses import replace
-from types import ModuleType
 from typing import Literal
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from attributary.denoising import linear
 from attributary.denoising.estimate import Estimate
-from attributary.denoising.prior import Prior, measured, shares_of
+from attributary.denoising.family_shares import predict
+from attributary.denoising.nonnegative import nonnegative as make_nonnegative
+from attributary.denoising.passes import engine
+from attributary.denoising.prediction import Prediction
+from attributary.denoising.prior import Prior, shares_of, with_means
+from attributary.denoising.whole import whole as round_off
 from attributary.measurements import Measurements
 from attributary.tables.not_private import together
 from attributary.tree import Tree
-
-COMPILED_FROM = 100_000  # nodes; below, NumPy is done before numba is imported
-DEEP = 1_000  # levels; a long chain costs NumPy a call per level
 
 
 def denoise(
@@ -49,40 +48,17 @@ def denoise(
     x, var = tree.to_level_order(used.noisy), tree.to_level_order(used.variance)
     if shares is None:
         blue, blue_variance = engine(tree).blue(tree, x, var)
-        count = blue if method is None else _nonnegative(tree, x, var, blue, method)
+        count = blue if method is None else make_nonnegative(tree, x, var, blue, method)
     else:
-        from attributary.denoising.predict import predict
-
         blue, blue_variance, count = predict(tree, x, var, *shares, method)
     if whole:
-        from attributary.denoising.whole import whole as round_off
-
         count = round_off(tree, count, floor=0 if method else None)
     back = tree.from_level_order
     plain = back(blue)
-    found = (tree, given, plain if count is blue else back(count), back(blue_variance), plain, method is not None)
+    made = (tree, given, plain if count is blue else back(count), back(blue_variance), plain, method is not None)
     if prior is None or (shares is None and used is given):
-        return Estimate(*found)
-    from attributary.denoising.prediction import Prediction
-
-    return Prediction(*found, prior)
-
-
-def _nonnegative(
-    tree: Tree, x: NDArray[np.float64], var: NDArray[np.float64], blue: NDArray[np.float64], method: str
-) -> NDArray[np.float64]:
-    from attributary.denoising.nonnegative import nonnegative
-
-    return nonnegative(tree, x, var, blue, method)
-
-
-def engine(tree: Tree) -> ModuleType:
-    """The passes that suit the tree: NumPy for small ones, compiled for millions of nodes."""
-    if len(tree) < COMPILED_FROM and tree.depth < DEEP:
-        return linear
-    from attributary.denoising import compiled
-
-    return compiled
+        return Estimate(*made)
+    return Prediction(*made, prior)
 
 
 def measurements(
@@ -96,20 +72,6 @@ def measurements(
     if variance is None:
         raise ValueError("denoising needs the noise's variance; give one number, or one for each node")
     return Measurements.of(tree, noisy, variance, shape)
-
-
-def with_means(tree: Tree, given: Measurements, prior: Prior) -> Measurements:
-    """What was measured, with the prior's means as one more measurement; the same where none has a finite variance."""
-    if prior.variance is None or np.min(prior.variance, initial=np.inf) == np.inf:
-        return given
-    if engine(tree) is not linear and np.shape(prior.mean) == np.shape(prior.variance) == (len(tree),):
-        from attributary.denoising.join import joined
-
-        both = joined(given.noisy, given.variance, *(np.asarray(a, np.float64) for a in (prior.mean, prior.variance)))
-        if both is not None:
-            return given.with_noise(*both)
-    expected = measured(tree, prior)
-    return given if expected is None else given.again(Measurements(*expected))
 
 
 def _refuse_vague(prior: Prior) -> None:

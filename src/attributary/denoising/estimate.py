@@ -8,11 +8,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attributary.denoising.kurtosis import excess_kurtosis
+from attributary.denoising.passes import engine
 from attributary.denoising.quantile import quantile
 from attributary.denoising.total import Total, total
+from attributary.html import html_alarm, html_table
 from attributary.measurements import Measurements
 from attributary.tree import Tree
 from attributary.types import Floats
+
+ROWS = 10  # of a notebook's table
+HEADS = ("node", "noisy", "estimate", "95 % interval", "correction")
 
 
 class Interval(NamedTuple):
@@ -49,8 +54,6 @@ class Estimate:
         return f"Estimate({len(self.count):,} {kind}counts; fit z = {self.fit.z:.2f}{words})"
 
     def _repr_html_(self) -> str:
-        from attributary.denoising.notebook import estimate_html
-
         return estimate_html(self)
 
     def table(self, confidence: float = 0.95) -> Any:
@@ -138,6 +141,13 @@ class Estimate:
         return excess_kurtosis(self.tree, self.measurements, self.variance)
 
 
+def unbiased(tree: Tree, measured: Measurements) -> Estimate:
+    """The best linear unbiased estimate, and nothing else (Algorithm 2)."""
+    counts = engine(tree).blue(tree, *(tree.to_level_order(a) for a in (measured.noisy, measured.variance)))
+    count, variance = (tree.from_level_order(a) for a in counts)
+    return Estimate(tree, measured, count, variance, count)
+
+
 def weights_of(nodes: int, given: ArrayLike) -> Floats:
     """One weight for each node, from nodes (whole numbers, each at most once), a mask or weights."""
     values = np.atleast_1d(np.asarray(given))
@@ -159,3 +169,35 @@ def weights_of(nodes: int, given: ArrayLike) -> Floats:
     if not np.isfinite(values).all():
         raise ValueError("weights are finite numbers; got nan or inf")
     return values.astype(np.float64)
+
+
+def estimate_html(est: Estimate) -> str:
+    """The first nodes, level by level, with their intervals, and how the noise fits."""
+    tree, (low, high) = est.tree, est.interval(0.95)
+    share = None if est.plain is est else est.from_prior
+    with np.errstate(divide="ignore"):
+        correction = est.correction
+    some = tree.to_level_order(np.arange(len(tree)))[:ROWS].tolist()
+    rows = [
+        (
+            " › ".join(map(str, tree.path(v))) or "total" if tree.attributes else f"node {v}",
+            _count(est.measurements.noisy[v]) if est.measurements.variance[v] < np.inf else "not measured",
+            _count(est.count[v]),
+            f"{_count(low[v])} to {_count(high[v])}",
+            "" if np.isnan(correction[v]) else f"{correction[v]:+.1f}",
+            *(() if share is None else (f"{share[v]:.0%}",)),
+        )
+        for v in some
+    ]
+    more = len(tree) - len(rows)
+    kind = "non-negative " if est.nonnegative else ""
+    notes = [f"and {more:,} more"] if more else []
+    notes += [f"fit of the noise: z = {est.fit.z:.2f}, about standard normal if it is as claimed"] if est.fit.df else []
+    notes += [] if share is None else [f"{share.mean():.0%} came from what was expected: no longer unbiased"]
+    heads = HEADS if share is None else (*HEADS, "from prior")
+    caption = f"Estimate: {len(tree):,} {kind}counts in {tree.depth} levels"
+    return html_alarm(est.not_private) + html_table(caption, heads, rows, notes)
+
+
+def _count(x: float) -> str:
+    return f"{x:,.0f}" if abs(x) >= 100 or float(x).is_integer() else f"{x:,.1f}"

@@ -10,7 +10,7 @@ negative, none is missing: that is the optimum. Each round is Algorithm 2; some 
 import numpy as np
 from numpy.typing import NDArray
 
-from attributary.denoising.denoise import engine
+from attributary.denoising.passes import engine
 from attributary.denoising.topdown import topdown
 from attributary.tree import Tree
 from attributary.types import Floats

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from attributary.denoising.passes import engine
 from attributary.measurements import Measurements
 from attributary.tree import Family, Tree
 from attributary.types import Floats
@@ -22,8 +23,6 @@ class Outside(NamedTuple):
 
 def excess_kurtosis(tree: Tree, measured: Measurements, variance: Floats) -> Floats:
     """The excess kurtosis of each estimate, in the tree's order; `variance` is that of the estimates."""
-    from attributary.denoising.denoise import engine
-
     noise = measured.excess()
     if not noise.any():
         return noise

@@ -5,8 +5,8 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from attributary.denoising.denoise import engine
 from attributary.denoising.joint import joint
+from attributary.denoising.passes import engine
 from attributary.denoising.topdown import topdown
 from attributary.tree import Tree
 from attributary.types import Floats

@@ -6,9 +6,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attributary.denoising.estimate import Estimate, Fit, weights_of
+from attributary.denoising.estimate import Estimate, Fit, unbiased, weights_of
 from attributary.denoising.prior import Prior
-from attributary.denoising.total import Total
+from attributary.denoising.total import Total, predicted_variance
 from attributary.types import Floats
 
 TOGETHER = 0.7  # measured on generated data: with it, intervals of inner nodes cover at their rate
@@ -29,9 +29,7 @@ class Prediction(Estimate):
     @cached_property
     def plain(self) -> Estimate:
         """The unbiased estimate from today's figures alone."""
-        from attributary.denoising.denoise import denoise
-
-        return denoise(self.tree, self.measurements)
+        return unbiased(self.tree, self.measurements)
 
     @property
     def from_prior(self) -> Floats:
@@ -60,8 +58,6 @@ class Prediction(Estimate):
         Its interval does not believe the prior: what a prior has wrong it has wrong for many nodes alike, so that it
         adds up. It goes by today's figures alone; where these do not tell the sum, by the sum of the standard errors.
         """
-        from attributary.denoising.predicted_total import predicted_variance
-
         weights = weights_of(len(self.tree), nodes_or_weights)
         variance = predicted_variance(self.tree, self.measurements, self.prior, weights)
         found = self.plain.total(weights)

@@ -5,6 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from attributary.denoising import linear
+from attributary.denoising.passes import engine
+from attributary.measurements import Measurements
 from attributary.tree import Family, Tree
 from attributary.types import Bools, Floats
 
@@ -71,6 +74,20 @@ def refuse_shares(tree: Tree, share: Floats, spread: Floats) -> None:
             if bad.any() or (share[c][spread[c] < np.inf] < 0).any():
                 found = sums[np.argmax(bad)]
                 raise ValueError(f"shares are 0 or more and sum to 1 in each family; one sums to {found}")
+
+
+def with_means(tree: Tree, given: Measurements, prior: Prior) -> Measurements:
+    """What was measured, with the prior's means as one more measurement; the same where none has a finite variance."""
+    if prior.variance is None or np.min(prior.variance, initial=np.inf) == np.inf:
+        return given
+    if (passes := engine(tree)) is not linear and np.shape(prior.mean) == np.shape(prior.variance) == (len(tree),):
+        both = passes.combined(
+            given.noisy, given.variance, *(np.asarray(a, np.float64) for a in (prior.mean, prior.variance))
+        )
+        if both is not None:
+            return given.with_noise(*both)
+    expected = measured(tree, prior)
+    return given if expected is None else given.again(Measurements(*expected))
 
 
 def measured(tree: Tree, prior: Prior) -> tuple[Floats, Floats] | None:

@@ -4,8 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from attributary.denoising.denoise import engine
-from attributary.denoising.sweep import sweep
+from attributary.denoising.passes import engine, sweep
 from attributary.tree import Tree
 from attributary.types import Floats
 

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from attributary.denoising.sweep import sweep
+from attributary.denoising.passes import sweep
 from attributary.tree import Tree
 
 ONE = np.uint64(1)

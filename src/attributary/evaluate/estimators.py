@@ -6,8 +6,8 @@ They are given the prior, too, for those that make use of it.
 import numpy as np
 
 from attributary.denoising import denoise
-from attributary.denoising.denoise import engine
 from attributary.denoising.nonnegative import nonnegative
+from attributary.denoising.passes import engine
 from attributary.prior import Prior, learn
 from attributary.tree import Tree
 from attributary.types import Floats

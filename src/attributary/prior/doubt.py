@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from attributary.denoising.denoise import COMPILED_FROM
+from attributary.denoising.passes import COMPILED_FROM
 from attributary.types import Floats
 
 SURE = 2.0  # standard errors by which figures must be off before a root is doubted

@@ -5,8 +5,9 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attributary.denoising.denoise import engine, measurements
+from attributary.denoising.denoise import measurements
 from attributary.denoising.nonnegative import nonnegative
+from attributary.denoising.passes import engine
 from attributary.denoising.prior import Prior, measured, shares_of
 from attributary.measurements import Measurements
 from attributary.prior.borne import borne

@@ -3,8 +3,9 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attributary.denoising.denoise import engine, measurements
+from attributary.denoising.denoise import measurements
 from attributary.denoising.nonnegative import nonnegative
+from attributary.denoising.passes import engine
 from attributary.denoising.prior import Prior
 from attributary.measurements import Measurements, combine
 from attributary.prior.borne import borne

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from attributary.denoising.denoise import engine
-from attributary.denoising.predict import predict
+from attributary.denoising.family_shares import predict
+from attributary.denoising.passes import engine
 from attributary.denoising.prior import Prior
 from attributary.prior.kin import kin, label_codes
 from attributary.prior.learn import TAU, learned

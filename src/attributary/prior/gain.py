@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from attributary.denoising.denoise import engine
+from attributary.denoising.family_shares import predict
 from attributary.denoising.nonnegative import nonnegative
-from attributary.denoising.predict import predict
+from attributary.denoising.passes import engine
 from attributary.tree import Tree
 from attributary.types import Floats
 

@@ -6,9 +6,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attributary.denoising.denoise import COMPILED_FROM, engine, measurements
+from attributary.denoising.denoise import measurements
+from attributary.denoising.family_shares import predict
 from attributary.denoising.nonnegative import nonnegative
-from attributary.denoising.predict import predict
+from attributary.denoising.passes import COMPILED_FROM, engine
 from attributary.denoising.prior import Prior
 from attributary.denoising.topdown import settled
 from attributary.measurements import Measurements

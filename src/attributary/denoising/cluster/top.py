@@ -4,9 +4,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from attributary.denoising.cut import solve
-from attributary.denoising.part import by_path, gap, read_forest
-from attributary.denoising.worker import NOISY, VARIANCE, Task, estimates, label, named, plain
+from attributary.denoising.cluster.cut import solve
+from attributary.denoising.cluster.worker import (
+    NOISY,
+    VARIANCE,
+    Task,
+    by_path,
+    estimates,
+    gap,
+    label,
+    named,
+    plain,
+    read_forest,
+)
 from attributary.errors import InputError
 from attributary.measurements import Measurements
 

@@ -1,4 +1,4 @@
-"""share: a compiled sweep over the parents of a tree, spread over the machine's cores where that pays."""
+"""threads: a compiled sweep over the parents of a tree, spread over the machine's cores where that pays."""
 
 import os
 from collections.abc import Callable, Iterator

@@ -1,18 +1,30 @@
-"""sweep: one kernel over all families, parents first; plain Python for small trees, compiled for large ones."""
+"""passes: the passes that suit a tree, in NumPy or compiled, and kernels run over its families."""
 
 from collections.abc import Callable
 from functools import cache
+from types import ModuleType
 from typing import Any
 
 from numpy.typing import NDArray
 
 from attributary.denoising import linear
-from attributary.denoising.denoise import engine
-from attributary.denoising.share import shared, spans
-from attributary.kernel import kernel as compiled
+from attributary.denoising.threads import shared, spans
+from attributary.kernel import kernel as compile_kernel
 from attributary.tree import Tree
 
+COMPILED_FROM = 100_000  # nodes; below, NumPy is done before numba is imported
+DEEP = 1_000  # levels; a long chain costs NumPy a call per level
+
 Kernel = Callable[..., Any]
+
+
+def engine(tree: Tree) -> ModuleType:
+    """The passes that suit the tree: NumPy for small ones, compiled for millions of nodes."""
+    if len(tree) < COMPILED_FROM and tree.depth < DEEP:
+        return linear
+    from attributary.denoising import compiled
+
+    return compiled
 
 
 def sweep(tree: Tree, kernel: Kernel, *arrays: NDArray[Any], upwards: bool = False) -> None:
@@ -35,4 +47,4 @@ def sweep(tree: Tree, kernel: Kernel, *arrays: NDArray[Any], upwards: bool = Fal
 
 @cache
 def _compiled(function: Kernel) -> Kernel:
-    return compiled(nogil=True, fastmath={"reassoc"})(function)
+    return compile_kernel(nogil=True, fastmath={"reassoc"})(function)
