@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
-from attributary.api.ara.keys.classes import classes
-from attributary.api.ara.keys.quantised import quantised
+from attributary.api.ara.keys.contribution_classes import classes
+from attributary.api.ara.keys.fewer_classes import fewer_classes
 from attributary.api.ara.registration import registrations
 from attributary.cli import main
 from attributary.datasets import generate
@@ -105,7 +105,7 @@ def test_fewer_classes_keep_to_every_budget() -> None:
     tree = asked.tree(table)
     plan = make_plan(asked, tree, from_counts(tree, table), profile=profile(tree, asked, table))
     assert len(classes(plan)) > 50 and len({plan.most(label) for label in plan.roots}) > 1
-    found = quantised(plan, 20)
+    found = fewer_classes(plan, 20)
     assert len(classes(found.plan)) <= 20 and found.changed
     registrations(found.plan)
     for label, row in found.plan.roots.items():

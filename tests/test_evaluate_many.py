@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attributary.api.ara.keys.scaled import scaled
+from attributary.api.ara.keys.event_values import scaled
 from attributary.errors import InputError
 from attributary.evaluate import Store, evaluate
 from attributary.evaluate.limits import all_limits

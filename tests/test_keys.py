@@ -7,11 +7,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from attributary import Tree
-from attributary.api.ara.keys.allotment import BITS, bits
-from attributary.api.ara.keys.code import hashed
-from attributary.api.ara.keys.domain import domain
-from attributary.api.ara.keys.layout import layout, layout_of
-from attributary.api.ara.keys.nodes import row, tree_keys, whole
+from attributary.api.ara.keys.key_layout import BITS, bits, hashed, layout, layout_of
+from attributary.api.ara.keys.node_keys import domain, row, tree_keys, whole
 from attributary.api.ara.service.index import Index
 from attributary.api.query_tree import queried_tree
 from attributary.errors import InputError

@@ -13,8 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 from attributary import Tree, denoise
-from attributary.api.ara.keys.layout import layout
-from attributary.api.ara.keys.nodes import tree_keys
+from attributary.api.ara.keys.key_layout import layout
+from attributary.api.ara.keys.node_keys import tree_keys
 from attributary.api.ara.service.summary import write_summary
 from attributary.cli import main
 from attributary.cli.learned import learned_part, worth_of

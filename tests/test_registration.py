@@ -15,11 +15,10 @@ from hypothesis import strategies as st
 from attributary import Tree
 from attributary.api.ara import parse
 from attributary.api.ara.client.filters import matches
-from attributary.api.ara.keys.classes import classes
-from attributary.api.ara.keys.cluster import cluster
-from attributary.api.ara.keys.layout import layout
-from attributary.api.ara.keys.nodes import tree_keys, whole
-from attributary.api.ara.keys.quantised import quantised
+from attributary.api.ara.keys.contribution_classes import classes
+from attributary.api.ara.keys.fewer_classes import cluster, fewer_classes
+from attributary.api.ara.keys.key_layout import layout
+from attributary.api.ara.keys.node_keys import tree_keys, whole
 from attributary.api.ara.registration import Json, Registrations, registrations
 from attributary.errors import InputError
 from attributary.plan import Plan, make_plan
@@ -68,7 +67,7 @@ DELAYS = ["0-2d", "2-4d", "4-6d"]
 def test_registrations_are_the_plan(asks: tuple[Plan, Tree], data: st.DataObject) -> None:
     """A conversion in any leaf, be it new to the plan, contributes to the keys on its path what the plan says."""
     plan, tree = asks
-    plan = quantised(plan, data.draw(st.sampled_from([50, 8, 4]))).plan
+    plan = fewer_classes(plan, data.draw(st.sampled_from([50, 8, 4]))).plan
     ready = registrations(plan)
     keys, amount = whole(tree_keys(layout(plan), tree)), plan.contribution(tree)
     for leaf in data.draw(st.lists(st.sampled_from(np.flatnonzero(tree.is_leaf).tolist()), min_size=1, max_size=4)):
@@ -83,13 +82,13 @@ def test_registrations_are_the_plan(asks: tuple[Plan, Tree], data: st.DataObject
 def test_fewer_classes_keep_to_the_budget(asks: tuple[Plan, Tree], most: int) -> None:
     plan, _ = asks
     most = max(most, len(plan.spec.known) + 1)
-    found = quantised(plan, most)
+    found = fewer_classes(plan, most)
     made = classes(found.plan)
     assert len(made) == found.after <= most
     assert (made.rows.sum(axis=1) <= plan.spec.budget).all()
     assert (made.rows[:, plan.spec.first_unknown :].sum(axis=1) <= plan.spec.unknown_budget).all()
     assert found.plan.guarantees == plan.guarantees or "definition-1" in found.plan.guarantees
-    again = quantised(found.plan, most)
+    again = fewer_classes(found.plan, most)
     assert not again.changed and again.plan is found.plan
     assert found.changed or found.plan is plan
 
@@ -100,8 +99,8 @@ def test_enough_classes_change_nothing() -> None:
     plan = make_plan(given, tree, method="equal")
     roots = {f"r{i}": (20_000 + i, 20_000, 65_536 - 40_000 - i) for i in range(20)}
     plan = changed(plan, roots=roots)
-    assert not quantised(plan, 21).changed
-    fewer = quantised(plan, 5)
+    assert not fewer_classes(plan, 21).changed
+    fewer = fewer_classes(plan, 5)
     assert fewer.after == 5 and fewer.before == 21
     assert max(fewer.worst) < 1.002, "similar rows are put together"
     assert all(sum(row) == 65_536 for row in fewer.plan.roots.values())
@@ -113,7 +112,7 @@ def test_the_loss_is_that_of_the_variances() -> None:
     tree = given.tree(counts(campaigns=9))
     plan = make_plan(given, tree, method="equal")
     plan = changed(plan, roots={f"r{i}": (6_000 * i, 500, 65_036 - 6_000 * i) for i in range(1, 9)})
-    found = quantised(plan, 4)
+    found = fewer_classes(plan, 4)
     before, after = plan.variance(tree), found.plan.variance(tree)
     head = np.array([tree.path(v)[0] != "r0" for v in range(len(tree))])
     for level in (0, 2):
@@ -129,7 +128,7 @@ def test_no_key_is_lost_to_rounding() -> None:
     plan = make_plan(given, tree, method="equal")
     rows = [(60_000 - 59_000 * (i % 2) + i, 5_000 + 59_000 * (i % 2), int(i == 7)) for i in range(30)]
     plan = changed(plan, roots={f"r{i}": row for i, row in enumerate(rows)})
-    found = quantised(plan, 3)
+    found = fewer_classes(plan, 3)
     assert found.plan.roots["r7"][2] >= 1 and np.isfinite(found.worst).all()
 
 
@@ -147,12 +146,12 @@ def test_nodes_below_a_known_path_are_made_alike() -> None:
     plan = by_node(make_plan(given, tree, method="equal"), tree, 1)
     with pytest.raises(ValueError, match="nodes below one known path have contributions of their own"):
         registrations(plan)
-    found = quantised(plan, 1000)
+    found = fewer_classes(plan, 1000)
     assert found.changed and registrations(found.plan)
     with pytest.raises(InputError, match="a plan by node needs at least 3 classes with 2 known attributes; got 2"):
-        quantised(plan, 2)
+        fewer_classes(plan, 2)
     with pytest.raises(InputError, match="there are at least 2 classes"):
-        quantised(plan, 1)
+        fewer_classes(plan, 1)
 
 
 def test_figure_2_of_the_paper() -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from attributary.api.ara.client.attribution import Attribution, report
 from attributary.api.ara.client.browser import Client
-from attributary.api.ara.keys.scaled import DRAWS, draw, micros, scaled
+from attributary.api.ara.keys.event_values import DRAWS, draw, micros, scaled
 from attributary.api.ara.registration import Registrations, registrations
 from attributary.api.ara.wire.avro import write_reports
 from attributary.api.ara.wire.encryption import public_key

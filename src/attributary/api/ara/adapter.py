@@ -7,10 +7,9 @@ from functools import cached_property
 from typing import Any
 
 from attributary.api import register
-from attributary.api.ara.keys.allotment import BITS
-from attributary.api.ara.keys.allotment import bits as key_bits
-from attributary.api.ara.keys.layout import layout
-from attributary.api.ara.keys.quantised import MOST, Quantised, quantised
+from attributary.api.ara.keys.fewer_classes import MOST, FewerClasses, fewer_classes
+from attributary.api.ara.keys.key_layout import BITS, layout
+from attributary.api.ara.keys.key_layout import bits as key_bits
 from attributary.api.ara.registration import HEADERS, MONTH, Registrations, registrations
 from attributary.api.attribution_api import Aggregation, Answer, AttributionApi, Clients, Message, Query
 from attributary.errors import InputError
@@ -60,7 +59,7 @@ class AraClients(Clients):
         return Message(message.lines, (*message.notes, second))
 
     def query(self, tree: Tree) -> Query:
-        from attributary.api.ara.keys.domain import domain
+        from attributary.api.ara.keys.node_keys import domain
         from attributary.api.ara.wire.avro import write_domain
 
         keys = domain(self.plan, tree)
@@ -110,7 +109,7 @@ def _new_keys(
     values: Mapping[str, Sequence[str]] | None = None,
     classes: int | None = None,
 ) -> AraClients:
-    few = quantised(
+    few = fewer_classes(
         plan.model_copy(update={"keys": key_bits(plan, bits, values)}), MOST if classes is None else classes
     )
     return _clients(few.plan, _changes(few), changed=True)
@@ -123,7 +122,7 @@ def _clients(plan: Plan, notes: tuple[str, ...] = (), *, changed: bool = False) 
     return clients
 
 
-def _changes(few: Quantised) -> tuple[str, ...]:
+def _changes(few: FewerClasses) -> tuple[str, ...]:
     """What few classes of contributions make of the plan, in words."""
     if not few.changed:
         return (f"{few.after:,} classes of contributions, as planned",) if few.after > 1 else ()

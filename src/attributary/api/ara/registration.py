@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 
 from attributary.api.ara.client import site
-from attributary.api.ara.keys.classes import Classes, classes
-from attributary.api.ara.keys.layout import Layout, layout
-from attributary.api.ara.keys.scaled import draw, micros, scaled
-from attributary.api.ara.keys.values import ends, is_delay, known_labels, unknown_labels
+from attributary.api.ara.keys.contribution_classes import ContributionClasses, classes
+from attributary.api.ara.keys.event_values import draw, ends, known_labels, micros, scaled, unknown_labels
+from attributary.api.ara.keys.key_layout import KeyLayout, layout
 from attributary.errors import InputError, brief
 from attributary.logs.missing import missing_cells
 from attributary.plan import Plan
@@ -40,8 +39,8 @@ class Registrations:
     """What all registrations of a plan have in common, made once."""
 
     plan: Plan
-    layout: Layout
-    classes: Classes
+    layout: KeyLayout
+    classes: ContributionClasses
     ids: dict[int, str]  # the name of each level's key, for levels that have one; level i of measure k is k·levels + i
     rest: str | None = None  # the name of the key that takes what a conversion leaves of its part of the budget
 
@@ -99,7 +98,7 @@ class Registrations:
             below = [name for place, name in self.ids.items() if place % levels >= self.layout.level_of(i)]
             if not field.attribute.unknown or not below:
                 continue
-            if not is_delay(field.attribute, spec):
+            if not spec.is_delay(field.attribute):
                 piece = _hex(field.piece(labels[field.attribute.name]))
                 data.append({"key_piece": piece, "source_keys": below})
                 continue
@@ -122,7 +121,7 @@ class Registrations:
     @property
     def asks(self) -> tuple[str, ...]:
         """The attributes and values that a conversion has to tell."""
-        told = (a.name for a in self.plan.spec.unknown if not is_delay(a, self.plan.spec))
+        told = (a.name for a in self.plan.spec.unknown if not self.plan.spec.is_delay(a))
         return tuple(dict.fromkeys([*told, *(measure.source for measure in self.plan.spec.values)]))
 
     @property
@@ -197,7 +196,7 @@ def _ids(plan: Plan, places: list[int]) -> dict[int, str]:
     return {place: f"l{place % levels}{ends[place // levels]}" for place in places}
 
 
-def _rest(spec: Spec, found: Classes, ids: dict[int, str]) -> str | None:
+def _rest(spec: Spec, found: ContributionClasses, ids: dict[int, str]) -> str | None:
     """The name of a key for what is left, where each conversion has to spend its whole part of the budget.
 
     Else a browser would count more conversions of an impression than the plan: those with small values leave room.

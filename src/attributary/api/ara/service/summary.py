@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from attributary.api.ara.keys.layout import layout
-from attributary.api.ara.keys.nodes import tree_keys
+from attributary.api.ara.keys.key_layout import layout
+from attributary.api.ara.keys.node_keys import tree_keys
 from attributary.api.ara.service.index import Index, distinct
 from attributary.api.ara.wire import avro
 from attributary.api.ara.wire.avro import NOTHING_STATED, Stated, stated_noise

@@ -1,7 +1,9 @@
-"""values: what a server knows of an impression or a conversion, as the labels of the tree."""
+"""event_values: what a server knows of an impression or a conversion, as labels of the tree and as contributions."""
 
+import secrets
 from collections.abc import Mapping
-from decimal import Decimal, InvalidOperation
+from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
+from hashlib import sha256
 from math import isnan
 from typing import Any
 
@@ -9,6 +11,7 @@ from attributary.errors import InputError, brief
 from attributary.logs.domain import OTHER
 from attributary.logs.missing import MISSING, missing_cells
 from attributary.spec import Attribute, Logs, Spec
+from attributary.spec.measure import MICRO
 from attributary.spec.span import span
 
 FURTHEST = Decimal(1 << 64)  # beyond which no domain reaches: 1e999999999 has too many digits to write
@@ -22,7 +25,7 @@ def known_labels(spec: Spec, impression: Mapping[str, Any]) -> tuple[str, ...]:
 
 def unknown_labels(spec: Spec, conversion: Mapping[str, Any]) -> dict[str, str]:
     """The labels of the unknown attributes, but for the time since the impression, which only the browser knows."""
-    delays = [attribute.name for attribute in spec.unknown if is_delay(attribute, spec)]
+    delays = [attribute.name for attribute in spec.unknown if spec.is_delay(attribute)]
     for name in delays:
         if name in conversion:
             raise InputError(
@@ -31,12 +34,6 @@ def unknown_labels(spec: Spec, conversion: Mapping[str, Any]) -> dict[str, str]:
     told = tuple(attribute for attribute in spec.unknown if attribute.name not in delays)
     _refuse_names(told, conversion, "a conversion")
     return {attribute.name: _in_domain(attribute, conversion[attribute.name], spec.logs) for attribute in told}
-
-
-def is_delay(attribute: Attribute, spec: Spec) -> bool:
-    """Whether it is the time from impression to conversion: a bucket of time that the logs have no column for."""
-    columns = {} if spec.logs is None else spec.logs.conversion_columns
-    return isinstance(attribute.bucket, str) and attribute.name not in columns
 
 
 def ends(attribute: Attribute) -> list[int]:
@@ -112,3 +109,39 @@ def _refuse_names(attributes: tuple[Attribute, ...], given: Mapping[str, Any], w
     for name in names:
         if name not in given:
             raise InputError(f"{name!r} is missing; {has}: give it, or leave it empty for a missing value")
+
+
+DRAWS = 1 << 64
+
+
+def scaled(micro: int, clip: int, contribution: int, draw: int) -> int:
+    """What a value adds where one of `clip` or more adds `contribution`; values and clip are in millionths.
+
+    The exact part, v / clip · contribution, is rounded up as often as its fraction says, down else: `draw`, a whole
+    number below 2**64, decides. A value that is not above 0 adds nothing.
+    """
+    whole, rest = divmod(min(max(micro, 0), clip) * contribution, clip)
+    return whole + (draw * clip < rest * DRAWS)
+
+
+def draw(measure: str, conversion_id: Any = None) -> int:
+    """A whole number below 2**64: the same for the same conversion; without an id, the operating system's."""
+    if conversion_id is None:
+        return secrets.randbits(64)
+    try:
+        text = f"{measure}:{conversion_id}"
+    except ValueError:  # more digits than Python writes
+        raise InputError(f"the id of a conversion is a number or a text; got {brief(conversion_id)}") from None
+    return int.from_bytes(sha256(text.encode(errors="surrogatepass")).digest()[:8], "big")
+
+
+def micros(measure: str, value: Any, absent: set[str]) -> int:
+    """A value in whole millionths, as logs are read; 0 where it is missing."""
+    try:
+        text = "" if value is None or (isinstance(value, float) and isnan(value)) else str(value).strip()
+        if not text or text in absent:
+            return 0
+        exact = Decimal(text) * MICRO
+        return int(exact.quantize(Decimal(1), ROUND_HALF_UP))
+    except (ArithmeticError, ValueError):
+        raise InputError(f"measure {measure!r}: a value is a number, as in 12.5; got {brief(value)}") from None

@@ -1,4 +1,4 @@
-"""Classes: the different contributions that conversions make, which the source tells the trigger apart by.
+"""contribution_classes: the different contributions that conversions make, each class with its number.
 
 A conversion does not know its impression, so that the source carries the number of its class in its filter data, and
 the trigger has the contributions of every class.
@@ -21,7 +21,7 @@ NEW = "\0new"  # the label of a value that the plan has not seen
 
 
 @dataclass(frozen=True, eq=False)
-class Classes:
+class ContributionClasses:
     """Rows of contributions by level, all different, and the row of each known path or of its beginning."""
 
     rows: Ints  # (classes, levels), or with several measures (classes, measures × levels)
@@ -42,7 +42,7 @@ class Classes:
         return self.of_path[(NEW,) * self.length]
 
 
-def classes(plan: Plan) -> Classes:
+def classes(plan: Plan) -> ContributionClasses:
     """The classes of a plan; the first is that of impressions whose first attribute the plan has not seen.
 
     A ValueError where nodes below one known path have contributions of their own.
@@ -55,7 +55,7 @@ def classes(plan: Plan) -> Classes:
     number = {row: i for i, row in enumerate(rows)}
     of_path = {(label,): number[row] for label, row in roots.items()}
     table = np.array(rows)
-    return Classes(table[:, :-1], of_path | {(NEW,) * length: 0}, length, table[:, -1])
+    return ContributionClasses(table[:, :-1], of_path | {(NEW,) * length: 0}, length, table[:, -1])
 
 
 def wide(plan: Plan) -> tuple[tuple[int, ...], dict[str, tuple[int, ...]]]:
@@ -69,18 +69,20 @@ def wide(plan: Plan) -> tuple[tuple[int, ...], dict[str, tuple[int, ...]]]:
     return row(None), {label: row(label) for label in plan.roots}
 
 
-def _by_node(plan: Plan) -> Classes:
+def _by_node(plan: Plan) -> ContributionClasses:
     tree, paths = seen_and_new(plan)
     rows, same = by_known_path(plan.spec, tree, tree.to_level_order(plan.contribution(tree)))
     if not same:
-        raise ValueError("nodes below one known path have contributions of their own; make classes with `quantised`")
+        raise ValueError(
+            "nodes below one known path have contributions of their own; make classes with `fewer_classes`"
+        )
     first = rows[[paths.index((NEW,) * len(plan.spec.known))]]
     found = np.unique(rows, axis=0)
     distinct = np.concatenate([first, found[(found != first).any(axis=1)]])
     number = {tuple(row): i for i, row in enumerate(distinct.tolist())}
     of_path = {path: number[tuple(row)] for path, row in zip(paths, rows.tolist(), strict=True)}
     most = np.full(len(distinct), plan.most())
-    return Classes(distinct.astype(np.int64), of_path, len(plan.spec.known), most)
+    return ContributionClasses(distinct.astype(np.int64), of_path, len(plan.spec.known), most)
 
 
 def seen_and_new(plan: Plan) -> tuple[Tree, list[tuple[str, ...]]]:

@@ -1,18 +1,20 @@
-"""nodes: the keys of all nodes of a tree. A key is a row of two uint64: high, low."""
+"""node_keys: the keys of all nodes of a tree, and those to query. A key is a row of two uint64: high, low."""
 
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attributary.api.ara.keys.layout import Field, Layout
+from attributary.api.ara.keys.key_layout import KeyField, KeyLayout, layout
+from attributary.plan import Plan
+from attributary.plan.parts import parts
 from attributary.tree import Tree
 from attributary.types import Keys
 
 HALF = (1 << 64) - 1
 
 
-def tree_keys(layout: Layout, tree: Tree, measure: int = 0) -> Keys:
+def tree_keys(layout: KeyLayout, tree: Tree, measure: int = 0) -> Keys:
     """The key of each node, in the tree's order, for one of the measures."""
     if tree.level_names != layout.levels:
         raise ValueError(f"the keys' levels are {', '.join(layout.levels)}; the tree has {', '.join(tree.level_names)}")
@@ -42,7 +44,7 @@ def whole(keys: Keys) -> list[int]:
     return [(high << 64) | low for high, low in keys.tolist()]
 
 
-def _pieces(field: Field, labels: Any) -> Keys:
+def _pieces(field: KeyField, labels: Any) -> Keys:
     """The part of a key that each entry of a level's dictionary is; entries that no node has are left 0."""
     import pyarrow as pa
 
@@ -60,3 +62,15 @@ def _shifted(code: NDArray[np.uint64], shift: int) -> Keys:
     if shift >= 64:
         return np.column_stack([code << up, np.zeros_like(code)])
     return np.column_stack([code >> down if shift else np.zeros_like(code), code << up])
+
+
+def domain(plan: Plan, tree: Tree) -> Keys:
+    """The keys to query, in the tree's order: those of all nodes that conversions contribute to; by measure."""
+    keys = layout(plan)
+    each = enumerate(parts(plan))
+    return np.concatenate([tree_keys(keys, tree, k)[has_key(part.plan, tree)] for k, part in each])
+
+
+def has_key(plan: Plan, tree: Tree) -> NDArray[np.bool_]:
+    """The nodes that conversions contribute to."""
+    return plan.contribution(tree) > 0

@@ -1,0 +1,301 @@
+"""fewer_classes: a plan with so few different contributions that a trigger can list them all.
+
+Roots with similar contributions get their mean, in whole numbers that keep within the budget. In a plan by node, a
+known node has one contribution, common to all paths through it: what reaches its key is its count times that. So it is
+the nodes of a level that are made alike, not the paths; and since an impression does not know what is unknown, a
+level's nodes below a known path get their mean.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from attributary.api.ara.keys.contribution_classes import NEW, by_known_path, classes, seen_and_new, spec_tree, wide
+from attributary.errors import InputError
+from attributary.plan import Plan
+from attributary.plan.nodes import down
+from attributary.plan.plan import checksum
+from attributary.plan.whole import whole_with_limit
+from attributary.spec import Spec
+from attributary.tree import Tree
+from attributary.types import Bools, Floats, Ints
+
+MOST = 50  # classes, unless told otherwise
+
+
+class FewerClasses(NamedTuple):
+    """A plan, and what it has lost: by level, the noise variance in terms of what it was."""
+
+    plan: Plan
+    before: int  # how many different contributions there were
+    after: int
+    mean: tuple[float, ...]  # over roots, or over nodes
+    worst: tuple[float, ...]
+
+    @property
+    def changed(self) -> bool:
+        return max(self.worst) > 1 or self.before > self.after
+
+
+def fewer_classes(plan: Plan, most: int = MOST) -> FewerClasses:
+    """The plan with at most so many classes; as it is, if it has no more."""
+    if not most >= 2:
+        raise InputError(f"there are at least 2 classes, one of them for what the plan has not seen; got {most}")
+    return _by_root(plan, most) if plan.nodes is None else _by_node(plan, most)
+
+
+def _by_root(plan: Plan, most: int) -> FewerClasses:
+    before = len(classes(plan))
+    if before <= most:
+        return _unchanged(plan, before)
+    if plan.measures is not None or plan.per_impression is not None:
+        made, was, now = _fewer_of_measures(plan, most)
+        each = (
+            np.split(was, len(was[0]) // len(plan.levels), axis=1),
+            np.split(now, len(now[0]) // len(plan.levels), axis=1),
+        )
+        levels = range(len(plan.levels))
+        by_level = ([np.concatenate([part[:, i] for part in parts]) for i in levels] for parts in each)
+        return FewerClasses(made, before, len(classes(made)), *_loss(*by_level))
+    own = np.array(list(plan.roots.values()))
+    distinct, number, size = np.unique(own, axis=0, return_inverse=True, return_counts=True)
+    group = cluster(distinct.astype(np.float64), size.astype(np.float64), most - 1)[number.reshape(-1)]
+    rows = _means(plan.spec, own, group)
+    taken = rows[group]
+    roots = {label: tuple(row) for label, row in zip(plan.roots, taken.tolist(), strict=True)}
+    made = _again(plan, roots=roots)
+    return FewerClasses(made, before, len(classes(made)), *_loss(list(own.T), list(taken.T)))
+
+
+def _means(spec: Spec, own: Ints, group: Ints) -> Ints:
+    """The mean of each group in whole numbers that keep within the budget, as all its members do."""
+    size = np.bincount(group)
+    mean = np.stack([np.bincount(group, own[:, i]) / np.maximum(size, 1) for i in range(own.shape[1])], axis=1)
+    top = int(spec.total)  # one key that all roots feed, from all with the same contribution
+    common = mean[:, :top].round().astype(np.int64)
+    left = spec.budget - int(common.max(initial=0))
+    lower = slice(spec.first_unknown - top, None)
+    rest = whole_with_limit(mean[:, top:] / max(left, 1), left, lower, spec.unknown_budget, "largest-remainder")
+    rows = np.hstack([common, rest])
+    for row, level in np.argwhere((rows == 0) & (mean > 0)):  # a key that some member has is not lost to rounding
+        full = level >= spec.first_unknown and rows[row, spec.first_unknown :].sum() >= spec.unknown_budget
+        first = spec.first_unknown if full else top
+        largest = first + int(rows[row, first:].argmax())
+        if rows[row, largest] > 1:
+            rows[row, [largest, level]] += [-1, 1]
+    return rows
+
+
+def _by_node(plan: Plan, most: int) -> FewerClasses:
+    tree, paths = seen_and_new(plan)
+    was = tree.to_level_order(plan.contribution(tree))
+    before, (_, same) = _distinct_paths(tree, was), by_known_path(plan.spec, tree, was)
+    if same and before <= most:
+        return _unchanged(plan, before)
+    new = _under_new(tree)
+    now = _alike_nodes(plan, tree, was, new, most)
+    nodes = spec_tree(plan.spec, [path for path in paths if NEW not in path])
+    made = nodes.table().append_column("contribution", [now[~new]])
+    levels = [tree.slice(i) for i in range(tree.depth)]
+    loss = _loss(*([value[level][~new[level]] for level in levels] for value in (was, now)))
+    again = _again(plan, nodes=made, checksum=checksum(made))
+    return FewerClasses(again, before, _distinct_paths(tree, now), *loss)
+
+
+def _loss(was: Sequence[Ints], now: Sequence[Ints]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """By level, the mean and the worst of the variances now, each in terms of what it was."""
+    ratios = [_variance_ratio(ours, theirs) for ours, theirs in zip(was, now, strict=True)]
+    return tuple(float(r.mean()) for r in ratios), tuple(float(r.max()) for r in ratios)
+
+
+def _unchanged(plan: Plan, number: int) -> FewerClasses:
+    ones = (1.0,) * len(plan.levels)
+    return FewerClasses(plan, number, number, ones, ones)
+
+
+def _again(plan: Plan, **changed: Any) -> Plan:
+    """The plan with some of it changed, and checked again."""
+    return Plan(**{name: getattr(plan, name) for name in Plan.model_fields} | changed)
+
+
+def _fewer_of_measures(plan: Plan, most: int) -> tuple[Plan, Ints, Ints]:
+    """The plan with so many classes, and its roots' contributions before and after, (roots, measures × levels).
+
+    Roots that count as many conversions of an impression are drawn together, and each group has their mean, rounded
+    down: means of rows that are within a budget are, too.
+    """
+    _, roots = wide(plan)
+    rows = np.array(list(roots.values()))
+    own, limit = rows[:, :-1], rows[:, -1]
+    taken = own.copy()
+    limits, size = np.unique(limit, return_counts=True)
+    room = _shared(size, most - 1)
+    for number, groups in zip(limits.tolist(), room.tolist(), strict=True):
+        here = np.flatnonzero(limit == number)
+        distinct, place, times = np.unique(own[here], axis=0, return_inverse=True, return_counts=True)
+        if len(distinct) <= groups:
+            continue
+        group = cluster(distinct.astype(np.float64), times.astype(np.float64), groups)[place.reshape(-1)]
+        for g in np.unique(group):
+            members = here[group == g]
+            mean = own[members].mean(axis=0)
+            taken[members] = np.where((mean > 0) & (mean < 1), 0, np.floor(mean + 1e-9)).astype(np.int64)
+    return _with_roots(plan, taken), own, taken
+
+
+def _shared(size: Ints, groups: int) -> Ints:
+    """How many groups each limit's roots get: one at least, the others by their number."""
+    room = np.minimum(size, np.maximum(1, size * (groups - len(size)) // size.sum() + 1))
+    while room.sum() > max(groups, len(size)):
+        room[np.argmax(room)] -= 1
+    found: Ints = room
+    return found
+
+
+def _with_roots(plan: Plan, taken: Ints) -> Plan:
+    """The plan with these contributions of its roots, checked again."""
+    levels = len(plan.levels)
+    by_measure = taken.reshape(len(taken), -1, levels)
+    total = by_measure.sum(axis=1)
+    changed = {"roots": {label: tuple(row) for label, row in zip(plan.roots, total.tolist(), strict=True)}}
+    fields = {name: getattr(plan, name) for name in Plan.model_fields}
+    if plan.measures is not None:
+        fields["measures"] = tuple(
+            part.model_copy(update={"roots": dict(zip(plan.roots, map(tuple, by_measure[:, k].tolist()), strict=True))})
+            for k, part in enumerate(plan.measures)
+        )
+    return Plan(**fields | changed)
+
+
+def _alike_nodes(plan: Plan, tree: Tree, was: Ints, new: Bools, most: int) -> Ints:
+    """The contributions in level order, with at most so many different ones on the ways down, and as near as may be.
+
+    `new` are nodes that the plan has not seen: they take of what is left on their path what the default split would.
+    """
+    known = len(plan.spec.known)
+    if most <= known:
+        raise InputError(f"a plan by node needs at least {known + 1} classes with {known} known attributes; got {most}")
+    rows, _ = by_known_path(plan.spec, tree, was)
+    tries = (_drawn(plan, tree, was, rows, new, bins, up) for bins in _bins_to_try(most) for up in (True, False))
+    return min((now for now in tries if _distinct_paths(tree, now) <= most), key=lambda now: _cost(tree, was, now, new))
+
+
+def _bins_to_try(most: int) -> list[int]:
+    """How many different contributions of a level to try: each time a fifth less, down to none of its own."""
+    tries = [most]
+    while tries[-1] > 0:
+        tries.append(tries[-1] * 4 // 5)
+    return tries
+
+
+def _distinct_paths(tree: Tree, value: Ints) -> int:
+    """How many different rows of values there are on the ways down to the last level."""
+    number = np.zeros(tree.offsets[1], np.int64)
+    for i in range(tree.depth):
+        level = tree.slice(i)
+        above = number[tree.family[level] - tree.offsets[i - 1]] if i else number
+        _, number = np.unique(above * (int(value.max()) + 1) + value[level], return_inverse=True)
+    return int(number.max()) + 1
+
+
+def _under_new(tree: Tree) -> Bools:
+    """The nodes of values that the plan has not seen, and all below them, in level order."""
+    found = np.zeros(len(tree), bool)
+    for i, labels in enumerate(tree.labels[: tree.depth - tree.total], int(tree.total)):
+        is_new = np.array([label == NEW for label in labels.dictionary.to_pylist()])
+        found[tree.slice(i)] = is_new[labels.indices.to_numpy()]
+    return tree.in_level_order.sum_down(found, np.logical_or)
+
+
+def _drawn(plan: Plan, tree: Tree, was: Ints, rows: Floats, new: Bools, bins: int, up: bool) -> Ints:
+    """So many different contributions at each level above the last, which takes what is left."""
+    own = np.empty(len(tree), np.int64)
+    for i in range(tree.depth):
+        level = tree.slice(i)
+        if i < plan.spec.first_unknown:
+            value, seen = was[level].astype(np.float64), ~new[level]
+        else:
+            value = rows[:, i]
+            seen = ~new[level][:: (level.stop - level.start) // len(value)]
+        if i < tree.depth - 1:
+            value = value.copy()
+            value[seen] = _binned(value[seen], bins, up)
+        elif bins == 0:
+            value = np.full_like(value, value[seen].max())
+        own[level] = np.repeat(np.floor(value), (level.stop - level.start) // len(value)).astype(np.int64)
+    own[new] = -1
+    return down(tree, own, np.array(plan.default), plan.spec)
+
+
+def _binned(value: Floats, bins: int, up: bool) -> Floats:
+    """Values in so many groups: of each the mean, or the least; 0 stays 0, unless there are no groups."""
+    if bins == 0:
+        return np.full_like(value, value.mean() if up else value.min())
+    found, some = value.copy(), value > 0
+    distinct, number, size = np.unique(value[some], return_inverse=True, return_counts=True)
+    if len(distinct) <= bins:
+        return found
+    group = cluster(distinct[:, None], size.astype(np.float64), bins)
+    low = np.full(bins, np.inf)
+    np.minimum.at(low, group, distinct)
+    mean = np.bincount(group, distinct * size, bins) / np.maximum(np.bincount(group, size, bins), 1)
+    found[some] = (mean if up else low)[group][number]
+    return found
+
+
+def _cost(tree: Tree, was: Ints, now: Ints, new: Bools) -> float:
+    """The mean over levels of the variances now, in terms of what they were."""
+    levels = [tree.slice(i) for i in range(tree.depth)]
+    return float(sum(_variance_ratio(was[level][~new[level]], now[level][~new[level]]).mean() for level in levels))
+
+
+def _variance_ratio(was: Ints, now: Ints) -> Floats:
+    """The noise variance of each node's count now, in terms of what it was; of those that had a key."""
+    had = was > 0
+    with np.errstate(divide="ignore"):
+        ratio: Floats = (was[had] / now[had]) ** 2 if had.any() else np.ones(1)
+    return ratio
+
+
+ROUNDS = 50
+HALF = 0.5  # in place of 0, which has no ratio to anything
+
+
+def cluster(rows: Floats, weight: Floats, groups: int) -> Ints:
+    """The group of each row, such that Σ w·(x/m − ln(x/m) − 1) is small: x of a row, m of the mean of its group.
+
+    This is Lloyd's algorithm under the Itakura–Saito divergence. It looks at ratios, as errors do: a level that gets
+    half of what it asked for has twice the error, however little it was. The mean of a group minimises its sum, and
+    means of rows that are within the budget are, too.
+    """
+    x = np.maximum(rows, HALF)
+    centre = x[_far_apart(x, groups)]
+    group = np.full(len(x), -1, np.int64)
+    for _ in range(ROUNDS):
+        nearest = _divergence(x, centre).argmin(axis=1)
+        if (nearest == group).all():
+            break
+        group = nearest
+        size = np.bincount(group, weight, len(centre))
+        some = size > 0
+        for level in range(x.shape[1]):
+            centre[some, level] = np.bincount(group, x[:, level] * weight, len(centre))[some] / size[some]
+    return group
+
+
+def _far_apart(x: Floats, groups: int) -> list[int]:
+    """Rows to begin with: the one nearest to the mean, then each time the one that is worst off."""
+    chosen = [int(_divergence(x, x.mean(axis=0, keepdims=True)).argmin())]
+    away = _divergence(x, x[chosen])[:, 0]
+    while len(chosen) < groups and away.max() > 0:
+        chosen.append(int(away.argmax()))
+        away = np.minimum(away, _divergence(x, x[chosen[-1:]])[:, 0])
+    return chosen
+
+
+def _divergence(x: Floats, m: Floats) -> Floats:
+    """Between all rows and all centres, from above 0 where they differ."""
+    logs = np.log(x).sum(axis=1)[:, None] - np.log(m).sum(axis=1)
+    found: Floats = np.maximum(x @ (1 / m).T - logs - x.shape[1], 0.0)
+    return found

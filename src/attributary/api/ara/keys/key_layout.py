@@ -1,0 +1,301 @@
+"""key_layout: where the 128 bits of a key go: a level tag, and a field for each attribute with a label's code.
+
+A key is written from the lowest bit up: the last attribute first, the level tag on top. A field holds 0 above the
+level of its attribute, and a code from 1 on at and below it, so that every node has a key of its own.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import ceil, log2
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attributary.errors import InputError, brief
+from attributary.plan import Plan
+from attributary.plan.bits import Bits
+from attributary.plan.parts import parts
+from attributary.spec import Attribute, Spec
+
+Codes = NDArray[np.uint64]
+
+
+@dataclass(frozen=True)
+class Code:
+    """Labels by their place in a list, or hashed where there is none."""
+
+    attribute: str
+    bits: int
+    labels: tuple[str, ...] | None  # None: any label, hashed
+    kind: str = "list"
+
+    @cached_property
+    def places(self) -> dict[str, int]:
+        return {label: i for i, label in enumerate(self.labels or (), 1)}
+
+    @property
+    def words(self) -> str:
+        """How labels are coded, in words."""
+        return "any, hashed" if self.labels is None else f"{len(self.labels):,}, by their place in the {self.kind}"
+
+    def one(self, label: str) -> int:
+        """The code of a label; an InputError for one that is not in the list."""
+        if self.labels is None:
+            return hashed(self.attribute, label, self.bits)
+        if label not in self.places:
+            raise InputError(f"{self.attribute!r} has no value {brief(label)}; {self._shown()}")
+        return self.places[label]
+
+    def all(self, labels: Sequence[str]) -> Codes:
+        """The codes of labels, which must be different; an InputError names two that have the same code."""
+        codes = np.fromiter(map(self.one, labels), np.uint64, len(labels))
+        if self.labels is None:
+            self._refuse_same(labels, codes)
+        return codes
+
+    def _refuse_same(self, labels: Sequence[str], codes: Codes) -> None:
+        order = np.argsort(codes, kind="stable")
+        same = np.flatnonzero(codes[order][1:] == codes[order][:-1])
+        if len(same):
+            one, other = (labels[i] for i in order[same[0] : same[0] + 2])
+            raise InputError(
+                f"the values {brief(one)} and {brief(other)} of {self.attribute!r} have the same code of "
+                f"{self.bits} bits, and their counts could not be told apart; make keys with more bits, as in --bits "
+                f"{self.attribute}={min(self.bits + 16, 64)}, or list the values with --values"
+            )
+
+    def _shown(self) -> str:
+        labels = self.labels or ()
+        some = ", ".join(label[:40] for label in labels[:8])
+        return f"the {self.kind} has {some}{', …' if len(labels) > 8 else ''}"
+
+
+def code(attribute: Attribute, field: Bits) -> Code:
+    """How an attribute's labels are coded."""
+    if field.coded == "domain":
+        if not attribute.unknown or attribute.size >= 1 << field.bits:
+            raise InputError(f"the keys of {attribute.name!r} do not fit its domain; plan anew")
+        return Code(attribute.name, field.bits, attribute.labels, "domain")
+    if attribute.unknown or (field.coded == "list") != (field.values is not None):
+        raise InputError(f"the keys of {attribute.name!r} are not those of a known attribute; plan anew")
+    if field.values is not None and len(field.values) >= 1 << field.bits:
+        raise InputError(
+            f"the {len(field.values):,} values of {attribute.name!r} do not fit {field.bits} bits; plan anew"
+        )
+    return Code(attribute.name, field.bits, field.values)
+
+
+def hashed(attribute: str, label: str, bits: int) -> int:
+    """A label's code by SHA-256 of `attribute=label`, the same everywhere and always; from 1 to 2**bits - 1."""
+    digest = hashlib.sha256(f"{attribute}={label}".encode()).digest()
+    return int.from_bytes(digest[:16], "big") % ((1 << bits) - 1) + 1
+
+
+@dataclass(frozen=True)
+class KeyField:
+    """The bits of one attribute in a key."""
+
+    attribute: Attribute
+    bits: int
+    shift: int  # how many bits stand below it
+    code: Code
+
+    @property
+    def mask(self) -> int:
+        """All its bits."""
+        return ((1 << self.bits) - 1) << self.shift
+
+    def piece(self, label: str) -> int:
+        """The part of a key that a label is."""
+        return self.code.one(label) << self.shift
+
+
+@dataclass(frozen=True)
+class KeyLayout:
+    """A key's bits: a field for each attribute, top to bottom, and the level tag above them."""
+
+    levels: tuple[str, ...]
+    total: bool
+    fields: tuple[KeyField, ...]
+    measures: tuple[str, ...] = ()  # where there are several; their field stands above the level tag
+
+    @property
+    def tag_shift(self) -> int:
+        """How many bits stand below the level tag."""
+        return sum(field.bits for field in self.fields)
+
+    @property
+    def tag_bits(self) -> int:
+        return len(self.levels).bit_length()
+
+    @property
+    def bits(self) -> int:
+        """How many bits a key has in all."""
+        return self.tag_shift + self.tag_bits + self.measure_bits
+
+    @property
+    def measure_bits(self) -> int:
+        return measure_bits(len(self.measures))
+
+    def tag(self, level: int, measure: int = 0) -> int:
+        """The part of a key that says its level, the first being 1, so that no key is 0; and its measure, from 0."""
+        return (measure << (self.tag_shift + self.tag_bits)) | (level + 1) << self.tag_shift
+
+    def level_of(self, attribute: int) -> int:
+        """The level of an attribute, counted from the top."""
+        return attribute + self.total
+
+    def key(self, level: int, labels: Sequence[str], measure: int = 0) -> int:
+        """The key of a node, from the labels on its path."""
+        return self.tag(level, measure) | self.piece(range(level + 1 - self.total), labels)
+
+    def piece(self, attributes: range, labels: Sequence[str]) -> int:
+        """The part of a key that some attributes make up, from all labels, top to bottom."""
+        made = 0
+        for i in attributes:
+            made |= self.fields[i].piece(labels[i])
+        return made
+
+    def table(self) -> list[list[str]]:
+        """Where the bits went: heads and rows for the eye."""
+        rows = [["field", "bits", "from", "to", "values", "side"]]
+        if self.measures:
+            above = self.tag_shift + self.tag_bits
+            rows += [_row("measure", self.measure_bits, above, ", ".join(self.measures), "impression")]
+        rows += [_row("level", self.tag_bits, self.tag_shift, f"{len(self.levels)} levels", "impression")]
+        for field in self.fields:
+            side = "conversion" if field.attribute.unknown else "impression"
+            rows += [_row(field.attribute.name, field.bits, field.shift, field.code.words, side)]
+        spare = BITS - self.bits
+        return [*rows, _row("not used", spare, self.bits, "", "")] if spare else rows
+
+
+def _row(name: str, bits: int, shift: int, values: str, side: str) -> list[str]:
+    return [name, str(bits), str(shift + bits - 1), str(shift), values, side]
+
+
+def layout(plan: Plan) -> KeyLayout:
+    """The layout that the plan stores, or else the one that it would."""
+    return layout_of(plan.spec, plan.keys if plan.keys is not None else bits(plan))
+
+
+def layout_of(spec: Spec, stored: Sequence[Bits]) -> KeyLayout:
+    """The layout of stored bits."""
+    fields: list[KeyField] = []
+    shift = sum(field.bits for field in stored)
+    for attribute, field in zip(spec.attributes, stored, strict=True):
+        shift -= field.bits
+        fields.append(KeyField(attribute, field.bits, shift, code(attribute, field)))
+    measures = tuple(measure.name for measure in spec.asked)
+    found = KeyLayout(spec.levels, spec.total, tuple(fields), measures if len(measures) > 1 else ())
+    if found.bits > BITS:
+        tags = found.tag_bits + found.measure_bits
+        raise InputError(f"a key has {BITS} bits; this layout takes {found.bits}: {_where(stored, tags)}")
+    return found
+
+
+def _where(stored: Sequence[Bits], tag: int) -> str:
+    return ", ".join([f"level {tag}", *(f"{field.attribute} {field.bits}" for field in stored)])
+
+
+BITS = 128  # of a key
+KEYS = 20  # of a source
+WIDEST = 64  # bits of one field
+FEW = 1024  # values that any known attribute may have
+ROOM = 16  # times as many values as the plan knows may occur
+SELDOM = 20  # in so many values, two collide in one layout of 2**20
+LEAST = 7  # and where bits are scarce, in one of 2**7 among the values that the plan knows
+
+
+def bits(
+    plan: Plan, wanted: Mapping[str, int] | None = None, values: Mapping[str, Sequence[str]] | None = None
+) -> tuple[Bits, ...]:
+    """The bits of each attribute: as many as its domain or list needs, and for hashed values what makes them unlikely
+    to collide: with room for more values than the plan knows, and less of it where bits are scarce.
+
+    `wanted` sets the bits of an attribute; `values` lists all values of a known one, which are then not hashed.
+    """
+    spec, wanted, values = plan.spec, dict(wanted or {}), dict(values or {})
+    _refuse_names(spec, wanted, values)
+    _refuse_keys(plan)
+    fixed = {a.name: n for a in spec.attributes if (n := _fixed(a, wanted, values))}
+    nodes = {level.level: level.nodes for level in plan.expected.levels}
+    hashed = {a.name: nodes.get(a.name, 0) for a in spec.attributes if a.name not in fixed}
+    tag = len(spec.levels).bit_length() + measure_bits(len(spec.asked))
+    width = fixed | _shared(hashed, BITS - tag - sum(fixed.values()))
+    if tag + sum(width.values()) > BITS:
+        where = ", ".join(f"{a.name} {width[a.name]}" for a in spec.attributes)
+        raise InputError(
+            f"a key has {BITS} bits; level {tag}, {where} make {tag + sum(width.values())}: leave a level out, use "
+            "fewer buckets, or list the values of a known attribute with --values"
+        )
+    return tuple(_bits(a, width[a.name], values.get(a.name)) for a in spec.attributes)
+
+
+def keyed(plan: Plan) -> tuple[int, ...]:
+    """The levels that have keys: those to which some conversion contributes."""
+    some = np.array([plan.default, *plan.roots.values()]).max(axis=0) > 0
+    if plan.nodes is not None:
+        level, contribution = (plan.nodes.column(name).to_numpy() for name in ("level", "contribution"))
+        some |= np.bincount(level, contribution, len(plan.levels)) > 0
+    return tuple(np.flatnonzero(some).tolist())
+
+
+def measure_bits(number: int) -> int:
+    """The bits that tell so many measures apart; one takes none."""
+    return max(number - 1, 0).bit_length()
+
+
+def _bits(attribute: Attribute, width: int, listed: Sequence[str] | None) -> Bits:
+    coded: Literal["hash", "domain", "list"] = "domain" if attribute.unknown else "list" if listed else "hash"
+    return Bits(attribute=attribute.name, bits=width, coded=coded, values=tuple(listed) if listed else None)
+
+
+def _fixed(attribute: Attribute, wanted: Mapping[str, int], values: Mapping[str, Sequence[str]]) -> int:
+    """The bits of an attribute whose number is given or follows from its values; 0 for one that shares what is left."""
+    size = attribute.size if attribute.unknown else len(values.get(attribute.name, ()))
+    given, needed = wanted.get(attribute.name, 0), size.bit_length()
+    if given and given < needed:
+        raise InputError(f"{attribute.name!r} has {size:,} values, which take {needed} bits; got {given}")
+    return given or needed
+
+
+def _shared(nodes: Mapping[str, int], left: int) -> dict[str, int]:
+    """Bits for hashed values: what makes a collision unlikely with room to spare, and less where bits are scarce."""
+    width = {name: min(WIDEST, ceil(2 * log2(max(n, FEW) * ROOM)) + SELDOM - 1) for name, n in nodes.items()}
+    spare = {name: width[name] - min(WIDEST, ceil(2 * log2(max(n, 1))) + LEAST - 1) for name, n in nodes.items()}
+    for _ in range(sum(width.values()) - left):
+        most = max(spare, key=lambda name: spare[name], default="")  # the first of equals
+        if spare.get(most, 0) <= 0:
+            break
+        width[most], spare[most] = width[most] - 1, spare[most] - 1
+    return width
+
+
+def _refuse_names(spec: Spec, wanted: Mapping[str, int], values: Mapping[str, Sequence[str]]) -> None:
+    names = {attribute.name: attribute for attribute in spec.attributes}
+    for name in (*wanted, *values):
+        if name not in names:
+            raise InputError(f"there is no attribute {name!r}; the attributes are {', '.join(names)}")
+    for name, width in wanted.items():
+        if not 1 <= width <= WIDEST:
+            raise InputError(f"a field has 1 to {WIDEST} bits; got {width} for {name!r}")
+    for name, listed in values.items():
+        if names[name].unknown:
+            raise InputError(f"{name!r} is unknown to the impression and has its values from the spec; list none")
+        if not listed or len(set(listed)) < len(listed):
+            raise InputError(f"the values of {name!r} are listed once each, at least one; got {', '.join(listed)}")
+
+
+def _refuse_keys(plan: Plan) -> None:
+    levels = sum(len(keyed(part.plan)) for part in parts(plan))
+    if plan.measures is not None and levels + 1 > KEYS:
+        raise InputError(
+            f"a source has at most {KEYS} keys, one for each level and measure, and one for what is left; "
+            f"the plan has {levels + 1}: leave some out"
+        )
+    if levels > KEYS:
+        raise InputError(f"a source has at most {KEYS} keys, one for each level; the plan has {levels}: leave some out")
