@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Any
@@ -13,6 +14,9 @@ from browser import chromium, tabs  # noqa: F401  (fixtures)
 
 settings.register_profile("no deadlines", settings.get_profile(settings.get_current_profile_name()), deadline=None)
 settings.load_profile("no deadlines")  # timings are benchmarks, never tests
+
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # run in the background, as by nohup: commands would inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 BRISK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # for runs too short for Java to warm up
 

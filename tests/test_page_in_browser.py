@@ -96,7 +96,7 @@ def test_it_opens_with_the_roots_and_their_figures(tabs: Tabs, whole: Path, run:
         "What denoising changed",
         "Evaluation",
     ]
-    assert "Not for release" in tab.inner_text("header")
+    assert tab.get_by_role("alert").inner_text().startswith("NOT PRIVATE."), "of a seeded run"
 
 
 def test_rows_open_and_add_up(tabs: Tabs, whole: Path) -> None:
