@@ -9,7 +9,7 @@ import pyarrow as pa
 from click.testing import CliRunner, Result
 
 from attributary.cli import main
-from attributary.tables.text import text
+from attributary.tables.table_writer import text
 
 ADDED = ["estimate", "variance", "low", "high", "correction"]
 PYTHON = [sys.executable, "-m", "attributary.cli"]

@@ -227,7 +227,7 @@ def test_interrupted_while_writing_leaves_the_old_file(tmp_path: Path) -> None:
 import os, signal, sys
 from attributary.cli import main
 from attributary.errors import InputError, TryAgain
-from attributary.tables import write
+from attributary.tables import table_writer as write
 whole = write.text
 def slow(*args):
     for block in whole(*args):

@@ -150,8 +150,12 @@ def test_where_nothing_is_known_the_variance_is_infinite() -> None:
 GOOD = {"a": ["x", "x"], "b": ["p", "q"], "conversions": [1, 2], "estimate": [1.0, 2], "variance": [1.0, 1]}
 BAD: dict[str, tuple[str, dict[str, Any], str]] = {
     "no column": ("counts", {"b": None}, "there is no column 'b'; the columns are a, conversions"),
-    "no counts": ("counts", {"conversions": None}, "a prior needs a column 'conversions'; the columns are a, b"),
-    "words": ("counts", {"conversions": ["1", "2"]}, "column 'conversions' is string; numbers are needed"),
+    "no counts": ("counts", {"conversions": None}, "the prior has no column 'conversions'; its columns are a, b"),
+    "words": (
+        "counts",
+        {"conversions": ["1", "two"]},
+        "row 2: 'two' in column 'conversions' is not a number",
+    ),
     "negative": ("counts", {"conversions": [1, -2]}, "row 2: a count is a number, 0 or more; 'conversions' is -2"),
     "nan": (
         "counts",
@@ -167,7 +171,7 @@ BAD: dict[str, tuple[str, dict[str, Any], str]] = {
         "none of its 2 rows is a leaf of the tree; it has a=x, b=z, .* a=x, b=p",
     ),
     "coarser": ("counts", {"b": pa.nulls(2, pa.string())}, "none of its 2 rows is a leaf"),
-    "no variance": ("estimates", {"variance": None}, "a prior needs a column 'variance'"),
+    "no variance": ("estimates", {"variance": None}, "the prior has no column 'variance'"),
     "infinite": ("estimates", {"estimate": [1, np.inf]}, "row 2: an estimate is a finite number; 'estimate' is inf"),
     "variance": ("estimates", {"variance": [1, -1]}, "row 2: a variance is 0 or more; 'variance' is -1"),
     "twice": ("estimates", {"b": ["p", "p"]}, "row 2: its path is that of row 1; an estimate is there once"),

@@ -20,8 +20,8 @@ from pyarrow import parquet
 
 from attributary.errors import InputError
 from attributary.tables import check_output, place, read_table, write_table
-from attributary.tables import text as text_module
-from attributary.tables import write as write_module
+from attributary.tables import table_writer as text_module
+from attributary.tables import table_writer as write_module
 
 TEXT = ["csv", "tsv"]
 ENDINGS = [*TEXT, "csv.gz", "tsv.zst", "parquet", "arrow", "feather", "arrows"]

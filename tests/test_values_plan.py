@@ -213,7 +213,7 @@ def test_what_cannot_be_chosen_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("change", "rule"),
-    [(("drop", "revenue"), "a prior needs a column 'revenue'"), (("nan", "revenue"), "'revenue' has others")],
+    [(("drop", "revenue"), "the prior has no column 'revenue'"), (("nan", "revenue"), "'revenue' has others")],
 )
 def test_a_profile_has_all_its_numbers(change: tuple[str, str], rule: str) -> None:
     table, (how, name) = rows(), change

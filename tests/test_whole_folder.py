@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from attributary.tables import whole_folder as module
-from attributary.tables.whole_file import whole_file, written
-from attributary.tables.whole_folder import was_stopped, whole_folder
+from attributary.tables import whole_files as module
+from attributary.tables.whole_files import was_stopped, whole_file, whole_folder, written
 
 NAMES = ("a.csv", "b.csv", "c.csv")
 STEPS = ("rename", "replace", "unlink", "rmdir", "mkdir", "chmod", "fsync")

@@ -29,8 +29,8 @@ from attributary.errors import InputError
 from attributary.measurements import Measurements
 from attributary.noise import SHAPES
 from attributary.tables import place, shown
-from attributary.tables.floats import floats
 from attributary.tables.not_private import SEEDED, mark, words_of
+from attributary.tables.table_columns import floats
 from attributary.tree import Tree
 from attributary.tree.match import match
 from attributary.tree.paths import RowError

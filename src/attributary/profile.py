@@ -12,6 +12,7 @@ import numpy as np
 
 from attributary.spec import Measure, Spec
 from attributary.spec.measure import BEYOND, FROM
+from attributary.tables.table_columns import floats
 from attributary.tree import Tree
 from attributary.tree.labels import arrow_table
 from attributary.tree.match import match, refuse_other_tree
@@ -89,9 +90,6 @@ def profile(tree: Tree, spec: Spec, counts: Any) -> Profile:
     here = rows.leaf
     names = {measure.name for measure in spec.values}
     columns = set(table.column_names)
-    for name in ("conversions", *names):
-        if name not in columns:
-            raise ValueError(f"a prior needs a column {name!r}; the columns are {', '.join(table.column_names)}")
     ranked = "rank" in columns
     beyond = {} if ranked else {"count": "conversions", **{name: name for name in names}}
     return Profile(
@@ -106,14 +104,7 @@ def profile(tree: Tree, spec: Spec, counts: Any) -> Profile:
 
 
 def _numbers(table: Any, name: str, some_empty: bool = False) -> Floats:
-    import pyarrow as pa
-
-    kind = table.column(name).type
-    if pa.types.is_null(kind):
-        return np.full(table.num_rows, np.nan)
-    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
-        raise ValueError(f"column {name!r} is {kind}; numbers are needed")
-    cells: Floats = table.column(name).cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    cells = floats(table, name, "the prior")
     if not some_empty and not (np.isfinite(cells) & (cells >= 0)).all():
         raise ValueError(f"a count or a sum is a number, 0 or more; {name!r} has others, or empty cells")
     return cells

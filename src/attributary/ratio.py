@@ -26,7 +26,7 @@ from attributary.estimates import (
 )
 from attributary.spec.measure import COUNT
 from attributary.tables import shown
-from attributary.tables.floats import floats
+from attributary.tables.table_columns import floats
 from attributary.types import Floats
 
 PER = " per conversion"  # how ratios are called: "revenue per conversion"

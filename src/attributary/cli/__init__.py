@@ -13,7 +13,7 @@ from attributary.cli.closed_streams import stand_in
 from attributary.cli.exit_codes import LONGEST, end_of
 from attributary.cli.one_line import one_line
 from attributary.errors import InputError
-from attributary.tables.whole_file import written
+from attributary.tables.whole_files import written
 
 COMMANDS = [
     "run",

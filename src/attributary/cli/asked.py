@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 import click
 
 from attributary.cli.labels import labels, refuse_sums
-from attributary.cli.numbers import numbers
 from attributary.cli.occurred import occurred
 from attributary.cli.profiled import of_measure
 from attributary.cli.refused import refused
@@ -15,6 +14,7 @@ from attributary.spec import Spec
 from attributary.spec.mistakes import Mistakes
 from attributary.tables import read_table, shown
 from attributary.tables.not_private import mark, words_of
+from attributary.tables.table_columns import floats
 from attributary.tree import Tree
 
 COUNTS, ESTIMATES = ("conversions",), ("estimate", "variance")  # the columns that a prior is made of
@@ -74,7 +74,7 @@ def earlier(tree: Tree, known: list[str] | None, table: Any, path: str, protecte
         )
     rows = _labels(table, list(tree.attributes), path)
     for name in ESTIMATES if estimates else COUNTS:
-        rows = rows.append_column(name, [numbers(table, name, path)])
+        rows = rows.append_column(name, [floats(table, name, path)])
     rows = mark(rows, words_of(table))
     with refused(path):
         if estimates:

@@ -7,7 +7,7 @@ from attributary.denoising import Estimate
 from attributary.errors import InputError
 from attributary.estimates import ADDED, FROM_PRIOR, MEASURED, figures_of, with_columns, with_metadata
 from attributary.tables import shown
-from attributary.tables.floats import is_text_type, number_cells
+from attributary.tables.table_columns import is_text_type, number_cells
 from attributary.tree import Tree
 
 NOISY, KEPT_AS = MEASURED  # where a report looks for the figures; and what a variance column becomes that is in the way

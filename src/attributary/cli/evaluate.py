@@ -186,10 +186,10 @@ def _read(spec: "Spec", path: str) -> Any:
 
     from attributary.cli.asked import COUNTS, ESTIMATES
     from attributary.cli.labels import labels
-    from attributary.cli.numbers import numbers
     from attributary.cli.profiled import of_measure
     from attributary.errors import InputError
     from attributary.tables import read_table, shown
+    from attributary.tables.table_columns import floats
 
     table = of_measure(read_table(path), spec, path)
     needed = ESTIMATES if ESTIMATES[0] in table.column_names else COUNTS
@@ -199,4 +199,4 @@ def _read(spec: "Spec", path: str) -> Any:
             f"{', '.join(table.column_names)}"
         )
     columns = {a.name: labels(table, a.name, path).column(0) for a in spec.attributes}
-    return pa.table({**columns, **{name: numbers(table, name, path) for name in needed}})
+    return pa.table({**columns, **{name: floats(table, name, path) for name in needed}})

@@ -6,11 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attributary.cli.column import column
 from attributary.cli.refused import refused
 from attributary.errors import InputError
 from attributary.tables import shown
-from attributary.tables.floats import is_text_type
+from attributary.tables.table_columns import column, is_text_type
 from attributary.tree import Tree
 from attributary.tree.labels import codes, refuse_unprintable
 from attributary.tree.paths import reads_as_total

@@ -3,11 +3,11 @@
 from typing import Any
 
 from attributary.api.query_tree import known_columns, queried_tree
-from attributary.cli.column import column
 from attributary.cli.refused import refused
 from attributary.logs.files import files, partition
 from attributary.spec import Spec
 from attributary.tables import read_table
+from attributary.tables.table_columns import column
 from attributary.tree import Tree
 
 

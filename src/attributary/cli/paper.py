@@ -154,8 +154,7 @@ def _write(table: Any, dataset: str, output: str, format_: str) -> None:
     from attributary.evaluate.figures import figure, png, svg
     from attributary.evaluate.page import page
     from attributary.tables import write_table
-    from attributary.tables.whole_file import whole_file
-    from attributary.tables.whole_folder import whole_folder
+    from attributary.tables.whole_files import whole_file, whole_folder
 
     files: dict[str, bytes] = {}
     for noise in dict.fromkeys(table.column("noise").to_pylist()):

@@ -166,7 +166,7 @@ def _check_counts(spec: Any, method: str, last: str | None) -> None:
 
 
 def _write(plan: Any, output: str) -> None:
-    from attributary.tables.whole_file import standard_output
+    from attributary.tables.whole_files import standard_output
 
     if output == "-":
         out = standard_output()

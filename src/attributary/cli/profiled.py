@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 
 from attributary.cli.labels import labels
-from attributary.cli.numbers import numbers
 from attributary.cli.refused import refused
 from attributary.errors import InputError
 from attributary.prior import from_estimates
@@ -13,6 +12,7 @@ from attributary.profile import Profile, profile
 from attributary.spec import Spec
 from attributary.spec.measure import BEYOND, COUNT, FROM
 from attributary.tables import read_table, shown
+from attributary.tables.table_columns import floats
 from attributary.tree import Tree
 
 MEASURE = "measure"  # the column that tells the measures of a report apart
@@ -69,7 +69,7 @@ def profiled(spec: Spec, tree: Tree, path: str | None) -> Profile | None:
     rows = pa.table({name: labels(table, name, path).column(0) for name in tree.attributes})
     for name in wanted:
         if name in table.column_names:
-            rows = rows.append_column(name, [numbers(table, name, path)])
+            rows = rows.append_column(name, [floats(table, name, path)])
     with refused(path):
         return profile(tree, spec, rows)
 
@@ -84,7 +84,7 @@ def _of_estimates(spec: Spec, tree: Tree, table: Any, path: str) -> Profile:
         own = of_measure(table, spec, path, measure.name)
         rows = pa.table({name: labels(own, name, path).column(0) for name in tree.attributes})
         for name in ("estimate", "variance"):
-            rows = rows.append_column(name, [numbers(own, name, path)])
+            rows = rows.append_column(name, [floats(own, name, path)])
         with refused(path):
             known = [attribute.name for attribute in spec.known]
             mean = from_estimates(tree, rows, known=known).mean

@@ -97,7 +97,7 @@ def run(
     from attributary.logs.files import all_files, is_generated
     from attributary.prior import from_counts, none
     from attributary.tables.not_private import SEEDED, TRUE_COUNTS, mark
-    from attributary.tables.whole_folder import whole_folder
+    from attributary.tables.whole_files import whole_folder
 
     asks, folder = load_spec(spec), os.path.dirname(spec)
     check_folder(output)
@@ -155,7 +155,7 @@ def run(
 def _check_earlier(folder: str, again: bool) -> None:
     """Refuses to replace an earlier run unless that is wanted, and files that are not of a run at all."""
     from attributary.errors import InputError
-    from attributary.tables.whole_folder import was_stopped
+    from attributary.tables.whole_files import was_stopped
 
     there = [name for name in NAMES if os.path.exists(os.path.join(folder, name))]
     if not there or was_stopped(folder):

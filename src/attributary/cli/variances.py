@@ -6,12 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from attributary.cli.column import columns_in_words
-from attributary.cli.numbers import numbers
 from attributary.errors import InputError
 from attributary.noise import dlap_variance
 from attributary.tables import place, shown
-from attributary.tables.floats import cell_in_words
+from attributary.tables.table_columns import cell_in_words, columns_in_words, floats
 from attributary.tree import Tree
 from attributary.types import Floats
 
@@ -46,7 +44,7 @@ class Noise:
 
 def measurements(table: Any, value: str, noise: Noise, tree: Tree, path: str) -> tuple[Floats, Floats]:
     """The noisy figure of every node and its variance, which is inf where it was not measured or has no row."""
-    noisy = numbers(table, value, path)
+    noisy = floats(table, value, path)
     if noise.variance is not None:
         variance = _amounts(table, "variance", noise.variance, tree, path)
     elif noise.std is not None:
@@ -73,7 +71,7 @@ def measurements(table: Any, value: str, noise: Noise, tree: Tree, path: str) ->
 def _amounts(table: Any, option: str, given: str, tree: Tree, path: str) -> Floats:
     """An amount of 0 or more for every row: from a column of that name, else one number, else one for each level."""
     if given in table.column_names:
-        amounts = numbers(table, given, path)
+        amounts = floats(table, given, path)
         bad = ~(amounts >= 0)
         if bad.any():
             row = int(np.argmax(bad))

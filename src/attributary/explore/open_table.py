@@ -27,8 +27,8 @@ from attributary.estimates import (
 )
 from attributary.ratio import is_ratios
 from attributary.tables import read_table
-from attributary.tables.format import by_content
 from attributary.tables.not_private import NAME, mark, together, words_in, words_of
+from attributary.tables.table_source import by_content
 
 Stage = Callable[[str], None]
 Progress = Callable[[float], None]

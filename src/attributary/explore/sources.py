@@ -7,7 +7,7 @@ from attributary.errors import InputError
 from attributary.estimates import is_estimates
 from attributary.plan import Plan
 from attributary.ratio import is_ratios
-from attributary.tables.format import by_content, by_name
+from attributary.tables.table_source import by_content, by_name
 
 WHAT = "explore takes estimates, a plan, a spec, or a folder that `attributary run` wrote"
 FIRST_BYTES = 65536
@@ -63,7 +63,7 @@ def _has_estimates(path: str) -> bool:
     import pyarrow as pa
     from pyarrow import ipc, parquet
 
-    from attributary.tables.source import opened
+    from attributary.tables.table_source import opened
 
     try:
         with opened(path) as file:

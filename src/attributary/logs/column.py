@@ -8,7 +8,7 @@ from typing import NamedTuple
 from attributary.errors import InputError
 from attributary.logs.clock import Unit
 from attributary.logs.engine import Engine, Kind, Relation
-from attributary.tables.floats import refuse_grouped
+from attributary.tables.table_columns import refuse_grouped
 
 NAMED = 12  # columns in a message
 SAMPLE = 1000  # cells that tell what a column of text is made of

@@ -11,11 +11,14 @@ import numpy as np
 
 from attributary.denoising.prior import Prior
 from attributary.tables.not_private import words_of
+from attributary.tables.table_columns import floats
 from attributary.tree import Family, Tree
 from attributary.tree.labels import arrow_table
 from attributary.tree.match import Match, match, path_of, refuse_other_tree
 from attributary.tree.paths import RowError
 from attributary.types import Bools, Floats
+
+PRIOR = "the prior"  # in messages
 
 
 def none(tree: Tree) -> Prior:
@@ -38,7 +41,7 @@ def from_counts(
     """
     table = _some_rows(arrow_table(counts))
     rows = match(tree, table)
-    count = _numbers(table, value)
+    count = floats(table, value, PRIOR)
     _refuse(~(np.isfinite(count) & (count >= 0)), count, f"a count is a number, 0 or more; {value!r} is")
     refuse_other_tree(tree, table, rows)
     leaves = np.bincount(rows.node[rows.leaf], count[rows.leaf], len(tree)).astype(np.float64, copy=False)
@@ -54,7 +57,7 @@ def from_estimates(tree: Tree, estimates: Any, *, known: Collection[str] | None 
     """
     table = _some_rows(arrow_table(estimates))
     rows = match(tree, table)
-    estimate, variance = _numbers(table, "estimate"), _numbers(table, "variance")
+    estimate, variance = floats(table, "estimate", PRIOR), floats(table, "variance", PRIOR)
     _refuse(~np.isfinite(estimate), estimate, "an estimate is a finite number; 'estimate' is")
     _refuse(~(variance >= 0), variance, "a variance is 0 or more; 'variance' is")
     _refuse_twice(tree, rows)
@@ -116,18 +119,6 @@ def _some_rows(table: Any) -> Any:
     if table.num_rows == 0:
         raise ValueError("a prior needs at least one row; the table is empty")
     return table
-
-
-def _numbers(table: Any, name: str) -> Floats:
-    import pyarrow as pa
-
-    if name not in table.column_names:
-        raise ValueError(f"a prior needs a column {name!r}; the columns are {', '.join(table.column_names)}")
-    kind = table.column(name).type
-    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
-        raise ValueError(f"column {name!r} is {kind}; numbers are needed")
-    numbers: Floats = table.column(name).cast(pa.float64(), safe=False).to_numpy()
-    return numbers
 
 
 def _refuse(bad: Bools, values: Floats, rule: str) -> None:

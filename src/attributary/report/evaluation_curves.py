@@ -10,7 +10,7 @@ from attributary.errors import InputError
 from attributary.report import numerals
 from attributary.report.chart import AMBER, GREY, NARROW, RUST, TEAL, Chart, Draw, VegaLite
 from attributary.tables import place
-from attributary.tables.floats import floats
+from attributary.tables.table_columns import floats
 
 NEEDED = ("method", "epsilon", "tau", "rmsre")
 WORDS = ("dataset", "tree", "method", "noise", "level", "measure", "limits")

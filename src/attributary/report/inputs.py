@@ -10,8 +10,8 @@ from attributary.plan import Plan
 from attributary.ratio import WITH_ESTIMATES, is_ratios, read_ratios
 from attributary.report.evaluation_curves import Point, is_evaluation, read_evaluation
 from attributary.tables import read_table
-from attributary.tables.format import by_name
 from attributary.tables.not_private import together, words_of
+from attributary.tables.table_source import by_name
 
 WHAT = "a report is made of a plan, a table of estimates, an evaluation, or a folder of them"
 FIRST_BYTES = 4096

@@ -21,7 +21,7 @@ from attributary.report.node_charts import icicle
 from attributary.report.page_data import kept_nodes, stored
 from attributary.report.panels import doubt_of, first_panel, later_panel, plan_panel
 from attributary.report.quantity import quantities
-from attributary.tables.whole_file import standard_output, whole_file
+from attributary.tables.whole_files import standard_output, whole_file
 
 NODES = 200_000
 SCRIPTS = ("data.js", "number.js", "bar.js", "match.js", "table.js", "keys.js", "icicle.js", "measures.js", "start.js")

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attributary.errors import InputError
-from attributary.tables.floats import is_text_type
+from attributary.tables.table_columns import is_text_type
 
 CONTROL = "\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffe\uffff"  # what no page and no chart can show
 ODD_BYTE = np.isin(np.arange(256), [*range(9), 11, 12, *range(14, 32), 0x7F, 0xEF])  # 0xEF begins U+FFFE

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attributary.tables.floats import is_text_type, plain
+from attributary.tables.table_columns import is_text_type, plain
 from attributary.tree.labels import codes, labels_only
 
 TOTALS = (

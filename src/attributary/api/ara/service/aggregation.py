@@ -31,7 +31,7 @@ from attributary.noise import Entropy, sample_dlap
 from attributary.plan import Plan
 from attributary.spec.terms import ARA
 from attributary.tables.not_private import NO_NOISE, SEEDED, together
-from attributary.tables.whole_file import whole_file
+from attributary.tables.whole_files import whole_file
 from attributary.types import Ints, Keys
 
 MOST = 2**63 - 1

@@ -26,7 +26,7 @@ from attributary.noise import dlap_variance
 from attributary.plan import Plan
 from attributary.plan.parts import parts
 from attributary.tables.not_private import together
-from attributary.tables.whole_file import whole_file
+from attributary.tables.whole_files import whole_file
 from attributary.tree import Tree
 from attributary.types import Floats, Ints, Keys
 

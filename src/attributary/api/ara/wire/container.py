@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 
 from attributary.api.ara.wire.unpack import CODECS, most_records, most_unpacked, unpacked
 from attributary.errors import InputError, brief
-from attributary.tables.whole_file import whole_file
+from attributary.tables.whole_files import whole_file
 
 MAGIC = b"Obj\x01"
 SYNC = 16  # bytes of the marker after each block

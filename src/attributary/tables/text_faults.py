@@ -1,12 +1,17 @@
-"""fault: what is wrong with a text table that Arrow refused, and in which line.
+"""Faults of a text table: what is wrong with it, and in which line.
 
-Arrow is fast but cannot say where, so the file is read once more, slowly, up to the first mistake.
+Arrow is fast but cannot say where, so the file is read once more, slowly, up to the first mistake or the row.
 """
 
 import csv
+import os
 from collections.abc import Iterator
 from io import TextIOWrapper
+from itertools import islice
 from typing import Any, NamedTuple
+
+from attributary.errors import InputError
+from attributary.tables.table_source import DELIMITER, by_content, by_name, is_text, opened, shown
 
 LONGEST_CELL = 2**31 - 1
 NOT_TEXT = {
@@ -76,3 +81,24 @@ def _line_not_utf8(data: bytes) -> int:
     except UnicodeDecodeError as error:
         return data.count(b"\n", 0, error.start) + 1
     return 1
+
+
+def place(path: str, row: int) -> str:
+    """Where to look for a row, as in `sales.csv: row 5 (line 6)`: row 0 is row 1, the first below the header."""
+    line = _line(path, row)
+    return f"{shown(path)}: row {row + 1}" + (f" (line {line})" if line else "")
+
+
+def _line(path: str, row: int) -> int | None:
+    if path == "-" or not os.path.isfile(path):  # a pipe has been read, and nobody can read it again
+        return None
+    try:
+        with opened(path) as file:
+            kind = by_name(path).format or by_content(file.read(65536))
+            file.seek(0)
+            if not is_text(kind):
+                return None
+            found = next(islice(rows(file, DELIMITER[kind]), row + 1, None), None)
+            return found.line if found else None
+    except (InputError, UnicodeError, csv.Error):
+        return None

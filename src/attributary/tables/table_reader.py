@@ -6,9 +6,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from attributary.errors import InputError
-from attributary.tables.fault import fault
-from attributary.tables.format import DELIMITER, Format, by_content, by_name, is_text
-from attributary.tables.source import opened, shown
+from attributary.tables.table_source import DELIMITER, Format, by_content, by_name, is_text, opened, shown
+from attributary.tables.text_faults import fault
 
 
 def read_table(path: str, format: Format | None = None) -> Any:

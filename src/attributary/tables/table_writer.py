@@ -2,13 +2,15 @@
 
 import os
 import sys
+from collections.abc import Iterator
 from typing import Any, BinaryIO, get_args
 
 from attributary.errors import InputError
-from attributary.tables.format import DELIMITER, ENDINGS, Format, Named, by_name, is_text
 from attributary.tables.not_private import with_column
-from attributary.tables.text import text
-from attributary.tables.whole_file import standard_output, whole_file
+from attributary.tables.table_source import DELIMITER, ENDINGS, Format, Named, by_name, is_text
+from attributary.tables.whole_files import standard_output, whole_file
+
+ROWS = 2**15  # of text at a time
 
 
 def write_table(table: Any, path: str, format: Format | None = None) -> None:
@@ -78,3 +80,49 @@ def _write(table: Any, file: BinaryIO, kind: Format | None, packing: str | None)
         begin = ipc.new_stream if kind == "arrows" else ipc.new_file
         with begin(file, table.schema) as out:
             out.write_table(one_dictionary)
+
+
+def text(table: Any, delimiter: str) -> Iterator[Any]:
+    """The bytes of a table as CSV or TSV, block by block; null is an empty cell, numbers have all their digits."""
+    import pyarrow as pa
+
+    yield _block([_quoted(pa.array([name]), delimiter, "\ufeff") for name in table.column_names], delimiter)
+    for batch in table.to_batches(max_chunksize=ROWS):
+        cells = [
+            _cells(column, delimiter, name) for name, column in zip(batch.schema.names, batch.columns, strict=True)
+        ]
+        yield _block(cells, delimiter)
+
+
+def _block(cells: list[Any], delimiter: str) -> Any:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if len(cells) == 1:  # an empty line would be no row
+        cells = [pc.if_else(pc.equal(cells[0], ""), '""', cells[0])]
+    lines = pc.binary_join_element_wise(*cells, delimiter)
+    ended = pc.binary_join_element_wise(lines, "", "\n")
+    return pc.binary_join(pa.ListArray.from_arrays([0, len(ended)], ended), "")[0].as_buffer()
+
+
+def _cells(column: Any, delimiter: str, name: str) -> Any:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    try:
+        words = pc.cast(column, pa.string())
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
+        raise InputError(
+            f"a text file has no room for column {name!r}, which is {column.type}; write Parquet or Arrow instead"
+        ) from None
+    return _quoted(pc.fill_null(words, ""), delimiter)
+
+
+def _quoted(words: Any, delimiter: str, awkward: str = "") -> Any:
+    import pyarrow.compute as pc
+
+    needy = pc.match_substring_regex(words, f'["\r\n{delimiter}{awkward}]')
+    if not pc.any(needy).as_py():
+        return words
+    doubled = pc.replace_substring(words, '"', '""')
+    return pc.if_else(needy, pc.binary_join_element_wise('"', doubled, '"', ""), words)

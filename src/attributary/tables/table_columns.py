@@ -1,14 +1,15 @@
-"""floats: a column of a table as numbers, whatever kind of file it came from."""
+"""Columns: a column of a table by its name, as it is or as numbers, whatever kind of file it came from."""
 
 from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attributary.errors import InputError
-from attributary.tables.place import place
-from attributary.tables.source import shown
+from attributary.tables.table_source import shown
+from attributary.tables.text_faults import odd_separator, place
 
 GROUPED = r"^[-+]?[1-9][0-9]{0,2}(\.[0-9]{3})+$"  # 23.048 and 1.234.567, as Germans write thousands
 NOT_GROUPED = r"^[-+]?[0-9]{1,3}$"  # what such a column has besides
@@ -16,19 +17,35 @@ HUNDREDS = r"^[-+]?[1-9][0-9]{2}$"  # and one of these makes it suspicious: deci
 DISTINCT = 3  # grouped figures that make a column suspicious without
 FIRST = 1000  # cells that nearly always tell
 SHOWN = 40  # characters of a cell
+NAMED = 12  # columns in a message
+
+
+def column(table: Any, name: str, path: str) -> Any:
+    """The column of that name, not dictionary-coded; where there is none, an InputError tells what there is."""
+    if name not in table.column_names:
+        raise InputError(f"{shown(path)} has no column {name!r}; {_hint(table, name)}{columns_in_words(table)}")
+    return plain(table.column(name))
+
+
+def columns_in_words(table: Any) -> str:
+    """The columns that a table has, for a message."""
+    names = table.column_names
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return f"its columns are {', '.join(names[:NAMED])}{more}{odd_separator(names)}"
 
 
 def floats(table: Any, name: str, path: str, rows: NDArray[np.int64] | None = None) -> NDArray[np.float64]:
     """A column as numbers, nan where a cell is empty; an InputError names the first row that holds something else.
 
-    `rows` are the numbers of these rows in the file, where the table has some of them only.
+    Where there is no such column, it tells what there is. `path` is what messages call the table. `rows` are the
+    numbers of these rows in the file, where the table has some of them only.
     """
     import pyarrow as pa
 
     def at(row: int) -> str:
         return f"{place(path, row if rows is None else int(rows[row]))}: {cell_in_words(table, name, row)}"
 
-    cells = plain(table.column(name))
+    cells = column(table, name, path)
     if not is_text_type(cells.type) and not any(is_kind(cells.type) for is_kind in _numeric()):
         raise InputError(f"{shown(path)}: column {name!r} is {cells.type}; numbers are needed")
     try:
@@ -145,3 +162,8 @@ def _first_word(cells: Any) -> int:
         except pa.ArrowInvalid:
             high = middle
     return low
+
+
+def _hint(table: Any, name: str) -> str:
+    close = get_close_matches(name, table.column_names, 1)
+    return f"did you mean {close[0]!r}? " if close else ""

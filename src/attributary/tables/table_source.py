@@ -1,0 +1,108 @@
+"""Source of a table: a file or standard input, opened and uncompressed, and the format that it is in."""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import PurePath
+from typing import Any, Literal, NamedTuple
+
+from attributary.errors import InputError
+
+Format = Literal["csv", "tsv", "parquet", "arrow", "arrows"]  # Arrow as a file (also Feather) or as a stream
+
+ENDINGS: dict[str, Format] = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".tab": "tsv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".arrow": "arrow",
+    ".feather": "arrow",
+    ".ipc": "arrow",
+    ".arrows": "arrows",
+}
+PACKED = {".gz": "gzip", ".zst": "zstd"}
+DELIMITER: dict[Format, str] = {"csv": ",", "tsv": "\t"}  # the formats that are text
+
+
+class Named(NamedTuple):
+    format: Format | None  # None where the ending says nothing
+    packing: str | None  # how the text is compressed, if it is
+
+
+def by_name(path: str) -> Named:
+    """What a file's ending says, as in sales.csv.gz."""
+    endings = [ending.lower() for ending in PurePath(path).suffixes]
+    packing = PACKED.get(endings[-1]) if endings else None
+    if packing:
+        endings.pop()
+    return Named(ENDINGS.get(endings[-1]) if endings else None, packing)
+
+
+def packing_of(beginning: bytes) -> str | None:
+    """How a file with these first bytes is compressed, if it is."""
+    if beginning.startswith(b"\x1f\x8b"):
+        return "gzip"
+    return "zstd" if beginning.startswith(b"\x28\xb5\x2f\xfd") else None
+
+
+def by_content(beginning: bytes) -> Format:
+    """The format of a file with these first bytes; text is TSV if its first line holds a tab."""
+    if beginning.startswith(b"PAR1"):
+        return "parquet"
+    if beginning.startswith((b"ARROW1", b"FEA1")):
+        return "arrow"
+    if beginning.startswith(b"\xff\xff\xff\xff"):
+        return "arrows"
+    return "tsv" if b"\t" in beginning.splitlines()[0] else "csv"
+
+
+def is_text(format: Any) -> bool:
+    return format in DELIMITER
+
+
+def shown(path: str) -> str:
+    """A file's name in a message."""
+    return "standard input" if path == "-" else path
+
+
+@contextmanager
+def opened(path: str) -> Iterator[Any]:
+    """The bytes of a file as a seekable Arrow file, uncompressed; anything wrong with it as an InputError."""
+    import pyarrow as pa
+
+    try:
+        source = _source(path)
+        beginning = source.read(4)
+        source.seek(0)
+        packing = packing_of(beginning)
+        if packing:
+            source = pa.BufferReader(pa.CompressedInputStream(source, packing).read_buffer())
+        if source.size() == 0:
+            raise InputError(f"{shown(path)} is empty; a table begins with the names of its columns")
+    except FileNotFoundError:
+        raise InputError(f"there is no file {path}; give the table's path, or - for standard input") from None
+    except OSError as error:
+        raise InputError(f"{shown(path)} cannot be read: {_reason(error)}") from error
+    with source:
+        yield source
+
+
+def _source(path: str) -> Any:
+    import pyarrow as pa
+
+    if path == "-":
+        return pa.BufferReader(sys.stdin.buffer.read())
+    if os.path.isdir(path):
+        raise InputError(f"{path} is a folder; give a file in it")
+    if os.path.isfile(path):
+        return pa.OSFile(path)
+    with open(path, "rb") as pipe:
+        return pa.BufferReader(pipe.read())
+
+
+def _reason(error: OSError) -> str:
+    if error.strerror:
+        return error.strerror.splitlines()[0]
+    return "it ends too early or is damaged" if "runcated" in str(error) else str(error).splitlines()[0]
