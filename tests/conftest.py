@@ -34,7 +34,7 @@ def spark() -> Iterator[Any]:
         if os.environ.get("CI"):
             pytest.fail("the tests need PySpark and Java: pip install -e '.[spark]', apt install default-jre-headless")
         pytest.skip("no PySpark, or no Java")
-    from attributary.logs.session import start_session
+    from attributary.logs.spark import start_session
 
     os.environ.setdefault("JAVA_TOOL_OPTIONS", BRISK)  # of the sessions that commands start, too
     session = start_session("local[2]", {"spark.sql.shuffle.partitions": "3"})

@@ -13,7 +13,8 @@ from click.testing import CliRunner, Result
 
 from attributary.cli import count as command
 from attributary.cli import main
-from attributary.logs.counts import Counts, Outside
+from attributary.logs.attribute_labels import OutsideDomain
+from attributary.logs.counts import Counts
 from attributary.spec import Spec
 from attributary.tables import read_table
 from command import PYTHON
@@ -169,7 +170,7 @@ def test_the_bar_shows_rows_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_is_outside_is_listed_with_its_most_frequent_values(capsys: pytest.CaptureFixture[str]) -> None:
-    outside = (Outside("day", 12, {"sun": 7, "a\nb": 2}, False), Outside("day", 3, {"x": 3}, True))
+    outside = (OutsideDomain("day", 12, {"sun": 7, "a\nb": 2}, False), OutsideDomain("day", 3, {"x": 3}, True))
     command.print_counts(Counts(pa.table({"row": ["x"]}), 5, 9, outside=outside, undated=2), Spec.parse(SPEC))
     words = capsys.readouterr().err
     assert "12  day not in its domain: sun (7), a\\nb (2), …" in words

@@ -19,12 +19,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attributary.errors import InputError, TryAgain
-from attributary.logs.bucket import bucket
-from attributary.logs.clock import clock_of, micros
 from attributary.logs.count import count
+from attributary.logs.count_sql import bucket_sql
 from attributary.logs.counts import Counts
 from attributary.logs.duckdb import DuckDB
-from attributary.logs.whole import refuse_cut_gzip, refuse_cut_zstd
+from attributary.logs.log_files import refuse_cut_gzip, refuse_cut_zstd
+from attributary.logs.times import clock_of, moment_micros
 from attributary.spec import Attribute, Spec
 from attributary.tables import write_table
 
@@ -164,7 +164,7 @@ def test_decimal_edges_are_in_the_bucket_above(place: int, start: float, width: 
     attribute = Attribute(name="x", unknown=True, bucket=width, buckets=20, start=start)
     edge = float(Decimal(repr(start)) + place * Decimal(repr(width)))
     for value, expected in ((edge, place), (np.nextafter(edge, -9), place - 1), (np.nextafter(edge, 99), place)):
-        sql = bucket(f"CAST('{float(value)!r}' AS DOUBLE)", attribute)
+        sql = bucket_sql(f"CAST('{float(value)!r}' AS DOUBLE)", attribute)
         assert engine.run(f"SELECT {sql} AS x").column(0)[0].as_py() == max(-1, min(20, expected))
 
 
@@ -336,8 +336,8 @@ def test_every_clock_goes_right(clock: str, tmp_path: Path, engine: DuckDB) -> N
 
 @given(moment=st.datetimes(dt.datetime(1900, 1, 1), dt.datetime(2200, 1, 1)))
 def test_moments_are_exact(moment: dt.datetime) -> None:
-    assert dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=micros(moment, "time", "s", "x")) == moment
-    assert micros(moment.isoformat(), "time", "s", "x") == micros(moment, "time", "s", "x")
+    assert dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=moment_micros(moment, "time", "s", "x")) == moment
+    assert moment_micros(moment.isoformat(), "time", "s", "x") == moment_micros(moment, "time", "s", "x")
     assert clock_of([moment.isoformat(" "), moment.isoformat()]) == "time"
     assert clock_of([moment.isoformat(), f"{moment.isoformat()}Z"]) is None
 
@@ -359,7 +359,7 @@ def test_moments_are_exact(moment: dt.datetime) -> None:
 )
 def test_a_moment_of_another_clock_is_refused(clock: Any, wrong: Any) -> None:
     with pytest.raises(InputError, match="since the log's times are"):
-        micros(wrong, clock, "s", "--from")
+        moment_micros(wrong, clock, "s", "--from")
 
 
 def test_undated_impressions_are_in_no_period(folder: Path, engine: DuckDB) -> None:

@@ -25,7 +25,7 @@ from attributary.evaluate.paper import Log, paper
 from attributary.evaluate.paper_counts import DAY, Choices, leaf_counts, paper_counts
 from attributary.evaluate.paper_trees import PAPER
 from attributary.logs.count import count
-from attributary.logs.files import is_generated
+from attributary.logs.log_files import is_generated
 from attributary.prior import from_counts
 from attributary.spec import Logs
 from attributary.tables import read_table

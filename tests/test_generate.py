@@ -55,13 +55,13 @@ def everything(stream: Stream) -> pa.Table:
 def test_every_published_figure_is_met(kind: str, logs: dict[str, str], connection: Any) -> None:
     found = compare(connection, logs[kind], DATASETS[kind])
     assert len(found) > 30
-    off = [f"{m.answer.name}: {m.value:.6g} instead of {m.answer.published:.6g}" for m in found if not m.agrees]
+    off = [f"{m.figure.name}: {m.value:.6g} instead of {m.figure.published:.6g}" for m in found if not m.agrees]
     assert not off
 
 
 def test_the_profile_sees_what_is_off(logs: dict[str, str], connection: Any) -> None:
     slower = "SELECT * REPLACE (delay + 86400 AS delay) FROM csscl WHERE partner <> 'partner 001'"
-    off = {m.answer.name for m in compare(connection, slower, DATASETS["csscl"]) if not m.agrees}
+    off = {m.figure.name for m in compare(connection, slower, DATASETS["csscl"]) if not m.agrees}
     assert off >= {"delay, mean", "delay in 2-day bucket 1", "users", "share of the largest partner"}
     assert not off & {"rows", "amount, median"}
 

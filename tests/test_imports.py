@@ -33,15 +33,15 @@ IN_CYCLES = {
 }
 LATE = {("cli/run_counts.py", "evaluate")}
 SHARED_STEMS = {
-    *("asked", "attribute", "classes", "column", "compiled", "domain", "draws", "errors", "estimates", "fault"),
-    *("figures", "files", "filters", "given", "labels", "learned", "leaves", "limits", "many", "measure", "methods"),
+    *("asked", "attribute", "classes", "column", "compiled", "draws", "errors", "estimates", "fault"),
+    *("figures", "filters", "given", "labels", "learned", "limits", "many", "measure", "methods"),
     *("nodes", "notebook", "page", "place", "rows", "shares", "simulate", "spark", "store", "summary", "task", "text"),
     *("values", "whole"),
 }
 SHARED_CLASSES = {
-    *("Answer", "Asked", "Classes", "Errors", "Family", "Field", "Layout", "Level", "Limits", "Log", "Measure"),
-    *("Measured", "Noise", "Outside", "Part", "Past", "Paths", "Query", "Question", "Stated", "Store", "Sums"),
-    *("Sweep", "Task", "Values"),
+    *("Asked", "Classes", "Errors", "Family", "Field", "Layout", "Level", "Limits", "Measure"),
+    *("Measured", "Noise", "Part", "Past", "Paths", "Query", "Stated", "Store", "Sums"),
+    *("Sweep", "Task"),
 }
 
 FILES = sorted(f.relative_to(PACKAGE) for f in PACKAGE.rglob("*.py") if f != PACKAGE / "__init__.py")

@@ -12,7 +12,7 @@ from attributary.api.ara.keys.node_keys import domain, row, tree_keys, whole
 from attributary.api.ara.service.index import Index
 from attributary.api.query_tree import queried_tree
 from attributary.errors import InputError
-from attributary.logs.labelled import MISSING
+from attributary.logs.attribute_labels import MISSING
 from attributary.plan import Plan, make_plan
 from attributary.plan.bits import Bits
 from attributary.spec import Spec

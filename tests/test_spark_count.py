@@ -16,11 +16,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from attributary.errors import InputError, TryAgain
-from attributary.logs.complaint import complaints, quiet_py4j
 from attributary.logs.count import count
 from attributary.logs.counts import Counts
-from attributary.logs.session import start_session
-from attributary.logs.spark import Spark
+from attributary.logs.spark import Spark, start_session
+from attributary.logs.spark_errors import quiet_py4j, spark_errors
 from attributary.spec import Spec
 from attributary.tables import write_table
 from conftest import BRISK
@@ -175,9 +174,9 @@ KILLER = """
 import json, os, sys
 import pyarrow.parquet as pq
 from attributary.errors import InputError, TryAgain
-from attributary.logs.complaint import complaints, quiet_py4j
+from attributary.logs.spark_errors import quiet_py4j, spark_errors
 from attributary.logs.count import count
-from attributary.logs.session import start_session
+from attributary.logs.spark import start_session
 from attributary.logs.spark import Spark
 from attributary.spec import Spec
 
@@ -319,7 +318,7 @@ def test_spark_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_cluster_that_is_not_there() -> None:
-    code = "from attributary.logs.session import start_session; start_session('mesos://nowhere:1')"
+    code = "from attributary.logs.spark import start_session; start_session('mesos://nowhere:1')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "InputError: Spark did not start at mesos://nowhere:1: " in done.stderr
     assert "Master must either be" in done.stderr.splitlines()[-1]
@@ -364,16 +363,16 @@ def test_what_spark_could_not_do_now_and_what_ctrl_c_ended() -> None:
     from py4j.protocol import Py4JError, Py4JNetworkError
 
     trace = "\n\tat org.apache.spark.Somewhere" * 200
-    with pytest.raises(KeyboardInterrupt), complaints():
+    with pytest.raises(KeyboardInterrupt), spark_errors():
         raise Py4JError(f"org.apache.spark.SparkException: [SPARK_JOB_CANCELLED] Job 3 cancelled{trace}")
     for words in (f"java.lang.OutOfMemoryError: Java heap space{trace}", f"No space left on device{trace}"):
-        with pytest.raises(TryAgain) as caught, complaints():
+        with pytest.raises(TryAgain) as caught, spark_errors():
             raise Py4JError(f"An error occurred while calling o1.\n{words}")
         assert len(str(caught.value)) < 400 and "\n" not in str(caught.value)
     for error in (Py4JNetworkError("Answer from Java side is empty"), ConnectionRefusedError("refused")):
-        with pytest.raises(TryAgain), complaints():
+        with pytest.raises(TryAgain), spark_errors():
             raise error
-    with pytest.raises(Py4JError), complaints():
+    with pytest.raises(Py4JError), spark_errors():
         raise Py4JError("another bug")
 
 

@@ -3,6 +3,7 @@
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from math import floor, log10
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ from attributary.errors import InputError
 from attributary.logs.count import count
 from attributary.logs.counts import Counts
 from attributary.logs.duckdb import DuckDB
-from attributary.logs.valued import begins, step_of
+from attributary.logs.value_bins import PER_TEN, bin_start
 from attributary.prior import from_counts
 from attributary.profile import profile
 from attributary.spec import Measure, Spec
@@ -183,10 +184,10 @@ def test_one_conversion_and_no_values_is_what_it_was(
 
 
 @given(micro=st.integers(1, 10**16))
-def test_a_step_begins_where_it_says(micro: int) -> None:
+def test_a_bin_begins_where_it_says(micro: int) -> None:
     auto = Measure(name="revenue", clip="auto")
-    step = step_of(auto, micro)
-    assert begins(auto, step) <= micro * (1 + 1e-9) and micro <= begins(auto, step + 1) * (1 + 1e-9)
+    bin_ = floor(PER_TEN * log10(micro))
+    assert bin_start(auto, bin_) <= micro * (1 + 1e-9) and micro <= bin_start(auto, bin_ + 1) * (1 + 1e-9)
 
 
 def test_what_values_lack_is_told(tmp_path: Path) -> None:

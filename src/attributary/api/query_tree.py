@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from attributary.logs.labelled import labelled
+from attributary.logs.attribute_labels import label_codes
 from attributary.spec import Attribute, Logs, Spec
 from attributary.tree import Tree
 from attributary.tree.labels import arrow_table, text_labels
@@ -47,5 +47,5 @@ def _labels(spec: Spec, table: Any) -> Any:
 def _column(table: Any, name: str, attribute: Attribute, logs: Logs) -> Any:
     import pyarrow as pa
 
-    labels, code = labelled(table, name, attribute, logs)
+    labels, code = label_codes(table, name, attribute, logs)
     return pa.DictionaryArray.from_arrays(pa.array(code.astype(np.int32)), pa.array(labels, pa.string()))

@@ -12,8 +12,10 @@ import click
 from attributary.cli.one_line import one_line
 
 if TYPE_CHECKING:
-    from attributary.logs.counts import Counts, Outside, Values
+    from attributary.logs.attribute_labels import OutsideDomain
+    from attributary.logs.counts import Counts
     from attributary.logs.engine import Report
+    from attributary.logs.value_bins import ValueTotals
     from attributary.spec import Spec
 
 ENGINES = ["duckdb", "spark"]
@@ -146,8 +148,7 @@ def engine(
 
 def rows_of(spec: "Spec", folder: str) -> int:
     """How many rows there are to read, where all files say so; else 0."""
-    from attributary.logs.files import files
-    from attributary.logs.size import rows_in
+    from attributary.logs.log_files import files, rows_in
 
     logs = spec.logs
     given = [paths for paths in (logs.impressions, logs.conversions, logs.attributed) if paths] if logs else []
@@ -210,7 +211,7 @@ def _exceeded(spec: "Spec") -> str:
     return f"its impression has {20 if limit == 'auto' else limit} conversions already"
 
 
-def _value(value: "Values") -> list[str]:
+def _value(value: "ValueTotals") -> list[str]:
     """What became of a value."""
     unit = f" {value.unit}" if value.unit else ""
     lines = [f"{value.measure}: {value.total - value.cut:,.2f}{unit} of {value.total:,.2f}{unit} counted"]
@@ -226,7 +227,7 @@ def _value(value: "Values") -> list[str]:
     return lines
 
 
-def _outside(found: "Outside") -> str:
+def _outside(found: "OutsideDomain") -> str:
     shown = ", ".join(f"{value} ({times:,})" for value, times in found.values.items())
     return (
         f"{found.attribute} not in its domain: {shown}{', …' if sum(found.values.values()) < found.conversions else ''}"

@@ -153,7 +153,7 @@ def _of_logs(spec: "Spec", folder: str, until: str | None, cache: str, quiet: bo
     from attributary.evaluate.identity import identity
     from attributary.logs.count import count
     from attributary.logs.duckdb import DuckDB
-    from attributary.logs.files import all_files, is_generated
+    from attributary.logs.log_files import all_files, is_generated
 
     logs = spec.logs
     if logs is None:

@@ -94,7 +94,7 @@ def run(
     from attributary.cli.summary import print_measures, print_summary
     from attributary.logs.count import count
     from attributary.logs.duckdb import DuckDB
-    from attributary.logs.files import all_files, is_generated
+    from attributary.logs.log_files import all_files, is_generated
     from attributary.prior import from_counts, none
     from attributary.tables.not_private import SEEDED, TRUE_COUNTS, mark
     from attributary.tables.whole_files import whole_folder

@@ -6,7 +6,7 @@ Figures about partners, converting users, amounts and delays were published for 
 the look-alike are those with a country.
 """
 
-from attributary.datasets.dataset import Answer, Dataset, Question, share_answers
+from attributary.datasets.dataset import Dataset, FigureQuery, PublishedFigure, share_figures
 
 COLUMNS = {
     "Sale": "TINYINT",
@@ -83,8 +83,8 @@ SELECT COUNT(*) / SUM(COUNT(*)) OVER () FROM {{log}} AS l WHERE delay IS NOT NUL
 GROUP BY delay // {width} ORDER BY delay // {width}
 """
 
-QUESTIONS = [
-    Question(
+QUERIES = [
+    FigureQuery(
         """
 SELECT
     COUNT(*) * {scale}, SUM(conversion) * {scale},
@@ -96,38 +96,41 @@ SELECT
 FROM {log} AS l
 """,
         [
-            Answer("rows", 15_995_634),
-            Answer("rows with a sale", 1_732_721, 1e-5),
-            Answer("sales without a delay", 5_380, 0.005),
-            Answer("users", 13_708_490, 1e-4),
-            Answer("partners", 312),
-            Answer("countries", 23, 0, 0.01),
-            Answer("devices", 8),
-            Answer("age groups", 11),
-            Answer("country missing", 0.2397, 2e-4, 5e-5),
-            Answer("device missing", 0.0002, 0.05, 0.018),
-            Answer("age group missing", 0.7352, 5e-4, 2e-4),
-            Answer("last click day", 90),
+            PublishedFigure("rows", 15_995_634),
+            PublishedFigure("rows with a sale", 1_732_721, 1e-5),
+            PublishedFigure("sales without a delay", 5_380, 0.005),
+            PublishedFigure("users", 13_708_490, 1e-4),
+            PublishedFigure("partners", 312),
+            PublishedFigure("countries", 23, 0, 0.01),
+            PublishedFigure("devices", 8),
+            PublishedFigure("age groups", 11),
+            PublishedFigure("country missing", 0.2397, 2e-4, 5e-5),
+            PublishedFigure("device missing", 0.0002, 0.05, 0.018),
+            PublishedFigure("age group missing", 0.7352, 5e-4, 2e-4),
+            PublishedFigure("last click day", 90),
         ],
     ),
-    Question(
+    FigureQuery(
         """
 SELECT AVG(n), MAX(n)
 FROM (SELECT COUNT(*) AS n FROM {log} AS l WHERE conversion = 1 AND country <> 'missing' GROUP BY user) AS u
 """,
-        [Answer("conversions of a converting user", 1.073, 0.001), Answer("most conversions of a user", 39)],
+        [
+            PublishedFigure("conversions of a converting user", 1.073, 0.001),
+            PublishedFigure("most conversions of a user", 39),
+        ],
     ),
-    Question(
+    FigureQuery(
         """
 SELECT COUNT(DISTINCT user) * {scale} AS n FROM {log} AS l WHERE conversion = 1 AND country <> 'missing'
 GROUP BY partner ORDER BY n DESC LIMIT 7
 """,
         [
-            Answer(f"converting users of partner {rank + 1}", count, 1e-4, 1 / count)
+            PublishedFigure(f"converting users of partner {rank + 1}", count, 1e-4, 1 / count)
             for rank, count in enumerate(CONVERTING)
         ],
     ),
-    Question(
+    FigureQuery(
         """
 SELECT MAX(n) / SUM(n), MIN(n) * {scale}
 FROM (
@@ -135,21 +138,21 @@ FROM (
 ) AS p
 """,
         [
-            Answer("share of the largest partner", 0.40, 0.005),
-            Answer("converting users of the smallest partner", 33, 0.05, 0.05),
+            PublishedFigure("share of the largest partner", 0.40, 0.005),
+            PublishedFigure("converting users of the smallest partner", 33, 0.05, 0.05),
         ],
     ),
-    Question(
+    FigureQuery(
         """
 SELECT SUM(amount) / 1e6 * {scale} AS euros FROM {log} AS l WHERE country <> 'missing'
 GROUP BY country ORDER BY euros DESC LIMIT 12
 """,
         [
-            Answer(f"revenue of country {rank + 1}, M EUR", euros, 0.01, 2.4 * (EURO / 1e6 / euros) ** 0.5)
+            PublishedFigure(f"revenue of country {rank + 1}, M EUR", euros, 0.01, 2.4 * (EURO / 1e6 / euros) ** 0.5)
             for rank, euros in enumerate(REVENUE)
         ],
     ),
-    Question(
+    FigureQuery(
         """
 SELECT
     AVG(amount), STDDEV(amount), QUANTILE_CONT(amount, 0.25), QUANTILE_CONT(amount, 0.5), QUANTILE_CONT(amount, 0.75),
@@ -157,40 +160,40 @@ SELECT
 FROM {log} AS l
 """,
         [
-            Answer("amount, mean", 122.5, 0.001, 0.0017),
-            Answer("amount, standard deviation", 271.1, 0.001, 0.035),
-            Answer("amount, first quartile", 25.9, 0.002, 0.002),
-            Answer("amount, median", 56.7, 0.002, 0.002),
-            Answer("amount, third quartile", 133.3, 0.002, 0.002),
-            Answer("amount, largest", 62_459, 0.001, 0.15),
+            PublishedFigure("amount, mean", 122.5, 0.001, 0.0017),
+            PublishedFigure("amount, standard deviation", 271.1, 0.001, 0.035),
+            PublishedFigure("amount, first quartile", 25.9, 0.002, 0.002),
+            PublishedFigure("amount, median", 56.7, 0.002, 0.002),
+            PublishedFigure("amount, third quartile", 133.3, 0.002, 0.002),
+            PublishedFigure("amount, largest", 62_459, 0.001, 0.15),
         ],
     ),
-    Question(
+    FigureQuery(
         """
 SELECT
     AVG(delay), QUANTILE_CONT(delay, 0.25), QUANTILE_CONT(delay, 0.5), QUANTILE_CONT(delay, 0.75), MAX(delay)
 FROM {log} AS l
 """,
         [
-            Answer("delay, mean", 359_581, 0.001, 0.0013),
-            Answer("delay, first quartile", 707, 0.002, 0.005),
-            Answer("delay, median", 7_260, 0.001, 0.008),
-            Answer("delay, third quartile", 463_808, 0.001, 0.003),
-            Answer("delay, longest", 2_588_699, 1e-4, 1e-4),
+            PublishedFigure("delay, mean", 359_581, 0.001, 0.0013),
+            PublishedFigure("delay, first quartile", 707, 0.002, 0.005),
+            PublishedFigure("delay, median", 7_260, 0.001, 0.008),
+            PublishedFigure("delay, third quartile", 463_808, 0.001, 0.003),
+            PublishedFigure("delay, longest", 2_588_699, 1e-4, 1e-4),
         ],
     ),
-    Question(SHARE_OF_DELAYS.format(width=172_800), share_answers("delay in 2-day bucket", TWO_DAYS, SALES)),
-    Question(SHARE_OF_DELAYS.format(width=518_400), share_answers("delay in 6-day bucket", SIX_DAYS, SALES)),
-    Question(
+    FigureQuery(SHARE_OF_DELAYS.format(width=172_800), share_figures("delay in 2-day bucket", TWO_DAYS, SALES)),
+    FigureQuery(SHARE_OF_DELAYS.format(width=518_400), share_figures("delay in 6-day bucket", SIX_DAYS, SALES)),
+    FigureQuery(
         """
 SELECT MIN(days), MEDIAN(days), AVG(days), MAX(days)
 FROM (SELECT AVG(delay) / 86400 AS days FROM {log} AS l WHERE delay IS NOT NULL GROUP BY partner) AS p
 """,
         [
-            Answer("a partner's mean delay in days, least", 0.005, 0.02, 0.25),
-            Answer("a partner's mean delay in days, median", 1.68, 0.01, 0.03),
-            Answer("a partner's mean delay in days, mean", 2.18, 0.01, 0.03),
-            Answer("a partner's mean delay in days, greatest", 26.2, 0.01, 0.02),
+            PublishedFigure("a partner's mean delay in days, least", 0.005, 0.02, 0.25),
+            PublishedFigure("a partner's mean delay in days, median", 1.68, 0.01, 0.03),
+            PublishedFigure("a partner's mean delay in days, mean", 2.18, 0.01, 0.03),
+            PublishedFigure("a partner's mean delay in days, greatest", 26.2, 0.01, 0.02),
         ],
     ),
 ]
@@ -203,7 +206,7 @@ CSSCL = Dataset(
     impressions=IMPRESSIONS,
     measured=MEASURED,
     published=PUBLISHED,
-    questions=QUESTIONS,
+    queries=QUERIES,
     last_touch="",
     unknown_delay=UNKNOWN_DELAY,
 )

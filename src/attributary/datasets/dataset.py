@@ -6,7 +6,7 @@ SLACK = {"partners": 1, "campaigns": 1}  # whether `missing` was counted as one 
 ROUNDING = 1e-9
 
 
-class Answer(NamedTuple):
+class PublishedFigure(NamedTuple):
     """A published figure, and how near to it a look-alike has to come."""
 
     name: str
@@ -15,11 +15,11 @@ class Answer(NamedTuple):
     error: float = 0  # the relative standard error that rows drawn at random add, at the published number of them
 
 
-class Question(NamedTuple):
-    """SQL over the table {log} whose values, row by row, are the answers; {scale} is published rows per row."""
+class FigureQuery(NamedTuple):
+    """SQL over the table {log} whose values, row by row, are the figures; {scale} is published rows per row."""
 
     sql: str
-    answers: list[Answer]
+    figures: list[PublishedFigure]
 
 
 class Dataset(NamedTuple):
@@ -30,7 +30,7 @@ class Dataset(NamedTuple):
     impressions: str  # SQL over the file {published}, for one row per impression
     measured: str  # SQL over {impressions}, for the figures below
     published: dict[str, int]  # figures that tell a wrong or truncated file apart
-    questions: list[Question]  # more published figures, by which a look-alike is judged
+    queries: list[FigureQuery]  # more published figures, by which a look-alike is judged
     last_touch: str  # as `impressions`, for a file in which some conversions have no click (the last figure)
     unknown_delay: dict[str, str]  # SQL over {impressions} for each way to treat a conversion without a delay
 
@@ -53,15 +53,15 @@ class Figure(NamedTuple):
 class Comparison(NamedTuple):
     """A figure of a log, scaled to the published number of rows, next to the published one."""
 
-    answer: Answer
+    figure: PublishedFigure
     value: float
     share: float  # of the published number of rows
 
     @property
     def agrees(self) -> bool:
         """Whether the figure is the published one, within its tolerance and four standard errors."""
-        room = ROUNDING + self.answer.tolerance + 4 * self.answer.error / self.share**0.5
-        return bool(abs(self.value / self.answer.published - 1) <= room)
+        room = ROUNDING + self.figure.tolerance + 4 * self.figure.error / self.share**0.5
+        return bool(abs(self.value / self.figure.published - 1) <= room)
 
 
 def figures(connection: Any, impressions: str, dataset: Dataset) -> list[Figure]:
@@ -78,17 +78,17 @@ def compare(connection: Any, impressions: str, dataset: Dataset) -> list[Compari
     rows = connection.sql(f"SELECT COUNT(*) FROM ({impressions})").fetchall()[0][0]
     share = rows / dataset.published["rows"]
     comparisons = []
-    for question in dataset.questions:
-        answers = connection.sql(question.sql.format(log=f"({impressions})", scale=f"({1 / share!r})")).fetchall()
-        values = [value for row in answers for value in row][: len(question.answers)]
-        values += [0] * (len(question.answers) - len(values))
-        comparisons += [Comparison(a, float(value), share) for a, value in zip(question.answers, values, strict=True)]
+    for query in dataset.queries:
+        cells = connection.sql(query.sql.format(log=f"({impressions})", scale=f"({1 / share!r})")).fetchall()
+        values = [value for row in cells for value in row][: len(query.figures)]
+        values += [0] * (len(query.figures) - len(values))
+        comparisons += [Comparison(f, float(value), share) for f, value in zip(query.figures, values, strict=True)]
     return comparisons
 
 
-def share_answers(name: str, published: list[float], of: int) -> list[Answer]:
+def share_figures(name: str, published: list[float], of: int) -> list[PublishedFigure]:
     """Shares of so many rows, published with three digits."""
     return [
-        Answer(f"{name} {number + 1}", share, 0.0006 / share, ((1 - share) / share / of) ** 0.5)
+        PublishedFigure(f"{name} {number + 1}", share, 0.0006 / share, ((1 - share) / share / of) ** 0.5)
         for number, share in enumerate(published)
     ]

@@ -15,7 +15,7 @@ from attributary.evaluate.paper_counts import Choices, Periods, paper_counts
 from attributary.evaluate.paper_trees import PAPER, PaperDataset
 from attributary.evaluate.private import EPSILON
 from attributary.logs.duckdb import print_no_progress
-from attributary.logs.files import is_generated
+from attributary.logs.log_files import is_generated
 
 NOISES = ("api", "unit")  # on sums of contributions, and on counts
 

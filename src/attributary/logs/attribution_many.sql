@@ -1,5 +1,5 @@
--- Last touch, several conversions to an impression, with their values: two logs become counts of rows by fate,
--- attributes, rank and steps of values. DuckDB and Spark run this as it stands.
+-- Last touch, several conversions per impression, with their values: two logs become counts of rows by fate,
+-- attributes, rank and bins of values. DuckDB and Spark run this as it stands.
 --
 -- Events stand in order of time (events.sql). A conversion belongs to the last impression before it, and its rank says
 -- how many of them the impression has by then: those at one moment are ranked by their attributes, then by their
@@ -40,15 +40,15 @@ fates AS (
             ELSE {late}
         END AS fate,
         path,
-        CASE WHEN rank > {most} THEN {most} + 1 ELSE rank END AS rank{got_unknown}{got_values}
+        CASE WHEN rank > {last_rank} THEN {last_rank} + 1 ELSE rank END AS rank{got_unknown}{got_values}
     FROM ranked
 ),
 counted AS (
-    SELECT fate, path, rank{all_unknown}{all_steps}, COUNT(*) AS number{sums}
+    SELECT fate, path, rank{all_unknown}{all_bins}, COUNT(*) AS number{sums}
     FROM fates
-    GROUP BY fate, path, rank{all_unknown}{all_steps}
+    GROUP BY fate, path, rank{all_unknown}{all_bins}
 )
-SELECT fate, {known}, rank{all_unknown}{all_steps}, number{all_sums}
+SELECT fate, {known}, rank{all_unknown}{all_bins}, number{all_sums}
 FROM counted LEFT JOIN paths USING (path)
 UNION ALL
 SELECT {impression} AS fate, {known}, NULL AS rank{nothing_unknown}{nothing_valued}, dated AS number{no_sums}

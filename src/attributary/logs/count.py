@@ -4,17 +4,13 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 from attributary.errors import InputError
-from attributary.logs.clock import Moment
-from attributary.logs.column import Log
-from attributary.logs.counts import Counts
-from attributary.logs.domain import refuse_no_other
+from attributary.logs.attribute_labels import missing_cells, refuse_no_other
+from attributary.logs.count_sql import one_log, two_logs
+from attributary.logs.counts import Counts, leaves
 from attributary.logs.engine import CastError, Engine
-from attributary.logs.files import files
-from attributary.logs.leaves import leaves
-from attributary.logs.missing import missing_cells
-from attributary.logs.one_log import one_log
-from attributary.logs.period import Period
-from attributary.logs.two_logs import two_logs
+from attributary.logs.log_columns import LogTable
+from attributary.logs.log_files import files
+from attributary.logs.times import Moment, Period
 from attributary.spec import Logs, Spec
 
 
@@ -38,14 +34,14 @@ def count(
     refuse_no_other(spec.unknown, logs)
     period = Period(since, until)
     with _engine(engine) as running:
-        sides = _opened(spec, logs, folder, running)
+        sides = _open_logs(spec, logs, folder, running)
         try:
             if logs.is_attributed:
                 grouped = running.run(one_log(spec, logs, sides[0], period), "counting")
             else:
                 grouped = running.run(two_logs(spec, logs, sides[0], sides[1], period), "attributing and counting")
         except CastError as error:
-            raise _culprit(sides, error) from error
+            raise _bad_cell(sides, error) from error
     return leaves(spec, logs, grouped, period)
 
 
@@ -63,17 +59,17 @@ def _engine(engine: Engine | str) -> AbstractContextManager[Engine]:
     return nullcontext(engine)
 
 
-def _opened(spec: Spec, logs: Logs, folder: str, engine: Engine) -> list[Log]:
+def _open_logs(spec: Spec, logs: Logs, folder: str, engine: Engine) -> list[LogTable]:
     ours, theirs = logs.impression_columns, logs.conversion_columns
-    names = {"attributed": ours | theirs} if logs.is_attributed else {"impressions": ours, "conversions": theirs}
+    columns = {"attributed": ours | theirs} if logs.is_attributed else {"impressions": ours, "conversions": theirs}
     _refuse_unused(spec, logs)
     sides = []
-    for side, called in names.items():
-        given: Sequence[str] | None = getattr(logs, side)
-        if given is None:
+    for side, called in columns.items():
+        names: Sequence[str] | None = getattr(logs, side)
+        if names is None:
             raise InputError(f'logs.{side} is missing; give its files, as in {side} = "{side}/*.parquet"')
-        relation = engine.open(files(given, folder, logs.header))
-        sides.append(Log(engine, relation, called, missing_cells(logs), logs.time_unit))
+        relation = engine.open(files(names, folder, logs.header))
+        sides.append(LogTable(engine, relation, called, missing_cells(logs), logs.time_unit))
     return sides
 
 
@@ -93,7 +89,7 @@ def _refuse_unused(spec: Spec, logs: Logs) -> None:
             )
 
 
-def _culprit(sides: list[Log], error: CastError) -> InputError:
+def _bad_cell(sides: list[LogTable], error: CastError) -> InputError:
     """The cell that made a CAST fail."""
     for log in sides:
         for column, bad, needed in log.doubts:

@@ -1,6 +1,6 @@
 -- Impressions that have their conversions beside them become counts of rows by fate and attributes. DuckDB and Spark
 -- run this as it stands.
-SELECT fate{known}{all_unknown}{all_steps}, COUNT(*) AS number{sums}
+SELECT fate{known}{all_unknown}{all_bins}, COUNT(*) AS number{sums}
 FROM (
     SELECT
         CASE
@@ -14,4 +14,4 @@ FROM (
     ) AS impressions
     WHERE {in_period}
 ) AS fates
-GROUP BY fate{known}{all_unknown}{all_steps}
+GROUP BY fate{known}{all_unknown}{all_bins}

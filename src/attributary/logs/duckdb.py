@@ -12,8 +12,7 @@ from typing import Any, Self, TypeVar
 from attributary.errors import InputError, TryAgain
 from attributary.logs.duckdb_errors import duckdb_errors
 from attributary.logs.engine import Kind, Relation, Report
-from attributary.logs.files import Files
-from attributary.logs.whole import refuse_cut_gzip, refuse_cut_zstd
+from attributary.logs.log_files import Files, refuse_cut_gzip, refuse_cut_zstd
 
 Result = TypeVar("Result")
 POLL = 0.1  # seconds
@@ -105,9 +104,9 @@ class DuckDB:
         self._set("preserve_insertion_order", True)
         for path in relation.files.paths:
             rows = _rows(relation.files._replace(paths=(path,)))
-            numbered = f"SELECT *, ROW_NUMBER() OVER () AS {ROW} FROM {rows}"
-            found = self.run(f"SELECT MIN({ROW}) FROM ({numbered}) WHERE {condition}", "looking for the row")
-            row = found.column(0)[0].as_py()
+            with_numbers = f"SELECT *, ROW_NUMBER() OVER () AS {ROW} FROM {rows}"
+            first = self.run(f"SELECT MIN({ROW}) FROM ({with_numbers}) WHERE {condition}", "looking for the row")
+            row = first.column(0)[0].as_py()
             if row is not None:
                 return f"{path}: row {row:,}"
         return None

@@ -85,10 +85,10 @@ def _first(words: str) -> str:
 
 def _no_engine(words: str) -> str | None:
     """What to do about an address that DuckDB takes for a file of this machine."""
-    found = re.search(r'No files found that match the pattern "((\w+)://[^"]*)"', words)
-    if not found:
+    address = re.search(r'No files found that match the pattern "((\w+)://[^"]*)"', words)
+    if not address:
         return None
-    return f"no file is {found[1]}, or DuckDB does not read {found[2]}://; look there, or use --engine spark"
+    return f"no file is {address[1]}, or DuckDB does not read {address[2]}://; look there, or use --engine spark"
 
 
 def _csv(words: str) -> str | None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, Protocol
 
-from attributary.logs.files import Files
+from attributary.logs.log_files import Files
 
 Kind = Literal["text", "whole", "number", "bool", "date", "time", "zoned", "other"]  # time: without a zone
 Report = Callable[[str, float | None], None]  # told what is being done, and which share of it is, if that is known

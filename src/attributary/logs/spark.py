@@ -1,18 +1,25 @@
-"""spark: the engine for a cluster. It runs the SQL that DuckDB runs."""
+"""spark: the engine for a cluster, which runs the SQL that DuckDB runs, and its session."""
 
 import os
 import re
-from collections.abc import Mapping
-from contextlib import ExitStack
+import shutil
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from functools import reduce
-from typing import TYPE_CHECKING, Any, Self
+from typing import IO, TYPE_CHECKING, Any, Self
 from urllib.parse import unquote
 
-from attributary.errors import InputError
-from attributary.logs.complaint import complaints, quiet_py4j
+from attributary.errors import InputError, TryAgain
 from attributary.logs.engine import Kind, Relation, Report
-from attributary.logs.files import Files
-from attributary.logs.session import active_session, start_session
+from attributary.logs.log_files import Files
+from attributary.logs.spark_errors import quiet_py4j, spark_errors
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -51,13 +58,13 @@ class Spark:
         settings: Mapping[str, str] | None = None,
         report: Report | None = None,
     ) -> None:
-        given = session or active_session()
-        if given is not None and (master is not None or settings):
+        running = session or active_session()
+        if running is not None and (master is not None or settings):
             raise InputError(f"a Spark session is running already; stop it, or leave out {master or 'the settings'}")
         self._quiet = ExitStack()
         with quiet_py4j():
-            self._started = start_session(master or "local[*]", settings) if given is None else None
-        self._session = (given or self._started).newSession()  # type: ignore[union-attr]
+            self._started = start_session(master or "local[*]", settings) if running is None else None
+        self._session = (running or self._started).newSession()  # type: ignore[union-attr]
         for name, value in AS_DUCKDB.items():
             self._session.conf.set(name, value)
         self._report = report or (lambda stage, share: None)
@@ -75,10 +82,10 @@ class Spark:
         self._quiet.close()
 
     def open(self, files: Files) -> Relation:
-        with complaints(files.name):
+        with spark_errors(files.name):
             alike = _alike(files)
             frames = [self._read(files._replace(paths=paths)) for paths in alike]
-        types = _types([(paths[0], dict(frame.dtypes)) for paths, frame in zip(alike, frames, strict=True)])
+        types = _common_types([(paths[0], dict(frame.dtypes)) for paths, frame in zip(alike, frames, strict=True)])
         kinds = {name: _kind(words) for name, words in types.items()}
         view = f"log_{len(self._frames)}"
         self._frames[view] = frames
@@ -96,24 +103,24 @@ class Spark:
 
     def run(self, sql: str, stage: str = "") -> Any:
         self._report(stage, None)
-        with complaints():
+        with spark_errors():
             return self._session.sql(sql).toArrow()
 
     def place(self, relation: Relation, condition: str) -> str | None:
-        numbered = relation.files.format == "parquet"  # lines of text have no numbers on a cluster
-        where = ["_metadata.file_path", *(["_metadata.row_index"] if numbered else [])]
+        has_numbers = relation.files.format == "parquet"  # lines of text have no numbers on a cluster
+        where = ["_metadata.file_path", *(["_metadata.row_index"] if has_numbers else [])]
         for frame in self._frames[relation.sql]:
-            with complaints(relation.name):
-                found = frame.where(condition).selectExpr(*where).orderBy(*(w.split(".")[1] for w in where)).head()
-            if found is not None:
-                file = unquote(found[0]).removeprefix("file:").replace("///", "/")
-                return f"{file}: row {found[1] + 1:,}" if numbered else file
+            with spark_errors(relation.name):
+                row = frame.where(condition).selectExpr(*where).orderBy(*(w.split(".")[1] for w in where)).head()
+            if row is not None:
+                file = unquote(row[0]).removeprefix("file:").replace("///", "/")
+                return f"{file}: row {row[1] + 1:,}" if has_numbers else file
         return None
 
     def _read(self, files: Files) -> "DataFrame":
         paths = [path if "://" in path else _address(path) for path in files.paths]
         reader = self._session.read
-        above = _partitioned(files.paths[0]) if files.partitioned else None
+        above = _base_path(files.paths[0]) if files.partitioned else None
         if above is not None:
             reader = reader.option("basePath", above)
         if files.format == "parquet":
@@ -138,11 +145,11 @@ def _address(path: str) -> str:
     return "file://" + re.sub(r"([][{}*?\\])", r"\\\1", os.path.abspath(path))
 
 
-def _partitioned(path: str) -> str | None:
+def _base_path(path: str) -> str | None:
     """The folder above those that are named after a column's value, as in day=2026-03-01, which are a column then."""
     whole = path if "://" in path else "file://" + os.path.abspath(path)
-    found = re.match(r"(.+?)/[^/=]+=[^/]*/", whole)
-    return found[1] if found else None
+    above = re.match(r"(.+?)/[^/=]+=[^/]*/", whole)
+    return above[1] if above else None
 
 
 def _alike(files: Files) -> list[tuple[str, ...]]:
@@ -158,9 +165,9 @@ def _alike(files: Files) -> list[tuple[str, ...]]:
     return list(groups.values())
 
 
-def _types(found: list[tuple[str, dict[str, str]]]) -> dict[str, str]:
+def _common_types(columns: list[tuple[str, dict[str, str]]]) -> dict[str, str]:
     """The columns of a log whose files have these; a type that differs names both, and is of no kind."""
-    (first, types), *others = found
+    (first, types), *others = columns
     for path, theirs in others:
         for name, words in list(types.items()):
             if name not in theirs:
@@ -185,3 +192,98 @@ def _kind(words: str) -> Kind:
     if words.startswith("decimal"):
         return "whole" if words.endswith(",0)") else "number"
     return next((kind for kind, types in KINDS.items() if words in types.split()), "other")
+
+
+# A new session: quiet and, where it is local, kept to this machine.
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+HERE = "127.0.0.1"
+LONGEST = 200  # characters of a reason
+QUIET = {"spark.log.level": "ERROR", "spark.ui.showConsoleProgress": "false"}
+LOCAL = {"spark.driver.host": HERE, "spark.driver.bindAddress": HERE, "spark.ui.enabled": "false"}
+
+
+def active_session() -> "SparkSession | None":
+    """The session that runs in this process, if there is one."""
+    refuse_no_pyspark()
+    from pyspark.sql import SparkSession
+
+    return SparkSession.getActiveSession()
+
+
+def start_session(master: str = "local[*]", settings: Mapping[str, str] | None = None) -> "SparkSession":
+    """A session at a master's address; without one, on all cores of this machine. `settings` are Spark's own."""
+    refuse_no_pyspark()
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from pyspark import SparkConf, SparkContext
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    if master.startswith("sc://"):  # Spark Connect: nothing runs here
+        return SparkSession.builder.remote(master).getOrCreate()
+    _refuse_no_java()
+    local = master.startswith("local")
+    conf = SparkConf().setMaster(master).setAppName("attributary")
+    conf.setAll(list({**QUIET, **(LOCAL if local else {}), **(settings or {})}.items()))
+    with tempfile.TemporaryFile("w+") as output, _environment(local), any_pandas():
+        try:
+            return SparkSession(SparkContext(conf=conf, gateway=_java(conf, output)))
+        except (PySparkException, Py4JError, OSError) as error:
+            reason = _reason(output, error)
+            fault = InputError if re.search("Master must|Could not parse Master", reason) else TryAgain
+            raise fault(f"Spark did not start at {master}: {reason}") from error
+
+
+@contextmanager
+def any_pandas() -> Iterator[None]:
+    """PySpark warns of pandas from 3 on, also where it uses none, as here: all is Arrow."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+        yield
+
+
+def refuse_no_pyspark() -> None:
+    try:
+        import pyspark  # noqa: F401
+    except ImportError:
+        raise InputError("Spark needs PySpark, which is not installed; pip install 'attributary[spark]'") from None
+
+
+def _refuse_no_java() -> None:
+    home = os.environ.get("JAVA_HOME")
+    if not shutil.which("java", path=os.path.join(home, "bin") if home else None):
+        where = f"in JAVA_HOME={home}" if home else "on the PATH"
+        raise InputError(
+            f"Spark needs Java 17 or newer, and there is none {where}; "
+            "install one (on Debian: apt install openjdk-17-jre-headless), or set JAVA_HOME"
+        )
+
+
+def _java(conf: Any, output: IO[str]) -> Any:
+    """The Java process, whose chatter goes to a file; None where there is one from before."""
+    from pyspark import SparkContext
+    from pyspark.java_gateway import launch_gateway
+
+    return None if SparkContext._gateway else launch_gateway(conf, {"stdout": output, "stderr": output})  # type: ignore[no-untyped-call]
+
+
+@contextmanager
+def _environment(local: bool) -> Iterator[None]:
+    """Has Java listen to this machine only, and workers be this Python: Spark takes that from the environment alone."""
+    wanted = {"SPARK_LOCAL_IP": HERE, "PYSPARK_PYTHON": sys.executable} if local else {}
+    missing = {name: value for name, value in wanted.items() if name not in os.environ}
+    os.environ.update(missing)
+    try:
+        yield
+    finally:
+        for name in missing:
+            del os.environ[name]
+
+
+def _reason(output: IO[str], error: Exception) -> str:
+    """What Java complained of, or else the error's own first line."""
+    output.seek(0)
+    complaints = [line.strip() for line in output if re.search(r"(Exception|Error)\b", line)]
+    return (complaints[0] if complaints else str(error).strip().splitlines()[0])[:LONGEST]

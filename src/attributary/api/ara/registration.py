@@ -16,7 +16,7 @@ from attributary.api.ara.keys.contribution_classes import ContributionClasses, c
 from attributary.api.ara.keys.event_values import draw, ends, known_labels, micros, scaled, unknown_labels
 from attributary.api.ara.keys.key_layout import KeyLayout, layout
 from attributary.errors import InputError, brief
-from attributary.logs.missing import missing_cells
+from attributary.logs.attribute_labels import missing_cells
 from attributary.plan import Plan
 from attributary.plan.parts import parts
 from attributary.spec import Logs, Spec

@@ -20,7 +20,7 @@ from attributary.denoising.cluster.worker import NOISY, PART, VARIANCE, Task, ce
 from attributary.denoising.denoise import _method
 from attributary.errors import InputError
 from attributary.estimates import ADDED, MEASURED
-from attributary.logs.session import any_pandas
+from attributary.logs.spark import any_pandas
 from attributary.measurements import Measurements
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ from math import isnan
 from typing import Any
 
 from attributary.errors import InputError, brief
-from attributary.logs.domain import OTHER
-from attributary.logs.missing import MISSING, missing_cells
+from attributary.logs.attribute_labels import MISSING, OTHER, missing_cells
 from attributary.spec import Attribute, Logs, Spec
 from attributary.spec.measure import MICRO
 from attributary.spec.span import span

@@ -1,14 +1,16 @@
-"""column: the columns of a log as SQL, each for its role: a label, a key, a number, a flag."""
+"""log_columns: the columns of a log as SQL, each for its role: a label, a key, a number, a flag."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from math import isfinite
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from attributary.errors import InputError
-from attributary.logs.clock import Unit
 from attributary.logs.engine import Engine, Kind, Relation
 from attributary.tables.table_columns import refuse_grouped
+
+Unit = Literal["s", "ms", "us", "ns"]
 
 NAMED = 12  # columns in a message
 SAMPLE = 1000  # cells that tell what a column of text is made of
@@ -24,7 +26,7 @@ class Doubt(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Log:
+class LogTable:
     """A log to read columns from."""
 
     engine: Engine
@@ -40,45 +42,45 @@ class Log:
         self.doubts.append(Doubt(column, f"{here} IS NOT NULL AND ({bad.format(f'({here})')})", needed))
 
 
-def label(log: Log, name: str) -> str:
+def label(log: LogTable, name: str) -> str:
     """The column as it is."""
-    column, kind = found(log, name)
+    column, kind = find_column(log, name)
     if kind == "other":
-        raise wrong(log, column, "labels are text, numbers or dates")
+        raise wrong_kind(log, column, "labels are text, numbers or dates")
     return log.engine.column(column)
 
 
-def key(log: Log, name: str) -> tuple[str, Kind]:
+def key(log: LogTable, name: str) -> tuple[str, Kind]:
     """The column, null where its value is missing, and its kind."""
-    column, kind = found(log, name)
+    column, kind = find_column(log, name)
     if kind in ("other", "number"):
-        raise wrong(log, column, "what joins two logs is text or whole numbers")
+        raise wrong_kind(log, column, "what joins two logs is text or whole numbers")
     return present(log, column, kind), kind
 
 
-def number(log: Log, name: str) -> str:
+def number(log: LogTable, name: str) -> str:
     """The column as a number, null where it is missing or nan."""
-    column, kind = found(log, name)
+    column, kind = find_column(log, name)
     if kind == "text":
-        refuse_grouped(sample(log, column), f"{log.relation.name}: column {column!r}")
+        refuse_grouped(sample_cells(log, column), f"{log.relation.name}: column {column!r}")
         log.doubt(column, "TRY_CAST({0} AS DOUBLE) IS NULL", "numbers are needed, as in 12, -0.5 or 1e3")
     elif kind not in ("whole", "number"):
-        raise wrong(log, column, "numbers are needed")
+        raise wrong_kind(log, column, "numbers are needed")
     value = f"CAST({present(log, column, kind)} AS DOUBLE)"
     return value if kind == "whole" else f"CASE WHEN NOT ISNAN({value}) THEN {value} END"
 
 
-def flag(log: Log, name: str) -> str:
+def flag(log: LogTable, name: str) -> str:
     """Whether the column is true, or a number that is not 0; where it is missing, it is not."""
-    column, kind = found(log, name)
+    column, kind = find_column(log, name)
     here = present(log, column, kind)
-    if kind == "text" and {cell.lower() for cell in sample(log, column)} <= FLAGS:
+    if kind == "text" and {cell.lower() for cell in sample_cells(log, column)} <= FLAGS:
         log.doubt(column, "TRY_CAST({0} AS BOOLEAN) IS NULL", "true and false are needed")
         here, kind = f"CAST({here} AS BOOLEAN)", "bool"
     return f"COALESCE({here if kind == 'bool' else f'{number(log, name)} <> 0'}, FALSE)"
 
 
-def found(log: Log, name: str) -> tuple[str, Kind]:
+def find_column(log: LogTable, name: str) -> tuple[str, Kind]:
     """The file's column of that name, or the one that the spec says it is called, and its kind."""
     column, kinds = log.names.get(name, name), log.relation.kinds
     if column not in kinds:
@@ -93,7 +95,7 @@ def found(log: Log, name: str) -> tuple[str, Kind]:
     return column, kinds[column]
 
 
-def present(log: Log, column: str, kind: Kind) -> str:
+def present(log: LogTable, column: str, kind: Kind) -> str:
     """The column, null where it holds what the spec says means missing."""
     here = log.engine.column(column)
     if kind == "text":
@@ -105,7 +107,7 @@ def present(log: Log, column: str, kind: Kind) -> str:
     return f"CASE WHEN {here} NOT IN ({', '.join(cells)}) THEN {here} END" if cells else here
 
 
-def sample(log: Log, column: str) -> list[str]:
+def sample_cells(log: LogTable, column: str) -> list[str]:
     """Some cells of a column of text, the missing ones left out."""
     here = present(log, column, "text")
     all_cells = f"SELECT {here} AS cell FROM {log.relation.sql}"
@@ -114,12 +116,12 @@ def sample(log: Log, column: str) -> list[str]:
     return cells
 
 
-def is_empty(log: Log) -> bool:
+def is_empty(log: LogTable) -> bool:
     """Whether the log has no rows."""
     return bool(log.engine.run(f"SELECT 1 AS one FROM {log.relation.sql} LIMIT 1").num_rows == 0)
 
 
-def wrong(log: Log, column: str, needed: str) -> InputError:
+def wrong_kind(log: LogTable, column: str, needed: str) -> InputError:
     return InputError(f"{log.relation.name}: column {column!r} is {log.relation.types[column]}; {needed}")
 
 
@@ -128,3 +130,8 @@ def _is_number(cell: str) -> bool:
         return isfinite(float(cell))
     except ValueError:
         return False
+
+
+def comma_list(expressions: Iterable[str]) -> str:
+    """A list to follow another one in SQL: each expression after a comma."""
+    return "".join(f", {expression}" for expression in expressions)

@@ -1,4 +1,4 @@
-"""complaint: what Spark complains of, as the user's mistake with its file, where it is one."""
+"""spark_errors: errors of Spark in one line, as mistakes of the user with their file wherever they are that."""
 
 import logging
 import re
@@ -17,7 +17,7 @@ LONGEST = 200  # of what Spark says
 
 
 @contextmanager
-def complaints(name: str = "the log") -> Iterator[None]:
+def spark_errors(name: str = "the log") -> Iterator[None]:
     """Spark's errors about files and cells become InputErrors and CastErrors, about the machine TryAgain; others pass.
 
     What fails because Ctrl-C cancelled it is a KeyboardInterrupt.
@@ -25,9 +25,7 @@ def complaints(name: str = "the log") -> Iterator[None]:
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
-    logger = logging.getLogger(
-        "SQLQueryContextLogger"
-    )  # where PySpark writes its errors a second time, with their stack
+    logger = logging.getLogger("SQLQueryContextLogger")  # PySpark's second copy of its errors, with their stack
     was, logger.disabled = logger.disabled, True
     try:
         yield
@@ -37,8 +35,8 @@ def complaints(name: str = "the log") -> Iterator[None]:
             raise KeyboardInterrupt from None
         scarce = re.search(f"[^\n]*(?:{SCARCE}|{GONE})[^\n]*", words)
         if scarce or isinstance(error, ConnectionError):
-            said = (scarce[0] if scarce else str(error)).strip()[:LONGEST]
-            raise TryAgain(f"Spark gave up: {said}; give it more memory or disk, and run it again") from error
+            reason = (scarce[0] if scarce else str(error)).strip()[:LONGEST]
+            raise TryAgain(f"Spark gave up: {reason}; give it more memory or disk, and run it again") from error
         mistake = _mistake(str(error), name)
         if mistake is None:
             raise
@@ -64,30 +62,30 @@ def quiet_py4j() -> Iterator[None]:
 
 def _mistake(words: str, name: str) -> ValueError | None:
     """The mistake that these words are about; the innermost cause stands last."""
-    said = dict(re.findall(r"\[([A-Z_]{5,})[.A-Z_]*\] ([^\n]*)", words))
+    messages = dict(re.findall(r"\[([A-Z_]{5,})[.A-Z_]*\] ([^\n]*)", words))
     for condition in FAILED_CASTS:
-        if condition in said:
-            return CastError(said[condition].split(" SQLSTATE")[0])
-    found = re.search(r"(?:reading file|Path does not exist:) (?:file:)?(?://)?(\S+?)\.?\s", words)
-    file = found[1] if found else name
-    if "MALFORMED_CSV_RECORD" in said:
-        line = said["MALFORMED_CSV_RECORD"].removeprefix("Malformed CSV record: ").split(" SQLSTATE")[0]
+        if condition in messages:
+            return CastError(messages[condition].split(" SQLSTATE")[0])
+    path = re.search(r"(?:reading file|Path does not exist:) (?:file:)?(?://)?(\S+?)\.?\s", words)
+    file = path[1] if path else name
+    if "MALFORMED_CSV_RECORD" in messages:
+        line = messages["MALFORMED_CSV_RECORD"].removeprefix("Malformed CSV record: ").split(" SQLSTATE")[0]
         return InputError(
             f"{file}: a line has more or fewer cells than the header, {line[:SHOWN]!r}; quote cells that hold the "
             "separator, and leave none out; where cells hold line breaks, use Parquet"
         )
-    if "PATH_NOT_FOUND" in said:
+    if "PATH_NOT_FOUND" in messages:
         return InputError(f"there is no file {file}")
-    if "PARQUET_TYPE_ILLEGAL" in said or "UNSUPPORTED_TIME_TYPE" in said:
+    if "PARQUET_TYPE_ILLEGAL" in messages or "UNSUPPORTED_TIME_TYPE" in messages:
         return InputError(
-            f"{file}: {_first(said)}; Spark reads times to the microsecond: write the file again with those"
+            f"{file}: {_first(messages)}; Spark reads times to the microsecond: write the file again with those"
         )
-    if "FAILED_READ_FILE" in said:
+    if "FAILED_READ_FILE" in messages:
         causes: list[str] = re.findall(r"Caused by: [\w.$]+: ([^\n]*)", words)
-        reason = causes[-1] if causes else _first(said)
+        reason = causes[-1] if causes else _first(messages)
         return InputError(f"{file} ends too early" if "end of input" in reason else f"{file} cannot be read: {reason}")
     return None
 
 
-def _first(said: dict[str, str]) -> str:
-    return next(iter(said.values())).split(" SQLSTATE")[0].rstrip(". ")
+def _first(messages: dict[str, str]) -> str:
+    return next(iter(messages.values())).split(" SQLSTATE")[0].rstrip(". ")

@@ -1,11 +1,13 @@
-"""files: the files of one log, by their names and patterns, and what kind of files they are."""
+"""log_files: the files of one log, by names, patterns and folders; their kind, and whether they are whole."""
 
 import csv
 import os
 import re
+import zlib
 from collections.abc import Sequence
 from glob import glob, has_magic
 from io import TextIOWrapper
+from threading import Event
 from typing import NamedTuple
 from urllib.parse import unquote, urlparse
 
@@ -45,21 +47,21 @@ class Files(NamedTuple):
         return self.paths[0] + (f" and {more} more" if more else "")
 
 
-class _Kind(NamedTuple):
+class _FileKind(NamedTuple):
     format: Format
     packing: str | None
     columns: tuple[str, ...] | None
 
 
-def files(given: Sequence[str], folder: str = ".", header: Sequence[str] | None = None) -> Files:
+def files(names: Sequence[str], folder: str = ".", header: Sequence[str] | None = None) -> Files:
     """The files that names, patterns and folders stand for, relative to a folder; a mistake is an InputError.
 
     `header` names the columns of text that does not begin with their names.
     """
-    paths = tuple(path for name in given for path in _found(name, folder))
+    paths = tuple(path for name in names for path in _matching(name, folder))
     first, others = None, iter(paths)
     for path in others:
-        kind = _kind(path, header is None)
+        kind = _file_kind(path, header is None)
         if first is None:
             first = kind
         elif kind[:2] != first[:2]:
@@ -67,7 +69,7 @@ def files(given: Sequence[str], folder: str = ".", header: Sequence[str] | None 
         elif kind.columns != first.columns:
             raise InputError(
                 f"the files of a log have the same columns in the same order; {path} begins with "
-                f"{_begin(kind)}, and {paths[0]} with {_begin(first)}"
+                f"{_first_columns(kind)}, and {paths[0]} with {_first_columns(first)}"
             )
     assert first is not None
     columns = first.columns if header is None else tuple(header)
@@ -79,35 +81,35 @@ def partition(path: str) -> dict[str, str | None]:
     return {unquote(name): None if cell == NO_VALUE else unquote(cell) for name, cell in PARTITION.findall(path)}
 
 
-def _found(name: str, folder: str) -> list[str]:
+def _matching(name: str, folder: str) -> list[str]:
     if name.startswith("file://"):
         name = unquote(urlparse(name).path)
     if "://" in name:
         return [name]
     path = os.path.normpath(os.path.join(folder, name))
     if os.path.isdir(path):
-        found, empty = _inside(path), f"the folder {path} has no files in it"
+        paths, empty = _inside(path), f"the folder {path} has no files in it"
     elif has_magic(name) and not os.path.exists(path):
         matching = sorted(glob(path, recursive=True))
-        found, empty = [file for file in matching if os.path.isfile(file)], f"no file is {path}"
-        found = found or [file for match in matching for file in _inside(match)]
+        paths, empty = [file for file in matching if os.path.isfile(file)], f"no file is {path}"
+        paths = paths or [file for match in matching for file in _inside(match)]
     else:
-        found, empty = [path] if os.path.exists(path) else [], f"there is no file {path}"
-    if not found:
+        paths, empty = [path] if os.path.exists(path) else [], f"there is no file {path}"
+    if not paths:
         raise InputError(f"{empty}; give the log's files, relative to the folder of the spec")
-    return found
+    return paths
 
 
 def _inside(folder: str) -> list[str]:
     """The files in a folder and in those below it; names that begin with . or _ are others' notes."""
-    found = []
+    paths = []
     for here, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if name[0] not in "._")
-        found += [os.path.join(here, name) for name in sorted(names) if name[0] not in "._"]
-    return [file for file in found if os.path.isfile(file)]
+        paths += [os.path.join(here, name) for name in sorted(names) if name[0] not in "._"]
+    return [file for file in paths if os.path.isfile(file)]
 
 
-def _kind(path: str, header: bool) -> _Kind:
+def _file_kind(path: str, header: bool) -> _FileKind:
     named = by_name(path)
     if "://" in path:
         if named.format is None:
@@ -115,12 +117,12 @@ def _kind(path: str, header: bool) -> _Kind:
                 f"{path} does not end like a log; logs are {READ}: give files or a pattern, as in "
                 f"{path.rstrip('/')}/*.parquet"
             )
-        return _Kind(named.format, named.packing, None)
+        return _FileKind(named.format, named.packing, None)
     try:
         with open(path, "rb") as file:
             packing = packing_of(file.read(4))
         if named.format == "parquet":
-            return _Kind("parquet", None, None)
+            return _FileKind("parquet", None, None)
         beginning = _beginning(path, packing)
         kind = named.format or by_content(beginning or b"\n")
         if not is_text(kind) and kind != "parquet":
@@ -129,7 +131,7 @@ def _kind(path: str, header: bool) -> _Kind:
     except OSError as error:
         reason = "it ends too early or is damaged" if not error.strerror else error.strerror
         raise InputError(f"{path} cannot be read: {reason}") from error
-    return _Kind(kind, packing, columns)
+    return _FileKind(kind, packing, columns)
 
 
 def _beginning(path: str, packing: str | None) -> bytes:
@@ -169,15 +171,15 @@ def _columns(path: str, packing: str | None, delimiter: str, beginning: bytes) -
     return tuple(names)
 
 
-def _begin(kind: _Kind) -> str:
+def _first_columns(kind: _FileKind) -> str:
     names = kind.columns or ()
     return ", ".join(names[:6]) + (", …" if len(names) > 6 else "")
 
 
 def all_files(logs: Logs, folder: str) -> list[str]:
     """The paths of all logs that a spec names."""
-    given = [paths for paths in (logs.impressions, logs.conversions, logs.attributed) if paths]
-    return [path for paths in given for path in files(paths, folder, logs.header).paths]
+    sides = [names for names in (logs.impressions, logs.conversions, logs.attributed) if names]
+    return [path for names in sides for path in files(names, folder, logs.header).paths]
 
 
 def is_generated(path: str) -> bool:
@@ -194,3 +196,75 @@ def is_generated(path: str) -> bool:
             return file.read(2) == b"\x1f\x8b" and b"generated-by-attributary" in file.read(200)
     except OSError:
         return False
+
+
+def rows_in(files: Files) -> int:
+    """The rows of Parquet files, which say so; 0 where that is not known."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    if files.format != "parquet" or any("://" in path for path in files.paths):
+        return 0
+    try:
+        return sum(int(parquet.read_metadata(path).num_rows) for path in files.paths)
+    except (OSError, pa.ArrowException):  # whoever reads it will say what is wrong with it
+        return 0
+
+
+# DuckDB takes some compressed files that end too early for whole ones.
+
+CHUNK = 2**20
+ZSTD_FRAME, ZSTD_SKIPPED = 0xFD2FB528, range(0x184D2A50, 0x184D2A60)  # how a zstd frame begins (RFC 8878)
+
+
+def refuse_cut_zstd(path: str) -> None:
+    """Walks from block to block of a zstd file without unpacking any; a file that ends too early is an InputError."""
+    with open(path, "rb") as file:
+
+        def number(length: int) -> int:
+            data = file.read(length)
+            if len(data) < length:
+                raise _cut_off(path)
+            return int.from_bytes(data, "little")
+
+        size = file.seek(0, 2)
+        file.seek(0)
+        while file.tell() < size:
+            magic = number(4)
+            if magic in ZSTD_SKIPPED:
+                file.seek(number(4), 1)
+                continue
+            if magic != ZSTD_FRAME:
+                raise InputError(f"{path} is damaged; it is not zstd throughout")
+            about = number(1)
+            single, checksum = about >> 5 & 1, about >> 2 & 1
+            file.seek((0 if single else 1) + (0, 1, 2, 4)[about & 3] + (single, 2, 4, 8)[about >> 6], 1)
+            last = 0
+            while not last:
+                block = number(3)
+                last, kind, length = block & 1, block >> 1 & 3, block >> 3
+                file.seek(1 if kind == 1 else length, 1)
+            file.seek(4 * checksum, 1)
+        if file.tell() > size:
+            raise _cut_off(path)
+
+
+def refuse_cut_gzip(path: str, stop: Event) -> None:
+    """Unpacks a gzip file to its end, or until `stop` is set; a file that ends too early is an InputError."""
+    unpack, empty = zlib.decompressobj(31), True
+    with open(path, "rb") as file:
+        try:
+            while (data := file.read(CHUNK)) and not stop.is_set():
+                while data:
+                    if unpack.eof:
+                        unpack = zlib.decompressobj(31)  # files one after the other are one
+                    unpack.decompress(data)
+                    data, empty = unpack.unused_data.lstrip(b"\0"), False
+        except zlib.error as error:
+            raise InputError(f"{path} is damaged: {str(error).split(': ')[-1]}") from None
+    if not stop.is_set() and not (unpack.eof or empty):
+        raise _cut_off(path)
+
+
+def _cut_off(path: str) -> InputError:
+    return InputError(f"{path} ends too early; get the whole file")
