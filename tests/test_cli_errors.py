@@ -142,7 +142,7 @@ def test_our_bug_is_not_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ATTRIBUTARY_DEBUG", raising=False)
     result = run("--variance", "v", data=SMALL)
     assert result.exit_code == 1 and result.stderr.count("\n") == 1
-    assert "a bug of attributary" in result.stderr and "ATTRIBUTARY_DEBUG=1" in result.stderr
+    assert "internal error in attributary" in result.stderr and "ATTRIBUTARY_DEBUG=1" in result.stderr
     monkeypatch.setenv("ATTRIBUTARY_DEBUG", "1")
     assert isinstance(run("--variance", "v", data=SMALL).exception, ValueError)
 

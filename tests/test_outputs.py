@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from attributary.cli import main
-from attributary.cli.outputs import refuse_inputs
+from attributary.cli.reading import refuse_inputs
 from attributary.errors import InputError
 
 

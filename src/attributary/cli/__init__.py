@@ -9,9 +9,8 @@ from typing import Any
 import click
 
 from attributary import __version__
-from attributary.cli.closed_streams import stand_in
-from attributary.cli.exit_codes import LONGEST, end_of
-from attributary.cli.one_line import one_line
+from attributary.cli.command_errors import LONGEST, end_of, stand_in
+from attributary.cli.printing import one_line
 from attributary.errors import InputError
 from attributary.tables.whole_files import written
 

@@ -109,8 +109,8 @@ def aggregate(
     import time
 
     from attributary import api
-    from attributary.cli.outputs import refuse_inputs
     from attributary.cli.progress import stages
+    from attributary.cli.reading import refuse_inputs
 
     plan, reports = _plan(files, epsilon, l1)
     beside = os.path.splitext(output)[0] + ".debug.avro" if debug else None
@@ -199,7 +199,7 @@ def _since(given: str, now: float) -> int:
 
 def _print(done: "Aggregation", now: float, quiet: bool) -> None:
     """Prints what became of the reports; if quiet, only what is new or not private."""
-    from attributary.cli.one_line import one_line
+    from attributary.cli.printing import one_line
 
     t, output = done.tally, done.output
     if done.answered:

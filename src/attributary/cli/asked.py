@@ -7,7 +7,7 @@ import click
 from attributary.cli.labels import labels, refuse_sums
 from attributary.cli.occurred import occurred
 from attributary.cli.profiled import of_measure
-from attributary.cli.refused import refused
+from attributary.cli.reading import refused
 from attributary.errors import InputError
 from attributary.prior import Prior, from_counts, from_estimates, none
 from attributary.spec import Spec

@@ -1,7 +1,7 @@
 """compared: the errors of several plans side by side, for standard error."""
 
-from attributary.cli.figures import console, percent, print_table
 from attributary.cli.planned import Earlier
+from attributary.cli.printing import console, percent, print_table
 from attributary.errors import InputError
 from attributary.plan import Plan
 from attributary.plan.errors import Errors

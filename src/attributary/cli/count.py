@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from attributary.cli.one_line import one_line
+from attributary.cli.printing import one_line
 
 if TYPE_CHECKING:
     from attributary.logs.attribute_labels import OutsideDomain
@@ -82,7 +82,7 @@ def count(
     **options: Any,
 ) -> None:
     from attributary.cli.asked import load_spec
-    from attributary.cli.outputs import log_paths, refuse_inputs
+    from attributary.cli.reading import log_paths, refuse_inputs
     from attributary.logs.count import count
     from attributary.tables import check_output, write_table
 

@@ -140,8 +140,8 @@ def denoise(
     prior: str | None,
     **of_table: Any,
 ) -> None:
-    from attributary.cli.outputs import refuse_inputs
     from attributary.cli.progress import stages
+    from attributary.cli.reading import refuse_inputs
     from attributary.cli.summarised import denoised_summary, trees_beside
     from attributary.cli.summary import print_measures, print_summary
     from attributary.cli.tabled import denoised_table

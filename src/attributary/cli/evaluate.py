@@ -84,8 +84,7 @@ def evaluate(
     from attributary.cli.asked import load_spec
     from attributary.cli.evaluated import print_best, resumed, run_grid
     from attributary.cli.evaluated_many import many_cases, print_limits, refuse_options
-    from attributary.cli.outputs import log_paths, refuse_inputs
-    from attributary.cli.refused import refused
+    from attributary.cli.reading import log_paths, refuse_inputs, refused
     from attributary.errors import InputError
     from attributary.evaluate.cache import folder
     from attributary.evaluate.own import own_cases, own_truth

@@ -5,9 +5,9 @@ from typing import Any
 import click
 
 from attributary.cli.asked import asked, earlier
-from attributary.cli.figures import console, percent, print_table
+from attributary.cli.printing import console, percent, print_table
 from attributary.cli.profiled import of_measure, profiled
-from attributary.cli.refused import refused
+from attributary.cli.reading import refused
 from attributary.errors import InputError
 from attributary.evaluate.compare import tree_errors
 from attributary.evaluate.many import Many

@@ -78,8 +78,8 @@ def keys(
 ) -> None:
     from attributary import api
     from attributary.cli.occurred import occurred
-    from attributary.cli.outputs import check_folder, refuse_inputs
     from attributary.cli.progress import stages
+    from attributary.cli.reading import check_folder, refuse_inputs
     from attributary.plan import Plan
 
     loaded = Plan.load(plan)
@@ -187,7 +187,7 @@ def _save(clients: "Clients", path: str) -> None:
 
 def _print_layout(clients: "Clients", path: str) -> None:
     """Prints how keys are laid out, and whether they are new."""
-    from attributary.cli.figures import console, print_table
+    from attributary.cli.printing import console, print_table
 
     out = console()
     out.print(f"{path}: {clients.heading}")

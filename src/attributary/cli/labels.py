@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attributary.cli.refused import refused
+from attributary.cli.reading import refused
 from attributary.errors import InputError
 from attributary.tables import shown
 from attributary.tables.table_columns import column, is_text_type

@@ -3,7 +3,7 @@
 from typing import Any
 
 from attributary.api.query_tree import known_columns, queried_tree
-from attributary.cli.refused import refused
+from attributary.cli.reading import refused
 from attributary.logs.log_files import files, partition
 from attributary.spec import Spec
 from attributary.tables import read_table

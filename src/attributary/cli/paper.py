@@ -104,8 +104,8 @@ def paper(
     **grid: Any,
 ) -> None:
     from attributary.cli.evaluated import print_best, resumed, run_grid
-    from attributary.cli.outputs import check_folder, refuse_inputs
     from attributary.cli.progress import stages
+    from attributary.cli.reading import check_folder, refuse_inputs
     from attributary.errors import InputError
     from attributary.evaluate.cache import folder
     from attributary.evaluate.paper import NOISES, Log, paper
@@ -170,7 +170,7 @@ def _write(table: Any, dataset: str, output: str, format_: str) -> None:
 
 def print_beside(table: Any) -> None:
     """Prints the figures that the paper states beside those of this run, to standard error."""
-    from attributary.cli.figures import console, print_table
+    from attributary.cli.printing import console, print_table
     from attributary.evaluate.compare import beside
 
     found = beside(table)

@@ -86,10 +86,10 @@ def plan(
 ) -> None:
     from attributary.cli.asked import asked, load_spec
     from attributary.cli.compared import epsilons, parts, print_methods, print_what_if
-    from attributary.cli.outputs import refuse_inputs
     from attributary.cli.planned import Earlier, print_plan
     from attributary.cli.profiled import profiled
     from attributary.cli.progress import stages
+    from attributary.cli.reading import refuse_inputs
     from attributary.plan import METHODS, Plan, expected, make_plan
     from attributary.prior import foreseen
 

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from attributary.budget import Expected
-from attributary.cli.figures import change, console, key, percent, print_table, span
 from attributary.cli.planned_parts import limits, print_parts
+from attributary.cli.printing import change, console, key, percent, print_table, span
 from attributary.plan import Plan
 from attributary.plan.errors import Compared
 from attributary.prior import Prior

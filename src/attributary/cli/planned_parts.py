@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from attributary.cli.figures import change, key, percent, print_table, span
+from attributary.cli.printing import change, key, percent, print_table, span
 from attributary.plan import Plan
 from attributary.plan.errors import Compared
 from attributary.plan.parts import Part, parts

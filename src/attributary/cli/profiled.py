@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from attributary.cli.labels import labels
-from attributary.cli.refused import refused
+from attributary.cli.reading import refused
 from attributary.errors import InputError
 from attributary.prior import from_estimates
 from attributary.profile import Profile, profile

@@ -55,8 +55,8 @@ def report(
     format_: str,
     quiet: bool,
 ) -> None:
-    from attributary.cli.outputs import refuse_inputs
     from attributary.cli.progress import stages
+    from attributary.cli.reading import refuse_inputs
     from attributary.errors import InputError
     from attributary.report import page, read, save
 
@@ -91,7 +91,7 @@ def _size(bytes_: int) -> str:
 
 
 def _write_charts(drawn: Any, folder: str, format_: str, read: tuple[str, ...]) -> list[str]:
-    from attributary.cli.outputs import make_folder, refuse_inputs
+    from attributary.cli.reading import make_folder, refuse_inputs
     from attributary.report import save, to_png, to_svg
 
     make_folder(folder, "--charts")

@@ -86,9 +86,9 @@ def run(
 
     from attributary.cli.asked import load_spec
     from attributary.cli.count import print_counts, progress, rows_of
-    from attributary.cli.outputs import check_folder, log_paths, refuse_inputs
     from attributary.cli.planned import print_plan
     from attributary.cli.progress import stages
+    from attributary.cli.reading import check_folder, log_paths, refuse_inputs
     from attributary.cli.run_counts import run_counts
     from attributary.cli.run_parts import run_parts
     from attributary.cli.summary import print_measures, print_summary

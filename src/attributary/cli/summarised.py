@@ -7,7 +7,7 @@ from typing import Any
 from attributary import api
 from attributary.cli.learned import learned_part, past_of_parts, worth_of
 from attributary.cli.occurred import occurred
-from attributary.cli.refused import refused
+from attributary.cli.reading import refused
 from attributary.cli.tabled import Denoised
 from attributary.denoising import denoise
 from attributary.errors import InputError

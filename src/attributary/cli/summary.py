@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from attributary.cli.one_line import one_line
+from attributary.cli.printing import one_line
 from attributary.denoising import Estimate
 from attributary.denoising.prediction import Prediction
 from attributary.estimates import Z_FINE, plausibility, suspects

@@ -8,7 +8,7 @@ import numpy as np
 from attributary.cli.estimates import estimates, filled, kept_names, measured_names, with_numbers
 from attributary.cli.labels import labels, refuse_sums, without
 from attributary.cli.learned import past_of_table
-from attributary.cli.refused import refused
+from attributary.cli.reading import refused
 from attributary.cli.variances import Noise, measurements
 from attributary.denoising import Estimate, denoise
 from attributary.measurements import Measurements

@@ -1,9 +1,11 @@
-"""exit_codes: what ended a command, as a line for standard error and a code for the shell."""
+"""Command errors: what ended a command, as a line for standard error and a code for the shell."""
 
 import errno
+import io
 import os
+import sys
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
@@ -44,7 +46,7 @@ def end_of(error: BaseException) -> End:
         case UnicodeEncodeError():  # file names that are not UTF-8, and labels that no text can hold
             end = End(2, f"error: names and labels are UTF-8 text; got {error.object[:80]!r}: rename it")
         case _:
-            end = End(1, f"this is a bug of attributary {__version__}, not yours: {type(error).__name__}: {error}{BUG}")
+            end = End(1, f"internal error in attributary {__version__}: {type(error).__name__}: {error}{BUG}")
     return end
 
 
@@ -90,3 +92,41 @@ def _of_click(error: click.ClickException) -> str:
     command = ctx.command_path if ctx is not None else "attributary"
     words = words.replace(". Did you mean", "; did you mean")
     return f"{words[:1].lower()}{words[1:]}{'' if words.endswith('?') else ';'} see `{command} --help`"
+
+
+class Closed(io.RawIOBase):
+    """In the place of a stream that is not there: the first use of it is refused in words."""
+
+    def __init__(self, name: str) -> None:
+        self.called = name
+
+    def readable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        raise InputError(f"standard {self.called} is closed; open it, or give a file")
+
+    def write(self, data: Any, /) -> int:
+        raise InputError(f"standard {self.called} is closed; open it, or give a file")
+
+
+def stand_in() -> None:
+    """Puts something in the place of closed streams; else the next file that is opened would become one of them."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the least number that is free: this one
+    if sys.stdin is None:
+        sys.stdin = _text(Closed("input"))
+    if sys.stdout is None:
+        sys.stdout = _text(Closed("output"))
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115, it stays open to the end
+
+
+def _text(raw: Any) -> io.TextIOWrapper:
+    return io.TextIOWrapper(raw, encoding="utf-8", write_through=True)

@@ -1,12 +1,10 @@
-"""figures: tables and numbers for the eye."""
+"""Printing: tables and numbers for the eye, to standard error."""
 
 import os
 import sys
 from collections.abc import Callable
+from math import isinf, isnan
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 WIDTH = 160  # of what goes to a file
 GAP = 2  # between columns
@@ -48,9 +46,9 @@ def _table(rows: list[list[str]]) -> Any:
 
 def percent(part: float) -> str:
     """A part as a percentage; ∞ stays, and nan is nothing."""
-    if np.isnan(part):
+    if isnan(part):
         return ""
-    if np.isinf(part):
+    if isinf(part):
         return "∞"
     return f"{part:.1%}" if part < 10 else f"{part:,.0%}"
 
@@ -67,7 +65,14 @@ def key(contribution: float) -> str:
     return f"{contribution:,.0f}" if contribution else "no key"
 
 
-def span(values: NDArray[Any], shown: Callable[[float], str]) -> str:
+def span(values: Any, shown: Callable[[float], str]) -> str:
     """The median, and the least and the largest value where they differ."""
+    import numpy as np
+
     low, middle, high = (shown(float(x)) for x in (values.min(), np.median(values), values.max()))
     return middle if low == high else f"{middle} ({low} to {high})"
+
+
+def one_line(words: str) -> str:
+    """The words with line breaks, escapes and the like spelt out."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in words)
