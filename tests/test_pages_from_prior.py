@@ -65,9 +65,9 @@ def test_the_page_says_how_much_came_from_it_and_that_it_is_biased() -> None:
     for i, name in enumerate(est.tree.level_names):
         share = est.tree.to_level_order(est.from_prior)[est.tree.slice(i)].mean()
         assert f"{numerals.percent(share)} of {name}" in fact.more[0]
-    html = page(ReportInputs(estimates=told, files=("t",))).html
+    html = page(ReportInputs(measures={"count": told}, files=("t",))).html
     assert "From prior" in html and "drawn towards what was expected" in html
-    plain = page(ReportInputs(estimates=read_estimates(estimates(est.tree), "t"), files=("t",))).html
+    plain = page(ReportInputs(measures={"count": read_estimates(estimates(est.tree), "t")}, files=("t",))).html
     assert "From prior" not in plain and "drawn towards" not in plain
 
 

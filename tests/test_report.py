@@ -222,7 +222,7 @@ def test_nodes_that_cannot_be_estimated_do_not_make_a_level_infinite() -> None:
     leaves = changes(told, 10.0)[1]
     assert (leaves.nodes, leaves.measured, leaves.open) == (4 - 1, 1, 2)
     assert leaves.denoised == leaves.alike == pytest.approx(est.std[1] / 500)
-    html = page(ReportInputs(estimates=told)).html
+    html = page(ReportInputs(measures={"count": told})).html
     assert "(2 cannot be estimated)" in html and "<td>∞" not in html
 
 
@@ -256,7 +256,7 @@ def test_shares_are_those_of_the_plan() -> None:
 def test_any_tree_makes_a_page_with_and_without_labels(parent: list[int]) -> None:
     est = read_estimates(estimates(Tree.from_parents(parent)), "table")
     assert label(est, 0) == path(est, 0)[0] == f"node {parent.index(-1)}"
-    made = page(ReportInputs(estimates=est, files=("table",)))
+    made = page(ReportInputs(measures={"count": est}, files=("table",)))
     assert [chart.name for chart in made.charts] == ["counts", "icicle", "denoised"] and made.left_out == 0
     assert "Conversions by level 0" in made.html
 
@@ -267,7 +267,7 @@ def test_what_cannot_be_estimated_is_said_to_be_so() -> None:
     table |= {"noisy": [5.0, None, None], "noise_variance": [1.0, np.inf, np.inf], "correction": [0.0, None, None]}
     table |= {"estimate": [5.0, 2.5, 2.5], "variance": [1.0, np.inf, np.inf]}
     table |= {"low": [3.0, -np.inf, 0.0], "high": [7.0, np.inf, np.inf]}
-    html = page(ReportInputs(estimates=read_estimates(pa.table(table), "table"), files=("t",))).html
+    html = page(ReportInputs(measures={"count": read_estimates(pa.table(table), "table")}, files=("t",))).html
     assert "not measured" in html and "∞" in html and "nan" not in html.split("<script")[0].lower().replace("nano", "")
 
 
@@ -313,7 +313,9 @@ def test_every_chart_is_a_picture_and_names_every_node_it_shows(tmp_path: Path) 
         assert to_png(chart).startswith(b"\x89PNG")
     alike = labelled(["x" * 100 + end for end in "abc"], ["p"])
     (counts,) = [
-        c for c in page(ReportInputs(estimates=read_estimates(estimates(alike), "t"))).charts if c.name == "counts"
+        c
+        for c in page(ReportInputs(measures={"count": read_estimates(estimates(alike), "t")})).charts
+        if c.name == "counts"
     ]
     assert len({row["node"] for row in counts.spec(600)["data"]["values"]}) == 3, "labels may look alike"
 
@@ -400,18 +402,18 @@ class TestReading:
         (folder / "notes.json").write_text("{}")
         evaluation(folder)
         given = read([str(folder)])
-        assert given.plan and given.estimates and len(given.evaluation) == 54
-        assert [Path(p).name for p in given.passed_over] == ["counts.parquet", "prior.parquet"]
+        assert given.plan and given.first and len(given.evaluation) == 54
+        assert [Path(p).name for p in given.left_out] == ["counts.parquet", "prior.parquet"]
         assert [Path(p).name for p in given.files] == ["estimates.parquet", "evaluation.csv", "plan.json"]
-        assert given.not_private == given.estimates.not_private == SEEDED
+        assert given.not_private == given.first.not_private == SEEDED
         one = read([str(folder / "plan.json")])
-        assert one.plan == given.plan and one.estimates is None
+        assert one.plan == given.plan and one.first is None
 
     def test_csv_and_parquet_say_the_same(self, tmp_path: Path) -> None:
         table = estimates(labelled(["x", "007", "* not an end"], ["p", "q"]))
         for ending in ("csv", "parquet"):
             write_table(table, str(tmp_path / f"e.{ending}"))
-        a, b = (read([str(tmp_path / f"e.{ending}")]).estimates for ending in ("csv", "parquet"))
+        a, b = (read([str(tmp_path / f"e.{ending}")]).first for ending in ("csv", "parquet"))
         assert a and b and [label(a, v) for v in range(9)] == [label(b, v) for v in range(9)]
         np.testing.assert_array_equal(a.estimate, b.estimate)
 

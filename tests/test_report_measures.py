@@ -3,6 +3,7 @@
 import json
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,12 @@ from click.testing import CliRunner, Result
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attributary import Tree
+from attributary import Tree, denoise
 from attributary.cli import main
-from attributary.estimates import read_measures
+from attributary.estimates import by_measure, read_measures
 from attributary.plan import Plan
 from attributary.plan.parts import parts
+from attributary.ratio import ratios_table
 from attributary.report import ReportInputs, numerals, page, read
 from attributary.report.facts import chosen, measure_facts
 from attributary.report.page_data import Layer, cut, pack
@@ -127,6 +129,22 @@ def test_a_page_tells_all_measures_in_their_units(run: Path) -> None:
     assert "limit-revenue" in names and "conversions-denoised" in names
 
 
+def test_a_page_of_values_in_memory_is_that_of_their_files(tmp_path: Path, run: Path) -> None:
+    plan = Plan.load(str(run / "plan.json"))
+    given_ = read([str(run)])
+    in_memory = {
+        name: denoise(est.tree, est.tree.from_level_order(est.noisy), est.tree.from_level_order(est.noise_variance))
+        for name, est in given_.measures.items()
+    }
+    files = [str(run / "plan.json"), str(tmp_path / "e.parquet"), str(tmp_path / "r.parquet")]
+    write_table(by_measure({name: est.table() for name, est in in_memory.items()}), files[1])
+    write_table(ratios_table(in_memory), files[2])
+    of_files = page(replace(read(files), files=())).html
+    assert page(ReportInputs.of(plan, in_memory)).html == of_files
+    one = page(ReportInputs.of(estimates=in_memory["count"])).html
+    assert one == page(replace(read([files[1]]), files=(), measures={"count": read([files[1]]).measures["count"]})).html
+
+
 def test_run_ends_with_the_page(run: Path) -> None:
     html = (run / "report.html").read_text()
     assert "<h1>Conversions and revenue by campaign, location and day, generated</h1>" in html
@@ -194,7 +212,7 @@ def test_a_level_may_be_called_measure() -> None:
     rows = {"measure": ["a", "a", "b", "b"], "day": ["x", "y", "x", "y"]}
     tree = Tree.from_paths(rows, list(rows), fill=True)
     table = estimates(Tree.from_paths(tree.table().select(list(rows)), list(rows)))
-    assert "measure › day" in page(ReportInputs(estimates=read_one(table))).html
+    assert "measure › day" in page(ReportInputs(measures={"count": read_one(table)})).html
 
 
 def read_one(table: pa.Table) -> Any:
@@ -230,7 +248,7 @@ class TestRefusing:
         one = estimates(TREE)
         write_table(one, str(tmp_path / "one.parquet"))
         told = self.refused(tmp_path, tmp_path / "one.parquet", run / "ratios.parquet")
-        assert "there are no estimates of measures" in told
+        assert "the estimates are of count" in told
         assert "are both ratios" in self.refused(tmp_path, run, run / "ratios.parquet")
 
     def test_ratios_that_make_no_sense(self, run: Path, tmp_path: Path) -> None:
@@ -247,7 +265,7 @@ class TestRefusing:
         table = read_table(str(run / "estimates.parquet")).drop_columns(["measure"])
         write_table(table, str(tmp_path / "lost.parquet"))
         told = self.refused(tmp_path, tmp_path / "lost.parquet", run / "plan.json")
-        assert "no column 'measure' that tells count and revenue apart" in told
+        assert "no column 'measure', which would tell count and revenue" in told
 
     def test_a_measure_without_a_name_or_of_another_plan(self, run: Path, tmp_path: Path) -> None:
         table = read_table(str(run / "estimates.parquet"))

@@ -4,6 +4,7 @@ Ratios stand in a table of their own: the tree's columns, and `estimate`, `varia
 told apart by a first column `measure` ("revenue per conversion").
 """
 
+from collections.abc import Mapping
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
@@ -87,6 +88,18 @@ def ratios_table(estimates: dict[str, Estimate], confidence: float = 0.95) -> An
             of_nodes = ratio(est, estimates[COUNT], confidence)
             tables.append(with_columns(nodes, dict(zip(NEEDED, of_nodes, strict=True))))
     return noted(pa.concat_tables(tables), confidence=confidence)
+
+
+def ratios_of(estimates: Mapping[str, Estimate], confidence: float = 0.95) -> dict[str, Estimates]:
+    """What a conversion brings at each node, for each value, as reading its table would give it."""
+    ratios: dict[str, Estimates] = {}
+    for name, est in estimates.items():
+        if name != COUNT and COUNT in estimates:
+            absent = np.full(len(est.tree), np.nan)
+            of_nodes = map(est.tree.to_level_order, ratio(est, estimates[COUNT], confidence))
+            columns: dict[str, Any] = dict(zip(NEEDED, of_nodes, strict=True))
+            ratios[name + PER] = Estimates(est.tree, absent, absent, **columns, correction=absent)
+    return ratios
 
 
 def is_ratios(names: list[str], levels: list[str] | None = None) -> bool:

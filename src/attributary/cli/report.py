@@ -76,7 +76,7 @@ def report(
         click.echo(f"{'standard output' if output == '-' else output}: {given.not_private}", err=True)
     if quiet:
         return
-    for path in given.passed_over:
+    for path in given.left_out:
         click.echo(f"{path} holds true counts, NOT protected: left out", err=True)
     if made.left_out:
         click.echo(f"{made.left_out:,} nodes are left out; --nodes takes more", err=True)

@@ -1,4 +1,10 @@
-"""Report: plan, estimates and evaluation → one page that works offline."""
+"""Report: a plan, estimates and an evaluation → one page that works offline.
+
+    >>> page(ReportInputs.of(plan, {"count": estimate})).html     # of values in memory
+    >>> page(read(["shop/run"])).html                             # of files, or of a folder that `run` wrote
+
+A `Page` holds its charts, too; `to_svg` and `to_png` draw one as a file of its own.
+"""
 
 from attributary.report.chart import Chart, to_png, to_svg
 from attributary.report.inputs import ReportInputs, read

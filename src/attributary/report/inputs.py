@@ -1,14 +1,17 @@
-"""Inputs: what a report is made of, told apart by content: a plan, estimates, an evaluation, or a folder of them."""
+"""Inputs: what a page is made of: a plan, estimates and an evaluation in memory, or files told apart by content."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from attributary.denoising import Estimate
 from attributary.errors import InputError
-from attributary.estimates import Estimates, has_measures, is_estimates, read_estimates, read_measures
+from attributary.estimates import USUAL, Estimates, has_measures, is_estimates, read_estimates, read_measures
 from attributary.plan import Plan
-from attributary.ratio import WITH_ESTIMATES, is_ratios, read_ratios
+from attributary.ratio import WITH_ESTIMATES, is_ratios, ratios_of, read_ratios
 from attributary.report.evaluation_curves import Point, is_evaluation, read_evaluation
+from attributary.spec.measure import COUNT
 from attributary.tables import read_table
 from attributary.tables.not_private import together, words_of
 from attributary.tables.table_source import by_name
@@ -20,17 +23,65 @@ BINARY = (b"PAR1", b"ARROW1", b"FEA1", b"\xff\xff\xff\xff")  # tables that need 
 
 @dataclass(frozen=True)
 class ReportInputs:
-    """What was found, and in which files."""
+    """What a page is made of: values in memory (`ReportInputs.of`), or what `read` found in files."""
 
     plan: Plan | None = None
-    estimates: Estimates | None = None  # of the first measure, where there are several
+    measures: Mapping[str, Estimates] = field(default_factory=dict)  # by name; "count" are conversions
+    ratios: Mapping[str, Estimates] = field(default_factory=dict)  # of values to counts, by name
     evaluation: tuple[Point, ...] = ()
     files: tuple[str, ...] = ()
-    passed_over: tuple[str, ...] = ()  # files of a folder that hold true counts
-    measures: dict[str, Estimates] = field(default_factory=dict)  # by name, where the table tells them apart
-    ratios: dict[str, Estimates] = field(default_factory=dict)  # of values to counts, by name
-    not_private: str = ""  # why what is shown is not, if one of the files says so
-    shape: str | None = None  # of the noise, where neither file nor plan tells
+    left_out: tuple[str, ...] = ()  # files of a folder that hold true counts
+    not_private: str = ""  # why what is shown is not, if something says so
+    shape: str | None = None  # of the noise, where neither estimates nor plan state it
+
+    @classmethod
+    def of(
+        cls,
+        plan: Plan | None = None,
+        estimates: Estimate | Mapping[str, Estimate] | None = None,
+        evaluation: Any = None,
+        confidence: float = USUAL,
+    ) -> "ReportInputs":
+        """A plan, estimates by the names of their measures, and the table of an evaluation, all of them in memory.
+
+        One estimate alone is of the plan's first measure, or of conversions. Of counts and values, ratios are shown,
+        too.
+        """
+        by_name = {_first(plan): estimates} if isinstance(estimates, Estimate) else dict(estimates or {})
+        points = () if evaluation is None else tuple(read_evaluation(evaluation, "evaluation"))
+        words = [est.not_private for est in by_name.values()] + ([words_of(evaluation)] if points else [])
+        inputs = cls(
+            plan,
+            {name: Estimates.of(est, confidence) for name, est in by_name.items()},
+            ratios_of(by_name, confidence),
+            points,
+            not_private=together(*words),
+        )
+        inputs.check()
+        return inputs
+
+    @property
+    def first(self) -> Estimates | None:
+        """The estimates of the first measure."""
+        return next(iter(self.measures.values()), None)
+
+    def check(self) -> None:
+        """Refuses a plan and estimates that are not about the same question."""
+        if self.plan is None or self.first is None:
+            return
+        asked = [measure.name for measure in self.plan.spec.asked]
+        other = next((name for name in self.measures if name not in asked), None)
+        if other is not None:
+            raise InputError(
+                f"the estimates have the measure {other!r}; those of the plan are {', '.join(asked)}: "
+                "give files of one run"
+            )
+        names, levels = self.first.tree.level_names, self.plan.levels
+        if self.first.tree.attributes and names != levels[: len(names)]:
+            raise InputError(
+                f"the plan's levels are {', '.join(levels)}, those of the estimates {', '.join(names)}; "
+                "give files of one run"
+            )
 
 
 KINDS = ("plan", "estimates", "ratios", "evaluation", "counts", "other")
@@ -45,55 +96,59 @@ class _File:
 
 def read(paths: list[str], levels: list[str] | None = None, shape: str | None = None) -> ReportInputs:
     """What is in these files and folders; at most one plan, one table of estimates and one of ratios."""
-    found = [_look(file, path != file, levels) for path in paths for file in _files(path)]
-    given, names = ReportInputs(shape=shape), None
+    files = [_look(file, path != file, levels) for path in paths for file in _files(path)]
     for kind in ("plan", "estimates", "ratios"):
-        alike = [f.path for f in found if f.kind == kind]
+        alike = [file.path for file in files if file.kind == kind]
         if len(alike) > 1:
             raise InputError(f"a report is about one of each; {' and '.join(alike[:2])} are both {_article(kind)}")
-    for file in sorted(found, key=lambda f: KINDS.index(f.kind)):
-        if file.kind == "plan":
-            given = replace(given, plan=Plan.load(file.path))
-            names = [attribute.name for attribute in given.plan.spec.attributes] if given.plan else None
-        elif file.kind == "estimates":
-            own = levels or _own(names, file.table)
-            if has_measures(file.table.column_names, own):
-                several = read_measures(file.table, file.path, own)
-                given = replace(given, estimates=next(iter(several.values())), measures=several)
-            else:
-                _refuse_unnamed(given.plan, file.path)
-                given = replace(given, estimates=read_estimates(file.table, file.path, own))
-        elif file.kind == "ratios":
-            if given.estimates is None:
-                raise InputError(f"{file.path} holds ratios; {WITH_ESTIMATES}")
-            own = levels or _own(names, file.table)
-            given = replace(given, ratios=read_ratios(file.table, file.path, own, given.measures))
-        elif file.kind == "evaluation":
-            given = replace(given, evaluation=(*given.evaluation, *read_evaluation(file.table, file.path)))
-        elif file.kind == "counts":
-            given = replace(given, passed_over=(*given.passed_over, file.path))
-    used = tuple(f.path for f in found if f.kind not in ("counts", "other"))
-    if not used:
+    inputs = ReportInputs(
+        files=tuple(file.path for file in files if file.kind not in ("counts", "other")),
+        left_out=tuple(file.path for file in files if file.kind == "counts"),
+        shape=shape,
+    )
+    if not inputs.files:
         raise InputError(f"there is nothing to report in {', '.join(paths)}; {WHAT}")
-    words = [est.not_private for est in (*given.measures.values(), *given.ratios.values())]
-    words += [given.estimates.not_private] if given.estimates else []
-    words += [words_of(file.table) for file in found if file.kind == "evaluation"]
-    given = replace(given, files=used, not_private=together(*words))
-    _check_levels(given)
-    return given
+    for file in sorted(files, key=lambda file: KINDS.index(file.kind)):
+        if file.kind == "plan":
+            inputs = replace(inputs, plan=Plan.load(file.path))
+        elif file.kind == "estimates":
+            inputs = replace(inputs, measures=_measures(file, inputs.plan, levels))
+        elif file.kind == "ratios":
+            if not inputs.measures:
+                raise InputError(f"{file.path} holds ratios; {WITH_ESTIMATES}")
+            names = levels or _plan_levels(inputs.plan, file.table)
+            inputs = replace(inputs, ratios=read_ratios(file.table, file.path, names, dict(inputs.measures)))
+        elif file.kind == "evaluation":
+            inputs = replace(inputs, evaluation=(*inputs.evaluation, *read_evaluation(file.table, file.path)))
+    words = [est.not_private for est in (*inputs.measures.values(), *inputs.ratios.values())]
+    words += [words_of(file.table) for file in files if file.kind == "evaluation"]
+    inputs = replace(inputs, not_private=together(*words))
+    inputs.check()
+    return inputs
 
 
-def _own(names: list[str] | None, table: Any) -> list[str] | None:
-    """The plan's attributes, where a table has them all."""
-    return names if names and set(names) <= set(table.column_names) else None
-
-
-def _refuse_unnamed(plan: Plan | None, path: str) -> None:
+def _measures(file: _File, plan: Plan | None, levels: list[str] | None) -> dict[str, Estimates]:
+    """The estimates of each measure; a table that does not name any is of the only one."""
+    names = levels or _plan_levels(plan, file.table)
+    if has_measures(file.table.column_names, names):
+        return read_measures(file.table, file.path, names)
     if plan is not None and len(plan.spec.asked) > 1:
-        told = " and ".join(measure.name for measure in plan.spec.asked)
+        measures = " and ".join(measure.name for measure in plan.spec.asked)
         raise InputError(
-            f"{path} has no column 'measure' that tells {told} apart, which the plan measures; denoise anew"
+            f"{file.path} has no column 'measure', which would tell {measures} of the plan apart; denoise again"
         )
+    return {_first(plan): read_estimates(file.table, file.path, names)}
+
+
+def _first(plan: Plan | None) -> str:
+    """The measure of estimates that do not name any."""
+    return COUNT if plan is None else plan.spec.asked[0].name
+
+
+def _plan_levels(plan: Plan | None, table: Any) -> list[str] | None:
+    """The plan's attributes, where a table has them all."""
+    names = [attribute.name for attribute in plan.spec.attributes] if plan else []
+    return names if names and set(names) <= set(table.column_names) else None
 
 
 def _files(path: str) -> list[str]:
@@ -156,24 +211,6 @@ def _is_json(path: str) -> bool:
 
 def _looks_like_plan(path: str) -> bool:
     return b'"format"' in _beginning(path)
-
-
-def _check_levels(given: ReportInputs) -> None:
-    """The plan and the estimates must be about the same question."""
-    if given.plan is None or given.estimates is None:
-        return
-    asked = [measure.name for measure in given.plan.spec.asked]
-    other = next((name for name in given.measures if name not in asked), None)
-    if other is not None:
-        raise InputError(
-            f"the estimates have the measure {other!r}; those of the plan are {', '.join(asked)}: give files of one run"
-        )
-    names, levels = given.estimates.tree.level_names, given.plan.levels
-    if given.estimates.tree.attributes and names != levels[: len(names)]:
-        raise InputError(
-            f"the plan's levels are {', '.join(levels)}, those of the estimates {', '.join(names)}; "
-            "give files of one run"
-        )
 
 
 def _article(kind: str) -> str:

@@ -35,7 +35,7 @@ class Page(NamedTuple):
 
 def page(given: ReportInputs, tau: float | None = None, nodes: int = NODES, title: str | None = None) -> Page:
     """The page, and its charts; `tau` is the plan's unless told, and at most so many `nodes` are in the page."""
-    plan, est = given.plan, given.estimates
+    plan, est = given.plan, given.first
     found = quantities(given, tau)
     drawn: list[Chart] = []
     own = parts(plan) if plan and not found else ()
@@ -95,7 +95,7 @@ def save(content: str | bytes, path: str) -> None:
 
 def titled(given: ReportInputs) -> str:
     """The title of a page that is given none."""
-    plan, est = given.plan, given.estimates
+    plan, est = given.plan, given.first
     names = plan.levels if plan else est.tree.level_names if est else ()
     called = [quantity.called for quantity in quantities(given, None) if quantity.kind != "ratio"]
     called = called or (["conversions" if m.is_count else m.name for m in plan.spec.asked] if plan else ["conversions"])

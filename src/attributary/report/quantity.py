@@ -72,7 +72,7 @@ def quantities(given: ReportInputs, tau: float | None) -> list[Quantity]:
     own = {part.measure.name: part for part in parts(plan)} if plan else {}
     of_counts = tau or (plan.spec.tau if plan else TAU)
     found: list[Quantity] = []
-    for name, read in _named(given).items():
+    for name, read in given.measures.items():
         est, part = _shaped(read, given), own.get(name)
         if name == COUNT:
             found.append(Quantity(name, "count", est, of_counts, part=part))
@@ -93,12 +93,6 @@ def _shaped(est: Estimates, given: ReportInputs) -> Estimates:
         return est
     of_plan = given.plan.spec.noise_model.shape.name if given.plan else "laplace"
     return replace(est, shape=of_plan if given.plan else given.shape)
-
-
-def _named(given: ReportInputs) -> dict[str, Estimates]:
-    if given.measures or given.estimates is None:
-        return given.measures
-    return {given.plan.spec.asked[0].name if given.plan else COUNT: given.estimates}
 
 
 def _tau(part: Part | None, est: Estimates, given: ReportInputs, of_counts: float) -> float:
