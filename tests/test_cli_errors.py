@@ -373,6 +373,16 @@ def test_whoever_reads_the_help_may_stop(args: str) -> None:
     assert (result.returncode, result.stderr) == (141, b"")
 
 
+def test_whoever_reads_the_tables_of_messages_may_stop(tmp_path: Path) -> None:
+    """As in `2>&1 | head -1`; Rich, which prints tables, would end with code 1."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    args = [*PYTHON, "denoise", "--table", "-", *ARGS, "-o", str(tmp_path / "out.csv")]
+    result = subprocess.run(args, input=SMALL.encode(), stderr=writing, timeout=60, check=False)
+    os.close(writing)
+    assert result.returncode == 141
+
+
 def test_names_that_are_not_utf8_are_refused() -> None:
     result = subprocess.run([*PYTHON, "count", b"\xff.toml"], capture_output=True, timeout=60, check=False)
     assert result.returncode == 2 and result.stderr.startswith(b"error: names of files and options are UTF-8; got")

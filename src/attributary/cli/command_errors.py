@@ -33,6 +33,8 @@ def end_of(error: BaseException) -> End:
             end = End(130, f"interrupted; {_what_was_written()}")
         case BrokenPipeError():  # the reader has had enough, as `head` does
             end = End(141)
+        case SystemExit() if isinstance(error.__context__, BrokenPipeError):  # so says Rich, of tables
+            end = End(141)
         case TryAgain():
             end = End(75, f"not now: {error}")
         case _ if scarce := _scarce(error):
