@@ -11,6 +11,7 @@ import click
 from attributary import __version__
 from attributary.cli.command_errors import LONGEST, end_of, stand_in
 from attributary.cli.printing import one_line
+from attributary.cli.summary_file import with_summary
 from attributary.errors import InputError
 from attributary.tables.whole_files import written
 
@@ -39,7 +40,7 @@ class Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         command: click.Command = getattr(import_module(f"attributary.cli.{cmd_name}"), cmd_name)
-        return command
+        return with_summary(command)
 
     def main(self, args: Any = None, *_: Any, **options: Any) -> Any:
         name = "attributary"  # whatever it was called by

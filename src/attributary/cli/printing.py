@@ -1,28 +1,75 @@
 """Printing: tables and numbers for the eye, to standard error."""
 
 import os
+import re
 import sys
 from collections.abc import Callable
 from math import isinf, isnan
-from typing import Any
+from typing import Any, Self
+
+import click
+
+from attributary.cli.summary_file import current
 
 WIDTH = 160  # of what goes to a file
 GAP = 2  # between columns
+NUMBER = re.compile(r"[-+]?[0-9]+(\.[0-9]+)?")
 
 
-def console() -> Any:
+class PrintedFigure(str):
+    """A number, or several, as they are shown; `value` is what they are."""
+
+    value: Any
+
+    def __new__(cls, text: str, value: Any) -> Self:
+        made = super().__new__(cls, text)
+        made.value = value
+        return made
+
+
+def say(line: str, always: bool = False) -> None:
+    """Prints a line to standard error; `always` also where -q is given, as for what is not private."""
+    summary = current()
+    if summary is not None:
+        summary.messages += [part for part in line.split("\n") if part]
+    if summary is None or not summary.muted or always:
+        click.echo(line, err=True)
+
+
+class Out:
+    """Standard error for lines and tables."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+
+        wide = None if sys.stderr.isatty() or "COLUMNS" in os.environ else WIDTH
+        options: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False, "soft_wrap": True}
+        self.summary = current()
+        muted = self.summary is not None and self.summary.muted
+        self._console = Console(stderr=True, quiet=muted, width=wide, **options)
+        self.width = self._console.width
+
+    def print(self, line: Any = "") -> None:
+        """Prints a text, or a rich one."""
+        text = getattr(line, "plain", line)
+        if self.summary is not None and isinstance(text, str):
+            self.summary.messages += [part for part in text.split("\n") if part]
+        self._console.print(line)
+
+
+def console() -> Out:
     """Standard error, with colours if that is a terminal; nothing in a label is taken for markup."""
-    from rich.console import Console
-
-    wide = None if sys.stderr.isatty() or "COLUMNS" in os.environ else WIDTH
-    return Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True, width=wide)
+    return Out()
 
 
-def print_table(out: Any, rows: list[list[str]], together: int = 0) -> None:
+def print_table(out: Out, rows: list[list[str]], together: int = 0) -> None:
     """Prints heads and rows, words in the first column and figures in the others.
 
     Where they do not fit, the columns after the first `together` have a table of their own.
     """
+    if out.summary is not None:
+        title = out.summary.messages[-1] if out.summary.messages else ""
+        out.summary.tables.append({"title": title, "columns": rows[0], "rows": [[*map(_data, r)] for r in rows[1:]]})
     out.print()
     if not together or sum(max(map(len, column)) + GAP for column in zip(*rows, strict=True)) <= out.width + GAP:
         out.print(_table(rows))
@@ -30,6 +77,14 @@ def print_table(out: Any, rows: list[list[str]], together: int = 0) -> None:
     out.print(_table([row[:together] for row in rows]))
     out.print()
     out.print(_table([[row[0], *row[together:]] for row in rows]))
+
+
+def _data(cell: str) -> Any:
+    """A cell as data: the number that a figure shows, and of other cells those that read as one."""
+    if isinstance(cell, PrintedFigure):
+        return cell.value
+    plain = cell.replace(",", "")
+    return float(plain) if "." in plain and NUMBER.fullmatch(plain) else int(plain) if NUMBER.fullmatch(plain) else cell
 
 
 def _table(rows: list[list[str]]) -> Any:
@@ -44,33 +99,36 @@ def _table(rows: list[list[str]]) -> Any:
     return made
 
 
-def percent(part: float) -> str:
+def percent(part: float) -> PrintedFigure:
     """A part as a percentage; ∞ stays, and nan is nothing."""
     if isnan(part):
-        return ""
+        return PrintedFigure("", part)
     if isinf(part):
-        return "∞"
-    return f"{part:.1%}" if part < 10 else f"{part:,.0%}"
+        return PrintedFigure("∞", part)
+    return PrintedFigure(f"{part:.1%}" if part < 10 else f"{part:,.0%}", part)
 
 
-def change(part: float) -> str:
+def change(part: float) -> PrintedFigure:
     """By how much something became better, in words."""
     if abs(part) < 0.0005:
-        return "–"
-    return f"{part:.1%}" if part > 0 else f"{-part:.1%} worse"
+        return PrintedFigure("–", part)
+    return PrintedFigure(f"{part:.1%}" if part > 0 else f"{-part:.1%} worse", part)
 
 
-def key(contribution: float) -> str:
+def key(contribution: float) -> PrintedFigure:
     """A contribution; 0 means that there is no key."""
-    return f"{contribution:,.0f}" if contribution else "no key"
+    return PrintedFigure(f"{contribution:,.0f}" if contribution else "no key", contribution)
 
 
-def span(values: Any, shown: Callable[[float], str]) -> str:
+def span(values: Any, shown: Callable[[float], str]) -> PrintedFigure:
     """The median, and the least and the largest value where they differ."""
     import numpy as np
 
-    low, middle, high = (shown(float(x)) for x in (values.min(), np.median(values), values.max()))
-    return middle if low == high else f"{middle} ({low} to {high})"
+    least, median, largest = (float(x) for x in (values.min(), np.median(values), values.max()))
+    low, middle, high = (shown(x) for x in (least, median, largest))
+    if low == high:
+        return PrintedFigure(middle, median)
+    return PrintedFigure(f"{middle} ({low} to {high})", {"median": median, "least": least, "largest": largest})
 
 
 def one_line(words: str) -> str:

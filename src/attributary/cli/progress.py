@@ -4,11 +4,19 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from attributary.cli.summary_file import current
+
+
+def shows(wanted: bool) -> bool:
+    """Whether progress is shown: if it is wanted and standard error is a terminal."""
+    summary = current()
+    return wanted and sys.stderr.isatty() and not (summary is not None and summary.muted)
+
 
 @contextmanager
 def stages(show: bool) -> Iterator[Callable[[str], None]]:
     """A function to call with the name of each stage; a spinner shows it if standard error is a terminal."""
-    if not show or not sys.stderr.isatty():
+    if not shows(show):
         yield lambda stage: None
         return
     from rich.console import Console

@@ -7,6 +7,7 @@ from glob import glob, has_magic
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
+from attributary.cli.summary_file import current
 from attributary.errors import InputError
 from attributary.tables import place, shown
 
@@ -40,24 +41,23 @@ def refuse_inputs(outputs: Iterable[str | None], inputs: Iterable[str | None], o
 
     given = [path for path in inputs if path and path != "-" and "://" not in path]
     given += [beside(path) for path in given if path.endswith(".json")]
-    for output in outputs:
-        if not output or output == "-" or (os.path.exists(output) and not os.path.isfile(output)):
+    places, summary = [(output, option) for output in outputs if output and output != "-"], current()
+    if summary is not None and summary.path != "-":
+        if any(_same(output, summary.path) for output, _ in places):
+            raise InputError(f"{summary.path} is what this command writes; choose another place with --summary")
+        places.append((summary.path, "--summary"))
+    for output, said in places:
+        if os.path.exists(output) and not os.path.isfile(output):
             continue
+        remedy = f"choose another place with {said}"
         if _is_database(output):
-            raise InputError(
-                f"{output} is a database, as the ledger of queries is, and would be overwritten; choose another place "
-                f"with {option}"
-            )
+            raise InputError(f"{output} is a database, as the ledger of queries is, and would be overwritten; {remedy}")
         for path in given:
             if _same(output, path):
-                raise InputError(
-                    f"{output} is what this command reads{'' if output == path else f' ({path})'}, and would be "
-                    f"overwritten; choose another place with {option}"
-                )
+                also = "" if output == path else f" ({path})"
+                raise InputError(f"{output} is what this command reads{also}, and would be overwritten; {remedy}")
             if _among(output, path):
-                raise InputError(
-                    f"{output} would be among the files that are read ({path}); choose another place with {option}"
-                )
+                raise InputError(f"{output} would be among the files that are read ({path}); {remedy}")
 
 
 def log_paths(spec: "Spec", folder: str) -> list[str]:

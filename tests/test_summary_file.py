@@ -1,0 +1,88 @@
+"""--summary: all that a command prints is in a file, too, as data."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from attributary.cli import COMMANDS, main
+from attributary.cli.printing import PrintedFigure, percent, span
+from attributary.cli.summary_file import as_json
+
+
+def attributary(*args: object, code: int = 0) -> Result:
+    result = CliRunner().invoke(main, list(map(str, args)))
+    assert result.exit_code == code, result.output
+    return result
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with logs, and what the commands make of them."""
+    folder = tmp_path_factory.mktemp("shop")
+    attributary("generate", "shop", "--rows", 3000, "-o", f"{folder}/", "-q")
+    attributary("count", folder / "spec.toml", "-o", folder / "counts.parquet", "-q")
+    attributary("plan", folder / "spec.toml", "--prior", folder / "counts.parquet", "-o", folder / "plan.json", "-q")
+    return folder
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_it(command: str) -> None:
+    assert "--summary FILE" in attributary(command, "--help").stdout
+
+
+class Pair(NamedTuple):
+    one: float
+    two: Any
+
+
+@dataclass
+class Point:
+    x: Any
+
+
+def test_values_of_all_kinds_become_json() -> None:
+    nested = {"a": Pair(1.0, float("nan")), "b": [Point(np.float64(2)), (3, None)], "c": np.array([1.5, np.inf])}
+    made = as_json({**nested, "d": percent(0.125), "e": PrintedFigure("x", -np.inf), 5: Path("p"), "f": True})
+    assert json.loads(json.dumps(made, allow_nan=False)) == {
+        "a": {"one": 1.0, "two": None},
+        "b": [{"x": 2.0}, [3, None]],
+        "c": [1.5, "inf"],
+        "d": 0.125,
+        "e": "-inf",
+        "5": "p",
+        "f": True,
+    }
+    assert as_json(span(np.array([1.0, 3.0, 2.0]), str)) == {"median": 2.0, "least": 1.0, "largest": 3.0}
+
+
+def test_it_is_written_whole_and_nowhere_else(shop: Path, tmp_path: Path) -> None:
+    counts, spec = tmp_path / "counts.csv", shop / "spec.toml"
+    for path, words in (
+        (spec, "is another file of this command"),
+        (counts, "is another file of this command"),
+        (shop / "impressions.parquet", "is what this command reads"),
+        (tmp_path, "is not a file that can be written"),
+        (tmp_path / "there" / "is.json", "is not a file that can be written"),
+    ):
+        before = path.read_bytes() if path.is_file() else None
+        result = attributary("count", spec, "-o", counts, "--summary", path, code=2)
+        assert words in result.stderr and "--summary" in result.stderr
+        assert before is None or path.read_bytes() == before
+    result = attributary("count", spec, "-o", "-", "--summary", "-", code=2)
+    assert "give -o or --summary a file" in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_error_leaves_no_summary(shop: Path, tmp_path: Path) -> None:
+    attributary("count", tmp_path / "no.toml", "--summary", tmp_path / "made.json", code=2)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_it_may_go_to_standard_output(shop: Path, tmp_path: Path) -> None:
+    result = attributary("count", shop / "spec.toml", "-o", tmp_path / "counts.csv", "--summary", "-", "-q")
+    assert json.loads(result.stdout)["command"] == "count"
