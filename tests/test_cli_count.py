@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import os
 import subprocess
 import sys
@@ -11,8 +12,9 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
 
-from attributary.cli import count as command
-from attributary.cli import main
+from attributary.cli import main, progress
+from attributary.cli.print_counts import print_counts
+from attributary.logs import count
 from attributary.logs.attribute_labels import OutsideDomain
 from attributary.logs.counts import Counts
 from attributary.spec import Spec
@@ -62,7 +64,7 @@ def test_counts_go_to_standard_output_and_words_to_standard_error(folder: Path) 
     ]
     assert [" ".join(line.split()) for line in result.stderr.splitlines()] == [
         "2 impressions, 1 conversions, 4 leaves",
-        "conversions that are not counted:",
+        "conversions not counted:",
         "1 no impression before it",
         "1 not within the window of 1h",
         "1 its impression has a conversion already",
@@ -70,6 +72,14 @@ def test_counts_go_to_standard_output_and_words_to_standard_error(folder: Path) 
         "1 day not in its domain: sun (1)",
         "4 rows written to standard output",
     ]
+
+
+def test_what_was_counted_and_what_was_not_is_data(folder: Path) -> None:
+    counts = count(Spec.load(str(folder / "spec.toml")), str(folder))
+    summary = json.loads(json.dumps(counts.summary()))
+    assert (summary["impressions"], summary["conversions"], summary["table_rows"], summary["rows_read"]) == (2, 1, 4, 8)
+    assert list(summary["conversions_not_counted"].values()) == [1, 1, 1, 1, 1]
+    assert summary["outside_domain"] == [{"attribute": "day", "conversions": 1, "values": {"sun": 1}, "kept": False}]
 
 
 def test_files_are_relative_to_the_spec_and_those_of_the_command_to_where_it_runs(
@@ -96,7 +106,7 @@ def test_rows_with_their_conversions(folder: Path) -> None:
     (folder / "spec.toml").write_text(text)
     assert "x,mon,2,1" in run(folder / "spec.toml", folder / "rows.tsv").stdout
     refused = run(folder / "spec.toml", folder / "rows.tsv", "--conversions", "x")
-    assert refused.exit_code == 2 and "leave --conversions out" in refused.stderr
+    assert refused.exit_code == 2 and "leave conversions out" in refused.stderr
 
 
 MISTAKES = {
@@ -105,8 +115,8 @@ MISTAKES = {
     "memory": (["spec.toml", "--memory", "lots"], "'lots' does not do as DuckDB's memory_limit"),
     "temp": (["spec.toml", "--temp", "none"], "none cannot hold temporary files"),
     "clock": (["spec.toml", "--from", "2026-01-01"], "since the log's times are numbers; got 2026-01-01"),
-    "master": (["spec.toml", "--master", "local"], "--master is Spark's"),
-    "memory for Spark": (["spec.toml", "--engine", "spark", "--memory", "1GB"], "--memory is DuckDB's"),
+    "master": (["spec.toml", "--master", "local"], "master is an option of Spark"),
+    "memory for Spark": (["spec.toml", "--engine", "spark", "--memory", "1GB"], "memory is an option of DuckDB"),
 }
 
 
@@ -133,17 +143,21 @@ def test_interrupted_while_counting_leaves_the_old_file(folder: Path) -> None:
     (folder / "out.csv").write_text("old")
     (folder / "temp").mkdir()
     code = """
-import os, signal, sys, threading
-from attributary.cli import main
+import signal, sys
+from attributary.cli import main, progress
 from attributary.logs import duckdb
 duckdb._rows = lambda files: '(SELECT i AS "user", i AS time, i AS campaign, i AS day FROM range(1000000000000) t(i))'
 class Bar:
-    def __call__(self, *_):
-        threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT)).start()
-        self.__class__.__call__ = lambda self, *_: None
-waited = duckdb.DuckDB._waited
-bar = Bar()
-duckdb.DuckDB._waited = lambda self, call, stage: (bar(), waited(self, call, stage))[1]
+    reports = 0
+    def __enter__(self):
+        return self
+    def __exit__(self, *_):
+        pass
+    def __call__(self, stage, share):  # told every tenth of a second how far the query has come
+        self.reports += 1
+        if self.reports == 5:
+            signal.raise_signal(signal.SIGINT)
+progress.reading_bar = lambda show, rows: Bar()
 main(sys.argv[1:])
 """
     args = [sys.executable, "-c", code, "count", "spec.toml", "-o", "out.csv", "--temp", "temp"]
@@ -159,19 +173,19 @@ def test_the_bar_shows_rows_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
             return True
 
     clock = iter(range(10**9))
-    monkeypatch.setattr(command.time, "perf_counter", lambda: float(next(clock)))
+    monkeypatch.setattr(progress.time, "perf_counter", lambda: float(next(clock)))
     monkeypatch.setattr(sys, "stderr", Terminal())
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "120")
-    with command.progress(True, lambda: 1_000_000) as report:
+    with progress.reading_bar(True, lambda: 1_000_000) as report:
         for share in (None, 0.1, 0.2, 0.9):
             report("counting impressions", share)
-    assert "counting impressions" in sys.stderr.getvalue() and "rows a second" in sys.stderr.getvalue()  # type: ignore[attr-defined]
+    assert "counting impressions" in sys.stderr.getvalue() and "rows per second" in sys.stderr.getvalue()  # type: ignore[attr-defined]
 
 
 def test_what_is_outside_is_listed_with_its_most_frequent_values(capsys: pytest.CaptureFixture[str]) -> None:
     outside = (OutsideDomain("day", 12, {"sun": 7, "a\nb": 2}, False), OutsideDomain("day", 3, {"x": 3}, True))
-    command.print_counts(Counts(pa.table({"row": ["x"]}), 5, 9, outside=outside, undated=2), Spec.parse(SPEC))
+    print_counts(Counts(pa.table({"row": ["x"]}), 5, 9, outside=outside, undated=2), Spec.parse(SPEC))
     words = capsys.readouterr().err
     assert "12  day not in its domain: sun (7), a\\nb (2), …" in words
     assert "3 conversions count as other: day not in its domain: x (3)\n" in words

@@ -57,7 +57,7 @@ def test_the_whole_way(shop: Path, tmp_path: Path) -> None:
     assert "Conversions by campaign, location and day, generated</h1>" in (tmp_path / "out" / "report.html").read_text()
     for words in (
         "the rows of these logs were generated",
-        "conversions that are not counted",
+        "conversions not counted",
         "impressions before 2026-02-02",
         "NOT protected",
         "error of this",

@@ -1,7 +1,13 @@
-"""Compiled functions need no place to keep what was compiled."""
+"""Compiled functions need no place to keep what was compiled, and use no more threads than they may."""
 
 import subprocess
 import sys
+
+import click
+from click.testing import CliRunner
+
+from attributary.cli.options import threads
+from attributary.kernel import limit_threads, usable_threads
 
 CODE = """# as in a read-only image without a home
 import numpy as np
@@ -20,3 +26,23 @@ print(est.count.min() >= 0, np.isfinite(learned.count).all())
 def test_large_trees_need_no_writable_folder() -> None:
     done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, timeout=300, check=False)
     assert (done.returncode, done.stdout) == (0, "True True\n"), done.stderr
+
+
+def test_threads_are_limited_only_within() -> None:
+    every = usable_threads()
+    with limit_threads(1):
+        assert usable_threads() == 1
+        with limit_threads(None):
+            assert usable_threads() == every
+    assert usable_threads() == every >= 1
+
+
+def test_the_option_limits_the_compiled_passes_of_its_command_alone() -> None:
+    @click.command()
+    @threads
+    def command(threads: int | None) -> None:
+        click.echo(f"{threads} {usable_threads()}")
+
+    every = usable_threads()
+    assert CliRunner().invoke(command, ["--threads", "1"]).output == "1 1\n"
+    assert CliRunner().invoke(command).output == f"None {every}\n"

@@ -1,9 +1,13 @@
-"""kernel: a function compiled by numba, and kept on disk for the next process where there is a place for it."""
+"""kernel: functions compiled by numba, kept on disk for the next process where there is a place; how many threads."""
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 Function = Callable[..., Any]
+LIMIT: ContextVar[int | None] = ContextVar("threads", default=None)
 
 
 def kernel(**options: Any) -> Callable[[Function], Function]:
@@ -18,3 +22,19 @@ def kernel(**options: Any) -> Callable[[Function], Function]:
         return kept
 
     return compiled
+
+
+@contextmanager
+def limit_threads(number: int | None) -> Iterator[None]:
+    """Within it, compiled passes use at most so many threads; None for all cores."""
+    token = LIMIT.set(number)
+    try:
+        yield
+    finally:
+        LIMIT.reset(token)
+
+
+def usable_threads() -> int:
+    """The cores that this process may use, or fewer if they are limited."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(cores, LIMIT.get() or cores)

@@ -146,13 +146,14 @@ def _tables(spec: "Spec", logs: tuple[Any, Any, bool] | None, counts: str | None
 
 
 def _of_logs(spec: "Spec", folder: str, until: str | None, cache: str, quiet: bool) -> tuple[Any, Any, bool]:
-    from attributary.cli.count import print_counts, progress, rows_of
+    from attributary.cli.print_counts import print_counts
+    from attributary.cli.progress import reading_bar
     from attributary.errors import InputError
     from attributary.evaluate.cache import cached
     from attributary.evaluate.identity import identity
     from attributary.logs.count import count
     from attributary.logs.duckdb import DuckDB
-    from attributary.logs.log_files import all_files, is_generated
+    from attributary.logs.log_files import all_files, is_generated, rows_in_logs
 
     logs = spec.logs
     if logs is None:
@@ -163,7 +164,7 @@ def _of_logs(spec: "Spec", folder: str, until: str | None, cache: str, quiet: bo
 
     def make() -> dict[str, Any]:
         with (
-            progress(not quiet, lambda: rows_of(spec, folder)) as report,
+            reading_bar(not quiet, lambda: rows_in_logs(logs, folder)) as report,
             DuckDB(report=report) as engine,
         ):
             made = {"after": count(spec, folder, since=until, engine=engine)}

@@ -1,8 +1,13 @@
-"""progress: the stage that a command is in, on a terminal."""
+"""progress: how far a command has come, on a terminal."""
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from attributary.logs.engine import Report
 
 from attributary.cli.summary_file import current
 
@@ -23,3 +28,47 @@ def stages(show: bool) -> Iterator[Callable[[str], None]]:
 
     with Console(stderr=True).status("starting …") as spinner:
         yield lambda stage: spinner.update(f"{stage} …")
+
+
+@contextmanager
+def reading_bar(show: bool, rows: Callable[[], int]) -> Iterator["Report"]:
+    """A function to call with a stage and the share of it that is done; a bar shows them, with rows per second."""
+    if not show or not sys.stderr.isatty():
+        yield lambda stage, share: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[rate]}"))
+    with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True) as bar:
+        number, begun = rows(), dict[str, float]()
+        task = bar.add_task("starting", total=None, rate="")
+
+        def report(stage: str, share: float | None) -> None:
+            took = time.perf_counter() - begun.setdefault(stage, time.perf_counter())
+            rate = f"{share * number / took:,.0f} rows per second" if share and number and took > 1 else ""
+            bar.update(task, description=stage, total=1 if share else None, completed=share or 0, rate=rate)
+
+        yield report
+
+
+@contextmanager
+def writing_bar(rows: int, show: bool) -> Iterator[Callable[[int], None]]:
+    """A function to call with the number of rows that were added; a bar shows them, with rows per second."""
+    if not show or not sys.stderr.isatty():
+        yield lambda added: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    done = TextColumn("{task.completed:,.0f} of {task.total:,.0f} rows{task.fields[rate]}")
+    console = Console(stderr=True)
+    with Progress(BarColumn(), done, TimeRemainingColumn(), console=console, transient=True) as bar:
+        task = bar.add_task("rows", total=rows, rate="")
+
+        def progress(added: int) -> None:
+            bar.advance(task, added)
+            speed = bar.tasks[0].speed
+            bar.update(task, rate=f", {speed:,.0f} per second" if speed else "")
+
+        yield progress

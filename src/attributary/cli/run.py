@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from attributary.cli.estimator import estimator_options
+from attributary.cli.options import duckdb_limits
 
 if TYPE_CHECKING:
     from attributary.plan import Plan
@@ -57,9 +58,7 @@ With --seed the noise is the same each time, and protects nobody: all that is wr
 @estimator_options
 @click.option("--seed", type=click.IntRange(0), help="The same noise each time, which is NOT private.")
 @click.option("--again", is_flag=True, help="Replace an earlier run: a second release, 2ε in all.")
-@click.option("--memory", metavar="SIZE", help="DuckDB's limit, as in 4GB.  [default: most of this machine's]")
-@click.option("--temp", metavar="DIR", help="Where DuckDB puts what does not fit.  [default: the temporary folder]")
-@click.option("--threads", type=click.IntRange(1), help="DuckDB's threads.  [default: all]")
+@duckdb_limits
 @click.option("-o", "--output", metavar="DIR", default="run", show_default=True, help="The folder to write to.")
 @click.option(
     "--format", "format_", type=click.Choice(FORMATS), default="parquet", show_default=True, help="Of tables."
@@ -85,16 +84,16 @@ def run(
     import numpy as np
 
     from attributary.cli.asked import load_spec
-    from attributary.cli.count import print_counts, progress, rows_of
     from attributary.cli.planned import print_plan
-    from attributary.cli.progress import stages
+    from attributary.cli.print_counts import print_counts
+    from attributary.cli.progress import reading_bar, stages
     from attributary.cli.reading import check_folder, log_paths, refuse_inputs
     from attributary.cli.run_counts import run_counts
     from attributary.cli.run_parts import run_parts
     from attributary.cli.summary import print_measures, print_summary
     from attributary.logs.count import count
     from attributary.logs.duckdb import DuckDB
-    from attributary.logs.log_files import all_files, is_generated
+    from attributary.logs.log_files import all_files, is_generated, rows_in_logs
     from attributary.prior import from_counts, none
     from attributary.tables.not_private import SEEDED, TRUE_COUNTS, mark
     from attributary.tables.whole_files import whole_folder
@@ -105,7 +104,7 @@ def run(
     _check_earlier(output, again or seed is not None)
     simple = asks.counts_alone and asks.conversions_per_impression == 1
     with (
-        progress(not quiet, lambda: rows_of(asks, folder)) as report,
+        reading_bar(not quiet, lambda: rows_in_logs(asks.logs, folder)) as report,
         DuckDB(memory, temp, threads, report) as engine,
     ):
         before = None if prior_until is None else count(asks, folder, until=prior_until, engine=engine).table

@@ -1,6 +1,5 @@
 """threads: a compiled sweep over the parents of a tree, spread over the machine's cores where that pays."""
 
-import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -9,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from attributary.kernel import usable_threads
 from attributary.tree import Tree
 
 THREADED = 500_000  # nodes of a level from which a second thread pays
+MOST = 8  # more threads do not make memory faster
 
 Sweep = Callable[..., Any]  # sweep(first, *arrays, lo, hi) over the parents lo:hi
 
@@ -19,7 +20,7 @@ Sweep = Callable[..., Any]  # sweep(first, *arrays, lo, hi) over the parents lo:
 @contextmanager
 def shared(tree: Tree) -> Iterator[Callable[..., list[Any]]]:
     """A way to run a sweep over a span of parents: run(span, sweep, *arrays), its results one for each thread."""
-    threads = _cores() if len(tree) >= THREADED else 1
+    threads = min(usable_threads(), MOST) if len(tree) >= THREADED else 1
     with ThreadPoolExecutor(threads) as pool:
 
         def run(span: tuple[int, int], sweep: Sweep, *arrays: Any) -> list[Any]:
@@ -50,9 +51,3 @@ def _parts(tree: Tree, lo: int, hi: int, threads: int) -> list[tuple[np.uint64, 
     inner = lo + np.searchsorted(tree.first[lo:hi], np.array(aims, np.uint32))  # of one type, or all would be converted
     cuts = [lo, *inner.tolist(), hi]
     return [(np.uint64(a), np.uint64(b)) for a, b in pairwise(cuts)]
-
-
-def _cores() -> int:
-    """The cores that this process may use; more than eight do not make memory faster."""
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(usable, 8)

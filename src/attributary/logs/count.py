@@ -1,13 +1,14 @@
 """count: logs become counts, one for each leaf of the spec's tree (the paper's sections 2.2 and 3.1)."""
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
+from typing import Any
 
 from attributary.errors import InputError
 from attributary.logs.attribute_labels import missing_cells, refuse_no_other
 from attributary.logs.count_sql import one_log, two_logs
 from attributary.logs.counts import Counts, leaves
-from attributary.logs.engine import CastError, Engine
+from attributary.logs.engine import CastError, Engine, Report
 from attributary.logs.log_columns import LogTable
 from attributary.logs.log_files import files
 from attributary.logs.times import Moment, Period
@@ -33,7 +34,7 @@ def count(
         raise InputError("the spec has no section [logs], which says where impressions and conversions are; add it")
     refuse_no_other(spec.unknown, logs)
     period = Period(since, until)
-    with _engine(engine) as running:
+    with make_engine(engine) if isinstance(engine, str) else nullcontext(engine) as running:
         sides = _open_logs(spec, logs, folder, running)
         try:
             if logs.is_attributed:
@@ -45,18 +46,22 @@ def count(
     return leaves(spec, logs, grouped, period)
 
 
-def _engine(engine: Engine | str) -> AbstractContextManager[Engine]:
-    if engine == "duckdb":
+def make_engine(name: str, report: Report | None = None, master: str | None = None, **limits: Any) -> Any:
+    """An engine for a `with` statement: "duckdb" with its limits (memory, temp, threads), or "spark" at a master."""
+    if name == "duckdb":
         from attributary.logs.duckdb import DuckDB
 
-        return DuckDB()
-    if engine == "spark":
+        if master is not None:
+            raise InputError("master is an option of Spark; choose the engine spark, or leave it out")
+        return DuckDB(report=report, **limits)
+    if name == "spark":
         from attributary.logs.spark import Spark
 
-        return Spark()
-    if isinstance(engine, str):
-        raise InputError(f"an engine is duckdb or spark; got {engine!r}")
-    return nullcontext(engine)
+        for limit, value in limits.items():
+            if value is not None:
+                raise InputError(f"{limit} is an option of DuckDB; leave it out with Spark, which has its own settings")
+        return Spark(master=master, report=report)
+    raise InputError(f"an engine is duckdb or spark; got {name!r}")
 
 
 def _open_logs(spec: Spec, logs: Logs, folder: str, engine: Engine) -> list[LogTable]:

@@ -176,10 +176,26 @@ def _first_columns(kind: _FileKind) -> str:
     return ", ".join(names[:6]) + (", …" if len(names) > 6 else "")
 
 
+def replace_files(logs: Logs, impressions: Sequence[str] = (), conversions: Sequence[str] = ()) -> Logs:
+    """The logs with other files, relative to the working folder; `impressions` may be rows with their conversions."""
+    if logs.is_attributed and conversions:
+        raise InputError("the rows of this log have their conversions already; leave conversions out")
+    side = "attributed" if logs.is_attributed else "impressions"
+    files = {
+        name: tuple(path if "://" in path else os.path.abspath(path) for path in paths)
+        for name, paths in {side: impressions, "conversions": conversions}.items()
+        if paths
+    }
+    return logs.model_copy(update=files)
+
+
 def all_files(logs: Logs, folder: str) -> list[str]:
     """The paths of all logs that a spec names."""
-    sides = [names for names in (logs.impressions, logs.conversions, logs.attributed) if names]
-    return [path for names in sides for path in files(names, folder, logs.header).paths]
+    return [path for names in _sides(logs) for path in files(names, folder, logs.header).paths]
+
+
+def _sides(logs: Logs) -> list[Sequence[str]]:
+    return [names for names in (logs.impressions, logs.conversions, logs.attributed) if names]
 
 
 def is_generated(path: str) -> bool:
@@ -198,7 +214,15 @@ def is_generated(path: str) -> bool:
         return False
 
 
-def rows_in(files: Files) -> int:
+def rows_in_logs(logs: Logs | None, folder: str) -> int:
+    """The rows of all logs that a spec names, if their files say so; else 0."""
+    if logs is None:
+        return 0
+    rows = [_rows_in(files(names, folder, logs.header)) for names in _sides(logs)]
+    return sum(rows) if all(rows) else 0
+
+
+def _rows_in(files: Files) -> int:
     """The rows of Parquet files, which say so; 0 where that is not known."""
     import pyarrow as pa
     from pyarrow import parquet
