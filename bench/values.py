@@ -11,14 +11,11 @@ import time
 
 import numpy as np
 
-from attributary import rmsre
 from attributary.datasets import generate
 from attributary.logs.count import count
 from attributary.logs.duckdb import DuckDB
-from attributary.plan import Plan, make_plan
-from attributary.plan.clipped import clipped
-from attributary.plan.parts import parts
-from attributary.prior import from_counts
+from attributary.plan import Plan, expected, make_plan
+from attributary.prior import from_counts, none
 from attributary.profile import profile
 from attributary.spec import Spec
 from bench.timing import heading
@@ -86,7 +83,7 @@ def worth(rows: int) -> None:
         )
         plan, errors = _judged(_spec('"auto"', '"auto"', TWO, epsilon), half, None)
         most = np.array([plan.most(), *map(plan.most, plan.roots)])
-        chosen = f"m {most.min()} to {most.max()}, clip {parts(plan)[1].clip:,.2f}"
+        chosen = f"m {most.min()} to {most.max()}, clip {plan.by_measure[1].clip:,.2f}"
         print(f"{'chosen: ' + chosen:36} {_shown(errors)}")
         for percent, clip in values.items():
             for limit in FIXED:
@@ -108,9 +105,8 @@ def _judged(spec: Spec, half: int, limit: int | None) -> tuple[Plan, dict[str, f
     plan = make_plan(asked, tree, from_counts(tree, before, known=known), profile=profile(tree, asked, before))
     truth = profile(tree, asked, after)
     roots, squares = {}, []
-    for part in parts(plan):
-        found = clipped(plan, tree, truth)[part.measure.name]
-        own = rmsre.roots(tree, found.full, found.squared, part.tau) ** 2
+    for part in plan.by_measure:
+        own = expected(plan, tree, none(tree), profile=truth, measure=part.measure.name).roots ** 2
         roots[part.measure.name] = float(np.sqrt(own.mean()))
         squares.append(own)
     return plan, {"both": float(np.sqrt(np.mean(squares))), **roots}

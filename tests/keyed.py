@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 
 from attributary import Tree
 from attributary.plan import Plan, make_plan
-from attributary.plan.nodes import down
+from attributary.plan.contributions import down, whole_with_limit
 from attributary.plan.plan import checksum
-from attributary.plan.whole import whole_with_limit
 from plans import HOURS, UNKNOWN, counts, spec
 
 DELAY = {"name": "delay", "unknown": True, "bucket": "2d", "buckets": 3}
@@ -18,7 +17,7 @@ LOGS = {"impressions": "i.csv", "conversions": "c.csv", "user": "user", "time": 
 
 def changed(plan: Plan, **fields: Any) -> Plan:
     """The plan with other fields, checked."""
-    return Plan(**{name: getattr(plan, name) for name in Plan.model_fields} | fields)
+    return Plan(**{name: getattr(plan, name) for name in Plan.model_fields} | {"measures": ()} | fields)
 
 
 def rows(plan: Plan, number: int, seed: int) -> list[tuple[int, ...]]:

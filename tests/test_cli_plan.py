@@ -11,9 +11,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from attributary import noise, prior
+from attributary.budget import METHODS
 from attributary.cli import main
 from attributary.cli.plan import ABOUT
-from attributary.plan import METHODS, Plan, make_plan
+from attributary.plan import Plan, make_plan
 from attributary.spec import Spec
 from attributary.tables import read_table, write_table
 

@@ -15,7 +15,6 @@ from attributary.api.ara.registration import registrations
 from attributary.cli import main
 from attributary.datasets import generate
 from attributary.plan import Plan, make_plan
-from attributary.plan.parts import parts
 from attributary.prior import from_counts
 from attributary.profile import profile
 from attributary.tables import read_table
@@ -79,10 +78,11 @@ def test_an_earlier_report_is_a_prior_for_limits_that_are_given(shop: Path, tmp_
     assert not Plan.load(str(tmp_path / "next.json")).prior.protected  # its noise is seeded
     refused = run("plan", shop / "auto.toml", "--prior", tmp_path / "estimates.csv", code=2)
     assert "needs a prior that tells ranks" in refused.stderr
+    run("plan", shop / "fixed.toml", "--last", tmp_path / "plan.json", "--prior", tmp_path / "counts.csv")
     refused = run(
-        "plan", shop / "fixed.toml", "--last", tmp_path / "plan.json", "--prior", tmp_path / "counts.csv", code=2
+        "plan", shop / "two.toml", "--last", tmp_path / "plan.json", "--prior", tmp_path / "counts.csv", code=2
     )
-    assert "--last compares plans that count conversions alone" in refused.stderr
+    assert "plans are compared measure by measure; the plan has count and revenue" in refused.stderr
 
 
 def test_several_conversions_without_values(shop: Path, tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_several_conversions_without_values(shop: Path, tmp_path: Path) -> None:
     run("count", shop / "two.toml", "-o", tmp_path / "counts.csv", "-q")
     told = run("plan", shop / "two.toml", "--prior", tmp_path / "counts.csv", "-o", tmp_path / "plan.json").stderr
     plan = Plan.load(str(tmp_path / "plan.json"))
-    assert plan.measures is None and plan.most() == 2 and sum(plan.default) <= 32768
+    assert [share.clip for share in plan.measures] == [1] and plan.most() == 2 and sum(plan.default) <= 32768
     assert "all conversions of an impression that count against none" in told
     beyond = read_table(str(tmp_path / "counts.csv")).column("conversions_beyond").to_pylist()
     assert sum(map(int, beyond)) > 0
@@ -113,7 +113,7 @@ def test_fewer_classes_keep_to_every_budget() -> None:
     registrations(found.plan)
     for label, row in found.plan.roots.items():
         assert sum(row) * found.plan.most(label) <= asked.l1 and found.plan.most(label) == plan.most(label)
-    for before, after in zip(parts(plan), parts(found.plan), strict=True):
+    for before, after in zip(plan.by_measure, found.plan.by_measure, strict=True):
         was, now = before.contribution(tree), after.contribution(tree)
         assert np.median(np.abs(now - was)[was > 0] / was[was > 0]) < 0.1
 

@@ -19,7 +19,6 @@ from attributary.evaluate.methods import METHODS, Method
 from attributary.evaluate.own import own_cases
 from attributary.evaluate.shared import One, questions, shared, split
 from attributary.plan import make_plan
-from attributary.plan.parts import most_by_head, parts
 from attributary.prior import from_counts
 from attributary.profile import Profile, profile
 from attributary.report.evaluation_curves import read_evaluation
@@ -86,11 +85,11 @@ def test_contributions_and_limits_are_those_of_the_plan(
     prior, known, truth = (from_counts(tree, before, known=["a"]), *(profile(tree, asked, t) for t in (before, after)))
     plan = make_plan(asked, tree, prior, method, profile=known)
     many = Many.cases("made up", asked, tree, truth, prior, known)[0]
-    for part, one in zip(parts(plan), planned(many, method), strict=True):
+    for part, one in zip(plan.by_measure, planned(many, method), strict=True):
         contribution = tree.to_level_order(part.contribution(tree))
         assert one.share * asked.l1 * one.clip == pytest.approx(contribution, abs=1e-9)
         assert (one.clip, one.tau, one.measure) == (part.clip, part.tau, part.measure)
-        most_of = most_by_head(plan, tree)
+        most_of = plan.most_of_heads(tree)
         assert one.most == pytest.approx(most_of.mean())
         limited = truth.limited(part.measure, most_of, part.clip)
         assert one.case.count == pytest.approx(tree.to_level_order(limited))

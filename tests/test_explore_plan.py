@@ -44,8 +44,8 @@ def test_errors_and_contributions_are_those_of_the_plan(spec: Spec, seed: int, p
     wanted = expected(plan, tree, before)
     np.testing.assert_allclose([number(level["error"]) for level in found["levels"]], wanted.levels, rtol=1e-9)
     assert number(found["tree"]["error"]) == pytest.approx(wanted.tree, rel=1e-9)
-    assert found["loss"]["conversion"] == pytest.approx(plan.costs.conversion)
-    assert found["loss"]["change"] == pytest.approx(plan.costs.change)
+    assert found["loss"]["conversion"] == pytest.approx(plan.privacy_loss.conversion)
+    assert found["loss"]["change"] == pytest.approx(plan.privacy_loss.change)
     variance = plan.variance(tree)
     for i, level in enumerate(found["levels"]):
         here = tree.level == i

@@ -14,7 +14,7 @@ from attributary.api.query_tree import queried_tree
 from attributary.errors import InputError
 from attributary.logs.attribute_labels import MISSING
 from attributary.plan import Plan, make_plan
-from attributary.plan.bits import Bits
+from attributary.plan.plan import Bits
 from attributary.spec import Spec
 from keyed import changed, plans
 from plans import asked, spec

@@ -22,7 +22,6 @@ from attributary.cli.run_parts import measured_part, simulated_part
 from attributary.datasets import generate
 from attributary.estimates import by_measure, estimates_table
 from attributary.plan import Plan, make_plan
-from attributary.plan.parts import most_by_head, parts
 from attributary.prior import from_counts, from_estimates
 from attributary.profile import profile
 from attributary.tables import read_table, write_table
@@ -86,7 +85,7 @@ def test_what_is_learned_does_not_depend_on_the_unit() -> None:
         tree = asked.tree(table)
         known, prior = profile(tree, asked, table), from_counts(tree, table)
         plan = make_plan(asked, tree, prior, profile=known)
-        part = parts(plan)[1]
+        part = plan.by_measure[1]
         limited = known.limited(part.measure, 2, part.clip)
         noisy = limited + unit * np.random.default_rng(0).normal(0, 50, len(tree))
         past = measured_part(part, tree, limited, prior, np.random.default_rng(1))
@@ -125,7 +124,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
     Path("spec.toml").write_text(f"conversions_per_impression = 2\n{TOML}{more}", encoding="utf-8")
     write_table(tree.table(), "tree.parquet")
     write_table(then, "counts.parquet")
-    own, rng, most = parts(plan), np.random.default_rng(3), most_by_head(plan, tree)
+    own, rng, most = plan.by_measure, np.random.default_rng(3), plan.most_of_heads(tree)
     truth, keys, sums, said = profile(tree, asked, now), [], [], {}
     for k, part in enumerate(own):
         noisy = simulated_part(part, tree, truth.limited(part.measure, most, part.clip), rng)
@@ -157,15 +156,15 @@ def test_each_measure_of_a_summary_report_has_its_own_past_and_tau(made: Made, o
     table = read_table("out.parquet")
     counts = read_table("counts.parquet")
     limited = profile(tree, plan.spec, counts)
-    assert len({part.tau for part in parts(plan)}) == 2
-    for k, part in enumerate(parts(plan)):
+    assert len({part.tau for part in plan.by_measure}) == 2
+    for k, part in enumerate(plan.by_measure):
         here = table.filter(pa.array([name == part.measure.name for name in table.column("measure").to_pylist()]))
         noisy, variance = here.column("noisy").fill_null(0).to_numpy(), here.column("noise_variance").to_numpy()
         past = None
         if option.startswith("report"):
             past = from_estimates(tree, said[part.measure.name], known=["a"])
         elif option == "counts":
-            mean = limited.limited(part.measure, most_by_head(plan, tree), part.clip)
+            mean = limited.limited(part.measure, plan.most_of_heads(tree), part.clip)
             past = replace(from_counts(tree, counts, known=["a"]), mean=mean)
         expected = learned_part(part, tree, noisy, variance, past, worth_of(plan, k))
         wanted = denoise(tree, noisy, variance, prior=expected).count

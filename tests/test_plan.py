@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attributary import Tree, budget, denoise, noise, prior, rmsre
+from attributary.budget import METHODS
 from attributary.errors import InputError
-from attributary.plan import METHODS, Plan, expected, make_plan
-from attributary.plan.whole import at_least_one, whole
+from attributary.plan import Plan, expected, make_plan
+from attributary.plan.contributions import at_least_one, whole
 from attributary.prior import Prior
 from attributary.spec import Spec
 from attributary.tables import write_table
@@ -138,11 +139,11 @@ def test_laws_of_every_plan(given: Spec, seed: int, method: str, seen: int) -> N
     assert np.allclose(variance[some], wanted, rtol=1e-12)
 
     conversion, change = brute_costs(plan, tree)
-    assert plan.costs.conversion >= conversion - 1e-12 and plan.costs.change >= change - 1e-12
-    assert method == "per-node" or np.isclose(plan.costs.conversion, conversion, rtol=1e-12)
+    assert plan.privacy_loss.conversion >= conversion - 1e-12 and plan.privacy_loss.change >= change - 1e-12
+    assert method == "per-node" or np.isclose(plan.privacy_loss.conversion, conversion, rtol=1e-12)
     if given.unknown and given.unknown[0].size > 1 and method != "per-node" and not plan.roots:
-        assert np.isclose(plan.costs.change, change, rtol=1e-12)
-    limits = {"conversion": plan.costs.conversion, "definition-1": plan.costs.definition_1}
+        assert np.isclose(plan.privacy_loss.change, change, rtol=1e-12)
+    limits = {"conversion": plan.privacy_loss.conversion, "definition-1": plan.privacy_loss.under("definition-1")}
     assert limits[given.neighbours] <= given.epsilon * (1 + 1e-12) and given.neighbours in plan.guarantees
 
     again = Plan.from_json(plan.to_json(), plan.nodes)
@@ -155,7 +156,7 @@ def test_a_plans_noise_is_its_splits_up_to_rounding(seed: int, method: str, spli
     given = spec(split_by="a") if split else spec(known="a", total=True)
     tree, history = asked(given, seed)
     plan = make_plan(given, tree, history, method)
-    exact = METHODS[method](tree, history.mean, given.epsilon, given.tau, l1=given.l1).variance()
+    exact = METHODS[method].split(tree, history.mean, given.epsilon, given.tau, l1=given.l1).variance()
     contribution = plan.contribution(tree)
     some = contribution > 0
     assert (exact[~some] > noise.dlap_variance(given.epsilon / given.l1)).all()  # less than a contribution of 1
@@ -301,7 +302,7 @@ def test_definition_1_is_met_at_the_least_error(seed: int) -> None:
     given = spec(neighbours="definition-1")
     tree, history = asked(given, seed)
     plan = make_plan(given, tree, history)
-    assert plan.costs.definition_1 <= given.epsilon and "definition-1" in plan.guarantees
+    assert plan.privacy_loss.under("definition-1") <= given.epsilon and "definition-1" in plan.guarantees
     grid = [(a / 40, b / 40, (40 - a - b) / 40) for a in range(41) for b in range(41 - a) if 40 - a - b <= 20]
     assert plan.expected.tree.plan <= min(_error(given, tree, history, share) for share in grid) * (1 + 1e-3)
 
@@ -309,7 +310,11 @@ def test_definition_1_is_met_at_the_least_error(seed: int) -> None:
 def test_definition_1_with_nothing_known_spends_half() -> None:
     given = spec(known="", unknown=(UNKNOWN, HOURS), neighbours="definition-1")
     plan = make_plan(given, given.tree())
-    assert sum(plan.default) == 32768 and plan.costs == (2.0, 4.0) and plan.costs.definition_1 == 4.0
+    assert (
+        sum(plan.default) == 32768
+        and plan.privacy_loss == (2.0, 4.0)
+        and plan.privacy_loss.under("definition-1") == 4.0
+    )
 
 
 # What the user insists on
@@ -332,17 +337,21 @@ def test_all_shares_may_be_fixed_and_nodes_kept() -> None:
     tree, history = asked(given, 1)
     assert make_plan(given, tree, history, share={"a": 0.5, "b": 0.25, "day": 0.25}).default == (32768, 16384, 16384)
     less = make_plan(given, tree, history, share={"a": 0.25, "b": 0.25, "day": 0.25})
-    assert sum(less.default) == 49152 and less.costs.conversion == 3
+    assert sum(less.default) == 49152 and less.privacy_loss.conversion == 3
     kept = make_plan(given, tree, history, "per-node", keep=["a", "b"])
     contribution = kept.contribution(tree)
     assert (contribution >= 1).all() and (path_sums(tree, contribution)[tree.is_leaf] == 65536).all()
 
 
-def test_a_level_that_rounds_to_nothing_has_no_key_and_no_end_of_error() -> None:
+def test_a_level_that_rounds_to_nothing_has_no_key_but_for_the_last() -> None:
+    """Leaves that are not measured cannot be estimated at all: they have 1 at least."""
     given = spec(l1=10)
-    plan = make_plan(given, *asked(given), share={"day": 0.01})
-    assert plan.default[2] == 0 and plan.expected.levels[2].error.plan == plan.expected.tree.plan == np.inf
-    assert Plan.from_json(plan.to_json()) == plan
+    for total in (False, True):
+        given = spec(l1=10, total=total)
+        plan = make_plan(given, *asked(given), share={"b": 0.01, "day": 0.01})
+        assert plan.default[-2:] == (0, 1) and np.isfinite(plan.expected.tree.plan)
+    endless = plan.model_copy(update={"expected": plan.expected.times(np.inf)})
+    assert Plan.from_json(endless.to_json()) == endless
 
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {
@@ -352,7 +361,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "negative share": ({"share": {"a": -0.5}}, "shares are parts of ε, 0 or more, that sum to 1 at most"),
     "nan share": ({"share": {"a": float("nan"), "b": 2}}, "shares are parts of ε"),
     "too much": ({"share": {"a": 0.7, "b": 0.7}}, "shares are parts of ε"),
-    "no leaves": ({"share": {"day": 0}}, "'day' cannot be told without a key; give it a share"),
+    "no leaves": ({"share": {"day": 0}}, "'day' cannot be estimated without a key; give it a share"),
 }
 
 
@@ -366,18 +375,72 @@ def test_bad_wishes(name: str) -> None:
 
 def test_other_refusals() -> None:
     given = spec(neighbours="definition-1")
-    with pytest.raises(InputError, match=r"unknown levels share half of ε; got 0\.6"):
+    with pytest.raises(InputError, match=r"unknown levels have 0\.5 of ε at most; got 0\.6"):
         make_plan(given, *asked(given), share={"day": 0.6})
     with pytest.raises(InputError, match="the spec's levels are total, a, b, day; the tree's are a, b, day"):
         make_plan(spec(total=True), *asked(given))
     with pytest.raises(InputError, match="a prior is made for one tree; it has 60 counts for 5 nodes"):
         make_plan(given, given.tree({"a": ["x"], "b": ["y"]}), asked(given)[1])
-    with pytest.raises(InputError, match="'day' cannot be told without a key"):
+    with pytest.raises(InputError, match="'day' cannot be estimated without a key"):
         make_plan(spec(), *asked(spec()), share={"a": 1})
     with pytest.raises(InputError, match="needs a prior with conversions"):
         make_plan(spec(weights="counts"), asked(given)[0])
     with pytest.raises(ValueError, match="another epsilon calls for another split"):
         make_plan(spec(noise="unit"), *asked(given)).at(2)
+
+
+# Counts are the case of one measure
+
+SLOTS = {"name": "hour", "unknown": True, "range": [0, 23]}
+# Recorded when counts had a path of their own: the default split and the first root's, and the error of the tree
+WERE: list[tuple[dict[str, Any], dict[str, Any], list[tuple[int, ...]], float]] = [
+    ({"split_by": "a"}, {}, [(0, 0, 36417, 29119), (0, 0, 35148, 30388)], 0.07347138744054647),
+    ({"epsilon": 0.5}, {}, [(0, 0, 40103, 25433)], 0.5787402698134833),
+    (
+        {"total": True, "split_by": "a", "epsilon": 0.3},
+        {},
+        [(0, 0, 0, 36536, 29000), (0, 0, 0, 35205, 30331)],
+        0.8768625744128569,
+    ),
+    ({"total": True}, {"method": "equal"}, [(13108, 13107, 13107, 13107, 13107)], 0.11018209305207179),
+    (
+        {"neighbours": "definition-1", "split_by": "a"},
+        {},
+        [(0, 32768, 18209, 14559), (0, 32768, 19170, 13598)],
+        0.1005755724333876,
+    ),
+    (
+        {"noise": "unit", "epsilon": 0.5, "split_by": "a"},
+        {},
+        [(0, 0, 36419, 29117), (0, 0, 35149, 30387)],
+        0.5860687209692991,
+    ),
+    (
+        {"weights": "counts", "total": True},
+        {"rounding": "floor", "method": "greedy"},
+        [(0, 0, 0, 36044, 29491)],
+        0.030310135608869467,
+    ),
+    ({"conversions_per_impression": 3, "epsilon": 0.5}, {}, [(0, 0, 13367, 8478)], 1.7362473048374192),
+    ({"epsilon": 0.2}, {"learn": True}, [(0, 0, 45700, 19836)], 1.124668158088967),
+    ({"l1": 100}, {"method": "leaves", "keep": ["a"]}, [(1, 0, 0, 99)], 0.17431083520133317),
+    ({"epsilon": 1}, {"share": {"a": 0.3}}, [(19661, 0, 24470, 21405)], 0.33890088223250414),
+]
+
+
+@pytest.mark.parametrize(("options", "wishes", "contributions", "error"), WERE, ids=str)
+@pytest.mark.parametrize("named", [False, True])
+def test_counts_are_the_case_of_one_measure(
+    options: dict[str, Any], wishes: dict[str, Any], contributions: list[tuple[int, ...]], error: float, named: bool
+) -> None:
+    """Contributions and errors are those of the version that planned counts apart from measures."""
+    given = spec(unknown=(UNKNOWN, SLOTS), **options, **({"measures": [{"name": "count"}]} if named else {}))
+    tree, history = asked(given, seed=3, seen=3)
+    plan = make_plan(given, tree, history, **wishes)
+    assert [plan.default, *plan.roots.values()][:2] == contributions
+    assert plan.expected.tree.plan == pytest.approx(error, rel=1e-12)
+    assert [share.default for share in plan.measures] == [plan.default] and plan.by_measure[0].plan is plan
+    assert given.has_limits or '"clip"' not in plan.to_json()
 
 
 # Nodes

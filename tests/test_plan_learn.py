@@ -42,7 +42,7 @@ def test_a_plan_of_any_kind_keeps_its_promises(given: Spec) -> None:
     tree, then = asked(given, seed=5, campaigns=12, seen=10)
     plan = make_plan(given, tree, then, learn=True)
     assert given.neighbours in plan.guarantees or given.neighbours == "conversion"
-    assert plan.costs.conversion <= given.epsilon * (1 + 1e-9)
+    assert plan.privacy_loss.conversion <= given.epsilon * (1 + 1e-9)
     again = Plan.from_json(plan.to_json())
     assert again == plan and again.learn
 
@@ -85,8 +85,11 @@ def test_what_does_not_go_with_it_is_refused() -> None:
         attributes=[{"name": "a"}, {"name": "b"}, UNKNOWN],
         measures=[{"name": "revenue", "column": "value", "clip": 5}],
     )
-    with pytest.raises(InputError, match="one conversion to an impression"):
+    with pytest.raises(InputError, match="needs a prior: .* revenue"):
         make_plan(valued, tree, then, learn=True)
+    several = valued.model_copy(update={"measures": (*spec().asked, *valued.asked)})
+    with pytest.raises(InputError, match="is for one measure, with limits that the spec gives"):
+        make_plan(several, tree, then, learn=True)
 
 
 def test_the_method_can_be_evaluated() -> None:

@@ -19,7 +19,6 @@ from attributary import Tree, denoise
 from attributary.cli import main
 from attributary.estimates import by_measure, read_measures
 from attributary.plan import Plan
-from attributary.plan.parts import parts
 from attributary.ratio import ratios_table
 from attributary.report import ReportInputs, numerals, page, read
 from attributary.report.facts import chosen, measure_facts
@@ -123,7 +122,7 @@ def test_a_page_tells_all_measures_in_their_units(run: Path) -> None:
     assert [q.unit for q in (count, value, ratio)] == ["", "EUR", "EUR"]
     assert f"τ = {numerals.number(value.tau)}\u00a0EUR" in html
     plan = Plan.load(str(run / "plan.json"))
-    assert [q.tau for q in (count, value)] == [part.tau for part in parts(plan)]
+    assert [q.tau for q in (count, value)] == [part.tau for part in plan.by_measure]
     names = [chart.name for chart in made.charts]
     assert len(set(names)) == len(names) == 14 and "revenue-per-conversion-largest" in names
     assert "limit-revenue" in names and "conversions-denoised" in names
@@ -158,10 +157,10 @@ def test_limits_are_told_with_what_they_cut_off(run: Path) -> None:
     assert taken and taken.error == pytest.approx((taken.bias**2 + taken.noise**2) ** 0.5)
     told = " ".join(facts["Limits"].more)
     assert all(numerals.percent(x) in told for x in (taken.error, taken.bias, taken.noise))
-    assert f"revenue up to {numerals.number(parts(plan)[1].clip)}\u00a0EUR" in facts["Limits"].answer
+    assert f"revenue up to {numerals.number(plan.by_measure[1].clip)}\u00a0EUR" in facts["Limits"].answer
     assert "of the budget" in facts["Measures"].more[1] and "EUR on average" in facts["Measures"].more[1]
     unknown = plan.model_copy(
-        update={"measures": tuple(m.model_copy(update={"bias_known": False}) for m in plan.measures or ())}
+        update={"measures": tuple(m.model_copy(update={"bias_known": False}) for m in plan.measures)}
     )
     assert "does not tell what they cut off of count and revenue" in measure_facts(unknown)[1].warning
 
@@ -183,7 +182,7 @@ def test_one_value_alone_is_a_page_of_sums(tmp_path: Path, run: Path) -> None:
 def test_tau_moves_with_that_of_counts_and_is_a_mean_without_a_plan(run: Path, tmp_path: Path) -> None:
     both, alone = read([str(run)]), read([str(run / "estimates.parquet")])
     mean = total_of(both.measures["revenue"]).estimate / total_of(both.measures["count"]).estimate
-    plan_tau = parts(both.plan)[1].tau if both.plan else 0
+    plan_tau = both.plan.by_measure[1].tau if both.plan else 0
     assert quantities(both, 5)[1].tau == pytest.approx(plan_tau / 2)
     assert quantities(alone, None)[1].tau == pytest.approx(10 * mean)
     assert "not told" in page(alone).html

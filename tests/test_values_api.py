@@ -25,7 +25,6 @@ from attributary.datasets import generate
 from attributary.errors import InputError
 from attributary.logs.count import count
 from attributary.plan import Plan, make_plan
-from attributary.plan.parts import most_by_head, parts
 from attributary.prior import from_counts
 from attributary.profile import profile
 from attributary.spec import Spec
@@ -103,12 +102,12 @@ def test_without_noise_the_api_gives_the_sums_of_sql(
     run("aggregate", tmp_path / "plan.json", tmp_path / "reports.avro", *query, "--no-noise", "-o", summary)
     run("denoise", tmp_path / "plan.json", summary, "-o", tmp_path / "estimates.parquet")
     found = pq.read_table(tmp_path / "estimates.parquet")
-    own = parts(plan)
+    own = plan.by_measure
     assert ("measure" in found.column_names) == (len(own) > 1) and len(found) == len(own) * len(tree)
     for k, part in enumerate(own):
         rows = found.slice(k * len(tree), len(tree))
         here = spec.tree(rows)
-        expected = profile(here, spec, counts).limited(part.measure, most_by_head(plan, here), part.clip)
+        expected = profile(here, spec, counts).limited(part.measure, plan.most_of_heads(here), part.clip)
         noisy, measured = (
             rows.column("noisy").to_numpy(zero_copy_only=False),
             rows.column("noisy").is_valid().to_numpy(),

@@ -15,10 +15,8 @@ from attributary.cli.run_parts import simulated_part
 from attributary.denoising import denoise
 from attributary.errors import InputError
 from attributary.noise import dlap_variance
-from attributary.plan import Plan, make_plan
-from attributary.plan.clipped import clipped
-from attributary.plan.parts import most_by_head, parts
-from attributary.prior import from_counts
+from attributary.plan import Plan, expected, make_plan
+from attributary.prior import from_counts, none
 from attributary.profile import profile
 from attributary.ratio import ratio
 from attributary.spec import Spec
@@ -63,10 +61,10 @@ def planned(asked: Spec, table: pa.Table, method: str = "optimal", **more: Any) 
 def squared(plan: Plan, tree: Tree, known: Any) -> float:
     """The mean over measures of squared errors, summed over roots: what limits and parts are to make small."""
     total = 0.0
-    for part in parts(plan):
-        found = clipped(plan, tree, known)[part.measure.name]
-        total += part.measure.weight * float((rmsre.roots(tree, found.full, found.squared, part.tau) ** 2).sum())
-    return total / sum(part.measure.weight for part in parts(plan))
+    for part in plan.by_measure:
+        found = expected(plan, tree, none(tree), profile=known, measure=part.measure.name)
+        total += part.measure.weight * float((found.roots**2).sum())
+    return total / sum(part.measure.weight for part in plan.by_measure)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +78,7 @@ def test_the_choice_is_as_good_as_a_grid_search(seed: int, repeat: float, epsilo
     ours = squared(plan, tree, known)
     assert ours == pytest.approx(plan.expected.tree.plan**2, rel=1e-6)
     count, revenue = asked.asked
-    taus = [part.tau for part in parts(plan)]
+    taus = [part.tau for part in plan.by_measure]
     fifteenths = [s for s in product(range(16), repeat=4) if sum(s) == 15 and s[1] and s[3]]
     base, noise = dlap_variance(epsilon / asked.l1), {}
     for level in {s[:2] for s in fifteenths} | {s[2:] for s in fifteenths}:
@@ -126,7 +124,7 @@ def test_every_plan_keeps_to_its_budget_and_to_its_file(
         row = plan.default if label is None else plan.roots[label]
         assert sum(row) * plan.most(label) <= asked.l1
     assert Plan.from_json(plan.to_json()) == plan
-    own = parts(plan)
+    own = plan.by_measure
     assert [part.measure for part in own] == list(asked.asked)
     assert np.array_equal(sum(part.contribution(tree) for part in own), plan.contribution(tree))
     leaves = tree.is_leaf
@@ -155,26 +153,28 @@ def test_errors_are_what_a_simulation_has() -> None:
     """bias² + variance of each level agrees with draws, within three standard errors."""
     plan, tree, known = planned(spec(2, 60), rows(3, 2, 0.5))
     draws, rng = 400, np.random.default_rng(0)
-    for part in parts(plan):
-        found = clipped(plan, tree, known)[part.measure.name]
-        limited = known.limited(part.measure, most_by_head(plan, tree), part.clip)
-        assert np.abs(limited - found.full).max() > 0
+    for part in plan.by_measure:
+        found, full = (
+            expected(plan, tree, none(tree), profile=known, measure=part.measure.name),
+            known.full(part.measure),
+        )
+        limited = known.limited(part.measure, plan.most_of_heads(tree), part.clip)
+        assert np.abs(limited - full).max() > 0
         squares = np.empty((draws, tree.depth))
         for i in range(draws):
             noisy = simulated_part(part, tree, limited, rng)
             est = denoise(tree, noisy, part.variance(tree)).count
-            off = np.square((est - found.full) / np.maximum(found.full, part.tau))
+            off = np.square((est - full) / np.maximum(full, part.tau))
             squares[i] = [off[tree.level == level].mean() for level in range(tree.depth)]
-        expected = np.square(rmsre.levels(tree, found.full, found.squared, part.tau))
         error = squares.std(axis=0, ddof=1) / np.sqrt(draws)
-        assert (np.abs(squares.mean(axis=0) - expected) <= 3 * error).all()
+        assert (np.abs(squares.mean(axis=0) - np.square(found.levels)) <= 3 * error).all()
 
 
 def test_more_budget_counts_more() -> None:
     chosen = []
     for epsilon in (0.5, 4, 60):
         plan, _, _ = planned(spec(epsilon=epsilon, split_by=None), rows(0, 2, 0.6))
-        chosen.append((plan.most(), parts(plan)[1].clip))
+        chosen.append((plan.most(), plan.by_measure[1].clip))
         trade = (plan.tradeoff or {})["conversions per impression"]
         assert sum(t.chosen for t in trade) == 1 and min(trade, key=lambda t: t.error).chosen == 1
     assert chosen == sorted(chosen) and chosen[0][0] < chosen[-1][0] and chosen[0][1] < chosen[-1][1]
@@ -189,23 +189,13 @@ def test_roots_have_limits_of_their_own() -> None:
     assert plan.most("r0") > plan.most("r9")
 
 
-def test_one_measure_of_counts_is_what_it_was() -> None:
-    table = rows(0, 3)
-    plain = Spec(epsilon=4, split_by="a", attributes=spec().attributes)
-    named = Spec(epsilon=4, split_by="a", attributes=spec().attributes, measures=[{"name": "count"}])
-    tree = plain.tree(table)
-    one, other = (make_plan(asked, tree, from_counts(tree, table)) for asked in (plain, named))
-    assert "measure" not in one.to_json() and "tradeoff" not in one.to_json()
-    assert one == other.model_copy(update={"spec": plain})
-
-
 def test_what_cannot_be_chosen_is_refused() -> None:
     table = rows()
     for asked, rule in ((spec("auto", 5), "needs a prior that tells ranks"), (spec(1), "where to clip is chosen from")):
         tree = asked.tree(table)
         with pytest.raises(InputError, match=rule):
             make_plan(asked, tree, from_counts(tree, table))
-    with pytest.raises(InputError, match="per-node plans count conversions alone"):
+    with pytest.raises(InputError, match="a per-node plan is for one measure, with limits that the spec gives"):
         planned(spec(), table, "per-node")
     with pytest.raises(ValueError, match="calls for other limits"):
         planned(spec(), table)[0].at(2)

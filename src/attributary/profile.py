@@ -49,6 +49,11 @@ class Profile:
         return self._up(value)
 
     @property
+    def knows_limits(self) -> bool:
+        """Whether it tells what limits cut off."""
+        return self.rank is not None or bool(self.begin) or bool(self.beyond)
+
+    @property
     def ranks(self) -> int:
         """The last rank that occurs."""
         return 1 if self.rank is None or not len(self.rank) else int(self.rank.max())

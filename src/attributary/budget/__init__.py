@@ -2,8 +2,12 @@
 
     split = optimal(tree, prior_count, epsilon=4, tau=10, noise="api", levels={"location": 0.0})
 
-`task.Options` lists what else may be asked. Counts, weights and variances follow the tree's order.
+`task.Options` lists what else may be asked. Counts, weights and variances follow the tree's order. `METHODS` has them
+all by the names that users give.
 """
+
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from attributary.budget.equal import equal
 from attributary.budget.expected import Expected, expected
@@ -13,4 +17,38 @@ from attributary.budget.optimal import optimal
 from attributary.budget.per_node import per_node
 from attributary.budget.split import Split
 
-__all__ = ["Expected", "Split", "equal", "expected", "greedy", "leaves", "optimal", "per_node"]
+__all__ = [
+    "METHODS",
+    "BudgetMethod",
+    "Expected",
+    "Split",
+    "equal",
+    "expected",
+    "greedy",
+    "leaves",
+    "optimal",
+    "per_node",
+]
+
+
+@dataclass(frozen=True)
+class BudgetMethod:
+    """A way to split the budget, as users know it."""
+
+    name: str
+    split: Callable[..., Split]
+    words: str  # where the budget goes
+    by_node: bool = False  # each node has a budget of its own
+    learns: bool = False  # takes share and spread: what estimates will use besides the figures
+
+
+METHODS = {
+    method.name: method
+    for method in (
+        BudgetMethod("optimal", optimal, "where it makes the error least", learns=True),
+        BudgetMethod("greedy", greedy, "step by step to the level that gains most"),
+        BudgetMethod("equal", equal, "equally over all levels"),
+        BudgetMethod("leaves", leaves, "all to the last level"),
+        BudgetMethod("per-node", per_node, "node by node", by_node=True),
+    )
+}

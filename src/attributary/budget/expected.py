@@ -1,6 +1,6 @@
 """The error to expect under a split, before a single conversion is measured."""
 
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,6 +21,16 @@ class Expected(NamedTuple):
     levels: Floats  # RMSRE_τ of each level, all roots pooled
     tree: float  # RMSRE_τ of the tree, all roots pooled
     roots: Floats  # RMSRE_τ of each root's own tree, in level order
+
+    @classmethod
+    def of(cls, tree: Tree, count: Floats, variance: Floats, tau: float, weights: ArrayLike | None = None) -> Self:
+        """What variances, or squared errors, of estimates mean."""
+        return cls(
+            variance,
+            rmsre.levels(tree, count, variance, tau, weights=weights),
+            rmsre.tree(tree, count, variance, tau, weights=weights),
+            rmsre.roots(tree, count, variance, tau, weights=weights),
+        )
 
 
 def expected(
@@ -51,9 +61,4 @@ def expected(
     elif denoised:
         _, in_level_order = engine(tree).blue(tree, np.zeros(len(tree)), tree.to_level_order(noise))
         variance = tree.from_level_order(in_level_order)
-    return Expected(
-        variance,
-        rmsre.levels(tree, count, variance, tau, weights=weights),
-        rmsre.tree(tree, count, variance, tau, weights=weights),
-        rmsre.roots(tree, count, variance, tau, weights=weights),
-    )
+    return Expected.of(tree, count, variance, tau, weights)

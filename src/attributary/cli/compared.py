@@ -4,7 +4,7 @@ from attributary.cli.planned import Earlier
 from attributary.cli.printing import console, percent, print_table
 from attributary.errors import InputError
 from attributary.plan import Plan
-from attributary.plan.errors import Errors
+from attributary.plan.expected_errors import PlanErrors
 from attributary.spec import Spec
 from attributary.spec.mistakes import Mistakes
 
@@ -33,7 +33,7 @@ def print_what_if(found: dict[float, Plan]) -> None:
     print_table(out, rows)
 
 
-def _figures(errors: Errors, own: bool) -> list[str]:
+def _figures(errors: PlanErrors, own: bool) -> list[str]:
     figures = [*(level.error.plan for level in errors.levels), errors.tree.plan, *[errors.roots.plan] * own]
     return [percent(figure) for figure in figures]
 

@@ -97,7 +97,7 @@ def evaluate(
     refuse_inputs([output], [spec, counts, prior, *([] if counts else log_paths(asks, os.path.dirname(spec)))])
     if prior_until is not None and (prior is not None or counts is not None):
         raise InputError("--prior-until divides the spec's logs; it does not go with --prior or --counts: leave it out")
-    simple = asks.counts_alone and asks.conversions_per_impression == 1
+    simple = not asks.has_limits
     if not simple:
         refuse_options(click.get_current_context())
     noises = NOISES if noise == "both" else (page_of(noise or asks.noise).name,)

@@ -66,7 +66,6 @@ def explore(
     from attributary.explore.plan_start import plan_start
     from attributary.explore.server import serve
     from attributary.explore.sources import Sources, sources_in
-    from attributary.plan.parts import parts
 
     if tau is not None and not 0 < tau < float("inf"):
         raise InputError(f"--tau is a number above 0; got {tau}")
@@ -89,7 +88,7 @@ def explore(
         relative,
         plan.spec.noise_model.shape.name if plan else "laplace",
         store,
-        {part.measure.name: part for part in parts(plan)} if plan else {},
+        {part.measure.name: part for part in plan.by_measure} if plan else {},
     )
     if store is None:
         session.plan({})  # what is wrong with a plan is said here, not on the page

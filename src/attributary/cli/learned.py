@@ -9,8 +9,7 @@ from numpy.typing import ArrayLike
 from attributary.cli.asked import earlier
 from attributary.cli.profiled import MEASURE, measures_in, of_measure, profiled
 from attributary.errors import InputError
-from attributary.plan import Plan
-from attributary.plan.parts import Part, most_by_head, parts
+from attributary.plan import MeasurePlan, Plan
 from attributary.prior import Prior, learn
 from attributary.tables import read_table, shown
 from attributary.tables.not_private import words_of
@@ -47,14 +46,14 @@ def past_of_parts(plan: Plan, tree: Tree, path: str) -> Past:
     """What a file says of each measure of a plan: a report by measure, or counts under the plan's limits."""
     table, spec = read_table(path), plan.spec
     known = [attribute.name for attribute in spec.known]
-    own = parts(plan)
+    own = plan.by_measure
     if "estimate" in table.column_names:
         rows = [of_measure(table, spec, path, part.measure.name) for part in own]
         return Past([earlier(tree, known, each, path) for each in rows], path, words_of(table))
     counted, said = earlier(tree, known, table, path), profiled(spec, tree, path)
     if said is None:
         return Past([counted], path, words_of(table))
-    most = most_by_head(plan, tree)
+    most = plan.most_of_heads(tree)
     sums = [said.limited(part.measure, most, part.clip) for part in own]
     return Past([replace(counted, mean=mean) for mean in sums], path, words_of(table))
 
@@ -71,7 +70,9 @@ def past_of_table(tree: Tree, path: str) -> Past:
     return Past([earlier(tree, None, table, path)], path, words_of(table))
 
 
-def learned_part(part: Part, tree: Tree, noisy: Floats, variance: Floats, past: Prior | None, worth: float) -> Prior:
+def learned_part(
+    part: MeasurePlan, tree: Tree, noisy: Floats, variance: Floats, past: Prior | None, worth: float
+) -> Prior:
     """Shares and their spread, learned in conversions' worth: how far a guess is trusted is a number of conversions."""
     before = None if past is None else _times(past, 1 / worth)
     return _times(learn(tree, noisy / worth, variance / worth**2, before, tau=part.tau / worth), worth)
@@ -79,10 +80,7 @@ def learned_part(part: Part, tree: Tree, noisy: Floats, variance: Floats, past: 
 
 def worth_of(plan: Plan, number: int) -> float:
     """What a conversion brings on average of the plan's measure of this number, as far as is known; 1 of counts."""
-    if plan.measures is None:
-        return 1.0
-    part = plan.measures[number]
-    return part.mean if part.mean is not None and part.mean > 0 else part.clip
+    return plan.measures[number].worth
 
 
 def _times(prior: Prior, factor: float) -> Prior:

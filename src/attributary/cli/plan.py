@@ -84,21 +84,20 @@ def plan(
     quiet: bool,
     **options: Any,
 ) -> None:
+    from attributary.budget import METHODS
     from attributary.cli.asked import asked, load_spec
     from attributary.cli.compared import epsilons, parts, print_methods, print_what_if
     from attributary.cli.planned import Earlier, print_plan
     from attributary.cli.profiled import profiled
     from attributary.cli.progress import stages
     from attributary.cli.reading import refuse_inputs
-    from attributary.plan import METHODS, Plan, expected, make_plan
-    from attributary.prior import foreseen
+    from attributary.plan import Plan, make_plan
 
     _check(method, output, learn)
     refuse_inputs(_files(output, method), [spec, prior_path, tree_path, last])
     asks = load_spec(spec)
     options |= {"share": parts(share, asks.levels), "keep": keep, "learn": learn}
     budgets = epsilons(what_if, asks)
-    _check_counts(asks, method, last)
     earlier = Plan.load(last).under(asks) if last else None
     with stages(not quiet) as stage:
         stage("reading")
@@ -106,7 +105,7 @@ def plan(
         options["profile"] = profiled(asks, tree, prior_path)
         plans = {}
         for name in (
-            [name for name in METHODS if asks.counts_alone or name != "per-node"] if method == "all" else [method]
+            [name for name in METHODS if not asks.has_limits or name != "per-node"] if method == "all" else [method]
         ):
             stage(f"splitting the budget of {len(tree):,} nodes, {name}")
             plans[name] = make_plan(asks, tree, prior, name, **options)
@@ -114,12 +113,11 @@ def plan(
         others = {}
         for epsilon in budgets:
             stage(f"trying epsilon = {epsilon:g}")
-            if asks.noise_model.proportional and asks.counts_alone and options["profile"] is None and not learn:
+            if not chosen.fixed_epsilon:
                 others[epsilon] = chosen.at(epsilon)
             else:
                 others[epsilon] = make_plan(asks.at(epsilon), tree, prior, chosen.method, **options)
-        known = foreseen(tree, prior, tau=asks.tau) if learn and earlier else None
-        beside = Earlier.of(last or "", expected(earlier, tree, prior, known)) if earlier else None
+        beside = None if earlier is None else Earlier.of(last or "", earlier, chosen, tree, prior, options["profile"])
         if output:
             stage("writing")
             _write(chosen, output)
@@ -137,7 +135,7 @@ def plan(
 
 def _files(path: str | None, method: str) -> list[str]:
     """A plan's files: the plan and, if it goes by node, its nodes."""
-    from attributary.plan.file import beside
+    from attributary.plan.plan_file import beside
 
     return [] if path is None else [path, beside(path)] if method == "per-node" and path != "-" else [path]
 
@@ -155,14 +153,6 @@ def _check(method: str, output: str | None, learn: bool) -> None:
         raise InputError("a plan by node has two files, the plan and its nodes; give -o a name, as in plan.json")
     if output:
         check_output(output, "csv")  # it could be written there; as what is ours to say
-
-
-def _check_counts(spec: Any, method: str, last: str | None) -> None:
-    """Refuses early what only plans that count conversions alone can do."""
-    from attributary.errors import InputError
-
-    if last and not spec.counts_alone:
-        raise InputError("--last compares plans that count conversions alone, under a limit that the spec gives")
 
 
 def _write(plan: Any, output: str) -> None:

@@ -4,12 +4,12 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from attributary.budget import Expected
 from attributary.cli.planned_parts import limits, print_parts
 from attributary.cli.printing import change, console, key, percent, print_table, span
-from attributary.plan import Plan
-from attributary.plan.errors import Compared
-from attributary.prior import Prior
+from attributary.plan import Plan, expected
+from attributary.plan.expected_errors import Compared
+from attributary.prior import Prior, foreseen
+from attributary.profile import Profile
 from attributary.tree import Tree
 
 LARGEST = 5  # roots that are listed
@@ -26,8 +26,28 @@ class Earlier(NamedTuple):
     roots: float  # their median
 
     @classmethod
-    def of(cls, path: str, errors: Expected) -> Self:
-        return cls(path, errors.levels.tolist(), errors.tree, float(np.nanmedian(errors.roots)))
+    def of(cls, path: str, earlier: Plan, plan: Plan, tree: Tree, prior: Prior, profile: Profile | None) -> Self:
+        """Judged as today's plan is; of several measures, root mean squares by weight."""
+        weights = [measure.weight for measure in plan.spec.asked]
+        errors = [
+            expected(
+                earlier,
+                tree,
+                prior,
+                foreseen(tree, prior, tau=plan.spec.tau) if plan.learn else None,
+                profile=profile,
+                measure=part.measure.name,
+                tau=part.tau,
+            )
+            for part in plan.by_measure
+        ]
+
+        def mean(each: list[Any]) -> Any:
+            return np.sqrt(np.average(np.square(each), axis=0, weights=weights))
+
+        levels = mean([e.levels for e in errors]).tolist()
+        tree_error, roots = (mean(each) for each in ([e.tree for e in errors], [np.nanmedian(e.roots) for e in errors]))
+        return cls(path, levels, float(tree_error), float(roots))
 
 
 def print_plan(plan: Plan, tree: Tree, prior: Prior, prior_path: str | None, earlier: Earlier | None) -> None:
@@ -40,7 +60,7 @@ def print_plan(plan: Plan, tree: Tree, prior: Prior, prior_path: str | None, ear
     out.print(
         f"{len(tree):,} nodes in {len(plan.levels)} levels; epsilon = {spec.epsilon:g}, {plan.method} split{each}{use}"
     )
-    measured = plan.measures is not None or plan.per_impression is not None
+    measured = plan.spec.has_limits
     if measured:
         print_parts(out, plan)
     else:
@@ -64,7 +84,7 @@ def _levels(plan: Plan, earlier: Earlier | None) -> list[list[str]]:
         contribution = key(plan.default[i]) if own else span(contributions[i], key)
         compared = _compared(level.error, earlier and earlier.levels[i])
         rows.append([level.level, f"{level.nodes:,}", share, contribution, *compared])
-    nodes, spent = sum(level.nodes for level in plan.expected.levels), plan.costs.conversion / plan.spec.epsilon
+    nodes, spent = sum(level.nodes for level in plan.expected.levels), plan.privacy_loss.conversion / plan.spec.epsilon
     compared = _compared(plan.expected.tree, earlier and earlier.tree)
     return [*rows, ["all", f"{nodes:,}", percent(spent), key(spent * plan.spec.l1), *compared]]
 
@@ -129,7 +149,7 @@ def _errors(plan: Plan, earlier: Earlier | None) -> list[str]:
 
 
 def _privacy(plan: Plan) -> list[str]:
-    spec, costs = plan.spec, plan.costs
+    spec, costs = plan.spec, plan.privacy_loss
     many = max(map(plan.most, [None, *plan.roots])) > 1
     what = "all conversions of an impression that count" if many else "a conversion"
     lines = [
@@ -166,10 +186,7 @@ def _prior(plan: Plan, tree: Tree, prior: Prior, path: str | None) -> list[str]:
 
 def _notes(plan: Plan) -> list[str]:
     lines = [f"!note: {note}" for note in plan.spec.notes]
-    wide = {(row, plan.most(label)) for label, row in plan.roots.items()}
-    classes = (
-        len(wide) if plan.measures is None else len({tuple(p.roots[x] for p in plan.measures) for x in plan.roots})
-    )
+    classes = len({(plan.most(x), *(share.roots[x] for share in plan.measures)) for x in plan.roots})
     if plan.nodes is not None or classes > CLASSES:
         many = f"{classes:,} different splits" if plan.nodes is None else "contributions by node"
         lines += [f"!note: {many}: the filter data of an impression tells a conversion {CLASSES} apart at most"]

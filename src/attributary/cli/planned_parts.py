@@ -5,9 +5,8 @@ from typing import Any
 import numpy as np
 
 from attributary.cli.printing import change, key, percent, print_table, span
-from attributary.plan import Plan
-from attributary.plan.errors import Compared
-from attributary.plan.parts import Part, parts
+from attributary.plan import MeasurePlan, Plan
+from attributary.plan.expected_errors import Compared
 from attributary.spec.measure import AUTO
 
 HEADS = ["level", "nodes", "contribution", "expected error", "equal split", "better by", "leaves only"]
@@ -15,14 +14,14 @@ HEADS = ["level", "nodes", "contribution", "expected error", "equal split", "bet
 
 def print_parts(out: Any, plan: Plan) -> None:
     """Prints a table for each measure, and one for each limit that the plan chose."""
-    for k, part in enumerate(parts(plan)):
+    for part in plan.by_measure:
         out.print()
-        out.print(_about(plan, part, k))
+        out.print(_about(plan, part))
         rows = [[level.level, f"{level.nodes:,}", _contribution(part.plan, i), *_compared(level.error)]
                 for i, level in enumerate(part.plan.expected.levels)]  # fmt: skip
         nodes = sum(level.nodes for level in part.plan.expected.levels)
         print_table(out, [HEADS, *rows, ["all", f"{nodes:,}", "", *_compared(part.plan.expected.tree)]])
-    if plan.measures is not None and len(plan.measures) > 1:
+    if len(plan.measures) > 1:
         out.print()
         together = ", ".join(_compared(plan.expected.tree)[:2])
         out.print(f"all measures together, root mean square by weight: {together} with an equal split")
@@ -38,7 +37,7 @@ def print_parts(out: Any, plan: Plan) -> None:
 def limits(plan: Plan) -> list[str]:
     """What the errors are, and how many conversions of an impression count, in words."""
     spec = plan.spec
-    taus = ", ".join(f"{part.tau:,.4g} for {part.measure.name}" for part in parts(plan))
+    taus = ", ".join(f"{part.tau:,.4g} for {part.measure.name}" for part in plan.by_measure)
     lines = [
         "errors: after denoising, what limits cut off included, root mean square; relative to the sum, or to tau if "
         f"that is larger: {taus}"
@@ -48,19 +47,19 @@ def limits(plan: Plan) -> list[str]:
         lines += [f"limit: the first {span(np.array(counts), lambda x: f'{x:g}')} conversions of an impression count"]
     elif plan.most() > 1:
         lines += [f"limit: the first {plan.most()} conversions of an impression count"]
-    unknown = [part.name for part in plan.measures or () if not part.bias_known]
+    unknown = [part.name for part in plan.measures if not part.bias_known]
     if unknown:
         lines += [f"!note: the prior does not tell what limits cut off {', '.join(unknown)}; errors are without it"]
     return lines
 
 
-def _about(plan: Plan, part: Part, k: int) -> str:
+def _about(plan: Plan, part: MeasurePlan) -> str:
     rows = np.array([part.plan.default, *part.plan.roots.values()]).sum(axis=1)
     whole = np.array([plan.default, *plan.roots.values()]).sum(axis=1)
     share = span(rows / np.maximum(whole, 1), percent)
     unit = f" in {part.measure.unit}" if part.measure.unit else ""
     clip = "" if part.measure.is_count else f", clipped at {part.clip:,.6g}"
-    mean = plan.measures[k].mean if plan.measures is not None else None
+    mean = part.share.mean
     brings = f"; a conversion of the prior brings {mean:,.4g} on average" if mean is not None else ""
     return f"{part.measure.name}{unit}{clip}: {share} of the budget{brings}"
 

@@ -51,7 +51,7 @@ def measures_in(table: Any) -> str:
 
 def profiled(spec: Spec, tree: Tree, path: str | None) -> Profile | None:
     """The profile in a prior's file; None without one, or where conversions are counted once each, and nothing else."""
-    if path is None or (spec.counts_alone and spec.conversions_per_impression == 1):
+    if path is None or not spec.has_limits:
         return None
     table = read_table(path)
     if "estimate" in table.column_names:

@@ -37,7 +37,7 @@ def refuse_inputs(outputs: Iterable[str | None], inputs: Iterable[str | None], o
     Whatever the two are called: links, hard links and other spellings are the same file. `-` and addresses are none.
     The nodes beside a plan are read with it. A ledger is never written over, whether this command reads it or not.
     """
-    from attributary.plan.file import beside
+    from attributary.plan.plan_file import beside
 
     given = [path for path in inputs if path and path != "-" and "://" not in path]
     given += [beside(path) for path in given if path.endswith(".json")]

@@ -102,7 +102,7 @@ def run(
     check_folder(output)
     refuse_inputs([os.path.join(output, name) for name in NAMES], [spec, *log_paths(asks, folder)])
     _check_earlier(output, again or seed is not None)
-    simple = asks.counts_alone and asks.conversions_per_impression == 1
+    simple = not asks.has_limits
     with (
         reading_bar(not quiet, lambda: rows_in_logs(asks.logs, folder)) as report,
         DuckDB(memory, temp, threads, report) as engine,

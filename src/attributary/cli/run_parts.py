@@ -6,12 +6,11 @@ from typing import Any
 import numpy as np
 
 from attributary import rmsre
-from attributary.cli.learned import learned_part, worth_of
+from attributary.cli.learned import learned_part
 from attributary.cli.run_counts import Ran, Stage
 from attributary.denoising import denoise
 from attributary.estimates import by_measure, estimates_table
-from attributary.plan import make_plan
-from attributary.plan.parts import Part, most_by_head, parts
+from attributary.plan import MeasurePlan, make_plan
 from attributary.prior import Prior
 from attributary.profile import profile
 from attributary.ratio import ratios_table
@@ -37,12 +36,12 @@ def run_parts(
     known = None if before is None else profile(tree, spec, before)
     plan = make_plan(spec, tree, prior, method, profile=known)
     stage("simulating a summary report and denoising it")
-    truth, most = profile(tree, spec, after), most_by_head(plan, tree)
-    own = parts(plan)
+    truth, most = profile(tree, spec, after), plan.most_of_heads(tree)
+    own = plan.by_measure
     figures = [simulated_part(part, tree, truth.limited(part.measure, most, part.clip), rng) for part in own]
     found, errors, whole = {}, [], how.pop("whole", False)
     shape = spec.noise_model.shape.name
-    for number, (part, noisy) in enumerate(zip(own, figures, strict=True)):
+    for part, noisy in zip(own, figures, strict=True):
         measure, expected = part.measure, None
         if use_prior:
             past = (
@@ -50,7 +49,7 @@ def run_parts(
                 if known is None
                 else measured_part(part, tree, known.limited(measure, most, part.clip), prior, rng)
             )
-            expected = learned_part(part, tree, noisy, part.variance(tree), past, worth_of(plan, number))
+            expected = learned_part(part, tree, noisy, part.variance(tree), past, part.share.worth)
         rounded = whole and measure.is_count
         est = denoise(tree, noisy, part.variance(tree), prior=expected, shape=shape, whole=rounded, **how)
         full = truth.full(measure)
@@ -62,13 +61,13 @@ def run_parts(
     return Ran(plan, found, tables | ({} if divided is None else {"ratios": divided}), errors)
 
 
-def measured_part(part: Part, tree: Tree, limited: Floats, prior: Prior, rng: Any = None) -> Prior:
+def measured_part(part: MeasurePlan, tree: Tree, limited: Floats, prior: Prior, rng: Any = None) -> Prior:
     """What a report of the earlier period, measured by the same plan, would have said."""
     est = denoise(tree, simulated_part(part, tree, limited, rng), part.variance(tree))
     return replace(prior, mean=np.asarray(est.count, np.float64), variance=est.variance, protected=True)
 
 
-def simulated_part(part: Part, tree: Tree, limited: Floats, rng: Any = None) -> Floats:
+def simulated_part(part: MeasurePlan, tree: Tree, limited: Floats, rng: Any = None) -> Floats:
     """What a summary report would say of each node's sum, in the measure's unit; 0 where it has no key.
 
     A sum of values is rounded up as often as its fraction says, as each of its values would be.

@@ -13,7 +13,6 @@ from attributary.denoising import denoise
 from attributary.errors import InputError
 from attributary.estimates import by_measure, estimates_table
 from attributary.plan import Plan
-from attributary.plan.parts import parts
 from attributary.tables.not_private import mark, together
 
 TREE = "tree.parquet"
@@ -47,7 +46,7 @@ def denoised_summary(
     stage("denoising")
     estimates = {}
     notes = [*answer.notes, *([] if past is None else past.notes)]
-    for k, part in enumerate(parts(plan)):
+    for k, part in enumerate(plan.by_measure):
         measured = answer.measures[part.measure.name]
         with refused(given[0]):
             expected = None

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from attributary.errors import InputError
-from attributary.plan.choice import Chosen, Sums, choose
+from attributary.plan.choose_limits import ChosenLimits, MeasureErrors, choose
 from attributary.profile import Profile
 from attributary.spec import Measure, Spec
 from attributary.spec.measure import AUTO, REPORTS
@@ -31,7 +31,7 @@ class Limits(NamedTuple):
     def by_hand(self) -> bool:
         return self.most is not None or self.percent is not None
 
-    def of(self, spec: Spec, sums: Sequence[Sums], earlier: Profile) -> Chosen:
+    def of(self, spec: Spec, sums: Sequence[MeasureErrors], earlier: Profile) -> ChosenLimits:
         """The limits themselves, from what each measure has of them to choose from."""
         if not self.by_hand:
             most = range(1, min(earlier.ranks, REPORTS) + 1) if is_auto(spec) else [_given(spec)]
@@ -41,13 +41,15 @@ class Limits(NamedTuple):
             for measure in spec.asked
         ]
         m = self.most if self.most is not None else _given(spec)
-        return Chosen(tuple(clips), np.array([m], np.int64), np.zeros(1), {})
+        return ChosenLimits(tuple(clips), np.array([m], np.int64), {})
 
 
 def all_limits(spec: Spec) -> tuple[Limits, ...]:
     """The spec's own limits and, for those that it leaves open, what one would choose by hand."""
     keys = len(spec.levels) * len(spec.asked)
-    most = tuple(m for m in MOST if spec.l1 // m >= keys) if is_auto(spec) else (None,)  # each key has 1 at least
+    most = (
+        tuple(m for m in MOST if spec.contributions_of(m) >= keys) if is_auto(spec) else (None,)
+    )  # each key has 1 at least
     percents = PERCENTS if any(measure.limit is None for measure in spec.values) else (None,)
     if most == percents:
         return (Limits("given"),)

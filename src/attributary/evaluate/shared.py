@@ -11,10 +11,9 @@ import numpy as np
 
 from attributary.evaluate.case import Case
 from attributary.evaluate.many import Many
-from attributary.plan.asked import Asked, ask, sums_of
-from attributary.plan.choice import Chosen
-from attributary.plan.divided import default_most, divided
-from attributary.plan.shares import Shares, shares
+from attributary.plan.choose_limits import ChosenLimits, best_parts, measure_errors
+from attributary.plan.contributions import contributions, most_of_unseen
+from attributary.plan.level_shares import Question, Shares, shares
 from attributary.profile import CLOSE, Profile
 from attributary.spec import Measure
 from attributary.types import Floats, Ints
@@ -31,54 +30,53 @@ class One(NamedTuple):
     most: float  # conversions of an impression that count, on average over the values of the first attribute
 
 
-def questions(many: Many) -> list[Asked]:
+def questions(many: Many) -> list[Question]:
     """What is asked of each measure."""
-    free = np.full(len(many.spec.levels), np.nan)
-    return [ask(many.spec, measure, many.tree, many.prior, many.earlier, free, 20) for measure in many.spec.asked]
+    return [Question.of(many.spec, many.tree, many.prior, measure, many.earlier) for measure in many.spec.asked]
 
 
-def split(asked: Sequence[Asked], method: str) -> list[Shares]:
+def split(asked: Sequence[Question], method: str) -> list[Shares]:
     """Each measure's split by level; under the API's noise it is the same at every ε."""
-    return [shares(one.question, method) for one in asked]
+    return [shares(one, method) for one in asked]
 
 
-def shared(many: Many, asked: list[Asked], share: list[Shares]) -> list[One]:
+def shared(many: Many, asked: list[Question], share: list[Shares]) -> list[One]:
     """All measures under the case's limits, each with its contributions."""
     spec, tree = many.spec, many.tree
-    sums = [sums_of(one, own, spec) for one, own in zip(asked, share, strict=True)]
-    found = many.limits.of(spec, sums, many.earlier)
-    default, roots = divided(spec, asked, sums, share, found, (), "largest-remainder", not many.limits.by_hand)
+    errors = [measure_errors(one, own) for one, own in zip(asked, share, strict=True)]
+    found = many.limits.of(spec, errors, many.earlier)
+    parts = None if many.limits.by_hand else best_parts(errors, found)
+    whole = contributions(asked, share, parts, found.most)
     most = _most(asked[0], found)
     ones = []
     for k, (measure, clip) in enumerate(zip(spec.asked, found.clips, strict=True)):
-        given = tree.spread(_rows(asked[0], default[k], roots[k]), int(spec.total), rest=True).astype(np.float64)
+        rows = _rows(asked[0], whole.default[k], None if whole.roots is None else whole.roots[k])
+        given = tree.spread(rows, int(spec.total), rest=True).astype(np.float64)
         case = Case(
             many.dataset,
             f"{many.name}/{measure.name}",  # a name of its own, so that its noise is
             spec,
             tree,
             many.measured.limited(measure, most, clip),
-            asked[k].question.prior,
+            asked[k].prior,
             many.generated,
             many.measured.full(measure),
             _rounding(many.measured, measure, most, clip, given),
         )
-        ones.append(One(measure, case, given / spec.l1 / clip, clip, asked[k].question.spec.tau, float(np.mean(most))))
+        ones.append(One(measure, case, given / spec.l1 / clip, clip, asked[k].tau, float(np.mean(most))))
     return ones
 
 
-def _rows(asked: Asked, default: Ints, roots: Ints) -> Ints:
+def _rows(q: Question, default: Ints, roots: Ints | None) -> Ints:
     """The contributions of each head; those not seen before, or all that have none of their own, take the default."""
-    q = asked.question
-    own = ~q.new if q.spec.split_by is not None else np.zeros(len(roots), bool)
-    return np.where(own[:, None], roots, default[None])
+    return default[None] if roots is None else np.where(q.new[:, None], default, roots)
 
 
-def _most(asked: Asked, found: Chosen) -> int | Ints:
+def _most(q: Question, found: ChosenLimits) -> int | Ints:
     """How many conversions of an impression count, for all heads or for each."""
     if len(found.most) == 1:
         return int(found.most[0])
-    return np.where(asked.question.new, default_most(found), found.most)
+    return np.where(q.new, most_of_unseen(found.most), found.most)
 
 
 def _rounding(profile: Profile, measure: Measure, most: int | Ints, clip: float, given: Floats) -> Floats | float:

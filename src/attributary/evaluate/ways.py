@@ -6,14 +6,11 @@ A way sees the spec, the tree and the prior, and gives the share of the budget o
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
-from attributary.budget import Split
-from attributary.plan.question import Question, under
-from attributary.plan.shares import Shares, shares
-from attributary.prior import Prior, foreseen
+from attributary.plan.level_shares import Question, Shares, shares, under
+from attributary.prior import Prior
 from attributary.spec import Spec
 from attributary.tree import Tree
 from attributary.types import Floats
@@ -23,17 +20,17 @@ Way = Callable[[Spec, Tree, Prior], Floats]
 
 def equal(spec: Spec, tree: Tree, prior: Prior) -> Floats:
     """The same for each level."""
-    return _nodes(_question(spec, tree, prior), "equal")
+    return _nodes(Question.of(spec, tree, prior), "equal")
 
 
 def leaves(spec: Spec, tree: Tree, prior: Prior) -> Floats:
     """All on the leaves."""
-    return _nodes(_question(spec, tree, prior), "leaves")
+    return _nodes(Question.of(spec, tree, prior), "leaves")
 
 
 def greedy(spec: Spec, tree: Tree, prior: Prior) -> Floats:
     """Algorithm 3, for figures that will be denoised."""
-    return _nodes(_question(spec, tree, prior), "greedy")
+    return _nodes(Question.of(spec, tree, prior), "greedy")
 
 
 def greedy_raw(spec: Spec, tree: Tree, prior: Prior) -> Floats:
@@ -42,35 +39,22 @@ def greedy_raw(spec: Spec, tree: Tree, prior: Prior) -> Floats:
     The paper does not say which split its fourth method takes. One made for denoising leaves levels without budget,
     whose raw figures would be worth nothing.
     """
-    question = _question(spec, tree, prior)
-    return _nodes(_Raw(spec, tree, prior, question.fixed), "greedy")
+    return _nodes(replace(Question.of(spec, tree, prior), denoised=False), "greedy")
 
 
 def optimal(spec: Spec, tree: Tree, prior: Prior) -> Floats:
     """The best split by level."""
-    return _nodes(_question(spec, tree, prior), "optimal")
+    return _nodes(Question.of(spec, tree, prior), "optimal")
 
 
 def planned(spec: Spec, tree: Tree, prior: Prior) -> Floats:
     """The best split by level for estimates that use what the prior foresees; hedged."""
-    question = _question(spec, tree, prior)
-    return _nodes(replace(question, expects=foreseen(tree, prior, tau=spec.tau)), "optimal")
+    return _nodes(Question.of(spec, tree, prior, learn=True), "optimal")
 
 
 def per_node(spec: Spec, tree: Tree, prior: Prior) -> Floats:
     """A share of its own for every node."""
-    return _nodes(_question(spec, tree, prior), "per-node")
-
-
-class _Raw(Question):
-    """The same question for figures that stay as they are."""
-
-    def _ask(self, *asked: Any, **options: Any) -> Split:
-        return super()._ask(*asked, denoised=False, **options)
-
-
-def _question(spec: Spec, tree: Tree, prior: Prior) -> Question:
-    return Question(spec, tree, prior, np.full(len(spec.levels), np.nan))
+    return _nodes(Question.of(spec, tree, prior), "per-node")
 
 
 def _nodes(question: Question, method: str) -> Floats:

@@ -21,7 +21,7 @@ from attributary.explore.what_if import (
     requested_shares,
     requested_spec,
 )
-from attributary.plan.parts import Part
+from attributary.plan import MeasurePlan
 from attributary.report.facts import not_private
 from attributary.report.quantity import digits
 from attributary.spec.measure import COUNT
@@ -40,7 +40,7 @@ class Session:
     tau: float
     shape: str = "laplace"
     store: EstimateStore | None = None
-    measures: Mapping[str, Part] = field(default_factory=dict)  # of the plan
+    measures: Mapping[str, MeasurePlan] = field(default_factory=dict)  # of the plan
     _starts: dict[tuple[int, ...], tuple[WhatIf, Sample]] = field(default_factory=dict)
     _left: list[EstimateStore] = field(default_factory=list)
     _lock: Lock = field(default_factory=Lock)

@@ -9,7 +9,6 @@ import numpy as np
 from attributary.errors import InputError
 from attributary.explore.estimate_store import EstimateStore
 from attributary.plan import Plan
-from attributary.plan.parts import parts
 from attributary.prior import Prior
 from attributary.report import numerals
 from attributary.spec import Spec
@@ -119,15 +118,14 @@ def start_of_plan(plan: Plan) -> PlanStart:
 
 def shares_of(plan: Plan) -> tuple[float, ...]:
     """What part of the budget each level gets from roots that have no split of their own; of measures, of the first."""
-    if plan.measures is not None:
-        first = parts(plan)[0].plan.default
-        return tuple(contribution / sum(first) for contribution in first)
-    return tuple(contribution / plan.spec.budget for contribution in plan.default)
+    first = plan.measures[0].default
+    whole = sum(first) if len(plan.measures) > 1 else plan.spec.contributions_of(plan.most())
+    return tuple(contribution / whole for contribution in first)
 
 
 def count_spec(spec: Spec) -> Spec:
     """The same question with one split for all roots, of counts of one conversion per impression."""
-    limited = {"measures": None, "conversions_per_impression": 1} if not spec.counts_alone else {}
+    limited = {"measures": None, "conversions_per_impression": 1} if spec.values or spec.given_limit is None else {}
     return spec.model_copy(update={"split_by": None, **limited})
 
 

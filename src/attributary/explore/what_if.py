@@ -18,10 +18,9 @@ from attributary.denoising import denoise
 from attributary.errors import InputError
 from attributary.explore.plan_start import PlanStart
 from attributary.plan.contributions import contributions
-from attributary.plan.neighbours import costs
-from attributary.plan.question import Question
-from attributary.plan.shares import Shares, shares
+from attributary.plan.level_shares import Question, Shares, shares
 from attributary.spec import Spec
+from attributary.spec.neighbours import PrivacyLoss
 from attributary.tree import Tree
 from attributary.types import Floats, Ints
 
@@ -58,7 +57,8 @@ class WhatIf:
 
     def contribution(self, spec: Spec, share: Floats) -> Ints:
         """Shares as the whole numbers that a plan would contribute."""
-        return contributions(self._question(spec), Shares(share), "largest-remainder", ()).default
+        row: Ints = contributions([self._question(spec)], [Shares(share)]).default[0]
+        return row
 
     def best(self, spec: Spec) -> Floats:
         """The shares of least error."""
@@ -120,7 +120,7 @@ class WhatIf:
 
     def _question(self, spec: Spec) -> Question:
         start = self.start
-        return Question(spec, start.tree, start.prior, np.full(len(spec.levels), np.nan))
+        return Question.of(spec, start.tree, start.prior)
 
 
 def _forget(kept: dict[Any, Floats], most: int = 64) -> None:
@@ -139,7 +139,7 @@ def answer(what_if: WhatIf, params: Mapping[str, str]) -> dict[str, Any]:
     rows = [what_if.contribution(spec, share) for share in (requested_shares(what_if, spec, params), *simple)]
     mine, equal, leaves = what_if.errors(spec, rows)
     chosen, unknown = rows[0], rows[0][spec.first_unknown :]
-    loss = costs(chosen.sum(keepdims=True), unknown.sum(keepdims=True), spec.epsilon, spec.l1)
+    loss = PrivacyLoss.of(int(chosen.sum()), int(unknown.sum()), spec.epsilon, spec.l1)
     sizes = np.diff(what_if.start.tree.offsets).tolist()
     levels = [
         {

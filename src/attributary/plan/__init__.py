@@ -1,8 +1,6 @@
-"""Plan: a split of the budget made whole numbers, the error to expect of it, and what it protects."""
+"""Plan: a split of the budget in whole numbers, the error to expect of it, and what it protects."""
 
 from attributary.plan.make import expected, make_plan
-from attributary.plan.methods import METHODS
-from attributary.plan.neighbours import Costs
-from attributary.plan.plan import Plan
+from attributary.plan.plan import MeasurePlan, Plan
 
-__all__ = ["METHODS", "Costs", "Plan", "expected", "make_plan"]
+__all__ = ["MeasurePlan", "Plan", "expected", "make_plan"]

@@ -1,51 +1,179 @@
 """Contributions: shares of the budget as the whole numbers that a conversion adds to its keys."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
-from attributary.plan.nodes import down
-from attributary.plan.question import Question, under
-from attributary.plan.shares import Shares
-from attributary.plan.whole import Rounding, at_least_one, whole, whole_with_limit
+from attributary.plan.level_shares import Question, Shares, under
 from attributary.spec import Spec
+from attributary.spec.neighbours import NEIGHBOURS
+from attributary.tree import Tree
 from attributary.types import Floats, Ints
+
+Rounding = Literal["largest-remainder", "floor"]
+
+CLOSE = 1e-9  # of the budget: what floating point makes of a whole number, or of a tie
 
 
 @dataclass(frozen=True, eq=False)
 class Contributions:
-    """By level, a total included; 0 means no key."""
+    """By measure and level, a total included; 0 means no key."""
 
-    default: Ints
-    roots: Ints | None = None  # (heads, levels), in level order
-    nodes: Ints | None = None  # of each node, in level order
+    default: Ints  # (measures, levels)
+    roots: Ints | None = None  # (measures, heads, levels), in level order
+    nodes: Ints | None = None  # of each node, in level order, where one measure goes by node
 
 
-def contributions(q: Question, share: Shares, rounding: Rounding, keep: Collection[str]) -> Contributions:
-    """Whole numbers that sum to the budget for every root, or on every path, and never to more."""
-    kept = [q.spec.levels.index(level) for level in keep]
-    rows = share.default[None] if share.roots is None else np.vstack([share.default, share.roots])
-    found = _by_level(q.spec, rows, rounding, kept)
-    if share.nodes is None:
-        return Contributions(found[0], None if share.roots is None else found[1:])
-    own = np.floor(share.nodes * q.spec.budget + 1e-6).astype(np.int64)
-    for level in kept:
+def contributions(
+    questions: Sequence[Question],
+    share: Sequence[Shares],
+    parts: Floats | None = None,
+    most: Ints | None = None,
+    rounding: Rounding = "largest-remainder",
+    keep: Collection[str] = (),
+) -> Contributions:
+    """Whole numbers that sum to the budget for every root, or on every path, and never to more.
+
+    `share` is how each measure's part is split by level; `parts`, (measures, heads), how measures share the budget,
+    equally by default; `most`, of each head, how many conversions of an impression count, by default as the spec says.
+    The last level always has a key: nothing else tells what leaves have.
+    """
+    q, number = questions[0], len(questions)
+    spec, heads = q.spec, q.tree.slice(int(q.spec.total))
+    width = heads.stop - heads.start
+    parts = np.full((number, width), 1 / number) if parts is None else np.broadcast_to(parts, (number, width))
+    most = np.broadcast_to(spec.given_limit or 1 if most is None else most, width)
+    known = np.ones(width, bool) if q.new.all() else ~q.new
+    rows = np.stack([p * s.default for p, s in zip(parts[:, known].mean(axis=1), share, strict=True)])[:, None]
+    times = np.array([most_of_unseen(most)])
+    if share[0].roots is not None:
+        of_heads = np.stack([part[:, None] * s.rows(q.tree) for part, s in zip(parts, share, strict=True)])
+        rows, times = np.concatenate([rows, of_heads], axis=1), np.append(times, most)
+    table = rows.transpose(1, 2, 0).reshape(len(times), -1)  # by level, then by measure
+    whole_table = np.empty(table.shape, np.int64)
+    for m in np.unique(times).tolist():
+        here = times == m
+        whole_table[here] = _whole_rows(spec, table[here], table[:1], m, number, rounding, keep)
+    found = whole_table.reshape(len(times), -1, number).transpose(2, 0, 1)
+    default, roots = found[:, 0], None if share[0].roots is None else found[:, 1:]
+    nodes = share[0].nodes
+    return Contributions(default, roots, None if nodes is None else _by_node(q, nodes, default[0], keep))
+
+
+def most_of_unseen(most: Ints) -> int:
+    """How many conversions count for roots not seen yet: as many as for most roots, of several the least."""
+    numbers, times = np.unique(most, return_counts=True)
+    return int(numbers[np.argmax(times)])
+
+
+def _whole_rows(
+    spec: Spec, share: Floats, default: Floats, most: int, number: int, rounding: Rounding, keep: Collection[str]
+) -> Ints:
+    """Whole numbers within the budget, and at unknown levels within theirs; a total's are the same for all rows."""
+    budget = spec.contributions_of(most)
+    top, unknown = number * (spec.total and spec.split_by is not None), spec.first_unknown * number
+    common = whole(default, budget, rounding)[:, :top]  # a total feeds one key from all roots
+    left = 1.0 - share[:, :top].sum(axis=1, keepdims=True)
+    rest = np.divide(share[:, top:], left, out=np.zeros_like(share[:, top:]), where=left > 0)
+    limit = NEIGHBOURS[spec.neighbours].budget_of_unknown(budget)
+    rows = whole_with_limit(rest, budget - int(common.sum()), slice(unknown - top, None), limit, rounding)
+    rows = np.hstack([np.repeat(common, len(rows), axis=0), rows])
+    for level in [*(spec.levels.index(level) for level in keep), len(spec.levels) - 1]:
+        for column in range(level * number, (level + 1) * number):
+            others = [j for j in range(top, rows.shape[1]) if j != column]
+            rows = at_least_one(rows, column, [j for j in others if (j < unknown) == (column < unknown)], others)
+    return rows
+
+
+def _by_node(q: Question, share: Floats, default: Ints, keep: Collection[str]) -> Ints:
+    own = np.floor(share * q.spec.budget + 1e-6).astype(np.int64)
+    for level in map(q.spec.levels.index, keep):
         own[q.tree.slice(level)] = np.maximum(own[q.tree.slice(level)], 1)
     if q.spec.split_by is not None:
         own[under(q.tree, q.new)] = -1
-    return Contributions(found[0], None, down(q.tree, own, found[0], q.spec))
+    return down(q.tree, own, default, q.spec)
 
 
-def _by_level(spec: Spec, share: Floats, rounding: Rounding, keep: list[int]) -> Ints:
-    top, unknown = int(spec.total and len(share) > 1), spec.first_unknown
-    common = whole(share[:1], spec.budget, rounding)[:, :top]  # a total feeds one key from all roots: the same for all
-    left = 1.0 - share[:, :top].sum(axis=1, keepdims=True)
-    rest = np.divide(share[:, top:], left, out=np.zeros_like(share[:, top:]), where=left > 0)
-    lower = slice(unknown - top, None)
-    found = whole_with_limit(rest, spec.budget - int(common.sum()), lower, spec.unknown_budget, rounding)
-    found = np.hstack([np.repeat(common, len(found), axis=0), found])
-    for level in keep:
-        others = [j for j in range(top, found.shape[1]) if j != level]
-        found = at_least_one(found, level, [j for j in others if (j < unknown) == (level < unknown)], others)
-    return found
+# Whole numbers
+
+
+def whole(share: Floats, budget: int, rounding: Rounding = "largest-remainder") -> Ints:
+    """Rows of shares, each of which sums to 1 at most, as contributions that sum to the same part of `budget`.
+
+    By largest remainders, ties to the upper level; a sum that is itself no whole number is rounded down. A share of 0
+    stays 0. With "floor" all are rounded down, as in the paper's figure 2.
+    """
+    exact = share * budget
+    contribution: Ints = np.floor(exact + CLOSE * budget).astype(np.int64)
+    if rounding == "floor":
+        return contribution
+    spare = np.floor(exact.sum(axis=1) + CLOSE * budget).astype(np.int64) - contribution.sum(axis=1)
+    remainder = np.where(share > 0, np.round(exact - contribution, 4), -np.inf)
+    rank = np.argsort(np.argsort(-remainder, axis=1, kind="stable"), axis=1)
+    contribution += rank < spare[:, None]
+    return contribution
+
+
+def whole_with_limit(share: Floats, budget: int, lower: slice, limit: int, rounding: Rounding) -> Ints:
+    """The same, where the levels of `lower` have at most `limit` together, and the others the rest."""
+    contribution = whole(share, budget, rounding)
+    over = contribution[:, lower].sum(axis=1) > limit
+    if over.any():
+        upper = slice(0, lower.start)
+        contribution[over, lower] = whole(_normal(share[over, lower]), limit, rounding)
+        contribution[over, upper] = whole(_normal(share[over, upper]), budget - limit, rounding)
+    return contribution
+
+
+def at_least_one(contribution: Ints, level: int, first: list[int], others: list[int]) -> Ints:
+    """The same with at least 1 for a level, taken from the largest of the first donors or, if need be, of others."""
+    kept = contribution.copy()
+    for row in np.flatnonzero(kept[:, level] == 0):
+        donors = max(first, others, key=lambda some: max(kept[row, some], default=0) > 1)  # the first of equals
+        if len(donors):
+            largest = donors[int(kept[row, donors].argmax())]
+            if kept[row, largest] > 1:
+                kept[row, largest] -= 1
+                kept[row, level] = 1
+    return kept
+
+
+def _normal(share: Floats) -> Floats:
+    """Rows that sum to 1, or are 0."""
+    sums = share.sum(axis=1, keepdims=True)
+    parts: Floats = np.divide(share, sums, out=np.zeros_like(share), where=sums > 0)
+    return parts
+
+
+# Node by node
+
+
+def down(tree: Tree, own: Ints, default: Ints, spec: Spec) -> Ints:
+    """Contributions in level order that stay within the spec's budget on every path, and at its unknown levels.
+
+    A node has its own; one without (-1) takes of what is left on its path what the default split would. A leaf takes
+    all that is left, unless it is to have nothing.
+    """
+    contribution, budget, unknown = own.copy(), spec.budget, spec.first_unknown
+    left, spent = np.full(len(tree), budget), np.zeros(len(tree), np.int64)  # on the path; at unknown levels
+    after = np.cumsum(default[::-1])[::-1]
+    leaf = tree.in_level_order.is_leaf
+    for i in range(tree.depth):
+        level = tree.slice(i)
+        up = tree.family[level]
+        if i:
+            left[level] = left[up] - contribution[up]
+            spent[level] = spent[up] + (contribution[up] if i > unknown else 0)
+        room = np.minimum(left[level], spec.unknown_budget - spent[level]) if i >= unknown else left[level]
+        mine = np.where(own[level] >= 0, own[level], left[level] * int(default[i]) // max(int(after[i]), 1))
+        mine = np.where(leaf[level] & (mine > 0), room, mine)
+        contribution[level] = np.minimum(mine, room)
+    return contribution
+
+
+def paths(tree: Tree, contribution: Ints, unknown: int) -> tuple[Ints, Ints]:
+    """What is contributed on the way down to each node, in all and at unknown levels; in level order."""
+    below = np.where(np.arange(len(tree)) < tree.offsets[min(unknown, tree.depth)], 0, contribution)
+    return tree.in_level_order.sum_down(contribution), tree.in_level_order.sum_down(below)

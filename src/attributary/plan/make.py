@@ -1,24 +1,29 @@
-"""make_plan: from a spec, a tree and a prior to a plan."""
+"""make: from a spec, a tree and a prior to a plan of least error, bias² + variance, for all measures."""
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from dataclasses import replace
+from math import sqrt
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from attributary import budget
+from attributary.budget import METHODS
 from attributary.errors import InputError
-from attributary.plan.contributions import contributions
-from attributary.plan.errors import Compared, Errors
-from attributary.plan.methods import METHODS
-from attributary.plan.plan import Plan, PriorNote, checksum
-from attributary.plan.question import Question
-from attributary.plan.shares import shares
-from attributary.plan.whole import Rounding
-from attributary.prior import Prior, foreseen, none
+from attributary.plan.choose_limits import ChosenLimits, best_parts, choose, measure_errors
+from attributary.plan.contributions import Contributions, Rounding, contributions, most_of_unseen
+from attributary.plan.expected_errors import Compared, PlanErrors
+from attributary.plan.level_shares import Question, shares
+from attributary.plan.plan import MeasureShare, PerImpression, Plan, PriorNote, Trade, checksum
+from attributary.prior import Prior, none
 from attributary.profile import Profile
 from attributary.spec import Spec
+from attributary.spec.measure import REPORTS
+from attributary.spec.neighbours import NEIGHBOURS
 from attributary.tree import Tree
 from attributary.types import Floats
+
+BESIDE = ("equal", "leaves")  # the splits that a plan is compared with
 
 
 def make_plan(
@@ -42,70 +47,141 @@ def make_plan(
     included, as `prior.learn` finds it; should that be worth nothing, the split is still good for unbiased ones.
     """
     prior = prior or none(tree)
-    if method not in METHODS:
-        raise InputError(f"a method is one of {', '.join(METHODS)}; got {method!r}")
-    if tree.level_names != spec.levels:
-        raise InputError(
-            f"the spec's levels are {', '.join(spec.levels)}; the tree's are {', '.join(tree.level_names)}"
-        )
-    if len(prior.mean) != len(tree):
-        raise InputError(f"a prior is made for one tree; it has {len(prior.mean):,} counts for {len(tree):,} nodes")
+    profile = profile if spec.has_limits else None  # else nothing is cut off
+    _check(spec, tree, prior, method, profile, learn)
+    wishes = _Wishes(method, rounding, learn, _note(tree, prior))
     fixed = _fixed(spec, share or {}, keep)
-    told = profile is not None and spec.conversions_per_impression != 1 and method != "per-node"
-    if learn:
-        _check_learn(spec, prior, method, told)
-    if not spec.counts_alone or told:  # a prior that tells what a limit cuts off
-        from attributary.plan.many import make_many
-
-        return make_many(spec, tree, prior, profile, method, fixed, keep, rounding, phases, _note(tree, prior))
-    question = Question(spec, tree, prior, fixed, phases, foreseen(tree, prior, tau=spec.tau) if learn else None)
-    plan = _plan(question, method, rounding, keep)
-    three = (plan, *(_plan(question, name, rounding, keep) for name in ("equal", "leaves")))
+    questions = [
+        Question.of(spec, tree, prior, measure, profile, fixed=fixed, phases=phases, learn=learn)
+        for measure in spec.asked
+    ]
+    split = {name: [shares(q, name) for q in questions] for name in dict.fromkeys((method, *BESIDE))}
+    errors = [measure_errors(q, own) for q, own in zip(questions, split[method], strict=True)]
+    limits = choose(errors, _conversions(spec, profile))
+    parts = {name: None if name != method else best_parts(errors, limits) for name in split}
+    plans = {
+        name: _plan(questions, limits, contributions(questions, own, parts[name], limits.most, rounding, keep), wishes)
+        for name, own in split.items()
+    }
     sizes: list[int] = np.diff(tree.offsets).tolist()
-    return plan.model_copy(
-        update={"expected": Errors.of(spec.levels, sizes, *(expected(p, tree, prior, question.expects) for p in three))}
-    )
+    found = [
+        PlanErrors.of(spec.levels, sizes, *(_expected(plans[name], q) for name in (method, *BESIDE))) for q in questions
+    ]
+    return _with_errors(plans[method], found)
 
 
-def expected(plan: Plan, tree: Tree, prior: Prior, expects: Prior | None = None) -> budget.Expected:
-    """What to expect of a plan on a tree, if the counts will be as in the prior.
+class _Wishes(NamedTuple):
+    """What was asked for, and stands in the plan."""
 
-    Of unbiased estimates, or of those that use `expects`, as `prior.foreseen` gives it.
+    method: str
+    rounding: Rounding
+    learn: bool
+    note: PriorNote
+
+
+def expected(
+    plan: Plan,
+    tree: Tree,
+    prior: Prior,
+    expects: Prior | None = None,
+    *,
+    profile: Profile | None = None,
+    measure: str | None = None,
+    tau: float | None = None,
+) -> budget.Expected:
+    """What to expect of a plan on a tree, if the counts will be as in the prior; of several measures, name one.
+
+    Of unbiased estimates, or of those that use `expects`, as `prior.foreseen` gives it. A `profile` tells what limits
+    cut off, which is part of the error. `tau` is the plan's unless given.
     """
-    weights = np.maximum(prior.mean, 0.0) if plan.spec.weights == "counts" else None
+    profile = profile if plan.spec.has_limits else None
+    part = plan.of_measure(measure)
+    asked = Question.of(plan.spec, tree, prior, part.measure, profile)
+    return _expected(plan, replace(asked, tau=part.tau if tau is None else tau, expects=expects))
+
+
+def _expected(plan: Plan, q: Question) -> budget.Expected:
+    part, expects, tau = plan.of_measure(q.measure.name), q.expects, q.tau
     share, spread = (None, None) if expects is None else (expects.share, expects.spread)
-    given = (tree, prior.mean, plan.variance(tree), plan.spec.tau)
-    return budget.expected(*given, weights=weights, share=share, spread=spread)
+    noise, sums = part.variance(q.tree), q.prior.mean
+    errors = budget.expected(q.tree, sums, noise, tau, weights=q.weights, share=share, spread=spread)
+    if q.profile is None:
+        return errors
+    cut_off = q.profile.limited(q.measure, plan.most_of_heads(q.tree), part.clip) - sums
+    return budget.Expected.of(q.tree, sums, errors.variance + cut_off**2, tau, q.weights)
 
 
-def _plan(question: Question, method: str, rounding: Rounding, keep: Collection[str]) -> Plan:
+def _plan(questions: list[Question], limits: ChosenLimits, found: Contributions, wishes: _Wishes) -> Plan:
     """A plan without its errors."""
-    spec, tree, prior = question.spec, question.tree, question.prior
-    found = contributions(question, shares(question, method), rounding, keep)
-    roots = {}
-    if found.roots is not None:
-        labels = tree.labels[0].cast("string").to_pylist()
-        own = ~question.new
-        roots = {label: tuple(row) for label, row, its in zip(labels, found.roots.tolist(), own, strict=True) if its}
+    q = questions[0]
+    spec, tree = q.spec, q.tree
+    labels = tree.labels[0].cast("string").to_pylist() if found.roots is not None else []
+    known = np.flatnonzero(~q.new).tolist() if labels else []
+    rows = found.default[:, None] if found.roots is None else np.concatenate([found.default[:, None], found.roots], 1)
+
+    def by_root(of_heads: Any) -> dict[str, tuple[int, ...]]:
+        return {labels[i]: tuple(of_heads[1 + i]) for i in known}
+
+    def share_of(k: int) -> MeasureShare:
+        own, asked = rows[k].tolist(), questions[k]
+        return MeasureShare(
+            name=asked.measure.name,
+            clip=limits.clips[k],
+            tau=asked.tau,
+            default=tuple(own[0]),
+            roots=by_root(own),
+            mean=_mean(asked),
+            bias_known=not spec.has_limits or (asked.profile is not None and asked.profile.knows_limits),
+        )
+
+    chosen = None
+    if spec.given_limit is None:
+        most = np.broadcast_to(limits.most, len(q.new)).tolist()
+        chosen = PerImpression(
+            default=most_of_unseen(limits.most),
+            roots={labels[i]: most[i] for i in known} if q.by_root else {},
+        )
     nodes: Any = None
     if found.nodes is not None:
         nodes = tree.table().append_column("contribution", [tree.from_level_order(found.nodes)])
+    sums = rows.sum(axis=0).tolist()
     return Plan(
-        method=method,
-        rounding=rounding,
+        method=wishes.method,
+        rounding=wishes.rounding,
         levels=spec.levels,
-        default=tuple(found.default.tolist()),
-        roots=roots,
+        default=tuple(sums[0]),
+        roots=by_root(sums),
+        measures=tuple(map(share_of, range(len(questions)))),
+        per_impression=chosen,
+        tradeoff=_tradeoff(spec, limits) or None,
         checksum=None if nodes is None else checksum(nodes),
         nodes=nodes,
-        prior=_note(tree, prior),
+        prior=wishes.note,
         expected=_NO_ERRORS,
-        learn=None if question.expects is None else True,
+        learn=True if wishes.learn else None,
         spec=spec,
     )
 
 
-_NO_ERRORS = Errors(levels=(), tree=Compared(plan=0, equal=0, leaves=0), roots=Compared(plan=0, equal=0, leaves=0))
+_NO_ERRORS = PlanErrors(levels=(), tree=Compared.of(0, 0, 0), roots=Compared.of(0, 0, 0))
+
+
+def _with_errors(plan: Plan, errors: list[PlanErrors]) -> Plan:
+    """The plan with the errors of each measure, and of all together."""
+    together = PlanErrors.together(errors, [measure.weight for measure in plan.spec.asked])
+    update: dict[str, Any] = {"expected": together}
+    if len(errors) > 1:
+        each = zip(plan.measures, errors, strict=True)
+        update["measures"] = tuple(share.model_copy(update={"expected": error}) for share, error in each)
+    return plan.model_copy(update=update)
+
+
+def _mean(q: Question) -> float | None:
+    """What a conversion is worth on average; None where that is not known."""
+    if q.profile is None or q.measure.is_count:
+        return None
+    mean = q.profile.mean(q.measure)
+    return None if np.isnan(mean) else mean
 
 
 def _note(tree: Tree, prior: Prior) -> PriorNote:
@@ -119,14 +195,65 @@ def _note(tree: Tree, prior: Prior) -> PriorNote:
     )
 
 
-def _check_learn(spec: Spec, prior: Prior, method: str, told: bool) -> None:
-    """Refuses what does not go with a plan for estimates that use what is known."""
-    if method != "optimal":
-        raise InputError(f"a plan for what is learned is made by the method optimal; got {method}: leave one out")
-    if not spec.counts_alone or told:
-        raise InputError("a plan for what is learned is for counts of one conversion to an impression; leave learn out")
-    if not prior.history:
-        raise InputError("a plan for what is learned needs a prior: what an earlier period shared; give one")
+def _tradeoff(spec: Spec, limits: ChosenLimits) -> dict[str, tuple[Trade, ...]]:
+    names: Mapping[int, str] = {-1: "conversions per impression", **{k: m.name for k, m in enumerate(spec.asked)}}
+    return {
+        names[k]: tuple(
+            Trade(
+                limit=limit,
+                error=sqrt(bias + noise),
+                bias=sqrt(bias),
+                noise=sqrt(noise),
+                chosen=float(np.mean(limits.most == limit)) if k < 0 else float(limit == limits.clips[k]),
+            )
+            for limit, bias, noise in trades
+        )
+        for k, trades in limits.trades.items()
+    }
+
+
+def _conversions(spec: Spec, profile: Profile | None) -> list[int]:
+    """How many conversions of an impression may count."""
+    if spec.given_limit is not None:
+        return [spec.given_limit]
+    return list(range(1, min(profile.ranks if profile else 1, REPORTS) + 1))
+
+
+def _check(spec: Spec, tree: Tree, prior: Prior, method: str, profile: Profile | None, learn: bool) -> None:
+    """Refuses what no plan can be made for, or not by this method."""
+    if method not in METHODS:
+        raise InputError(f"a method is one of {', '.join(METHODS)}; got {method!r}")
+    if tree.level_names != spec.levels:
+        raise InputError(
+            f"the spec's levels are {', '.join(spec.levels)}; the tree's are {', '.join(tree.level_names)}"
+        )
+    if len(prior.mean) != len(tree):
+        raise InputError(f"a prior is made for one tree; it has {len(prior.mean):,} counts for {len(tree):,} nodes")
+    one = len(spec.asked) == 1 and spec.given_limit is not None and spec.asked[0].limit is not None
+    if METHODS[method].by_node and not one:
+        raise InputError(
+            f"a {method} plan is for one measure, with limits that the spec gives: nodes have one contribution each; "
+            "take optimal"
+        )
+    if learn and not METHODS[method].learns:
+        wanted = " or ".join(name for name, each in METHODS.items() if each.learns)
+        raise InputError(f"a plan for what is learned is made by the method {wanted}; got {method}: leave one out")
+    if learn and not one:
+        raise InputError(
+            "a plan for what is learned is for one measure, with limits that the spec gives: what a prior is worth "
+            "depends on the noise, and that on limits and parts; leave learn out"
+        )
+    if learn and (not prior.history or (spec.values and profile is None)):
+        names = " and ".join(measure.name for measure in spec.asked)
+        raise InputError(f"a plan for what is learned needs a prior: an earlier period's shares of {names}; give one")
+    how = "counts of an earlier period, as `attributary count` writes them for this spec"
+    if spec.given_limit is None and (profile is None or profile.rank is None):
+        raise InputError(f'conversions_per_impression = "auto" needs a prior that tells ranks: {how}; or give a number')
+    for measure in spec.values:
+        if measure.limit is None and (profile is None or not profile.clips(measure)):
+            raise InputError(
+                f"measure {measure.name!r}: where to clip is chosen from the values of a prior: {how}; or give clip = …"
+            )
 
 
 def _fixed(spec: Spec, share: Mapping[str, float], keep: Collection[str]) -> Floats:
@@ -139,11 +266,12 @@ def _fixed(spec: Spec, share: Mapping[str, float], keep: Collection[str]) -> Flo
         raise InputError(f"shares are parts of ε, 0 or more, that sum to 1 at most; got {dict(share)}")
     if not (fixed[-1] > 0 or np.nansum(fixed[:-1]) < 1) or fixed[-1] == 0:
         raise InputError(
-            f"{spec.levels[-1]!r} cannot be told without a key; give it a share, or leave it out of the spec"
+            f"{spec.levels[-1]!r} cannot be estimated without a key; give it a share, or leave it out of the spec"
         )
-    unknown = [share.get(attribute.name, 0.0) for attribute in spec.unknown]
-    if spec.neighbours == "definition-1" and sum(unknown) > 0.5:
+    unknown = sum(share.get(attribute.name, 0.0) for attribute in spec.unknown)
+    most = 1 / NEIGHBOURS[spec.neighbours].unknown_levels
+    if unknown > most:
         raise InputError(
-            f"under definition-1 the unknown levels share half of ε; got {sum(unknown):g} for them: lower it"
+            f"under {spec.neighbours} the unknown levels have {most:g} of ε at most; got {unknown:g} for them: lower it"
         )
     return fixed

@@ -1,38 +1,35 @@
-"""Plan: what a conversion contributes to the key of each level, and what comes of it.
+"""Plan: what a conversion contributes to the key of each level and measure, and what comes of it.
 
 The contributions are whole numbers, and all else is derived from them: the ε of each level, the noise of each node,
-what a neighbour costs. So rounding can never overspend.
+the privacy loss. So rounding can never overspend.
 """
 
 import zlib
+from dataclasses import dataclass
 from math import sqrt
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from attributary.errors import InputError
-from attributary.plan.bits import Bits
-from attributary.plan.errors import Errors
-from attributary.plan.measured import Measured, PerImpression, Trade
-from attributary.plan.neighbours import Costs, costs
-from attributary.plan.nodes import down, paths
-from attributary.plan.whole import Rounding
-from attributary.spec import Spec
+from attributary.plan.contributions import Rounding, down, paths
+from attributary.plan.expected_errors import PlanErrors
+from attributary.spec import Measure, Spec
+from attributary.spec.measure import COUNT
+from attributary.spec.neighbours import NEIGHBOURS, PrivacyLoss
 from attributary.tree import Tree
 from attributary.tree.match import match
 from attributary.types import Floats, Ints
 
-if TYPE_CHECKING:
-    from attributary.plan.parts import Part
-
 Row = tuple[int, ...]
+FROZEN = ConfigDict(frozen=True, extra="forbid")
 
 
 class PriorNote(BaseModel):
-    """What the plan was made of."""
+    """What the plan was made from."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = FROZEN
 
     history: bool = Field(description="false if there was no prior, and the plan goes by the tree's structure")
     protected: bool = Field(description="true if the prior was protected itself, or if there was none")
@@ -40,6 +37,60 @@ class PriorNote(BaseModel):
     new: int = Field(default=0, ge=0, description="nodes of the tree that the prior does not have")
     gone: int = Field(default=0, ge=0, description="leaves of the prior that the tree does not have")
     lost: float = Field(default=0.0, description="how many conversions they had")
+
+
+class MeasureShare(BaseModel):
+    """One measure's share of the contributions: those of a conversion whose value is `clip` or more."""
+
+    model_config = FROZEN
+
+    name: str = Field(description="a measure's name")
+    clip: float = Field(gt=0, description="the most that one conversion counts; 1 for counts")
+    tau: float = Field(gt=0, description="the sum below which its errors stop being relative")
+    default: Row = Field(description="contributions by level, for roots that have none of their own")
+    roots: dict[str, Row] = Field(default={}, description="contributions by level, for each root")
+    mean: float | None = Field(default=None, description="what a conversion brought on average in the prior")
+    bias_known: bool = Field(default=True, description="whether the prior tells what limits cut off")
+    expected: PlanErrors | None = Field(default=None, description="the errors to expect, if there are other measures")
+
+    @property
+    def worth(self) -> float:
+        """What a conversion brings on average, as far as is known; 1 for counts."""
+        return self.mean if self.mean is not None and self.mean > 0 else self.clip
+
+
+class PerImpression(BaseModel):
+    """How many conversions of an impression count, as the plan chose."""
+
+    model_config = FROZEN
+
+    default: int = Field(ge=1, description="for roots that have none of their own")
+    roots: dict[str, int] = Field(default={}, description="for each root")
+
+
+class Trade(BaseModel):
+    """What would come of one limit, the others being as chosen: root mean squares over roots."""
+
+    model_config = FROZEN
+
+    limit: float = Field(description="conversions of an impression, or where values are clipped")
+    error: float = Field(description="the error to expect")
+    bias: float = Field(description="the part of it that limits cut off")
+    noise: float = Field(description="the part of it that is noise")
+    chosen: float = Field(description="the part of the roots that it was chosen for")
+
+
+class Bits(BaseModel):
+    """The bits of one attribute in a key, and what is written in them."""
+
+    model_config = FROZEN
+
+    attribute: str = Field(description="an attribute's name")
+    bits: int = Field(ge=1, le=64, description="a whole number from 1 to 64")
+    coded: Literal["hash", "domain", "list"] = Field(
+        description='"hash" (of any value), "domain" (its place in the domain) or "list" (its place among the values)'
+    )
+    values: tuple[str, ...] | None = Field(default=None, description="a list of values, where they are coded by one")
 
 
 class Plan(BaseModel):
@@ -58,8 +109,8 @@ class Plan(BaseModel):
     checksum: int | None = Field(
         default=None, description="of the contributions of a plan by node, which have a table of their own"
     )
-    measures: tuple[Measured, ...] | None = Field(
-        default=None, description="each measure's part of the contributions, where there are others than counts"
+    measures: tuple[MeasureShare, ...] = Field(
+        default=(), description="each measure's share of the contributions; a plan of counts alone may leave it out"
     )
     per_impression: PerImpression | None = Field(
         default=None, description="how many conversions of an impression count, where the plan chose it"
@@ -74,7 +125,7 @@ class Plan(BaseModel):
         default=None, description="the bits of each attribute in a key, top to bottom"
     )
     prior: PriorNote = Field(description="what the plan was made of")
-    expected: Errors = Field(description="the errors to expect")
+    expected: PlanErrors = Field(description="the errors to expect")
     spec: Spec = Field(description="what was asked")
     nodes: Any = Field(default=None, exclude=True)  # of a plan by node: the tree's columns, and `contribution`
 
@@ -84,13 +135,15 @@ class Plan(BaseModel):
         if self.levels != spec.levels:
             raise InputError(f"levels are those of the spec, {names(spec.levels)}; got {names(self.levels)}")
         for label, row in [(None, self.default), *self.roots.items()]:
-            budget = spec.l1 // self.most(label)
+            budget = spec.contributions_of(self.most(label))
             if len(row) != len(self.levels) or min(row) < 0 or sum(row) > budget:
                 raise InputError(
                     f"contributions are {len(self.levels)} whole numbers, 0 or more, that sum to {budget} at "
                     f"most; {'the default split' if label is None else label} has {', '.join(map(str, row))}"
                 )
-        check_parts(self)
+        if not self.measures and [measure.name for measure in spec.asked] == [COUNT]:
+            object.__setattr__(self, "measures", (self.counts_alone,))
+        self._check_measures()
         if spec.total and any(row[0] != self.default[0] for row in self.roots.values()):
             raise InputError("the total is one key that all roots feed; its contribution is the same for all of them")
         if self.keys is not None and [field.attribute for field in self.keys] != [a.name for a in spec.attributes]:
@@ -107,13 +160,51 @@ class Plan(BaseModel):
             return 1 if limit == "auto" else limit
         return self.per_impression.roots.get(root or "", self.per_impression.default)
 
+    def most_of_heads(self, tree: Tree) -> Ints:
+        """How many conversions of an impression count, for each value of the first attribute, in level order."""
+        if self.per_impression is None or not tree.labels:
+            heads = tree.slice(min(int(tree.total), tree.depth - 1))
+            return np.full(heads.stop - heads.start, self.most(), np.int64)
+        labels = tree.labels[0].dictionary.cast("string").to_pylist()
+        of_label = np.array([self.most(label) for label in labels], np.int64)
+        most: Ints = of_label[tree.labels[0].indices.to_numpy()]
+        return most
+
+    @property
+    def counts_alone(self) -> MeasureShare:
+        """The share of the counts in a plan that measures nothing else: all of it."""
+        return MeasureShare(name=COUNT, clip=1.0, tau=self.spec.tau, default=self.default, roots=self.roots)
+
+    @property
+    def by_measure(self) -> "tuple[MeasurePlan, ...]":
+        """A plan for each measure, in the order of the spec's; of a plan of one measure, the plan itself."""
+        if len(self.measures) == 1:
+            return (MeasurePlan(self.spec.asked[0], self, self.measures[0]),)
+        plans = []
+        for measure, share in zip(self.spec.asked, self.measures, strict=True):
+            alone: dict[str, Any] = {"default": share.default, "roots": share.roots, "measures": (share,)}
+            alone |= {"spec": self.spec.model_copy(update={"measures": (measure,)}), "tradeoff": None}
+            alone |= {"expected": share.expected} if share.expected is not None else {}
+            plans.append(MeasurePlan(measure, self.model_copy(update=alone), share))
+        return tuple(plans)
+
+    def of_measure(self, name: str | None = None) -> "MeasurePlan":
+        """The plan of a measure, by its name; of the only one without."""
+        plans = {part.measure.name: part for part in self.by_measure}
+        names = " and ".join(plans)
+        if name is None and len(plans) > 1:
+            raise ValueError(f'each measure has a part of the budget; this plan has {names}: name one, measure="…"')
+        if name is not None and name not in plans:
+            raise ValueError(f"the plan measures {names}; got {name!r}")
+        return next(iter(plans.values())) if name is None else plans[name]
+
     def contribution(self, tree: Tree, measure: str | None = None) -> Ints:
         """What a conversion adds to each node's key, in the tree's order; roots not seen yet take the default.
 
         With several measures a node has a key for each; without naming one, what it adds to all of them together.
         """
         if measure is not None:
-            return self._part(measure).plan.contribution(tree)
+            return self.of_measure(measure).plan.contribution(tree)
         if tree.level_names != self.levels:
             raise ValueError(
                 f"the plan's levels are {', '.join(self.levels)}; the tree has {', '.join(tree.level_names)}"
@@ -127,134 +218,164 @@ class Plan(BaseModel):
 
         Each measure has noise of its own: where there are several, name one.
         """
-        if self.measures is not None or measure is not None:
-            part = self._part(measure)
-            if part.plan is not self:
-                return part.variance(tree)
-        return self.spec.noise_model.variance(self.budget(tree))
+        part = self.of_measure(measure)
+        return self.spec.noise_model.variance(part.plan.budget(tree)) * part.clip**2
 
     def budget(self, tree: Tree) -> Floats:
-        """The part of ε that each node's key has, in the tree's order."""
+        """The part of ε that each node's keys have, in the tree's order."""
         return self.contribution(tree).astype(np.float64) * (self.spec.epsilon / self.spec.l1)
 
     def epsilon(self, root: str | None = None, measure: str | None = None) -> tuple[float, ...]:
         """The ε of each level, for a root by its label, or of the default split; of several measures, name one."""
-        plan = self if self.measures is None and measure is None else self._part(measure).plan
+        plan = self.of_measure(measure).plan
         row = plan.default if root is None else plan.roots.get(root, plan.default)
         return tuple(self.spec.epsilon * contribution / self.spec.l1 for contribution in row)
 
-    def _part(self, measure: str | None) -> "Part":
-        """The part of a measure, by its name; of the only one without."""
-        from attributary.plan.parts import parts
-
-        own = {part.measure.name: part for part in parts(self)}
-        names = " and ".join(own)
-        if measure is None and len(own) > 1:
-            raise ValueError(f'each measure has a part of the budget; this plan has {names}: name one, measure="…"')
-        if measure is not None and measure not in own:
-            raise ValueError(f"the plan measures {names}; got {measure!r}")
-        return next(iter(own.values())) if measure is None else own[measure]
-
     @property
-    def costs(self) -> Costs:
-        """What each neighbour relation costs, for the root that pays most."""
+    def privacy_loss(self) -> PrivacyLoss:
+        """The privacy loss under each neighbour relation, for the root that loses most."""
         unknown = self.spec.first_unknown
         rows = np.array([self.default, *self.roots.values()])
         times = np.array([self.most(), *map(self.most, self.roots)])  # all conversions of an impression together
         path, below = times * rows.sum(axis=1), times * rows[:, unknown:].sum(axis=1)
         if self.nodes is not None:
             tree = Tree.from_parents(self.nodes.column("parent").to_numpy())
-            found = paths(tree, tree.to_level_order(self.nodes.column("contribution").to_numpy()), unknown)
-            path, below = np.append(self.most() * found[0], path), np.append(self.most() * found[1], below)
-        return costs(path, below, self.spec.epsilon, self.spec.l1)
+            spent = paths(tree, tree.to_level_order(self.nodes.column("contribution").to_numpy()), unknown)
+            path, below = np.append(self.most() * spent[0], path), np.append(self.most() * spent[1], below)
+        return PrivacyLoss.of(int(path.max()), int(below.max()), self.spec.epsilon, self.spec.l1)
 
     @property
     def guarantees(self) -> tuple[str, ...]:
         """The neighbour relations that ε holds for."""
-        costs, most = self.costs, self.spec.epsilon * (1 + 1e-12)
-        relations = {"conversion": costs.conversion, "definition-1": costs.definition_1}
-        return tuple(name for name, cost in relations.items() if cost <= most)
+        loss, most = self.privacy_loss, self.spec.epsilon * (1 + 1e-12)
+        return tuple(name for name in NEIGHBOURS if loss.under(name) <= most)
 
     def at(self, epsilon: float) -> Self:
         """The same plan under another ε. Under the API's noise it stays the best; errors go with √var(DLap(ε/L1))."""
-        if self.measures is not None or self.per_impression is not None:
-            raise ValueError("another epsilon calls for other limits: make another plan")
-        if self.learn:
-            raise ValueError("what is learned is worth more or less under another epsilon: make another plan")
-        if not self.spec.noise_model.proportional:
-            what, _ = self.spec.noise_model.words
-            raise ValueError(f"noise is {what}: another epsilon calls for another split; make another plan")
+        reason = self.fixed_epsilon
+        if reason:
+            raise ValueError(f"{reason}: make another plan")
         spec = self.spec.at(epsilon)
         factor = sqrt(spec.noise_model.factor / self.spec.noise_model.factor)
         return self.model_copy(update={"spec": spec, "expected": self.expected.times(factor)})
 
+    @property
+    def fixed_epsilon(self) -> str:
+        """Why the plan does not go with another ε; empty if only the scale of its errors would change."""
+        if self.spec.has_limits and (self.tradeoff or self.per_impression or len(self.measures) > 1):
+            return "another epsilon calls for other limits"
+        if self.spec.has_limits and self.measures[0].bias_known:
+            return "what limits cut off does not change with epsilon"
+        if self.learn:
+            return "what is learned is worth more or less under another epsilon"
+        if not self.spec.noise_model.proportional:
+            return f"noise is {self.spec.noise_model.words[0]}: another epsilon calls for another split"
+        return ""
+
     def under(self, spec: Spec) -> Self:
-        """The same contributions for another spec that has the same levels."""
+        """The same contributions for another spec that has the same levels and measures."""
         if self.levels != spec.levels or self.spec.l1 != spec.l1:
             mine, other = (f"{', '.join(s.levels)} with l1 = {s.l1}" for s in (self.spec, spec))
             raise InputError(f"plans are compared level by level; the plan has {mine}, the spec has {other}")
-        return self.model_copy(update={"spec": spec})
+        ours, theirs = ([measure.name for measure in s.asked] for s in (self.spec, spec))
+        if ours != theirs:
+            names = " and ".join
+            raise InputError(
+                f"plans are compared measure by measure; the plan has {names(ours)}, the spec has {names(theirs)}"
+            )
+        update: dict[str, Any] = {"spec": spec}
+        update["measures"] = tuple(
+            share.model_copy(update={"tau": spec.tau} if share.name == COUNT else {}) for share in self.measures
+        )
+        if spec.given_limit is None and self.per_impression is None:
+            update["per_impression"] = PerImpression(default=self.most())
+        return self.model_copy(update=update)
 
     def to_json(self) -> str:
         """The plan as JSON; one that goes by node has its nodes in a table of their own."""
-        from attributary.plan.file import to_json
+        from attributary.plan.plan_file import to_json
 
         return to_json(self)
 
     @classmethod
     def from_json(cls, text: str, nodes: Any = None) -> "Plan":
         """The plan in a JSON text, with the table of nodes if it goes by node."""
-        from attributary.plan.file import from_json
+        from attributary.plan.plan_file import from_json
 
         return from_json(text, nodes)
 
     def save(self, path: str) -> None:
         """Writes the plan to a JSON file and, if it goes by node, its nodes to a Parquet file beside it."""
-        from attributary.plan.file import save
+        from attributary.plan.plan_file import save
 
         save(self, path)
 
     @classmethod
     def load(cls, path: str) -> "Plan":
         """The plan in a file."""
-        from attributary.plan.file import load
+        from attributary.plan.plan_file import load
 
         return load(path)
 
     def _repr_html_(self) -> str:
-        from attributary.plan.notebook import plan_html
+        from attributary.plan.plan_html import plan_html
 
         return plan_html(self)
 
     def _rows(self, tree: Tree) -> Ints:
         """The contributions of each head."""
-        import pyarrow as pa
-
-        labels = tree.labels[0].dictionary.cast(pa.string()).to_pylist()
+        labels = tree.labels[0].dictionary.cast("string").to_pylist()
         of_label = np.array([self.roots.get(label, self.default) for label in labels], np.int64)
         rows: Ints = of_label[tree.labels[0].indices.to_numpy()]
         return rows
 
     def _by_node(self, tree: Tree) -> Ints:
-        own = np.full(len(tree), -1)
+        contribution = np.full(len(tree), -1)
         rows = match(tree, self.nodes)
-        own[rows.node[rows.node >= 0]] = self.nodes.column("contribution").to_numpy()[rows.node >= 0]
-        return down(tree, own, np.array(self.default), self.spec)
+        contribution[rows.node[rows.node >= 0]] = self.nodes.column("contribution").to_numpy()[rows.node >= 0]
+        return down(tree, contribution, np.array(self.default), self.spec)
+
+    def _check_measures(self) -> None:
+        """Refuses shares of measures that are not the spec's, or do not sum to the plan's contributions."""
+        names = [measure.name for measure in self.spec.asked]
+        if [share.name for share in self.measures] != names:
+            raise InputError(f"a plan has a part for each measure of its spec, {', '.join(names)}; plan anew")
+        for label, row in [(None, self.default), *self.roots.items()]:
+            rows = [share.default if label is None else share.roots.get(label, ()) for share in self.measures]
+            if any(len(part) != len(row) or min(part) < 0 for part in rows) or row != tuple(
+                map(sum, zip(*rows, strict=True))
+            ):
+                raise InputError("the contributions of a plan are the sums of its measures' contributions; plan anew")
 
 
-def check_parts(plan: Plan) -> None:
-    """Refuses parts of measures that are not the spec's, or do not sum to the plan's contributions."""
-    if plan.measures is None:
-        return
-    names = [measure.name for measure in plan.spec.asked]
-    if [part.name for part in plan.measures] != names:
-        raise InputError(f"a plan has a part for each measure of its spec, {', '.join(names)}; plan anew")
-    for label, row in [(None, plan.default), *plan.roots.items()]:
-        parts = [part.default if label is None else part.roots.get(label, ()) for part in plan.measures]
-        if any(len(part) != len(row) or min(part) < 0 for part in parts) or row != tuple(
-            map(sum, zip(*parts, strict=True))
-        ):
-            raise InputError("the contributions of a plan are the sums of its measures' contributions; plan anew")
+@dataclass(frozen=True, eq=False)
+class MeasurePlan:
+    """One measure of a plan: what a conversion of `clip` or more contributes, and the noise of its sums."""
+
+    measure: Measure
+    plan: Plan  # of this measure alone
+    share: MeasureShare
+
+    @property
+    def clip(self) -> float:
+        return self.share.clip
+
+    @property
+    def tau(self) -> float:
+        return self.share.tau
+
+    @property
+    def limited(self) -> bool:
+        """Whether a value is clipped, or only the first of several conversions of an impression count."""
+        return not self.measure.is_count or self.plan.spec.conversions_per_impression != 1
+
+    def contribution(self, tree: Tree) -> Ints:
+        """What such a conversion adds to each node's key, in the tree's order."""
+        return self.plan.contribution(tree)
+
+    def variance(self, tree: Tree) -> Floats:
+        """The noise variance of each node's sum, in the measure's unit; inf for a node without a key."""
+        return self.plan.variance(tree)
 
 
 def checksum(nodes: Any) -> int:

@@ -51,7 +51,7 @@ def shares(plan: Plan) -> list[LevelShare]:
     """One for each level, top to bottom."""
     budget: Any = plan.spec.budget
     if plan.per_impression is not None:
-        budget = np.array([plan.spec.l1 // plan.most(root) for root in plan.roots or [None]])
+        budget = np.array([plan.spec.contributions_of(plan.most(root)) for root in plan.roots or [None]])
     found = []
     for i, (level, spread) in enumerate(zip(plan.expected.levels, _contributions(plan), strict=True)):
         part = np.asarray(spread, np.float64) / budget
@@ -266,10 +266,10 @@ def budget_section(plan: Plan, draw: Draw, noun: str = "count") -> dict[str, Any
         ]
         for s in parts
     ]
-    spent = plan.costs.conversion / plan.spec.epsilon
+    spent = plan.privacy_loss.conversion / plan.spec.epsilon
     last = [
         *("all levels", f"{sum(s.nodes for s in parts):,}", numerals.percent(spent)),
-        *(f"{spent * plan.spec.l1:,.0f}", numerals.number(plan.costs.conversion)),
+        *(f"{spent * plan.spec.l1:,.0f}", numerals.number(plan.privacy_loss.conversion)),
         *(numerals.percent(error) for error in (tree.plan, tree.equal, tree.leaves)),
     ]
     return {

@@ -7,10 +7,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from attributary.budget import METHODS
 from attributary.estimates import Estimates
-from attributary.plan import Plan
-from attributary.plan.measured import Trade
-from attributary.plan.parts import Part, parts
+from attributary.plan import MeasurePlan, Plan
+from attributary.plan.plan import Trade
 from attributary.report import numerals
 from attributary.tables.not_private import NO_NOISE, SEEDED, TRUE_COUNTS
 
@@ -26,13 +26,6 @@ class Fact(NamedTuple):
 
 SAME_NOISE = 0.02  # how far variances may be from those planned, relative to them
 LARGE = 1e6  # a factor that nobody can picture
-SPLITS = {
-    "optimal": "where it makes the error least",
-    "greedy": "step by step to the level that gains most",
-    "equal": "equally over all levels",
-    "leaves": "all to the last level",
-    "per-node": "node by node",
-}
 
 
 def title(levels: tuple[str, ...], measures: Sequence[str] = ("conversions",)) -> str:
@@ -93,7 +86,7 @@ def _question(plan: Plan, est: Estimates | None) -> Fact:
 
 
 def _budget(plan: Plan) -> Fact:
-    spec, costs = plan.spec, plan.costs
+    spec, costs = plan.spec, plan.privacy_loss
     factor = exp(min(spec.epsilon, 700))
     times = f"at most {numerals.number(float(f'{factor:.2g}'))} times" if factor < LARGE else "at most e^ε times"
     about, it = "any one conversion happened at all", "it"
@@ -111,7 +104,7 @@ def _budget(plan: Plan) -> Fact:
             more.append(f"{cost}, so that ε holds for it, too (Definition 1).")
         else:
             warning = f'{cost}, more than ε: that is protected less. neighbours = "definition-1" would hold both to ε.'
-    spent = SPLITS.get(plan.method, plan.method)
+    spent = METHODS[plan.method].words if plan.method in METHODS else plan.method
     each = f", for each {spec.split_by} on its own" if spec.split_by else ""
     more.append(f"The budget goes {spent}{each}.")
     return Fact("Privacy budget", f"ε = {numerals.number(spec.epsilon)}", tuple(more), warning)
@@ -119,7 +112,7 @@ def _budget(plan: Plan) -> Fact:
 
 def _noise(plan: Plan, est: Estimates | None) -> Fact:
     spec, warning = plan.spec, _other_noise(plan, est)
-    if plan.measures is not None:
+    if spec.values or len(plan.measures) > 1:
         return Fact(
             "Noise",
             "discrete Laplace, as in a summary report",
@@ -185,7 +178,7 @@ def _prior(plan: Plan) -> Fact:
 
 def measure_facts(plan: Plan) -> list[Fact]:
     """What a plan of several measures, of values, or of several conversions to an impression has to say of these."""
-    own = parts(plan)
+    own = plan.by_measure
     found = []
     if plan.spec.measures:
         called = [f"{called_of(part)} in {part.measure.unit}" if part.measure.unit else called_of(part) for part in own]
@@ -195,7 +188,7 @@ def measure_facts(plan: Plan) -> list[Fact]:
     return found
 
 
-def called_of(part: Part) -> str:
+def called_of(part: MeasurePlan) -> str:
     return "conversions" if part.measure.is_count else part.measure.name
 
 
@@ -204,7 +197,7 @@ def most_of_all(plan: Plan) -> int:
     return max(plan.most(), *map(plan.most, plan.roots), 1)
 
 
-def _share(plan: Plan, part: Part, several: bool) -> str:
+def _share(plan: Plan, part: MeasurePlan, several: bool) -> str:
     """A measure's part of the budget, and what a conversion brings."""
     rows = np.array([part.plan.default, *part.plan.roots.values()]).sum(axis=1)
     whole = np.array([plan.default, *plan.roots.values()]).sum(axis=1)
@@ -213,14 +206,14 @@ def _share(plan: Plan, part: Part, several: bool) -> str:
     told = (
         f"{middle} of the budget" + (f" ({low} to {high})" if low != high else "") if several else "all of the budget"
     )
-    mean = next((m.mean for m in plan.measures or () if m.name == part.measure.name), None)
+    mean = part.share.mean
     unit = f"\u00a0{part.measure.unit}" if part.measure.unit else ""
     brings = f"; before, a conversion brought {numerals.number(mean)}{unit} on average" if mean is not None else ""
     name = called_of(part)
     return f"{name[:1].upper()}{name[1:]}: {told}{brings}."
 
 
-def _limits(plan: Plan, own: tuple[Part, ...]) -> Fact:
+def _limits(plan: Plan, own: tuple[MeasurePlan, ...]) -> Fact:
     counts = sorted({plan.most(), *map(plan.most, plan.roots)})
     few = str(counts[0]) if len(counts) == 1 else f"{counts[0]} {'or' if len(counts) == 2 else 'to'} {counts[-1]}"
     kept = [f"the first {few} conversions of an impression" if few != "1" else "one conversion of an impression"]
@@ -237,7 +230,7 @@ def _limits(plan: Plan, own: tuple[Part, ...]) -> Fact:
             f"Expected error of {numerals.percent(taken.error)}: {numerals.percent(taken.bias)} is what limits cut "
             f"off, which more reports do not average out; {numerals.percent(taken.noise)} is noise (squares add up)."
         )
-    unknown = [part.name for part in plan.measures or () if not part.bias_known]
+    unknown = [part.name for part in plan.measures if not part.bias_known]
     warning = (
         f"The prior does not tell what they cut off of {numerals.listed(unknown)}; expected errors are without it."
     )

@@ -3,7 +3,7 @@
 from typing import Any
 
 from attributary.plan import Plan
-from attributary.plan.measured import Trade
+from attributary.plan.plan import Trade
 from attributary.report import numerals
 from attributary.report.chart import AMBER, NARROW, RUST, TEAL, Chart, Draw, VegaLite
 

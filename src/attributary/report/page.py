@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 from attributary import __version__
 from attributary.errors import InputError
-from attributary.plan.parts import parts
 from attributary.report import facts
 from attributary.report.chart import NARROW, WIDE, Chart, inline
 from attributary.report.evaluation_curves import evaluation_section
@@ -38,7 +37,7 @@ def page(given: ReportInputs, tau: float | None = None, nodes: int = NODES, titl
     plan, est = given.plan, given.first
     found = quantities(given, tau)
     drawn: list[Chart] = []
-    own = parts(plan) if plan and not found else ()
+    own = plan.by_measure if plan and not found else ()
     several = max(len(found), len(own)) > 1
 
     def drawing(name: str = "") -> Callable[[Chart], dict[str, str]]:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from attributary.estimates import Plausibility, plausibility
-from attributary.plan.parts import Part
+from attributary.plan import MeasurePlan
 from attributary.ratio import PER
 from attributary.report import numerals
 from attributary.report.by_level import budget_section, changed_section
@@ -44,7 +44,7 @@ def later_panel(quantity: Quantity, doubt: Plausibility, draw: Draw) -> dict[str
     }
 
 
-def plan_panel(part: Part, tau: float | None, draw: Draw) -> dict[str, Any]:
+def plan_panel(part: MeasurePlan, tau: float | None, draw: Draw) -> dict[str, Any]:
     """The same of a plan that has not been measured by yet."""
     measure = part.measure
     name = "conversions" if measure.is_count else measure.name

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from attributary.estimates import Estimates
-from attributary.plan.parts import Part, parts
+from attributary.plan import MeasurePlan
 from attributary.ratio import PER, delta
 from attributary.report import numerals
 from attributary.report.inputs import ReportInputs
@@ -27,7 +27,7 @@ class Quantity:
     estimates: Estimates
     tau: float
     unit: str = ""
-    part: Part | None = None  # of the plan
+    part: MeasurePlan | None = None  # of the plan
     digits: int = 1  # behind the point of small figures
     size: Floats | None = None  # how wide each node is drawn, where figures do not add up
 
@@ -69,7 +69,7 @@ class Quantity:
 def quantities(given: ReportInputs, tau: float | None) -> list[Quantity]:
     """The measures of a page in their order, then the ratios; `tau` is the plan's unless told."""
     plan = given.plan
-    own = {part.measure.name: part for part in parts(plan)} if plan else {}
+    own = {part.measure.name: part for part in plan.by_measure} if plan else {}
     of_counts = tau or (plan.spec.tau if plan else TAU)
     found: list[Quantity] = []
     for name, read in given.measures.items():
@@ -95,7 +95,7 @@ def _shaped(est: Estimates, given: ReportInputs) -> Estimates:
     return replace(est, shape=of_plan if given.plan else given.shape)
 
 
-def _tau(part: Part | None, est: Estimates, given: ReportInputs, of_counts: float) -> float:
+def _tau(part: MeasurePlan | None, est: Estimates, given: ReportInputs, of_counts: float) -> float:
     """The plan's, moved with that of counts; without a plan, what as many conversions bring on average."""
     if part is not None:
         return part.tau if part.measure.tau else part.tau * of_counts / part.plan.spec.tau

@@ -19,8 +19,9 @@ from attributary.noise import NoiseModel, model
 from attributary.spec.attribute import Attribute
 from attributary.spec.between import between, known_noise
 from attributary.spec.logs import Logs
-from attributary.spec.measure import AUTO, COUNT, REPORTS, Measure, most
+from attributary.spec.measure import COUNT, REPORTS, Measure, most
 from attributary.spec.mistakes import BITS, DEEPEST, Mistakes, all_at_once, in_words, refuse_unruly
+from attributary.spec.neighbours import NEIGHBOURS, known_relation
 from attributary.spec.terms import ARA, ApiSection, Terms, terms_of, with_its_defaults
 from attributary.tree import Tree
 
@@ -58,9 +59,9 @@ class Spec(BaseModel):
         default="nodes",
         description='"nodes" (all nodes of a level alike) or "counts" (nodes weigh by their prior count)',
     )
-    neighbours: Literal["conversion", "definition-1"] = Field(
+    neighbours: Annotated[str, PlainValidator(known_relation)] = Field(
         default="conversion",
-        description='what epsilon protects: "conversion" (whether there was one) or "definition-1" (also which one)',
+        description="what epsilon protects: " + " or ".join(f'"{n.name}" ({n.protects})' for n in NEIGHBOURS.values()),
     )
     attributes: tuple[Attribute, ...] = Field(
         alias="attribute", strict=False, min_length=1, description="one [[attribute]] for each level, top to bottom"
@@ -125,14 +126,23 @@ class Spec(BaseModel):
         """The names of the levels, top to bottom."""
         return (("total",) if self.total else ()) + tuple(a.name for a in self.attributes)
 
+    def contributions_of(self, conversions: int) -> int:
+        """What the contributions of one conversion may sum to where so many of an impression count."""
+        return self.l1 // conversions
+
     @property
     def budget(self) -> int:
         """What the contributions of one conversion may sum to: ⌊L1 / conversions per impression⌋.
 
         Where the plan chooses how many there are, all of L1: it divides that by its choice.
         """
+        return self.contributions_of(self.given_limit or 1)
+
+    @property
+    def given_limit(self) -> int | None:
+        """How many conversions of an impression count; None where the plan chooses."""
         limit = self.conversions_per_impression
-        return self.l1 // limit if isinstance(limit, int) else self.l1
+        return limit if isinstance(limit, int) else None
 
     @property
     def asked(self) -> tuple[Measure, ...]:
@@ -145,9 +155,9 @@ class Spec(BaseModel):
         return tuple(measure for measure in self.asked if not measure.is_count)
 
     @property
-    def counts_alone(self) -> bool:
-        """Whether nothing but conversions is counted, with a limit that the spec gives."""
-        return not self.values and len(self.asked) == 1 and self.conversions_per_impression != AUTO
+    def has_limits(self) -> bool:
+        """Whether limits cut something off: values are clipped, or the first of several conversions count."""
+        return bool(self.values) or self.conversions_per_impression != 1
 
     @property
     def first_unknown(self) -> int:
@@ -157,7 +167,7 @@ class Spec(BaseModel):
     @property
     def unknown_budget(self) -> int:
         """What the contributions to unknown levels may sum to: under Definition 1 a change moves two keys of each."""
-        return self.budget // 2 if self.neighbours == "definition-1" else self.budget
+        return NEIGHBOURS[self.neighbours].budget_of_unknown(self.budget)
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -18,7 +18,6 @@ from attributary.api.ara.keys.key_layout import KeyLayout, layout
 from attributary.errors import InputError, brief
 from attributary.logs.attribute_labels import missing_cells
 from attributary.plan import Plan
-from attributary.plan.parts import parts
 from attributary.spec import Logs, Spec
 from attributary.spec.measure import MICRO
 
@@ -158,7 +157,7 @@ class Registrations:
         spec, levels = self.plan.spec, len(self.plan.levels)
         absent = {"", *missing_cells(spec.logs or Logs())}
         found = {}
-        for k, part in enumerate(parts(self.plan)):
+        for k, part in enumerate(self.plan.by_measure):
             name, source = part.measure.name, part.measure.source
             if part.measure.is_count:
                 continue

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from attributary.plan import Plan
-from attributary.plan.parts import parts
 from attributary.spec import Spec
 from attributary.tree import Tree
 from attributary.types import Floats, Ints
@@ -60,7 +59,7 @@ def classes(plan: Plan) -> ContributionClasses:
 
 def wide(plan: Plan) -> tuple[tuple[int, ...], dict[str, tuple[int, ...]]]:
     """The contributions of all measures in a row, then how many conversions count: of new roots, and of others."""
-    own = parts(plan)
+    own = plan.by_measure
 
     def row(label: str | None) -> tuple[int, ...]:
         each = (part.plan.default if label is None else part.plan.roots[label] for part in own)

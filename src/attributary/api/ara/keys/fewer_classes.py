@@ -14,9 +14,8 @@ import numpy as np
 from attributary.api.ara.keys.contribution_classes import NEW, by_known_path, classes, seen_and_new, spec_tree, wide
 from attributary.errors import InputError
 from attributary.plan import Plan
-from attributary.plan.nodes import down
+from attributary.plan.contributions import down, whole_with_limit
 from attributary.plan.plan import checksum
-from attributary.plan.whole import whole_with_limit
 from attributary.spec import Spec
 from attributary.tree import Tree
 from attributary.types import Bools, Floats, Ints
@@ -49,7 +48,7 @@ def _by_root(plan: Plan, most: int) -> FewerClasses:
     before = len(classes(plan))
     if before <= most:
         return _unchanged(plan, before)
-    if plan.measures is not None or plan.per_impression is not None:
+    if plan.spec.values or plan.per_impression is not None:
         made, was, now = _fewer_of_measures(plan, most)
         each = (
             np.split(was, len(was[0]) // len(plan.levels), axis=1),
@@ -64,7 +63,7 @@ def _by_root(plan: Plan, most: int) -> FewerClasses:
     rows = _means(plan.spec, own, group)
     taken = rows[group]
     roots = {label: tuple(row) for label, row in zip(plan.roots, taken.tolist(), strict=True)}
-    made = _again(plan, roots=roots)
+    made = _again(plan, roots=roots, measures=(plan.measures[0].model_copy(update={"roots": roots}),))
     return FewerClasses(made, before, len(classes(made)), *_loss(list(own.T), list(taken.T)))
 
 
@@ -160,11 +159,10 @@ def _with_roots(plan: Plan, taken: Ints) -> Plan:
     total = by_measure.sum(axis=1)
     changed = {"roots": {label: tuple(row) for label, row in zip(plan.roots, total.tolist(), strict=True)}}
     fields = {name: getattr(plan, name) for name in Plan.model_fields}
-    if plan.measures is not None:
-        fields["measures"] = tuple(
-            part.model_copy(update={"roots": dict(zip(plan.roots, map(tuple, by_measure[:, k].tolist()), strict=True))})
-            for k, part in enumerate(plan.measures)
-        )
+    fields["measures"] = tuple(
+        part.model_copy(update={"roots": dict(zip(plan.roots, map(tuple, by_measure[:, k].tolist()), strict=True))})
+        for k, part in enumerate(plan.measures)
+    )
     return Plan(**fields | changed)
 
 

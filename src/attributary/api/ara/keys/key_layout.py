@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from attributary.errors import InputError, brief
 from attributary.plan import Plan
-from attributary.plan.bits import Bits
-from attributary.plan.parts import parts
+from attributary.plan.plan import Bits
 from attributary.spec import Attribute, Spec
 
 Codes = NDArray[np.uint64]
@@ -291,8 +290,8 @@ def _refuse_names(spec: Spec, wanted: Mapping[str, int], values: Mapping[str, Se
 
 
 def _refuse_keys(plan: Plan) -> None:
-    levels = sum(len(keyed(part.plan)) for part in parts(plan))
-    if plan.measures is not None and levels + 1 > KEYS:
+    levels = sum(len(keyed(part.plan)) for part in plan.by_measure)
+    if len(plan.measures) > 1 and levels + 1 > KEYS:
         raise InputError(
             f"a source has at most {KEYS} keys, one for each level and measure, and one for what is left; "
             f"the plan has {levels + 1}: leave some out"

@@ -7,7 +7,6 @@ from numpy.typing import NDArray
 
 from attributary.api.ara.keys.key_layout import KeyField, KeyLayout, layout
 from attributary.plan import Plan
-from attributary.plan.parts import parts
 from attributary.tree import Tree
 from attributary.types import Keys
 
@@ -67,7 +66,7 @@ def _shifted(code: NDArray[np.uint64], shift: int) -> Keys:
 def domain(plan: Plan, tree: Tree) -> Keys:
     """The keys to query, in the tree's order: those of all nodes that conversions contribute to; by measure."""
     keys = layout(plan)
-    each = enumerate(parts(plan))
+    each = enumerate(plan.by_measure)
     return np.concatenate([tree_keys(keys, tree, k)[has_key(part.plan, tree)] for k, part in each])
 
 

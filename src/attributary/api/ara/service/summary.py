@@ -24,7 +24,6 @@ from attributary.errors import InputError
 from attributary.measurements import Measurements
 from attributary.noise import dlap_variance
 from attributary.plan import Plan
-from attributary.plan.parts import parts
 from attributary.tables.not_private import together
 from attributary.tables.whole_files import whole_file
 from attributary.tree import Tree
@@ -69,7 +68,7 @@ def answer(
     plan: Plan, given: Sequence[str], tree: Tree, rate: tuple[float, int] | None = None, name: str = "the plan"
 ) -> Answer:
     """What summary reports say of a tree's nodes; `rate`, ε and L1, is of those that do not state their noise."""
-    each, layout_ = parts(plan), layout(plan)
+    each, layout_ = plan.by_measure, layout(plan)
     keys = [tree_keys(layout_, tree, k) for k in range(len(each))]
     reports = [read_summary(files) for files in grouped(given)]
     contribution = np.concatenate([part.contribution(tree) for part in each])

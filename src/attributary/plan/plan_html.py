@@ -1,9 +1,8 @@
-"""Notebook: a plan as a notebook shows it."""
+"""plan_html: a plan as a notebook shows it."""
 
 import numpy as np
 
 from attributary.html import html_table
-from attributary.plan.parts import parts
 from attributary.plan.plan import Plan
 
 HEADS = ("level", "nodes", "part of the budget", "contribution", "expected error", "with an equal split")
@@ -14,17 +13,17 @@ def plan_html(plan: Plan) -> str:
 
     Of several measures, a table for each.
     """
-    spec, costs = plan.spec, plan.costs
+    spec, loss = plan.spec, plan.privacy_loss
     own = "contributions by node" if plan.nodes is not None else f"one split for each {spec.split_by}"
     notes = [f"shown is the split of those not seen before: {own}"] if plan.nodes is not None or plan.roots else []
-    notes += [f"a conversion against none costs {costs.conversion:.4g}"]
+    notes += [f"privacy loss of adding or removing one conversion: {loss.conversion:.4g}"]
     if spec.unknown:
-        notes[-1] += f"; one with another {' or '.join(a.name for a in spec.unknown)} costs {costs.change:.4g}"
+        notes[-1] += f"; of changing a conversion's {' or '.join(a.name for a in spec.unknown)}: {loss.change:.4g}"
     if plan.learn:
         notes += ["plan and errors are for estimates that use the prior, too"]
     if plan.prior.history and not plan.prior.protected:
         notes += ["made from a prior that is NOT protected"]
-    title, each = f"Plan: epsilon = {spec.epsilon:g}, {plan.method} split", parts(plan)
+    title, each = f"Plan: epsilon = {spec.epsilon:g}, {plan.method} split", plan.by_measure
     if len(each) == 1:
         return html_table(title, HEADS, _rows(each[0].plan), notes)
     last = each[-1]

@@ -1,4 +1,4 @@
-"""File: a plan as JSON, and the nodes of a plan by node as Parquet beside it."""
+"""Plan file: a plan as JSON, and the nodes of a plan by node as Parquet beside it."""
 
 import json
 import os
@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from attributary.errors import InputError
 from attributary.plan.plan import Plan
 from attributary.spec.mistakes import Mistakes, in_words, refuse_unruly, value_in_words
+from attributary.spec.neighbours import NEIGHBOURS
 from attributary.tables import check_output, read_table, write_table
 from attributary.tables.whole_files import whole_file
 from attributary.tree import Tree
@@ -24,12 +25,14 @@ WIDTH = 110
 def to_json(plan: Plan) -> str:
     """The plan as JSON: what is derived from the contributions, under "privacy", is for the reader."""
     data = json.loads(plan.model_dump_json(by_alias=True, exclude_none=True))
-    costs = plan.costs
+    if plan.measures == (plan.counts_alone,):
+        del data["measures"]
+    loss = plan.privacy_loss
     data["privacy"] = {
         "epsilon": plan.spec.epsilon,
         "noise": plan.spec.noise,
         "holds for": list(plan.guarantees),
-        "cost": {"conversion": costs.conversion, "change": costs.change, "definition-1": costs.definition_1},
+        "cost": {**loss._asdict(), **{name: loss.under(name) for name in NEIGHBOURS}},
     }
     return _lines({key: data[key] for key in ORDER if key in data}) + "\n"
 
@@ -78,7 +81,7 @@ def load(path: str) -> Plan:
             f"there is no file {path}; give a plan, as `attributary plan -o plan.json` writes it"
         ) from None
     except UnicodeDecodeError:
-        raise InputError(f"{path} is not a plan: it is no text; give a file that `attributary plan` wrote") from None
+        raise InputError(f"{path} is not a plan: it is not text; give a file that `attributary plan` wrote") from None
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from None
     nodes = _contributions(read_table(beside(path)), beside(path)) if '"checksum"' in text else None

@@ -1,0 +1,265 @@
+"""Level shares: what part of the budget each level gets, for each root, for roots not yet seen, or for each node.
+
+Roots with splits of their own minimise their own error each; a single split minimises the error of the whole tree, all
+roots pooled. Under Definition 1, the levels at or below the first unknown attribute may have half of the budget
+together. A split that would give them more gives them exactly half, in the same proportions, and is made anew for the
+other levels; where there are no others, the other half is not spent.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+
+from attributary.budget import METHODS, Split
+from attributary.errors import InputError
+from attributary.prior import Prior, foreseen
+from attributary.profile import Profile
+from attributary.spec import Measure, Spec
+from attributary.spec.neighbours import NEIGHBOURS
+from attributary.tree import Tree
+from attributary.types import Bools, Floats
+
+CLOSE = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """One measure of a spec on a tree, and what is known of it beforehand; all in the measure's unit."""
+
+    spec: Spec
+    tree: Tree
+    prior: Prior  # with the measure's sums as means, as if there were no limits
+    measure: Measure
+    tau: float
+    worth: float  # what a conversion brings on average; 1 for counts
+    fixed: Floats  # the share of a level that is fixed, nan of a free one
+    profile: Profile | None = None  # what limits would cut off
+    phases: int = 20
+    expects: Prior | None = None  # shares and spread that estimates will use; None for unbiased ones
+    denoised: bool = True  # whether figures will be denoised
+
+    @classmethod
+    def of(
+        cls,
+        spec: Spec,
+        tree: Tree,
+        prior: Prior,
+        measure: Measure | None = None,
+        profile: Profile | None = None,
+        *,
+        fixed: Floats | None = None,
+        phases: int = 20,
+        learn: bool = False,
+    ) -> Self:
+        """The question of a measure (by default the first); values have a tau of tau conversions' worth."""
+        measure = measure or spec.asked[0]
+        brings = float("nan") if profile is None else profile.mean(measure)
+        worth = 1.0 if measure.is_count else brings if brings > 0 else measure.limit or 1.0
+        asked = cls(
+            spec,
+            tree,
+            replace(prior, mean=sums_known(measure, tree, prior, profile)),
+            measure,
+            measure.tau if measure.tau is not None else spec.tau * worth,
+            worth,
+            np.full(len(spec.levels), np.nan) if fixed is None else fixed,
+            profile,
+            phases,
+        )
+        if not learn:
+            return asked
+        return replace(
+            asked, expects=_times(foreseen(tree, _times(asked.prior, 1 / worth), tau=asked.tau / worth), worth)
+        )
+
+    @property
+    def limit(self) -> float:
+        """What part the unknown levels may have together."""
+        return 1.0 / NEIGHBOURS[self.spec.neighbours].unknown_levels
+
+    @property
+    def by_root(self) -> bool:
+        """Whether roots have limits and parts of their own; a total above them is one key, fed by all alike."""
+        return self.spec.split_by is not None and not self.spec.total
+
+    @property
+    def new(self) -> Bools:
+        """Heads that take the default split: those without history, or without weight."""
+        new = self.prior.new_roots(self.tree)
+        if self.spec.weights == "counts":
+            heads = self.tree.slice(int(self.tree.total))
+            new = new | ~(self.tree.to_level_order(self.prior.mean)[heads] > 0)
+        return new
+
+    @property
+    def weights(self) -> Floats | None:
+        """Of each node, in the tree's order; None where all nodes of a level count alike."""
+        if self.spec.weights == "nodes":
+            return None
+        counts = np.maximum(self.prior.mean, 0.0)
+        if not counts.any():
+            raise InputError('weights = "counts" needs a prior with conversions; give one, or take weights = "nodes"')
+        return counts
+
+    @property
+    def epsilon(self) -> float:
+        """The ε that splits are made at: that of one conversion that brings 1, where it makes a difference."""
+        if self.expects is None and self.spec.noise_model.proportional:
+            return self.spec.epsilon
+        return self.spec.epsilon / (self.spec.given_limit or 1) / (self.measure.limit or 1.0)
+
+    def of_known_heads(self, weights: Floats | None) -> Floats | None:
+        """The weights without those of heads that are new."""
+        new = self.new
+        if not new.any() or new.all():
+            return weights
+        drop = self.tree.from_level_order(under(self.tree, new))
+        return np.where(drop, 0.0, 1.0 if weights is None else weights)
+
+    def split(self, method: str, fixed: Floats, weights: Floats | None, **options: Any) -> Split:
+        """What a method makes of the tree."""
+        options |= self._expected(method)
+        return self._ask(self.tree, self.prior.mean, method, fixed, weights, **options)
+
+    def split_together(self, method: str, fixed: Floats) -> Split:
+        """The same for the whole tree at once: as if there were a node above all roots that is not asked for."""
+        tree = self.tree
+        if tree.first[0] == 1:
+            return self.split(method, fixed, self.weights)
+        weights = np.ones(len(tree)) if self.weights is None else tree.to_level_order(self.weights)
+        mean = tree.to_level_order(self.prior.mean)
+        above, below = np.zeros(1), np.concatenate
+        topped = Tree.from_parents(np.concatenate([[-1], tree.family + 1]))
+        share = self._expected(method)
+        more = {name: below([above + np.inf, tree.to_level_order(values)]) for name, values in share.items()}
+        return self._ask(topped, below([above, mean]), method, below([above, fixed]), below([above, weights]), **more)
+
+    def _expected(self, method: str) -> dict[str, Any]:
+        """Share and spread, for a method that plans for them; the others go by noise alone."""
+        if self.expects is None or not METHODS[method].learns:
+            return {}
+        return {"share": self.expects.share, "spread": self.expects.spread}
+
+    def _ask(
+        self, tree: Tree, mean: Floats, method: str, fixed: Floats, weights: Floats | None, **options: Any
+    ) -> Split:
+        spec = self.spec
+        options |= {"phases": self.phases, "noise": spec.noise, "l1": spec.l1, "denoised": self.denoised}
+        levels = fixed * self.epsilon
+        try:
+            return METHODS[method].split(tree, mean, self.epsilon, self.tau, weights=weights, levels=levels, **options)
+        except ValueError as error:  # of what the user fixed
+            raise InputError(str(error)) from error
+
+
+def sums_known(measure: Measure, tree: Tree, prior: Prior, profile: Profile | None) -> Floats:
+    """The sums of a measure that are known beforehand, as if there were no limits; 0 where nothing is."""
+    if profile is not None:
+        return profile.full(measure)
+    return prior.mean if measure.is_count else np.zeros(len(tree))
+
+
+def _times(prior: Prior, factor: float) -> Prior:
+    """A prior in another unit."""
+    if factor == 1.0:
+        return prior
+    variance, spread = (None if v is None else v * factor**2 for v in (prior.variance, prior.spread))
+    return replace(prior, mean=prior.mean * factor, variance=variance, spread=spread)
+
+
+def under(tree: Tree, heads: Bools) -> Bools:
+    """All nodes at or below some values of the first attribute, in level order."""
+    return tree.in_level_order.hand_down(heads, int(tree.total), above=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Shares:
+    """Parts of ε, each row by level, a total included; none sums to more than 1."""
+
+    default: Floats  # (levels,)
+    roots: Floats | None = None  # (heads, levels), in level order; None for one split
+    nodes: Floats | None = None  # of each node, in level order
+
+    def rows(self, tree: Tree) -> Floats:
+        """(heads, levels), whether heads have splits of their own or not."""
+        if self.roots is not None:
+            return self.roots
+        heads = tree.slice(int(tree.total))
+        return np.repeat(self.default[None], heads.stop - heads.start, axis=0)
+
+
+def shares(q: Question, method: str) -> Shares:
+    """The shares that a method gives."""
+    if METHODS[method].by_node:
+        return _per_node(q, method)
+    if q.spec.split_by is None:
+        return Shares(_together(q, method))
+    rows = _limited(q, lambda fixed: _rows(q, q.split(method, fixed, q.weights, total=q.spec.total)), q.fixed)
+    default = _default(q, method, rows[0, 0])
+    rows[q.new] = default
+    return Shares(default, rows)
+
+
+def _together(q: Question, method: str) -> Floats:
+    """The one split that is best for the whole tree."""
+    levels = len(q.fixed)  # beside which there may be one on top
+    row: Floats = _limited(q, lambda fixed: _rows(q, q.split_together(method, fixed))[:1, -levels:], q.fixed)[0]
+    return row
+
+
+def _default(q: Question, method: str, total: float) -> Floats:
+    """The one split that is best for all known roots together; a key that all roots feed takes the same from all."""
+    fixed = q.fixed.copy()
+    if q.spec.total:
+        fixed[0] = total
+    weights = q.of_known_heads(q.weights)
+    options = {"by_root": False, "total": q.spec.total}
+    row: Floats = _limited(q, lambda fixed: _rows(q, q.split(method, fixed, weights, **options))[:1], fixed)[0]
+    return row
+
+
+def _per_node(q: Question, method: str) -> Shares:
+    nodes = _nodes(q, method, q.fixed)
+    default = _together(q, "optimal") if q.spec.split_by is None else _default(q, "optimal", float(nodes[0]))
+    unknown = np.where(np.arange(len(nodes)) < q.tree.offsets[q.spec.first_unknown], 0.0, nodes)
+    unknown = q.tree.in_level_order.sum_down(unknown)
+    if unknown.max() > q.limit * (1 + CLOSE):
+        nodes = _nodes(q, method, np.where(np.arange(q.tree.depth) < q.spec.first_unknown, q.fixed, default))
+    return Shares(default, None, nodes)
+
+
+def _nodes(q: Question, method: str, fixed: Floats) -> Floats:
+    """The share of each node, in level order."""
+    if q.spec.split_by is not None:
+        return q.tree.to_level_order(q.split(method, fixed, q.weights, total=q.spec.total).epsilon) / q.epsilon
+    split = q.split_together(method, fixed)
+    nodes: Floats = split.tree.to_level_order(split.epsilon)[-len(q.tree) :] / q.epsilon
+    return nodes
+
+
+def _rows(q: Question, split: Split) -> Floats:
+    """The split by level, with a common total in front of every row."""
+    rows = split.epsilon / q.epsilon
+    if split.total is None:
+        return rows
+    return np.column_stack([np.full(len(rows), split.total / q.epsilon), rows])
+
+
+def _limited(q: Question, solve: Callable[[Floats], Floats], fixed: Floats) -> Floats:
+    """Rows whose unknown levels stay within their limit."""
+    rows = solve(fixed)
+    over = rows[:, q.spec.first_unknown :].sum(axis=1) > q.limit * (1 + CLOSE)
+    if not over.any():
+        return rows
+    free = np.isnan(fixed) & (np.arange(len(fixed)) >= q.spec.first_unknown)
+    wanted = np.where(free, rows[over].mean(axis=0), 0.0)
+    room = q.limit - np.nansum(fixed[q.spec.first_unknown :])
+    limited = solve(np.where(free, wanted / wanted.sum() * room, fixed))
+    if q.spec.total and not over.all():  # once more, as the total is common to all rows
+        with_total = fixed.copy()
+        with_total[0] = limited[0, 0]
+        rows = solve(with_total)
+        over = rows[:, q.spec.first_unknown :].sum(axis=1) > q.limit * (1 + CLOSE)
+    return np.where(over[:, None], limited, rows)

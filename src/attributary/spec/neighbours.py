@@ -1,0 +1,56 @@
+"""Neighbours: the relations between datasets that ε may be asked to hide, and the privacy loss under each.
+
+Adding or removing a conversion moves one key of every level: Σ ε_i. Changing the value of an unknown attribute moves
+two keys, the old and the new one, of every level at or below the first unknown attribute: 2·Σ ε_i over those.
+Definition 1 of the paper allows either, and its loss is the larger.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
+
+
+class PrivacyLoss(NamedTuple):
+    """In ε."""
+
+    conversion: float  # of adding or removing a conversion
+    change: float  # of changing a conversion's unknown attributes; 0 where there are none
+
+    @classmethod
+    def of(cls, path: int, unknown: int, epsilon: float, l1: int) -> Self:
+        """From what a conversion contributes at most, in all and at the levels of unknown attributes."""
+        return cls(epsilon * path / l1, epsilon * 2 * unknown / l1)
+
+    def under(self, relation: str) -> float:
+        """The loss under a relation, by its name."""
+        return NEIGHBOURS[relation].loss(self)
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """One relation between datasets."""
+
+    name: str
+    protects: str  # in words
+    unknown_levels: int  # the levels of unknown attributes have 1/this of the budget together at most
+    loss: Callable[[PrivacyLoss], float]
+
+    def budget_of_unknown(self, budget: int) -> int:
+        """What the contributions to unknown levels may sum to."""
+        return budget // self.unknown_levels
+
+
+NEIGHBOURS = {
+    relation.name: relation
+    for relation in (
+        Neighbours("conversion", "whether there was a conversion", 1, lambda loss: loss.conversion),
+        Neighbours("definition-1", "also its unknown attributes", 2, max),
+    )
+}
+
+
+def known_relation(name: Any) -> str:
+    """The name of a relation; a pydantic validator."""
+    if not isinstance(name, str) or name not in NEIGHBOURS:
+        raise ValueError(f"neighbours are one of {', '.join(NEIGHBOURS)}")
+    return name
