@@ -86,3 +86,30 @@ def test_an_error_leaves_no_summary(shop: Path, tmp_path: Path) -> None:
 def test_it_may_go_to_standard_output(shop: Path, tmp_path: Path) -> None:
     result = attributary("count", shop / "spec.toml", "-o", tmp_path / "counts.csv", "--summary", "-", "-q")
     assert json.loads(result.stdout)["command"] == "count"
+
+
+def test_keys_and_report_tell_what_they_print(shop: Path, tmp_path: Path) -> None:
+    made = tmp_path / "keys.json"
+    loud = attributary(
+        *("keys", shop / "plan.json", "--impressions", shop / "counts.parquet", "-o", tmp_path / "keys"),
+        *("--summary", made),
+    )
+    said = json.loads(made.read_text())
+    assert said["nodes"] >= said["keys"] > 100 and said["tables"][0]["columns"][0] in loud.stderr
+    assert all(line in loud.stderr for line in said["messages"])
+    assert said["written"] == [str(shop / "plan.json"), str(tmp_path / "keys")]
+
+    made = tmp_path / "report.json"
+    attributary("report", shop / "plan.json", "-o", tmp_path / "page.html", "--summary", made)
+    said = json.loads(made.read_text())
+    assert said["bytes"] == (tmp_path / "page.html").stat().st_size and said["nodes_left_out"] == 0
+    assert said["written"] == [str(tmp_path / "page.html")]
+
+
+def test_quiet_commands_write_the_same_summary(shop: Path, tmp_path: Path) -> None:
+    for quiet in ([], ["-q"]):
+        path = tmp_path / f"said{len(quiet)}.json"
+        result = attributary("keys", shop / "plan.json", "--summary", path, *quiet)
+        assert bool(result.stderr) != bool(quiet)
+    one, other = (json.loads((tmp_path / f"said{i}.json").read_text()) for i in (0, 1))
+    assert one["tables"] == other["tables"] != []

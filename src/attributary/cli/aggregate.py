@@ -199,18 +199,29 @@ def _since(given: str, now: float) -> int:
 
 def _print(done: "Aggregation", now: float, quiet: bool) -> None:
     """Prints what became of the reports; if quiet, only what is new or not private."""
-    from attributary.cli.printing import one_line
+    from attributary.cli.printing import muted, one_line, say
+    from attributary.cli.summary_file import fact
 
     t, output = done.tally, done.output
+    fact("answered", done.answered)
     if done.answered:
         if not quiet:
-            click.echo(f"{output}: already answered at {done.answered}; nothing was drawn or spent", err=True)
+            say(f"{output}: already answered at {done.answered}; nothing was drawn or spent")
         return
-    lines = [f"{output}: {done.noise}"] if quiet and done.not_private else []
+    lines = [f"{output}: {done.noise}"] if (quiet or muted()) and done.not_private else []
     lines += [f"{done.ledger}: a new ledger, which knows of no earlier query"] if done.new_ledger else []
     lines += [f"{done.debug_output}: NOT PRIVATE: exact sums and noise side by side"] if done.debug_output else []
+    for line in lines:
+        say(one_line(line), always=True)
+    fact("keys", len(done.keys))
+    fact("noise", done.noise)
+    fact("not_private", done.not_private)
+    fact("tally", t)
+    fact("faults", done.faults)
+    fact("ledger", done.ledger)
+    fact("shared_ids_spent", done.shared_ids if done.ledger else 0)
     if not quiet:
-        lines += [
+        for line in (
             f"{output}: {len(done.keys):,} keys, {done.noise}",
             f"reports: {t.used:,} of {t.reports:,} used, {t.repeated:,} repeated, {t.faulty:,} refused",
             *(f"  {number:,} {name}" for name, number in t.categories.items()),
@@ -220,9 +231,8 @@ def _print(done: "Aggregation", now: float, quiet: bool) -> None:
             f"contributions: {t.summed:,} summed, {t.nulls:,} null, {t.filtered:,} with other filtering ids, "
             f"{t.outside:,} with keys outside the domain",
             f"{done.ledger}: {done.shared_ids:,} shared ids spent" if done.ledger else "nothing was spent",
-        ]
-    for line in lines:
-        click.echo(one_line(line), err=True)
+        ):
+            say(one_line(line))
 
 
 def _age(oldest: int | None, now: float) -> list[str]:

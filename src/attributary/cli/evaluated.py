@@ -1,12 +1,14 @@
 """evaluated: what the commands paper and evaluate share: the grid's options, its progress, and what is told of it."""
 
 import os
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from attributary.cli.printing import say
+from attributary.cli.progress import shows
 
 if TYPE_CHECKING:
     from attributary.evaluate import Case
@@ -93,7 +95,7 @@ def resumed(kept: bool = True) -> Iterator[None]:
     except (KeyboardInterrupt, click.Abort):
         if not kept:
             raise
-        click.echo("interrupted; run the same command again, and it goes on from here", err=True)
+        say("interrupted; run the same command again, and it goes on from here")
         raise click.exceptions.Exit(130) from None
 
 
@@ -109,7 +111,7 @@ def run_grid(cases: "list[Case]", cache: str, show: bool, *, methods: tuple[str,
 @contextmanager
 def _bar(show: bool) -> Iterator[Callable[[int, int], None]]:
     """A function to call with the number of tasks that are done and of all; a bar shows it on a terminal."""
-    if not show or not sys.stderr.isatty():
+    if not shows(show):
         yield lambda done, of: None
         return
     from rich.console import Console

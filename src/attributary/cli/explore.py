@@ -132,10 +132,17 @@ def _of_spec(path: str, prior_path: str | None, protected: bool, stage: Any) -> 
 
 
 def _ready(address: str, once: str | None, quiet: bool) -> None:
+    from attributary.cli.printing import say
+    from attributary.cli.summary_file import current, fact
+
     click.echo(address)
     sys.stdout.flush()
     if not quiet:
-        click.echo("open this address; it is answered on this machine only. Ctrl-C ends it.", err=True)
+        say("open this address; it is answered on this machine only. Ctrl-C ends it.")
+    summary = current()
+    if summary is not None:
+        fact("address", address.partition("#")[0])  # without the token: a file may be read by others
+        summary.write()  # now, as the rest lasts until Ctrl-C
     if once:
         import webbrowser
 

@@ -78,8 +78,10 @@ def keys(
 ) -> None:
     from attributary import api
     from attributary.cli.occurred import occurred
+    from attributary.cli.printing import say
     from attributary.cli.progress import stages
     from attributary.cli.reading import check_folder, refuse_inputs
+    from attributary.cli.summary_file import fact
     from attributary.plan import Plan
 
     loaded = Plan.load(plan)
@@ -110,6 +112,7 @@ def keys(
         else:
             _save(clients, plan)
     for message in messages:
+        fact("registrations", {"lines": message.lines, "notes": message.notes})
         for line in message.lines:
             click.echo(line)
     if quiet:
@@ -118,11 +121,13 @@ def keys(
         _print_layout(clients, plan)
     for message in messages:
         for note in message.notes:
-            click.echo(f"note: {note}", err=True)
+            say(f"note: {note}")
     if tree is not None and query is not None:
         without = f"; {len(tree) - query.size:,} nodes have none" if query.size < len(tree) else ""
         nodes, asked = f"{len(tree):,} nodes written to {output}/{TREE}", f"{query.size:,} keys"
-        click.echo(f"{nodes}, {asked} to {output}/{files[1]}{without}", err=True)
+        fact("nodes", len(tree))
+        fact("keys", query.size)
+        say(f"{nodes}, {asked} to {output}/{files[1]}{without}")
 
 
 def _options(given: dict[str, Any], api: "AttributionApi") -> dict[str, Any]:

@@ -104,8 +104,10 @@ def paper(
     **grid: Any,
 ) -> None:
     from attributary.cli.evaluated import print_best, resumed, run_grid
+    from attributary.cli.printing import say
     from attributary.cli.progress import stages
     from attributary.cli.reading import check_folder, refuse_inputs
+    from attributary.cli.summary_file import fact
     from attributary.errors import InputError
     from attributary.evaluate.cache import folder
     from attributary.evaluate.paper import NOISES, Log, paper
@@ -134,11 +136,13 @@ def paper(
     if not quiet:
         print_best(table)
         print_beside(table)
+        fact("not_counted", made.left_out)
+        fact("generated", made.generated)
         for why, number, conversions in made.left_out:
             also = "" if why.startswith("conversions") else f", with {conversions:,} conversions"
-            click.echo(f"not counted: {number:,} {why}{also}", err=True)
+            say(f"not counted: {number:,} {why}{also}")
         says = " (its rows were generated)" if made.generated else ""
-        click.echo(f"{os.path.join(output, 'index.html')} shows it all{says}", err=True)
+        say(f"{os.path.join(output, 'index.html')} shows it all{says}")
 
 
 def _names(dataset: str) -> list[str]:

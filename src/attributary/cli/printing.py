@@ -32,8 +32,14 @@ def say(line: str, always: bool = False) -> None:
     summary = current()
     if summary is not None:
         summary.messages += [part for part in line.split("\n") if part]
-    if summary is None or not summary.muted or always:
+    if always or not muted():
         click.echo(line, err=True)
+
+
+def muted() -> bool:
+    """Whether -q is given beside --summary: then lines are noted, but not shown."""
+    summary = current()
+    return summary is not None and summary.muted
 
 
 class Out:
@@ -45,8 +51,7 @@ class Out:
         wide = None if sys.stderr.isatty() or "COLUMNS" in os.environ else WIDTH
         options: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False, "soft_wrap": True}
         self.summary = current()
-        muted = self.summary is not None and self.summary.muted
-        self._console = Console(stderr=True, quiet=muted, width=wide, **options)
+        self._console = Console(stderr=True, quiet=muted(), width=wide, **options)
         self.width = self._console.width
 
     def print(self, line: Any = "") -> None:

@@ -55,8 +55,10 @@ def report(
     format_: str,
     quiet: bool,
 ) -> None:
+    from attributary.cli.printing import say
     from attributary.cli.progress import stages
     from attributary.cli.reading import refuse_inputs
+    from attributary.cli.summary_file import fact
     from attributary.errors import InputError
     from attributary.report import page, read, save
 
@@ -73,17 +75,22 @@ def report(
         pictures = _write_charts(made.charts, charts, format_, given.files) if charts else []
         save(made.html, output)
     if given.not_private:
-        click.echo(f"{'standard output' if output == '-' else output}: {given.not_private}", err=True)
+        say(f"{'standard output' if output == '-' else output}: {given.not_private}", always=True)
     if quiet:
         return
+    fact("not_private", given.not_private)
+    fact("true_counts_left_out", given.left_out)
+    fact("nodes_left_out", made.left_out)
+    fact("charts", pictures)
+    fact("bytes", len(made.html.encode()))
     for path in given.left_out:
-        click.echo(f"{path} holds true counts, NOT protected: left out", err=True)
+        say(f"{path} holds true counts, NOT protected: left out")
     if made.left_out:
-        click.echo(f"{made.left_out:,} nodes are left out; --nodes takes more", err=True)
+        say(f"{made.left_out:,} nodes are left out; --nodes takes more")
     if charts:
-        click.echo(f"{len(pictures)} charts written to {charts}", err=True)
+        say(f"{len(pictures)} charts written to {charts}")
     if output != "-":
-        click.echo(f"report written to {output} ({_size(len(made.html.encode()))})", err=True)
+        say(f"report written to {output} ({_size(len(made.html.encode()))})")
 
 
 def _size(bytes_: int) -> str:
