@@ -13,7 +13,7 @@ from attributary.cli import main
 from attributary.datasets import generate
 from attributary.evaluate import METHODS as KNOWN_METHODS
 from attributary.evaluate import evaluate
-from attributary.evaluate.own import own_cases
+from attributary.evaluate.user_cases import own_cases
 from attributary.logs.count import count
 from attributary.spec import Spec
 from attributary.tables import read_table, write_table

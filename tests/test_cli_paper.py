@@ -15,8 +15,8 @@ from attributary.cli.evaluated import METHODS, POOLS
 from attributary.cli.paper import DATASETS
 from attributary.datasets import generate
 from attributary.evaluate import METHODS as KNOWN_METHODS
-from attributary.evaluate.measure import Pool
 from attributary.evaluate.paper_trees import PAPER
+from attributary.evaluate.pooling import Pool
 from attributary.tables import read_table
 from command import PYTHON
 

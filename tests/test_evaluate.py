@@ -14,12 +14,9 @@ from hypothesis import strategies as st
 from attributary import Tree, budget, denoise, rmsre
 from attributary.errors import InputError
 from attributary.evaluate import METHODS, Case, Method, Store, estimators, evaluate, private_prior, ways
-from attributary.evaluate.copies import BATCH, Copies, batches
-from attributary.evaluate.exact import exact
-from attributary.evaluate.measure import Measure
-from attributary.evaluate.noisy import Noise, luck
-from attributary.evaluate.own import own_cases
-from attributary.evaluate.simulate import Tried, simulate
+from attributary.evaluate.pooling import Pooling, exact
+from attributary.evaluate.simulation import BATCH, Copies, Noise, Tried, batches, draws_of, simulate
+from attributary.evaluate.user_cases import own_cases
 from attributary.measurements import Measurements
 from attributary.noise import dlap_variance
 from attributary.noise import model as noise_model
@@ -87,9 +84,9 @@ def test_one_split_serves_every_epsilon_under_the_apis_noise() -> None:
 def test_simulation_is_denoising_draw_by_draw() -> None:
     made, draws = case("unit"), 7
     noise = Noise("unit", 2.0, 65536, ways.greedy(made.spec, made.tree, made.prior))
-    measure = Measure.of(made.tree, made.count, 5.0)
+    measure = Pooling.of(made.tree, made.count, 5.0)
     found = simulate(made, [noise], [Tried(estimators.blue), Tried(estimators.top_down)], measure, draws, seed=1)[0]
-    drawn = luck(1, "made up/a > b > day", 0, draws * made.nodes)
+    drawn = draws_of(1, "made up/a > b > day", 0, draws * made.nodes)
     copies = Copies.of(made.tree, draws)
     noisy = noise._replace(share=copies.spread(noise.share)).added(copies.spread(made.count), drawn)
     for errors, option in zip(found, (None, "top-down"), strict=True):
@@ -138,7 +135,7 @@ def test_coverage_is_counted_draw_by_draw() -> None:
     made, draws = case(), 6
     (row,) = rows(evaluate([made], ["optimal-prior"], epsilons=[1], taus=[5], draws=draws, coverage=True), level="b")
     noise = Noise("api", 1.0, made.spec.l1, ways.optimal(made.at(5, 1).spec, made.tree, made.prior))
-    drawn = luck(0, "made up/a > b > day", 0, draws * made.nodes)
+    drawn = draws_of(0, "made up/a > b > day", 0, draws * made.nodes)
     copies = Copies.of(made.tree, draws)
     noisy = noise._replace(share=copies.spread(noise.share)).added(copies.spread(made.count), drawn)
     held = []
@@ -200,7 +197,7 @@ def test_batches_make_all_draws(nodes: int, draws: int) -> None:
 
 @pytest.mark.parametrize("rate", [0.05, 0.5, 3.0])
 def test_luck_is_discrete_laplace_at_any_rate(rate: float) -> None:
-    drawn = noise_model("unit", 3.0).replay(np.full(400_000, rate), *luck(5, "x", 0, 400_000))
+    drawn = noise_model("unit", 3.0).replay(np.full(400_000, rate), *draws_of(5, "x", 0, 400_000))
     p = np.exp(-rate)
     for k in (0, 1, -1, 4):
         chance = (1 - p) / (1 + p) * p ** abs(k)
@@ -218,13 +215,13 @@ def test_noise_has_the_variance_that_a_split_buys(model: str) -> None:
     size = 20_000
     shares = np.repeat(noise.share[noise.share > 0][:3], size)
     many = noise._replace(share=shares, epsilon=0.5)
-    off = many.added(np.full(len(shares), 9.0), luck(0, "y", 0, len(shares))) - 9
+    off = many.added(np.full(len(shares), 9.0), draws_of(0, "y", 0, len(shares))) - 9
     assert (off.reshape(3, size) ** 2).mean(axis=1) == pytest.approx(many.variance[::size], rel=0.06)
 
 
 def test_what_is_not_measured_is_not_given_away() -> None:
     noise = Noise("api", 1.0, 65536, np.array([0.0, 1.0]))
-    assert noise.added(np.array([50.0, 50.0]), luck(0, "z", 0, 2))[0] == 0
+    assert noise.added(np.array([50.0, 50.0]), draws_of(0, "z", 0, 2))[0] == 0
     assert noise.variance[0] == np.inf
     tree = Tree.from_parents([-1, 0])
     assert estimators.raw(tree, np.array([0.0, 5.0]), noise.variance, none(tree))[0] == np.inf
@@ -235,13 +232,13 @@ def test_pools(shape: str) -> None:
     tree = Tree.from_parents(Tree.from_parents(NAMED[shape]).family)
     rng = np.random.default_rng(1)
     count, variance = rng.poisson(20, len(tree)).astype(float), rng.uniform(1, 9, len(tree))
-    found = exact(Measure.of(tree, count, 5.0), variance).rmsre
+    found = exact(Pooling.of(tree, count, 5.0), variance).rmsre
     assert found[:-1] == pytest.approx(rmsre.levels(tree, count, variance, 5.0))
     assert found[-1] == pytest.approx(rmsre.tree(tree, count, variance, 5.0))
     roots = rmsre.roots(tree, count, variance, 5.0)
     if tree.is_leaf[tree.level < tree.depth - 1].any():
         return  # a root that lacks a level has no say in it
-    pooled = exact(Measure.of(tree, count, 5.0, "roots"), variance).rmsre
+    pooled = exact(Pooling.of(tree, count, 5.0, "roots"), variance).rmsre
     assert pooled[-1] == pytest.approx(np.sqrt(np.mean(roots**2)))
 
 
@@ -465,7 +462,7 @@ def test_squared_errors_of_draws_have_the_error_of_a_simulation() -> None:
     noise = Noise("api", 1.0, made.spec.l1, share)
     squared = []
     for i in range(300):
-        noisy = noise.added(made.count, luck(5, "mine", i, made.nodes))
+        noisy = noise.added(made.count, draws_of(5, "mine", i, made.nodes))
         est = denoise(made.tree, noisy, noise.variance, nonnegative=True)
         squared.append((est.count - made.count) ** 2)
     found = rmsre.tree(made.tree, made.count, np.mean(squared, axis=0), 10.0)

@@ -16,8 +16,8 @@ from attributary.evaluate import Store, evaluate
 from attributary.evaluate.limits import all_limits
 from attributary.evaluate.many import Many, load
 from attributary.evaluate.methods import METHODS, Method
-from attributary.evaluate.own import own_cases
 from attributary.evaluate.shared import One, questions, shared, split
+from attributary.evaluate.user_cases import own_cases
 from attributary.plan import make_plan
 from attributary.prior import from_counts
 from attributary.profile import Profile, profile

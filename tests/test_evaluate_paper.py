@@ -16,13 +16,20 @@ from attributary.datasets import generate
 from attributary.errors import InputError
 from attributary.evaluate import METHODS, evaluate
 from attributary.evaluate import paper as paper_module
-from attributary.evaluate.cache import cached, folder
-from attributary.evaluate.compare import beside, best, tree_errors
-from attributary.evaluate.figures import COLOURS, figure, png, svg
-from attributary.evaluate.identity import PIECE, PIECES, identity
-from attributary.evaluate.page import page
+from attributary.evaluate.comparison import beside, best, tree_errors
+from attributary.evaluate.evaluation_page import COLOURS, figure, page, png, svg
 from attributary.evaluate.paper import Log, paper
-from attributary.evaluate.paper_counts import DAY, Choices, leaf_counts, paper_counts
+from attributary.evaluate.paper_counts import (
+    DAY,
+    PIECE,
+    PIECES,
+    Choices,
+    cached,
+    folder,
+    identity,
+    leaf_counts,
+    paper_counts,
+)
 from attributary.evaluate.paper_trees import PAPER
 from attributary.logs.count import count
 from attributary.logs.log_files import is_generated

@@ -86,9 +86,9 @@ def evaluate(
     from attributary.cli.evaluated_many import many_cases, print_limits, refuse_options
     from attributary.cli.reading import log_paths, refuse_inputs, refused
     from attributary.errors import InputError
-    from attributary.evaluate.cache import folder
-    from attributary.evaluate.own import own_cases, own_truth
     from attributary.evaluate.paper import NOISES
+    from attributary.evaluate.paper_counts import folder
+    from attributary.evaluate.user_cases import own_cases, own_truth
     from attributary.noise import page_of
     from attributary.tables import check_output, write_table
 
@@ -149,8 +149,7 @@ def _of_logs(spec: "Spec", folder: str, until: str | None, cache: str, quiet: bo
     from attributary.cli.print_counts import print_counts
     from attributary.cli.progress import reading_bar
     from attributary.errors import InputError
-    from attributary.evaluate.cache import cached
-    from attributary.evaluate.identity import identity
+    from attributary.evaluate.paper_counts import cached, identity
     from attributary.logs.count import count
     from attributary.logs.duckdb import DuckDB
     from attributary.logs.log_files import all_files, is_generated, rows_in_logs

@@ -127,7 +127,7 @@ def _bar(show: bool) -> Iterator[Callable[[int, int], None]]:
 def print_best(table: Any) -> None:
     """Prints the paper's best method and ours at every ε, to standard error."""
     from attributary.cli.printing import console, print_table
-    from attributary.evaluate.compare import best
+    from attributary.evaluate.comparison import best
 
     panels: dict[Any, list[list[str]]] = {}
     for row in best(table):

@@ -9,7 +9,7 @@ from attributary.cli.printing import console, percent, print_table
 from attributary.cli.profiled import of_measure, profiled
 from attributary.cli.reading import refused
 from attributary.errors import InputError
-from attributary.evaluate.compare import tree_errors
+from attributary.evaluate.comparison import tree_errors
 from attributary.evaluate.many import Many
 from attributary.prior import from_counts
 from attributary.profile import profile

@@ -109,9 +109,8 @@ def paper(
     from attributary.cli.reading import check_folder, refuse_inputs
     from attributary.cli.summary_file import fact
     from attributary.errors import InputError
-    from attributary.evaluate.cache import folder
     from attributary.evaluate.paper import NOISES, Log, paper
-    from attributary.evaluate.paper_counts import Choices
+    from attributary.evaluate.paper_counts import Choices, folder
     from attributary.noise import page_of
 
     if generated == (file is not None):
@@ -155,8 +154,7 @@ def _names(dataset: str) -> list[str]:
 
 def _write(table: Any, dataset: str, output: str, format_: str) -> None:
     """Writes the table, the figures and the page, all of one run."""
-    from attributary.evaluate.figures import figure, png, svg
-    from attributary.evaluate.page import page
+    from attributary.evaluate.evaluation_page import figure, page, png, svg
     from attributary.tables import write_table
     from attributary.tables.whole_files import whole_file, whole_folder
 
@@ -175,7 +173,7 @@ def _write(table: Any, dataset: str, output: str, format_: str) -> None:
 def print_beside(table: Any) -> None:
     """Prints the figures that the paper states beside those of this run, to standard error."""
     from attributary.cli.printing import console, print_table
-    from attributary.evaluate.compare import beside
+    from attributary.evaluate.comparison import beside
 
     found = beside(table)
     if not found:

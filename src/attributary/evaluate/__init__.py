@@ -1,11 +1,11 @@
 """Evaluation: methods × ε × τ × tree → one tidy table, exact and by simulation."""
 
 from attributary.evaluate.case import Case
-from attributary.evaluate.evaluation import Evaluation
+from attributary.evaluate.comparison import Evaluation
 from attributary.evaluate.grid import evaluate
+from attributary.evaluate.grid_workers import Store
 from attributary.evaluate.many import Many
 from attributary.evaluate.methods import METHODS, Method
 from attributary.evaluate.private import private_prior
-from attributary.evaluate.store import Store
 
 __all__ = ["METHODS", "Case", "Evaluation", "Many", "Method", "Store", "evaluate", "private_prior"]

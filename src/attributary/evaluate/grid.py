@@ -8,13 +8,12 @@ import numpy as np
 
 from attributary.errors import InputError
 from attributary.evaluate.case import Case
-from attributary.evaluate.evaluation import Evaluation
+from attributary.evaluate.comparison import Evaluation
+from attributary.evaluate.grid_tasks import Row, Task
+from attributary.evaluate.grid_workers import Store, answers
 from attributary.evaluate.many import taken
-from attributary.evaluate.measure import Pool
 from attributary.evaluate.methods import Method, by_way, chosen
-from attributary.evaluate.store import Store
-from attributary.evaluate.task import Row, Task
-from attributary.evaluate.workers import answers
+from attributary.evaluate.pooling import Pool
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 TAUS = (5.0, 10.0)

@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from attributary.errors import InputError
-from attributary.evaluate import estimators, intervals, ways
-from attributary.evaluate.intervals import Intervals
+from attributary.evaluate import estimators, ways
+from attributary.evaluate.estimators import Intervals
 from attributary.evaluate.ways import Way
 from attributary.prior import Prior
 from attributary.tree import Tree
@@ -51,9 +51,9 @@ _LISTED = (
     Method("per-node-prior", ways.per_node, estimators.learned, slow=True),
 )
 _SURE: dict[Estimator, Intervals] = {
-    estimators.blue: intervals.blue,
-    estimators.top_down: intervals.top_down,
-    estimators.learned: intervals.learned,
+    estimators.blue: estimators.blue_intervals,
+    estimators.top_down: estimators.top_down_intervals,
+    estimators.learned: estimators.learned_intervals,
 }
 _ALL = tuple(method._replace(intervals=_SURE.get(method.estimator)) for method in _LISTED)
 METHODS = {method.name: method for method in _ALL}

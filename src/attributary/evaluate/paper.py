@@ -1,21 +1,51 @@
-"""paper: the paper's experiment, on a published file or on a look-alike that is generated for it."""
+"""The paper's experiment, on a published file or on a look-alike that is generated for it."""
 
 import os
 import tempfile
 from collections.abc import Sequence
 from typing import Any, NamedTuple
+from zlib import crc32
+
+import numpy as np
 
 from attributary.datasets import VERSION, generate
 from attributary.errors import InputError
-from attributary.evaluate.cache import Tables, cached
 from attributary.evaluate.case import Case
-from attributary.evaluate.identity import identity
-from attributary.evaluate.paper_cases import paper_cases
-from attributary.evaluate.paper_counts import Choices, Periods, paper_counts
+from attributary.evaluate.paper_counts import Choices, Periods, Tables, cached, identity, leaf_counts, paper_counts
 from attributary.evaluate.paper_trees import PAPER, PaperDataset
-from attributary.evaluate.private import EPSILON
+from attributary.evaluate.private import EPSILON, private_prior
 from attributary.logs.duckdb import print_no_progress
 from attributary.logs.log_files import is_generated
+from attributary.prior import from_counts
+
+
+def paper_cases(
+    of: PaperDataset,
+    periods: Periods,
+    noises: Sequence[str] = ("api",),
+    *,
+    prior_epsilon: float = EPSILON,
+    seed: int = 0,
+    generated: bool = False,
+) -> list[Case]:
+    """A case for each tree and noise model: later days are measured, and the prior is a private one of the first."""
+    cases = []
+    for tree in of.trees:
+        before, after = (leaf_counts(period, tree) for period in (periods.before, periods.after))
+        queried = tree.spec.tree(after)
+        count = from_counts(queried, after).mean
+        for noise in noises:
+            spec = tree.at(noise)
+            key = (crc32(f"{of.name}/{tree.name}/prior".encode()),)
+            rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
+            try:
+                prior = private_prior(spec, queried, before, rng, prior_epsilon)
+            except ValueError as error:  # nothing of the first days is there later
+                rule = f"{of.name}: the first days are no prior for the later ones"
+                raise InputError(f"{rule} ({error}); take more rows") from error
+            cases.append(Case.of(of.name, tree.name, spec, queried, count, prior, generated))
+    return cases
+
 
 NOISES = ("api", "unit")  # on sums of contributions, and on counts
 

@@ -1,5 +1,6 @@
-"""workers: tasks spread over processes, which read the cases from files once each."""
+"""Tasks of a grid spread over processes, and a store of those that are finished."""
 
+import json
 import multiprocessing
 import os
 import pickle
@@ -10,12 +11,66 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from threading import Thread
+from typing import Any
 
 from attributary.errors import InputError
-from attributary.evaluate.answer import answer
 from attributary.evaluate.case import Case
+from attributary.evaluate.grid_tasks import Row, Task, answer
 from attributary.evaluate.many import load
-from attributary.evaluate.task import Row, Task
+
+
+class Store:
+    """The tasks that are finished, by their keys; with a path, also after an interruption.
+
+    A line is written at once, and synced. The last may be cut off: it is passed over, and its task done again. A method
+    of your own is known by the names of its functions: once they have changed, give it another name.
+    """
+
+    def __init__(self, path: str | None = None) -> None:
+        self._path = path
+        self._found = {} if path is None else _read(path)
+
+    def get(self, key: str) -> list[dict[str, Any]] | None:
+        return self._found.get(key)
+
+    def put(self, key: str, rows: list[dict[str, Any]]) -> None:
+        self._found[key] = rows
+        if self._path is None:
+            return
+        try:
+            with open(self._path, "a+b") as file:
+                whole = file.tell() == 0 or _ends_a_line(file)
+                file.write((b"" if whole else b"\n") + json.dumps([key, rows]).encode() + b"\n")
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise InputError(f"{self._path} cannot be written: {error.strerror}") from error
+
+
+def _ends_a_line(file: Any) -> bool:
+    file.seek(-1, os.SEEK_END)
+    last: bytes = file.read(1)
+    return last == b"\n"
+
+
+def _read(path: str) -> dict[str, list[dict[str, Any]]]:
+    found = {}
+    try:
+        with open(path, "rb") as file:
+            for line in file:
+                try:
+                    key, rows = json.loads(line)
+                except ValueError:  # cut off
+                    continue
+                found[key] = rows
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise InputError(
+            f"{path} cannot be read: {error.strerror}; choose another folder for what is cached"
+        ) from error
+    return found
+
 
 _CASES: dict[str, Case] = {}  # of this process, by their keys, once they were needed
 _FOLDER = ""
@@ -37,7 +92,7 @@ def answers(tasks: Sequence[Task], cases: dict[str, Case], workers: int) -> Iter
             min(workers, len(tasks)), multiprocessing.get_context("spawn"), initializer=_begin, initargs=(folder,)
         )
         try:
-            with _deaf():
+            with _uninterrupted():
                 futures = {pool.submit(_run, task): task for task in tasks}
             for future in as_completed(futures):
                 yield futures[future], future.result()
@@ -64,7 +119,7 @@ def _refuse_nameless(tasks: Sequence[Task]) -> None:
 
 
 @contextmanager
-def _deaf() -> Iterator[None]:
+def _uninterrupted() -> Iterator[None]:
     """Processes that are started in here do not hear Ctrl-C; it is the parent's to hear, and it does afterwards."""
     if not hasattr(signal, "pthread_sigmask"):
         yield

@@ -1,4 +1,4 @@
-"""Measure: how the errors of nodes become those of levels and of the tree."""
+"""How the errors of nodes become those of levels and of the tree, and the exact errors of linear methods."""
 
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Self, get_args
@@ -14,7 +14,7 @@ SMALL = 0.1  # an RMSRE to be below
 
 
 @dataclass(frozen=True, eq=False)
-class Measure:
+class Pooling:
     """RMSRE_τ of a tree in level order (the paper's section 3.2).
 
     The paper leaves open how the roots of a forest are pooled. "nodes": all nodes of a level count alike, whatever
@@ -55,7 +55,7 @@ class Measure:
         return np.append(each, small.mean())
 
 
-class Errors(NamedTuple):
+class PooledErrors(NamedTuple):
     """Of each level and, last, of the tree."""
 
     rmsre: Floats
@@ -68,3 +68,10 @@ class Errors(NamedTuple):
 def with_tree(levels: Floats) -> Floats:
     """Squared errors of levels, along the last axis, and behind them the tree's, which is their mean."""
     return np.concatenate([levels, levels.mean(axis=-1, keepdims=True)], axis=-1)
+
+
+def exact(measure: Pooling, variance: Floats, bias: Floats | float = 0.0) -> PooledErrors:
+    """The errors of estimates with these variances, in level order; unbiased but for what limits cut off."""
+    squared = (variance + np.square(bias)) * measure.relative**2
+    rmsre: Floats = np.sqrt(with_tree(measure.levels(squared)))
+    return PooledErrors(rmsre, np.full(len(rmsre), np.nan), measure.below(squared))

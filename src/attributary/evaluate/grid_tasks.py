@@ -1,7 +1,9 @@
-"""Task: one way to split the budget of one case at one τ, under every ε: the unit of work, and of resuming."""
+"""One way to split the budget of one case at one τ, under every ε: the unit of work, and of resuming."""
 
 import hashlib
 import json
+from collections.abc import Sequence
+from math import sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,11 +12,11 @@ from attributary import __version__
 from attributary.budget import Split
 from attributary.errors import InputError
 from attributary.evaluate.case import Case
-from attributary.evaluate.exact import exact
-from attributary.evaluate.measure import Errors, Measure, Pool
+from attributary.evaluate.many import PLANS, Many
 from attributary.evaluate.methods import Method
-from attributary.evaluate.noisy import Noise
-from attributary.evaluate.simulate import Tried, simulate
+from attributary.evaluate.pooling import Pool, PooledErrors, Pooling, exact
+from attributary.evaluate.shared import One, questions, shared, split
+from attributary.evaluate.simulation import Noise, Tried, simulate
 from attributary.evaluate.ways import Way
 from attributary.noise import page_of
 from attributary.types import Floats
@@ -67,7 +69,7 @@ def run(task: Task, case: Case, share: Floats | None = None) -> list[Row]:
     Under the API's noise the best shares do not depend on ε, and variances are proportional to that of DLap(ε/L1): one
     split and one closed form serve every ε.
     """
-    measure = Measure.of(case.tree, case.truth, task.tau, task.pool)
+    measure = Pooling.of(case.tree, case.truth, task.tau, task.pool)
     rows: list[Row] = []
     noises: list[Noise] = []
     for epsilon in task.epsilons:
@@ -96,7 +98,7 @@ def _split(task: Task, case: Case) -> Floats:
         raise InputError(f"{task.methods[0].name}: {error}") from error
 
 
-def _exactly(task: Task, case: Case, method: Method, noises: list[Noise], measure: Measure) -> list[Row]:
+def _exactly(task: Task, case: Case, method: Method, noises: list[Noise], measure: Pooling) -> list[Row]:
     if method.variance is None:
         return []
     rows: list[Row] = []
@@ -111,7 +113,7 @@ def _exactly(task: Task, case: Case, method: Method, noises: list[Noise], measur
     return rows
 
 
-def _rows(case: Case, task: Task, method: Method, kind: str, errors: Errors) -> list[Row]:
+def _rows(case: Case, task: Task, method: Method, kind: str, errors: PooledErrors) -> list[Row]:
     sizes = [*np.diff(case.tree.offsets).tolist(), case.nodes]
     each = zip([*case.spec.levels, None], sizes, *(values.tolist() for values in errors[:3]), strict=True)
     rows: list[Row] = [
@@ -139,3 +141,49 @@ def _rows(case: Case, task: Task, method: Method, kind: str, errors: Errors) -> 
             for name, values in (("coverage", errors.coverage), ("coverage_error", errors.coverage_error)):
                 row[name] = None if values is None else float(values[i])
     return rows
+
+
+def answer(task: Task, case: Case) -> list[Row]:
+    """The rows of the evaluation table for a task."""
+    if not isinstance(case, Many):
+        return run(task, case)
+    rows: list[Row] = []
+    share = None
+    for epsilon in task.epsilons:
+        at = case.at(task.tau, epsilon)
+        asked = questions(at)
+        if share is None or not page_of(case.noise).proportional:
+            share = split(asked, PLANS[task.way])
+        ones = shared(at, asked, share)
+        each = [_of_one(task, at, one, epsilon) for one in ones]
+        rows += [row for found in each for row in found]
+        if len(each) > 1:
+            weights = [one.measure.weight for one in ones]
+            rows += [_together(same, weights) for same in zip(*each, strict=True)]
+    return rows
+
+
+def _of_one(task: Task, many: Many, one: One, epsilon: float) -> list[Row]:
+    """The rows of one measure; its case is like any other, but for what limits cut off."""
+    rows = run(task._replace(tau=one.tau, epsilons=(epsilon,)), one.case, one.share)
+    measure = Pooling.of(many.tree, one.case.truth, one.tau, task.pool)
+    cut = exact(measure, np.zeros(many.nodes), one.case.count - one.case.truth).rmsre.tolist()
+    said = {"tree": many.name, "tau": task.tau, "measure": one.measure.name, "limits": many.limits.name}
+    more = {"clip": one.clip, "conversions_per_impression": one.most, "measure_tau": one.tau}
+    return [row | said | more | {"bias": cut[i % len(cut)]} for i, row in enumerate(rows)]
+
+
+def _together(rows: Sequence[Row], weights: Sequence[float]) -> Row:
+    """Root mean squares over measures, by their weights; the noise of one is independent of the others'."""
+    part = [weight / sum(weights) for weight in weights]
+
+    def mean(name: str) -> float:
+        return sqrt(sum(p * row[name] ** 2 for p, row in zip(part, rows, strict=True)))
+
+    found: Row = {name: value if all(row[name] == value for row in rows) else None for name, value in rows[0].items()}
+    found |= {"measure": None, "clip": None, "measure_tau": None, "rmsre": mean("rmsre"), "bias": mean("bias")}
+    found["below_10_percent"] = sum(row["below_10_percent"] for row in rows) / len(rows)
+    if rows[0]["standard_error"] is not None:
+        errors = (p * row["rmsre"] * row["standard_error"] for p, row in zip(part, rows, strict=True))
+        found["standard_error"] = sqrt(sum(e**2 for e in errors)) / found["rmsre"] if found["rmsre"] > 0 else 0.0
+    return found

@@ -1,0 +1,246 @@
+"""The errors of any method, by drawing noise again and again; nothing here is for release.
+
+A draw is two exponential numbers for each node, of which each noise model makes its noise: all methods, budgets and
+noise models of a tree are tried on the same draws, and differ by what they do."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
+from zlib import crc32
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from attributary.errors import InputError
+from attributary.evaluate import estimators
+from attributary.evaluate.case import Case, changed
+from attributary.evaluate.estimators import Intervals, inside
+from attributary.evaluate.methods import Estimator
+from attributary.evaluate.pooling import PooledErrors, Pooling, with_tree
+from attributary.measurements import Measurements
+from attributary.noise import NoiseModel, model
+from attributary.prior import Prior
+from attributary.tree import Tree
+from attributary.types import Floats
+
+
+class Draws(NamedTuple):
+    plus: Floats
+    minus: Floats
+
+    @property
+    def even(self) -> Floats:
+        """Draws with mean 0 and variance 1, of whatever shape: for what is too small for its shape to matter."""
+        drawn: Floats = (self.plus - self.minus) / np.sqrt(2)
+        return drawn
+
+
+def draws_of(seed: int, name: str, batch: int, size: int) -> Draws:
+    """A batch of draws for the tree of this name; the same whoever asks, and when."""
+    key = (crc32(name.encode()), batch)
+    rng = np.random.Generator(np.random.SFC64(np.random.SeedSequence(seed, spawn_key=key)))
+    return Draws(rng.standard_exponential(size), rng.standard_exponential(size))
+
+
+class Noise(NamedTuple):
+    """The noise of nodes that have some shares of a budget ε; a node without a share is not measured."""
+
+    model: str
+    epsilon: float
+    l1: int
+    share: Floats
+
+    @property
+    def page(self) -> NoiseModel:
+        return model(self.model, self.epsilon, self.l1)
+
+    @property
+    def shape(self) -> str:
+        return self.page.shape.name
+
+    @property
+    def scale(self) -> float:
+        """What all variances are proportional to, whatever ε is."""
+        return self.page.factor
+
+    @property
+    def variance(self) -> Floats:
+        return self.page.variance(self.epsilon * self.share)
+
+    def added(self, count: Floats, drawn: Draws) -> Floats:
+        """The counts with noise; 0 where nothing is measured, so that nothing is given away."""
+        page, budget = self.page, self.epsilon * self.share
+        return np.where(budget > 0, count + page.replay(budget, *drawn) / page.steps(budget), 0.0)
+
+
+BATCH = 250_000  # nodes at a time: compiled passes pay, and one thread is enough
+
+
+@dataclass(frozen=True, eq=False)
+class Copies:
+    """The forest of `number` copies of a tree; level by level, one copy after the other."""
+
+    one: Tree
+    forest: Tree
+    number: int
+
+    @classmethod
+    def of(cls, tree: Tree, number: int) -> Self:
+        """So many copies of a tree that is in level order."""
+        if number == 1:
+            return cls(tree, tree, 1)
+        offsets = tree.offsets * number
+        first = [np.zeros(0, np.int64)]
+        for i in range(tree.depth):
+            here = tree.slice(i)
+            size = int(tree.offsets[i + 2] - tree.offsets[i + 1]) if i + 1 < tree.depth else 0
+            start = tree.first[here].astype(np.int64) - tree.offsets[i + 1]
+            copy = np.arange(number)[:, None] * size
+            first.append((offsets[i + 1] + copy + start).ravel())
+        flat = np.concatenate([*first, offsets[-1:]]).astype(np.uint32)
+        parent = np.repeat(np.arange(len(flat) - 1, dtype=np.int32), np.diff(flat))
+        roots = np.full(int(flat[0]), -1, np.int32)
+        return cls(tree, Tree(np.concatenate([roots, parent]), flat, offsets), number)
+
+    def spread(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Values of the tree, the same for all copies."""
+        if self.number == 1:
+            return values
+        return np.concatenate([np.tile(values[self.one.slice(i)], self.number) for i in range(self.one.depth)])
+
+    def apart(self, values: Floats) -> list[Floats]:
+        """The values of each copy."""
+        parts = [values[self.forest.slice(i)].reshape(self.number, -1) for i in range(self.one.depth)]
+        return list(np.concatenate(parts, axis=1))
+
+    def joined(self, each: list[Floats]) -> Floats:
+        """The values of all copies, from those of each."""
+        rows = np.stack(each)
+        return np.concatenate([rows[:, self.one.slice(i)].ravel() for i in range(self.one.depth)])
+
+    def levels(self, values: Floats) -> Floats:
+        """The sum of values over each level of each copy: (copies, levels)."""
+        parts = [values[self.forest.slice(i)].reshape(self.number, -1).sum(axis=1) for i in range(self.one.depth)]
+        return np.stack(parts, axis=1)
+
+    def nodes(self, values: Floats) -> Floats:
+        """The sum of values over the copies, node by node."""
+        if self.number == 1:
+            return values
+        parts = [values[self.forest.slice(i)].reshape(self.number, -1).sum(axis=0) for i in range(self.one.depth)]
+        return np.concatenate(parts)
+
+
+def batches(nodes: int, draws: int) -> list[int]:
+    """How many draws to make at a time, for a tree of so many nodes; it depends on nothing else."""
+    most = max(1, min(draws, BATCH // nodes))
+    return [most] * (draws // most) + ([draws % most] if draws % most else [])
+
+
+class Tried(NamedTuple):
+    """What is made of each draw."""
+
+    estimator: Estimator
+    intervals: Intervals | None = None  # the same, where it is asked how often intervals hold the true count
+    batched: bool = False  # whether several draws may be handed to it as one forest
+
+    @property
+    def together(self) -> bool:
+        return self.batched or (self.intervals or self.estimator) in estimators.BATCHED
+
+
+def simulate(
+    case: Case, noises: Sequence[Noise], tried: Sequence[Tried], measure: Pooling, draws: int, seed: int
+) -> list[list[PooledErrors]]:
+    """The errors of each estimator under each noise, all on the same draws.
+
+    Standard errors are of the mean over draws, carried over to its root.
+    """
+    pairs = [(i, j) for i in range(len(noises)) for j in range(len(tried))]
+    squared: dict[tuple[int, int], list[Floats]] = {pair: [] for pair in pairs}
+    covered: dict[tuple[int, int], list[Floats]] = {pair: [] for pair in pairs}
+    nodes = {pair: np.zeros(case.nodes) for pair in pairs}
+    copies: Copies | None = None
+    for batch, number in enumerate(batches(case.nodes, draws)):
+        if copies is None or copies.number != number:
+            copies = Copies.of(case.tree, number)
+            count, relative, weight = map(copies.spread, (case.count, measure.relative, measure.weight))
+            truth, shaken = copies.spread(case.truth), copies.spread(np.sqrt(case.rounding + np.zeros(case.nodes)))
+            prior = changed(case.prior, copies.spread)
+            spread = [noise._replace(share=copies.spread(noise.share)) for noise in noises]
+            variances = [noise.variance for noise in spread]
+        drawn = draws_of(seed, f"{case.dataset}/{case.name}", batch, len(count))
+        rounded = count
+        if shaken.any():
+            rounded = count + shaken * draws_of(seed, f"{case.dataset}/{case.name}/rounding", batch, len(count)).even
+        for i, (noise, variance) in enumerate(zip(spread, variances, strict=True)):
+            measured = Measurements(noise.added(rounded, drawn), variance, noise.shape)
+            for j, method in enumerate(tried):
+                estimate, held = _estimated(method, copies, measured, prior, case.truth)
+                if held is not None:
+                    covered[i, j].append(copies.levels(held))
+                off = estimate - truth
+                off *= relative
+                off *= off
+                nodes[i, j] += copies.nodes(off)
+                off *= weight
+                squared[i, j].append(with_tree(copies.levels(off)))
+    found = {
+        pair: _errors(np.concatenate(squared[pair]), nodes[pair] / draws, measure)._replace(
+            **_coverage(covered[pair], np.diff(case.tree.offsets))
+        )
+        for pair in pairs
+    }
+    return [[found[i, j] for j in range(len(tried))] for i in range(len(noises))]
+
+
+def _estimated(
+    method: Tried, copies: Copies, measured: Measurements, prior: Prior, count: Floats
+) -> tuple[Floats, Floats | None]:
+    """The estimates and, where intervals are tried, which of them hold the true count."""
+    if method.together:
+        return _of_tree(method, copies.forest, measured, prior, copies.spread(count))
+    one = changed(prior, lambda values: copies.apart(values)[0])
+    draws = zip(copies.apart(measured.noisy), copies.apart(measured.variance), strict=True)
+    found = [_of_tree(method, copies.one, Measurements(*each, measured.shape), one, count) for each in draws]
+    held = [inside for _, inside in found if inside is not None]
+    return copies.joined([estimate for estimate, _ in found]), copies.joined(held) if held else None
+
+
+def _of_tree(
+    method: Tried, tree: Tree, measured: Measurements, prior: Prior, count: Floats
+) -> tuple[Floats, Floats | None]:
+    if method.intervals is None:
+        return _counts(method.estimator(tree, measured.noisy, measured.variance, prior), tree), None
+    estimate = method.intervals(tree, measured, prior)
+    return _counts(estimate.count, tree), inside(estimate, count)
+
+
+def _counts(given: ArrayLike, tree: Tree) -> Floats:
+    counts = np.asarray(given, np.float64)
+    if counts.shape != (len(tree),) or np.isnan(counts).any():
+        told = "nan" if counts.shape == (len(tree),) else f"shape {counts.shape}"
+        raise InputError(
+            f"an estimator gives a count for each of the {len(tree):,} nodes that it is handed; got {told}"
+        )
+    return counts
+
+
+def _errors(squared: Floats, nodes: Floats, measure: Pooling) -> PooledErrors:
+    mean = squared.mean(axis=0)
+    rmsre: Floats = np.sqrt(mean)
+    spread = squared.std(axis=0, ddof=1) / np.sqrt(len(squared))
+    error = np.divide(spread, 2 * rmsre, out=np.zeros_like(spread), where=rmsre > 0)
+    return PooledErrors(rmsre, error, measure.below(nodes))
+
+
+def _coverage(held: list[Floats], sizes: NDArray[np.int64]) -> dict[str, Floats]:
+    """The share of intervals that held the true count, of each level and of all, and its standard error over draws."""
+    if not held:
+        return {}
+    levels = np.concatenate(held)
+    share = np.concatenate([levels / sizes, levels.sum(axis=1, keepdims=True) / sizes.sum()], axis=1)
+    return {
+        "coverage": share.mean(axis=0),
+        "coverage_error": share.std(axis=0, ddof=1) / np.sqrt(len(share)),
+    }
