@@ -116,7 +116,8 @@ def warm() -> None:
     for folder, _, names in os.walk(package):
         for name in names:
             module = os.path.join("attributary", os.path.relpath(os.path.join(folder, name), package))
-            if name.endswith(".py") and not name.startswith("__") and "spark" not in name:
+            apart = "spark" in name or os.path.basename(folder) == "cluster"  # which starts no process here
+            if name.endswith(".py") and not name.startswith("__") and not apart:
                 import_module(module.removesuffix(".py").replace(os.sep, "."))
 
 
@@ -181,9 +182,9 @@ def _fork(case: Case, folder: str, log: str) -> tuple[int, int]:
 def _run(arguments: tuple[str, ...]) -> int:
     """Runs a command here; a traceback goes to standard error."""
     from attributary.cli import main
-    from attributary.explore import serve
+    from attributary.explore import server
 
-    serve.serve = lambda *given: None  # what explore does at its start is enough
+    server.serve = lambda *given: None  # what explore does at its start is enough
     os.environ["ATTRIBUTARY_DEBUG"] = "1"  # errors come here as they are
     try:
         main.main(list(arguments), prog_name="attributary")

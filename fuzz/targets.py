@@ -17,10 +17,9 @@ from typing import Any
 import numpy as np
 
 from attributary.api.ara import parse
-from attributary.api.ara.client.filters import matches
-from attributary.api.ara.parse.entries import Fields
-from attributary.api.ara.parse.filters import filter_data, filter_pair
+from attributary.api.ara.parse.filter_rules import filter_data, filter_pair, matches
 from attributary.api.ara.parse.findings import Findings
+from attributary.api.ara.parse.json_fields import Fields
 from attributary.api.ara.registration import Registrations, registrations
 from attributary.api.ara.service import aggregation, ledger
 from attributary.api.ara.service.summary import read_summary

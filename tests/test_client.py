@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attributary.api.ara.client.attribute import attribute
-from attributary.api.ara.client.attribution import Attribution, report
+from attributary.api.ara.client.attribute_trigger import attribute
 from attributary.api.ara.client.browser import Client, SourceResult, TriggerResult
-from attributary.api.ara.client.limits import Limits
-from attributary.api.ara.client.window import Distinct
+from attributary.api.ara.client.pending_report import Attribution, report
+from attributary.api.ara.client.source_limits import Distinct
+from attributary.api.ara.parse.browser_limits import BrowserLimits
 from attributary.api.ara.parse.debug_reporting import SOURCE_TYPES, TRIGGER_TYPES
 from attributary.api.ara.wire import encryption, payload
 from attributary.api.ara.wire.contribution import Contribution
@@ -30,7 +30,7 @@ QUIET: dict[str, Any] = {"null_rate": 0, "null_rate_per_day": 0, "delay_span": 0
 
 
 def client(**limits: Any) -> Client:
-    return Client(Limits(**{**QUIET, **limits}), random.Random(1))
+    return Client(BrowserLimits(**{**QUIET, **limits}), random.Random(1))
 
 
 def source(on: Client, time: int = 0, page: str = PUBLISHER, reporter: str = ADTECH, **header: Any) -> SourceResult:
@@ -117,7 +117,7 @@ def test_the_client_attributes_as_a_slow_one_does(events: list[tuple[int, tuple[
 class Tables:
     """The limits as a browser has them: tables of all that ever was, read from end to end each time."""
 
-    limits: Limits
+    limits: BrowserLimits
     sources: list[dict[str, Any]] = field(default_factory=list)
     records: list[dict[str, Any]] = field(default_factory=list)  # one for each source or attribution, and destination
     reports: list[dict[str, Any]] = field(default_factory=list)
@@ -224,7 +224,7 @@ def test_limits_hold_as_in_tables_that_are_read_from_end_to_end(seed: int) -> No
     tight = draw.sample(NUMBERS, draw.choice([1, 2, 2, 3]))
     limits = {name: draw.choice([1, 2, 3]) if name in tight else 99 for name in NUMBERS}
     limits |= {"rate_window": 43_200, "minimum_delay": wait, "reports_per_source": 999}
-    fast, slow = client(**limits), Tables(Limits(**{**QUIET, **limits}))
+    fast, slow = client(**limits), Tables(BrowserLimits(**{**QUIET, **limits}))
     for _ in range(120):
         time += draw.choice([0, 0, 1, 1000, 30_000, 60_000, DAY // 8, DAY // 2])
         reporter = draw.choice(SERVERS)
@@ -492,7 +492,7 @@ def test_reports_leave_when_they_are_due() -> None:
 @given(st.integers(0, 2**32))
 def test_a_report_comes_within_the_delay_and_the_same_chance_gives_the_same_report(seed: int) -> None:
     def once() -> Attribution:
-        on = Client(Limits(minimum_delay=60, null_rate=0), random.Random(seed))
+        on = Client(BrowserLimits(minimum_delay=60, null_rate=0), random.Random(seed))
         source(on)
         return trigger(on).attributions[0]
 
@@ -513,7 +513,7 @@ def test_a_trigger_with_a_context_gets_its_report_at_once_real_or_null() -> None
 
 
 def test_null_reports_come_at_their_rate() -> None:
-    on = Client(Limits(), random.Random(2))
+    on = Client(BrowserLimits(), random.Random(2))
     missing = sum(len(trigger(on, time, "https://nowhere.test").attributions) for time in range(4000))
     assert 150 <= missing <= 250  # 5 %: 200 ± 14
     include = {"aggregatable_source_registration_time": "include"}

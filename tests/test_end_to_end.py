@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
-from attributary.api.ara.client.attribution import Attribution, report
 from attributary.api.ara.client.browser import Client
+from attributary.api.ara.client.pending_report import Attribution, report
 from attributary.api.ara.registration import Registrations, registrations
 from attributary.api.ara.wire.avro import write_reports
 from attributary.api.ara.wire.encryption import public_key

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from attributary.api.ara import parse
-from attributary.api.ara.client.filters import FilterConfig, FilterPair, matches
-from attributary.api.ara.client.limits import Limits
 from attributary.api.ara.parse import Parsed
+from attributary.api.ara.parse.browser_limits import BrowserLimits
+from attributary.api.ara.parse.filter_rules import FilterConfig, FilterPair, matches
 
 VECTORS = Path(__file__).parents[2] / "shared" / "vectors" / "header-validator"
 LIMIT_NAMES = {
@@ -51,7 +51,7 @@ def unwrapped(value: Any) -> Any:
     return found
 
 
-def limits(case: dict[str, Any]) -> Limits:
+def limits(case: dict[str, Any]) -> BrowserLimits:
     """Chromium's limits, with those of the case in their place; null stands for none."""
     own: dict[str, Any] = {}
     for name, value in case.get("vsv", {}).items():
@@ -60,7 +60,7 @@ def limits(case: dict[str, Any]) -> Limits:
                 own[f"{LIMIT_NAMES[name]}_{kind}"] = math.inf if most is None else most
         else:
             own[LIMIT_NAMES[name]] = tuple(value) if isinstance(value, list) else value
-    return Limits(**own)
+    return BrowserLimits(**own)
 
 
 def check(case: dict[str, Any], found: Parsed[Any]) -> None:

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from attributary.api.ara.client.attribution import report
 from attributary.api.ara.client.browser import Client, SourceResult, TriggerResult
-from attributary.api.ara.client.limits import Limits
+from attributary.api.ara.client.pending_report import report
+from attributary.api.ara.parse.browser_limits import BrowserLimits
 from attributary.api.ara.wire import payload
 from attributary.api.ara.wire.report import from_json, to_json
 
@@ -38,7 +38,7 @@ NO_AGGREGATABLE_REPORT = {
 }
 # Types of verbose debug reports that tell of what the client passes over.
 OTHER_TYPES = re.compile("trigger-event-.*|source-noised")
-# Limits that other reporting sites have a part in: to a server they look like success.
+# BrowserLimits that other reporting sites have a part in: to a server they look like success.
 HIDDEN = ("source-destination-global-rate-limit", "source-reporting-origin-limit")
 CONFIG = {
     "max_sources_per_origin": "sources_per_origin",
@@ -93,10 +93,10 @@ def read(name: str) -> Any:
     return commented(file.read_text(encoding="utf-8"))
 
 
-def limits(case: dict[str, Any]) -> Limits:
+def limits(case: dict[str, Any]) -> BrowserLimits:
     """The published limits, with those of the case."""
     config = {**read("default_config"), **case.get("api_config", {})}
-    return Limits(
+    return BrowserLimits(
         coordinators=tuple(config["aggregation_coordinator_origins"]),
         destination_window=IN_MINUTES * int(config["destination_rate_limit_window_in_minutes"]),
         rate_window=IN_DAYS * int(config["rate_limit_time_window_in_days"]),

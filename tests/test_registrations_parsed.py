@@ -9,10 +9,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from attributary.api.ara import parse
-from attributary.api.ara.client import site
-from attributary.api.ara.client.limits import Limits
 from attributary.api.ara.parse import Issue, Parsed
-from attributary.api.ara.parse.capacity import flip_probability, information_gain
+from attributary.api.ara.parse.browser_limits import BrowserLimits
+from attributary.api.ara.parse.event_level import flip_probability, information_gain
+from attributary.api.ara.parse.sites import parse_url, registrable
 
 SITE = {"destination": "https://a.test"}
 FULL_SOURCE: dict[str, Any] = {
@@ -253,7 +253,7 @@ def test_a_destination_is_a_site_and_what_is_more_is_ignored(more: str) -> None:
 
 
 def test_a_coordinator_may_be_chosen_and_is_an_origin() -> None:
-    limits = Limits(coordinators=("https://c.test", "https://d.test:8443"))
+    limits = BrowserLimits(coordinators=("https://c.test", "https://d.test:8443"))
     found = trigger({"aggregation_coordinator_origin": "https://d.test:8443/x"}, limits=limits)
     assert found.value and found.value.aggregation_coordinator_origin == "https://d.test:8443"
     message = "URL components other than origin (https://d.test:8443) will be ignored"
@@ -349,7 +349,10 @@ def test_what_event_level_reports_could_tell_is_found_for_any_number_of_them(
         "event_level_epsilon": epsilon,
         "event_report_windows": {"end_times": [3600 * (i + 1) for i in range(windows)]},
     }
-    for limits in (Limits(), Limits(trigger_states=2**100, channel_capacity_navigation=99, channel_capacity_event=99)):
+    for limits in (
+        BrowserLimits(),
+        BrowserLimits(trigger_states=2**100, channel_capacity_navigation=99, channel_capacity_event=99),
+    ):
         found = parse.source(json.dumps(header), kind, limits, note_gain=True)
         assert (found.value is None) == bool(found.errors) == bool(found.limit)
     states = comb(data * windows + reports, reports)
@@ -463,9 +466,9 @@ SITES = [
 
 @pytest.mark.parametrize(("text", "origin", "of"), SITES)
 def test_an_address_has_an_origin_and_a_site(text: str, origin: str, of: str) -> None:
-    url = site.parse(text)
+    url = parse_url(text)
     assert url and (url.origin, url.site, url.trustworthy) == (origin, of, True)
-    again = site.parse(of)
+    again = parse_url(of)
     assert again and again.site == of and not again.more_than_site
 
 
@@ -501,33 +504,33 @@ NO_HOST = [
 )
 def test_a_site_is_one_label_below_a_suffix(suffix: str) -> None:
     """Whatever stands before it: below, it is the same site; beside, it is another."""
-    here, there = (site.registrable(f"{name}.{suffix}") for name in ("here", "there"))
+    here, there = (registrable(f"{name}.{suffix}") for name in ("here", "there"))
     assert (here, there) == (f"here.{suffix}", f"there.{suffix}")
-    assert {site.registrable(f"{more}here.{suffix}") for more in ("", "a.", "a.b.", "there.")} == {here}
-    assert site.registrable(suffix) == suffix
+    assert {registrable(f"{more}here.{suffix}") for more in ("", "a.", "a.b.", "there.")} == {here}
+    assert registrable(suffix) == suffix
 
 
 @pytest.mark.parametrize(
     "text", ["http://shop.test", "http://127.a1", "http://localhost.test", "ftp://a.test", "data:,"]
 )
 def test_only_https_and_the_machine_itself_are_trusted(text: str) -> None:
-    url = site.parse(text)
+    url = parse_url(text)
     assert url and not url.trustworthy
 
 
 @settings(deadline=None)
 @given(st.text(max_size=40) | st.text("aß.%0x1@:/[]。\u200d\u00ad\ud800\x00é١", max_size=20))
 def test_any_host_is_read_or_refused(text: str) -> None:
-    url = site.parse(f"https://{text}")
+    url = parse_url(f"https://{text}")
     if url is not None:
-        again = site.parse(url.origin)
+        again = parse_url(url.origin)
         assert again and (again.origin, again.site) == (url.origin, url.site)
         assert url.origin.isascii() and url.origin == url.origin.lower()
 
 
 @pytest.mark.parametrize("text", [*NO_ADDRESS, *NO_HOST, "https://\ud800.test"])
 def test_what_is_no_address_has_none(text: str) -> None:
-    assert site.parse(text) is None
+    assert parse_url(text) is None
 
 
 CLAMPED = [
@@ -563,30 +566,30 @@ TELLING_TOO_MUCH = [
     (
         {"max_event_level_reports": 4},
         "navigation",
-        Limits(),
+        BrowserLimits(),
         "exceeds max event-level channel capacity per navigation",
     ),
-    ({"max_event_level_reports": 20}, "event", Limits(), "exceeds max event-level channel capacity per event"),
-    ({}, "event", Limits(trigger_states=2), "number of possible output states (3) exceeds max cardinality (2)"),
+    ({"max_event_level_reports": 20}, "event", BrowserLimits(), "exceeds max event-level channel capacity per event"),
+    ({}, "event", BrowserLimits(trigger_states=2), "number of possible output states (3) exceeds max cardinality (2)"),
     (
         {"attribution_scopes": {"limit": 1, "values": ["1"], "max_event_states": 2}},
         "event",
-        Limits(),
+        BrowserLimits(),
         "number of possible output states (3) exceeds max event states (2)",
     ),
     (
         {"attribution_scopes": {"limit": 1000, "values": ["1"], "max_event_states": 1000}},
         "navigation",
-        Limits(),
+        BrowserLimits(),
         "exceeds max event-level attribution scope information gain per navigation source (11.55)",
     ),
-    ({"trigger_data": [1, 2]}, "event", Limits(), "trigger_data must form a contiguous sequence"),
+    ({"trigger_data": [1, 2]}, "event", BrowserLimits(), "trigger_data must form a contiguous sequence"),
 ]
 
 
 @pytest.mark.parametrize(("j", "kind", "limits", "message"), TELLING_TOO_MUCH)
 def test_a_source_whose_event_level_reports_tell_too_much_is_refused(
-    j: dict[str, Any], kind: str, limits: Limits, message: str
+    j: dict[str, Any], kind: str, limits: BrowserLimits, message: str
 ) -> None:
     found = source({**SITE, **j}, source_type=kind, limits=limits)
     assert found.value is None

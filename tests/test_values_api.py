@@ -14,8 +14,8 @@ from click.testing import CliRunner, Result
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attributary.api.ara.client.attribution import Attribution, report
 from attributary.api.ara.client.browser import Client
+from attributary.api.ara.client.pending_report import Attribution, report
 from attributary.api.ara.keys.event_values import DRAWS, draw, micros, scaled
 from attributary.api.ara.registration import Registrations, registrations
 from attributary.api.ara.wire.avro import write_reports

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from attributary.api.ara.client import site
 from attributary.api.ara.keys.contribution_classes import ContributionClasses, classes
 from attributary.api.ara.keys.event_values import draw, ends, known_labels, micros, scaled, unknown_labels
 from attributary.api.ara.keys.key_layout import KeyLayout, layout
+from attributary.api.ara.parse.sites import parse_url
 from attributary.errors import InputError, brief
 from attributary.logs.attribute_labels import missing_cells
 from attributary.plan import Plan
@@ -244,10 +244,10 @@ def _destination(given: str | Sequence[str]) -> str | list[str]:
             f"a source has 1 to {MOST_SITES} destinations; got {len(sites):,}: leave some out, or give one"
         )
     for one in sites:
-        url = site.parse(one) if isinstance(one, str) else None
+        url = parse_url(one) if isinstance(one, str) else None
         if url is None or not url.trustworthy:
             name = one.rpartition("://")[2] if isinstance(one, str) else ""
-            meant = site.parse(f"https://{name}") if "." in name and len(name) <= LONGEST_SITE else None
+            meant = parse_url(f"https://{name}") if "." in name and len(name) <= LONGEST_SITE else None
             remedy = meant.site if meant else "the address of a page, as in https://shop.example"
             raise InputError(f"a destination is the site of a shop, with https; got {brief(one)}: write {remedy}")
     return sites if isinstance(given, list | tuple) else sites[0]

@@ -5,14 +5,13 @@ from functools import lru_cache
 from random import Random, SystemRandom
 
 from attributary.api.ara import parse
-from attributary.api.ara.client import site
-from attributary.api.ara.client.admission import Admission
-from attributary.api.ara.client.attribute import asks, attribute
-from attributary.api.ara.client.attribution import Attribution, nulls
-from attributary.api.ara.client.limits import DEFAULT, Limits
-from attributary.api.ara.client.storage import Storage
-from attributary.api.ara.client.stored import store
+from attributary.api.ara.client.attribute_trigger import asks, attribute
+from attributary.api.ara.client.pending_report import Attribution, nulls
+from attributary.api.ara.client.source_limits import Admission
+from attributary.api.ara.client.source_storage import Storage, store
 from attributary.api.ara.parse import Parsed, Source, Trigger
+from attributary.api.ara.parse.browser_limits import DEFAULT, BrowserLimits
+from attributary.api.ara.parse.sites import Url, parse_url
 from attributary.errors import InputError, brief
 
 INVALID = "header-parsing-error"
@@ -46,7 +45,7 @@ class Client:
 
     __slots__ = ("_admission", "_limits", "_rng", "_storage", "_time")
 
-    def __init__(self, limits: Limits = DEFAULT, rng: Random | None = None) -> None:
+    def __init__(self, limits: BrowserLimits = DEFAULT, rng: Random | None = None) -> None:
         self._limits, self._rng, self._time = limits, rng or SystemRandom(), 0
         self._storage, self._admission = Storage(limits), Admission(limits)
 
@@ -110,12 +109,12 @@ class Client:
         return self._storage.take_sent()
 
 
-def _read_source(header: str, source_type: str, limits: Limits) -> Parsed[Source]:
+def _read_source(header: str, source_type: str, limits: BrowserLimits) -> Parsed[Source]:
     """A source registration; the same headers come again and again, and those that are not huge are kept."""
     return (_kept_source if len(header) <= LONGEST_KEPT else parse.source)(header, source_type, limits)
 
 
-def _read_trigger(header: str, limits: Limits) -> Parsed[Trigger]:
+def _read_trigger(header: str, limits: BrowserLimits) -> Parsed[Trigger]:
     return (_kept_trigger if len(header) <= LONGEST_KEPT else parse.trigger)(header, limits)
 
 
@@ -123,8 +122,8 @@ _kept_source = lru_cache(maxsize=4096)(parse.source)
 _kept_trigger = lru_cache(maxsize=4096)(parse.trigger)
 
 
-def _url(text: str) -> site.Url:
-    url = site.parse(text)
+def _url(text: str) -> Url:
+    url = parse_url(text)
     if url is None or not url.trustworthy:
         raise InputError(f"a page or server must be an https address, as in https://shop.example; got {brief(text)}")
     return url

@@ -5,11 +5,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from attributary.api.ara.client.limits import Limits
-from attributary.api.ara.parse.entries import Fields, distinct, each
+from attributary.api.ara.parse.browser_limits import BrowserLimits
 from attributary.api.ara.parse.findings import Findings, Path
-from attributary.api.ara.parse.place import coordinator
-from attributary.api.ara.parse.scalars import contribution_value, hex128, string, typed
+from attributary.api.ara.parse.json_fields import (
+    Fields,
+    contribution_value,
+    coordinator,
+    distinct,
+    each,
+    hex128,
+    string,
+    typed,
+)
 
 SOURCE_TYPES = frozenset(
     ["unspecified"]
@@ -50,7 +57,7 @@ class DebugReporting:
 
 
 def debug_reporting(
-    j: Any, path: Path, found: Findings, types: frozenset[str], limits: Limits, budgeted: bool
+    j: Any, path: Path, found: Findings, types: frozenset[str], limits: BrowserLimits, budgeted: bool
 ) -> DebugReporting | None:
     """The debug contributions asked for; `budgeted` for a source, which must say how much they may take."""
     if not typed(j, path, found, "an object"):

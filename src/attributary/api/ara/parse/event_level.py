@@ -1,13 +1,29 @@
-"""Event level: what a source says of its event-level reports, which are read and checked but never made."""
+"""event_level: what a source says of its event-level reports, and how much they could tell, which the API limits.
+
+Event-level reports are read and checked as browsers do, but never made.
+"""
 
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
+from math import comb, exp, log2
 from typing import Any
 
-from attributary.api.ara.client.limits import DAY, UINT32_MAX
-from attributary.api.ara.parse.entries import Fields, distinct, each
+from attributary.api.ara.parse.browser_limits import DAY, UINT32_MAX, BrowserLimits
 from attributary.api.ara.parse.findings import Findings, Path
-from attributary.api.ara.parse.scalars import INFINITY, clamp, positive, typed, uint64, whole, within
+from attributary.api.ara.parse.json_fields import (
+    INFINITY,
+    Fields,
+    clamp,
+    distinct,
+    each,
+    positive,
+    short,
+    string,
+    typed,
+    uint64,
+    whole,
+    within,
+)
 
 HOUR = 3600
 MOST_REPORTS, MOST_TRIGGER_DATA, MOST_WINDOWS = 20, 32, 5
@@ -110,3 +126,119 @@ def max_reports(j: Any, path: Path, found: Findings) -> int | None:
 def trigger_data(j: Any, path: Path, found: Findings) -> tuple[int, ...] | None:
     """The values that event-level reports may tell apart."""
     return distinct(j, path, found, partial(whole, low=0, high=UINT32_MAX), 0, MOST_TRIGGER_DATA, strict=True)
+
+
+MOST_SCOPES, LONGEST_SCOPE, DEFAULT_STATES = 20, 50, 3
+
+
+@dataclass(frozen=True, slots=True)
+class AttributionScopes:
+    """The scopes of a source, how many there may be, and how many event states each may take."""
+
+    limit: int
+    values: tuple[str, ...]
+    max_event_states: int
+
+
+def attribution_scopes(j: Any, path: Path, found: Findings, limits: BrowserLimits) -> AttributionScopes | None:
+    if not typed(j, path, found, "an object"):
+        return None
+    fields = Fields(j, path, found)
+    limit = fields.need("limit", partial(whole, low=1, high=UINT32_MAX))
+    values = fields.need("values", partial(_scopes, limit=limit))
+    states = fields.take("max_event_states", partial(whole, low=1, high=limits.trigger_states), DEFAULT_STATES)
+    return AttributionScopes(limit, values, states) if fields.whole() else None
+
+
+def _scopes(j: Any, path: Path, found: Findings, limit: int | None) -> tuple[str, ...] | None:
+    values = distinct(j, path, found, _scope)
+    if values is None:
+        return None
+    if limit is None:
+        found.error(path, "cannot be fully validated without a valid limit")
+        return None
+    if not values:
+        found.error(path, "must be non-empty if limit is set")
+        return None
+    most, what = (limit, "limit") if limit < MOST_SCOPES else (MOST_SCOPES, "max number of attribution scopes")
+    message = f"size must be less than or equal to {what} ({most}) if limit is set"
+    return None if within(len(values), path, found, 1, most, message) is None else values
+
+
+def _scope(j: Any, path: Path, found: Findings) -> str | None:
+    text = string(j, path, found)
+    fits = text is not None and short(text, path, found, LONGEST_SCOPE, "exceeds max length per attribution scope")
+    return text if fits else None
+
+
+STATES = "number of possible output states"
+MOST_EPSILON = 500.0  # beyond which nothing is random to any digit, and before which exp overflows
+
+
+def check_capacity(
+    found: Findings,
+    limits: BrowserLimits,
+    source_type: str,
+    reports: int,
+    data: int,
+    windows: EventReportWindows,
+    epsilon: float,
+    scopes: AttributionScopes | None,
+    note: bool,
+) -> None:
+    """Find an error where the states of a source's event-level reports are too many or tell too much."""
+    navigation = source_type == "navigation"
+    most = limits.channel_capacity_navigation if navigation else limits.channel_capacity_event
+    most_scoped = limits.scopes_channel_capacity_navigation if navigation else limits.scopes_channel_capacity_event
+    states = comb(data * len(windows.end_times) + reports, reports)  # reports on (trigger data, window) pairs
+    if states > limits.trigger_states:
+        found.exceeds(
+            "trigger-state-cardinality", f"{STATES} ({states}) exceeds max cardinality ({limits.trigger_states})"
+        )
+    if scopes and source_type == "event" and states > scopes.max_event_states:
+        found.exceeds("max-event-states", f"{STATES} ({states}) exceeds max event states ({scopes.max_event_states})")
+    _gain(
+        found,
+        "channel-capacity",
+        "information gain",
+        information_gain(states, epsilon),
+        f"max event-level channel capacity per {source_type} source",
+        most,
+        note,
+    )
+    if scopes:
+        _gain(
+            found,
+            "scopes-channel-capacity",
+            "information gain for attribution scope",
+            log2(states + scopes.max_event_states * (scopes.limit - 1)),
+            f"max event-level attribution scope information gain per {source_type} source",
+            most_scoped,
+            note,
+        )
+    if note:
+        found.note((), f"{STATES}: {states}")
+        found.note((), f"randomized trigger rate: {flip_probability(states, epsilon):.7f}")
+
+
+def flip_probability(states: int, epsilon: float) -> float:
+    """The probability that a report is drawn at random: k-ary randomised response at this epsilon."""
+    return states / (states - 1 + exp(min(epsilon, MOST_EPSILON)))
+
+
+@lru_cache(maxsize=256)
+def information_gain(states: int, epsilon: float) -> float:
+    """The capacity in bits of the channel that randomised response is: q-ary symmetric."""
+    if states == 1 or epsilon <= 0:
+        return 0.0
+    odds = exp(min(epsilon, MOST_EPSILON))  # of the true state against one other; both parts stay above 0
+    right, wrong = odds / (states - 1 + odds), (states - 1) / (states - 1 + odds)
+    entropy = -wrong * log2(wrong) - right * log2(right)
+    return log2(states) - entropy - wrong * log2(states - 1)
+
+
+def _gain(found: Findings, name: str, what: str, gain: float, limit_name: str, limit: float, note: bool) -> None:
+    if gain > limit:
+        found.exceeds(name, f"{what}: {gain:.2f} exceeds {limit_name} ({limit:.2f})")
+    elif note:
+        found.note((), f"{what}: {gain:.2f}")

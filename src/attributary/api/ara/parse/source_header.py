@@ -5,28 +5,31 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from attributary.api.ara.client.limits import BUDGET, DAY, DEFAULT, Limits
-from attributary.api.ara.parse import capacity
+from attributary.api.ara.parse.browser_limits import BUDGET, DAY, DEFAULT, BrowserLimits
 from attributary.api.ara.parse.debug_reporting import SOURCE_TYPES, DebugReporting, debug_reporting
-from attributary.api.ara.parse.entries import Fields, key_values
 from attributary.api.ara.parse.event_level import (
     DEFAULT_REPORTS,
     DEFAULT_TRIGGER_DATA,
+    AttributionScopes,
     EventReportWindows,
+    attribution_scopes,
+    check_capacity,
     duration,
     event_windows,
     max_reports,
     report_window,
     trigger_data,
 )
-from attributary.api.ara.parse.filters import filter_data
-from attributary.api.ara.parse.findings import Findings, Parsed, Path, parsed
-from attributary.api.ara.parse.place import destinations
-from attributary.api.ara.parse.scalars import (
+from attributary.api.ara.parse.filter_rules import filter_data
+from attributary.api.ara.parse.findings import Findings, Parsed, Path, load, parsed
+from attributary.api.ara.parse.json_fields import (
+    Fields,
     boolean,
     clamp,
+    destinations,
     hex128,
     int64,
+    key_values,
     number,
     one_of,
     short,
@@ -35,8 +38,6 @@ from attributary.api.ara.parse.scalars import (
     whole,
     within,
 )
-from attributary.api.ara.parse.scopes import AttributionScopes, attribution_scopes
-from attributary.api.ara.parse.text import load
 
 MOST_KEYS, LONGEST_KEY, MOST_BUDGETS, LONGEST_BUDGET = 20, 25, 25, 25
 SHORTEST_EXPIRY, LONGEST_EXPIRY = DAY, 30 * DAY
@@ -68,7 +69,7 @@ class Source:
 
 
 def source(
-    text: str, source_type: str = "navigation", limits: Limits = DEFAULT, note_gain: bool = False
+    text: str, source_type: str = "navigation", limits: BrowserLimits = DEFAULT, note_gain: bool = False
 ) -> Parsed[Source]:
     """A source registration from the JSON of its header, or why it is refused.
 
@@ -82,7 +83,7 @@ def source(
     return parsed(value, found)
 
 
-def _source(j: Any, found: Findings, source_type: str, limits: Limits, note_gain: bool) -> Source | None:
+def _source(j: Any, found: Findings, source_type: str, limits: BrowserLimits, note_gain: bool) -> Source | None:
     if not typed(j, (), found, "an object"):
         return None
     fields, values = Fields(j, (), found), dict[str, Any]()
@@ -129,10 +130,10 @@ def _source(j: Any, found: Findings, source_type: str, limits: Limits, note_gain
     return parsed_source
 
 
-def _event_level(value: Source, found: Findings, limits: Limits, note_gain: bool) -> None:
+def _event_level(value: Source, found: Findings, limits: BrowserLimits, note_gain: bool) -> None:
     reports, data = value.max_event_level_reports, value.trigger_data
     windows, epsilon, scopes = value.event_report_windows, value.event_level_epsilon, value.attribution_scopes
-    capacity.check(found, limits, value.source_type, reports, len(data), windows, epsilon, scopes, note_gain)
+    check_capacity(found, limits, value.source_type, reports, len(data), windows, epsilon, scopes, note_gain)
     always = "event-level attribution will always fail because"
     if reports and not data:
         found.warning((), f"max_event_level_reports > 0 but {always} trigger_specs is empty")

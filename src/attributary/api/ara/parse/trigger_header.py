@@ -1,20 +1,97 @@
-"""Trigger: what an ad-tech server registers for a conversion."""
+"""trigger_header: what an ad-tech server registers for a conversion."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from attributary.api.ara.client.filters import FilterPair
-from attributary.api.ara.client.limits import DEFAULT, Limits
+from attributary.api.ara.parse.browser_limits import DEFAULT, BrowserLimits
 from attributary.api.ara.parse.debug_reporting import TRIGGER_TYPES, DebugReporting, debug_reporting
-from attributary.api.ara.parse.entries import Fields, distinct, each
-from attributary.api.ara.parse.filters import filter_pair
-from attributary.api.ara.parse.findings import Findings, Parsed, Path, parsed
-from attributary.api.ara.parse.place import coordinator
-from attributary.api.ara.parse.scalars import boolean, hex128, int64, one_of, short, string, typed, uint64, whole
-from attributary.api.ara.parse.text import load
-from attributary.api.ara.parse.values import Values, values_list
+from attributary.api.ara.parse.filter_rules import EVERY, FilterPair, filter_pair
+from attributary.api.ara.parse.findings import Findings, Parsed, Path, load, parsed
+from attributary.api.ara.parse.json_fields import (
+    Fields,
+    boolean,
+    contribution_value,
+    coordinator,
+    distinct,
+    each,
+    hex128,
+    int64,
+    is_a,
+    key_values,
+    one_of,
+    short,
+    string,
+    typed,
+    uint,
+    uint64,
+    whole,
+    within,
+)
+
+DEFAULT_RANGE = (
+    "must be in the range [0, 255]. It exceeds the default max size of 1 byte. "
+    "To increase, specify the aggregatable_filtering_id_max_bytes property."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyValue:
+    """What is added to a key's sum, and the id by which a query may select it."""
+
+    value: int
+    filtering_id: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class KeyValues:
+    """The values of each key, for the sources that pass the filters."""
+
+    values: Mapping[str, KeyValue]
+    filters: FilterPair
+
+
+def values_list(j: Any, path: Path, found: Findings, id_bytes: int | None) -> tuple[KeyValues, ...] | None:
+    """The values for all sources, or a list of values with filters, of which the first match wins."""
+    if not typed(j, path, found, "an object", "a list"):
+        return None
+    if is_a(j, "a list"):
+        return each(j, path, found, partial(_values, id_bytes=id_bytes))
+    values = key_values(j, path, found, partial(_value, id_bytes=id_bytes))
+    return None if values is None else (KeyValues(values, EVERY),)
+
+
+def _values(j: Any, path: Path, found: Findings, id_bytes: int | None) -> KeyValues | None:
+    if not typed(j, path, found, "an object"):
+        return None
+    fields = Fields(j, path, found)
+    values = fields.need("values", partial(key_values, read=partial(_value, id_bytes=id_bytes)))
+    pair = filter_pair(fields)
+    return KeyValues(values, pair) if fields.whole() and pair else None
+
+
+def _value(_key: str, j: Any, path: Path, found: Findings, id_bytes: int | None) -> KeyValue | None:
+    if not typed(j, path, found, "a number", "an object"):
+        return None
+    if is_a(j, "a number"):
+        value = contribution_value(j, path, found)
+        return None if value is None else KeyValue(value)
+    fields = Fields(j, path, found)
+    value = fields.need("value", contribution_value)
+    filtering_id = fields.take("filtering_id", partial(_filtering_id, id_bytes=id_bytes), 0)
+    return KeyValue(value, filtering_id) if fields.whole() and value is not None else None
+
+
+def _filtering_id(j: Any, path: Path, found: Findings, id_bytes: int | None) -> int | None:
+    n = uint(j, path, found)
+    if n is None:
+        return None
+    if id_bytes is None:
+        found.error(path, "cannot be fully validated without a valid aggregatable_filtering_id_max_bytes")
+        return None
+    return within(n, path, found, 0, 256**id_bytes - 1, DEFAULT_RANGE if id_bytes == 1 else None)  # type: ignore[no-any-return]
+
 
 LONGEST_CONTEXT_ID, MOST_ID_BYTES = 64, 8
 UNKNOWN_TIME = "cannot be fully validated without a valid aggregatable_source_registration_time"
@@ -60,7 +137,7 @@ class Trigger:
     """A trigger registration as a client understands it: checked, with its defaults."""
 
     aggregatable_trigger_data: tuple[TriggerDatum, ...]
-    aggregatable_values: tuple[Values, ...]
+    aggregatable_values: tuple[KeyValues, ...]
     aggregatable_deduplication_keys: tuple[DeduplicationKey, ...]
     aggregatable_filtering_id_max_bytes: int
     aggregatable_source_registration_time: str
@@ -75,7 +152,7 @@ class Trigger:
     event_trigger_data: tuple[EventTriggerDatum, ...]
 
 
-def trigger(text: str, limits: Limits = DEFAULT) -> Parsed[Trigger]:
+def trigger(text: str, limits: BrowserLimits = DEFAULT) -> Parsed[Trigger]:
     """A trigger registration from the JSON of its header, or why it is refused."""
     found = Findings()
     j = load(text, found)
@@ -83,7 +160,7 @@ def trigger(text: str, limits: Limits = DEFAULT) -> Parsed[Trigger]:
     return parsed(value, found)
 
 
-def _trigger(j: Any, found: Findings, limits: Limits) -> Trigger | None:
+def _trigger(j: Any, found: Findings, limits: BrowserLimits) -> Trigger | None:
     if not typed(j, (), found, "an object"):
         return None
     fields, values = Fields(j, (), found), dict[str, Any]()

@@ -17,7 +17,7 @@ from itertools import chain, islice
 import numpy as np
 from numpy.typing import NDArray
 
-from attributary.api.ara.client import site
+from attributary.api.ara.parse.sites import parse_url
 from attributary.api.ara.wire import encryption
 from attributary.api.ara.wire.columns import Columns, columns
 from attributary.api.ara.wire.fault import Category, Fault
@@ -151,7 +151,7 @@ def main_site(paths: Sequence[str]) -> str:
 @lru_cache(1024)
 def _site(origin: str) -> str:
     """The site of an origin; of one that is none, itself."""
-    found = site.parse(origin if "://" in origin else f"https://{origin}")
+    found = parse_url(origin if "://" in origin else f"https://{origin}")
     return origin if found is None else found.site
 
 

@@ -1,4 +1,4 @@
-"""Site: where a page or a server stands, as browsers tell sites apart."""
+"""sites: where a page or a server stands, as browsers tell sites apart."""
 
 import ipaddress
 import re
@@ -35,7 +35,7 @@ class Url(NamedTuple):
     trustworthy: bool
 
 
-def parse(text: str) -> Url | None:
+def parse_url(text: str) -> Url | None:
     """The origin and site of an address, or None where it is no address at all."""
     return _kept(text) if len(text) <= LONGEST_KEPT else _parse(text)
 

@@ -1,11 +1,11 @@
-"""Attribution: an aggregatable report before it is sent, in the clear."""
+"""pending_report: an aggregatable report before it is sent, in the clear."""
 
 import uuid
 from dataclasses import dataclass
 from random import Random
 
-from attributary.api.ara.client.limits import DAY, Limits
 from attributary.api.ara.parse import Trigger
+from attributary.api.ara.parse.browser_limits import DAY, BrowserLimits
 from attributary.api.ara.wire.contribution import Contribution
 from attributary.api.ara.wire.report import IN_THE_CLEAR, Report, build
 from attributary.api.ara.wire.shared_info import SharedInfo
@@ -53,7 +53,7 @@ def attribution(
     contributed: tuple[Contribution, ...],
     source_time: int | None,
     debug_keys: tuple[int | None, int | None],
-    limits: Limits,
+    limits: BrowserLimits,
     rng: Random,
 ) -> Attribution:
     """The report of a trigger; the source's time is told, by the day, only where the trigger asks for it."""
@@ -81,7 +81,7 @@ def nulls(
     reporting_origin: str,
     time: int,
     source_time: int | None,
-    limits: Limits,
+    limits: BrowserLimits,
     rng: Random,
 ) -> list[Attribution]:
     """The null reports beside the real one (from a source of this time) or in its place, which hide whether it is real.

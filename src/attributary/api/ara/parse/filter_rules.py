@@ -1,11 +1,65 @@
-"""Filters: what a source says of itself, and what a trigger asks of a source."""
+"""filter_rules: what a source says of itself, what a trigger asks of a source, and whether the two match."""
 
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from typing import Any
 
-from attributary.api.ara.client.filters import FilterConfig, FilterPair
-from attributary.api.ara.parse.entries import Fields, distinct, each, key_values
 from attributary.api.ara.parse.findings import Findings, Path
-from attributary.api.ara.parse.scalars import is_a, positive, short, string, typed
+from attributary.api.ara.parse.json_fields import (
+    Fields,
+    distinct,
+    each,
+    is_a,
+    key_values,
+    positive,
+    short,
+    string,
+    typed,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FilterConfig:
+    """All of these must match: for each key one of its values, and a source no older than the lookback, in seconds."""
+
+    map: Mapping[str, Set[str]] = field(default_factory=dict)
+    lookback_window: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FilterPair:
+    """One of the positive configurations must match, and one of the negative ones must match negated."""
+
+    positive: Sequence[FilterConfig] = ()
+    negative: Sequence[FilterConfig] = ()
+
+
+EVERY = FilterPair()
+
+
+def matches(data: Mapping[str, Set[str]], age: float, pair: FilterPair) -> bool:
+    """Whether a source with this filter data (its source_type included) and age in seconds passes the pair."""
+    return _any(data, age, pair.positive, False) and _any(data, age, pair.negative, True)
+
+
+def _any(data: Mapping[str, Set[str]], age: float, configs: Sequence[FilterConfig], negated: bool) -> bool:
+    return not configs or any(_all(data, age, config, negated) for config in configs)
+
+
+def _all(data: Mapping[str, Set[str]], age: float, config: FilterConfig, negated: bool) -> bool:
+    """Whether each key matches, or for a negated configuration, each does not; a key the source lacks is no hindrance.
+
+    Negation is by key and not of the whole: {a: [1], b: [2]} negated is neither a = 1 nor b = 2.
+    """
+    if config.lookback_window is not None and (age <= config.lookback_window) == negated:
+        return False
+    return all(_meet(data[key], values) != negated for key, values in config.map.items() if key in data)
+
+
+def _meet(of_source: Set[str], asked: Set[str]) -> bool:
+    """Whether the two share a value; asking for none is met only by a source that has none."""
+    return not of_source.isdisjoint(asked) if asked else not of_source
+
 
 SOURCE_TYPES = ("event", "navigation")
 LONGEST, MOST_KEYS, MOST_VALUES = 25, 50, 50
@@ -26,10 +80,10 @@ def _of_source(key: str, j: Any, path: Path, found: Findings) -> frozenset[str] 
         return None
     if not short(key, path, found, LONGEST, "key exceeds max length per filter string"):
         return None
-    return _set(distinct(j, path, found, _value, 0, MOST_VALUES))
+    return _set(distinct(j, path, found, _source_value, 0, MOST_VALUES))
 
 
-def _value(j: Any, path: Path, found: Findings) -> str | None:
+def _source_value(j: Any, path: Path, found: Findings) -> str | None:
     text = string(j, path, found)
     fits = text is not None and short(text, path, found, LONGEST, "exceeds max length per filter string")
     return text if fits else None

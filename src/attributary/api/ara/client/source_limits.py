@@ -1,17 +1,38 @@
-"""Admission: whether a client keeps a source, and which others must go for it."""
+"""source_limits: whether a client keeps a source, and which others must go for it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterable
 
-from attributary.api.ara.client.limits import DAY, Limits
-from attributary.api.ara.client.storage import Storage
-from attributary.api.ara.client.stored import Stored
-from attributary.api.ara.client.window import Distinct
+from attributary.api.ara.client.source_storage import Storage, Stored
+from attributary.api.ara.parse.browser_limits import DAY, BrowserLimits
+
+
+class Distinct:
+    """For each key, the distinct values of the last `span` milliseconds, of which there may be up to a limit."""
+
+    __slots__ = ("_limit", "_seen", "_span")
+
+    def __init__(self, limit: int, span: int) -> None:
+        self._limit, self._span = limit, span
+        self._seen: dict[Hashable, dict[str, int]] = {}
+
+    def allows(self, key: Hashable, values: Iterable[str], time: int) -> bool:
+        """Whether the values could be added without more than the limit."""
+        seen, start = self._seen.get(key, {}), time - self._span
+        fresh = sum(seen.get(value, start) <= start for value in values)
+        if not fresh or len(seen) + fresh <= self._limit:
+            return True
+        self._seen[key] = {value: last for value, last in seen.items() if last > start}
+        return len(self._seen[key]) + fresh <= self._limit
+
+    def add(self, key: Hashable, values: Iterable[str], time: int) -> None:
+        """See the values."""
+        self._seen.setdefault(key, {}).update(dict.fromkeys(values, time))
 
 
 class Admission:
     """The limits on sources: how many an origin may have, and how many sites they may join."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: BrowserLimits) -> None:
         window = 1000 * limits.destination_window
         self._destinations = limits.destinations
         self._globally = Distinct(limits.destinations_per_window, window)

@@ -1,4 +1,4 @@
-"""Limits: what a client stores, sends and lets pass; the defaults are those of Chromium."""
+"""browser_limits: what a browser stores, sends and lets pass; the defaults are those of Chromium."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ COORDINATORS = tuple(f"https://publickeyservice.msmt.{cloud}.privacysandboxservi
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class BrowserLimits:
     """The limits of a client; times are in seconds."""
 
     coordinators: tuple[str, ...] = COORDINATORS
@@ -39,4 +39,4 @@ class Limits:
     trigger_states: int = UINT32_MAX
 
 
-DEFAULT = Limits()
+DEFAULT = BrowserLimits()
