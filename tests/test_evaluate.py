@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from attributary import Tree, budget, denoise, rmsre
 from attributary.errors import InputError
-from attributary.evaluate import METHODS, Case, Method, Store, estimators, evaluate, private_prior, ways
+from attributary.evaluate import METHODS, Case, Method, Store, estimators, evaluate, private_prior, splits
 from attributary.evaluate.pooling import Pooling, exact
 from attributary.evaluate.simulation import BATCH, Copies, Noise, Tried, batches, draws_of, simulate
 from attributary.evaluate.user_cases import own_cases
@@ -83,7 +83,7 @@ def test_one_split_serves_every_epsilon_under_the_apis_noise() -> None:
 
 def test_simulation_is_denoising_draw_by_draw() -> None:
     made, draws = case("unit"), 7
-    noise = Noise("unit", 2.0, 65536, ways.greedy(made.spec, made.tree, made.prior))
+    noise = Noise("unit", 2.0, 65536, splits.greedy(made.spec, made.tree, made.prior))
     measure = Pooling.of(made.tree, made.count, 5.0)
     found = simulate(made, [noise], [Tried(estimators.blue), Tried(estimators.top_down)], measure, draws, seed=1)[0]
     drawn = draws_of(1, "made up/a > b > day", 0, draws * made.nodes)
@@ -134,7 +134,7 @@ def test_intervals_of_unbiased_counts_cover_at_their_rate() -> None:
 def test_coverage_is_counted_draw_by_draw() -> None:
     made, draws = case(), 6
     (row,) = rows(evaluate([made], ["optimal-prior"], epsilons=[1], taus=[5], draws=draws, coverage=True), level="b")
-    noise = Noise("api", 1.0, made.spec.l1, ways.optimal(made.at(5, 1).spec, made.tree, made.prior))
+    noise = Noise("api", 1.0, made.spec.l1, splits.optimal(made.at(5, 1).spec, made.tree, made.prior))
     drawn = draws_of(0, "made up/a > b > day", 0, draws * made.nodes)
     copies = Copies.of(made.tree, draws)
     noisy = noise._replace(share=copies.spread(noise.share)).added(copies.spread(made.count), drawn)
@@ -162,7 +162,7 @@ def sure(tree: Tree, measured: Measurements, prior: Prior) -> Any:
 
 
 def test_a_method_of_ones_own_may_say_how_sure_it_is() -> None:
-    own = Method("unsure", ways.equal, estimators.blue, intervals=sure)
+    own = Method("unsure", splits.equal, estimators.blue, intervals=sure)
     table = evaluate([case()], [own], epsilons=[1], taus=[5], draws=3, coverage=True)
     assert {row["coverage"] for row in rows(table)} == {1.0}
 
@@ -249,7 +249,7 @@ def test_pools(shape: str) -> None:
 @given(specs(), st.integers(0, 3), st.integers(2, 5))
 def test_no_way_overspends_on_any_path(asks: Spec, seed: int, seen: int) -> None:
     tree, prior = asked(asks, seed, 5, seen)
-    for way in (ways.equal, ways.leaves, ways.greedy, ways.greedy_raw, ways.optimal, ways.per_node):
+    for way in (splits.equal, splits.leaves, splits.greedy, splits.greedy_raw, splits.optimal, splits.per_node):
         share = way(asks, tree, prior)
         assert share.shape == (len(tree),)
         assert (share >= 0).all()
@@ -259,8 +259,8 @@ def test_no_way_overspends_on_any_path(asks: Spec, seed: int, seen: int) -> None
         assert spent.max() <= 1 + 1e-9
 
 
-@pytest.mark.parametrize("way", [ways.greedy, ways.optimal, ways.per_node])
-def test_a_new_root_takes_the_split_that_is_best_for_the_known_ones(way: ways.Way) -> None:
+@pytest.mark.parametrize("way", [splits.greedy, splits.optimal, splits.per_node])
+def test_a_new_root_takes_the_split_that_is_best_for_the_known_ones(way: splits.Way) -> None:
     made = case(seen=3)
     new = np.flatnonzero(made.prior.new_roots(made.tree))
     assert len(new) == 2
@@ -271,14 +271,14 @@ def test_a_new_root_takes_the_split_that_is_best_for_the_known_ones(way: ways.Wa
         assert [values.min() for values in each] == pytest.approx([values.max() for values in each])
         assert [values[0] for values in each] == pytest.approx([values[0] for values in by_level[0]])
     weights = np.where(np.isin(root, new), 0.0, 1.0)
-    method = budget.greedy if way is ways.greedy else budget.optimal
+    method = budget.greedy if way is splits.greedy else budget.optimal
     pooled = method(made.tree, made.prior.mean, 4.0, 10.0, by_root=False, weights=weights)
     assert [values[0] for values in by_level[0]] == pytest.approx(pooled.epsilon[0] / 4)
 
 
 def test_raw_figures_have_a_split_of_their_own() -> None:
     made = case(seen=5)
-    share = ways.greedy_raw(made.spec, made.tree, made.prior)
+    share = splits.greedy_raw(made.spec, made.tree, made.prior)
     assert share.min() > 0.01
     split = budget.greedy(made.tree, made.prior.mean, 4.0, 10.0, denoised=False)
     assert share == pytest.approx(split.nodes() / 4)
@@ -384,7 +384,7 @@ def expecting(tree: Tree, noisy: Any, variance: Any, prior: Prior) -> Any:
 
 def test_an_estimator_is_given_the_prior() -> None:
     made = case()
-    table = evaluate([made], [Method("expecting", ways.equal, expecting)], epsilons=[1], taus=[10], draws=5)
+    table = evaluate([made], [Method("expecting", splits.equal, expecting)], epsilons=[1], taus=[10], draws=5)
     wanted = rmsre.tree(made.tree, made.count, np.square(made.prior.mean - made.count), 10.0)
     (found,) = rows(table, level=None)
     assert found["rmsre"] == pytest.approx(wanted)
@@ -437,19 +437,19 @@ def test_an_estimator_of_ones_own_sees_one_draw_unless_it_may_be_batched() -> No
     """One that pools roots averages the noise of all draws away if it sees them all."""
     made, options = case(), {"epsilons": [1.0], "taus": [10], "draws": 40}
     seen.clear()
-    alone = evaluate([made], [Method("pooling", ways.equal, pooling)], **options)
+    alone = evaluate([made], [Method("pooling", splits.equal, pooling)], **options)
     assert seen == [made.nodes] * 40
-    pooled = evaluate([made], [Method("pooling", ways.equal, pooling, batched=True)], **options)
+    pooled = evaluate([made], [Method("pooling", splits.equal, pooling, batched=True)], **options)
     assert seen[40:] == [40 * made.nodes]
     one, other = (rows(table, level="a")[0]["rmsre"] for table in (alone, pooled))
     assert other < one
-    both = evaluate([made], [Method("pooling", ways.equal, pooling), "equal-blue"], **options)
+    both = evaluate([made], [Method("pooling", splits.equal, pooling), "equal-blue"], **options)
     assert rows(both, method="equal-blue") == rows(evaluate([made], ["equal-blue"], **options))
 
 
 @pytest.mark.parametrize(("made", "told"), [(np.nan, "nan"), (np.ones(2), r"shape \(2,\)")])
 def test_an_estimator_gives_a_count_for_each_node(made: Any, told: str) -> None:
-    own = Method("odd", ways.equal, lambda tree, *_: made + np.zeros(len(made) if np.ndim(made) else len(tree)))
+    own = Method("odd", splits.equal, lambda tree, *_: made + np.zeros(len(made) if np.ndim(made) else len(tree)))
     with pytest.raises(InputError, match=f"a count for each of the .* got {told}"):
         evaluate([case()], [own], epsilons=[1], taus=[10], draws=2)
 
@@ -458,7 +458,7 @@ def test_squared_errors_of_draws_have_the_error_of_a_simulation() -> None:
     """rmsre takes the mean of squared errors, where estimates are biased."""
     made = case()
     table = evaluate([made], ["greedy-top-down"], epsilons=[1], taus=[10], draws=300)
-    share = ways.greedy(made.at(10, 1).spec, made.tree, made.prior)
+    share = splits.greedy(made.at(10, 1).spec, made.tree, made.prior)
     noise = Noise("api", 1.0, made.spec.l1, share)
     squared = []
     for i in range(300):

@@ -13,10 +13,8 @@ from hypothesis import strategies as st
 from attributary.api.ara.keys.event_values import scaled
 from attributary.errors import InputError
 from attributary.evaluate import Store, evaluate
-from attributary.evaluate.limits import all_limits
-from attributary.evaluate.many import Many, load
+from attributary.evaluate.measure_cases import MeasureCase, OneMeasure, all_limits, load, questions, shared, split
 from attributary.evaluate.methods import METHODS, Method
-from attributary.evaluate.shared import One, questions, shared, split
 from attributary.evaluate.user_cases import own_cases
 from attributary.plan import make_plan
 from attributary.prior import from_counts
@@ -38,18 +36,18 @@ WERE = {  # tree errors of counts alone, before there were measures
 }
 
 
-def cases(asked: Spec, before: pa.Table, after: pa.Table, **options: Any) -> list[Many]:
+def cases(asked: Spec, before: pa.Table, after: pa.Table, **options: Any) -> list[MeasureCase]:
     tree, known = asked.tree(after), [a.name for a in asked.known]
     two = (profile(tree, asked, after), from_counts(tree, before, known=known), profile(tree, asked, before))
-    return Many.cases("made up", asked, tree, *two, **options)
+    return MeasureCase.cases("made up", asked, tree, *two, **options)
 
 
-def case(limits: str = "chosen", asked: Spec | None = None, **of_rows: Any) -> Many:
+def case(limits: str = "chosen", asked: Spec | None = None, **of_rows: Any) -> MeasureCase:
     found = cases(asked or spec(), rows(0, 3, **of_rows), rows(1, 3, **of_rows))
     return next(made for made in found if made.limits.name == limits)
 
 
-def planned(many: Many, method: str = "optimal") -> list[One]:
+def planned(many: MeasureCase, method: str = "optimal") -> list[OneMeasure]:
     asked = questions(many)
     return shared(many, asked, split(asked, method))
 
@@ -84,7 +82,7 @@ def test_contributions_and_limits_are_those_of_the_plan(
     tree = asked.tree(after)
     prior, known, truth = (from_counts(tree, before, known=["a"]), *(profile(tree, asked, t) for t in (before, after)))
     plan = make_plan(asked, tree, prior, method, profile=known)
-    many = Many.cases("made up", asked, tree, truth, prior, known)[0]
+    many = MeasureCase.cases("made up", asked, tree, truth, prior, known)[0]
     for part, one in zip(plan.by_measure, planned(many, method), strict=True):
         contribution = tree.to_level_order(part.contribution(tree))
         assert one.share * asked.l1 * one.clip == pytest.approx(contribution, abs=1e-9)
@@ -234,7 +232,7 @@ def test_seeds_workers_and_files_give_the_same_table(tmp_path: Path) -> None:
     for case in made:
         case.save(str(tmp_path / "case.npz"))
         again = load(str(tmp_path / "case.npz"))
-        assert isinstance(again, Many) and again.key == case.key and again.limits == case.limits
+        assert isinstance(again, MeasureCase) and again.key == case.key and again.limits == case.limits
     assert len({case.key for case in made}) == 3
 
 
@@ -342,6 +340,6 @@ def test_a_prior_that_limits_cannot_be_chosen_from_is_refused(most: Any, clip: A
     leaf = np.flatnonzero(tree.is_leaf)
     report = Profile(tree, leaf, np.ones(len(leaf)), {"revenue": np.ones(len(leaf))})
     with pytest.raises(InputError, match=rule):
-        Many.cases("made up", asked, tree, profile(tree, asked, after), from_counts(tree, after), report)
+        MeasureCase.cases("made up", asked, tree, profile(tree, asked, after), from_counts(tree, after), report)
     fixed = spec(1, 40)
-    assert Many.cases("made up", fixed, tree, profile(tree, fixed, after), from_counts(tree, after), report)
+    assert MeasureCase.cases("made up", fixed, tree, profile(tree, fixed, after), from_counts(tree, after), report)

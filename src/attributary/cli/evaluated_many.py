@@ -10,7 +10,7 @@ from attributary.cli.profiled import of_measure, profiled
 from attributary.cli.reading import refused
 from attributary.errors import InputError
 from attributary.evaluate.comparison import tree_errors
-from attributary.evaluate.many import Many
+from attributary.evaluate.measure_cases import MeasureCase
 from attributary.prior import from_counts
 from attributary.profile import profile
 from attributary.spec import Spec
@@ -20,7 +20,7 @@ from attributary.tables import read_table, shown
 
 def many_cases(
     spec: Spec, name: str, logs: tuple[Any, Any, bool] | None, counts: str | None, prior: str | None, noises: Any
-) -> list[Many]:
+) -> list[MeasureCase]:
     """The cases of the logs' counts, or of a file of counts; the prior is a file, earlier rows, or the counts."""
     known = [attribute.name for attribute in spec.known]
     after, before, made = logs or (None, None, False)
@@ -43,7 +43,7 @@ def many_cases(
             said, told = from_counts(tree, table, known=known), profile(tree, spec, table)
     if measured is None or told is None:
         raise InputError(f"{name}: one conversion to an impression, and nothing but counts: there is no limit to try")
-    return Many.cases(name, spec, tree, measured, said, told, noises, made)
+    return MeasureCase.cases(name, spec, tree, measured, said, told, noises, made)
 
 
 def _refuse_report(path: str) -> None:

@@ -11,7 +11,7 @@ from attributary.evaluate.case import Case
 from attributary.evaluate.comparison import Evaluation
 from attributary.evaluate.grid_tasks import Row, Task
 from attributary.evaluate.grid_workers import Store, answers
-from attributary.evaluate.many import taken
+from attributary.evaluate.measure_cases import taken
 from attributary.evaluate.methods import Method, by_way, chosen
 from attributary.evaluate.pooling import Pool
 

@@ -12,12 +12,11 @@ from attributary import __version__
 from attributary.budget import Split
 from attributary.errors import InputError
 from attributary.evaluate.case import Case
-from attributary.evaluate.many import PLANS, Many
+from attributary.evaluate.measure_cases import PLANS, MeasureCase, OneMeasure, questions, shared, split
 from attributary.evaluate.methods import Method
 from attributary.evaluate.pooling import Pool, PooledErrors, Pooling, exact
-from attributary.evaluate.shared import One, questions, shared, split
 from attributary.evaluate.simulation import Noise, Tried, simulate
-from attributary.evaluate.ways import Way
+from attributary.evaluate.splits import Way
 from attributary.noise import page_of
 from attributary.types import Floats
 
@@ -145,7 +144,7 @@ def _rows(case: Case, task: Task, method: Method, kind: str, errors: PooledError
 
 def answer(task: Task, case: Case) -> list[Row]:
     """The rows of the evaluation table for a task."""
-    if not isinstance(case, Many):
+    if not isinstance(case, MeasureCase):
         return run(task, case)
     rows: list[Row] = []
     share = None
@@ -163,7 +162,7 @@ def answer(task: Task, case: Case) -> list[Row]:
     return rows
 
 
-def _of_one(task: Task, many: Many, one: One, epsilon: float) -> list[Row]:
+def _of_one(task: Task, many: MeasureCase, one: OneMeasure, epsilon: float) -> list[Row]:
     """The rows of one measure; its case is like any other, but for what limits cut off."""
     rows = run(task._replace(tau=one.tau, epsilons=(epsilon,)), one.case, one.share)
     measure = Pooling.of(many.tree, one.case.truth, one.tau, task.pool)

@@ -16,7 +16,7 @@ from typing import Any
 from attributary.errors import InputError
 from attributary.evaluate.case import Case
 from attributary.evaluate.grid_tasks import Row, Task, answer
-from attributary.evaluate.many import load
+from attributary.evaluate.measure_cases import load
 
 
 class Store:

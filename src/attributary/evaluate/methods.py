@@ -2,7 +2,7 @@
 
 Another method is another pair of functions:
 
-    >>> halves = Method("halves-blue", ways.equal, estimators.blue, estimators.blue_variance)
+    >>> halves = Method("halves-blue", splits.equal, estimators.blue, estimators.blue_variance)
 
 An estimator of one's own is given one draw at a time. One that treats each root on its own, and learns nothing from the
 tree, may take many at once, which is faster: batched=True.
@@ -12,9 +12,9 @@ from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from attributary.errors import InputError
-from attributary.evaluate import estimators, ways
+from attributary.evaluate import estimators, splits
 from attributary.evaluate.estimators import Intervals
-from attributary.evaluate.ways import Way
+from attributary.evaluate.splits import Way
 from attributary.prior import Prior
 from attributary.tree import Tree
 from attributary.types import Floats
@@ -36,19 +36,19 @@ class Method(NamedTuple):
 
 
 _LISTED = (
-    Method("equal-raw", ways.equal, estimators.raw, estimators.raw_variance, True),
-    Method("equal-blue", ways.equal, estimators.blue, estimators.blue_variance, True),
-    Method("leaves-blue", ways.leaves, estimators.blue, estimators.blue_variance, True),
-    Method("greedy-raw", ways.greedy_raw, estimators.raw, estimators.raw_variance, True),
-    Method("greedy-blue", ways.greedy, estimators.blue, estimators.blue_variance, True),
-    Method("greedy-top-down", ways.greedy, estimators.top_down),
-    Method("optimal-blue", ways.optimal, estimators.blue, estimators.blue_variance),
-    Method("optimal-top-down", ways.optimal, estimators.top_down),
-    Method("optimal-prior", ways.optimal, estimators.learned, slow=True),
-    Method("planned-prior", ways.planned, estimators.learned, by_epsilon=True, slow=True),
-    Method("per-node-blue", ways.per_node, estimators.blue, estimators.blue_variance),
-    Method("per-node-top-down", ways.per_node, estimators.top_down),
-    Method("per-node-prior", ways.per_node, estimators.learned, slow=True),
+    Method("equal-raw", splits.equal, estimators.raw, estimators.raw_variance, True),
+    Method("equal-blue", splits.equal, estimators.blue, estimators.blue_variance, True),
+    Method("leaves-blue", splits.leaves, estimators.blue, estimators.blue_variance, True),
+    Method("greedy-raw", splits.greedy_raw, estimators.raw, estimators.raw_variance, True),
+    Method("greedy-blue", splits.greedy, estimators.blue, estimators.blue_variance, True),
+    Method("greedy-top-down", splits.greedy, estimators.top_down),
+    Method("optimal-blue", splits.optimal, estimators.blue, estimators.blue_variance),
+    Method("optimal-top-down", splits.optimal, estimators.top_down),
+    Method("optimal-prior", splits.optimal, estimators.learned, slow=True),
+    Method("planned-prior", splits.planned, estimators.learned, by_epsilon=True, slow=True),
+    Method("per-node-blue", splits.per_node, estimators.blue, estimators.blue_variance),
+    Method("per-node-top-down", splits.per_node, estimators.top_down),
+    Method("per-node-prior", splits.per_node, estimators.learned, slow=True),
 )
 _SURE: dict[Estimator, Intervals] = {
     estimators.blue: estimators.blue_intervals,

@@ -1,4 +1,4 @@
-"""ways: how the budget is split over a tree, one function each, all of one signature.
+"""How the budget is split over a tree, one function each, all of one signature.
 
 A way sees the spec, the tree and the prior, and gives the share of the budget of every node, in level order. With
 `split_by` every root has a split of its own; a root that is new takes the one split that is best for all known ones.
