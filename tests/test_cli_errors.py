@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import click
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
@@ -401,3 +402,14 @@ main(sys.argv[1:])
     result = subprocess.run(args, cwd=tmp_path, capture_output=True, timeout=60, check=False)
     assert (result.returncode, result.stderr) == (130, b"interrupted; already written: out.csv\n")
     assert (tmp_path / "out.csv").exists()
+
+
+def test_every_whole_number_that_an_option_takes_has_a_bound() -> None:
+    """Numbers of hundreds of digits are no number of rows, threads or draws; any number may seed."""
+    context = click.Context(main)
+    commands = {name: main.get_command(context, name) for name in main.list_commands(context)}
+    options = [(name, option) for name, command in commands.items() if command for option in command.params]
+    numbers = [(name, option) for name, option in options if isinstance(option.type, click.types.IntParamType)]
+    assert len(numbers) > 10
+    unbounded = [f"{name} {option.name}" for name, option in numbers if getattr(option.type, "max", None) is None]
+    assert [words for words in unbounded if "seed" not in words] == []

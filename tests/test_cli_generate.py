@@ -56,7 +56,7 @@ def test_quiet_says_nothing(tmp_path: Path) -> None:
     [
         (["shops", "-o", "x"], "'shops' is not one of 'csscl', 'camb', 'shop'"),
         (["csscl"], "missing option '-o'"),
-        (["csscl", "-o", "x", "--rows", "0"], "0 is not in the range x>=1"),
+        (["csscl", "-o", "x", "--rows", "0"], "0 is not in the range 1<=x<=10000000000"),
         (["csscl", "-o", "x", "--seed", "-1"], "-1 is not in the range x>=0"),
         (["csscl", "-o", "x.csv"], "error: a folder is expected"),
         (["csscl", "-o", "-"], "error: a generated log is written to files"),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from attributary.cli.options import MOST_AT_ONCE
 from attributary.errors import InputError
 
 if TYPE_CHECKING:
@@ -59,7 +60,9 @@ nothing.
     help="The private key, if reports are encrypted; several, or a folder of them, are chosen by key_id.",
 )
 @click.option("--epsilon", type=float, help="Another ε than the plan's, above 0 and up to 64.")
-@click.option("--l1", type=click.IntRange(1), help="Without a plan, with --epsilon: the L1 of a report, as in 65536.")
+@click.option(
+    "--l1", type=click.IntRange(1, 2**32 - 1), help="Without a plan, with --epsilon: the L1 of a report, as in 65536."
+)
 @click.option(
     "--filtering-ids", metavar="N,N", default="0", show_default=True, help="Contributions with these ids count."
 )
@@ -81,7 +84,9 @@ nothing.
 @click.option("--no-noise", is_flag=True, help="Exact sums, which are NOT private.")
 @click.option("--seed", type=click.IntRange(0), help="The same noise each time, which is not for release.")
 @click.option(
-    "--processes", type=click.IntRange(1), help="Processes used for decryption.  [default: one per processor]"
+    "--processes",
+    type=click.IntRange(1, MOST_AT_ONCE),
+    help="Processes used for decryption.  [default: one per processor]",
 )
 @click.option(
     "-q", "--quiet", is_flag=True, help="No progress and no messages, except on new ledgers and what is not private."

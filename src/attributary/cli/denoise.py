@@ -97,7 +97,11 @@ such a name are not overwritten but refused; --prefix gives the added ones other
 @click.option("--std", metavar="AMOUNT", help="Or its standard deviation.")
 @click.option("--epsilon", type=float, help="Or ε of the summary report, whose noise is DLap(ε / L1).")
 @click.option("--contribution", metavar="AMOUNT", help="With --epsilon: what one conversion adds to the sum.")
-@click.option("--l1", type=int, help="With --epsilon: the L1 of all contributions.  [default: the plan's, or 65536]")
+@click.option(
+    "--l1",
+    type=click.IntRange(max=2**32 - 1),
+    help="With --epsilon: the L1 of all contributions.  [default: the plan's, or 65536]",
+)
 @click.option("--sums", is_flag=True, help="With --epsilon: the figures are sums of contributions; divide them.")
 @click.option("--fill", is_flag=True, help="Nodes without a row are not measured; add rows for them at the end.")
 @click.option("--learn", is_flag=True, help="Use what cousins share: smaller errors, no longer unbiased.")

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from attributary.cli.options import MOST_AT_ONCE
 from attributary.cli.printing import say
 from attributary.cli.progress import shows
 
 if TYPE_CHECKING:
     from attributary.evaluate import Case
 
+MOST_DRAWS = 10**6
 SMALL = 1e-4  # an error that is as good as none
 POOLS = ["nodes", "roots"]
 FORMATS = ["parquet", "csv"]
@@ -57,7 +59,7 @@ GRID = (
     ),
     click.option(
         "--draws",
-        type=click.IntRange(0),
+        type=click.IntRange(0, MOST_DRAWS),
         callback=_draws,
         default=50,
         show_default=True,
@@ -75,7 +77,11 @@ GRID = (
     ),
     click.option("--coverage", is_flag=True, help="How many 95 % intervals hold the true count: two more columns."),
     click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the prior and of the draws."),
-    click.option("--workers", type=click.IntRange(1), help="Processes.  [default: one for each core, where that pays]"),
+    click.option(
+        "--workers",
+        type=click.IntRange(1, MOST_AT_ONCE),
+        help="Processes.  [default: one for each core, where that pays]",
+    ),
     click.option("--cache", metavar="DIR", help="For what is finished.  [default: beside the output]"),
 )
 

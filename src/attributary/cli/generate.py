@@ -32,7 +32,9 @@ Criteo's file: text with tabs, -1 where a value is missing.
 
 @click.command(help=ABOUT, short_help="Generate logs like the published ones, or of a small shop.")
 @click.argument("kind", type=click.Choice(KINDS), metavar="csscl|camb|shop")
-@click.option("--rows", type=click.IntRange(min=1), help="Number of rows (shop: impressions).  [default: as published]")
+@click.option(
+    "--rows", type=click.IntRange(1, 10**10), help="Number of rows (shop: impressions).  [default: as published]"
+)
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the random draws.")
 @click.option(
     "--format",

@@ -60,7 +60,10 @@ keys to query in the format of the aggregation service.
 @click.option("--bits", multiple=True, metavar="A=N", help="At the first run: the bits of an attribute.")
 @click.option("--values", multiple=True, metavar="A=X,Y", help="At the first run: all values of a known attribute.")
 @click.option(
-    "--classes", metavar="N", type=click.IntRange(2), help="At the first run: how many splits to tell apart. [50]"
+    "--classes",
+    metavar="N",
+    type=click.IntRange(2, 10**9),
+    help="At the first run: how many splits to tell apart. [50]",
 )
 @click.option(
     "-o", "--output", metavar="DIR", default="keys", show_default=True, help="The folder for tree and domain."

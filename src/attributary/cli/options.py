@@ -6,6 +6,8 @@ import click
 
 from attributary.kernel import limit_threads
 
+MOST_AT_ONCE = 1024  # threads or processes
+
 
 def _limit(context: click.Context, _: click.Parameter, number: int | None) -> int | None:
     context.with_resource(limit_threads(number))
@@ -15,7 +17,9 @@ def _limit(context: click.Context, _: click.Parameter, number: int | None) -> in
 def threads(command: Any) -> Any:
     """--threads: for DuckDB, to which the command hands it, and for the compiled passes, which have it from here."""
     help_ = "Threads of DuckDB and of the compiled passes.  [default: all cores]"
-    return click.option("--threads", type=click.IntRange(1), callback=_limit, metavar="NUMBER", help=help_)(command)
+    return click.option(
+        "--threads", type=click.IntRange(1, MOST_AT_ONCE), callback=_limit, metavar="NUMBER", help=help_
+    )(command)
 
 
 def duckdb_limits(command: Any) -> Any:

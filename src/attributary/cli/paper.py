@@ -42,7 +42,7 @@ finished is kept in its folder cache: an interrupted run goes on where it was, a
 @click.argument("dataset", type=click.Choice(DATASETS), metavar="csscl|camb")
 @click.argument("file", required=False, metavar="[FILE]")
 @click.option("--generated", is_flag=True, help="Generate the rows, instead of FILE.")
-@click.option("--rows", type=click.IntRange(1), help="How many to generate.  [default: as many as published]")
+@click.option("--rows", type=click.IntRange(1, 10**10), help="How many to generate.  [default: as many as published]")
 @click.option("--rows-seed", type=click.IntRange(0), default=0, show_default=True, help="Of the generated rows.")
 @click.option(
     "--expect",

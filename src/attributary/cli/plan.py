@@ -56,7 +56,7 @@ the best plan for them.
 @click.option("--learn", is_flag=True, help="For estimates that will use the prior, too: denoise --prior.")
 @click.option("--share", multiple=True, metavar="LEVEL=PART", help="Fix a level's part of epsilon; 0 leaves it out.")
 @click.option("--keep", multiple=True, metavar="LEVEL", help="Give this level a key, whatever the method says.")
-@click.option("--phases", type=click.IntRange(1), default=20, show_default=True, help="Of the greedy method.")
+@click.option("--phases", type=click.IntRange(1, 1000), default=20, show_default=True, help="Of the greedy method.")
 @click.option(
     "--rounding",
     type=click.Choice(ROUNDINGS),

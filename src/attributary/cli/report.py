@@ -38,7 +38,9 @@ says what is left out.
     "--tau", type=float, help="Errors are relative to counts, or to this if larger.  [default: the plan's, 10]"
 )
 @click.option("--title", help="Of the page.  [default: what was asked]")
-@click.option("--nodes", type=click.IntRange(1), default=NODES, show_default=True, help="The most that a page shows.")
+@click.option(
+    "--nodes", type=click.IntRange(1, 10**9), default=NODES, show_default=True, help="The most that a page shows."
+)
 @click.option("--charts", metavar="DIR", help="Also each chart as a file in this folder.")
 @click.option("--format", "format_", type=click.Choice(FORMATS), default="svg", show_default=True, help="Of charts.")
 @click.option("-q", "--quiet", is_flag=True, help="No messages, except on what is not private.")

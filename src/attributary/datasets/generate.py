@@ -12,13 +12,14 @@ from attributary.datasets.csscl_look_alike import csscl_stream
 from attributary.datasets.shop import ROWS as SHOP_ROWS
 from attributary.datasets.shop import SPEC, shop
 from attributary.datasets.stream import WORKERS, Stream, inner_name, map_blocks
-from attributary.errors import InputError
+from attributary.errors import InputError, brief
 from attributary.tables import check_output, write_table
 from attributary.tables.whole_files import whole_file, whole_folder
 
 Progress = Callable[[int], None]
 GROUP = 2**18  # rows in a row group of Parquet, at least
 LEVEL = 3  # of gzip
+MOST_ROWS = 10**10
 KINDS = {"csscl": CSSCL_ROWS, "camb": CAMB_ROWS, "shop": SHOP_ROWS}  # with their rows by default
 STREAMS = {"csscl": csscl_stream, "camb": camb_stream}
 FORMATS = {"parquet": (".parquet", ".pq"), "published": (".tsv.gz", ".tsv")}  # with the endings of such files
@@ -45,6 +46,8 @@ def generate(
     if kind not in KINDS:
         raise InputError(f"what can be generated is {', '.join(KINDS)}; got {kind!r}")
     number = KINDS[kind] if rows is None else rows
+    if not 1 <= number <= MOST_ROWS:
+        raise InputError(f"a generated log has 1 to {MOST_ROWS:,} rows; got {brief(number)}")
     if kind == "shop":
         return _generate_shop(_folder(output), number, seed, format, progress or (lambda rows: None))
     path, chosen = _file(output, kind, format)
