@@ -405,8 +405,8 @@ def test_the_spec_beside_the_shop_is_one(shop_folder: Path) -> None:
     assert [attribute.name for attribute in spec.attributes] == ["campaign", "location", "day"]
 
 
-@pytest.mark.parametrize("rows", [0, -1, 10**10 + 1, 10**400])
-def test_logs_of_no_rows_or_of_more_than_any_disk_holds_are_refused(tmp_path: Path, rows: int) -> None:
+@pytest.mark.parametrize("rows", [10**10 + 1, 10**400])
+def test_logs_of_more_rows_than_a_disk_holds_are_refused(tmp_path: Path, rows: int) -> None:
     for kind in KINDS:
-        with pytest.raises(InputError, match="has 1 to 10,000,000,000 rows"):
+        with pytest.raises(InputError, match="has 10,000,000,000 rows at most"):
             generate(kind, str(tmp_path / "logs"), rows)

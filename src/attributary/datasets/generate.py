@@ -46,8 +46,8 @@ def generate(
     if kind not in KINDS:
         raise InputError(f"what can be generated is {', '.join(KINDS)}; got {kind!r}")
     number = KINDS[kind] if rows is None else rows
-    if not 1 <= number <= MOST_ROWS:
-        raise InputError(f"a generated log has 1 to {MOST_ROWS:,} rows; got {brief(number)}")
+    if number > MOST_ROWS:
+        raise InputError(f"a generated log has {MOST_ROWS:,} rows at most; got {brief(number)}")
     if kind == "shop":
         return _generate_shop(_folder(output), number, seed, format, progress or (lambda rows: None))
     path, chosen = _file(output, kind, format)
