@@ -90,9 +90,9 @@ def test_the_table_is_that_of_the_plan() -> None:
         assert nodes == str(level.nodes) and share == f"{made.default[i] / 65536:.1%}"
         assert contribution == (f"{made.default[i]:,}" if made.default[i] else "no key")
         assert (error, equal) == (f"{level.error.plan:.1%}", f"{level.error.equal:.1%}")
-    better = 1 - made.expected.tree.plan / made.expected.tree.equal
+    better = made.expected.tree.plan / made.expected.tree.equal - 1
     assert row(said, "all")[1:6] == [
-        *("100.0%", "65,536", f"{made.expected.tree.plan:.1%}", f"{made.expected.tree.equal:.1%}", f"{better:.1%}")
+        *("100.0%", "65,536", f"{made.expected.tree.plan:.1%}", f"{made.expected.tree.equal:.1%}", f"−{-better:.1%}")
     ]
     assert "relative to the count, or to tau = 10" in said and "as in a summary report" in said
     assert "epsilon = 2 holds for a conversion against none, which costs 2" in said

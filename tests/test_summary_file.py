@@ -106,6 +106,22 @@ def test_keys_and_report_tell_what_they_print(shop: Path, tmp_path: Path) -> Non
     assert said["written"] == [str(tmp_path / "page.html")]
 
 
+def test_count_and_plan_tell_what_they_print(shop: Path, tmp_path: Path) -> None:
+    loud = attributary("count", shop / "spec.toml", "-o", tmp_path / "c.csv", "--summary", tmp_path / "c.json")
+    said = json.loads((tmp_path / "c.json").read_text())
+    assert f"{said['counts']['conversions']:,} conversions" in loud.stderr
+    assert said["counts"]["conversions_not_counted"]["no_impression_before"] > 0
+    assert loud.stderr.splitlines() == said["messages"] and said["written"] == [str(tmp_path / "c.csv")]
+
+    made = tmp_path / "plan.json", tmp_path / "p.json"
+    attributary("plan", shop / "spec.toml", "--prior", shop / "counts.parquet", "-o", made[0], "--summary", made[1])
+    plan, said = (json.loads(path.read_text()) for path in made)
+    assert said["plan"]["expected"] == plan["expected"] and said["plan"]["privacy_loss"]["conversion"] <= 1.0001
+    table = said["tables"][0]
+    errors = [row[table["columns"].index("expected error")] for row in table["rows"]]
+    assert errors[:-1] == [level["error"]["plan"] for level in plan["expected"]["levels"]]
+
+
 def test_quiet_commands_write_the_same_summary(shop: Path, tmp_path: Path) -> None:
     for quiet in ([], ["-q"]):
         path = tmp_path / f"said{len(quiet)}.json"

@@ -73,6 +73,7 @@ def count(
 ) -> None:
     from attributary.cli.asked import load_spec
     from attributary.cli.print_counts import print_counts
+    from attributary.cli.printing import say
     from attributary.cli.progress import reading_bar
     from attributary.cli.reading import log_paths, refuse_inputs
     from attributary.logs.count import count, make_engine
@@ -97,4 +98,4 @@ def count(
         where = "standard output" if output == "-" else output
         rows = counts.rows or rows_in_logs(asks.logs, folder)
         speed = f"; {rows:,} rows read in {took:.0f} s, {rows / took:,.0f} per second" if rows and took > SLOW else ""
-        click.echo(f"{counts.table.num_rows:,} rows written to {where}{speed}", err=True)
+        say(f"{counts.table.num_rows:,} rows written to {where}{speed}")

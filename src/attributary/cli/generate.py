@@ -45,11 +45,14 @@ Criteo's file: text with tabs, -1 where a value is missing.
 @click.option("-o", "--output", metavar="PATH", required=True, help="Folder or file to write.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress and no messages.")
 def generate(*, kind: str, rows: int | None, seed: int, format_: Any, output: str, quiet: bool) -> None:
+    from attributary.cli.printing import say
     from attributary.cli.progress import writing_bar
+    from attributary.cli.summary_file import fact
     from attributary.datasets import GENERATED, KINDS, VERSION, generate
 
     with writing_bar(KINDS[kind] if rows is None else rows, not quiet) as progress:
         written = generate(kind, output, rows, seed, format_, progress)
     if not quiet:
         for path, number in written:
-            click.echo(f"{path}: {number:,} rows, {GENERATED[kind]} (version {VERSION}, seed {seed})", err=True)
+            fact("generated", {"path": path, "rows": number})
+            say(f"{path}: {number:,} rows, {GENERATED[kind]} (version {VERSION}, seed {seed})")

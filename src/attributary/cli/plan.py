@@ -65,7 +65,7 @@ the best plan for them.
     help="floor may leave a little of L1.",
 )
 @click.option("--what-if", metavar="epsilon=1,2,4", help="Also print the errors under other budgets.")
-@click.option("--last", metavar="PLAN", help="Also print what is gained over an earlier plan.")
+@click.option("--last", metavar="PLAN", help="Also compare with an earlier plan.")
 @click.option("-o", "--output", metavar="FILE", help="Where to write the plan, as JSON; - is standard output.")
 @click.option("-q", "--quiet", is_flag=True, help="No table, no words.")
 def plan(
@@ -88,6 +88,7 @@ def plan(
     from attributary.cli.asked import asked, load_spec
     from attributary.cli.compared import epsilons, parts, print_methods, print_what_if
     from attributary.cli.planned import Earlier, print_plan
+    from attributary.cli.printing import say
     from attributary.cli.profiled import profiled
     from attributary.cli.progress import stages
     from attributary.cli.reading import refuse_inputs
@@ -130,7 +131,7 @@ def plan(
     if others:
         print_what_if(others)
     where = "standard output" if output == "-" else output
-    click.echo(f"plan written to {where}" if output else "nothing written; -o plan.json keeps a plan", err=True)
+    say(f"plan written to {where}" if output else "nothing written; -o plan.json keeps a plan")
 
 
 def _files(path: str | None, method: str) -> list[str]:

@@ -6,6 +6,7 @@ import numpy as np
 
 from attributary.cli.planned_parts import limits, print_parts
 from attributary.cli.printing import change, console, key, percent, print_table, span
+from attributary.cli.summary_file import fact
 from attributary.plan import Plan, expected
 from attributary.plan.expected_errors import Compared
 from attributary.prior import Prior, foreseen
@@ -60,6 +61,7 @@ def print_plan(plan: Plan, tree: Tree, prior: Prior, prior_path: str | None, ear
     out.print(
         f"{len(tree):,} nodes in {len(plan.levels)} levels; epsilon = {spec.epsilon:g}, {plan.method} split{each}{use}"
     )
+    fact("plan", _facts(plan, tree))
     measured = plan.spec.has_limits
     if measured:
         print_parts(out, plan)
@@ -73,11 +75,27 @@ def print_plan(plan: Plan, tree: Tree, prior: Prior, prior_path: str | None, ear
         out.print(Text(line.removeprefix("!"), style="yellow" if line.startswith("!") else ""))
 
 
+def _facts(plan: Plan, tree: Tree) -> dict[str, Any]:
+    spec = plan.spec
+    return {
+        "nodes": len(tree),
+        "levels": plan.levels,
+        "method": plan.method,
+        "epsilon": spec.epsilon,
+        "tau": spec.tau,
+        "noise": spec.noise,
+        "expected": plan.expected,
+        "privacy_loss": plan.privacy_loss,
+        "guarantees": plan.guarantees,
+        "prior": plan.prior,
+    }
+
+
 def _levels(plan: Plan, earlier: Earlier | None) -> list[list[str]]:
     """The heads, a row for each level and one for all: what it gets, and what comes of it."""
     own = bool(plan.roots)
     heads = [f"share of a {plan.spec.split_by}", "contribution if new"] if own else ["share", "contribution"]
-    errors = ["expected error", "equal split", "better by", "leaves only", *["last plan", "gained"] * bool(earlier)]
+    errors = ["expected error", "equal split", "vs. equal", "leaves only", *["last plan", "vs. last"] * bool(earlier)]
     rows, contributions = [["level", "nodes", *heads, *errors]], _contributions(plan)
     for i, level in enumerate(plan.expected.levels):
         share = span(contributions[i] / plan.spec.budget, percent)
@@ -90,20 +108,14 @@ def _levels(plan: Plan, earlier: Earlier | None) -> list[list[str]]:
 
 
 def _compared(error: Compared, last: float | None) -> list[str]:
-    beside = [] if last is None else [percent(last), change(_gain(error.plan, last))]
+    beside = [] if last is None else [percent(last), change(error.plan, last)]
     return [
         percent(error.plan),
         percent(error.equal),
-        change(_gain(error.plan, error.equal)),
+        change(error.plan, error.equal),
         percent(error.leaves),
         *beside,
     ]
-
-
-def _gain(error: float, other: float) -> float:
-    if not np.isfinite(other):
-        return 1.0 if np.isfinite(error) else 0.0
-    return 1.0 - error / other if other > 0 else 0.0
 
 
 def _contributions(plan: Plan) -> list[Any]:

@@ -9,7 +9,7 @@ from attributary.plan import MeasurePlan, Plan
 from attributary.plan.expected_errors import Compared
 from attributary.spec.measure import AUTO
 
-HEADS = ["level", "nodes", "contribution", "expected error", "equal split", "better by", "leaves only"]
+HEADS = ["level", "nodes", "contribution", "expected error", "equal split", "vs. equal", "leaves only"]
 
 
 def print_parts(out: Any, plan: Plan) -> None:
@@ -69,8 +69,7 @@ def _contribution(plan: Plan, level: int) -> str:
 
 
 def _compared(error: Compared) -> list[str]:
-    better = 1 - error.plan / error.equal if np.isfinite(error.equal) and error.equal > 0 else 0.0
-    return [percent(error.plan), percent(error.equal), change(better), percent(error.leaves)]
+    return [percent(error.plan), percent(error.equal), change(error.plan, error.equal), percent(error.leaves)]
 
 
 def _limit(limit: float) -> str:

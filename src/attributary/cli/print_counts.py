@@ -2,9 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-import click
-
-from attributary.cli.printing import one_line
+from attributary.cli.printing import one_line, say
+from attributary.cli.summary_file import fact
 
 if TYPE_CHECKING:
     from attributary.logs.attribute_labels import OutsideDomain
@@ -38,7 +37,8 @@ def print_counts(counts: "Counts", spec: "Spec") -> None:
     ]
     if counts.undated:
         lines += [f"{counts.undated:,} impressions have no time: they get no conversion, and are in no period"]
-    click.echo("\n".join(map(one_line, lines)), err=True)
+    fact("counts", counts.summary())
+    say("\n".join(map(one_line, lines)))
 
 
 def _exceeded(spec: "Spec") -> str:

@@ -4,7 +4,7 @@ import os
 import re
 import sys
 from collections.abc import Callable
-from math import isinf, isnan
+from math import inf, isinf, isnan
 from typing import Any, Self
 
 import click
@@ -113,11 +113,15 @@ def percent(part: float) -> PrintedFigure:
     return PrintedFigure(f"{part:.1%}" if part < 10 else f"{part:,.0%}", part)
 
 
-def change(part: float) -> PrintedFigure:
-    """By how much something became better, in words."""
+def change(figure: float, before: float) -> PrintedFigure:
+    """By how much a figure differs from another, with a sign; − is less."""
+    part = figure / before - 1 if before != 0 and not isinf(figure) else 0.0 if isinf(before) or before == 0 else inf
     if abs(part) < 0.0005:
         return PrintedFigure("–", part)
-    return PrintedFigure(f"{part:.1%}" if part > 0 else f"{-part:.1%} worse", part)
+    if isinf(part):
+        return PrintedFigure("+∞", part)
+    shown = f"{part:+.1%}" if part < 10 else f"{part:+,.0%}"
+    return PrintedFigure(shown.replace("-", "−"), part)
 
 
 def key(contribution: float) -> PrintedFigure:

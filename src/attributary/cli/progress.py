@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from attributary.cli.summary_file import current
+
 if TYPE_CHECKING:
     from attributary.logs.engine import Report
-
-from attributary.cli.summary_file import current
 
 
 def shows(wanted: bool) -> bool:
@@ -33,7 +33,7 @@ def stages(show: bool) -> Iterator[Callable[[str], None]]:
 @contextmanager
 def reading_bar(show: bool, rows: Callable[[], int]) -> Iterator["Report"]:
     """A function to call with a stage and the share of it that is done; a bar shows them, with rows per second."""
-    if not show or not sys.stderr.isatty():
+    if not shows(show):
         yield lambda stage, share: None
         return
     from rich.console import Console
@@ -55,7 +55,7 @@ def reading_bar(show: bool, rows: Callable[[], int]) -> Iterator["Report"]:
 @contextmanager
 def writing_bar(rows: int, show: bool) -> Iterator[Callable[[int], None]]:
     """A function to call with the number of rows that were added; a bar shows them, with rows per second."""
-    if not show or not sys.stderr.isatty():
+    if not shows(show):
         yield lambda added: None
         return
     from rich.console import Console
