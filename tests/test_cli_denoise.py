@@ -25,10 +25,11 @@ from command import ADDED, NOISY, SMALL, TREE, VAR, answer, csv_of, numbers, run
 
 def test_rows_order_and_extra_columns_are_kept() -> None:
     rows = answer("--variance", "v", data=SMALL)
-    assert [{k: v for k, v in row.items() if k not in ADDED} for row in rows] == list(
+    assert [{k: v for k, v in row.items() if k not in (*ADDED, "noise_variance")} for row in rows] == list(
         csv.DictReader(io.StringIO(SMALL, newline=""))
     )
-    assert list(rows[0]) == ["a", "b", "c", "noisy", "v", "note", *ADDED]
+    assert list(rows[0]) == ["a", "b", "c", "noisy", "v", "note", *ADDED, "noise_variance"]
+    assert [row["noise_variance"] for row in rows] == [row["v"] for row in rows]
 
 
 labels = st.text(st.sampled_from(' ",\t\r\né0*x'), min_size=1, max_size=3).filter(lambda s: s.strip() not in ("", "*"))
@@ -70,7 +71,7 @@ def test_the_answer_is_the_librarys(
         result = run("--variance", "v", "-o", out, "-q", "--confidence", "0.9", *chosen, table=source)
         assert result.exit_code == 0, result.output
         written = read_table(out)
-        assert written.column_names == ["a", "b", "c", "noisy", "v", "extra", *ADDED]
+        assert written.column_names == ["a", "b", "c", "noisy", "v", "extra", *ADDED, "noise_variance"]
         assert written.select(["a", "b", "c", "extra"]).equals(table.select(["a", "b", "c", "extra"]))
         est = denoise(Tree.from_paths(table, ["a", "b", "c"]), table["noisy"], table["v"], **options)
         interval = est.interval(0.9)
@@ -204,7 +205,8 @@ def test_the_users_variance_column_is_kept_under_another_name() -> None:
     assert [float(row["noise_variance"]) for row in rows] == VAR
     assert "your column variance is called noise_variance there" in result.stderr
     prefixed = answer("--variance", "variance", "--prefix", "d_", data=data)
-    assert list(prefixed[0]) == ["a", "b", "c", "noisy", "variance", "note", *(f"d_{name}" for name in ADDED)]
+    added = [f"d_{name}" for name in (*ADDED, "noise_variance")]
+    assert list(prefixed[0]) == ["a", "b", "c", "noisy", "variance", "note", *added]
 
 
 # --- what the summary says -------------------------------------------------------------------------------------------

@@ -133,12 +133,13 @@ def test_every_plan_keeps_to_its_budget_and_to_its_file(
         name = part.measure.name
         assert np.array_equal(plan.contribution(tree, name), part.contribution(tree))
         assert np.array_equal(plan.variance(tree, measure=name), part.variance(tree))
+        assert np.array_equal(plan.budget(tree, name), part.plan.budget(tree))
         for label in (None, *plan.roots):
             assert plan.epsilon(label, name) == part.plan.epsilon(label)
     if len(own) == 1:
         assert np.array_equal(plan.variance(tree), own[0].variance(tree)) and plan.epsilon() == own[0].plan.epsilon()
     else:
-        for ask in (lambda: plan.variance(tree), plan.epsilon):
+        for ask in (lambda: plan.variance(tree), lambda: plan.budget(tree), plan.epsilon):
             with pytest.raises(ValueError, match="this plan has .* and .*name one, measure="):
                 ask()
     with pytest.raises(ValueError, match="the plan measures .*; got 'profit'"):

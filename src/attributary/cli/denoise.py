@@ -77,8 +77,8 @@ Parquet and Arrow), and five more:
     from_prior  with --learn or --prior: how much of the estimate came from
                 what was expected, from 0 to 1
 
-If your column of figures is not called noisy, there are two more at the end, noisy and noise_variance: each figure and
-the variance of its noise, where `report` and `explore` look for them.
+Two more stand at the end, unless columns of yours have these names: noisy and noise_variance, each figure and the
+variance of its noise, where `report` and `explore` look for them.
 
 If your variance column itself is called variance, it is noise_variance in the output. Other columns of yours with
 such a name are not overwritten but refused; --prefix gives the added ones other names.

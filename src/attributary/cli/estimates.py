@@ -31,10 +31,8 @@ def kept_names(
 
 def measured_names(table: Any, names: list[str], variance: str | None, value: str) -> list[str]:
     """Columns to add where the user's has another name: a report would not find the figures and their noise."""
-    if value == NOISY:
-        return []
     told = (name for name, old in zip(names, table.column_names, strict=True) if old == variance)
-    return [NOISY] if KEPT_AS in told else [NOISY, KEPT_AS]
+    return [*([] if value == NOISY else [NOISY]), *([] if KEPT_AS in told else [KEPT_AS])]
 
 
 def filled(table: Any, tree: Tree) -> Any:

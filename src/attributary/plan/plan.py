@@ -219,11 +219,12 @@ class Plan(BaseModel):
         Each measure has noise of its own: where there are several, name one.
         """
         part = self.of_measure(measure)
-        return self.spec.noise_model.variance(part.plan.budget(tree)) * part.clip**2
+        return self.spec.noise_model.variance(self.budget(tree, measure)) * part.clip**2
 
-    def budget(self, tree: Tree) -> Floats:
-        """The part of ε that each node's keys have, in the tree's order."""
-        return self.contribution(tree).astype(np.float64) * (self.spec.epsilon / self.spec.l1)
+    def budget(self, tree: Tree, measure: str | None = None) -> Floats:
+        """The part of ε that each node's key has, in the tree's order; of several measures, name one."""
+        plan = self.of_measure(measure).plan
+        return plan.contribution(tree).astype(np.float64) * (self.spec.epsilon / self.spec.l1)
 
     def epsilon(self, root: str | None = None, measure: str | None = None) -> tuple[float, ...]:
         """The ε of each level, for a root by its label, or of the default split; of several measures, name one."""
