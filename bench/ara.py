@@ -16,10 +16,10 @@ from cryptography.hazmat.primitives import hpke
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from attributary.api.ara.service import aggregation
-from attributary.api.ara.service.simulate import simulated_summary
-from attributary.api.ara.wire import avro, encryption, payload, schemas
-from attributary.api.ara.wire.contribution import Contribution
-from attributary.api.ara.wire.report import Report
+from attributary.api.ara.service.summary_report import simulated_summary
+from attributary.api.ara.wire import avro, encryption, payload
+from attributary.api.ara.wire.aggregatable_report import Report
+from attributary.api.ara.wire.payload import Contribution
 from attributary.api.ara.wire.shared_info import SharedInfo
 from attributary.noise import sample_dlap
 from bench.timing import best, heading
@@ -77,13 +77,13 @@ def writing(folder: str, keys: Any) -> None:
     ]
     path = os.path.join(folder, "out.avro")
     for name, schema, ours in (
-        ("results", schemas.RESULTS, lambda: avro.write_results(path, many, metric)),
-        ("domain", schemas.DOMAIN, lambda: avro.write_domain(path, many)),
+        ("results", avro.RESULTS_SCHEMA, lambda: avro.write_results(path, many, metric)),
+        ("domain", avro.DOMAIN_SCHEMA, lambda: avro.write_domain(path, many)),
     ):
         told(f"{name}: fastavro", best(lambda s=schema: bare_writing(path, s, rows), 2), "ours", best(ours, 2), 1.3)
     few = list(made(ROWS // 50, keys))
     records = [{"payload": r.payload, "key_id": r.key_id, "shared_info": r.shared_info} for r in few]
-    theirs = best(lambda: bare_writing(path, schemas.REPORTS, records), 3)
+    theirs = best(lambda: bare_writing(path, avro.REPORTS_SCHEMA, records), 3)
     told("reports: fastavro", theirs, "ours", best(lambda: avro.write_reports(path, few), 3), 1.3)
 
 

@@ -33,7 +33,7 @@ The logs are of a generated shop, which does not exist. Every object below shows
     """
     import numpy as np
 
-    from attributary.api.ara.service.simulate import simulated_summary
+    from attributary.api.ara.service.summary_report import simulated_summary
 
     truth, contribution = prior.from_counts(tree, after).mean, plan.contribution(tree)
     sums = simulated_summary(contribution, truth, spec.epsilon, spec.l1, np.random.default_rng(7))

@@ -134,7 +134,7 @@ def _plans() -> None:
 def _reports() -> None:
     from attributary.api.ara.service import ledger
     from attributary.api.ara.wire import avro
-    from attributary.api.ara.wire.report import Report, to_json
+    from attributary.api.ara.wire.aggregatable_report import Report, to_json
 
     encrypted, clear = ([_report(i, secret) for i in range(6)] for secret in (True, False))
     avro.write_reports("encrypted.avro", encrypted)
@@ -178,10 +178,10 @@ def report_info(number: int) -> dict[str, Any]:
 
 
 def _report(number: int, secret: bool) -> Any:
+    from attributary.api.ara.wire.aggregatable_report import build
     from attributary.api.ara.wire.avro import read_domain
-    from attributary.api.ara.wire.contribution import Contribution
     from attributary.api.ara.wire.encryption import public_key
-    from attributary.api.ara.wire.report import build
+    from attributary.api.ara.wire.payload import Contribution
     from attributary.api.ara.wire.shared_info import SharedInfo
 
     keys = [(int(high) << 64) + int(low) for high, low in read_domain("domain.avro")[number : number + 2]]

@@ -22,10 +22,10 @@ from attributary.api.ara.parse.findings import Findings
 from attributary.api.ara.parse.json_fields import Fields
 from attributary.api.ara.registration import Registrations, registrations
 from attributary.api.ara.service import aggregation, ledger
-from attributary.api.ara.service.summary import read_summary
-from attributary.api.ara.wire import avro, encryption, payload, report, shared_info
-from attributary.api.ara.wire.fault import Fault
-from attributary.api.ara.wire.private_key import read_private_key
+from attributary.api.ara.service.summary_report import read_summary
+from attributary.api.ara.wire import aggregatable_report, avro, encryption, payload, shared_info
+from attributary.api.ara.wire.encryption import read_private_key
+from attributary.api.ara.wire.shared_info import Fault
 from attributary.errors import InputError, TryAgain
 from attributary.plan import Plan
 from attributary.spec import Spec
@@ -67,7 +67,7 @@ def _table(data: bytes, path: str) -> None:
 
 
 def _json_report(data: bytes, path: str) -> None:
-    found = report.from_json(data)
+    found = aggregatable_report.from_json(data)
     shared_info.identity(found.shared_info)
     payload.decode(found.payload)
 
@@ -135,7 +135,7 @@ def _ready() -> Registrations:
 
 
 @cache
-def _reports(secret: bool) -> tuple[list[report.Report], Any, Any]:
+def _reports(secret: bool) -> tuple[list[aggregatable_report.Report], Any, Any]:
     """Good reports, a domain, and the sums of the reports over it."""
     path, domain = _good("encrypted.avro" if secret else "clear.avro"), avro.read_domain(_good("domain.avro"))
     return list(avro.read_reports(path)), domain, _sums(path, domain, secret).total
@@ -153,11 +153,11 @@ def _batch(secret: bool, as_json: bool) -> Callable[[bytes, str], None]:
         info, body = data.split(b"\n", 1) if b"\n" in data else (data, b"")
         text = info.decode(errors="surrogateescape")
         if as_json:
-            lines = [report.to_json(each).encode() for each in good]
+            lines = [aggregatable_report.to_json(each).encode() for each in good]
             line = body if info == b"*" else _json_line(text, body)
             _write(path, b"\n".join([*lines[:3], line.replace(b"\n", b" "), *lines[3:]]))
         else:
-            bad = report.Report(text.encode(errors="replace").decode(), body)
+            bad = aggregatable_report.Report(text.encode(errors="replace").decode(), body)
             avro.write_reports(path, [*good[:3], _sealed(bad) if secret else bad, *good[3:]])
         sums = _sums(path, domain, secret)
         alone = sums.tally.used == len(good) and (sums.total == expected).all()
@@ -173,12 +173,12 @@ def _json_line(text: str, body: bytes) -> bytes:
     return json.dumps({"aggregation_service_payloads": bodies, "shared_info": text}).encode()
 
 
-def _sealed(each: report.Report) -> report.Report:
+def _sealed(each: aggregatable_report.Report) -> aggregatable_report.Report:
     try:
         hidden = encryption.encrypt(each.payload, each.shared_info, encryption.public_key(PRIVATE_KEY))
     except ValueError:
         return each
-    return report.Report(each.shared_info, hidden, "a")
+    return aggregatable_report.Report(each.shared_info, hidden, "a")
 
 
 TABLES = ("noisy.csv", "estimates.csv", "values.csv", "noisy.tsv")

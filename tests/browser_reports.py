@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from attributary.api.ara.wire import encryption
-from attributary.api.ara.wire.contribution import Contribution
-from attributary.api.ara.wire.report import Report, build
+from attributary.api.ara.wire.aggregatable_report import Report, build
+from attributary.api.ara.wire.payload import Contribution
 from attributary.api.ara.wire.shared_info import SharedInfo
 
 PRIVATE = bytes(range(32))

@@ -11,14 +11,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import attributary
-from attributary.api.ara.service import aggregation
-from attributary.api.ara.service import index as index_module
-from attributary.api.ara.service.index import Index, distinct
-from attributary.api.ara.service.simulate import simulated_summary, simulated_sums
-from attributary.api.ara.service.summary import grouped, measured, read_summary
-from attributary.api.ara.wire import avro
-from attributary.api.ara.wire import given as given_files
-from attributary.api.ara.wire.report import Report
+from attributary.api.ara.service import aggregation, key_index
+from attributary.api.ara.service.key_index import Index, distinct
+from attributary.api.ara.service.summary_report import (
+    grouped,
+    measured,
+    read_summary,
+    simulated_summary,
+    simulated_sums,
+)
+from attributary.api.ara.wire import avro, report_files
+from attributary.api.ara.wire.aggregatable_report import Report
 from attributary.api.ara.wire.shared_info import shared_id
 from attributary.errors import InputError
 from attributary.noise import dlap_variance, sample_dlap
@@ -130,7 +133,7 @@ def test_every_key_of_the_domain_gets_the_noise_of_the_library(path: Path) -> No
 
 
 def test_keys_outside_the_domain_are_summed_over_many_parts(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(given_files, "SHARE", 3)
+    monkeypatch.setattr(report_files, "SHARE", 3)
     monkeypatch.setattr(avro, "REPORTS_IN_BLOCK", 2)
     avro.write_reports(str(path), batch([[(1, 1), (i % 7 + 2, i)] for i in range(40)]))
     sums = aggregation.add_up([str(path)], halves([1]), outside=True)
@@ -162,11 +165,11 @@ def test_an_index_finds_what_a_dict_finds(keys: list[int], asked: list[int]) -> 
 
 def test_keys_that_share_a_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     seeds = [7, 7, 8]
-    monkeypatch.setattr(index_module.secrets, "randbits", lambda _: seeds.pop(0))
+    monkeypatch.setattr(key_index.secrets, "randbits", lambda _: seeds.pop(0))
     one = halves([5 << 64, 6 << 64])
-    apart = index_module._hashes(one, np.uint64(7))
+    apart = key_index._hashes(one, np.uint64(7))
     twins = np.array([[5, 0], [6, (int(apart[0]) - int(apart[1])) % 2**64]], np.uint64)
-    assert len(set(index_module._hashes(twins, np.uint64(7)).tolist())) == 1
+    assert len(set(key_index._hashes(twins, np.uint64(7)).tolist())) == 1
     assert Index.of(twins[:1]).find(twins).tolist() == [0, -1]
     assert Index.of(twins).find(twins).tolist() == [0, 1] and not seeds
 

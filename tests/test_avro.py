@@ -17,18 +17,18 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from attributary.api.ara.wire import avro, container, scan, schemas
-from attributary.api.ara.wire.report import Report
-from attributary.api.ara.wire.rows import BYTES, LONG, layout
+from attributary.api.ara.wire import avro, avro_container, avro_records
+from attributary.api.ara.wire.aggregatable_report import Report
+from attributary.api.ara.wire.avro_records import BYTES, LONG, record_fields
 from attributary.errors import InputError
 from browser_reports import batch
 from vectors import vectors
 
 SCHEMAS = {
-    "reports": schemas.REPORTS,
-    "output_domain": schemas.DOMAIN,
-    "results": schemas.RESULTS,
-    "debug_results": schemas.DEBUG_RESULTS,
+    "reports": avro.REPORTS_SCHEMA,
+    "output_domain": avro.DOMAIN_SCHEMA,
+    "results": avro.RESULTS_SCHEMA,
+    "debug_results": avro.DEBUG_RESULTS_SCHEMA,
 }
 lengths = st.integers(0, 40)
 halves = st.sampled_from([0, 1, 255, 256, 2**63, 2**64 - 1]) | st.integers(0, 2**64 - 1)
@@ -101,7 +101,7 @@ def test_files_of_fastavro_are_read(codec: str, folder: Path, given: Any) -> Non
         for key, m in zip(big(keys), metric.tolist(), strict=True)
     ]
     with open(path, "wb") as file:
-        fastavro.writer(file, schemas.RESULTS, rows, codec, sync_interval=100)
+        fastavro.writer(file, avro.RESULTS_SCHEMA, rows, codec, sync_interval=100)
     again = avro.read_results(str(path))
     assert np.array_equal(again.keys, keys) and np.array_equal(again.metric, metric)
 
@@ -114,12 +114,12 @@ def test_other_codecs_are_read(codec: str, folder: Path) -> None:
     path = folder / f"{codec}.avro"
     avro.write_domain(str(path), keys)
     with open(path, "rb") as file:
-        [(count, data)] = container.blocks(file, container.read_header(file))
+        [(count, data)] = avro_container.blocks(file, avro_container.read_header(file))
     packed = pa.compress(data, {"zstandard": "zstd"}.get(codec, codec), asbytes=True)
     packed += zlib.crc32(data).to_bytes(4, "big") if codec == "snappy" else b""
-    path.write_bytes(a_file(packed, count, codec=codec, schema=schemas.DOMAIN))
+    path.write_bytes(a_file(packed, count, codec=codec, schema=avro.DOMAIN_SCHEMA))
     assert np.array_equal(avro.read_domain(str(path)), keys)
-    path.write_bytes(a_file(packed[:-1], count, codec=codec, schema=schemas.DOMAIN))
+    path.write_bytes(a_file(packed[:-1], count, codec=codec, schema=avro.DOMAIN_SCHEMA))
     with pytest.raises(InputError, match=f"does not unpack as {codec}"):
         avro.read_domain(str(path))
 
@@ -129,13 +129,13 @@ def test_the_compiled_scan_is_the_slow_one(folder: Path) -> None:
     n = 3000
     keys = rng.integers(0, 2**64, (n, 2), np.uint64) >> rng.integers(0, 64, (n, 2), np.uint64)
     metric = rng.integers(-(2**63), 2**63 - 1, n) >> rng.integers(0, 63, n)
-    path = folder / "scan.avro"
+    path = folder / "avro_records.avro"
     avro.write_results(str(path), keys, metric)
     with open(path, "rb") as file:
-        header = container.read_header(file)
-        [(count, data)] = container.blocks(file, header)
-    fields = layout(header.schema, {"bucket": BYTES, "metric": LONG})
-    slow, quick = (scan.scanned(data, count, fields, 2, many) for many in (False, True))
+        header = avro_container.read_header(file)
+        [(count, data)] = avro_container.blocks(file, header)
+    fields = record_fields(header.schema, {"bucket": BYTES, "metric": LONG})
+    slow, quick = (avro_records.scanned(data, count, fields, 2, many) for many in (False, True))
     for block in (slow, quick):
         assert np.array_equal(block.keys, keys) and np.array_equal(block.longs[:, 0], metric)
     draws = random.Random(1)
@@ -148,9 +148,9 @@ def test_the_compiled_scan_is_the_slow_one(folder: Path) -> None:
         answers = []
         for many in (False, True):
             try:
-                block = scan.scanned(bytes(bad), number, fields, 2, many)
+                block = avro_records.scanned(bytes(bad), number, fields, 2, many)
                 answers.append((block.keys.tolist(), block.longs.tolist()))
-            except container.Damaged:
+            except avro_container.Damaged:
                 answers.append(([], []))
         assert answers[0] == answers[1], bytes(bad)
 
@@ -214,10 +214,10 @@ def test_a_file_is_whole_or_absent(tmp_path: Path) -> None:
 
 
 def a_file(
-    block: bytes, count: int, codec: str = "null", schema: Any = schemas.REPORTS, length: int | None = None
+    block: bytes, count: int, codec: str = "null", schema: Any = avro.REPORTS_SCHEMA, length: int | None = None
 ) -> bytes:
     """An Avro file of one block that may lie."""
-    e, text = container.encoded, json.dumps(schema).encode()
+    e, text = avro_container.encoded, json.dumps(schema).encode()
     head = b"Obj\1" + e(2) + e(11) + b"avro.schema" + e(len(text)) + text
     head += e(10) + b"avro.codec" + e(len(codec)) + codec.encode() + e(0) + b"S" * 16
     return head + e(count) + e(len(block) if length is None else length) + block + b"S" * 16
@@ -230,10 +230,10 @@ HARMFUL: dict[str, tuple[bytes, str]] = {
     "text": (b"bucket,metric\n", "it is not an Avro file"),
     "header cut": (a_file(b"", 0)[:100], "its header is damaged"),
     "marker cut": (a_file(b"", 0)[:-30], "it ends within its header"),
-    "many names": (b"Obj\1" + container.encoded(2**60), "its header is damaged"),
-    "a long name": (b"Obj\1\2" + container.encoded(2**60), "its header is damaged"),
+    "many names": (b"Obj\1" + avro_container.encoded(2**60), "its header is damaged"),
+    "a long name": (b"Obj\1\2" + avro_container.encoded(2**60), "its header is damaged"),
     "a long number": (b"Obj\1" + b"\xff" * 30, "its header is damaged"),
-    "deep schema": (b"Obj\1\2\x16avro.schema" + container.encoded(200_000) + b"[" * 200_000, "header is damaged"),
+    "deep schema": (b"Obj\1\2\x16avro.schema" + avro_container.encoded(200_000) + b"[" * 200_000, "header is damaged"),
     "schema of a number": (a_file(b"", 0, schema="long"), "its schema is not a record"),
     "empty records": (a_file(b"", 2**60, schema=NOTHING), "no field 'payload'"),
     "other kinds": (
@@ -250,7 +250,7 @@ HARMFUL: dict[str, tuple[bytes, str]] = {
     "a long block": (a_file(b"\0\0\0", 1, length=2**60), "goes beyond the end of the file"),
     "a negative block": (a_file(b"\0\0\0", 1, length=-5), "goes beyond the end of the file"),
     "another marker": (a_file(b"\0\0\0", 1)[:-1] + b"T", "does not end in the file's marker"),
-    "a long record": (a_file(container.encoded(2**60), 1), "a record goes beyond the end"),
+    "a long record": (a_file(avro_container.encoded(2**60), 1), "a record goes beyond the end"),
     "a negative record": (a_file(b"\1\0\0", 1), "a record goes beyond the end"),
     "more than its records": (a_file(b"\0\0\0\0", 1), "a block is longer than its records"),
     "unknown codec": (a_file(b"\0\0\0", 1, "xz"), "it is packed with 'xz'; pack it with one of null, deflate"),
@@ -297,12 +297,12 @@ def test_a_damaged_block_costs_itself_alone(folder: Path) -> None:
     avro.write_reports(str(path), batch([[(i + 1, 1)] for i in range(3 * avro.REPORTS_IN_BLOCK)]))
     content = bytearray(path.read_bytes())
     with open(path, "rb") as file:
-        header = container.read_header(file)
-        size = len(next(container.blocks(file, header))[1])
+        header = avro_container.read_header(file)
+        size = len(next(avro_container.blocks(file, header))[1])
     content[header.end + size + 22] ^= 255  # in the second block's beginning
     path.write_bytes(content)
     found = read(path)
-    damage = [row for row in found if isinstance(row, container.Damaged)]
+    damage = [row for row in found if isinstance(row, avro_container.Damaged)]
     assert len(damage) == 1 and len(found) == 2 * avro.REPORTS_IN_BLOCK + 1
     path.write_bytes(bytes(path.read_bytes()[:-100]))
     assert len(read(path)) == avro.REPORTS_IN_BLOCK + 2
@@ -313,7 +313,7 @@ def test_markers_without_end_are_passed_over_in_proportion(folder: Path) -> None
     start = time.process_time()
     path.write_bytes(a_file(b"\0\0\0", 1) + b"S" * 16 * 160_000)
     found = read(path)
-    assert len(found) == 2 and found[0] == [b""] * 3 and isinstance(found[1], container.Damaged)
+    assert len(found) == 2 and found[0] == [b""] * 3 and isinstance(found[1], avro_container.Damaged)
     assert time.process_time() - start < 5  # it took minutes of a machine when every marker cost a megabyte
 
 
@@ -361,7 +361,7 @@ def test_any_schema_is_taken_or_refused(folder: Path, odd: Any, where: int) -> N
     "schema", ['{"type": ' + "9" * 5000 + "}", "[" * 3000 + "]" * 3000, '"\\ud800"', '{"a": NaN}', "\xff"]
 )
 def test_texts_that_are_no_schema_are_refused(folder: Path, schema: str) -> None:
-    text, e = schema.encode("latin-1"), container.encoded
+    text, e = schema.encode("latin-1"), avro_container.encoded
     path = folder / "odd.avro"
     path.write_bytes(b"Obj\1" + e(1) + e(11) + b"avro.schema" + e(len(text)) + text + e(0) + b"S" * 16)
     for reader in READERS:

@@ -20,10 +20,10 @@ from click.testing import CliRunner, Result
 
 from attributary.api.ara.service import aggregation
 from attributary.api.ara.service.ledger import users_ledger
-from attributary.api.ara.service.summary import read_summary
+from attributary.api.ara.service.summary_report import read_summary
 from attributary.api.ara.wire import avro, encryption
-from attributary.api.ara.wire.contribution import Contribution
-from attributary.api.ara.wire.report import Report, build, to_json
+from attributary.api.ara.wire.aggregatable_report import Report, build, to_json
+from attributary.api.ara.wire.payload import Contribution
 from attributary.cli import main
 from attributary.noise import sample_dlap
 from attributary.plan import make_plan
@@ -109,11 +109,11 @@ def test_noise_is_the_samplers_and_a_seed_says_that_it_is_not_for_release() -> N
 @pytest.mark.usefixtures("folder")
 def test_a_summary_report_states_its_noise() -> None:
     done("--epsilon", "1.1")
-    assert avro.read_results("out.avro").stated == (avro.Stated(1.1, 65536),)
+    assert avro.read_results("out.avro").stated == (avro.StatedNoise(1.1, 65536),)
     done("--seed", "7", "-o", "seeded.avro")
-    assert avro.read_results("seeded.avro").stated == (avro.Stated(4, 65536, SEEDED),)
+    assert avro.read_results("seeded.avro").stated == (avro.StatedNoise(4, 65536, SEEDED),)
     done("--no-noise", "-o", "exact.avro")
-    assert avro.read_results("exact.avro").stated == (avro.Stated(None, None, NO_NOISE),)
+    assert avro.read_results("exact.avro").stated == (avro.StatedNoise(None, None, NO_NOISE),)
 
 
 @pytest.mark.usefixtures("folder")
@@ -228,7 +228,7 @@ def test_json_is_the_same_summary_report() -> None:
     done("--seed", "5", "-o", "a.avro")
     one, two = read_summary("a.json"), read_summary("a.avro")
     assert np.array_equal(one.keys, two.keys) and np.array_equal(one.metric, two.metric)
-    assert one.stated == two.stated == avro.Stated(4, 65536, SEEDED)
+    assert one.stated == two.stated == avro.StatedNoise(4, 65536, SEEDED)
     rows = json.loads(Path("a.json").read_text())
     assert [row["bucket"] for row in rows] == ["\x01", "\x02", "\x05" + "\0" * 8] and rows[0]["not_private"] == SEEDED
     done("-o", "b.json")

@@ -12,8 +12,8 @@ from click.testing import CliRunner, Result
 from attributary import Tree, noise
 from attributary.api.ara.keys.key_layout import layout
 from attributary.api.ara.keys.node_keys import tree_keys
-from attributary.api.ara.service.summary import write_summary
-from attributary.api.ara.wire.avro import Stated, write_results
+from attributary.api.ara.service.summary_report import write_summary
+from attributary.api.ara.wire.avro import StatedNoise, write_results
 from attributary.cli import main
 from attributary.plan import Plan, make_plan
 from attributary.spec import Spec
@@ -98,7 +98,7 @@ def test_the_services_json(made: tuple[Plan, Tree, Keys]) -> None:
 def noisy_summary(made: tuple[Plan, Tree, Keys], path: str, epsilon: float, seed: int, stated: bool = True) -> None:
     """A summary report of COUNT with the noise of that ε, which it states or not."""
     metric = sums(made) + noise.sample_dlap(epsilon / 65536, len(COUNT), np.random.default_rng(seed))
-    write_summary(path, made[2], metric, stated=Stated(epsilon, 65536) if stated else Stated())
+    write_summary(path, made[2], metric, stated=StatedNoise(epsilon, 65536) if stated else StatedNoise())
 
 
 def covered(table: pa.Table, count: np.ndarray) -> float:
@@ -151,7 +151,7 @@ def test_the_same_summary_report_again_is_refused_whatever_it_is_called(
     given = [name]
     if how != "shards":
         order = slice(None, None, -1 if how == "turned" else 1)
-        write_summary(name, keys[order], metric[order], stated=Stated(1, 65536))
+        write_summary(name, keys[order], metric[order], stated=StatedNoise(1, 65536))
     else:
         given = ["t-1-of-2.avro", "t-2-of-2.avro"]
         write_results(given[0], keys[3:], metric[3:])
@@ -164,8 +164,8 @@ def test_the_same_summary_report_again_is_refused_whatever_it_is_called(
 
 
 def test_words_of_a_report_that_is_not_private_come_along(made: tuple[Plan, Tree, Keys]) -> None:
-    write_summary("a.avro", made[2], sums(made), stated=Stated(not_private="NOT PRIVATE: a"))
-    write_summary("b.json", made[2], 2 * sums(made), stated=Stated(1, 65536, "NOT PRIVATE: b"))
+    write_summary("a.avro", made[2], sums(made), stated=StatedNoise(not_private="NOT PRIVATE: a"))
+    write_summary("b.json", made[2], 2 * sums(made), stated=StatedNoise(1, 65536, "NOT PRIVATE: b"))
     result = run("plan.json", "a.avro", "b.json")
     assert words_of(rows(result)) == "NOT PRIVATE: a | NOT PRIVATE: b" and "NOT PRIVATE: a | NOT" in result.stderr
     assert "ε = 2, L1 = 65,536 (as if there were noise in a.avro)" in result.stderr
@@ -213,11 +213,11 @@ def test_what_does_not_match_is_told(made: tuple[Plan, Tree, Keys]) -> None:
 def test_a_mistake_is_one_line(made: tuple[Plan, Tree, Keys], args: list[str], message: str) -> None:
     write_results("s.avro", made[2], sums(made))
     write_results("other.avro", np.array([[1, 2]], np.uint64), np.array([5]))
-    write_results("stated.avro", made[2], sums(made), "", Stated(3, 65536))
-    write_results("nan.avro", made[2], sums(made), "", Stated(float("nan"), 65536))
+    write_results("stated.avro", made[2], sums(made), "", StatedNoise(3, 65536))
+    write_results("nan.avro", made[2], sums(made), "", StatedNoise(float("nan"), 65536))
     Path("nan.json").write_text('[{"bucket": "a", "metric": 1, "epsilon": "[]", "l1": 5}]')
     write_results("x-1-of-2.avro", made[2][:3], sums(made)[:3])
-    write_results("x-2-of-2.avro", made[2][3:], sums(made)[3:], "", Stated(3, 65536))
+    write_results("x-2-of-2.avro", made[2][3:], sums(made)[3:], "", StatedNoise(3, 65536))
     result = run(*args)
     assert result.exit_code == 2 and message in result.stderr, result.output
     assert not Path("out.parquet").exists()

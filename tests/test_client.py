@@ -20,8 +20,8 @@ from attributary.api.ara.client.source_limits import Distinct
 from attributary.api.ara.parse.browser_limits import BrowserLimits
 from attributary.api.ara.parse.debug_reporting import SOURCE_TYPES, TRIGGER_TYPES
 from attributary.api.ara.wire import encryption, payload
-from attributary.api.ara.wire.contribution import Contribution
-from attributary.api.ara.wire.report import from_json, to_json
+from attributary.api.ara.wire.aggregatable_report import from_json, to_json
+from attributary.api.ara.wire.payload import Contribution
 from attributary.errors import InputError
 
 PUBLISHER, SHOP, ADTECH = "https://publisher.test", "https://shop.test", "https://adtech.test"

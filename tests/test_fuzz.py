@@ -12,8 +12,7 @@ import pytest
 from fuzz.corpus import SOURCE
 from fuzz.mutations import STRUCTURED, mutated
 
-from attributary.api.ara.wire.contribution import Contribution
-from attributary.api.ara.wire.payload import encode
+from attributary.api.ara.wire.payload import Contribution, encode
 
 ROOT = Path(__file__).parent.parent
 

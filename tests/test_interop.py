@@ -14,7 +14,7 @@ from attributary.api.ara.client.browser import Client, SourceResult, TriggerResu
 from attributary.api.ara.client.pending_report import report
 from attributary.api.ara.parse.browser_limits import BrowserLimits
 from attributary.api.ara.wire import payload
-from attributary.api.ara.wire.report import from_json, to_json
+from attributary.api.ara.wire.aggregatable_report import from_json, to_json
 
 VECTORS = Path(__file__).parents[2] / "shared" / "vectors"
 FOLDERS = ("interop", "interop-more")

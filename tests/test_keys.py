@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from attributary import Tree
 from attributary.api.ara.keys.key_layout import BITS, bits, hashed, layout, layout_of
 from attributary.api.ara.keys.node_keys import domain, row, tree_keys, whole
-from attributary.api.ara.service.index import Index
+from attributary.api.ara.service.key_index import Index
 from attributary.api.query_tree import queried_tree
 from attributary.errors import InputError
 from attributary.logs.attribute_labels import MISSING

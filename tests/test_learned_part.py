@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from attributary import Tree, denoise
 from attributary.api.ara.keys.key_layout import layout
 from attributary.api.ara.keys.node_keys import tree_keys
-from attributary.api.ara.service.summary import write_summary
+from attributary.api.ara.service.summary_report import write_summary
 from attributary.cli import main
 from attributary.cli.learned import learned_part, worth_of
 from attributary.cli.run_parts import measured_part, simulated_part

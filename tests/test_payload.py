@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attributary.api.ara.wire import cbor, payload
-from attributary.api.ara.wire.columns import columns
-from attributary.api.ara.wire.contribution import Contribution
+from attributary.api.ara.wire.payload import Contribution, columns
+from attributary.api.ara.wire.shared_info import VERSIONS
 from vectors import vectors
 
 NULL = Contribution(0, 0)
@@ -24,7 +24,7 @@ without_ids = st.builds(Contribution, st.integers(0, 2**128 - 1), st.integers(0,
 @st.composite
 def payloads(draw: st.DrawFn) -> tuple[bytes, list[Contribution]]:
     """A payload as browsers write it, and what it holds, null contributions included."""
-    version = draw(st.sampled_from(payload.VERSIONS))
+    version = draw(st.sampled_from(VERSIONS))
     id_bytes = draw(st.integers(1, 8))
     rows = draw(st.lists(contributions if version == "1.0" else without_ids, max_size=30))
     pad_to = draw(st.sampled_from([0, 20, 25]))
@@ -124,7 +124,7 @@ def test_a_stranger_does_not_slow_down_payloads_of_its_length(monkeypatch: pytes
     assert len(other) == len(like)
     read = []
     decode = payload.decode
-    monkeypatch.setattr("attributary.api.ara.wire.columns.decode", lambda data: read.append(data) or decode(data))
+    monkeypatch.setattr("attributary.api.ara.wire.payload.decode", lambda data: read.append(data) or decode(data))
     found, faults = columns([other, like, like])
     assert not faults and read == [other] and found.value.tolist() == [2, 2]
 

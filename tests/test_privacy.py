@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from attributary.api.ara.service import aggregation
-from attributary.api.ara.service.aggregation import Sums
+from attributary.api.ara.service.aggregation import KeySums
 from attributary.api.ara.service.ledger import Stretched
-from attributary.api.ara.service.simulate import simulated_summary
+from attributary.api.ara.service.summary_report import simulated_summary
 from attributary.api.attribution_api import Tally
 from attributary.noise import dlap_variance, sample_dlap
 
@@ -54,7 +54,7 @@ def bias(draws: NDArray[Any], a: float) -> float:
 def by_aggregation(total: int, epsilon: float, l1: int, rng: Any) -> Ints:
     keys = np.empty((DRAWS, 2), np.uint64)
     flags, sums = np.ones(DRAWS, bool), np.full(DRAWS, total)
-    batch = Sums(keys, sums, flags, keys[:0], sums[:0], Tally(), (), ())
+    batch = KeySums(keys, sums, flags, keys[:0], sums[:0], Tally(), (), ())
     return aggregation.noisy(sums, aggregation.draw(batch, epsilon, l1, rng))
 
 

@@ -18,13 +18,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from attributary.api.ara.service.batch import FAULTS_KEPT, Rules, once, parts
-from attributary.api.ara.wire import avro, encryption, payload
-from attributary.api.ara.wire import given as given_files
-from attributary.api.ara.wire.contribution import Contribution
-from attributary.api.ara.wire.fault import Fault
-from attributary.api.ara.wire.private_key import read_private_key, read_private_keys
-from attributary.api.ara.wire.report import Report, build, from_json, to_json
-from attributary.api.ara.wire.shared_info import APIS, SharedInfo, identity, parse, shared_id
+from attributary.api.ara.wire import avro, encryption, payload, report_files
+from attributary.api.ara.wire.aggregatable_report import Report, build, from_json, to_json
+from attributary.api.ara.wire.encryption import read_private_key, read_private_keys
+from attributary.api.ara.wire.payload import Contribution
+from attributary.api.ara.wire.shared_info import APIS, Fault, SharedInfo, identity, parse, shared_id
 from attributary.errors import InputError
 from browser_reports import HOUR, PRIVATE, batch, info, report
 from vectors import VECTORS, vectors
@@ -346,17 +344,17 @@ json_values = st.recursive(
 def test_the_items_of_a_list_are_those_that_json_reads(
     monkeypatch: pytest.MonkeyPatch, items: list[Any], chunk: int, indent: int | None, ascii_only: bool
 ) -> None:
-    monkeypatch.setattr(given_files, "CHUNK", chunk)
+    monkeypatch.setattr(report_files, "CHUNK", chunk)
     text = json.dumps(items, indent=indent, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
-    found = list(given_files._items(io.BytesIO(b"\n " + text + b" \n"), "r.json"))
+    found = list(report_files._items(io.BytesIO(b"\n " + text + b" \n"), "r.json"))
     read = [item if isinstance(item, dict) else json.loads(item.encode("utf-8", "surrogateescape")) for item in found]
     assert read == json.loads(text)
 
 
 @pytest.mark.parametrize("chunk", [5, 64, 10**6])
 def test_one_bad_item_of_a_list_costs_itself_alone(tmp_path: Path, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(given_files, "CHUNK", chunk)
-    monkeypatch.setattr(given_files, "MOST_REPORT", 5000)
+    monkeypatch.setattr(report_files, "CHUNK", chunk)
+    monkeypatch.setattr(report_files, "MOST_REPORT", 5000)
     good = [to_json(one) for one in batch([[(1, 10 + i)] for i in range(3)])]
     long = '{"a": "' + "x\\\\" * 4000 + '\\""}'
     bad = [
@@ -385,7 +383,7 @@ def test_one_bad_item_of_a_list_costs_itself_alone(tmp_path: Path, chunk: int, m
 
 def test_a_long_text_is_looked_through_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each part that is read has a text searched for its end from its beginning: as many as it has bits, not bytes."""
-    monkeypatch.setattr(given_files, "CHUNK", 16)
+    monkeypatch.setattr(report_files, "CHUNK", 16)
     reads: list[int] = []
 
     class File(io.BytesIO):
@@ -394,7 +392,7 @@ def test_a_long_text_is_looked_through_few_times(monkeypatch: pytest.MonkeyPatch
             return super().read(size)
 
     text = json.dumps(["x" * 2**16, 1]).encode()
-    assert [len(str(item)) for item in given_files._items(File(text), "r.json")] == [2**16 + 2, 2]
+    assert [len(str(item)) for item in report_files._items(File(text), "r.json")] == [2**16 + 2, 2]
     assert len(reads) < 20
 
 
@@ -414,7 +412,7 @@ def test_a_long_list_takes_little_memory(tmp_path: Path) -> None:
     assert path.stat().st_size > 2**24
     tracemalloc.start()
     try:
-        assert sum(1 for _ in given_files.reports_of(str(path))) == 5000
+        assert sum(1 for _ in report_files.reports_of(str(path))) == 5000
         assert tracemalloc.get_traced_memory()[1] < 2**22
     finally:
         tracemalloc.stop()
@@ -422,7 +420,7 @@ def test_a_long_list_takes_little_memory(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["r.json", "r.jsonl", "r"])
 def test_a_bad_first_line_costs_itself_alone(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(given_files, "MOST_REPORT", 5000)
+    monkeypatch.setattr(report_files, "MOST_REPORT", 5000)
     lines = [to_json(one) for one in batch([[(1, 10 + i)] for i in range(2)])]
     for bad in (lines[0][:-5], "{", "{" + "x" * 20_000, *(["nonsense", "[1, 2"] if name == "r.jsonl" else [])):
         (tmp_path / name).write_text("\n".join([bad, "", *lines]))

@@ -93,7 +93,7 @@ class AttributionReporting(AttributionApi):
         rate: tuple[float, int] | None = None,
         name: str = "the plan",
     ) -> Answer:
-        from attributary.api.ara.service.summary import answer
+        from attributary.api.ara.service.summary_report import answer
 
         return answer(plan, files, tree, rate, name)
 

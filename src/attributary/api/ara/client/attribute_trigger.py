@@ -8,7 +8,7 @@ from attributary.api.ara.client.source_storage import Place, Storage, Stored
 from attributary.api.ara.parse import Trigger
 from attributary.api.ara.parse.filter_rules import matches
 from attributary.api.ara.parse.trigger_header import EventTriggerDatum
-from attributary.api.ara.wire.contribution import Contribution
+from attributary.api.ara.wire.payload import Contribution
 
 SUCCESS, NOT_REGISTERED = "success", "not-registered"
 

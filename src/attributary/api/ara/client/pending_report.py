@@ -6,8 +6,8 @@ from random import Random
 
 from attributary.api.ara.parse import Trigger
 from attributary.api.ara.parse.browser_limits import DAY, BrowserLimits
-from attributary.api.ara.wire.contribution import Contribution
-from attributary.api.ara.wire.report import IN_THE_CLEAR, Report, build
+from attributary.api.ara.wire.aggregatable_report import IN_THE_CLEAR, Report, build
+from attributary.api.ara.wire.payload import Contribution
 from attributary.api.ara.wire.shared_info import SharedInfo
 
 WELL_KNOWN = "/.well-known/attribution-reporting/report-aggregate-attribution"

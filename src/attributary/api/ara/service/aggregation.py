@@ -18,13 +18,12 @@ from numpy.typing import NDArray
 from attributary.api.ara.service import batch
 from attributary.api.ara.service import ledger as ledgers
 from attributary.api.ara.service.batch import Rules
-from attributary.api.ara.service.index import Index, distinct
-from attributary.api.ara.service.summary import write_summary
+from attributary.api.ara.service.key_index import Index, distinct
+from attributary.api.ara.service.summary_report import write_summary
 from attributary.api.ara.wire import avro
-from attributary.api.ara.wire.avro import DebugResults, Stated
-from attributary.api.ara.wire.fault import Category
-from attributary.api.ara.wire.private_key import read_private_keys
-from attributary.api.ara.wire.shared_info import Origin, shared_id
+from attributary.api.ara.wire.avro import DebugResults, StatedNoise
+from attributary.api.ara.wire.encryption import read_private_keys
+from attributary.api.ara.wire.shared_info import Category, Origin, shared_id
 from attributary.api.attribution_api import Aggregation, Tally
 from attributary.errors import InputError, TryAgain
 from attributary.noise import Entropy, sample_dlap
@@ -124,7 +123,7 @@ def aggregate(
     progress("writing")
     if debug_output is not None:
         avro.write_debug_results(debug_output, debug_results(sums, noise), "NOT PRIVATE: exact sums")
-    stated = Stated(None if no_noise else epsilon, None if no_noise else l1, not_private)
+    stated = StatedNoise(None if no_noise else epsilon, None if no_noise else l1, not_private)
     noisy_sums = noisy(sums.total, noise)
     write_summary(output, sums.keys, noisy_sums, noise_words, stated)
     if book is not None:
@@ -189,7 +188,7 @@ def _domain(given: str | Sequence[str] | Keys) -> tuple[Keys, str]:
     return keys, name
 
 
-def _write_errors(path: str, sums: "Sums") -> None:
+def _write_errors(path: str, sums: "KeySums") -> None:
     """The counts of errors as the aggregation service tells them, and the first few in words."""
     tally = sums.tally
     counts = [*tally.categories.items(), *([("NUM_REPORTS_WITH_ERRORS", tally.faulty)] if tally.faulty else [])]
@@ -206,7 +205,7 @@ def _write_errors(path: str, sums: "Sums") -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class Sums:
+class KeySums:
     """A sum for each key of the domain, exact: NOT protected."""
 
     keys: Keys  # of the domain, each once, in its order
@@ -229,7 +228,7 @@ def add_up(
     outside: bool = False,
     progress: Callable[[int], None] = lambda reports: None,
     rules: batch.Rules | None = None,
-) -> Sums:
+) -> KeySums:
     """The sums of the reports in some files, each report once, over the keys of a domain."""
     index = Index.of(domain)
     total, in_reports = np.zeros(len(index.keys), np.int64), np.zeros(len(index.keys), bool)
@@ -273,7 +272,7 @@ def add_up(
     counts = (len(seen) + repeated + faulty, len(seen), repeated, faulty, summed, nulls, filtered, missed)
     tally = Tally(*counts, dict(categories.most_common()), oldest)
     ids = sorted((shared_id(origin, hour, k), hour) for origin, hour in shared for k in sorted(filtering_ids))
-    return Sums(index.keys, total, in_reports, *_summed(beyond), tally, tuple(faults), tuple(ids), seen)
+    return KeySums(index.keys, total, in_reports, *_summed(beyond), tally, tuple(faults), tuple(ids), seen)
 
 
 def _summed(parts: list[tuple[Keys, Ints]]) -> tuple[Keys, Ints]:
@@ -284,7 +283,7 @@ def _summed(parts: list[tuple[Keys, Ints]]) -> tuple[Keys, Ints]:
     return keys, total
 
 
-def check(sums: Sums, domain: str, most_errors: float = 0.1) -> None:
+def check(sums: KeySums, domain: str, most_errors: float = 0.1) -> None:
     """Refuses a batch that no budget should be spent on: of no use, with too many errors, or of another domain.
 
     Reports that are not in debug mode are left out of a debug run, but are no errors.
@@ -307,7 +306,7 @@ def check(sums: Sums, domain: str, most_errors: float = 0.1) -> None:
         )
 
 
-def draw(sums: Sums, epsilon: float, l1: int, rng: Entropy | None = None) -> Ints:
+def draw(sums: KeySums, epsilon: float, l1: int, rng: Entropy | None = None) -> Ints:
     """Exact DLap(ε/L1) noise for every key of the domain, whether or not a report has it."""
     return sample_dlap(epsilon / l1, len(sums.keys), rng)
 
@@ -320,7 +319,7 @@ def noisy(total: Ints, noise: Ints) -> Ints:
     return found
 
 
-def debug_results(sums: Sums, noise: Ints) -> DebugResults:
+def debug_results(sums: KeySums, noise: Ints) -> DebugResults:
     """Sums and noise side by side, for the keys of the domain and for those of the reports alone."""
     n, m = len(sums.keys), len(sums.outside_keys)
     return DebugResults(

@@ -1,4 +1,4 @@
-"""Batch: many reports opened and laid out as arrays, a share at a time, by several processes if asked.
+"""batch: many reports opened and laid out as arrays, a share at a time, by several processes if asked.
 
 What is wrong with a report costs that report alone: its part says what and where.
 """
@@ -19,12 +19,11 @@ from numpy.typing import NDArray
 
 from attributary.api.ara.parse.sites import parse_url
 from attributary.api.ara.wire import encryption
-from attributary.api.ara.wire.columns import Columns, columns
-from attributary.api.ara.wire.fault import Category, Fault
-from attributary.api.ara.wire.files import files
-from attributary.api.ara.wire.given import SHARE, Share, reports, reports_of, shares
-from attributary.api.ara.wire.private_key import ANY
-from attributary.api.ara.wire.shared_info import HOUR, Origin, identity
+from attributary.api.ara.wire.avro import named_files
+from attributary.api.ara.wire.encryption import ANY
+from attributary.api.ara.wire.payload import Columns, columns
+from attributary.api.ara.wire.report_files import SHARE, Share, reports, reports_of, shares
+from attributary.api.ara.wire.shared_info import HOUR, Category, Fault, Origin, identity
 from attributary.errors import brief
 
 MANY = 4 * SHARE  # reports; starting processes takes as long as decrypting so many
@@ -42,7 +41,7 @@ class Rules:
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class OpenReports:
     """Some reports, opened: what they contribute, and who they are."""
 
     columns: Columns  # its places count the reports of this part
@@ -55,9 +54,9 @@ class Part:
 
 def parts(
     given: Sequence[str], key: Key | None = None, processes: int = 1, rules: Rules | None = None
-) -> Iterator[Part]:
+) -> Iterator[OpenReports]:
     """The reports of all files, opened with private keys; without one, what they hold in the clear."""
-    paths = files(given, "reports")
+    paths = named_files(given, "reports")
     rules = rules or Rules()
     rules = replace(rules, reporting_site=_site(rules.reporting_site) if rules.reporting_site else main_site(paths))
     coming = shares(paths)
@@ -74,14 +73,14 @@ def parts(
     # Fresh processes, not forked ones: a fork would share the locks of whatever threads there are.
     fresh, alone = multiprocessing.get_context("spawn"), (signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for us to handle
     with ProcessPoolExecutor(processes, fresh, signal.signal, alone) as pool:
-        waiting: deque[Future[Part]] = deque(pool.submit(opened, share, key, rules) for share in first)
+        waiting: deque[Future[OpenReports]] = deque(pool.submit(opened, share, key, rules) for share in first)
         while waiting:
             for share in islice(coming, max(2 * processes + 1 - len(waiting), 0)):  # so that few wait in memory
                 waiting.append(pool.submit(opened, share, key, rules))
             yield waiting.popleft().result()
 
 
-def opened(share: Share, key: Key | None, rules: Rules) -> Part:
+def opened(share: Share, key: Key | None, rules: Rules) -> OpenReports:
     """Reports decrypted and decoded; every fault with the report's place."""
     payloads: list[bytes] = []
     ids: list[str | None] = []
@@ -117,10 +116,10 @@ def opened(share: Share, key: Key | None, rules: Rules) -> Part:
         ids[i] = None
     words = [f"{where} {number}: {why}" for _, where, number, why in sorted(faults)[:FAULTS_KEPT]]
     known = {pair for i, pair in enumerate(shared) if i not in bad}
-    return Part(found, ids, np.array(due, np.int64), known, words, categories)
+    return OpenReports(found, ids, np.array(due, np.int64), known, words, categories)
 
 
-def once(part: Part, seen: set[str]) -> NDArray[np.bool_]:
+def once(part: OpenReports, seen: set[str]) -> NDArray[np.bool_]:
     """Which reports of a part can be used and were not seen before; adds these to `seen`."""
     ids = part.report_ids
     fresh = {report_id for report_id in ids if report_id is not None}

@@ -1,4 +1,4 @@
-"""Avro: reports, domains and results in the aggregation service's files, each kind with its schema.
+"""avro: reports, domains and results in the aggregation service's files, each kind with its schema.
 
 Keys are arrays of two 64-bit halves, high and low. A domain is written with all 16 bytes of a key, results without the
 leading zero bytes, as the service does; both are read either way, and several files (shards) are read as one.
@@ -8,22 +8,99 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from glob import glob, has_magic
 from itertools import islice
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attributary.api.ara.wire import container, schemas
-from attributary.api.ara.wire.container import Damaged, Header
-from attributary.api.ara.wire.encoded import encoded_domain, encoded_results
-from attributary.api.ara.wire.files import files
-from attributary.api.ara.wire.report import Report
-from attributary.api.ara.wire.rows import BYTES, LONG, TAGS, layout, rows
-from attributary.api.ara.wire.scan import MANY, scanned
+from attributary.api.ara.wire import avro_container
+from attributary.api.ara.wire.aggregatable_report import Report
+from attributary.api.ara.wire.avro_container import Damaged, Header
+from attributary.api.ara.wire.avro_records import (
+    BYTES,
+    LONG,
+    MANY,
+    TAGS,
+    encoded_domain,
+    encoded_results,
+    record_fields,
+    rows,
+    scanned,
+)
 from attributary.errors import InputError
 from attributary.tables.not_private import LONGEST
 from attributary.types import Ints, Keys
+
+Schema = dict[str, Any]
+
+BUCKET_DOC: Final = (
+    "Histogram bucket used in aggregation. 128-bit integer encoded as a 16-byte big-endian bytestring. "
+    "Leading 0-bits will be left out."
+)
+
+
+def _record(name: str, *fields: Schema) -> Schema:
+    return {"type": "record", "name": name, "fields": list(fields)}
+
+
+def _field(name: str, kind: Any, doc: str | None = None) -> Schema:
+    return {"name": name, "type": kind} | ({"doc": doc} if doc else {})
+
+
+REPORTS_SCHEMA: Final = _record(
+    "AggregatableReport", _field("payload", "bytes"), _field("key_id", "string"), _field("shared_info", "string")
+)
+DOMAIN_SCHEMA: Final = _record(
+    "AggregationBucket",
+    _field(
+        "bucket",
+        "bytes",
+        "A single bucket that appears in the aggregation service output. 128-bit integer encoded as a 16-byte "
+        "big-endian bytestring.",
+    ),
+)
+RESULTS_SCHEMA: Final = _record(
+    "AggregatedFact",
+    _field("bucket", "bytes", BUCKET_DOC),
+    _field("metric", "long", "Metric associated with the bucket"),
+)
+DEBUG_RESULTS_SCHEMA: Final = _record(
+    "DebugAggregatedFact",
+    _field("bucket", "bytes", BUCKET_DOC),
+    _field("unnoised_metric", "long", "Unnoised metric associated with the bucket."),
+    _field("noise", "long", "The noise applied to metric in the regular result."),
+    _field(
+        "annotations",
+        {"type": "array", "items": {"type": "enum", "name": "bucket_tags", "symbols": ["in_domain", "in_reports"]}},
+    ),
+)
+
+
+ENDINGS = (".avro", ".json", ".jsonl", ".ndjson")
+
+
+def named_files(given: Sequence[str], what: str) -> list[str]:
+    """The files, each once, in order; of a folder those that end like Avro or JSON. Messages call them `what`."""
+    found: dict[str, None] = {}
+    for name in given:
+        if os.path.isdir(name):
+            inside = sorted(os.path.join(name, file) for file in os.listdir(name) if file[0] not in "._")
+            paths = [path for path in inside if path.lower().endswith(ENDINGS) and os.path.isfile(path)]
+            empty = f"the folder {name} has no file that ends in {', '.join(ENDINGS)}"
+        elif has_magic(name) and not os.path.exists(name):
+            paths, empty = (
+                sorted(path for path in glob(name, recursive=True) if os.path.isfile(path)),
+                f"no file is {name}",
+            )
+        else:
+            paths, empty = [name] if os.path.exists(name) else [], f"there is no file {name}"
+        if not paths:
+            raise InputError(f"{empty}; give the files of {what}")
+        found.update(dict.fromkeys(paths))
+    return list(found)
+
 
 NOTE = "attributary"  # the names of our words in a file's metadata
 EPSILON, L1, NOT_PRIVATE = f"{NOTE}.epsilon", f"{NOTE}.l1", f"{NOTE}.not_private"
@@ -33,7 +110,7 @@ REPORTS_IN_BLOCK = 256
 REPORT = {"payload": BYTES, "key_id": BYTES, "shared_info": BYTES}
 
 
-class Stated(NamedTuple):
+class StatedNoise(NamedTuple):
     """What a summary report says of its noise: DLap(epsilon / l1), and why it is not private, if it is not."""
 
     epsilon: float | None = None  # where it does not say, or has no noise
@@ -41,7 +118,7 @@ class Stated(NamedTuple):
     not_private: str = ""
 
 
-NOTHING_STATED = Stated()
+NOTHING_STATED = StatedNoise()
 
 
 class Results(NamedTuple):
@@ -50,7 +127,7 @@ class Results(NamedTuple):
     keys: Keys
     metric: Ints
     notes: tuple[str, ...] = ()
-    stated: tuple[Stated, ...] = ()
+    stated: tuple[StatedNoise, ...] = ()
 
 
 class DebugResults(NamedTuple):
@@ -65,7 +142,7 @@ class DebugResults(NamedTuple):
 
 def write_domain(path: str, keys: Keys) -> None:
     """Writes the keys to query."""
-    container.write(path, schemas.DOMAIN, encoded_domain(keys))
+    avro_container.write(path, DOMAIN_SCHEMA, encoded_domain(keys))
 
 
 def read_domain(given: str | Sequence[str]) -> Keys:
@@ -73,11 +150,11 @@ def read_domain(given: str | Sequence[str]) -> Keys:
     return _columns(_paths(given, "the domain"), {"bucket": BYTES})[0]
 
 
-def write_results(path: str, keys: Keys, metric: Ints, note: str = "", stated: Stated = NOTHING_STATED) -> None:
+def write_results(path: str, keys: Keys, metric: Ints, note: str = "", stated: StatedNoise = NOTHING_STATED) -> None:
     """Writes a summary report."""
     rate = {} if stated.epsilon is None else {EPSILON: f"{stated.epsilon!r}".removesuffix(".0"), L1: str(stated.l1)}
     said = {NOTE: note, **rate, NOT_PRIVATE: stated.not_private}
-    container.write(path, schemas.RESULTS, encoded_results(keys, [metric]), {k: v for k, v in said.items() if v})
+    avro_container.write(path, RESULTS_SCHEMA, encoded_results(keys, [metric]), {k: v for k, v in said.items() if v})
 
 
 def read_results(given: str | Sequence[str]) -> Results:
@@ -90,10 +167,10 @@ def read_results(given: str | Sequence[str]) -> Results:
     )
 
 
-def stated_noise(path: str, epsilon: object, l1: object, not_private: str) -> Stated:
+def stated_noise(path: str, epsilon: object, l1: object, not_private: str) -> StatedNoise:
     """What a file says of its noise, as numbers, if they are such; neither is as good as no word of them."""
     if epsilon is None and l1 is None:
-        return Stated(not_private=not_private)
+        return StatedNoise(not_private=not_private)
     try:
         rate = float(str(epsilon)), int(str(l1))
     except ValueError:
@@ -103,14 +180,14 @@ def stated_noise(path: str, epsilon: object, l1: object, not_private: str) -> St
             f"{path}: the epsilon and l1 that a summary report states are numbers above 0; "
             f"got {epsilon!s:.20} and {l1!s:.20}"
         )
-    return Stated(*rate, not_private)
+    return StatedNoise(*rate, not_private)
 
 
 def write_debug_results(path: str, found: DebugResults, note: str = "") -> None:
     """Writes sums and noise side by side, which are NOT protected."""
     tags = found.in_domain.astype(np.int64) + 2 * found.in_reports
     blocks = encoded_results(found.keys, [found.unnoised, found.noise], tags)
-    container.write(path, schemas.DEBUG_RESULTS, blocks, {NOTE: note} if note else None)
+    avro_container.write(path, DEBUG_RESULTS_SCHEMA, blocks, {NOTE: note} if note else None)
 
 
 def read_debug_results(given: str | Sequence[str]) -> DebugResults:
@@ -119,8 +196,8 @@ def read_debug_results(given: str | Sequence[str]) -> DebugResults:
     found: list[list[Any]] = []
     for path in _paths(given, "the debug results"):
         with _opened(path) as (file, header):
-            fields = layout(header.schema, wanted)
-            for count, data in container.blocks(file, header):
+            fields = record_fields(header.schema, wanted)
+            for count, data in avro_container.blocks(file, header):
                 found.extend(rows(data, count, fields, len(wanted)))
     keys = np.array([_halves(row[0]) for row in found], np.uint64).reshape(-1, 2)
     unnoised, noise = (np.array([row[i] for row in found], np.int64) for i in (1, 2))
@@ -130,7 +207,7 @@ def read_debug_results(given: str | Sequence[str]) -> DebugResults:
 
 def write_reports(path: str, reports: Iterable[Report]) -> None:
     """Writes reports as the service reads them: payload, key id and shared info."""
-    container.write(path, schemas.REPORTS, _report_blocks(iter(reports)))
+    avro_container.write(path, REPORTS_SCHEMA, _report_blocks(iter(reports)))
 
 
 def read_reports(given: str | Sequence[str]) -> Iterator[Report]:
@@ -149,24 +226,24 @@ def read_reports(given: str | Sequence[str]) -> Iterator[Report]:
 def report_blocks(path: str) -> Iterator[tuple[int, int, int]]:
     """Where the blocks of a file of reports are, how many each says it has, and in how many bytes at most."""
     with _opened(path) as (file, header):
-        layout(header.schema, REPORT)
-        yield from container.places(file, header)
+        record_fields(header.schema, REPORT)
+        yield from avro_container.places(file, header)
 
 
 def rows_or_damage(path: str, places: Sequence[int]) -> Iterator[list[bytes] | Damaged]:
     """Payload, key id and shared info of each report in some blocks, and what is wrong where one is damaged."""
     with _opened(path) as (file, header):
-        fields, size = layout(header.schema, REPORT), os.path.getsize(path)
+        fields, size = record_fields(header.schema, REPORT), os.path.getsize(path)
         for at in places:
             try:
-                count, data, _ = container.block(file, header, at, size)
+                count, data, _ = avro_container.block(file, header, at, size)
                 yield from rows(data, count, fields, len(REPORT))
             except Damaged as damage:
                 yield damage
 
 
 def _report_blocks(reports: Iterator[Report]) -> Iterator[tuple[int, bytes]]:
-    length = container.encoded
+    length = avro_container.encoded
     while some := list(islice(reports, REPORTS_IN_BLOCK)):
         parts = []
         for report in some:
@@ -175,7 +252,7 @@ def _report_blocks(reports: Iterator[Report]) -> Iterator[tuple[int, bytes]]:
         yield len(some), b"".join(parts)
 
 
-def _stated(path: str, metadata: Mapping[str, bytes]) -> Stated:
+def _stated(path: str, metadata: Mapping[str, bytes]) -> StatedNoise:
     said = {name: value.decode(errors="replace") for name, value in metadata.items() if name.startswith(NOTE)}
     note = said.get(NOTE, "")
     earlier = None if EPSILON in said else EARLIER.fullmatch(note)
@@ -188,10 +265,10 @@ def _columns(paths: list[str], wanted: dict[str, str]) -> tuple[Keys, list[Ints]
     keys, longs, metadata = [np.empty((0, 2), np.uint64)], [np.empty((0, len(wanted) - 1), np.int64)], []
     for path in paths:
         with _opened(path) as (file, header):
-            fields = layout(header.schema, wanted)
+            fields = record_fields(header.schema, wanted)
             metadata.append({name: value[:MOST_NOTE] for name, value in header.metadata.items()})
             many = os.path.getsize(path) >= MANY
-            for count, data in container.blocks(file, header):
+            for count, data in avro_container.blocks(file, header):
                 block = scanned(data, count, fields, len(wanted), many)
                 keys.append(block.keys)
                 longs.append(block.longs)
@@ -211,7 +288,7 @@ def _opened(path: str) -> Iterator[tuple[BinaryIO, Header]]:
     """A file and its header; what is wrong with either, or found wrong later, as an InputError that names the file."""
     try:
         with open(path, "rb") as file:
-            yield file, container.read_header(file)
+            yield file, avro_container.read_header(file)
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from None
     except Damaged as damage:
@@ -219,4 +296,4 @@ def _opened(path: str) -> Iterator[tuple[BinaryIO, Header]]:
 
 
 def _paths(given: str | Sequence[str], what: str) -> list[str]:
-    return files([given] if isinstance(given, str) else given, what)
+    return named_files([given] if isinstance(given, str) else given, what)

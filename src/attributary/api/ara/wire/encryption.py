@@ -1,15 +1,19 @@
-"""Encryption: HPKE as browsers use it for reports.
+"""encryption: HPKE as browsers use it for reports, and private keys in files.
 
 DHKEM(X25519, HKDF-SHA256), HKDF-SHA256 and ChaCha20-Poly1305 in base mode, without associated data: the shared info
 goes into `info`, so that nobody can put a payload under another one.
 """
 
-from collections.abc import Callable
+import base64
+import binascii
+import json
+import os
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
-from attributary.api.ara.wire.fault import Fault
-from attributary.errors import InputError
+from attributary.api.ara.wire.shared_info import Fault
+from attributary.errors import InputError, brief
 
 KEY_BYTES = 32
 SMALLEST = 32 + 16  # the encapsulated key and the tag
@@ -95,3 +99,102 @@ def _needs_cryptography() -> None:
         raise InputError(
             "encrypted reports need the package cryptography, 46 or newer: pip install 'attributary[decrypt]'"
         ) from None
+
+
+ANY = ""  # the id of a key that serves every report which no other key is for
+MOST_FILE_BYTES = 2**20  # of a file
+IDS, KEYS = ("key_id", "kid", "id"), ("private_key_base64", "private_key", "d")  # members of a key in JSON
+
+
+def read_private_keys(given: Sequence[str]) -> dict[str, bytes]:
+    """The X25519 private keys in some files or folders, by their ids.
+
+    A file holds a key (its 32 bytes, or their base64 or hexadecimal digits), or JSON: an object with `key_id` and
+    `private_key_base64`, a list of such, {"keys": a list}, or {id: key}; `kid` and `d` of JSON Web Keys are taken, too.
+    A key without an id is called as its file is, without ending; if it is the only file given, it serves all reports.
+    """
+    found: dict[str, bytes] = {}
+    for path in given:
+        paths = _inside(path) if os.path.isdir(path) else [path]
+        for file in paths:
+            for key_id, key in _read(file):
+                name = os.path.splitext(os.path.basename(file))[0] if key_id is None else key_id
+                if key_id is None and len(given) == 1 and not os.path.isdir(path):
+                    name = ANY
+                if found.setdefault(name, key) != key:
+                    raise InputError(f"two private keys have the id {brief(name)}, the second in {file}; leave out one")
+    return found
+
+
+def read_private_key(path: str) -> bytes:
+    """The one private key in a file."""
+    [key, *others] = read_private_keys([path]).values()
+    if others:
+        raise InputError(f"{path} has {1 + len(others)} private keys; one is needed here")
+    return key
+
+
+def _inside(folder: str) -> list[str]:
+    paths = [os.path.join(folder, name) for name in sorted(os.listdir(folder)) if name[0] not in "._"]
+    found = [path for path in paths if os.path.isfile(path)]
+    if not found:
+        raise InputError(f"the folder {folder} has no file in it; give the files of private keys")
+    return found
+
+
+def _read(path: str) -> list[tuple[str | None, bytes]]:
+    """The keys in a file; None for the id of one that has none."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(MOST_FILE_BYTES + 1)
+    except OSError as error:
+        raise InputError(f"the key {path} cannot be read: {error.strerror}") from None
+    text = data.strip()
+    if len(data) == KEY_BYTES:
+        return [(None, data)]
+    if text[:1] in (b"{", b"["):
+        return _from_json(text, path)
+    return [(None, _key(text.decode("latin-1"), path))]
+
+
+def _from_json(text: bytes, path: str) -> list[tuple[str | None, bytes]]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        raise _refusal(path) from None
+    if isinstance(found, dict) and isinstance(found.get("keys"), list):
+        found = found["keys"]
+    if isinstance(found, dict) and found and not any(name in found for name in KEYS):
+        return [(key_id, _key(key, path)) for key_id, key in found.items()]
+    items = found if isinstance(found, list) else [found]
+    if not items:
+        raise _refusal(path)
+    return [(_member(item, IDS), _key(_member(item, KEYS), path)) for item in items]
+
+
+def _member(item: Any, names: tuple[str, ...]) -> str | None:
+    values = [item[name] for name in names if name in item] if isinstance(item, dict) else []
+    return values[0] if values and isinstance(values[0], str) else None
+
+
+def _key(text: Any, path: str) -> bytes:
+    key = b""
+    if isinstance(text, str) and len(text) <= 4 * KEY_BYTES:
+        try:
+            if len(text) == 2 * KEY_BYTES:
+                key = bytes.fromhex(text)
+            else:
+                padded = text + "=" * (-len(text) % 4)  # JSON Web Keys leave it out
+                key = base64.b64decode(padded.replace("-", "+").replace("_", "/"), validate=True)
+        except (ValueError, binascii.Error):
+            key = b""
+    if len(key) != KEY_BYTES:
+        raise _refusal(path)
+    return key
+
+
+def _refusal(path: str) -> InputError:
+    return InputError(
+        f"{path} is no private key; it holds {KEY_BYTES} bytes, as they are, in base64 or in hexadecimal, or JSON with "
+        "key_id and private_key_base64"
+    )

@@ -1,16 +1,40 @@
-"""SharedInfo: what a report says in the clear, and the id under which its budget is kept."""
+"""shared_info: what a report says in the clear, the id that its budget is kept under, and why it cannot be used."""
 
 import hashlib
 import json
 import re
 from contextlib import suppress
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import lru_cache
 from typing import Any
 
-from attributary.api.ara.wire.fault import Category, Fault
-from attributary.api.ara.wire.payload import is_version, like
 from attributary.errors import brief
+
+
+class Category(StrEnum):
+    """The error categories of the aggregation service that a report can fall into here."""
+
+    ATTRIBUTION_REPORT_TO_MALFORMED = "ATTRIBUTION_REPORT_TO_MALFORMED"  # its reporting origin is none
+    DEBUG_NOT_ENABLED = "DEBUG_NOT_ENABLED"
+    DECRYPTION_ERROR = "DECRYPTION_ERROR"  # and whatever cannot be taken apart
+    DECRYPTION_KEY_NOT_FOUND = "DECRYPTION_KEY_NOT_FOUND"
+    INVALID_REPORT_ID = "INVALID_REPORT_ID"
+    ORIGINAL_REPORT_TIME_TOO_OLD = "ORIGINAL_REPORT_TIME_TOO_OLD"
+    REPORTING_SITE_MISMATCH = "REPORTING_SITE_MISMATCH"
+    REQUIRED_SHAREDINFO_FIELD_INVALID = "REQUIRED_SHAREDINFO_FIELD_INVALID"
+    UNSUPPORTED_OPERATION = "UNSUPPORTED_OPERATION"
+    UNSUPPORTED_REPORT_API_TYPE = "UNSUPPORTED_REPORT_API_TYPE"
+    UNSUPPORTED_SHAREDINFO_VERSION = "UNSUPPORTED_SHAREDINFO_VERSION"
+
+
+class Fault(ValueError):  # noqa: N818
+    """What is wrong with one report, in words and as a category."""
+
+    def __init__(self, words: str, category: Category = Category.DECRYPTION_ERROR) -> None:
+        super().__init__(words)
+        self.category = category
+
 
 API = "attribution-reporting"
 APIS = {  # those that the aggregation service takes, and whether their reports have a destination
@@ -19,6 +43,8 @@ APIS = {  # those that the aggregation service takes, and whether their reports 
     "protected-audience": False,
     "shared-storage": False,
 }
+VERSIONS = ("", "0.1", "1.0")
+MAJOR = re.compile(r"(?!0+\.0+$)0*([01])\.[0-9]{1,9}")  # 0.0 is no version
 HOUR = 3600
 Origin = tuple[str, str, str, str, str, int | None]
 REPORT_ID = "[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
@@ -87,6 +113,22 @@ def origin_of(
     if not APIS.get(api, True):
         destination, registered = "", None
     return api, version, reporting_origin, destination, budget_key, registered
+
+
+def is_version(version: Any) -> bool:
+    """Whether reports of a version can be read: by its major number, 0 or 1, or the first, which had none."""
+    return isinstance(version, str) and (version == "" or MAJOR.fullmatch(version) is not None)
+
+
+def like(version: Any) -> str:
+    """Which of VERSIONS reports of a version are like; a Fault if it cannot be read."""
+    if not is_version(version):
+        raise Fault(
+            f"the version of a report begins with 0 or 1, as in 0.1 and 1.0; got {brief(version)}",
+            Category.UNSUPPORTED_SHAREDINFO_VERSION,
+        )
+    match = MAJOR.fullmatch(version)
+    return "" if match is None else VERSIONS[1 + int(match[1])]
 
 
 def parse(text: str) -> SharedInfo:

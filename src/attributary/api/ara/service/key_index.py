@@ -1,4 +1,4 @@
-"""Index: where a 128-bit key stands in a list of keys, for many keys at once."""
+"""key_index: where a 128-bit key stands in a list of keys, for many keys at once."""
 
 import secrets
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Summary: summary reports read from files, and what they say of the nodes of a tree.
+"""summary_report: summary reports read and written, and what they say of the nodes of a tree.
 
 `answer` makes measurements of them, each measure's in its unit: values and variances of several reports add.
 """
@@ -11,18 +11,18 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from attributary.api.ara.keys.key_layout import layout
 from attributary.api.ara.keys.node_keys import tree_keys
-from attributary.api.ara.service.index import Index, distinct
+from attributary.api.ara.service.key_index import Index, distinct
 from attributary.api.ara.wire import avro
-from attributary.api.ara.wire.avro import NOTHING_STATED, Stated, stated_noise
-from attributary.api.ara.wire.container import MAGIC
-from attributary.api.ara.wire.files import files
+from attributary.api.ara.wire.avro import NOTHING_STATED, StatedNoise, named_files, stated_noise
+from attributary.api.ara.wire.avro_container import MAGIC
 from attributary.api.attribution_api import Answer
 from attributary.errors import InputError
 from attributary.measurements import Measurements
-from attributary.noise import dlap_variance
+from attributary.noise import Entropy, dlap_variance, sample_dlap
 from attributary.plan import Plan
 from attributary.tables.not_private import together
 from attributary.tables.whole_files import whole_file
@@ -42,7 +42,7 @@ class Summary:
     contradicted: Keys  # keys that came with different sums; they are not among the others
     repeated: int = 0  # rows that said the same again
     notes: tuple[str, ...] = ()  # what the files say of themselves
-    stated: Stated = NOTHING_STATED  # and of their noise
+    stated: StatedNoise = NOTHING_STATED  # and of their noise
 
 
 class Notes(NamedTuple):
@@ -56,7 +56,7 @@ class Notes(NamedTuple):
     not_private: str  # why what is made of them is not private, or nothing
 
 
-class Measured(NamedTuple):
+class NodeSums(NamedTuple):
     """A noisy count and its variance for each node; inf where nothing was measured."""
 
     noisy: Floats
@@ -130,7 +130,7 @@ def grouped(given: Sequence[str]) -> list[list[str]]:
     """The files of each summary report: a folder holds one, files named as in x-1-of-3.avro are shards of one."""
     found: dict[tuple[str, str], list[str]] = {}
     for name in given:
-        for path in files([name], "the summary report"):
+        for path in named_files([name], "the summary report"):
             one = os.path.isdir(name)
             stem = SHARD.sub("", path)
             key = ("folder", name) if one else ("shards" if stem != path else "file", stem)
@@ -140,7 +140,7 @@ def grouped(given: Sequence[str]) -> list[list[str]]:
 
 def read_summary(given: str | Sequence[str]) -> Summary:
     """One summary report from all its files: results in Avro, or the service's JSON."""
-    paths = files([given] if isinstance(given, str) else given, "the summary report")
+    paths = named_files([given] if isinstance(given, str) else given, "the summary report")
     shards = [_json_results(path) if _is_json(path) else avro.read_results(path) for path in paths]
     keys = np.concatenate([shard.keys for shard in shards])
     metric = np.concatenate([shard.metric for shard in shards])
@@ -156,7 +156,7 @@ def read_summary(given: str | Sequence[str]) -> Summary:
     return Summary(name, once[~differs], first[~differs], once[differs], repeated, notes, stated)
 
 
-def write_summary(path: str, keys: Keys, metric: Ints, note: str = "", stated: Stated = NOTHING_STATED) -> None:
+def write_summary(path: str, keys: Keys, metric: Ints, note: str = "", stated: StatedNoise = NOTHING_STATED) -> None:
     """Writes a summary report: the service's JSON if the file ends so, else Avro."""
     if not path.endswith(".json"):
         avro.write_results(path, keys, metric, note, stated)
@@ -175,7 +175,7 @@ def write_summary(path: str, keys: Keys, metric: Ints, note: str = "", stated: S
         raise InputError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
-def measured(node_keys: Keys, contribution: Ints, summaries: Sequence[Summary], epsilon: float, l1: int) -> Measured:
+def measured(node_keys: Keys, contribution: Ints, summaries: Sequence[Summary], epsilon: float, l1: int) -> NodeSums:
     """What summary reports of different conversions say of the nodes: values and variances add.
 
     The noise of each is the one that it states; if it does not, that of `epsilon` and `l1`. A node without a key
@@ -209,7 +209,7 @@ def measured(node_keys: Keys, contribution: Ints, summaries: Sequence[Summary], 
     words = together(*(s.stated.not_private for s in summaries))
     repeated = sum(summary.repeated for summary in summaries)
     notes = Notes(int(missing.sum()), unknown, contradicted, repeated, tuple(says), words)
-    return Measured(noisy, variance, notes)
+    return NodeSums(noisy, variance, notes)
 
 
 def _refuse_copies(summaries: Sequence[Summary]) -> None:
@@ -226,13 +226,13 @@ def _refuse_copies(summaries: Sequence[Summary]) -> None:
         alike.append(summary)
 
 
-def _one_rate(name: str, stated: list[Stated]) -> Stated:
+def _one_rate(name: str, stated: list[StatedNoise]) -> StatedNoise:
     """What the files of one summary report say of its noise, which is one thing."""
     rates = dict.fromkeys((each.epsilon, each.l1) for each in stated)
     if len(rates) > 1:
         shown = ", ".join("none" if epsilon is None else f"{epsilon:g}/{l1}" for epsilon, l1 in list(rates)[:3])
         raise InputError(f"{name}: the files of one summary report have one rate of noise; they state {shown}")
-    return Stated(*next(iter(rates), (None, None)), together(*(each.not_private for each in stated)))
+    return StatedNoise(*next(iter(rates), (None, None)), together(*(each.not_private for each in stated)))
 
 
 def _is_json(path: str) -> bool:
@@ -271,3 +271,33 @@ def _row(item: Any, number: int, path: str) -> tuple[int, int]:
     raise InputError(
         f"{path}: item {number} is not a result; it needs a bucket, of up to 16 bytes as text, and a whole metric"
     )
+
+
+MOST_SUM = 2**62  # of a sum; noise has room beside it
+
+
+def simulated_sums(contribution: ArrayLike, count: ArrayLike) -> Ints:
+    """What reports of `count` conversions add to each node's key: exact, NOT protected."""
+    each, counts = np.asarray(contribution), np.asarray(count)
+    if each.shape != counts.shape:
+        raise ValueError(f"contributions and counts go in pairs; got {each.size} and {counts.size}")
+    for name, values in (("contribution", each), ("count", counts)):
+        if not (values.dtype.kind in "iuf" and (values >= 0).all() and (values == np.floor(values)).all()):
+            raise ValueError(f"a {name} is a whole number, 0 or more")
+    if not (each.astype(np.float64) * counts.astype(np.float64) < MOST_SUM).all():
+        raise ValueError(f"the sum of a key is below {MOST_SUM}")
+    sums: Ints = each.astype(np.int64) * counts.astype(np.int64)
+    return sums
+
+
+def simulated_summary(
+    contribution: ArrayLike, count: ArrayLike, epsilon: float, l1: int, rng: Entropy | None = None
+) -> Ints:
+    """The noisy sum of each node's key, as a batch of reports would give it; 0 for a node without a key."""
+    sums = simulated_sums(contribution, count)
+    keyed = np.asarray(contribution) > 0
+    if keyed.all():
+        sums += sample_dlap(epsilon / l1, sums.shape, rng)
+    else:
+        sums[keyed] += sample_dlap(epsilon / l1, int(keyed.sum()), rng)
+    return sums

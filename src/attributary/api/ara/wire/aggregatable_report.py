@@ -1,4 +1,4 @@
-"""Report: an aggregatable report as a browser sends it, and its JSON."""
+"""aggregatable_report: a report as a browser sends it, and its JSON."""
 
 import base64
 import binascii
@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from attributary.api.ara.wire import encryption, payload
-from attributary.api.ara.wire.contribution import Contribution
-from attributary.api.ara.wire.fault import Fault
-from attributary.api.ara.wire.shared_info import SharedInfo
+from attributary.api.ara.wire.payload import Contribution
+from attributary.api.ara.wire.shared_info import Fault, SharedInfo
 from attributary.errors import brief
 
 IN_THE_CLEAR = "cleartext"  # the key id of reports that are not encrypted

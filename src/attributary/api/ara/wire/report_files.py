@@ -1,4 +1,4 @@
-"""Given: reports as they stand in files, in shares that a process opens one at a time.
+"""report_files: reports as they stand in files, in shares that a process opens one at a time.
 
 A share of an Avro file is only where its blocks are: whoever opens it reads them, so that no report is sent between
 processes. JSON is read a report at a time, so that no file need fit into memory.
@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, BinaryIO, NamedTuple
 
-from attributary.api.ara.wire import avro, container
-from attributary.api.ara.wire.container import Damaged
-from attributary.api.ara.wire.report import from_json, from_members
+from attributary.api.ara.wire import avro
+from attributary.api.ara.wire.aggregatable_report import from_json, from_members
+from attributary.api.ara.wire.avro_container import MAGIC, Damaged
 from attributary.errors import InputError
 
 SHARE = 2000  # reports
@@ -88,7 +88,7 @@ def is_avro(path: str) -> bool:
     """Whether a file begins as Avro does."""
     try:
         with open(path, "rb") as file:
-            return file.read(len(container.MAGIC)) == container.MAGIC
+            return file.read(len(MAGIC)) == MAGIC
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from None
 
