@@ -112,7 +112,7 @@ def test_rows_with_their_conversions(folder: Path) -> None:
 MISTAKES = {
     "no spec": (["none.toml"], "there is no file none.toml"),
     "no file": (["spec.toml", "none.csv"], "there is no file"),
-    "memory": (["spec.toml", "--memory", "lots"], "'lots' does not do as DuckDB's memory_limit"),
+    "memory": (["spec.toml", "--memory", "lots"], "DuckDB does not accept 'lots' as memory_limit"),
     "temp": (["spec.toml", "--temp", "none"], "none cannot hold temporary files"),
     "clock": (["spec.toml", "--from", "2026-01-01"], "since the log's times are numbers; got 2026-01-01"),
     "master": (["spec.toml", "--master", "local"], "master is an option of Spark"),

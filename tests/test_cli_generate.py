@@ -59,7 +59,7 @@ def test_quiet_says_nothing(tmp_path: Path) -> None:
         (["csscl", "-o", "x", "--rows", "0"], "0 is not in the range 1<=x<=10000000000"),
         (["csscl", "-o", "x", "--seed", "-1"], "-1 is not in the range x>=0"),
         (["csscl", "-o", "x.csv"], "error: a folder is expected"),
-        (["csscl", "-o", "-"], "error: a generated log is written to files"),
+        (["csscl", "-o", "-"], "error: generated logs are written to files"),
         (["shop", "-o", "x", "--format", "published"], "error: the shop is written as parquet"),
     ],
     ids=lambda x: " ".join(x) if isinstance(x, list) else "",

@@ -137,7 +137,7 @@ def test_counts_are_those_of_count_and_periods_do_not_mix(shop: Path, tmp_path: 
         (["spec.toml", "-o", "spec.toml/x"], "cannot be made: Not a directory"),
         (["spec.toml", "--prior-until", "5"], "since the log's times are times without a time zone; got 5"),
         (["spec.toml", "--prior-until", "1999-01-01"], "no impression to count in the period"),
-        (["spec.toml", "--memory", "x"], "does not do as DuckDB's memory_limit"),
+        (["spec.toml", "--memory", "x"], "DuckDB does not accept 'x' as memory_limit"),
     ],
 )
 def test_a_mistake_is_one_line_and_writes_nothing(

@@ -249,16 +249,19 @@ def test_where_the_files_go(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"kind": "shops"}, "what can be generated is csscl, camb, shop; got 'shops'"),
+        ({"kind": "shops"}, "the kinds of generated logs are csscl, camb, shop; got 'shops'"),
         ({"rows": 0}, "a log has at least one row; got 0"),
         ({"seed": -1}, "a seed is a whole number from 0; got -1"),
         ({"format": "csv"}, "written as parquet or published; got 'csv'"),
         ({"output": "x.csv"}, "ends in .parquet or .pq or .tsv.gz or .tsv; got .*x.csv"),
-        ({"output": "x.parquet", "format": "published"}, "ends like parquet; got format published: end it in .tsv.gz"),
+        (
+            {"output": "x.parquet", "format": "published"},
+            "the ending of parquet, but the format is published: end it in .tsv.gz",
+        ),
         ({"output": "no/x.parquet"}, "there is no folder"),
         ({"kind": "shop", "format": "published"}, "the shop is written as parquet"),
         ({"kind": "shop", "output": "x.parquet"}, "a folder is expected"),
-        ({"output": "taken"}, "cannot be made a folder"),
+        ({"output": "taken"}, "cannot be created"),
     ],
     ids=lambda x: str(x)[:40],
 )
@@ -272,7 +275,7 @@ def test_what_cannot_be_is_refused(arguments: dict[str, Any], words: str, tmp_pa
 
 
 def test_standard_output_is_refused() -> None:
-    with pytest.raises(InputError, match="name a folder or a file instead of -"):
+    with pytest.raises(InputError, match="not to standard output; name a folder or a file"):
         generate("csscl", "-", 10)
 
 

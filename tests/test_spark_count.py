@@ -249,7 +249,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "too few cells": ({"1.csv": HEAD + LINE + "brand\n"}, "1.csv: a line has more or fewer cells .* 'brand'; quote"),
     "too many cells": ({"1.csv": HEAD + "brand,,,shoes\n"}, "1.csv: a line has more or fewer cells .* 'brand,,,shoes'"),
-    "a file that ends too early": ({"1.csv.gz": PACKED[:-100]}, "1.csv.gz ends too early"),
+    "a file that ends too early": ({"1.csv.gz": PACKED[:-100]}, "1.csv.gz is cut off"),
     "a file that is no Parquet": (
         {"1.parquet": b"PAR1, but not for long"},
         "1.parquet cannot be read: .*not a Parquet",
@@ -265,7 +265,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "nanoseconds": ({"1.parquet": {**ROWS, "time": NANOS}}, "1.parquet.*NANOS.*; Spark reads times to the microsecond"),
     "a name that Spark hides": (
         {"_1.csv": HEAD + LINE},
-        "passes over files whose names begin with . or _; rename .*_1.csv",
+        "ignores files whose names begin with . or _; rename .*_1.csv",
     ),
     "a number too large": ({"1.parquet": {**ROWS, "sold": [2**62]}}, "1.parquet: row 1: .* out of range past 2100"),
     "a number in text": (

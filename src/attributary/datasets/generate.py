@@ -44,7 +44,7 @@ def generate(
     ending is a folder, and is made if it is not there. `progress` is told, again and again, how many rows were added.
     """
     if kind not in KINDS:
-        raise InputError(f"what can be generated is {', '.join(KINDS)}; got {kind!r}")
+        raise InputError(f"the kinds of generated logs are {', '.join(KINDS)}; got {kind!r}")
     number = KINDS[kind] if rows is None else rows
     if number > MOST_ROWS:
         raise InputError(f"a generated log has {MOST_ROWS:,} rows at most; got {brief(number)}")
@@ -80,14 +80,16 @@ def _file(output: str, kind: str, format: str | None) -> tuple[str, str]:
     elif format is None or format == said:
         chosen = said
     else:
-        raise InputError(f"{output} ends like {said}; got format {format}: end it in {' or '.join(FORMATS[format])}")
+        raise InputError(
+            f"{output} has the ending of {said}, but the format is {format}: end it in {' or '.join(FORMATS[format])}"
+        )
     check_output(output, "parquet" if chosen == "parquet" else "tsv")
     return output, chosen
 
 
 def _folder(output: str) -> str:
     if output == "-":
-        raise InputError("a generated log is written to files; name a folder or a file instead of -")
+        raise InputError("generated logs are written to files, not to standard output; name a folder or a file")
     if os.path.splitext(output)[1] and not os.path.isdir(output):
         endings = " or ".join(ending for endings in FORMATS.values() for ending in endings)
         raise InputError(
@@ -97,7 +99,7 @@ def _folder(output: str) -> str:
     try:
         os.makedirs(output, exist_ok=True)
     except OSError as error:
-        raise InputError(f"{output} cannot be made a folder: {error.strerror or error}") from error
+        raise InputError(f"{output} cannot be created: {error.strerror or error}") from error
     return output
 
 

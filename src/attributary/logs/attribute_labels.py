@@ -38,13 +38,13 @@ def label_codes(table: Any, column: str, attribute: Attribute, logs: Logs) -> La
     some_missing = None in labels or bool((code < 0).any())
     if any(label is not None and label.strip() == "*" for label in labels):
         raise InputError(
-            f"attribute {attribute.name!r} has the value '*', which stands for all values in our tables; "
-            'rename it in the log, or let it mean a missing value with missing = ["*"]'
+            f"attribute {attribute.name!r} has the value '*', which means all values in tables; "
+            'rename it in the log, or treat it as missing with missing = ["*"]'
         )
     if MISSING in labels and some_missing and MISSING not in absent:
         raise InputError(
-            f"attribute {attribute.name!r} has cells without a value, and others that say {MISSING!r}, as the "
-            f'former are called in a tree; count them as one with missing = ["{MISSING}"], or rename the latter'
+            f"attribute {attribute.name!r} has empty cells, labelled {MISSING!r}, and cells that say {MISSING!r}; "
+            f'count them as one with missing = ["{MISSING}"], or rename the value in the log'
         )
     names = [MISSING if label is None else label for label in (*labels, None)]  # code -1 is the last
     ordered = sorted({*names[:-1], *([MISSING] if some_missing else [])})
@@ -108,7 +108,7 @@ def refuse_no_other(attributes: tuple[Attribute, ...], logs: Logs) -> None:
     for name in logs.other:
         if name not in having:
             raise InputError(
-                f"logs.other names unknown attributes whose domain has the value {OTHER!r}; {name!r} is none of them: "
+                f"logs.other names unknown attributes whose domain has the value {OTHER!r}; {name!r} is not one: "
                 f"add {OTHER!r} to its domain, or take it out of other"
             )
 

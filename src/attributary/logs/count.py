@@ -89,8 +89,8 @@ def _refuse_unused(spec: Spec, logs: Logs) -> None:
     ):
         for name in names.keys() - used:
             raise InputError(
-                f"logs.{where} says what a file calls {name!r}, but no column of it is asked for by that name; "
-                f"there are {', '.join(sorted(map(str, used)))}"
+                f"logs.{where} names a column for {name!r}, which is not needed; "
+                f"needed are {', '.join(sorted(map(str, used)))}"
             )
 
 

@@ -86,14 +86,14 @@ def two_logs(spec: Spec, logs: Logs, impressions: LogTable, conversions: LogTabl
 
 def _both_times(logs: Logs, impressions: LogTable, conversions: LogTable) -> tuple[str, str, Clock]:
     if logs.time is None:
-        raise InputError('logs.time is missing; say which column tells the time, as in time = "time"')
+        raise InputError('logs.time is missing; name the column of times, as in time = "time"')
     seen, clock = time_of(impressions, logs.time)
     done, theirs = time_of(conversions, logs.time, clock)
     if clock != theirs:
         if is_empty(impressions):
             raise InputError(f"{impressions.relation.name} has no rows: there is no impression to count")
         raise InputError(
-            f"both logs tell the time in the same way; {impressions.relation.name} has {CLOCK_WORDS[clock]}, and "
+            f"both logs must give times in the same form; {impressions.relation.name} has {CLOCK_WORDS[clock]}, and "
             f"{conversions.relation.name} has {CLOCK_WORDS[theirs]}: convert one of them"
         )
     return seen, done, clock
@@ -102,14 +102,16 @@ def _both_times(logs: Logs, impressions: LogTable, conversions: LogTable) -> tup
 def _keys(logs: Logs, impressions: LogTable, conversions: LogTable) -> dict[str, tuple[str, str]]:
     """What joins a conversion to its impressions: on either side, of types that can be compared."""
     if logs.user is None:
-        raise InputError('logs.user is missing; say which column joins conversions to impressions, as in user = "user"')
+        raise InputError(
+            'logs.user is missing; name the column that joins conversions to impressions, as in user = "user"'
+        )
     keys = {}
     for i, name in enumerate((logs.user, *logs.keys)):
         (ours, kind), (its, other) = key(impressions, name), key(conversions, name)
         if kind != other:
             if {kind, other} != {"text", "whole"}:
                 raise InputError(
-                    f"both logs have the same values in {name!r}; it is {kind} in {impressions.relation.name}, and "
+                    f"both logs must have the same type in {name!r}; it is {kind} in {impressions.relation.name}, and "
                     f"{other} in {conversions.relation.name}: convert one of them"
                 )
             ours, its = f"CAST({ours} AS STRING)", f"CAST({its} AS STRING)"
@@ -127,7 +129,7 @@ def one_log(spec: Spec, logs: Logs, log: LogTable, period: Period) -> str:
         if is_delay(a, logs):
             if delay is None:
                 raise InputError(
-                    f"attribute {a.name!r} is the time from impression to conversion; say which column has it: "
+                    f"attribute {a.name!r} is the delay from impression to conversion; name its column: "
                     f"delay, or conversion_time, or {a.name} in conversion_columns"
                 )
             got[f"unknown_{i}"] = bucket_sql("delay", a)
@@ -136,11 +138,11 @@ def one_log(spec: Spec, logs: Logs, log: LogTable, period: Period) -> str:
             got[f"unknown_{i}"] = f"unknown_{i}"
     if logs.window_seconds is not None and delay is None:
         raise InputError(
-            "a window needs the time from impression to conversion; name its column as delay, or leave window out"
+            "a window needs the delay from impression to conversion; name its column as delay, or leave window out"
         )
     converted = flag(log, logs.converted) if logs.converted is not None else None
     if converted is None and delay is None:
-        raise InputError("say which rows have a conversion: name a column as converted, conversion_time or delay")
+        raise InputError("which rows have a conversion? name a column as converted, conversion_time or delay")
     columns = {
         "time": time,
         "is_converted": converted or f"({delay}) IS NOT NULL",
@@ -166,7 +168,7 @@ def _time_in_period(logs: Logs, log: LogTable, period: Period) -> tuple[str, str
     if period.is_all:
         return "0", "TRUE"
     if logs.time is None:
-        raise InputError('logs.time is missing; say which column tells the time, as in time = "time"')
+        raise InputError('logs.time is missing; name the column of times, as in time = "time"')
     time, clock = time_of(log, logs.time)
     return time, period.holds("time", clock, logs.time_unit)
 
@@ -178,7 +180,7 @@ def _delay(logs: Logs, log: LogTable) -> str | None:
     if logs.conversion_time is None:
         return None
     if logs.time is None:
-        raise InputError("logs.time is missing; conversion_time needs it, to tell how much later it is")
+        raise InputError("logs.time is missing; it is needed with conversion_time, for the delay")
     seen, clock = time_of(log, logs.time)
     done, theirs = time_of(log, logs.conversion_time, clock)
     if clock != theirs:

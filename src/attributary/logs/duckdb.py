@@ -140,7 +140,7 @@ class DuckDB:
             self._connection.execute(f"SET {name} = {_literal(value)}")
         except duckdb.Error as error:
             reason = str(error).splitlines()[0].split("Error: ")[-1]
-            raise InputError(f"{value!r} does not do as DuckDB's {name}: {reason}") from None
+            raise InputError(f"DuckDB does not accept {value!r} as {name}: {reason}") from None
 
     def _look_for_cuts(self, files: Files) -> None:
         """Looks for what DuckDB does not see: zstd that ends too early and, before version 2, gzip that does."""

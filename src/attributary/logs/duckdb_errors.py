@@ -33,7 +33,7 @@ def duckdb_errors() -> Iterator[None]:
     except duckdb.InvalidInputException as error:
         raise InputError(_csv(str(error)) or _first(str(error))) from error
     except UnicodeDecodeError as error:
-        raise InputError("a log is damaged: a column's name is not UTF-8; write its file anew") from error
+        raise InputError("a log is damaged: a column's name is not UTF-8; write the file again") from error
     except (duckdb.Error, RuntimeError) as error:
         extension = re.search(r"extension [\"'](\w+)", str(error))
         if extension:
@@ -44,7 +44,7 @@ def duckdb_errors() -> Iterator[None]:
         if type(error) not in (duckdb.Error, RuntimeError):
             raise
         # An error without a kind of its own is what the reader of Parquet says of bytes that are not.
-        raise InputError(f"a log is damaged: {_first(str(error))[:200]}; write its file anew") from error
+        raise InputError(f"a log is damaged: {_first(str(error))[:200]}; write the file again") from error
 
 
 @contextmanager
@@ -88,7 +88,9 @@ def _no_engine(words: str) -> str | None:
     address = re.search(r'No files found that match the pattern "((\w+)://[^"]*)"', words)
     if not address:
         return None
-    return f"no file is {address[1]}, or DuckDB does not read {address[2]}://; look there, or use --engine spark"
+    return (
+        f"no file matches {address[1]}, or DuckDB cannot read {address[2]}://; check the address, or use --engine spark"
+    )
 
 
 def _csv(words: str) -> str | None:
@@ -97,9 +99,7 @@ def _csv(words: str) -> str | None:
         return None
     cells = re.search(CELLS, words)
     if cells:
-        reason = (
-            f"has {cells[2]} cells, and the header {cells[1]}; quote cells that hold the separator, and leave none out"
-        )
+        reason = f"has {cells[2]} cells, but the header has {cells[1]}; quote cells that contain the separator"
     elif "unicode" in words.lower() or "utf-8" in words.lower():
         reason = "is not UTF-8; save the file as UTF-8"
     elif "quote" in words:
@@ -112,7 +112,7 @@ def _csv(words: str) -> str | None:
 def _room(words: str) -> str:
     if re.search(NO_ROOM, words):
         return (
-            "there is no room left for what does not fit into memory; "
-            f"choose a folder with more room as temp (--temp), or allow more memory (--memory): {_first(words)}"
+            "no disk space left for what does not fit into memory; "
+            f"choose a folder with more space (--temp), or allow more memory (--memory): {_first(words)}"
         )
-    return f"memory is too small for this log; allow more (--memory), or fewer threads (--threads): {_first(words)}"
+    return f"not enough memory for this log; allow more (--memory), or use fewer threads (--threads): {_first(words)}"

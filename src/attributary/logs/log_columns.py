@@ -54,7 +54,7 @@ def key(log: LogTable, name: str) -> tuple[str, Kind]:
     """The column, null where its value is missing, and its kind."""
     column, kind = find_column(log, name)
     if kind in ("other", "number"):
-        raise wrong_kind(log, column, "what joins two logs is text or whole numbers")
+        raise wrong_kind(log, column, "the columns that join two logs are text or whole numbers")
     return present(log, column, kind), kind
 
 

@@ -65,10 +65,12 @@ def files(names: Sequence[str], folder: str = ".", header: Sequence[str] | None 
         if first is None:
             first = kind
         elif kind[:2] != first[:2]:
-            raise InputError(f"the files of a log are of one kind; {path} is not like {paths[0]}: convert one of them")
+            raise InputError(
+                f"the files of a log must have one format; {path} is not like {paths[0]}: convert one of them"
+            )
         elif kind.columns != first.columns:
             raise InputError(
-                f"the files of a log have the same columns in the same order; {path} begins with "
+                f"the files of a log must have the same columns in the same order; {path} begins with "
                 f"{_first_columns(kind)}, and {paths[0]} with {_first_columns(first)}"
             )
     assert first is not None
@@ -91,7 +93,7 @@ def _matching(name: str, folder: str) -> list[str]:
         paths, empty = _inside(path), f"the folder {path} has no files in it"
     elif has_magic(name) and not os.path.exists(path):
         matching = sorted(glob(path, recursive=True))
-        paths, empty = [file for file in matching if os.path.isfile(file)], f"no file is {path}"
+        paths, empty = [file for file in matching if os.path.isfile(file)], f"no file matches {path}"
         paths = paths or [file for match in matching for file in _inside(match)]
     else:
         paths, empty = [path] if os.path.exists(path) else [], f"there is no file {path}"
@@ -114,7 +116,7 @@ def _file_kind(path: str, header: bool) -> _FileKind:
     if "://" in path:
         if named.format is None:
             raise InputError(
-                f"{path} does not end like a log; logs are {READ}: give files or a pattern, as in "
+                f"{path} does not end like a log file; logs are {READ}: give files or a pattern, as in "
                 f"{path.rstrip('/')}/*.parquet"
             )
         return _FileKind(named.format, named.packing, None)
@@ -129,7 +131,7 @@ def _file_kind(path: str, header: bool) -> _FileKind:
             raise InputError(f"{path} is Arrow; logs are {READ}")
         columns = _columns(path, packing, DELIMITER[kind], beginning) if header and is_text(kind) else None
     except OSError as error:
-        reason = "it ends too early or is damaged" if not error.strerror else error.strerror
+        reason = "it is cut off or damaged" if not error.strerror else error.strerror
         raise InputError(f"{path} cannot be read: {reason}") from error
     return _FileKind(kind, packing, columns)
 
@@ -291,4 +293,4 @@ def refuse_cut_gzip(path: str, stop: Event) -> None:
 
 
 def _cut_off(path: str) -> InputError:
-    return InputError(f"{path} ends too early; get the whole file")
+    return InputError(f"{path} is cut off; fetch the whole file")

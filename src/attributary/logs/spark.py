@@ -141,7 +141,7 @@ class Spark:
 def _address(path: str) -> str:
     """A file of this machine: Spark has a working folder of its own, and takes [ and the like for a pattern."""
     if os.path.basename(path)[0] in "._":
-        raise InputError(f"Spark passes over files whose names begin with . or _; rename {path}")
+        raise InputError(f"Spark ignores files whose names begin with . or _; rename {path}")
     return "file://" + re.sub(r"([][{}*?\\])", r"\\\1", os.path.abspath(path))
 
 
@@ -171,7 +171,9 @@ def _common_types(columns: list[tuple[str, dict[str, str]]]) -> dict[str, str]:
     for path, theirs in others:
         for name, words in list(types.items()):
             if name not in theirs:
-                raise InputError(f"the files of a log have the same columns; {first} has {name!r}, and {path} has not")
+                raise InputError(
+                    f"the files of a log must have the same columns; {first} has {name!r}, {path} does not"
+                )
             if _kind(words) != _kind(theirs[name]):
                 types[name] = f"{words} in {first} and {theirs[name]} in {path}"
     return types

@@ -71,8 +71,8 @@ def _mistake(words: str, name: str) -> ValueError | None:
     if "MALFORMED_CSV_RECORD" in messages:
         line = messages["MALFORMED_CSV_RECORD"].removeprefix("Malformed CSV record: ").split(" SQLSTATE")[0]
         return InputError(
-            f"{file}: a line has more or fewer cells than the header, {line[:SHOWN]!r}; quote cells that hold the "
-            "separator, and leave none out; where cells hold line breaks, use Parquet"
+            f"{file}: a line has more or fewer cells than the header, {line[:SHOWN]!r}; quote cells that contain the "
+            "separator, and leave none out; where cells contain line breaks, use Parquet"
         )
     if "PATH_NOT_FOUND" in messages:
         return InputError(f"there is no file {file}")
@@ -83,7 +83,7 @@ def _mistake(words: str, name: str) -> ValueError | None:
     if "FAILED_READ_FILE" in messages:
         causes: list[str] = re.findall(r"Caused by: [\w.$]+: ([^\n]*)", words)
         reason = causes[-1] if causes else _first(messages)
-        return InputError(f"{file} ends too early" if "end of input" in reason else f"{file} cannot be read: {reason}")
+        return InputError(f"{file} is cut off" if "end of input" in reason else f"{file} cannot be read: {reason}")
     return None
 
 

@@ -90,7 +90,7 @@ class Period(NamedTuple):
         until = None if self.until is None else moment_micros(self.until, clock, unit, "the period's end")
         if since is not None and until is not None and not since < until:
             raise InputError(
-                f"a period begins before it ends; got {self.since} as the beginning, {self.until} as the end"
+                f"a period must begin before it ends; got {self.since} as the beginning, {self.until} as the end"
             )
         ends = [f"{column} >= {times * since}"] if since is not None else []
         ends += [f"{column} < {times * until}"] if until is not None else []
@@ -117,7 +117,7 @@ def time_of(log: LogTable, name: str, like: Clock | None = None) -> tuple[str, C
         odd = next(cell for cell in cells if clock_of([cell]) != clock_of(cells[:1]) or clock_of([cell]) is None)
         raise InputError(
             f"{log.relation.name}: column {column!r} has {cells[0]!r} and {odd!r}; times are numbers, or as in "
-            "2026-03-01, 2026-03-01T12:00:00 or 2026-03-01T12:00:00Z, and in one column they are alike"
+            "2026-03-01, 2026-03-01T12:00:00 or 2026-03-01T12:00:00Z, all in one form"
         )
     return (_number_time(log, name) if clock == "number" else _text_time(log, column, clock)), clock
 
