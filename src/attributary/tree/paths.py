@@ -19,7 +19,7 @@ TOTALS = (
 OF_A_LABEL = (" total", " gesamt", " summe", " ergebnis")  # as spreadsheets write them: North Total
 
 
-class Paths(NamedTuple):
+class NodePaths(NamedTuple):
     parent: NDArray[np.int64]  # in level order
     row: NDArray[np.int64]  # the row of each node, -1 for a node that has none
     labels: tuple[Any, ...]  # an Arrow dictionary array for each attribute: the labels of the nodes of its level
@@ -34,7 +34,9 @@ class RowError(ValueError):
         self.row, self.rule = row, rule
 
 
-def read_paths(table: Any, attributes: list[str], fill: bool = False, totals: Collection[str] | None = None) -> Paths:
+def read_paths(
+    table: Any, attributes: list[str], fill: bool = False, totals: Collection[str] | None = None
+) -> NodePaths:
     """The nodes that the rows of a table name.
 
     A row names a node by its leading labels; null, nan, a blank text and * end a path early, and so do labels in
@@ -74,7 +76,7 @@ def read_paths(table: Any, attributes: list[str], fill: bool = False, totals: Co
         below += len(key)
 
     row = _row_of_node(node, below, columns)
-    found = Paths(np.concatenate(parent), row, tuple(labels), total)
+    found = NodePaths(np.concatenate(parent), row, tuple(labels), total)
     if not fill:
         _refuse_gaps(found, columns)
     return found
@@ -207,7 +209,7 @@ def _path_of_row(columns: list[Any], row: int) -> str:
     return ", ".join(repr(label) for label in labels if label is not None) or "the total"
 
 
-def _refuse_gaps(paths: Paths, columns: list[Any]) -> None:
+def _refuse_gaps(paths: NodePaths, columns: list[Any]) -> None:
     missing = paths.row < 0
     inner = np.zeros(len(missing), bool)
     inner[paths.parent[paths.parent >= 0]] = True
