@@ -15,7 +15,7 @@ help: ## this list
 
 demo: $(VENV)/.ready-decrypt ## the main job: a generated shop's logs become counts that add up (in ./demo)
 	$(BIN)/attributary generate shop -o demo/
-	$(BIN)/attributary run demo/spec.toml --prior-until 2026-02-02 --nonnegative --again -o demo/run
+	$(BIN)/attributary run demo/spec.toml --prior-until 2026-02-02 --estimator nonnegative --again -o demo/run
 
 test: $(VENV)/.ready-dev ## all tests, the examples in README and docs among them
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup

@@ -37,7 +37,7 @@ COMMANDS = {
         ("run @spec.toml --prior-until 2026-02-02 --threads 1 -o out -q", LOGS),
         ("run @spec_csv.toml --threads 1 --method equal --format csv -o out -q", "@impressions.csv @conversions.csv"),
         ("run @values.toml --threads 1 --method equal -o out", LOGS),
-        ("run @one_log.toml --threads 1 --nonnegative -o out -q", "@events.csv"),
+        ("run @one_log.toml --threads 1 --estimator nonnegative -o out -q", "@events.csv"),
     ],
     "count": [
         ("count @spec.toml --threads 1 -o out.csv", "@impressions.parquet @conversions.parquet"),
@@ -68,12 +68,12 @@ COMMANDS = {
     ],
     "denoise": [
         ("denoise @plan.json @summary.avro --tree @tree.parquet -o out.csv", ""),
-        ("denoise @plan.json @summary.json --tree @tree.parquet --nonnegative -q -o out.parquet", ""),
+        ("denoise @plan.json @summary.json --tree @tree.parquet --estimator nonnegative -q -o out.parquet", ""),
     ],
     "denoise-table": [
         (f"{TABLE} @noisy.csv --variance v -o out.csv", ""),
-        (f"{TABLE} @noisy.tsv --std 2 --fill --learn -o out.csv", ""),
-        (f"{TABLE} @noisy.parquet --epsilon 1 --contribution 9 --whole -o out.arrow", ""),
+        (f"{TABLE} @noisy.tsv --std 2 --fill --estimator learned -o out.csv", ""),
+        (f"{TABLE} @noisy.parquet --noise api:epsilon=1,contribution=9 --whole -o out.arrow", ""),
         (f"{TABLE} @noisy.arrow --variance v --prior @prior.csv --fill -o out.csv", ""),
     ],
     "report": [

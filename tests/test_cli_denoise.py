@@ -62,7 +62,8 @@ def test_the_answer_is_the_librarys(
 ) -> None:
     folder = tmp_path_factory.mktemp("answer")
     source, out = str(folder / f"in.{ending}"), str(folder / f"out.{ending}")
-    chosen = (["--nonnegative", options["nonnegative"]] if options else []) + ["--whole"] * ("whole" in options)
+    joint = options.get("nonnegative") == "joint"
+    chosen = ["--estimator", "nonnegative"] * bool(options) + ["--joint"] * joint + ["--whole"] * ("whole" in options)
 
     @settings(max_examples=25, deadline=None)
     @given(table=noisy_tables())
@@ -93,18 +94,18 @@ def test_all_ways_to_give_the_variance_agree() -> None:
         assert answer(*way, data=data) == wanted, way
 
     a = 2 / 100_000
-    api = ["--epsilon", "2", "--l1", "100000"]
-    by_level = answer(*api, "--contribution", "1000,2000,4000", data=data)
-    assert answer(*api, "--contribution", "k", data=data) == by_level
+    api = "api:epsilon=2,l1=100000,contribution="
+    by_level = answer("--noise", f"{api}1000,2000,4000", data=data)
+    assert answer("--noise", f"{api}k", data=data) == by_level
     var = [dlap_variance(a) / c**2 for c in contribution]
     est = denoise(Tree.from_paths(TREE, ["a", "b", "c"]), NOISY, var)
     assert numbers(by_level, "estimate") == list(est.count) and numbers(by_level, "variance") == list(est.variance)
 
     sums = pa.table({**TREE, "noisy": [x * c for x, c in zip(NOISY, contribution, strict=True)]})
-    rows = answer(*api, "--contribution", "1000,2000,4000", "--sums", data=csv_of(sums))
+    rows = answer("--noise", f"{api}1000,2000,4000,sums", data=csv_of(sums))
     np.testing.assert_allclose(numbers(rows, "estimate"), est.count, rtol=1e-14)
-    same = answer("--epsilon", "1", "--contribution", "5", data=data)
-    assert same == answer("--epsilon", "1", "--contribution", "5", "--l1", "65536", data=data)
+    same = answer("--noise", "api:epsilon=1,contribution=5", data=data)
+    assert same == answer("--noise", "api:epsilon=1,contribution=5,l1=65536", data=data)
     assert same == answer("--variance", repr(dlap_variance(1 / 65536) / 25), data=data)
 
 
@@ -117,7 +118,7 @@ STDS = ["4,1000", "2,2000", "2,2000", "1,4000", "1,4000", "1,4000", "1,4000"]
 
 def test_no_contribution_is_no_measurement() -> None:
     data = SMALL.replace("58,4", ",4")
-    by_level = answer("--epsilon", "1", "--contribution", "9,0,9", "--sums", data=data)
+    by_level = answer("--noise", "api:epsilon=1,contribution=9,0,9,sums", data=data)
     var = dlap_variance(1 / 65536) / 81
     assert numbers(by_level, "variance") == numbers(answer("--variance", f"{var!r},inf,{var!r}", data=data), "variance")
 
@@ -190,11 +191,8 @@ def test_figures_from_text_are_numbers_in_parquet(tmp_path: Path) -> None:
 def test_whole_and_nonnegative_counts() -> None:
     data = "a,n\n,10\nx,14.4\ny,-5\n"
     given: dict[str, Any] = {"levels": "a", "value": "n", "data": data}
-    rows = answer("--variance", "0,1", "--nonnegative", "--whole", **given)
+    rows = answer("--variance", "0,1", "--estimator", "nonnegative", "--whole", **given)
     assert [row["estimate"] for row in rows] == ["10", "10", "0"]
-    assert answer("--variance", "0,1", "--nonnegative", **given) == answer(
-        "--variance", "0,1", "--nonnegative", "top-down", **given
-    )
 
 
 def test_the_users_variance_column_is_kept_under_another_name() -> None:
@@ -248,7 +246,7 @@ def test_summary_names_implausible_figures(shape: str) -> None:
     table = laplace_table(3)
     for family in range(8):
         table["noisy"][30 + 20 * family] += 500 - 50 * family
-    result = run("--variance", "2", "--shape", shape, levels="a,b", data=csv_of(pa.table(table)))
+    result = run("--variance", "2", "--noise", shape, levels="a,b", data=csv_of(pa.table(table)))
     lines = result.stderr.splitlines()
     start = next(i for i, line in enumerate(lines) if line.startswith("implausible corrections:"))
     # One leaf of each family is wrong, but all that is known is that the sum of the leaves does not fit their parent.
@@ -277,10 +275,12 @@ def test_summary_counts_what_is_missing_and_what_is_negative() -> None:
     result = run("--variance", "1", levels="a,b", value="n", data="a,b,n\nx,1,-3\nx,2,5\n")
     assert "not measured" in result.stderr and "measured" in result.stderr.splitlines()[1]
     assert "cannot be checked: no figure was measured twice" in result.stderr and "implausible" not in result.stderr
-    assert "1 of 3 estimates are negative (normal for small noisy counts; --nonnegative" in result.stderr
+    assert "1 of 3 estimates are negative (normal for small noisy counts; --estimator nonnegative)" in result.stderr
     assert (
         "negative"
-        not in run("--variance", "1", "--nonnegative", levels="a,b", value="n", data="a,b,n\nx,1,-3\nx,2,5\n").stderr
+        not in run(
+            "--variance", "1", "--estimator", "nonnegative", levels="a,b", value="n", data="a,b,n\nx,1,-3\nx,2,5\n"
+        ).stderr
     )
 
 

@@ -111,7 +111,7 @@ def test_intervals_hold_what_they_say_under_the_summarys_own_noise(
     made: tuple[Plan, Tree, Keys], ending: str, stated: bool
 ) -> None:
     """The plan is of ε = 2, the summary report of 0.5: with the variances of the plan they would hold far less."""
-    options = [] if stated else ["--epsilon", "0.5"]
+    options = [] if stated else ["--noise", "api:epsilon=0.5"]
     held = []
     for seed in range(60):
         noisy_summary(made, f"s.{ending}", 0.5, seed, stated)
@@ -122,12 +122,12 @@ def test_intervals_hold_what_they_say_under_the_summarys_own_noise(
 def test_rates_of_several_summary_reports_add_as_variances(made: tuple[Plan, Tree, Keys]) -> None:
     for name, epsilon, stated in (("a.avro", 0.5, True), ("b.json", 1.0, True), ("c.avro", 2.0, False)):
         noisy_summary(made, name, epsilon, int(10 * epsilon), stated)
-    result = run("plan.json", "a.avro", "b.json", "c.avro", "--epsilon", "4", "--l1", "1000")
+    result = run("plan.json", "a.avro", "b.json", "c.avro", "--noise", "api:epsilon=4,l1=1000")
     each = sum(noise.dlap_variance(rate) for rate in (0.5 / 65536, 1 / 65536, 4 / 1000))
     wanted = each / made[0].contribution(made[1]).astype(float) ** 2
     assert np.allclose(rows(result).column("noise_variance"), wanted)
     said = ["ε = 0.5, L1 = 65,536 (stated by a.avro)", "ε = 1, L1 = 65,536 (stated by b.json)"]
-    for words in (*said, "ε = 4, L1 = 1,000 (from --epsilon; not stated by c.avro)"):
+    for words in (*said, "ε = 4, L1 = 1,000 (from --noise; not stated by c.avro)"):
         assert words in result.stderr, result.stderr
     plain = run("plan.json", "c.avro")
     assert "ε = 2, L1 = 65,536 (from plan.json; not stated by c.avro)" in plain.stderr
@@ -200,11 +200,14 @@ def test_what_does_not_match_is_told(made: tuple[Plan, Tree, Keys]) -> None:
         (["plan.json", "tree.parquet"], "tree.parquet is neither Avro nor JSON"),
         (["plan.json", "s.avro", "--tree", "none"], "none"),
         (["s.avro", "s.avro"], "s.avro"),
-        (["plan.json", "s.avro", "--epsilon", "nan"], "above 0; got nan"),
-        (["plan.json", "s.avro", "--epsilon", "0"], "above 0; got 0"),
-        (["plan.json", "s.avro", "--epsilon", "1", "--l1", "0"], "above 0; got 1 and 0"),
-        (["plan.json", "s.avro", "--l1", "9"], "--l1 goes with --epsilon"),
-        (["plan.json", "stated.avro", "--epsilon", "1"], "stated.avro states ε = 3 with L1 = 65536: leave it out"),
+        (["plan.json", "s.avro", "--noise", "api:epsilon=nan"], "above 0; got nan"),
+        (["plan.json", "s.avro", "--noise", "api:epsilon=0"], "above 0; got 0"),
+        (["plan.json", "s.avro", "--noise", "api:epsilon=1,l1=0"], "above 0; got 1 and 0"),
+        (["plan.json", "s.avro", "--noise", "api:l1=9"], "is stated as api:epsilon=…[,l1=65536]"),
+        (
+            ["plan.json", "stated.avro", "--noise", "api:epsilon=1"],
+            "stated.avro states ε = 3 with L1 = 65536: leave it out",
+        ),
         (["plan.json", "nan.avro"], "are numbers above 0; got nan and 65536"),
         (["plan.json", "nan.json"], "are numbers above 0; got [] and 5"),
         (["plan.json", "x-1-of-2.avro", "x-2-of-2.avro"], "have one rate of noise; they state none, 3/65536"),

@@ -29,11 +29,11 @@ ERRORS: dict[str, tuple[str, list[str], str]] = {
     "text in figures": (NODES.replace("x,q,2", "x,q,two"), [], "row 3 (line 4): 'two' in column 'n' is not a number"),
     "comma decimals": (NODES.replace("x,q,2", 'x,q,"2,5"'), [], "row 3 (line 4): '2,5' in column 'n' is not a number"),
     "text in variances": (NODES.replace("x,,5,1", "x,,5,?"), [], "row 1 (line 2): '?' in column 'v'"),
-    "negative variance": (NODES.replace("x,,5,1", "x,,5,-1"), [], "row 1 (line 2): column 'v' has '-1'; a variance"),
+    "negative variance": (NODES.replace("x,,5,1", "x,,5,-1"), [], "row 1 (line 2): column 'v' has '-1'; variance"),
     "nan variance": (NODES.replace("x,,5,1", "x,,5,nan"), [], "row 1 (line 2): column 'v' has 'nan'"),
     "empty variance": (NODES.replace("x,,5,1", "x,,5,"), [], "row 1 (line 2): column 'v' has an empty cell"),
-    "negative std": (NODES, ["--std", "-2"], "a std is 0 or more; got --std -2"),
-    "nan as a number": (NODES, ["--variance", "nan"], "a variance is 0 or more; got --variance nan"),
+    "negative std": (NODES, ["--std", "-2"], "std must be 0 or more; got --std -2"),
+    "nan as a number": (NODES, ["--variance", "nan"], "variance must be 0 or more; got --variance nan"),
     "duplicate path": (NODES + "x,p,3,1\n", [], "row 4 (line 5): row 2 is 'x', 'p' too; a path has one row"),
     "two totals": (NODES + "*,*,3,1\n,,3,1\n", [], "row 5 (line 6): row 4 is the total too"),
     "missing parent": (NODES + "y,p,3,1\n", [], "row 4 (line 5): the path 'y', 'p' has no row for its parent"),
@@ -46,24 +46,28 @@ ERRORS: dict[str, tuple[str, list[str], str]] = {
     "no such level": (NODES, ["--levels", "a,B"], "has no column 'B'"),
     "no such level, hint": (NODES, ["--levels", "a,bb"], "did you mean 'b'? its columns are a, b, n, v"),
     "no level": (NODES, ["--levels", ""], "has no column ''"),
-    "level twice": (NODES, ["--levels", "a,b,a"], "got --levels a,b,a"),
+    "level twice": (NODES, ["--levels", "a,b,a"], "got levels a,b,a"),
     "no such value": (NODES, ["--value", "m"], "has no column 'm'"),
-    "no such variance": (NODES, ["--variance", "var"], "has no column 'var', and it is no number either"),
+    "no such variance": (NODES, ["--variance", "var"], "has no column 'var', which is not a number either"),
     "wrong separator": (NODES.replace(",", ";"), [], "it looks separated by ';'"),
     "too few levels": (NODES, ["--variance", "1,2,3"], "each of the 2 levels (a, b); got 3"),
     "the total is a level": (NODES + "*,*,3,1\n", ["--variance", "1,2"], "each of the 3 levels (total, a, b); got 2"),
     "no way": (NODES, ["--variance", ""], "has no column ''"),
     "two ways": (NODES, ["--std", "2", "--variance", "4"], "got --variance and --std"),
-    "three ways": (NODES, ["--std", "2", "--variance", "4", "--epsilon", "1"], "--variance and --std and --epsilon"),
-    "epsilon alone": (NODES, ["--epsilon", "1"], "--epsilon and --contribution go together"),
-    "contribution beside variance": (NODES, ["--variance", "1", "--contribution", "1"], "go together"),
-    "l1 alone": (NODES, ["--variance", "1", "--l1", "9"], "--l1 needs --epsilon and --contribution"),
-    "sums alone": (NODES, ["--std", "1", "--sums"], "--sums needs --epsilon and --contribution"),
-    "no epsilon": (NODES, ["--epsilon", "0", "--contribution", "1"], "--epsilon is a number above 0; got 0"),
-    "nan epsilon": (NODES, ["--epsilon", "nan", "--contribution", "1"], "--epsilon is a number above 0; got nan"),
-    "tiny epsilon": (NODES, ["--epsilon", "1e-300", "--contribution", "1"], "rate of noise must be at least"),
-    "no l1": (NODES, ["--epsilon", "1", "--contribution", "1", "--l1", "0"], "--l1 is a whole number above 0"),
-    "negative contribution": (NODES, ["--epsilon", "1", "--contribution", "-1"], "a contribution is 0 or more"),
+    "three ways": (
+        NODES,
+        ["--std", "2", "--variance", "4", "--noise", "dlap:rate=1"],
+        "--variance and --std and --noise",
+    ),
+    "epsilon alone": (NODES, ["--noise", "api:epsilon=1"], "'contribution' is missing"),
+    "noise beside variance": (NODES, ["--variance", "1", "--noise", "laplace:scale=1"], "got --variance and --noise"),
+    "other noise": (NODES, ["--noise", "gauss:std=1"], "noise is stated as one of laplace:scale=…"),
+    "no parameter of it": (NODES, ["--noise", "laplace:rate=1"], "'rate' is not one of its parameters"),
+    "no epsilon": (NODES, ["--noise", "api:epsilon=0,contribution=1"], "epsilon is a positive number; got 0"),
+    "nan epsilon": (NODES, ["--noise", "api:epsilon=nan,contribution=1"], "epsilon must be 0 or more"),
+    "tiny epsilon": (NODES, ["--noise", "api:epsilon=1e-300,contribution=1"], "rate of noise must be at least"),
+    "no l1": (NODES, ["--noise", "api:epsilon=1,contribution=1,l1=0"], "l1 is a positive number; got 0"),
+    "negative contribution": (NODES, ["--noise", "api:epsilon=1,contribution=-1"], "contribution must be 0 or more"),
     "clash": (NODES.replace("v\n", "low\n"), ["--variance", "1"], "already has a column 'low'"),
     "clash, remedy": (NODES.replace("v\n", "low\n"), ["--variance", "1"], "--prefix"),
     "clash with variance": (NODES.replace("v\n", "variance\n"), ["--variance", "1"], "has a column 'variance'"),
@@ -74,7 +78,7 @@ ERRORS: dict[str, tuple[str, list[str], str]] = {
     ),
     "negative exact figure": (
         NODES.replace("x,q,2", "x,q,-2"),
-        ["--variance", "1,0", "--nonnegative"],
+        ["--variance", "1,0", "--estimator", "nonnegative"],
         "a=x, b=q",
     ),
     "line breaks in a label": ('a,b,n,v\n"x\ny",,5,1\n"x\ny",,6,1\n', [], "row 2 (line 4): row 1 is 'x\\ny' too"),
@@ -88,7 +92,7 @@ def test_a_mistake_is_one_line_and_leaves_the_old_file(
     source, out = tmp_path / "in.csv", tmp_path / "out.csv"
     source.write_text(data)
     out.write_text("old")
-    ways = {"--variance", "--std", "--epsilon"} & set(options)
+    ways = {"--variance", "--std", "--noise"} & set(options)
     levels, value = (
         options[options.index(name) + 1] if name in options else usual
         for name, usual in (("--levels", "a,b"), ("--value", "n"))
@@ -104,7 +108,7 @@ def test_a_mistake_is_one_line_and_leaves_the_old_file(
 def test_no_way_to_give_the_variance_lists_them() -> None:
     result = run(data=SMALL)
     assert result.exit_code == 2
-    assert "got none of them: give --variance, or --std, or --epsilon with --contribution" in result.stderr
+    assert "got none of them: give --variance, or --std, or --noise" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -139,7 +143,7 @@ def test_our_bug_is_not_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise ValueError("two\nlines")
 
-    monkeypatch.setattr("attributary.cli.tabled.estimates", broken)
+    monkeypatch.setattr("attributary.pipeline.denoise_table.with_metadata", broken)
     monkeypatch.delenv("ATTRIBUTARY_DEBUG", raising=False)
     result = run("--variance", "v", data=SMALL)
     assert result.exit_code == 1 and result.stderr.count("\n") == 1
@@ -278,7 +282,7 @@ def test_starting_up_imports_nothing_heavy(args: str) -> None:
         ("--nothing", "no such option '--nothing'; see `attributary --help`"),
         ("denoise --nothing", "see `attributary denoise --help`"),
         ("denoise --confidence x", "invalid value for '--confidence': 'x' is not a valid float"),
-        ("denoise --shape round", "'laplace', 'dlap', 'normal'; see"),
+        ("denoise --estimator best", "'unbiased', 'nonnegative', 'learned'; see"),
         ("plan", "missing argument 'SPEC'; see `attributary plan --help`"),
         ("evaluate x --draws 1", "1 draw has no standard error"),
         ("denoise plan.json", "got only one file"),
@@ -328,7 +332,7 @@ def test_whatever_ends_a_command_has_its_code_and_at_most_one_line(
     def ends(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr("attributary.cli.tabled.estimates", ends)
+    monkeypatch.setattr("attributary.pipeline.denoise_table.with_metadata", ends)
     monkeypatch.delenv("ATTRIBUTARY_DEBUG", raising=False)
     result = run("--variance", "v", data=SMALL)
     assert result.exit_code == code and result.stderr.count("\n") == (code != 141) and len(result.stderr) < 2100
@@ -393,9 +397,9 @@ def test_interrupted_after_a_file_was_written_says_so(tmp_path: Path) -> None:
     (tmp_path / "in.csv").write_text(SMALL)
     code = """
 import os, signal, sys
-from attributary.cli import main, summary
+from attributary.cli import main, print_estimates
 def late(*args): os.kill(os.getpid(), signal.SIGINT)
-summary.print_summary = late
+print_estimates.print_estimates = late
 main(sys.argv[1:])
 """
     args = [sys.executable, "-c", code, "denoise", "--table", "in.csv", *ARGS, "-o", "out.csv"]

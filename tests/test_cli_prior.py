@@ -1,4 +1,4 @@
-"""--learn and --prior: the library's answer, one more column, and errors of one line."""
+"""--estimator learned and --prior: the library's answer, one more column, and errors of one line."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from attributary import denoise, prior
 from attributary.cli import main
-from attributary.cli.learned import past_of_table
+from attributary.pipeline.read_prior import past_of_table
 from attributary.tables import read_table, write_table
 from command import ADDED
 from test_learned_prior import measured, world
@@ -52,7 +52,7 @@ def test_it_is_the_librarys_answer(files: Path, earlier: str | None) -> None:
     past = None if path is None else past_of_table(of.tree, path).of[0]
     known = prior.learn(of.tree, given.noisy, given.variance, past)
     est = denoise(of.tree, given, prior=known, nonnegative=True)
-    table = run(files, "--nonnegative", *(["--learn"] if path is None else ["--prior", path]))
+    table = run(files, *(["--estimator", "learned"] if path is None else ["--prior", path]))
     assert table.column_names == [*LEVELS, "noisy", *ADDED, "from_prior"]
     assert np.allclose(table.column("estimate").to_numpy(), est.count)
     assert np.allclose(table.column("from_prior").to_numpy(), est.from_prior)
@@ -69,7 +69,7 @@ def test_without_a_prior_there_is_no_such_column(files: Path) -> None:
     [
         (["--prior", "nowhere.csv"], "nowhere.csv"),
         (["--prior", "NOISY"], "neither conversions"),
-        (["--learn", "--nonnegative=joint"], "top-down"),
+        (["--estimator", "learned", "--joint"], "--joint goes with --estimator nonnegative"),
     ],
 )
 def test_errors_are_one_line(files: Path, options: list[str], said: str) -> None:
@@ -85,7 +85,7 @@ def test_a_column_that_would_be_hidden_is_refused(files: Path) -> None:
     table = of.tree.table().select(LEVELS).append_column("from_prior", [of.now])
     write_table(table, str(files / "taken.parquet"))
     args = ["denoise", "--table", str(files / "taken.parquet"), "--levels", ",".join(LEVELS), "--value", "from_prior"]
-    result = CliRunner().invoke(main, [*args, "--variance", "50", "-q", "--learn"])
+    result = CliRunner().invoke(main, [*args, "--variance", "50", "-q", "--estimator", "learned"])
     assert result.exit_code == 2 and "--prefix" in result.stderr
     assert CliRunner().invoke(main, [*args, "--variance", "50", "-q"]).exit_code == 0
     assert prior.learn(of.tree, of.now, 50.0).share is not None

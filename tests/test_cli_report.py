@@ -147,7 +147,7 @@ SALES = "campaign,day,Count\nshoes,,103\nshoes,mon,58\nshoes,tue,51\nhats,,2\nha
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 @pytest.mark.parametrize("shape", ["laplace", "normal"])
-@pytest.mark.parametrize("how", [[], ["--nonnegative"], ["--nonnegative", "joint", "--whole"], ["--learn"]])
+@pytest.mark.parametrize("how", [[], ["--estimator=nonnegative"], ["--joint", "--whole"], ["--estimator=learned"]])
 def test_the_page_says_of_the_noise_what_the_terminal_says(
     ending: str, shape: str, how: list[str], tmp_path: Path
 ) -> None:
@@ -155,7 +155,7 @@ def test_the_page_says_of_the_noise_what_the_terminal_says(
     (tmp_path / "sales.csv").write_text(SALES)
     out, args = f"{tmp_path}/out.{ending}", ["--levels", "campaign,day", "--value", "Count", "--variance", "8,4"]
     said = CliRunner().invoke(
-        main, ["denoise", "--table", f"{tmp_path}/sales.csv", *args, "--shape", shape, *how, "-o", out]
+        main, ["denoise", "--table", f"{tmp_path}/sales.csv", *args, "--noise", shape, *how, "-o", out]
     )
     z = re.search(r"z = (-?[\d.]+)", said.stderr)
     assert said.exit_code == 0 and z is not None, said.output

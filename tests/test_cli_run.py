@@ -11,9 +11,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from attributary.cli import main
-from attributary.cli.run_counts import simulated
 from attributary.datasets import generate
 from attributary.logs.count import count
+from attributary.measurements import Measurements
 from attributary.plan import Plan, make_plan
 from attributary.prior import from_counts
 from attributary.spec import Spec
@@ -93,7 +93,7 @@ def test_a_seed_gives_the_same_and_says_that_it_is_not_for_release(shop: Path, t
 
 
 def test_formats_and_estimators(shop: Path, tmp_path: Path) -> None:
-    result = run(shop / "spec.toml", "-o", tmp_path, "--format", "csv", "--nonnegative", "--whole", "-q")
+    result = run(shop / "spec.toml", "-o", tmp_path, "--format", "csv", "--estimator", "nonnegative", "--whole", "-q")
     assert result.exit_code == 0 and sorted(os.listdir(tmp_path)) == [
         "counts.csv",
         "estimates.csv",
@@ -114,7 +114,7 @@ def test_simulated_noise_has_the_variance_that_the_plan_says(noise: str, method:
     plan = make_plan(spec, tree, method=method)
     truth, variance = from_counts(tree, table).mean, plan.variance(tree)
     rng = np.random.default_rng(3)
-    draws = np.array([simulated(plan, tree, truth, rng) for _ in range(40)])
+    draws = np.array([Measurements.simulate(plan, tree, truth, rng).noisy for _ in range(40)])
     some = variance < np.inf
     z = (draws[:, some] - truth[some]) / np.sqrt(variance[some])
     assert abs(np.mean(z)) < 5 / np.sqrt(z.size) and abs(np.mean(z**2) - 1) < 5 * np.sqrt(6 / z.size)

@@ -17,10 +17,11 @@ from attributary.api.ara.keys.key_layout import layout
 from attributary.api.ara.keys.node_keys import tree_keys
 from attributary.api.ara.service.summary_report import write_summary
 from attributary.cli import main
-from attributary.cli.learned import learned_part, worth_of
 from attributary.cli.run_parts import measured_part, simulated_part
 from attributary.datasets import generate
 from attributary.estimates import by_measure, estimates_table
+from attributary.measurements import Measurements
+from attributary.pipeline.estimator import Background, Estimator, learned_shares
 from attributary.plan import Plan, make_plan
 from attributary.prior import from_counts, from_estimates
 from attributary.profile import profile
@@ -50,9 +51,9 @@ def run(*args: object) -> str:
 def test_learning_leaves_the_noise_and_lowers_the_error(shop: Path, tmp_path: Path) -> None:
     errors: dict[str, list[float]] = {"without": [], "with": []}
     for seed in range(3):
-        for name, more in (("without", []), ("with", ["--learn"])):
-            asked = ["--prior-until", "2026-02-02", "--nonnegative", "--seed", seed, "-o", tmp_path / name]
-            told = run(shop / "auto.toml", *asked, *more)
+        for name, estimator in (("without", "nonnegative"), ("with", "learned")):
+            asked = ["--prior-until", "2026-02-02", "--estimator", estimator, "--seed", seed, "-o", tmp_path / name]
+            told = run(shop / "auto.toml", *asked)
             errors[name] += [float(e) for e in re.findall(r"error of this draw: ([0-9.]+)%", told)]
         plain, learned = (pq.read_table(tmp_path / name / "estimates.parquet") for name in ("without", "with"))
         assert plain.column("noisy").equals(learned.column("noisy"))
@@ -64,7 +65,7 @@ def test_learning_leaves_the_noise_and_lowers_the_error(shop: Path, tmp_path: Pa
 
 
 def test_learning_goes_without_an_earlier_period(shop: Path, tmp_path: Path) -> None:
-    run(shop / "fixed.toml", "--learn", "--whole", "--seed", 1, "-o", tmp_path)
+    run(shop / "fixed.toml", "--estimator", "learned", "--whole", "--seed", 1, "-o", tmp_path)
     found = pq.read_table(tmp_path / "estimates.parquet").to_pylist()
     counts = [row["estimate"] for row in found if row["measure"] == "count"]
     assert counts == [round(count) for count in counts]
@@ -91,13 +92,13 @@ def test_what_is_learned_does_not_depend_on_the_unit() -> None:
         past = measured_part(part, tree, limited, prior, np.random.default_rng(1))
         assert past.protected and past.history
         for before in (None, past):
-            expected = learned_part(part, tree, noisy, part.variance(tree), before, worth_of(plan, 1))
+            measured = Measurements(noisy, part.variance(tree))
+            expected = learned_shares(tree, measured, Background(before, part.tau, part.share.worth))
             assert expected.share is not None and expected.spread is not None
             found.append(np.concatenate([expected.share, expected.mean / unit, expected.spread / unit**2]))
     assert found[0] == pytest.approx(found[2], rel=1e-6)
     assert found[1] == pytest.approx(found[3], rel=1e-6)
     assert np.isfinite(found[0][-90:]).any() and not np.allclose(found[0], found[1])
-    assert worth_of(plan, 0) == 1.0
 
 
 Made = tuple[Plan, Tree, Any]
@@ -149,15 +150,17 @@ def test_each_measure_of_a_summary_report_has_its_own_past_and_tau(made: Made, o
     plan, tree, said = made
     write_table(read_table("e.parquet"), "e.csv")
     told(
-        *{"report": ["--prior", "e.parquet"], "counts": ["--prior", "counts.parquet"], "today": ["--learn"]}.get(
-            option, ["--prior", "e.csv"]
-        )
+        *{
+            "report": ["--prior", "e.parquet"],
+            "counts": ["--prior", "counts.parquet"],
+            "today": ["--estimator", "learned"],
+        }.get(option, ["--prior", "e.csv"])
     )
     table = read_table("out.parquet")
     counts = read_table("counts.parquet")
     limited = profile(tree, plan.spec, counts)
     assert len({part.tau for part in plan.by_measure}) == 2
-    for k, part in enumerate(plan.by_measure):
+    for part in plan.by_measure:
         here = table.filter(pa.array([name == part.measure.name for name in table.column("measure").to_pylist()]))
         noisy, variance = here.column("noisy").fill_null(0).to_numpy(), here.column("noise_variance").to_numpy()
         past = None
@@ -166,8 +169,8 @@ def test_each_measure_of_a_summary_report_has_its_own_past_and_tau(made: Made, o
         elif option == "counts":
             mean = limited.limited(part.measure, plan.most_of_heads(tree), part.clip)
             past = replace(from_counts(tree, counts, known=["a"]), mean=mean)
-        expected = learned_part(part, tree, noisy, variance, past, worth_of(plan, k))
-        wanted = denoise(tree, noisy, variance, prior=expected).count
+        known = {"earlier": past, "tau": part.tau, "worth": part.share.worth}
+        wanted = Estimator("learned").denoise(tree, Measurements(noisy, variance), **known).count
         assert np.allclose(here.column("estimate").to_numpy(), wanted)
         assert not np.allclose(wanted, denoise(tree, noisy, variance).count)
 

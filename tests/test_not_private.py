@@ -118,7 +118,7 @@ def test_a_marked_prior_marks_what_is_learned_from_it(noisy: Path, tmp_path: Pat
     attributary("denoise", "--table", noisy, *DENOISE, "-o", prior)
     said = attributary("denoise", "--table", plain, *DENOISE, "--prior", prior, "-o", out, "-q").stderr
     assert words_of(read_table(str(out))) == SEEDED and SEEDED in said
-    attributary("denoise", "--table", plain, *DENOISE, "--learn", "-o", out, "-q")
+    attributary("denoise", "--table", plain, *DENOISE, "--estimator", "learned", "-o", out, "-q")
     assert words_of(read_table(str(out))) == ""
 
 

@@ -114,7 +114,7 @@ def run(*arguments: str) -> Result:
 
 
 def test_plan_learn_prints_and_writes_what_it_is_for() -> None:
-    result = run("split.toml", "--prior", "counts.csv", "--learn", "-o", "plan.json")
+    result = run("split.toml", "--prior", "counts.csv", "--estimator", "learned", "-o", "plan.json")
     assert result.exit_code == 0, result.output
     assert "for estimates that use the prior" in result.stderr and "denoise --prior" in result.stderr
     given, table = Spec.load("split.toml"), Plan.load("plan.json")
@@ -125,7 +125,15 @@ def test_plan_learn_prints_and_writes_what_it_is_for() -> None:
 def test_what_if_and_last_go_with_it() -> None:
     assert run("spec.toml", "--prior", "counts.csv", "-o", "last.json").exit_code == 0
     result = run(
-        "spec.toml", "--prior", "counts.csv", "--learn", "--what-if", "epsilon=0.01,0.04", "--last", "last.json"
+        "spec.toml",
+        "--prior",
+        "counts.csv",
+        "--estimator",
+        "learned",
+        "--what-if",
+        "epsilon=0.01,0.04",
+        "--last",
+        "last.json",
     )
     assert result.exit_code == 0, result.output
     rows = [line.split() for line in result.stderr.splitlines() if line.startswith("0.0")]
@@ -136,22 +144,22 @@ def test_what_if_and_last_go_with_it() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--prior", "counts.csv", "--method", "greedy"], "--learn plans go with --method optimal"),
-        (["--prior", "counts.csv", "--method", "all"], "--learn plans go with --method optimal"),
+        (["--prior", "counts.csv", "--method", "greedy"], "--estimator learned goes with --method optimal"),
+        (["--prior", "counts.csv", "--method", "all"], "--estimator learned goes with --method optimal"),
         (["--tree", "counts.csv"], "needs a prior"),
     ],
 )
 def test_the_command_refuses_what_does_not_go_with_it(arguments: list[str], words: str) -> None:
-    result = run("spec.toml", "--learn", *arguments)
+    result = run("spec.toml", "--estimator", "learned", *arguments)
     assert result.exit_code != 0 and words in result.stderr
 
 
 @pytest.mark.parametrize(
     ("arguments", "learned"),
     [
-        (["--learn", "--prior-until", "2026-02-02"], True),
-        (["--learn"], None),  # no earlier period to plan by
-        (["--learn", "--prior-until", "2026-02-02", "--method", "greedy"], None),
+        (["--estimator", "learned", "--prior-until", "2026-02-02"], True),
+        (["--estimator", "learned"], None),  # no earlier period to plan by
+        (["--estimator", "learned", "--prior-until", "2026-02-02", "--method", "greedy"], None),
         (["--prior-until", "2026-02-02"], None),
     ],
 )

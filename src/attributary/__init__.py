@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from attributary import budget, noise, prior, rmsre
     from attributary.api import aggregate
-    from attributary.denoising import Estimate, denoise
+    from attributary.denoising import Estimate
+    from attributary.denoising.denoise import denoise
     from attributary.measurements import Measurements
     from attributary.plan import Plan, make_plan
     from attributary.prior import Prior

@@ -1,16 +1,19 @@
 """Measurements: a noisy value and its variance for each node, from wherever they come."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attributary.noise import NoiseShape, shape_of
-from attributary.tables.not_private import together
+from attributary.noise import Entropy, NoiseShape, shape_of
+from attributary.tables.not_private import SEEDED, together
 from attributary.tree import Tree
 from attributary.types import Floats
+
+if TYPE_CHECKING:
+    from attributary.plan import Plan
 
 Codes = NDArray[np.uint8]
 
@@ -29,6 +32,7 @@ class Measurements:
     shape: str | tuple[str, ...] = "laplace"
     not_private: str = ""  # why what is made of them is not private, if it is not
     code: Codes | None = None
+    tree: Tree | None = None  # whose nodes they are of, where that is known: then denoise(measurements) is enough
 
     def __post_init__(self) -> None:
         shapes = self.shapes
@@ -59,7 +63,66 @@ class Measurements:
         for name, values in (("noisy value", x), ("variance", var)):
             if values.shape != (len(tree),):
                 raise ValueError(f"one {name} for each of the {len(tree)} nodes is needed; got shape {values.shape}")
-        return cls(x, var, shape, not_private, code)
+        return cls(x, var, shape, not_private, code, tree)
+
+    @classmethod
+    def from_table(
+        cls,
+        frame: Any,
+        levels: Sequence[str],
+        value: str,
+        *,
+        variance: str | float | Sequence[float] | None = None,
+        std: str | float | Sequence[float] | None = None,
+        noise: str | None = None,
+        fill: bool = False,
+        totals: Collection[str] = (),
+        no_totals: bool = False,
+    ) -> "Measurements":
+        """What a table of noisy figures says of the tree that its rows name; denoise(measurements) does the rest.
+
+        The frame (Arrow, pandas, polars or a dict of columns) has one row per node, empty in the `levels` below the
+        node's own, or one row per leaf; `fill` adds nodes without a row. The noise is given in one way: by `variance`
+        or `std`, each a column, a number or a number per level, or by `noise`, as in "laplace:scale=3" or
+        "api:epsilon=4,contribution=32768" (a shape's name alone goes with `variance`: "normal"). `totals` are labels
+        that mark totals; with `no_totals`, labels such as ALL are ordinary ones.
+        """
+        from attributary.pipeline.denoise_table import node_rows
+
+        rows = node_rows(
+            frame, levels, value, variance=variance, std=std, noise=noise, fill=fill, totals=totals,
+            no_totals=no_totals,
+        )  # fmt: skip
+        return rows.measured
+
+    @classmethod
+    def from_summary(
+        cls, plan: "Plan", summary: str | Sequence[str], tree: Tree, *, measure: str | None = None
+    ) -> "Measurements":
+        """What summary reports say of the nodes that were queried; of several measures, name one.
+
+        `summary` is a file or a folder, or several of them: reports of different conversions, which add up.
+        """
+        from attributary import api
+
+        files = [summary] if isinstance(summary, str) else list(summary)
+        measures = api.answer(plan, files, tree).measures
+        name = plan.of_measure(measure).measure.name
+        return replace(measures[name], tree=tree)
+
+    @classmethod
+    def simulate(
+        cls, plan: "Plan", tree: Tree, counts: ArrayLike, rng: Entropy | None = None, *, measure: str | None = None
+    ) -> "Measurements":
+        """What a summary report made by the plan would say of these true counts of each node, in the tree's order.
+
+        The noise is exact and from the operating system, unless `rng` makes it repeatable; that protects nobody. Sums
+        of a value are given for a `measure`, limited as the plan limits them.
+        """
+        part, model = plan.of_measure(measure), plan.spec.noise_model
+        noisy = model.measure(np.asarray(counts, np.float64) / part.clip, plan.budget(tree, measure), rng) * part.clip
+        words = "" if rng is None else SEEDED
+        return cls.of(tree, noisy, part.variance(tree), model.shape.name, words)
 
     @property
     def shapes(self) -> tuple[NoiseShape, ...]:

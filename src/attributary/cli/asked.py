@@ -4,20 +4,15 @@ from typing import Any, NamedTuple
 
 import click
 
-from attributary.cli.labels import labels, refuse_sums
 from attributary.cli.occurred import occurred
-from attributary.cli.profiled import of_measure
-from attributary.cli.reading import refused
 from attributary.errors import InputError
-from attributary.prior import Prior, from_counts, from_estimates, none
+from attributary.pipeline.level_columns import level_columns, refuse_sums, refused
+from attributary.pipeline.read_prior import earlier, of_measure
+from attributary.prior import Prior, none
 from attributary.spec import Spec
 from attributary.spec.mistakes import Mistakes
-from attributary.tables import read_table, shown
-from attributary.tables.not_private import mark, words_of
-from attributary.tables.table_columns import floats
+from attributary.tables import read_table
 from attributary.tree import Tree
-
-COUNTS, ESTIMATES = ("conversions",), ("estimate", "variance")  # the columns that a prior is made of
 
 
 class Asked(NamedTuple):
@@ -56,33 +51,6 @@ def asked(spec: Spec, tree_path: str | None, prior_path: str | None, protected: 
 def _tree(spec: Spec, known: list[str], table: Any, path: str) -> Tree:
     if not known:
         return spec.tree()
-    rows = _labels(table, known, path)
+    rows = level_columns(table, known, path)
     with refused(path):
         return spec.tree(rows)
-
-
-def earlier(tree: Tree, known: list[str] | None, table: Any, path: str, protected: bool = False) -> Prior:
-    """What a table of an earlier period, its counts or its estimates, says of a tree.
-
-    One that is marked NOT PRIVATE is not protected, whatever the caller says.
-    """
-    estimates = ESTIMATES[0] in table.column_names
-    if not estimates and COUNTS[0] not in table.column_names:
-        raise InputError(
-            f"{shown(path)} is no prior: it has neither conversions (counts of an earlier period) nor estimate and "
-            f"variance (an earlier report); its columns are {', '.join(table.column_names)}"
-        )
-    rows = _labels(table, list(tree.attributes), path)
-    for name in ESTIMATES if estimates else COUNTS:
-        rows = rows.append_column(name, [floats(table, name, path)])
-    rows = mark(rows, words_of(table))
-    with refused(path):
-        if estimates:
-            return from_estimates(tree, rows, known=known)
-        return from_counts(tree, rows, known=known, protected=protected)
-
-
-def _labels(table: Any, names: list[str], path: str) -> Any:
-    import pyarrow as pa
-
-    return pa.table({name: labels(table, name, path).column(0) for name in names})

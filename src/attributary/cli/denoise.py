@@ -1,15 +1,16 @@
 """attributary denoise: noisy figures, from a table or from a summary report, become figures that add up."""
 
+import os
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
-from attributary.cli.estimator import estimator_options
+from attributary.cli.options import chosen_estimator, estimator_options
 
-SHAPES = ["laplace", "dlap", "normal"]
-OF_BOTH = ("epsilon", "l1")  # options that state the noise of a table and of a summary report
 FORMATS = ["csv", "tsv", "parquet", "arrow", "arrows"]
+TREE = "tree.parquet"
 
 ABOUT = """Noisy figures of any tree in, the best consistent figures out.
 
@@ -25,10 +26,10 @@ queried (tree.parquet, which `attributary keys` wrote; it is looked for beside t
 
 Avro or the service's JSON. Shards (a folder, or files named as in summary-1-of-3.avro) are one report; several reports
 hold different conversions, and add up. The output has a row per node. With several measures, it has one for each of
-them, told apart by the column measure; values are in their unit.
+them, named in the column measure; values are in their unit.
 
 Its noise is what the report states (`attributary aggregate` writes ε and L1 into it). For a report that states none,
---epsilon does, or else it is the plan's; the messages say which ε was used, and where it is from.
+--noise api:epsilon=4 does, or else it is the plan's; the messages say which ε was used, and where it is from.
 
 ANY OTHER TABLE goes by --table:
 
@@ -55,27 +56,34 @@ first level. One row per leaf: nodes above are sums, and --fill adds rows for th
 A LABEL THAT READS AS A TOTAL, such as ALL, or that is the sum of the rows beside it, is refused: --total ALL says that
 it marks totals (its cells are empty in the output), --no-totals that it is an ordinary label.
 
-THE NOISE is given in one of three ways: --variance, --std, or --epsilon with --contribution. An AMOUNT is a column, or
-one number, or one number per level from top to bottom; if there is a column of that name, it is the column. A variance
-of inf means not measured, and the figure may then be empty; 0 means known exactly.
+THE NOISE is given by --variance, --std or --noise. An AMOUNT is a column, one number, or one number per level from top
+to bottom; if there is a column of that name, it is the column. A variance of inf means not measured, and the figure may
+then be empty; 0 means known exactly.
 
-WHAT IS EXPECTED can have a part in the estimates: with --learn, families are expected to share their parent's count as
-their cousins do; with --prior, also as they did in an earlier period, whose estimates or counts the file holds. Each
-measure goes by its own rows in the file (column measure) and by its own tau. How far that is trusted is learned from
-today's figures. Errors become smaller, most where noise is large and counts are small, but estimates are no longer
-unbiased: do without for figures that someone is billed by.
+\b
+    --noise laplace:scale=3                      also dlap:rate=1, normal:std=2
+    --noise api:epsilon=4,contribution=32768     as in a summary report
+            ...,l1=65536                         all contributions together
+            ...,sums                             figures are sums: divide them
+    --noise normal --variance 8,4                the shape alone
+
+THE ESTIMATOR is unbiased by default. nonnegative gives counts that are never negative. learned expects that families
+share their parent's count as other nodes with the same label do and, with --prior, as they did in an earlier period,
+whose estimates or counts the file holds. Each measure goes by its own rows in the file (column measure) and by its own
+tau. How far that is trusted is learned from today's figures. Errors become smaller, most where noise is large and
+counts are small, but estimates are no longer unbiased: do not use it for figures that someone is billed by.
 
 THE OUTPUT has your rows in your order with your columns, as they were (figures from a text file become numbers in
 Parquet and Arrow), and five more:
 
 \b
     estimate    the denoised count
-    variance    of the estimate before --nonnegative and --whole
-    low, high   hold the true count between them with --confidence
+    variance    of the estimate, before it was made nonnegative or whole
+    low, high   the interval of the true count, at --confidence
     correction  how far the figure was moved, in standard deviations of such
                 a move: beyond 5 or so, look at the row
-    from_prior  with --learn or --prior: how much of the estimate came from
-                what was expected, from 0 to 1
+    from_prior  with --estimator learned: the weight of what was learned in
+                the estimate, from 0 to 1
 
 Two more stand at the end, unless columns of yours have these names: noisy and noise_variance, each figure and the
 variance of its noise, where `report` and `explore` look for them.
@@ -95,27 +103,12 @@ such a name are not overwritten but refused; --prefix gives the added ones other
 @click.option("--value", metavar="COLUMN", help="The column of noisy figures.")
 @click.option("--variance", metavar="AMOUNT", help="Variance of the noise.")
 @click.option("--std", metavar="AMOUNT", help="Or its standard deviation.")
-@click.option("--epsilon", type=float, help="Or ε of the summary report, whose noise is DLap(ε / L1).")
-@click.option("--contribution", metavar="AMOUNT", help="With --epsilon: what one conversion adds to the sum.")
-@click.option(
-    "--l1",
-    type=click.IntRange(max=2**32 - 1),
-    help="With --epsilon: the L1 of all contributions.  [default: the plan's, or 65536]",
-)
-@click.option("--sums", is_flag=True, help="With --epsilon: the figures are sums of contributions; divide them.")
+@click.option("--noise", metavar="MODEL", help="Or the noise model with its parameters, as in laplace:scale=3.")
 @click.option("--fill", is_flag=True, help="Nodes without a row are not measured; add rows for them at the end.")
-@click.option("--learn", is_flag=True, help="Use what cousins share: smaller errors, no longer unbiased.")
-@click.option("--prior", metavar="FILE", help="And what an earlier period's estimates or counts say.")
+@click.option("--prior", metavar="FILE", help="Estimates or counts of an earlier period, for --estimator learned.")
 @estimator_options
 @click.option("--total", multiple=True, metavar="LABEL", help="A label that marks totals, as in --total ALL.")
 @click.option("--no-totals", is_flag=True, help="Labels such as ALL are ordinary ones.")
-@click.option(
-    "--shape",
-    type=click.Choice(SHAPES),
-    default="laplace",
-    show_default=True,
-    help="Of the noise; dlap: discrete Laplace on whole counts.",
-)
 @click.option(
     "-o",
     "--output",
@@ -124,9 +117,9 @@ such a name are not overwritten but refused; --prefix gives the added ones other
     show_default=True,
     help="Where to write; - is standard output, as CSV.",
 )
-@click.option("--format", "format_", type=click.Choice(FORMATS), help="Of the output, if its ending does not tell.")
-@click.option("--prefix", default="", help="Goes before the names of the added columns.")
-@click.option("-q", "--quiet", is_flag=True, help="No summary, except on what is not private.")
+@click.option("--format", "format_", type=click.Choice(FORMATS), help="Format of the output.  [default: by its ending]")
+@click.option("--prefix", default="", help="Prefix of the names of the added columns.")
+@click.option("-q", "--quiet", is_flag=True, help="No messages, except on what is not private.")
 def denoise(
     *,
     files: tuple[str, ...],
@@ -138,52 +131,84 @@ def denoise(
     output: str,
     format_: Any,
     quiet: bool,
-    nonnegative: Any,
+    estimator: str | None,
+    joint: bool,
     whole: bool,
-    learn: bool,
     prior: str | None,
+    noise: str | None,
     **of_table: Any,
 ) -> None:
+    from attributary.cli.print_estimates import print_estimates
     from attributary.cli.progress import stages
     from attributary.cli.reading import refuse_inputs
-    from attributary.cli.summarised import denoised_summary, trees_beside
-    from attributary.cli.summary import print_measures, print_summary
-    from attributary.cli.tabled import denoised_table
-    from attributary.tables import check_output, write_table
+    from attributary.pipeline.denoise_table import denoise_table
+    from attributary.tables import check_output, is_text, read_table, write_table
     from attributary.tables.not_private import words_of
 
-    how: dict[str, Any] = {"nonnegative": nonnegative, "whole": whole, "learn": learn, "prior": prior}
-    asked = _asked(files, tree, {"--table": path, "--levels": levels, "--value": value}, of_table)
+    chosen = chosen_estimator(estimator, joint, whole, prior)
+    how: dict[str, Any] = {"estimator": chosen, "prior": prior, "noise": noise, "confidence": confidence}
+    _refuse_mixtures(files, tree, {"--table": path, "--levels": levels, "--value": value}, of_table)
     written = check_output(output, format_)
-    trees = [tree] if tree or not files else trees_beside(files)
+    trees = [tree] if tree or not files else _trees_beside(files)
     refuse_inputs([output], [*files, *trees, path, prior])
     with stages(not quiet and not (output == "-" and sys.stdout.isatty())) as stage:
-        if asked is None:
-            rate = {name: of_table[name] for name in OF_BOTH}
-            found = denoised_summary(files[0], files[1:], tree, confidence, stage, **rate, **how)
+        if path is None or value is None or levels is None:
+            denoised = _summary(files[0], files[1:], tree, stage, how)
         else:
-            found = denoised_table(*asked, confidence, written.format, stage, **of_table, **how)
+            stage("reading")
+            table = read_table(path)
+            names = [name if name in table.column_names else name.strip() for name in levels.split(",")]
+            totals = of_table.pop("total")
+            how |= {"totals": totals, "keep_text": is_text(written.format), "path": path, "stage": stage}
+            denoised = denoise_table(table, names, value, **how, **of_table)
         stage("writing")
-        write_table(found.table, output, format_)
-    words = words_of(found.table)
+        write_table(denoised.table, output, format_)
+    words = words_of(denoised.table)
     if words:
         click.echo(f"{'standard output' if output == '-' else output}: {words}", err=True)
-    if not quiet and found.measures is not None:
-        print_measures(found.measures, found.table.num_rows, output, found.notes)
-    elif not quiet:
-        print_summary(found.estimate, found.table.num_rows, output, found.notes)
+    if not quiet:
+        print_estimates(denoised.estimates, denoised.table.num_rows, output, denoised.notes)
 
 
-def _asked(
-    files: tuple[str, ...], tree: str | None, named: dict[str, str | None], of_table: dict[str, Any]
-) -> tuple[str, str, str] | None:
-    """The table, its levels and its value, if it is a table; refuses what belongs to the other way."""
+def _summary(plan_path: str, summaries: Sequence[str], tree_path: str | None, stage: Any, how: dict[str, Any]) -> Any:
+    """Summary reports denoised by the plan in a file, on the tree in another or beside them."""
+    from attributary.cli.occurred import occurred
+    from attributary.pipeline.denoise_summary import denoise_summary
+    from attributary.plan import Plan
+
+    plan = Plan.load(plan_path)
+    stage("building the tree")
+    tree = occurred(plan.spec, (tree_path or _tree_beside([*summaries, plan_path]),))
+    stage("reading")
+    return denoise_summary(plan, summaries, tree, name=plan_path, stage=stage, **how)
+
+
+def _trees_beside(paths: Sequence[str]) -> list[str]:
+    """Where a tree may be that was not named: beside one of these files."""
+    return [os.path.join(path if os.path.isdir(path) else os.path.dirname(path), TREE) for path in paths]
+
+
+def _tree_beside(paths: list[str]) -> str:
+    """The tree beside one of these files."""
     from attributary.errors import InputError
 
-    given = [
-        f"--{name.replace('_', '-')}" for name, value in of_table.items() if value and name not in ("shape", *OF_BOTH)
-    ]
-    given = [name for name, value in named.items() if value is not None] + given
+    there = next((place for place in _trees_beside(paths) if os.path.exists(place)), None)
+    if there is None:
+        raise InputError(
+            f"the nodes that were queried are needed, and there is no {TREE} beside report or plan; give --tree "
+            "a file that `attributary keys --impressions` wrote"
+        )
+    return there
+
+
+def _refuse_mixtures(
+    files: tuple[str, ...], tree: str | None, named: dict[str, str | None], of_table: dict[str, Any]
+) -> None:
+    """Refuses what is neither a table nor a plan with its summary report, or something of both."""
+    from attributary.errors import InputError
+
+    given = [name for name, value in named.items() if value is not None]
+    given += [f"--{name.replace('_', '-')}" for name, value in of_table.items() if value]
     if len(files) == 1:
         if not files[0].endswith((".json", ".avro")):
             raise InputError(f"{files[0]} is a table: use --table {files[0]}, or give a plan and a summary report")
@@ -191,10 +216,9 @@ def _asked(
     if files and given:
         raise InputError(f"{given[0]} belongs to --table; a plan and its summary report say what it would")
     if files:
-        return None
+        return
     if tree is not None:
         raise InputError("--tree belongs to a plan and its summary report; give them, or leave --tree out")
     lacking = [name for name, value in named.items() if value is None]
     if lacking:
         raise InputError(f"give a plan and its summary report, or --table, --levels and --value; lacks {lacking[0]}")
-    return named["--table"] or "", named["--levels"] or "", named["--value"] or ""

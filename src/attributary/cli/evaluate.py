@@ -84,12 +84,13 @@ def evaluate(
     from attributary.cli.asked import load_spec
     from attributary.cli.evaluated import print_best, resumed, run_grid
     from attributary.cli.evaluated_many import many_cases, print_limits, refuse_options
-    from attributary.cli.reading import log_paths, refuse_inputs, refused
+    from attributary.cli.reading import log_paths, refuse_inputs
     from attributary.errors import InputError
     from attributary.evaluate.paper import NOISES
     from attributary.evaluate.paper_counts import folder
     from attributary.evaluate.user_cases import own_cases, own_truth
     from attributary.noise import page_of
+    from attributary.pipeline.level_columns import refused
     from attributary.tables import check_output, write_table
 
     check_output(output, format_)
@@ -181,12 +182,9 @@ def _of_logs(spec: "Spec", folder: str, until: str | None, cache: str, quiet: bo
 
 def _read(spec: "Spec", path: str) -> Any:
     """A table of counts or of estimates, with the columns that are needed of it."""
-    import pyarrow as pa
-
-    from attributary.cli.asked import COUNTS, ESTIMATES
-    from attributary.cli.labels import labels
-    from attributary.cli.profiled import of_measure
     from attributary.errors import InputError
+    from attributary.pipeline.level_columns import level_columns
+    from attributary.pipeline.read_prior import COUNTS, ESTIMATES, of_measure
     from attributary.tables import read_table, shown
     from attributary.tables.table_columns import floats
 
@@ -197,5 +195,7 @@ def _read(spec: "Spec", path: str) -> Any:
             f"{shown(path)} has neither conversions (counts) nor estimate and variance (a report); its columns are "
             f"{', '.join(table.column_names)}"
         )
-    columns = {a.name: labels(table, a.name, path).column(0) for a in spec.attributes}
-    return pa.table({**columns, **{name: floats(table, name, path) for name in needed}})
+    rows = level_columns(table, [attribute.name for attribute in spec.attributes], path)
+    for name in needed:
+        rows = rows.append_column(name, [floats(table, name, path)])
+    return rows

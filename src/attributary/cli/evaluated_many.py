@@ -4,13 +4,13 @@ from typing import Any
 
 import click
 
-from attributary.cli.asked import asked, earlier
+from attributary.cli.asked import asked
 from attributary.cli.printing import console, percent, print_table
-from attributary.cli.profiled import of_measure, profiled
-from attributary.cli.reading import refused
 from attributary.errors import InputError
 from attributary.evaluate.comparison import tree_errors
 from attributary.evaluate.measure_cases import MeasureCase
+from attributary.pipeline.level_columns import refused
+from attributary.pipeline.read_prior import earlier, of_measure, profiled
 from attributary.prior import from_counts
 from attributary.profile import profile
 from attributary.spec import Spec

@@ -3,8 +3,8 @@
 from typing import Any
 
 from attributary.api.query_tree import known_columns, queried_tree
-from attributary.cli.reading import refused
 from attributary.logs.log_files import files, partition
+from attributary.pipeline.level_columns import refused
 from attributary.spec import Spec
 from attributary.tables import read_table
 from attributary.tables.table_columns import column

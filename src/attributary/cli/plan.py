@@ -4,6 +4,8 @@ from typing import Any
 
 import click
 
+from attributary.cli.options import ESTIMATOR, chosen_estimator
+
 METHODS = ["optimal", "greedy", "equal", "leaves", "per-node", "all"]
 ROUNDINGS = ["largest-remainder", "floor"]
 
@@ -39,9 +41,9 @@ expect: the root mean squared error of a level's counts, each relative to its co
     $ attributary plan spec.toml --prior estimates.csv --last plan.json \\
           -o next.json
 
-WITH --learn the plan, and the errors it prints, are for estimates that use the prior, too, as `attributary denoise
---prior` makes them. Should the prior then be worth nothing, unbiased estimates have an error at most 25 % above that of
-the best plan for them.
+WITH --estimator learned, the plan and the errors it prints assume `attributary denoise --prior`. Should the prior then
+be worth nothing, unbiased estimates have an error at most 25 % above that of the best plan for them. For --estimator
+nonnegative the plan is that of unbiased estimates.
 """
 
 
@@ -53,7 +55,7 @@ the best plan for them.
     "--tree", "tree_path", metavar="FILE", help="Tables of the values to query; patterns are fine. [the prior's]"
 )
 @click.option("--method", type=click.Choice(METHODS), default="optimal", show_default=True, help="all compares them.")
-@click.option("--learn", is_flag=True, help="For estimates that will use the prior, too: denoise --prior.")
+@ESTIMATOR
 @click.option("--share", multiple=True, metavar="LEVEL=PART", help="Fix a level's part of epsilon; 0 leaves it out.")
 @click.option("--keep", multiple=True, metavar="LEVEL", help="Give this level a key, whatever the method says.")
 @click.option("--phases", type=click.IntRange(1, 1000), default=20, show_default=True, help="Of the greedy method.")
@@ -75,7 +77,7 @@ def plan(
     protected: bool,
     tree_path: str | None,
     method: str,
-    learn: bool,
+    estimator: str | None,
     share: tuple[str, ...],
     keep: tuple[str, ...],
     what_if: str | None,
@@ -89,11 +91,12 @@ def plan(
     from attributary.cli.compared import epsilons, parts, print_methods, print_what_if
     from attributary.cli.planned import Earlier, print_plan
     from attributary.cli.printing import say
-    from attributary.cli.profiled import profiled
     from attributary.cli.progress import stages
     from attributary.cli.reading import refuse_inputs
+    from attributary.pipeline.read_prior import profiled
     from attributary.plan import Plan, make_plan
 
+    learn = chosen_estimator(estimator, joint=False, whole=False).uses_prior
     _check(method, output, learn)
     refuse_inputs(_files(output, method), [spec, prior_path, tree_path, last])
     asks = load_spec(spec)
@@ -147,7 +150,7 @@ def _check(method: str, output: str | None, learn: bool) -> None:
     from attributary.tables import check_output
 
     if learn and method != "optimal":
-        raise InputError(f"--learn plans go with --method optimal; got --method {method}: leave one of them out")
+        raise InputError(f"--estimator learned goes with --method optimal; got {method}: leave one of them out")
     if output and method == "all":
         raise InputError("a plan is of one method; got --method all and -o: compare first, then write one of them")
     if output == "-" and method == "per-node":

@@ -67,7 +67,7 @@ def console() -> Out:
     return Out()
 
 
-def print_table(out: Out, rows: list[list[str]], together: int = 0) -> None:
+def print_table(out: Out, rows: list[list[str]], together: int = 0, *, space: bool = True) -> None:
     """Prints heads and rows, words in the first column and figures in the others.
 
     Where they do not fit, the columns after the first `together` have a table of their own.
@@ -75,7 +75,8 @@ def print_table(out: Out, rows: list[list[str]], together: int = 0) -> None:
     if out.summary is not None:
         title = out.summary.messages[-1] if out.summary.messages else ""
         out.summary.tables.append({"title": title, "columns": rows[0], "rows": [[*map(_data, r)] for r in rows[1:]]})
-    out.print()
+    if space:
+        out.print()
     if not together or sum(max(map(len, column)) + GAP for column in zip(*rows, strict=True)) <= out.width + GAP:
         out.print(_table(rows))
         return

@@ -1,15 +1,13 @@
 """Reading: what a command reads and where it writes: a place that can be written to, and nothing that it reads."""
 
 import os
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from glob import glob, has_magic
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from attributary.cli.summary_file import current
 from attributary.errors import InputError
-from attributary.tables import place, shown
 
 if TYPE_CHECKING:
     from attributary.spec import Spec
@@ -105,16 +103,3 @@ def _below(place: str, folder: str) -> bool:
 def _literal(folder: str) -> str:
     """A folder as a pattern that means it alone."""
     return "".join(f"[{c}]" if c in "*?[" else c for c in folder)
-
-
-@contextmanager
-def refused(path: str) -> Iterator[None]:
-    """The core's ValueErrors about a table's data become InputErrors with its file and, where known, row and line."""
-    from attributary.tree.paths import RowError
-
-    try:
-        yield
-    except RowError as error:
-        raise InputError(f"{place(path, error.row)}: {error.rule}") from error
-    except ValueError as error:
-        raise InputError(f"{shown(path)}: {error}") from error

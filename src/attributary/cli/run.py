@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from attributary.cli.estimator import estimator_options
-from attributary.cli.options import duckdb_limits
+from attributary.cli.options import chosen_estimator, duckdb_limits, estimator_options
 
 if TYPE_CHECKING:
     from attributary.plan import Plan
@@ -29,9 +28,9 @@ have, and the noisy figures are denoised as in `attributary denoise`.
 THE PRIOR, which tells the plan what counts to expect, are the counts of impressions before --prior-until; the later
 ones are then what is measured. Without it, the plan goes by the structure of the tree.
 
-With --learn, what is expected has a part in the estimates, as in `attributary denoise --learn`: shares of cousins and,
-with --prior-until, of the earlier counts, measured with noise of their own at the same epsilon. The optimal split is
-then made for such estimates, as in `attributary plan --learn`.
+With --estimator learned, estimates also use shares learned from other nodes with the same label and, with
+--prior-until, from the earlier counts, measured with their own noise at the same epsilon. The optimal split is then
+made for such estimates, as in `attributary plan --estimator learned`.
 
 THE OUTPUT is a folder, which is made if it is not there:
 
@@ -54,7 +53,6 @@ With --seed the noise is the same each time, and protects nobody: all that is wr
 @click.argument("spec", metavar="SPEC")
 @click.option("--prior-until", metavar="TIME", help="Impressions before this time are the prior, the others measured.")
 @click.option("--method", type=click.Choice(METHODS), default="optimal", show_default=True, help="To split the budget.")
-@click.option("--learn", is_flag=True, help="Use what cousins and the prior share: no longer unbiased.")
 @estimator_options
 @click.option("--seed", type=click.IntRange(0), help="The same noise each time, which is NOT private.")
 @click.option("--again", is_flag=True, help="Replace an earlier run: a second release, 2ε in all.")
@@ -69,7 +67,9 @@ def run(
     spec: str,
     prior_until: str | None,
     method: str,
-    learn: bool,
+    estimator: str | None,
+    joint: bool,
+    whole: bool,
     seed: int | None,
     again: bool,
     confidence: float,
@@ -79,18 +79,17 @@ def run(
     memory: str | None,
     temp: str | None,
     threads: int | None,
-    **estimator: Any,
 ) -> None:
     import numpy as np
 
     from attributary.cli.asked import load_spec
     from attributary.cli.planned import print_plan
     from attributary.cli.print_counts import print_counts
+    from attributary.cli.print_estimates import print_estimates
     from attributary.cli.progress import reading_bar, stages
     from attributary.cli.reading import check_folder, log_paths, refuse_inputs
     from attributary.cli.run_counts import run_counts
     from attributary.cli.run_parts import run_parts
-    from attributary.cli.summary import print_measures, print_summary
     from attributary.logs.count import count
     from attributary.logs.duckdb import DuckDB
     from attributary.logs.log_files import all_files, is_generated, rows_in_logs
@@ -98,6 +97,7 @@ def run(
     from attributary.tables.not_private import SEEDED, TRUE_COUNTS, mark
     from attributary.tables.whole_files import whole_folder
 
+    chosen = chosen_estimator(estimator, joint, whole)
     asks, folder = load_spec(spec), os.path.dirname(spec)
     check_folder(output)
     refuse_inputs([os.path.join(output, name) for name in NAMES], [spec, *log_paths(asks, folder)])
@@ -116,7 +116,7 @@ def run(
         prior = none(tree) if before is None else from_counts(tree, before, known=known)
         rng = None if seed is None else np.random.default_rng(seed)
         way = run_counts if simple else run_parts
-        done = way(asks, tree, prior, before, counts.table, method, rng, confidence, stage, learn, **estimator)
+        done = way(asks, tree, prior, before, counts.table, method, rng, confidence, stage, chosen)
         true = {"counts": counts.table} | ({} if before is None else {"prior": before})
         words = "" if seed is None else SEEDED
         tables = {name: mark(table, words) for name, table in done.tables.items()}
@@ -138,10 +138,7 @@ def run(
     click.echo("", err=True)
     rows, notes = done.tables["estimates"].num_rows, [words] if words else []
     with np.errstate(divide="ignore"):
-        if simple:
-            print_summary(done.estimates["count"], rows, path, notes)
-        else:
-            print_measures(done.estimates, rows, path, notes)
+        print_estimates(done.estimates, rows, path, notes)
     names, ratios = " and ".join(true), " ratios," if "ratios" in done.tables else ""
     beside = f"plan.json,{ratios} {names} are there too; {names} hold true counts, NOT protected"
     generated = ["the rows of these logs were generated"] if made_up else []

@@ -6,14 +6,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from attributary import rmsre
-from attributary.denoising import Estimate, denoise
+from attributary.denoising import Estimate
 from attributary.estimates import estimates_table
 from attributary.evaluate.private import private_prior
+from attributary.measurements import Measurements
+from attributary.pipeline.estimator import Estimator
 from attributary.plan import Plan, make_plan
-from attributary.prior import Prior, from_counts, learn
+from attributary.prior import Prior, from_counts
 from attributary.spec import Spec
 from attributary.tree import Tree
-from attributary.types import Floats
 
 Stage = Callable[[str], None]
 
@@ -37,24 +38,17 @@ def run_counts(
     rng: Any,
     confidence: float,
     stage: Stage,
-    use_prior: bool,
-    **how: Any,
+    estimator: Estimator,
 ) -> Ran:
     """A plan for counts of one conversion to an impression, a summary report simulated by it, and its estimates."""
-    plan = make_plan(spec, tree, prior, method, learn=use_prior and prior.history and method == "optimal")
+    plan = make_plan(spec, tree, prior, method, learn=estimator.uses_prior and prior.history and method == "optimal")
     stage("simulating a summary report")
     truth = from_counts(tree, after).mean
-    noisy, variance = simulated(plan, tree, truth, rng), plan.variance(tree)
+    measured = Measurements.simulate(plan, tree, truth, rng)
     stage("denoising")
-    shape = spec.noise_model.shape.name
-    past = private_prior(spec, tree, before, rng, spec.epsilon) if use_prior and before is not None else None
-    expected = learn(tree, noisy, variance, past, tau=spec.tau) if use_prior else None
-    est = denoise(tree, noisy, variance, prior=expected, shape=shape, **how)
+    with_past = estimator.uses_prior and before is not None
+    past = private_prior(spec, tree, before, rng, spec.epsilon) if with_past else None
+    est = estimator.denoise(tree, measured, earlier=past, tau=spec.tau)
     off = rmsre.tree(tree, truth, np.square(est.count - truth), spec.tau)
     error = f"error of this draw: {off:.1%} of the count, or of tau if larger"
     return Ran(plan, {"count": est}, {"estimates": estimates_table(est, confidence)}, [error])
-
-
-def simulated(plan: Plan, tree: Tree, count: Floats, rng: Any = None) -> Floats:
-    """What a summary report would say of each node, as a count; 0 where it has no key."""
-    return plan.spec.noise_model.measure(count, plan.budget(tree), rng)

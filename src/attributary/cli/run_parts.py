@@ -6,10 +6,13 @@ from typing import Any
 import numpy as np
 
 from attributary import rmsre
-from attributary.cli.learned import learned_part
 from attributary.cli.run_counts import Ran, Stage
 from attributary.denoising import denoise
 from attributary.estimates import by_measure, estimates_table
+from attributary.measurements import Measurements
+from attributary.pipeline.denoise_summary import estimate_measures
+from attributary.pipeline.estimator import Estimator
+from attributary.pipeline.read_prior import EarlierPeriod
 from attributary.plan import MeasurePlan, make_plan
 from attributary.prior import Prior
 from attributary.profile import profile
@@ -29,36 +32,34 @@ def run_parts(
     rng: Any,
     confidence: float,
     stage: Stage,
-    use_prior: bool,
-    **how: Any,
+    estimator: Estimator,
 ) -> Ran:
-    """The same for values, or for several conversions to an impression, measure by measure."""
+    """The same for values, or for several conversions per impression, measure by measure."""
     known = None if before is None else profile(tree, spec, before)
     plan = make_plan(spec, tree, prior, method, profile=known)
     stage("simulating a summary report and denoising it")
     truth, most = profile(tree, spec, after), plan.most_of_heads(tree)
-    own = plan.by_measure
-    figures = [simulated_part(part, tree, truth.limited(part.measure, most, part.clip), rng) for part in own]
-    found, errors, whole = {}, [], how.pop("whole", False)
-    shape = spec.noise_model.shape.name
-    for part, noisy in zip(own, figures, strict=True):
-        measure, expected = part.measure, None
-        if use_prior:
-            past = (
-                None
-                if known is None
-                else measured_part(part, tree, known.limited(measure, most, part.clip), prior, rng)
-            )
-            expected = learned_part(part, tree, noisy, part.variance(tree), past, part.share.worth)
-        rounded = whole and measure.is_count
-        est = denoise(tree, noisy, part.variance(tree), prior=expected, shape=shape, whole=rounded, **how)
-        full = truth.full(measure)
-        off = rmsre.tree(tree, full, np.square(est.count - full), part.tau)
-        errors.append(f"error of this draw: {off:.1%} of {measure.name}, or of its tau if larger")
-        found[measure.name] = est
-    tables = {"estimates": by_measure({name: estimates_table(est, confidence) for name, est in found.items()})}
-    divided = ratios_table(found, confidence)
-    return Ran(plan, found, tables | ({} if divided is None else {"ratios": divided}), errors)
+    measures = {
+        (name := part.measure.name): Measurements.simulate(
+            plan, tree, truth.limited(part.measure, most, part.clip), rng, measure=name
+        )
+        for part in plan.by_measure
+    }
+    past = None
+    if estimator.uses_prior and known is not None:
+        limited = [known.limited(part.measure, most, part.clip) for part in plan.by_measure]
+        each = [
+            measured_part(part, tree, sums, prior, rng) for part, sums in zip(plan.by_measure, limited, strict=True)
+        ]
+        past = EarlierPeriod(each, "", "")
+    estimates, errors = estimate_measures(plan, tree, measures, estimator, past), []
+    for part in plan.by_measure:
+        full = truth.full(part.measure)
+        off = rmsre.tree(tree, full, np.square(estimates[part.measure.name].count - full), part.tau)
+        errors.append(f"error of this draw: {off:.1%} of {part.measure.name}, or of its tau if larger")
+    tables = {"estimates": by_measure({name: estimates_table(est, confidence) for name, est in estimates.items()})}
+    divided = ratios_table(estimates, confidence)
+    return Ran(plan, estimates, tables | ({} if divided is None else {"ratios": divided}), errors)
 
 
 def measured_part(part: MeasurePlan, tree: Tree, limited: Floats, prior: Prior, rng: Any = None) -> Prior:

@@ -18,8 +18,8 @@ from attributary.tree import Tree
 
 
 def denoise(
-    tree: Tree,
-    noisy: ArrayLike | Measurements,
+    tree: Tree | Measurements,
+    noisy: ArrayLike | Measurements | None = None,
     variance: ArrayLike | None = None,
     *,
     prior: Prior | None = None,
@@ -29,6 +29,8 @@ def denoise(
 ) -> Estimate:
     """The counts that add up and have the least variance of all linear unbiased estimates (Algorithm 2).
 
+    Measurements that know their tree are enough: `denoise(Measurements.from_table(…))`.
+
     argmin over consistent s of Σ (noisy_v − s_v)² / variance_v, in time linear in the nodes. A variance of inf means
     not measured, 0 known exactly. `nonnegative` gives up unbiasedness for counts that are never negative: "top-down"
     (or True) keeps the roots and settles family after family, "joint" minimises the same sum over s ≥ 0. `whole`
@@ -37,6 +39,8 @@ def denoise(
     A `prior` joins as one more measurement, or as shares of the parent's count, and gives up unbiasedness for a smaller
     error: the best linear prediction. One of which nothing is known (variance and spread inf) changes nothing.
     """
+    if isinstance(tree, Measurements):
+        tree, noisy = _with_tree(tree, noisy)
     given = measurements(tree, noisy, variance, shape)
     method = _method(nonnegative)
     used = given
@@ -62,16 +66,22 @@ def denoise(
 
 
 def measurements(
-    tree: Tree, noisy: ArrayLike | Measurements, variance: ArrayLike | None, shape: str = "laplace"
+    tree: Tree, noisy: ArrayLike | Measurements | None, variance: ArrayLike | None, shape: str = "laplace"
 ) -> Measurements:
     """What was measured, however it was given."""
     if isinstance(noisy, Measurements):
         if variance is not None:
             raise ValueError("measurements hold their variances; give either measurements or noisy and variance")
         return Measurements.of(tree, noisy.noisy, noisy.variance, noisy.shape, noisy.not_private, noisy.code)
-    if variance is None:
+    if variance is None or noisy is None:
         raise ValueError("denoising needs the noise's variance; give one number, or one for each node")
     return Measurements.of(tree, noisy, variance, shape)
+
+
+def _with_tree(measured: Measurements, noisy: object) -> tuple[Tree, Measurements]:
+    if measured.tree is None or noisy is not None:
+        raise ValueError("measurements alone are denoised if they know their tree; give denoise(tree, measurements)")
+    return measured.tree, measured
 
 
 def _refuse_vague(prior: Prior) -> None:

@@ -34,18 +34,20 @@ def read_statement(text: str, known: Mapping[str, tuple[NoiseShape, Formula]]) -
         raise InputError(f"noise is stated as one of {ways}; got {brief(text)}")
     shape, formula = known[name]
     given: dict[str, str] = {}
+    parameters = signature(formula).parameters
     for piece in rest.split(",") if rest else []:
         key, equals, value = (part.strip() for part in piece.partition("="))
         if equals and key in given:
             raise InputError(f"{key} is stated once; got {brief(text)}")
         if equals:
             given[key] = value
+        elif key in parameters and parameters[key].default is not Parameter.empty:
+            given[key] = "1"  # a flag, as in api:…,sums
         elif given:
             last = next(reversed(given))
             given[last] += f",{key}"
         else:
             raise InputError(f"noise is stated as {name}:{_form(formula)}; got {brief(text)}")
-    parameters = signature(formula).parameters
     strange = [key for key in given if key not in parameters]
     lacking = [key for key, one in parameters.items() if one.default is Parameter.empty and key not in given]
     if strange or lacking:

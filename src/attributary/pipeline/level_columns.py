@@ -1,30 +1,40 @@
-"""labels: the columns of a table that name its nodes, and the labels there that mark totals."""
+"""level_columns: the columns of a user's table that name its nodes, and the labels there that mark totals."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attributary.cli.reading import refused
 from attributary.errors import InputError
-from attributary.tables import shown
+from attributary.tables import place, shown
 from attributary.tables.table_columns import column, is_text_type
 from attributary.tree import Tree
 from attributary.tree.labels import codes, refuse_unprintable
-from attributary.tree.paths import reads_as_total
+from attributary.tree.paths import RowError, reads_as_total
 
 EXACT = 1e-9  # of a sum of figures, for rounding
 BY_CHANCE = 1e-4  # how often an ordinary label of a level may look like a sum
 
 
-def labels(table: Any, levels: str, path: str) -> Any:
-    """The columns named in `a,b,c`."""
+@contextmanager
+def refused(path: str) -> Iterator[None]:
+    """The core's ValueErrors about a table's data become InputErrors with its file and, where known, row and line."""
+    try:
+        yield
+    except RowError as error:
+        raise InputError(f"{place(path, error.row)}: {error.rule}") from error
+    except ValueError as error:
+        raise InputError(f"{shown(path)}: {error}") from error
+
+
+def level_columns(table: Any, names: Sequence[str], path: str) -> Any:
+    """The columns that name the nodes of a table, top to bottom."""
     import pyarrow as pa
 
-    names = [name if name in table.column_names else name.strip() for name in levels.split(",")]
     if len(set(names)) < len(names):
-        raise InputError(f"a level has a column of its own; got --levels {levels}, which names one of them twice")
+        raise InputError(f"each level has its own column; got levels {','.join(names)}, which name one of them twice")
     cells = {name: column(table, name, path) for name in names}
     for name, found in cells.items():
         if pa.types.is_nested(found.type):
@@ -36,7 +46,7 @@ def labels(table: Any, levels: str, path: str) -> Any:
     return pa.table(cells)
 
 
-def without(table: Any, names: list[str], totals: Collection[str], path: str) -> Any:
+def without_totals(table: Any, names: list[str], totals: Collection[str], path: str) -> Any:
     """The table with the cells of these columns empty where they hold a label that marks a total."""
     import pyarrow as pa
     import pyarrow.compute as pc

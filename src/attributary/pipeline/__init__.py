@@ -1,0 +1,1 @@
+"""Pipelines: what the commands do, as library calls."""

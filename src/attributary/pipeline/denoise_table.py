@@ -1,0 +1,254 @@
+"""denoise_table: any table of noisy figures, with the estimates beside them.
+
+>>> measured = Measurements.from_table(frame, levels=["campaign", "day"], value="noisy", variance=[8, 4])
+>>> denoise(measured).table()                                                   # a row for each node
+>>> denoise_table(frame, ["campaign", "day"], "noisy", variance=[8, 4]).table   # your rows and columns, and more
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from math import inf
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from attributary.denoising import Estimate
+from attributary.errors import InputError
+from attributary.estimates import ADDED, FROM_PRIOR, MEASURED, figures_of, with_columns, with_metadata
+from attributary.measurements import Measurements
+from attributary.noise import parse, shape_of
+from attributary.pipeline.estimator import Estimator
+from attributary.pipeline.level_columns import level_columns, refuse_sums, refused, without_totals
+from attributary.pipeline.read_prior import past_of_table
+from attributary.spec.measure import COUNT
+from attributary.tables import place, shown
+from attributary.tables.not_private import mark, words_of
+from attributary.tables.table_columns import cell_in_words, columns_in_words, floats, is_text_type, number_cells
+from attributary.tree import Tree
+from attributary.tree.labels import arrow_table
+from attributary.types import Floats
+
+NOISY, NOISE_VARIANCE = MEASURED
+TOTALS = "say that it marks totals with --total, or that it is an ordinary label with --no-totals"
+WAYS = "give --variance, or --std, or --noise, as in --noise laplace:scale=3"
+
+Amount = str | float | Sequence[float]  # a column, one number, or one per level from top to bottom
+Stage = Callable[[str], None]
+
+
+class Denoised(NamedTuple):
+    """A table of estimates, the estimates themselves by measure, and what to say beside them."""
+
+    table: Any  # Arrow
+    estimates: dict[str, Estimate]
+    notes: list[str]
+
+
+class NodeRows(NamedTuple):
+    """A table whose rows name nodes, and what was measured of them."""
+
+    table: Any  # Arrow; the cells of labels that mark totals are empty
+    measured: Measurements  # of the tree's nodes: node i is row i, and those without a row come last
+
+
+def denoise_table(
+    frame: Any,
+    levels: Sequence[str],
+    value: str,
+    *,
+    variance: Amount | None = None,
+    std: Amount | None = None,
+    noise: str | None = None,
+    fill: bool = False,
+    totals: Collection[str] = (),
+    no_totals: bool = False,
+    estimator: Estimator | None = None,
+    prior: str | None = None,
+    confidence: float = 0.95,
+    prefix: str = "",
+    keep_text: bool = True,
+    path: str = "the table",
+    stage: Stage = lambda _: None,
+) -> Denoised:
+    """The table as it is, with the columns of estimates beside its own.
+
+    All but the last options are those of `Measurements.from_table`. `prior` is the file of an earlier period, for the
+    estimator `learned`. `prefix` goes before the names of the added columns. Unless `keep_text`, figures that are text
+    become numbers. `path` is what messages call the table.
+    """
+    chosen = estimator or Estimator("unbiased" if prior is None else "learned")
+    table = arrow_table(frame)
+    column = variance if isinstance(variance, str) else None
+    names = _kept_names(table, column, prefix, path, chosen.uses_prior, value)
+    copied = _copied(table, names, column, value)
+    stage("building the tree")
+    table, measured = node_rows(
+        table, levels, value, variance=variance, std=std, noise=noise, fill=fill, totals=totals, no_totals=no_totals,
+        path=path,
+    )  # fmt: skip
+    tree = measured.tree
+    assert tree is not None
+    stage("denoising")
+    past = None if prior is None else past_of_table(tree, prior)
+    with refused(path):
+        est = chosen.denoise(tree, measured, earlier=None if past is None else past.of[0])
+    result = _filled(table, tree) if fill else table
+    if not keep_text:
+        stated = parse(noise).given.values() if noise is not None and ":" in noise else ()
+        result = _with_numbers(result, {value, variance, std, *stated})
+    columns = figures_of(est, confidence)
+    order = [name for name in columns if name not in MEASURED] + copied
+    added = {prefix + name: columns[name][: result.num_rows] for name in order}
+    made = with_metadata(with_columns(result.rename_columns(names), added), est, confidence)
+    renamed = names != table.column_names
+    notes = [f"your column {variance} is called {NOISE_VARIANCE} there"] if renamed else []
+    if past is not None:
+        made, notes = mark(made, past.not_private), notes + past.notes
+    return Denoised(made, {COUNT: est}, notes)
+
+
+def node_rows(
+    frame: Any,
+    levels: Sequence[str],
+    value: str,
+    *,
+    variance: Amount | None = None,
+    std: Amount | None = None,
+    noise: str | None = None,
+    fill: bool = False,
+    totals: Collection[str] = (),
+    no_totals: bool = False,
+    path: str = "the table",
+) -> NodeRows:
+    """The tree that a table's rows name, and what was measured of its nodes: see `Measurements.from_table`."""
+    given = {"--variance": variance, "--std": std, "--noise": noise}
+    ways = [name for name, way in given.items() if way is not None]
+    shape = "laplace"
+    if noise is not None and len(ways) == 2 and ":" not in noise:
+        shape, ways = shape_of(noise).name, ways[:1]  # its variance is given, and this is its shape
+    if len(ways) != 1:
+        got = " and ".join(ways) or "none of them"
+        raise InputError(f"the noise is given in one way; got {got}: {WAYS}")
+    table = arrow_table(frame)
+    table = without_totals(table, level_columns(table, levels, path).column_names, totals, path)
+    paths = level_columns(table, levels, path)
+    with refused(path):
+        tree = Tree.from_paths(paths, paths.column_names, fill=fill, totals=None if no_totals else ())
+    noisy = floats(table, value, path)
+    if ways == ["--noise"]:
+        statement = parse(noise or "")
+        shape = statement.shape.name
+        with refused(path):
+            spread, divisor = statement.figures(
+                lambda name, text: _amounts(table, name, f"{name} in --noise", text, tree, path)
+            )
+        with np.errstate(divide="ignore", invalid="ignore"):
+            noisy = noisy / divisor
+    elif variance is not None:
+        spread = _amounts(table, "variance", "--variance", variance, tree, path)
+    else:
+        assert std is not None
+        spread = _amounts(table, "std", "--std", std, tree, path) ** 2
+    bad = ~np.isfinite(noisy) & (spread < inf)
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise InputError(
+            f"{place(path, row)}: column {value!r} has {cell_in_words(table, value, row)} where a finite number is "
+            "needed; if it was not measured, give it variance inf"
+        )
+    missing = len(tree) - len(noisy)  # node i is row i; those without rows come last
+    noisy = np.pad(np.where(spread < inf, noisy, 0.0), (0, missing))
+    spread = np.pad(spread, (0, missing), constant_values=inf)
+    if not no_totals:
+        refuse_sums(tree, np.where(spread < inf, noisy, np.nan), path, TOTALS)
+    with refused(path):
+        return NodeRows(table, Measurements.of(tree, noisy, spread, shape, words_of(table)))
+
+
+def _amounts(table: Any, name: str, option: str, given: Amount, tree: Tree, path: str) -> Floats:
+    """An amount of 0 or more for every row: from a column of that name, else one number, else one for each level."""
+    if isinstance(given, str) and given in table.column_names:
+        amounts = floats(table, given, path)
+        bad = ~(amounts >= 0)
+        if bad.any():
+            row = int(np.argmax(bad))
+            raise InputError(
+                f"{place(path, row)}: column {given!r} has {cell_in_words(table, given, row)}; {name} must be 0 or more"
+                + (", or inf if the row was not measured" if name in ("variance", "std") else "")
+            )
+        return amounts
+    per_level = _per_level(given)
+    if per_level is None:
+        raise InputError(
+            f"{shown(path)} has no column {given!r}, which is not a number either; {option} is a column, a number, or "
+            f"a number per level, as in 4,2,1; {columns_in_words(table)}"
+        )
+    if not all(amount >= 0 for amount in per_level):
+        raise InputError(f"{name} must be 0 or more; got {option} {given}")
+    if len(per_level) == 1:
+        return np.full(table.num_rows, per_level[0])
+    if len(per_level) != tree.depth:
+        raise InputError(
+            f"{option} takes one number, or one for each of the {tree.depth} levels "
+            f"({', '.join(tree.level_names)}); got {len(per_level)}"
+        )
+    return tree.by_level(per_level)[: table.num_rows]
+
+
+def _per_level(given: Amount) -> list[float] | None:
+    try:
+        return [float(each) for each in (given.split(",") if isinstance(given, str) else np.atleast_1d(given))]
+    except (TypeError, ValueError):
+        return None
+
+
+# The user's columns beside those that are added.
+
+
+def _kept_names(table: Any, variance: str | None, prefix: str, path: str, prior: bool, value: str) -> list[str]:
+    """The names of the user's columns in the output; refuses those that an added column would hide."""
+    taken = {prefix + name for name in (*ADDED, *([FROM_PRIOR] if prior else []))}
+    names = [NOISE_VARIANCE if name == variance and name in taken else name for name in table.column_names]
+    taken |= {prefix + name for name in _copied(table, names, variance, value)}
+    clash = next((name for name in names if name in taken or names.count(name) > 1), None)
+    if clash is not None:
+        raise InputError(
+            f"{shown(path)} already has a column {clash!r}, which the output would hold twice; rename it, or put "
+            "something before the added names with --prefix, as in --prefix denoised_"
+        )
+    return names
+
+
+def _copied(table: Any, names: list[str], variance: str | None, value: str) -> list[str]:
+    """Columns to add where the user's has another name: a report would not find the figures and their noise."""
+    kept = (name for name, old in zip(names, table.column_names, strict=True) if old == variance)
+    return [*([] if value == NOISY else [NOISY]), *([] if NOISE_VARIANCE in kept else [NOISE_VARIANCE])]
+
+
+def _filled(table: Any, tree: Tree) -> Any:
+    """The table with a row for every node of its tree; those it lacked come last, empty but for their path."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    nodes = tree.table().slice(table.num_rows)
+    if len(nodes) == 0:
+        return table
+    columns = []
+    for field in table.schema:
+        if field.name not in tree.attributes:
+            columns.append(pa.nulls(len(nodes), field.type))
+            continue
+        labels = nodes.column(field.name)
+        labels = labels.cast(labels.type.value_type)
+        if pa.types.is_dictionary(field.type):
+            labels = pc.dictionary_encode(labels.cast(field.type.value_type))
+        columns.append(labels.cast(field.type))
+    schema = pa.schema([field.with_nullable(True) for field in table.schema], table.schema.metadata)
+    return pa.concat_tables([table.cast(schema), pa.table(columns, schema=schema)])
+
+
+def _with_numbers(table: Any, columns: Collection[Any]) -> Any:
+    """The table with these columns as numbers, where they are text and there are such: text has no place in Parquet."""
+    for number, name in enumerate(table.column_names):
+        if name in columns and is_text_type(table.column(name).type):
+            table = table.set_column(number, name, number_cells(table.column(name)))
+    return table

@@ -1,0 +1,168 @@
+"""read_prior: what the table of an earlier period, its counts or its estimates, says of a tree, measure by measure."""
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from attributary.errors import InputError
+from attributary.estimates import MEASURE
+from attributary.pipeline.level_columns import level_columns, refused
+from attributary.plan import Plan
+from attributary.prior import Prior, from_counts, from_estimates
+from attributary.profile import Profile, profile
+from attributary.spec import Spec
+from attributary.spec.measure import BEYOND, COUNT, FROM
+from attributary.tables import read_table, shown
+from attributary.tables.not_private import mark, words_of
+from attributary.tables.table_columns import floats
+from attributary.tree import Tree
+
+COUNTS, ESTIMATES = ("conversions",), ("estimate", "variance")  # the columns that a prior is made of
+SHOWN = 5  # names of measures in a message
+FAR = 20.0  # times today's sum, or a part of it: then an earlier one may be in another unit
+
+
+def earlier(tree: Tree, known: list[str] | None, table: Any, path: str, protected: bool = False) -> Prior:
+    """What a table of an earlier period, its counts or its estimates, says of a tree.
+
+    One that is marked NOT PRIVATE is not protected, whatever the caller says.
+    """
+    estimates = ESTIMATES[0] in table.column_names
+    if not estimates and COUNTS[0] not in table.column_names:
+        raise InputError(
+            f"{shown(path)} is not a prior: it has neither conversions (counts of an earlier period) nor estimate and "
+            f"variance (an earlier report); its columns are {', '.join(table.column_names)}"
+        )
+    rows = level_columns(table, tree.attributes, path)
+    for name in ESTIMATES if estimates else COUNTS:
+        rows = rows.append_column(name, [floats(table, name, path)])
+    rows = mark(rows, words_of(table))
+    with refused(path):
+        if estimates:
+            return from_estimates(tree, rows, known=known)
+        return from_counts(tree, rows, known=known, protected=protected)
+
+
+class EarlierPeriod(NamedTuple):
+    """What a file says of an earlier period."""
+
+    of: list[Prior]  # of each measure, in its unit
+    path: str
+    not_private: str  # the words that what is made from it carries on, if any
+
+    @property
+    def notes(self) -> list[str]:
+        """What to tell of its privacy."""
+        if self.not_private:
+            return [f"the prior {shown(self.path)} says: {self.not_private}"]
+        exact = not all(prior.protected for prior in self.of)
+        return [f"the prior {shown(self.path)} has counts without noise: the estimates tell a little of them"] * exact
+
+    def far(self, number: int, name: str, tree: Tree, count: ArrayLike) -> list[str]:
+        """What to tell where a measure's sum was far from that of today's counts."""
+        then, now = (float(np.asarray(values)[tree.parent < 0].sum()) for values in (self.of[number].mean, count))
+        if not (then > 0 and now > 0) or 1 / FAR <= then / now <= FAR:
+            return []
+        return [f"{name} of the prior is {then / now:.2g} times today's: is it in the same unit? only shares are used"]
+
+
+def past_of_parts(plan: Plan, tree: Tree, path: str) -> EarlierPeriod:
+    """What a file says of each measure of a plan: a report by measure, or counts under the plan's limits."""
+    table, spec = read_table(path), plan.spec
+    known = [attribute.name for attribute in spec.known]
+    measured = plan.by_measure
+    if "estimate" in table.column_names:
+        rows = [of_measure(table, spec, path, part.measure.name) for part in measured]
+        return EarlierPeriod([earlier(tree, known, each, path) for each in rows], path, words_of(table))
+    counted, said = earlier(tree, known, table, path), profiled(spec, tree, path)
+    if said is None:
+        return EarlierPeriod([counted], path, words_of(table))
+    most = plan.most_of_heads(tree)
+    sums = [said.limited(part.measure, most, part.clip) for part in measured]
+    return EarlierPeriod([replace(counted, mean=mean) for mean in sums], path, words_of(table))
+
+
+def past_of_table(tree: Tree, path: str) -> EarlierPeriod:
+    """What a file says of figures without a spec; a report of several measures is refused."""
+    table = read_table(path)
+    report = MEASURE in table.column_names and MEASURE not in tree.attributes
+    if report and len(table.column(MEASURE).unique()) > 1:
+        raise InputError(
+            f"{shown(path)} has several measures ({measures_in(table)}), and these are figures of one; keep the rows "
+            "of one of them"
+        )
+    return EarlierPeriod([earlier(tree, None, table, path)], path, words_of(table))
+
+
+def of_measure(table: Any, spec: Spec, path: str, name: str | None = None) -> Any:
+    """The rows of one measure in a report that has several; without a name, of counts, or else of the first."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    names = [measure.name for measure in spec.asked]
+    wanted = name or (COUNT if COUNT in names else names[0])
+    if MEASURE not in table.column_names or MEASURE in spec.levels:
+        if len(names) > 1 and "estimate" in table.column_names:
+            raise InputError(
+                f"{shown(path)} has estimates but no column {MEASURE!r}, and the spec has several measures "
+                f"({', '.join(names)}); add the column, with one of these names in each row"
+            )
+        return table
+    rows = table.filter(pc.equal(table.column(MEASURE).cast(pa.string()), wanted))
+    if rows.num_rows == 0:
+        raise InputError(
+            f"{shown(path)} has no rows of measure {wanted!r}, only of {measures_in(table)}; give a report that has it"
+        )
+    return rows
+
+
+def measures_in(table: Any) -> str:
+    """The names of the first few measures that a table has rows of."""
+    import pyarrow as pa
+
+    names = [f"{name!s:.40}" for name in table.column(MEASURE).cast(pa.string()).unique().to_pylist()]
+    return ", ".join(names[:SHOWN]) + (", …" if len(names) > SHOWN else "") if names else "none"
+
+
+def profiled(spec: Spec, tree: Tree, path: str | None) -> Profile | None:
+    """The profile in a prior's file; None without one, or where conversions are counted once each, and nothing else."""
+    if path is None or not spec.has_limits:
+        return None
+    table = read_table(path)
+    if "estimate" in table.column_names:
+        return _of_estimates(spec, tree, table, path)
+    for measure in spec.values:
+        if measure.name not in table.column_names:
+            raise InputError(
+                f"{shown(path)} has no column {measure.name!r}, which the spec measures; count the earlier period by "
+                "this spec"
+            )
+    wanted = ["conversions", "rank", "conversions" + BEYOND]
+    wanted += [measure.name + end for measure in spec.values for end in ("", BEYOND, FROM)]
+
+    rows = level_columns(table, tree.attributes, path)
+    for name in wanted:
+        if name in table.column_names:
+            rows = rows.append_column(name, [floats(table, name, path)])
+    with refused(path):
+        return profile(tree, spec, rows)
+
+
+def _of_estimates(spec: Spec, tree: Tree, table: Any, path: str) -> Profile:
+    """Sums of an earlier report; it does not tell what limits cut off."""
+
+    leaf = tree.in_level_order.leaves
+    found = {}
+    for measure in spec.asked:
+        own = of_measure(table, spec, path, measure.name)
+        rows = level_columns(own, tree.attributes, path)
+        for name in ("estimate", "variance"):
+            rows = rows.append_column(name, [floats(own, name, path)])
+        with refused(path):
+            known = [attribute.name for attribute in spec.known]
+            mean = from_estimates(tree, rows, known=known).mean
+        found[measure.name] = np.maximum(tree.to_level_order(mean)[leaf], 0.0)
+    number = found.pop(COUNT, np.zeros(len(leaf)))
+    return Profile(tree, leaf, number, found)
