@@ -330,6 +330,10 @@ def test_the_tree_is_read_as_keys_reads_impressions(monkeypatch: pytest.MonkeyPa
         plan_of[given] = read_table("q/tree.parquet").num_rows
     words = plan("called.toml", "--tree", "clicks/*.csv").stderr
     assert plan_of == {"clicks/*.csv": 27, "clicks": 27, "clicks/0.csv": 9} and "27 nodes" in words, words
+    words = plan("called.toml", "--tree", "s3://bucket/clicks.csv").stderr
+    assert words == (
+        "error: s3://bucket/clicks.csv is an address, which only counting reads; copy the file, or give counts of it\n"
+    )
 
 
 def test_counts_with_total_rows_are_refused() -> None:

@@ -1,5 +1,6 @@
 """The ledger: a shared id is queried once, whatever dies when, and whoever comes at the same time."""
 
+import errno
 import json
 import os
 import signal
@@ -403,6 +404,17 @@ def test_a_ledger_that_is_busy_or_has_no_room_may_be_used_later(
         with pytest.raises(TryAgain, match="database or disk is full"):
             ledger.reserve(path, many, q("b"))
     assert len(ledger.reserve(path, many, q("c"))) == 32  # nothing was spent
+
+
+def test_a_new_ledger_without_room_is_made_later_and_at_no_other_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(ledger, "_write_new", full)
+    with pytest.raises(TryAgain, match="make room, and run the same command again$"):
+        ledger.reserve(str(tmp_path / "l.sqlite"), IDS, q("a"))
 
 
 def test_a_place_that_cannot_be_written_is_refused(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from attributary.api.query_tree import known_columns, queried_tree
+from attributary.errors import InputError
 from attributary.logs.log_files import files, partition
 from attributary.pipeline.level_columns import refused
 from attributary.spec import Spec
@@ -16,6 +17,8 @@ def occurred(spec: Spec, given: tuple[str, ...]) -> Tree:
     tables = []
     paths = given if "-" in given else files(given).paths
     for path in paths if spec.known else ():
+        if "://" in path:
+            raise InputError(f"{path} is an address, which only counting reads; copy the file, or give counts of it")
         table = _partitioned(read_table(path), path)
         for name in known_columns(spec, table):
             column(table, name, path)  # or an error that tells what there is

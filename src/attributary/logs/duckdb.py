@@ -171,7 +171,8 @@ def _folder(temp: str | None) -> Any:
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise TryAgain(f"{temp or tempfile.gettempdir()} is full; make room, or choose another (--temp)") from None
-        raise InputError(f"{temp} cannot hold temporary files: {error.strerror}; choose another folder") from None
+        folder = temp or "the folder for temporary files"
+        raise InputError(f"{folder} cannot hold temporary files: {error.strerror}; choose another (--temp)") from None
 
 
 def _kind(words: str) -> Kind:

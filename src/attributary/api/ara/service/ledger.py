@@ -14,6 +14,7 @@ and linked to its own, so that it is never seen half made, and a file beside it 
 was made: where that file is and the ledger is not, there was one.
 """
 
+import errno
 import hashlib
 import os
 import secrets
@@ -39,6 +40,7 @@ CREATE TABLE IF NOT EXISTS query (digest BLOB PRIMARY KEY, secret BLOB NOT NULL)
 CREATE TABLE IF NOT EXISTS spent (id BLOB PRIMARY KEY, hour INTEGER NOT NULL, query BLOB) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS answer (question BLOB PRIMARY KEY, output BLOB, path TEXT, time INTEGER) WITHOUT ROWID;
 """
+FULL = {errno.ENOSPC, errno.EDQUOT}
 WITNESS = ".created"  # beside a ledger; it stays if the ledger goes
 LATER = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_IOERR}
 UNWRITABLE = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH}
@@ -230,6 +232,10 @@ def _transaction(path: str) -> Iterator[sqlite3.Connection]:
     except UnicodeDecodeError as error:  # of SQLite's own words about what is damaged, or of a text in it
         raise InputError(f"the ledger {path} is damaged: it has text that is not UTF-8; {RESTORE}") from error
     except OSError as error:
+        if error.errno in FULL:
+            raise TryAgain(
+                f"the ledger {path} cannot be written: {error.strerror}; make room, and run the same command again"
+            ) from None
         raise InputError(
             f"the ledger {path} cannot be written: {error.strerror or error}; --ledger names its file"
         ) from error
