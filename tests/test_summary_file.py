@@ -129,3 +129,13 @@ def test_quiet_commands_write_the_same_summary(shop: Path, tmp_path: Path) -> No
         assert bool(result.stderr) != bool(quiet)
     one, other = (json.loads((tmp_path / f"said{i}.json").read_text()) for i in (0, 1))
     assert one["tables"] == other["tables"] != []
+
+
+def test_evaluate_tells_what_it_prints(shop: Path, tmp_path: Path) -> None:
+    loud = attributary(
+        *("evaluate", shop / "spec.toml", "--counts", shop / "counts.parquet", "--method", "optimal-blue"),
+        *("--draws", 2, "--workers", 1, "-o", tmp_path / "e.csv", "--summary", tmp_path / "e.json"),
+    )
+    said = json.loads((tmp_path / "e.json").read_text())
+    assert said["rows"] == len((tmp_path / "e.csv").read_text().splitlines()) - 1
+    assert said["messages"][-1] in loud.stderr and said["written"][-1] == str(tmp_path / "e.csv")

@@ -139,6 +139,7 @@ def denoise(
     **of_table: Any,
 ) -> None:
     from attributary.cli.print_estimates import print_estimates
+    from attributary.cli.printing import say
     from attributary.cli.progress import stages
     from attributary.cli.reading import refuse_inputs
     from attributary.pipeline.denoise_table import denoise_table
@@ -165,7 +166,7 @@ def denoise(
         write_table(denoised.table, output, format_)
     words = words_of(denoised.table)
     if words:
-        click.echo(f"{'standard output' if output == '-' else output}: {words}", err=True)
+        say(f"{'standard output' if output == '-' else output}: {words}", always=True)
     if not quiet:
         print_estimates(denoised.estimates, denoised.table.num_rows, output, denoised.notes)
 

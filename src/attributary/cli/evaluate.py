@@ -84,7 +84,9 @@ def evaluate(
     from attributary.cli.asked import load_spec
     from attributary.cli.evaluated import print_best, resumed, run_grid
     from attributary.cli.evaluated_many import many_cases, print_limits, refuse_options
+    from attributary.cli.printing import say
     from attributary.cli.reading import log_paths, refuse_inputs
+    from attributary.cli.summary_file import fact
     from attributary.errors import InputError
     from attributary.evaluate.paper import NOISES
     from attributary.evaluate.paper_counts import folder
@@ -125,9 +127,11 @@ def evaluate(
     if not quiet:
         (print_best if simple else print_limits)(table)
         to = "standard output" if output == "-" else output
-        click.echo(f"{table.num_rows:,} rows written to {to}; {_of(prior_until, prior, simple)}", err=True)
+        fact("rows", table.num_rows)
+        fact("generated", made)
+        say(f"{table.num_rows:,} rows written to {to}; {_of(prior_until, prior, simple)}")
         if made:
-            click.echo("the rows of these logs were generated", err=True)
+            say("the rows of these logs were generated")
 
 
 def _of(prior_until: str | None, prior: str | None, private: bool) -> str:
@@ -148,6 +152,7 @@ def _tables(spec: "Spec", logs: tuple[Any, Any, bool] | None, counts: str | None
 
 def _of_logs(spec: "Spec", folder: str, until: str | None, cache: str, quiet: bool) -> tuple[Any, Any, bool]:
     from attributary.cli.print_counts import print_counts
+    from attributary.cli.printing import say
     from attributary.cli.progress import reading_bar
     from attributary.errors import InputError
     from attributary.evaluate.paper_counts import cached, identity
@@ -171,7 +176,7 @@ def _of_logs(spec: "Spec", folder: str, until: str | None, cache: str, quiet: bo
             if until is not None:
                 made["before"] = count(spec, folder, until=until, engine=engine)
         for name, counts in made.items() if not quiet else ():
-            click.echo({"after": "measured:", "before": "the prior:"}[name], err=True)
+            say({"after": "measured:", "before": "the prior:"}[name])
             print_counts(counts, spec)
         return {name: counts.table for name, counts in made.items()}
 
