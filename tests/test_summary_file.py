@@ -139,3 +139,17 @@ def test_evaluate_tells_what_it_prints(shop: Path, tmp_path: Path) -> None:
     said = json.loads((tmp_path / "e.json").read_text())
     assert said["rows"] == len((tmp_path / "e.csv").read_text().splitlines()) - 1
     assert said["messages"][-1] in loud.stderr and said["written"][-1] == str(tmp_path / "e.csv")
+
+
+def test_denoise_tells_what_it_prints(shop: Path, tmp_path: Path) -> None:
+    table = tmp_path / "noisy.csv"
+    table.write_text("campaign,day,noisy\nshoes,,103\nshoes,mon,58\nshoes,tue,51\n")
+    loud = attributary(
+        *("denoise", "--table", table, "--levels", "campaign,day", "--value", "noisy", "--variance", "8,4"),
+        *("-o", tmp_path / "out.csv", "--summary", tmp_path / "d.json"),
+    )
+    said = json.loads((tmp_path / "d.json").read_text())
+    assert said["rows"] == 3 and said["written"] == [str(tmp_path / "out.csv")]
+    assert said["estimates"]["fit"]["z"] is not None and said["estimates"]["implausible"]["nodes"] == 0
+    assert [row[0] for row in said["tables"][0]["rows"]] == ["campaign", "day"]
+    assert all(line in loud.stderr for line in said["messages"])
