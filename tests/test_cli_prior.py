@@ -53,7 +53,7 @@ def test_it_is_the_librarys_answer(files: Path, earlier: str | None) -> None:
     known = prior.learn(of.tree, given.noisy, given.variance, past)
     est = denoise(of.tree, given, prior=known, nonnegative=True)
     table = run(files, *(["--estimator", "learned"] if path is None else ["--prior", path]))
-    assert table.column_names == [*LEVELS, "noisy", *ADDED, "from_prior"]
+    assert table.column_names == [*LEVELS, "noisy", *ADDED, "from_prior", "noise_variance"]
     assert np.allclose(table.column("estimate").to_numpy(), est.count)
     assert np.allclose(table.column("from_prior").to_numpy(), est.from_prior)
     assert (known.new is None) == (earlier is None)
@@ -61,7 +61,7 @@ def test_it_is_the_librarys_answer(files: Path, earlier: str | None) -> None:
 
 
 def test_without_a_prior_there_is_no_such_column(files: Path) -> None:
-    assert run(files).column_names == [*LEVELS, "noisy", *ADDED]
+    assert run(files).column_names == [*LEVELS, "noisy", *ADDED, "noise_variance"]
 
 
 @pytest.mark.parametrize(
