@@ -7,7 +7,6 @@ import click
 
 NODES = 200_000
 FORMATS = ["svg", "png"]
-SHAPES = ["laplace", "dlap", "normal"]
 
 ABOUT = """One page to send on: what was asked, how private it is, the counts, their errors.
 
@@ -32,7 +31,9 @@ says what is left out.
 )
 @click.option("--levels", metavar="A,B,C", help="The columns that name a node, top to bottom, if no file tells.")
 @click.option(
-    "--shape", type=click.Choice(SHAPES), help="Shape of the noise, if no file tells.  [default: the plan's, laplace]"
+    "--shape",
+    metavar="laplace|dlap|normal",
+    help="Shape of the noise, if no file tells.  [default: the plan's, laplace]",
 )
 @click.option(
     "--tau", type=float, help="Errors are relative to counts, or to this if larger.  [default: the plan's, 10]"
@@ -62,10 +63,13 @@ def report(
     from attributary.cli.reading import refuse_inputs
     from attributary.cli.summary_file import fact
     from attributary.errors import InputError
+    from attributary.noise import shape_of
     from attributary.report import page, read, save
 
     if tau is not None and not 0 < tau < float("inf"):
         raise InputError(f"--tau is a number above 0; got {tau}")
+    if shape is not None:
+        shape = shape_of(shape).name
     _check_page(output)
     with stages(not quiet) as stage:
         stage("reading")
