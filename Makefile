@@ -23,8 +23,8 @@ test: $(VENV)/.ready-dev ## all tests, the examples in README and docs among the
 test-duckdb1: $(VENV)/.ready-dev ## the tests of logs, on the last DuckDB before 2
 	test -d $(VENV)/duckdb1 || $(BIN)/python -m pip install --quiet --disable-pip-version-check \
 	    --target $(VENV)/duckdb1 'duckdb<2'
-	PYTHONPATH=$(VENV)/duckdb1 $(BIN)/python -m pytest tests/test_count.py tests/test_attribution.py \
-	    tests/test_cli_count.py tests/test_cli_run.py tests/test_criteo.py tests/test_explore.py tests/test_explore_cli.py
+	PYTHONPATH=$(VENV)/duckdb1 $(BIN)/python -m pytest tests/logs/test_count.py tests/logs/test_attribution.py tests/logs/test_values_count.py tests/datasets/test_load.py \
+	    tests/test_cli_count.py tests/test_cli_run.py tests/test_explore.py tests/test_explore_cli.py
 
 check: $(VENV)/.ready-dev ## lint, types, and the docs build
 	$(BIN)/ruff check .

@@ -40,9 +40,9 @@ def test_the_files_are_the_librarys(kind: str, tmp_path: Path) -> None:
 
 def test_the_published_format_is_asked_for_by_ending_or_option(tmp_path: Path) -> None:
     assert run("camb", "--rows", "50", "-o", str(tmp_path / "x.tsv")).exit_code == 0
-    assert run("camb", "--rows", "50", "--format", "published", "-o", str(tmp_path)).exit_code == 0
+    assert run("csscl", "--rows", "50", "--format", "published", "-o", str(tmp_path)).exit_code == 0
     assert (tmp_path / "x.tsv").read_text().startswith("timestamp\tuid\tcampaign")
-    assert (tmp_path / "camb.tsv.gz").exists()
+    assert (tmp_path / "csscl.tsv.gz").exists()
 
 
 def test_quiet_says_nothing(tmp_path: Path) -> None:

@@ -2,11 +2,9 @@
 
 import gzip
 import hashlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -24,14 +22,9 @@ from attributary.datasets.stream import Stream, arrow_stream, map_blocks
 from attributary.errors import InputError
 
 ROWS = 2_000_000
+SOME = 60  # blocks of the 742 that camb has, whatever its number of rows
 STREAMS = {"csscl": csscl_stream, "camb": camb_stream}
 KINDS_OF_STREAM = pytest.mark.parametrize("kind", STREAMS)
-
-
-@pytest.fixture(scope="module")
-def connection() -> Iterator[Any]:
-    with duckdb.connect() as connection:
-        yield connection
 
 
 @pytest.fixture(scope="module")
@@ -141,12 +134,12 @@ def test_csscl_is_in_no_order_and_camb_in_the_order_of_time() -> None:
 
 
 def test_the_clicks_of_a_conversion_belong_together() -> None:
-    table = everything(camb_stream(60_000, 5))
+    table = everything(camb_stream(30_000, 5))
     rows = [row for row in table.to_pylist() if row["conversion_id"] is not None]
     journeys: dict[int, list[dict[str, Any]]] = {}
     for row in rows:  # in the order of time
         journeys.setdefault(row["conversion_id"], []).append(row)
-    assert len(journeys) > 1_000
+    assert len(journeys) > 500
     for clicks in journeys.values():
         assert [row["click_pos"] for row in clicks] == list(range(len(clicks)))
         assert {row["click_nb"] for row in clicks} == {len(clicks)}
@@ -184,7 +177,8 @@ def test_the_skew_keeps_its_shape_in_a_small_log() -> None:
 def test_a_seed_gives_the_same_bytes_with_any_number_of_workers(kind: str, format: str, tmp_path: Path) -> None:
     paths = [tmp_path / f"{name}.{'parquet' if format == 'parquet' else 'tsv.gz'}" for name in "abc"]
     for path, seed, workers in zip(paths, (7, 7, 8), (1, 3, 2), strict=True):
-        write(STREAMS[kind](270_000 if kind == "csscl" else 30_000, seed), str(path), format, workers=workers)
+        stream = STREAMS[kind](270_000 if kind == "csscl" else 30_000, seed)
+        write(stream._replace(blocks=min(stream.blocks, SOME)), str(path), format, workers=workers)
     one, same, other = (path.read_bytes() for path in paths)
     assert one == same != other
 
@@ -192,6 +186,7 @@ def test_a_seed_gives_the_same_bytes_with_any_number_of_workers(kind: str, forma
 @KINDS_OF_STREAM
 def test_a_block_is_the_same_whenever_it_is_made(kind: str) -> None:
     stream, again = (STREAMS[kind](600_000, 2) for _ in range(2))
+    stream, again = (each._replace(blocks=min(each.blocks, SOME)) for each in (stream, again))
     numbers = [stream.blocks - 1, 0, 1]
     first = [stream.block(number) for number in numbers]
     assert [again.block(number) for number in reversed(numbers)] == first[::-1]
@@ -240,8 +235,8 @@ def test_a_compressed_text_file_says_it_in_the_name_inside(tmp_path: Path) -> No
 
 def test_where_the_files_go(tmp_path: Path) -> None:
     assert generate("csscl", str(tmp_path / "new" / "folder"), 10)[0].path == str(tmp_path / "new/folder/csscl.parquet")
-    assert generate("camb", str(tmp_path), 10, format="published")[0].path == str(tmp_path / "camb.tsv.gz")
-    assert generate("camb", str(tmp_path / "v1.2") + "/", 10)[0].path == str(tmp_path / "v1.2/camb.parquet")
+    assert generate("csscl", str(tmp_path), 10, format="published")[0].path == str(tmp_path / "csscl.tsv.gz")
+    assert generate("csscl", str(tmp_path / "v1.2") + "/", 10)[0].path == str(tmp_path / "v1.2/csscl.parquet")
     assert generate("csscl", str(tmp_path / "x.tsv"), 10)[0].path == str(tmp_path / "x.tsv")
     assert (tmp_path / "x.tsv").read_text().count("\n") == 10
 

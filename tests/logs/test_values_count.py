@@ -2,7 +2,6 @@
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterator
 from math import floor, log10
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from test_attribution import DAY, IMPRESSIONS, KEYS, PERIODS, SPEC, TIMES, USERS, WINDOW, Impression, leaves, table
 
 from attributary.errors import InputError
 from attributary.logs.count import count
@@ -22,7 +22,6 @@ from attributary.prior import from_counts
 from attributary.profile import profile
 from attributary.spec import Measure, Spec
 from attributary.tables import write_table
-from test_attribution import DAY, IMPRESSIONS, KEYS, PERIODS, SPEC, TIMES, USERS, WINDOW, Impression, leaves, table
 
 TYPES = {"user": pa.string(), "advertiser": pa.int64(), "time": pa.int64(), "day": pa.string(), "value": pa.float64()}
 REVENUE = '\n[[measure]]\nname = "count"\n[[measure]]\nname = "revenue"\ncolumn = "value"\nclip = '
@@ -38,12 +37,6 @@ class Sale(NamedTuple):
 
 
 SALES = st.builds(Sale, USERS, KEYS, TIMES, st.sampled_from(["mon", "tue", None, "sun"]), VALUES)
-
-
-@pytest.fixture(scope="module")
-def engine() -> Iterator[DuckDB]:
-    with DuckDB(threads=2) as running:
-        yield running
 
 
 def spec(most: int | str = 1, clip: float | str | None = None) -> Spec:

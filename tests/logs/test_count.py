@@ -4,7 +4,6 @@ import datetime as dt
 import gzip
 import os
 import uuid
-from collections.abc import Iterator
 from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
@@ -62,12 +61,6 @@ converted = "sale"
 )
 IMPRESSIONS = "user,time,campaign\nu1,10,007\nu2,20,b\nu3,30,\n"
 CONVERSIONS = "user,time,day\nu1,11,mon\nu2,25,tue\nu3,31,sun\nu9,1,mon\n"
-
-
-@pytest.fixture(scope="module")
-def engine() -> Iterator[DuckDB]:
-    with DuckDB(threads=2) as running:
-        yield running
 
 
 @pytest.fixture

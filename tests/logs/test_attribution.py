@@ -1,7 +1,6 @@
 """Attribution: the SQL agrees with what one would write down, slow and plain; edges and ties are where the docs say."""
 
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -98,12 +97,6 @@ def plain(
 
 def table(rows: list[Any], kind: type) -> pa.Table:
     return pa.table({name: pa.array([row[i] for row in rows], TYPES[name]) for i, name in enumerate(kind._fields)})
-
-
-@pytest.fixture(scope="module")
-def engine() -> Iterator[DuckDB]:
-    with DuckDB(threads=2) as running:
-        yield running
 
 
 def counted(folder: Path, impressions: list[Any], conversions: list[Any], **more: Any) -> Counts:
