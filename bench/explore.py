@@ -23,6 +23,7 @@ from attributary.explore.estimate_store import open_store
 from attributary.explore.explore_session import Session
 from attributary.explore.plan_start import plan_start
 from attributary.explore.server import listen, make_app
+from attributary.logs.duckdb import print_no_progress
 from attributary.tables import write_table
 from bench.timing import heading
 
@@ -112,6 +113,7 @@ def main(fans: tuple[int, int, int] = FANS) -> None:
         print(f"opened in {time.perf_counter() - start:.1f} s", flush=True)
         port, stop = serve(session)
         bare = duckdb.connect()
+        print_no_progress(bare)
         headers = {"Authorization": f"Bearer {TOKEN}"}
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=60) as browser:
             for asked in QUESTIONS:

@@ -9,6 +9,7 @@ import tempfile
 from math import log
 from pathlib import Path
 
+from attributary.logs.duckdb import print_no_progress
 from bench.timing import heading
 
 ROWS = 16_000_000
@@ -183,6 +184,7 @@ def make(sql: str) -> None:
     import duckdb
 
     with duckdb.connect() as connection:
+        print_no_progress(connection)
         connection.execute("SET preserve_insertion_order = false")
         connection.execute(sql)
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from attributary.datasets import generate
 from attributary.logs.count import count
-from attributary.logs.duckdb import DuckDB
+from attributary.logs.duckdb import DuckDB, print_no_progress
 from attributary.plan import Plan, expected, make_plan
 from attributary.prior import from_counts, none
 from attributary.profile import profile
@@ -130,6 +130,7 @@ def _make(rows: int) -> None:
 
     generate("csscl", "rows.parquet", rows, 0)
     with duckdb.connect() as connection:
+        print_no_progress(connection)
         connection.execute("COPY (SELECT * EXCLUDE (conversion, delay, amount) FROM 'rows.parquet') TO 'i.parquet'")
         connection.execute(
             """COPY (SELECT partner, "user", time + delay AS time, amount FROM 'rows.parquet'
@@ -142,6 +143,7 @@ def _half() -> int:
     import duckdb
 
     with duckdb.connect() as connection:
+        print_no_progress(connection)
         return int(connection.sql("SELECT MIN(time) FROM 'i.parquet'").fetchall()[0][0]) + DAYS
 
 
@@ -151,6 +153,7 @@ def _quantiles(half: int) -> dict[int, float]:
 
     sql = f"SELECT QUANTILE_CONT(amount, [0.95, 0.99]) FROM 'rows.parquet' WHERE conversion = 1 AND time < {half}"
     with duckdb.connect() as connection:
+        print_no_progress(connection)
         low, high = connection.sql(sql).fetchall()[0][0]
     return {95: round(low, 2), 99: round(high, 2)}
 
