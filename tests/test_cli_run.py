@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
+import attributary
 from attributary.cli import main
 from attributary.datasets import generate
 from attributary.logs.count import count
@@ -63,6 +64,21 @@ def test_the_whole_way(shop: Path, tmp_path: Path) -> None:
         "error of this",
     ):
         assert words in result.stderr, words
+
+
+@pytest.mark.parametrize("estimator", ["unbiased", "learned"])
+def test_the_command_writes_what_the_library_gives(estimator: str, shop: Path, tmp_path: Path) -> None:
+    path, when = str(shop / "spec.toml"), "2026-02-02"
+    done = attributary.run(path, prior_until=when, estimator=estimator, rng=np.random.default_rng(1))
+    run(path, "--prior-until", when, "--seed", 1, "-q", "-o", tmp_path, "--estimator", estimator, code=0)
+    assert Plan.load(str(tmp_path / "plan.json")) == done.plan
+    for name, table in done.tables.items():
+        written = read_table(str(tmp_path / f"{name}.parquet"))
+        assert written.equals(table) and words_of(written) == words_of(table), name
+    assert (tmp_path / "report.html").read_text() == done.page(("plan.json", "estimates.parquet"))
+    truth, est = done.truth["count"], done.estimates["count"]
+    assert truth[done.tree.roots].sum() == done.counts.conversions and est.not_private == SEEDED
+    assert 0 < done.errors["count"] < 1 and done.generated
 
 
 def test_estimates_are_near_the_counts(shop: Path, tmp_path: Path) -> None:
@@ -167,7 +183,7 @@ main(sys.argv[1:])
 def test_a_second_run_is_a_second_release(shop: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     said = run(shop / "spec.toml", "-o", out).stderr
-    assert "publishing two runs of these logs costs 2ε = 2" in said
+    assert "publishing two runs of these logs has a privacy loss of 2ε = 2" in said
     before = {path.name: path.read_bytes() for path in out.iterdir()}
     refused = run(shop / "spec.toml", "-o", out, code=2).stderr
     assert "holds an earlier run" in refused and "--again" in refused and refused.count("\n") == 1

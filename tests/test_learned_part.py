@@ -17,11 +17,11 @@ from attributary.api.ara.keys.key_layout import layout
 from attributary.api.ara.keys.node_keys import tree_keys
 from attributary.api.ara.service.summary_report import write_summary
 from attributary.cli import main
-from attributary.cli.run_parts import measured_part, simulated_part
 from attributary.datasets import generate
 from attributary.estimates import by_measure, estimates_table
 from attributary.measurements import Measurements
 from attributary.pipeline.estimator import Background, Estimator, learned_shares
+from attributary.pipeline.run import measured_prior
 from attributary.plan import Plan, make_plan
 from attributary.prior import from_counts, from_estimates
 from attributary.profile import profile
@@ -89,7 +89,7 @@ def test_what_is_learned_does_not_depend_on_the_unit() -> None:
         part = plan.by_measure[1]
         limited = known.limited(part.measure, 2, part.clip)
         noisy = limited + unit * np.random.default_rng(0).normal(0, 50, len(tree))
-        past = measured_part(part, tree, limited, prior, np.random.default_rng(1))
+        past = measured_prior(part, tree, known, prior, np.random.default_rng(1))
         assert past.protected and past.history
         for before in (None, past):
             measured = Measurements(noisy, part.variance(tree))
@@ -128,10 +128,10 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
     own, rng, most = plan.by_measure, np.random.default_rng(3), plan.most_of_heads(tree)
     truth, keys, sums, said = profile(tree, asked, now), [], [], {}
     for k, part in enumerate(own):
-        noisy = simulated_part(part, tree, truth.limited(part.measure, most, part.clip), rng)
+        noisy = Measurements.simulate(part.plan, tree, truth.limited(part.measure, most, part.clip), rng).noisy
         keys.append(tree_keys(layout(plan), tree, k))
         sums.append(np.rint(noisy * part.contribution(tree) / part.clip).astype(np.int64))
-        past = simulated_part(part, tree, known.limited(part.measure, most, part.clip), rng)
+        past = Measurements.simulate(part.plan, tree, known.limited(part.measure, most, part.clip), rng).noisy
         said[part.measure.name] = estimates_table(denoise(tree, past, part.variance(tree)), 0.95)
     write_summary("s.avro", np.concatenate(keys), np.concatenate(sums))
     write_table(by_measure(said), "e.parquet")

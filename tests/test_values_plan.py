@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attributary import budget, rmsre
-from attributary.cli.run_parts import simulated_part
 from attributary.denoising import denoise
 from attributary.errors import InputError
+from attributary.measurements import Measurements
 from attributary.noise import dlap_variance
 from attributary.plan import Plan, expected, make_plan
 from attributary.prior import from_counts, none
@@ -163,7 +163,7 @@ def test_errors_are_what_a_simulation_has() -> None:
         assert np.abs(limited - full).max() > 0
         squares = np.empty((draws, tree.depth))
         for i in range(draws):
-            noisy = simulated_part(part, tree, limited, rng)
+            noisy = Measurements.simulate(part.plan, tree, limited, rng=rng).noisy
             est = denoise(tree, noisy, part.variance(tree)).count
             off = np.square((est - full) / np.maximum(full, part.tau))
             squares[i] = [off[tree.level == level].mean() for level in range(tree.depth)]

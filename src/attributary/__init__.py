@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from attributary.denoising import Estimate
     from attributary.denoising.denoise import denoise
     from attributary.measurements import Measurements
+    from attributary.pipeline.run import run
     from attributary.plan import Plan, make_plan
     from attributary.prior import Prior
     from attributary.spec import Spec
@@ -28,6 +29,7 @@ __all__ = [
     "noise",
     "prior",
     "rmsre",
+    "run",
 ]
 
 __version__ = "0.1.0"
@@ -42,6 +44,7 @@ HOME = {
     "aggregate": "attributary.api",
     "denoise": "attributary.denoising",
     "make_plan": "attributary.plan",
+    "run": "attributary.pipeline.run",
 }
 
 

@@ -51,7 +51,7 @@ class Earlier(NamedTuple):
         return cls(path, levels, float(tree_error), float(roots))
 
 
-def print_plan(plan: Plan, tree: Tree, prior: Prior, prior_path: str | None, earlier: Earlier | None) -> None:
+def print_plan(plan: Plan, tree: Tree, prior: Prior, prior_path: str | None, earlier: Earlier | None = None) -> None:
     """Prints a plan's table, what it protects, and what it was made of."""
     from rich.text import Text
 

@@ -1,19 +1,20 @@
 """attributary run: the whole way on this machine, from logs to counts that add up."""
 
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
 import click
 
 from attributary.cli.options import chosen_estimator, duckdb_limits, estimator_options
+from attributary.cli.summary_file import fact
 
 if TYPE_CHECKING:
-    from attributary.plan import Plan
+    from attributary.pipeline.run import Run
 
 METHODS = ["optimal", "greedy", "equal", "leaves", "per-node"]
 FORMATS = ["parquet", "csv"]
-TABLES = ["estimates", "ratios", "counts", "prior"]
-NAMES = ["report.html", "plan.json", "plan.nodes.parquet", *(f"{name}.{end}" for name in TABLES for end in FORMATS)]
 
 ABOUT = """The whole way on this machine: logs, counts, plan, noise, counts that add up.
 
@@ -86,74 +87,73 @@ def run(
     from attributary.cli.planned import print_plan
     from attributary.cli.print_counts import print_counts
     from attributary.cli.print_estimates import print_estimates
+    from attributary.cli.printing import say
     from attributary.cli.progress import reading_bar, stages
     from attributary.cli.reading import check_folder, log_paths, refuse_inputs
-    from attributary.cli.run_counts import run_counts
-    from attributary.cli.run_parts import run_parts
-    from attributary.logs.count import count
     from attributary.logs.duckdb import DuckDB
-    from attributary.logs.log_files import all_files, is_generated, rows_in_logs
-    from attributary.prior import from_counts, none
-    from attributary.tables.not_private import SEEDED, TRUE_COUNTS, mark
-    from attributary.tables.whole_files import whole_folder
+    from attributary.logs.log_files import rows_in_logs
+    from attributary.pipeline.run import FILES
+    from attributary.pipeline.run import run as end_to_end
+    from attributary.tables.not_private import SEEDED
 
     chosen = chosen_estimator(estimator, joint, whole)
     asks, folder = load_spec(spec), os.path.dirname(spec)
     check_folder(output)
-    refuse_inputs([os.path.join(output, name) for name in NAMES], [spec, *log_paths(asks, folder)])
-    _check_earlier(output, again or seed is not None)
-    simple = not asks.has_limits
-    with (
-        reading_bar(not quiet, lambda: rows_in_logs(asks.logs, folder)) as report,
-        DuckDB(memory, temp, threads, report) as engine,
-    ):
-        before = None if prior_until is None else count(asks, folder, until=prior_until, engine=engine).table
-        counts = count(asks, folder, since=prior_until, engine=engine)
-    with stages(not quiet) as stage, np.errstate(divide="ignore"):  # Estimate.correction divides by 0 if unmoved
-        stage("planning")
-        tree = asks.tree(counts.table)
-        known = [attribute.name for attribute in asks.known]
-        prior = none(tree) if before is None else from_counts(tree, before, known=known)
-        rng = None if seed is None else np.random.default_rng(seed)
-        way = run_counts if simple else run_parts
-        done = way(asks, tree, prior, before, counts.table, method, rng, confidence, stage, chosen)
-        true = {"counts": counts.table} | ({} if before is None else {"prior": before})
-        words = "" if seed is None else SEEDED
-        tables = {name: mark(table, words) for name, table in done.tables.items()}
-        tables |= {name: mark(table, TRUE_COUNTS) for name, table in true.items()}
-        made_up = asks.logs is not None and any(map(is_generated, all_files(asks.logs, folder)))
-        with whole_folder(output, NAMES) as place:
-            stage("writing")
-            write(place, done.plan, tables, format_)
-            stage("drawing")
-            shown = ["plan.json", *(f"{name}.{format_}" for name in done.tables)]
-            draw(place, [os.path.join(place, name) for name in shown], made_up)
-    path = os.path.join(output, f"estimates.{format_}")
+    refuse_inputs([os.path.join(output, name) for name in FILES], [spec, *log_paths(asks, folder)])
+    _check_earlier(output, FILES, again or seed is not None)
+    with ExitStack() as open_:
+        bar = open_.enter_context(reading_bar(not quiet, lambda: rows_in_logs(asks.logs, folder)))
+        stage = open_.enter_context(stages(not quiet))
+        engine = open_.enter_context(DuckDB(memory, temp, threads, bar))
+        done = end_to_end(
+            asks,
+            folder,
+            prior_until=prior_until,
+            method=method,
+            estimator=chosen,
+            confidence=confidence,
+            engine=engine,
+            rng=None if seed is None else np.random.default_rng(seed),
+            stage=stage,
+        )
+        done.save(output, format_, stage)
+    words = "" if seed is None else SEEDED
     if quiet:
         if words:
-            click.echo(f"{output}: {words}", err=True)
+            say(f"{output}: {words}", always=True)
         return
-    print_counts(counts, asks)
-    print_plan(done.plan, tree, prior, None if before is None else f"impressions before {prior_until}", None)
-    click.echo("", err=True)
-    rows, notes = done.tables["estimates"].num_rows, [words] if words else []
+    print_counts(done.counts, asks)
+    print_plan(done.plan, done.tree, done.prior, None if prior_until is None else f"impressions before {prior_until}")
+    say("")
+    path, rows = os.path.join(output, f"estimates.{format_}"), done.tables["estimates"].num_rows
     with np.errstate(divide="ignore"):
-        print_estimates(done.estimates, rows, path, notes)
-    names, ratios = " and ".join(true), " ratios," if "ratios" in done.tables else ""
-    beside = f"plan.json,{ratios} {names} are there too; {names} hold true counts, NOT protected"
-    generated = ["the rows of these logs were generated"] if made_up else []
-    twice = f"each run draws new noise: publishing two runs of these logs costs 2ε = {2 * asks.epsilon:g}, not one ε"
-    page = f"the page to look at: {os.path.join(output, 'report.html')}"
-    for line in [*done.errors, beside, *generated, *([] if words else [twice]), page]:
-        click.echo(line, err=True)
+        print_estimates(done.estimates, rows, path, [words] if words else [])
+    fact("errors_of_this_draw", done.errors)
+    for line in _notes(done, output, not words):
+        say(line)
 
 
-def _check_earlier(folder: str, again: bool) -> None:
+def _notes(done: "Run", output: str, private: bool) -> Iterator[str]:
+    """What to say of a run besides counts, plan and estimates."""
+    for name, error in done.errors.items():
+        yield f"error of this draw: {error:.1%} of {name}, or of its tau if larger"
+    true = "counts" if done.before is None else "counts and prior"
+    ratios = " ratios," if "ratios" in done.tables else ""
+    yield f"plan.json,{ratios} {true} are there too; {true} hold true counts, NOT protected"
+    if done.generated:
+        yield "the rows of these logs were generated"
+    if private:
+        twice = 2 * done.plan.spec.epsilon
+        yield f"each run draws new noise: publishing two runs of these logs has a privacy loss of 2ε = {twice:g}"
+    yield f"the page to look at: {os.path.join(output, 'report.html')}"
+
+
+def _check_earlier(folder: str, names: tuple[str, ...], again: bool) -> None:
     """Refuses to replace an earlier run unless that is wanted, and files that are not of a run at all."""
     from attributary.errors import InputError
     from attributary.tables.whole_files import was_stopped
 
-    there = [name for name in NAMES if os.path.exists(os.path.join(folder, name))]
+    there = [name for name in names if os.path.exists(os.path.join(folder, name))]
     if not there or was_stopped(folder):
         return
     if "plan.json" not in there or not any(name.startswith("estimates.") for name in there):
@@ -163,22 +163,3 @@ def _check_earlier(folder: str, again: bool) -> None:
             f"{folder} holds an earlier run, and another one is a second release (2ε if both are published); "
             "add --again to replace it, or choose another folder with -o"
         )
-
-
-def write(folder: str, plan: "Plan", tables: dict[str, Any], format_: str) -> None:
-    """Writes the plan and the tables."""
-    from attributary.tables import write_table
-
-    plan.save(os.path.join(folder, "plan.json"))
-    for name, table in tables.items():
-        write_table(table, os.path.join(folder, f"{name}.{format_}"))
-
-
-def draw(folder: str, shown: list[str], generated: bool) -> None:
-    """Writes the page beside what it shows; its title tells if the rows were generated."""
-    from attributary.report import page, read, save
-    from attributary.report.page import titled
-
-    given = read(shown)
-    html = page(given, title=f"{titled(given)}, generated" if generated else None).html
-    save(html, os.path.join(folder, "report.html"))

@@ -1,6 +1,6 @@
 """Prior: what is known of the counts before they are measured."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +39,11 @@ class Prior:
     def history(self) -> bool:
         """Whether there was an earlier period; without one, a plan goes by the tree's structure alone."""
         return self.new is not None
+
+    def times(self, factor: float) -> "Prior":
+        """The same in another unit."""
+        variance, spread = (None if v is None else v * factor**2 for v in (self.variance, self.spread))
+        return replace(self, mean=self.mean * factor, variance=variance, spread=spread) if factor != 1.0 else self
 
     def new_roots(self, tree: Tree) -> Bools:
         """Which values of the first attribute are new, in level order; none where there is no history."""

@@ -7,7 +7,7 @@ Another estimator is one more function and one more line in ESTIMATORS: commands
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from attributary.denoising import Estimate, denoise
@@ -45,16 +45,9 @@ def learned(tree: Tree, measured: Measurements, known: Background, joint: bool, 
 def learned_shares(tree: Tree, measured: Measurements, known: Background) -> Prior:
     """Shares and their spread, learned in units of a conversion: how far a guess is trusted is a number of them."""
     worth = known.worth
-    earlier = None if known.earlier is None else _times(known.earlier, 1 / worth)
+    earlier = None if known.earlier is None else known.earlier.times(1 / worth)
     noisy, variance = measured.noisy / worth, measured.variance / worth**2
-    return _times(learn(tree, noisy, variance, earlier, tau=known.tau / worth), worth)
-
-
-def _times(prior: Prior, factor: float) -> Prior:
-    if factor == 1:
-        return prior
-    variance, spread = (None if v is None else v * factor**2 for v in (prior.variance, prior.spread))
-    return replace(prior, mean=prior.mean * factor, variance=variance, spread=spread)
+    return learn(tree, noisy, variance, earlier, tau=known.tau / worth).times(worth)
 
 
 ESTIMATORS: dict[str, Callable[[Tree, Measurements, Background, bool, bool], Estimate]] = {

@@ -70,9 +70,8 @@ class Question:
         )
         if not learn:
             return asked
-        return replace(
-            asked, expects=_times(foreseen(tree, _times(asked.prior, 1 / worth), tau=asked.tau / worth), worth)
-        )
+        in_conversions = foreseen(tree, asked.prior.times(1 / worth), tau=asked.tau / worth)
+        return replace(asked, expects=in_conversions.times(worth))
 
     @property
     def limit(self) -> float:
@@ -159,14 +158,6 @@ def sums_known(measure: Measure, tree: Tree, prior: Prior, profile: Profile | No
     if profile is not None:
         return profile.full(measure)
     return prior.mean if measure.is_count else np.zeros(len(tree))
-
-
-def _times(prior: Prior, factor: float) -> Prior:
-    """A prior in another unit."""
-    if factor == 1.0:
-        return prior
-    variance, spread = (None if v is None else v * factor**2 for v in (prior.variance, prior.spread))
-    return replace(prior, mean=prior.mean * factor, variance=variance, spread=spread)
 
 
 def under(tree: Tree, heads: Bools) -> Bools:

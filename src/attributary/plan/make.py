@@ -229,23 +229,14 @@ def _check(spec: Spec, tree: Tree, prior: Prior, method: str, profile: Profile |
         )
     if len(prior.mean) != len(tree):
         raise InputError(f"a prior is made for one tree; it has {len(prior.mean):,} counts for {len(tree):,} nodes")
-    one = len(spec.asked) == 1 and spec.given_limit is not None and spec.asked[0].limit is not None
-    if METHODS[method].by_node and not one:
+    if METHODS[method].by_node and not _limits_given(spec):
         raise InputError(
             f"a {method} plan is for one measure, with limits that the spec gives: nodes have one contribution each; "
             "take optimal"
         )
-    if learn and not METHODS[method].learns:
-        wanted = " or ".join(name for name, each in METHODS.items() if each.learns)
-        raise InputError(f"a plan for what is learned is made by the method {wanted}; got {method}: leave one out")
-    if learn and not one:
-        raise InputError(
-            "a plan for what is learned is for one measure, with limits that the spec gives: what a prior is worth "
-            "depends on the noise, and that on limits and parts; leave learn out"
-        )
-    if learn and (not prior.history or (spec.values and profile is None)):
-        names = " and ".join(measure.name for measure in spec.asked)
-        raise InputError(f"a plan for what is learned needs a prior: an earlier period's shares of {names}; give one")
+    reason = why_not_learned(spec, prior, method, profile) if learn else ""
+    if reason:
+        raise InputError(reason)
     how = "counts of an earlier period, as `attributary count` writes them for this spec"
     if spec.given_limit is None and (profile is None or profile.rank is None):
         raise InputError(f'conversions_per_impression = "auto" needs a prior that tells ranks: {how}; or give a number')
@@ -254,6 +245,27 @@ def _check(spec: Spec, tree: Tree, prior: Prior, method: str, profile: Profile |
             raise InputError(
                 f"measure {measure.name!r}: where to clip is chosen from the values of a prior: {how}; or give clip = …"
             )
+
+
+def why_not_learned(spec: Spec, prior: Prior, method: str, profile: Profile | None) -> str:
+    """Why no plan can be made for estimates that use what is learned; empty if one can."""
+    if not METHODS[method].learns:
+        wanted = " or ".join(name for name, each in METHODS.items() if each.learns)
+        return f"a plan for what is learned is made by the method {wanted}; got {method}: leave one out"
+    if not _limits_given(spec):
+        return (
+            "a plan for what is learned is for one measure, with limits that the spec gives: what a prior is worth "
+            "depends on the noise, and that on limits and parts; leave learn out"
+        )
+    if not prior.history or (spec.values and profile is None):
+        names = " and ".join(measure.name for measure in spec.asked)
+        return f"a plan for what is learned needs a prior: an earlier period's shares of {names}; give one"
+    return ""
+
+
+def _limits_given(spec: Spec) -> bool:
+    """Whether a plan has nothing to choose but the split by level."""
+    return len(spec.asked) == 1 and spec.given_limit is not None and spec.asked[0].limit is not None
 
 
 def _fixed(spec: Spec, share: Mapping[str, float], keep: Collection[str]) -> Floats:

@@ -1,0 +1,162 @@
+"""run: from logs to counts that add up, end to end on this machine, as one call.
+
+What browsers and the aggregation service would do is simulated: conversions are attributed and counted, the budget is
+split, every node gets the noise that a summary report would have, and the noisy figures are denoised.
+
+    run = attributary.run(Spec.load("spec.toml"), prior_until="2026-02-02")
+    run.estimates["count"].table()
+    run.save("out")
+"""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from attributary import rmsre
+from attributary.denoising import Estimate, denoise
+from attributary.estimates import USUAL, by_measure, estimates_table
+from attributary.logs.count import count
+from attributary.logs.counts import Counts
+from attributary.logs.engine import Engine
+from attributary.logs.log_files import all_files, is_generated
+from attributary.logs.times import Moment
+from attributary.measurements import Measurements
+from attributary.noise import Entropy
+from attributary.pipeline.denoise_summary import estimate_measures
+from attributary.pipeline.estimator import Estimator
+from attributary.pipeline.read_prior import EarlierPeriod
+from attributary.plan import MeasurePlan, Plan, make_plan
+from attributary.plan.make import why_not_learned
+from attributary.prior import Prior, from_counts, none
+from attributary.profile import Profile, profile
+from attributary.ratio import ratios_table
+from attributary.spec import Spec
+from attributary.tables import write_table
+from attributary.tables.not_private import TRUE_COUNTS, mark
+from attributary.tables.whole_files import whole_folder
+from attributary.tree import Tree
+from attributary.types import Floats
+
+FORMATS = ("parquet", "csv")
+TABLES = ("estimates", "ratios", "counts", "prior")
+FILES = ("report.html", "plan.json", "plan.nodes.parquet", *(f"{name}.{end}" for name in TABLES for end in FORMATS))
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """What a run came to; `counts`, `before` and `truth` are NOT protected, all else is."""
+
+    plan: Plan
+    tree: Tree
+    prior: Prior  # that the plan was made for
+    counts: Counts  # of the period that was measured
+    before: Counts | None  # of the period before, which is the prior
+    truth: dict[str, Floats]  # of each measure the sums of nodes, as if there were no limits, in the tree's order
+    estimates: dict[str, Estimate]  # by measure
+    confidence: float  # of the intervals in tables and on the page
+    generated: bool  # whether the rows of the logs were generated
+
+    @property
+    def errors(self) -> dict[str, float]:
+        """The error of this draw, by measure: RMSRE_τ of the tree, what limits cut off included."""
+        return {
+            part.measure.name: rmsre.tree(self.tree, truth, np.square(est.count - truth), part.tau)
+            for part, truth, est in zip(self.plan.by_measure, self.truth.values(), self.estimates.values(), strict=True)
+        }
+
+    @cached_property
+    def tables(self) -> dict[str, Any]:
+        """The Arrow tables: estimates, ratios where there are counts and values, counts, and prior if there was one."""
+        with np.errstate(divide="ignore"):  # Estimate.correction divides by 0 where an estimate is not moved
+            made = {name: estimates_table(est, self.confidence) for name, est in self.estimates.items()}
+            tables = {"estimates": by_measure(made)}
+            ratios = ratios_table(self.estimates, self.confidence)
+        if ratios is not None:
+            tables["ratios"] = mark(ratios, *(est.not_private for est in self.estimates.values()))
+        tables["counts"] = mark(self.counts.table, TRUE_COUNTS)
+        if self.before is not None:
+            tables["prior"] = mark(self.before.table, TRUE_COUNTS)
+        return tables
+
+    def page(self, files: tuple[str, ...] = ()) -> str:
+        """The page that shows plan and estimates, as HTML that needs nothing else; it names these files."""
+        from attributary.report import ReportInputs, page
+        from attributary.report.page import titled
+
+        with np.errstate(divide="ignore"):
+            shown = replace(ReportInputs.of(self.plan, self.estimates, confidence=self.confidence), files=files)
+            return page(shown, title=f"{titled(shown)}, generated" if self.generated else None).html
+
+    def save(self, folder: str, format: str = "parquet", stage: Callable[[str], None] = lambda _: None) -> None:
+        """Writes plan.json, the tables and report.html to a folder, in the place of an earlier run's, all at once."""
+        with whole_folder(folder, FILES) as place:
+            stage("writing")
+            self.plan.save(os.path.join(place, "plan.json"))
+            names = {f"{name}.{format}": table for name, table in self.tables.items()}
+            for name, table in names.items():
+                write_table(table, os.path.join(place, name))
+            stage("drawing")
+            shown = tuple(name for name in names if name.startswith(("estimates", "ratios")))
+            with open(os.path.join(place, "report.html"), "w", encoding="utf-8") as file:
+                file.write(self.page(("plan.json", *shown)))
+
+
+def run(
+    spec: Spec | str,
+    folder: str | None = None,
+    *,
+    prior_until: Moment | None = None,
+    method: str = "optimal",
+    estimator: Estimator | str = "unbiased",
+    confidence: float = USUAL,
+    engine: Engine | str = "duckdb",
+    rng: Entropy | None = None,
+    stage: Callable[[str], None] = lambda _: None,
+) -> Run:
+    """Counts the logs of a spec, plans, simulates a summary report, and denoises it.
+
+    `spec` may be the path of its file; the logs are relative to its folder, or to `folder`. Impressions before
+    `prior_until` are the prior, which tells the plan what to expect, and the others are measured. The estimator
+    "learned" uses what other nodes of the same label and the prior share; the prior is measured with noise of its own
+    then, by the same plan. The noise is exact and from the operating system; with an `rng` it is not private, and all
+    tables say so. `stage` is told what comes next.
+    """
+    if isinstance(spec, str):
+        folder, spec = os.path.dirname(spec) if folder is None else folder, Spec.load(spec)
+    folder, estimator = folder or ".", Estimator(estimator) if isinstance(estimator, str) else estimator
+    before = None if prior_until is None else count(spec, folder, until=prior_until, engine=engine)
+    counts = count(spec, folder, since=prior_until, engine=engine)
+    stage("planning")
+    tree = spec.tree(counts.table)
+    known = None if before is None else profile(tree, spec, before.table)
+    names = [attribute.name for attribute in spec.known]
+    prior = none(tree) if before is None else from_counts(tree, before.table, known=names)
+    learn = estimator.uses_prior and not why_not_learned(spec, prior, method, known)
+    plan = make_plan(spec, tree, prior, method, profile=known, learn=learn)
+    stage("simulating a summary report")
+    now = profile(tree, spec, counts.table)
+    measures = {part.measure.name: measure(part, tree, now, rng) for part in plan.by_measure}
+    stage("denoising")
+    past = None
+    if known is not None and estimator.uses_prior:
+        past = EarlierPeriod([measured_prior(part, tree, known, prior, rng) for part in plan.by_measure], "", "")
+    estimates = estimate_measures(plan, tree, measures, estimator, past)
+    truth = {part.measure.name: now.full(part.measure) for part in plan.by_measure}
+    generated = spec.logs is not None and any(map(is_generated, all_files(spec.logs, folder)))
+    return Run(plan, tree, prior, counts, before, truth, estimates, confidence, generated)
+
+
+def measure(part: MeasurePlan, tree: Tree, conversions: Profile, rng: Entropy | None = None) -> Measurements:
+    """What a summary report would say of each node's sum of a measure, under the plan's limits."""
+    sums = conversions.limited(part.measure, part.plan.most_of_heads(tree), part.clip)
+    return Measurements.simulate(part.plan, tree, sums, rng)
+
+
+def measured_prior(part: MeasurePlan, tree: Tree, earlier: Profile, prior: Prior, rng: Entropy | None = None) -> Prior:
+    """What a report of the earlier period, measured by the same plan, would have said."""
+    est = denoise(tree, measure(part, tree, earlier, rng))
+    return replace(prior, mean=np.asarray(est.count, np.float64), variance=est.variance, protected=True)
