@@ -224,7 +224,7 @@ BAD: dict[str, tuple[list[str], str]] = {
     ),
     "no prior": (["spec.toml", "--prior", "none.csv"], "there is no file none.csv"),
     "not a prior": (["spec.toml", "--prior", "tree.csv"], "tree.csv has no column 'location'"),
-    "no figures": (["spec.toml", "--prior", "bare.csv"], "bare.csv is no prior: it has neither conversions"),
+    "no figures": (["spec.toml", "--prior", "bare.csv"], "bare.csv is not a prior: it has neither conversions"),
     "another tree": (
         ["spec.toml", "--prior", "other.csv"],
         "other.csv: none of its 1 rows is a leaf of the tree",
