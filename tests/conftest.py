@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from brisk_java import BRISK
 from browser import chromium, tabs  # noqa: F401  (fixtures)
 
 settings.register_profile("no deadlines", settings.get_profile(settings.get_current_profile_name()), deadline=None)
@@ -17,8 +18,6 @@ settings.load_profile("no deadlines")  # timings are benchmarks, never tests
 
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # run in the background, as by nohup: commands would inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
-
-BRISK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # for runs too short for Java to warm up
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -22,7 +22,7 @@ from attributary.logs.spark import Spark, start_session
 from attributary.logs.spark_errors import quiet_py4j, spark_errors
 from attributary.spec import Spec
 from attributary.tables import write_table
-from conftest import BRISK
+from brisk_java import BRISK
 
 TWO_LOGS = """
 epsilon = 4
