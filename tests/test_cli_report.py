@@ -135,11 +135,11 @@ def test_a_seed_is_told_where_the_file_tells_it(tmp_path: Path) -> None:
         assert ("NOT PRIVATE. Do not publish" in html) == bool(note)
     confident = table.replace_schema_metadata({"confidence": "0.9"})
     write_table(confident, str(tmp_path / "c.parquet"))
-    assert "90 % interval" in report(tmp_path / "c.parquet", "-o", "-", "-q").stdout
+    assert "90\u00a0% interval" in report(tmp_path / "c.parquet", "-o", "-", "-q").stdout
     assert isinstance(confident, pa.Table)
     for nonsense in ("sure", "nan", "2", ""):
         write_table(table.replace_schema_metadata({"confidence": nonsense}), str(tmp_path / "d.parquet"))
-        assert "unless told otherwise" in report(tmp_path / "d.parquet", "-o", "-", "-q").stdout
+        assert "by default" in report(tmp_path / "d.parquet", "-o", "-", "-q").stdout
 
 
 SALES = "campaign,day,Count\nshoes,,103\nshoes,mon,58\nshoes,tue,51\nhats,,2\nhats,mon,-3\nhats,tue,1\n"

@@ -1,6 +1,7 @@
 """The report in a real browser: opened, sorted, filtered, by mouse and keys; no label is ever run."""
 
 import itertools
+import re
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,7 @@ def test_it_opens_with_the_roots_and_their_figures(tabs: Tabs, whole: Path, run:
     assert cells(tab, 0) == [row["campaign"] for row in rows]
     assert cells(tab, 1) == [numerals.count(row["estimate"]) for row in rows]
     assert cells(tab, 2) == [f"{numerals.count(row['low'])} to {numerals.count(row['high'])}" for row in rows]
+    assert set(cells(tab, 3)) == {"not measured"}, "the plan sums campaigns from below"
     tab.click("#deeper")
     below = [row for row in every if row["level"] == 1]
     shown = tab.eval_on_selector_all(
@@ -85,18 +87,20 @@ def test_it_opens_with_the_roots_and_their_figures(tabs: Tabs, whole: Path, run:
     errors = [np.sqrt(row["variance"]) / max(10, row["estimate"]) for row in below]
     assert [number(cell[5]) for cell in shown] == pytest.approx(np.multiply(errors, 100), rel=0.06)
     tab.click("#close")
-    assert tab.inner_text("#status") == "528 nodes; 8 rows are shown"
+    assert tab.inner_text("#status") == "528 nodes; 8 rows shown"
     headings = tab.eval_on_selector_all("h2", "all => all.map(h => h.textContent)")
     assert headings == [
-        "What was asked, and how private it is",
-        "The counts",
-        "The tree",
-        "Where the error sits",
-        "Budget and expected error, level by level",
-        "What denoising changed",
-        "Evaluation",
-    ]
+        *("Counts", "Tree", "Error map", "Accuracy", "Budget and expected error", "Query and privacy", "Evaluation"),
+    ], "the answer first, then how good it is, then how private"
+    assert re.match(r"An estimated [\d,]+ conversions \(95.% interval [\d,]+ to [\d,]+\)\.", tab.inner_text(".lead"))
+    assert "not measured: summed from the levels below" in tab.inner_text("#budget tbody")
     assert tab.get_by_role("alert").inner_text().startswith("NOT PRIVATE."), "of a seeded run"
+
+
+def test_the_error_map_is_drawn_before_anyone_scrolls_to_it(tabs: Tabs, whole: Path) -> None:
+    tab = ready(tabs(), whole)
+    tab.wait_for_selector("#icicle button", state="attached")
+    assert tab.evaluate("scrollY") == 0 and tab.locator("#icicle").bounding_box()["y"] > 900
 
 
 def test_rows_open_and_add_up(tabs: Tabs, whole: Path) -> None:
@@ -122,7 +126,7 @@ def test_all_can_be_opened(tabs: Tabs, whole: Path) -> None:
     tab = ready(tabs(), whole)
     tab.click("#deeper")
     tab.click("#deeper")
-    assert tab.inner_text("#status") == "528 nodes; 528 rows are shown"
+    assert tab.inner_text("#status") == "528 nodes; 528 rows shown"
     assert sorted(tab.eval_on_selector_all(ROWS, "rows => rows.map(r => Number(r.dataset.node))")) == list(range(528))
 
 
@@ -153,7 +157,7 @@ def test_labels_sort_as_people_sort_and_what_was_not_measured_comes_last(tabs: T
     assert cells(tab, 0) == ["Éva", "eve", "item 9", "item 10", "item 100"]
     for _ in range(2):
         tab.click("th[data-sort=noisy] button")
-        assert cells(tab, 0)[-1] == "item 9" and cells(tab, 3)[-1] == "–"
+        assert cells(tab, 0)[-1] == "item 9" and cells(tab, 3)[-1] == "not measured"
 
 
 def test_a_filter_shows_what_matches_and_what_stands_above_it(tabs: Tabs, whole: Path, run: Path) -> None:
@@ -175,7 +179,7 @@ def test_a_filter_shows_what_matches_and_what_stands_above_it(tabs: Tabs, whole:
 
 def test_implausible_corrections_are_marked_and_can_be_singled_out(tabs: Tabs, odd: Path) -> None:
     tab = ready(tabs(), odd)
-    assert "implausible: look at the marked rows" in tab.inner_text(".total")
+    assert "see the marked rows" in tab.inner_text(".total")
     tab.check("#only-flags")
     marked = tab.eval_on_selector_all(ROWS, "rows => rows.filter(r => r.innerText.includes('implausible')).length")
     assert tab.inner_text("#status").startswith(f"{marked} of ") and marked >= 1
@@ -237,13 +241,12 @@ def test_labels_are_shown_as_they_are_and_never_run(tabs: Tabs, odd: Path) -> No
     tab.click("#deeper")
     tab.locator("#icicle").scroll_into_view_if_needed()
     tab.wait_for_selector("#icicle button")
-    tab.wait_for_timeout(100)
     assert tab.title() == "Conversions by first and second </script>"
     shown = [label for label in cells(tab, 0) if label not in ("<i>p</i>", "q")]
     pictures = {c: 0x2400 + c for c in range(32)} | {0x7F: "␡"}
     assert shown == [label.translate(pictures) or "(empty)" for label in BITING]
     assert tab.locator("script").count() == 3 and tab.locator("img, iframe, object, embed").count() == 0
-    assert tab.locator("#changed th", has_text="<script>").count() >= 1
+    assert tab.locator("#accuracy th", has_text="<script>").count() >= 1
     assert "<script>docu" in tab.text_content("#counts .wide svg")
     box = tab.locator(ROWS, has_text="long long").first.bounding_box()
     assert box["height"] < 150, "a long label scrolls in its place"
@@ -337,7 +340,7 @@ def test_without_scripts_everything_but_tree_and_map_is_there(tabs: Tabs, whole:
 
 def test_all_of_a_large_tree_can_be_reached_and_little_of_it_is_drawn(tabs: Tabs, large: Path) -> None:
     tab = ready(tabs(), large)
-    assert tab.inner_text("#status") == "102,100 nodes; 100 rows are shown"
+    assert tab.inner_text("#status") == "102,100 nodes; 100 rows shown"
     for level in ("1", "2"):
         tab.locator(f'{ROWS}[aria-level="{level}"]').last.click()
     assert tab.locator(ROWS).last.inner_text().startswith("node 102099")

@@ -60,15 +60,15 @@ def test_a_prior_does_not_make_the_noise_look_wrong(seed: int) -> None:
 def test_the_page_says_how_much_came_from_it_and_that_it_is_biased() -> None:
     est = expected()
     told = read_estimates(estimates_table(est, 0.95), "table")
-    (fact,) = [fact for fact in facts(None, told) if fact.name == "What was expected"]
-    assert numerals.percent(est.from_prior.mean()) in fact.answer and "not unbiased" in fact.warning
+    (fact,) = [fact for fact in facts(None, told) if fact.name == "Weight of the prior"]
+    assert numerals.percent(est.from_prior.mean()) in fact.answer and "no longer unbiased" in fact.warning
     for i, name in enumerate(est.tree.level_names):
         share = est.tree.to_level_order(est.from_prior)[est.tree.slice(i)].mean()
-        assert f"{numerals.percent(share)} of {name}" in fact.more[0]
+        assert f"{name} {numerals.percent(share)}" in fact.more[0]
     html = page(ReportInputs(measures={"count": told}, files=("t",))).html
-    assert "From prior" in html and "drawn towards what was expected" in html
+    assert "Weight of prior" in html and "no longer unbiased" in html
     plain = page(ReportInputs(measures={"count": read_estimates(estimates(est.tree), "t")}, files=("t",))).html
-    assert "From prior" not in plain and "drawn towards" not in plain
+    assert "Weight of prior" not in plain and "no longer unbiased" not in plain
 
 
 @pytest.mark.parametrize("value", [-0.1, 1.1, None])
@@ -101,7 +101,7 @@ def test_it_is_a_column_of_the_page_that_sorts(tabs: Tabs, tmp_path: Path) -> No
     for width in (360, 1600):
         tab.set_viewport_size({"width": width, "height": 900})
         assert violations(tab) == [] and tab.evaluate("document.documentElement.scrollWidth") == width
-    assert "from prior" in tab.eval_on_selector(f"{ROWS} td:last-child", "cell => cell.dataset.head")
+    assert "weight of prior" in tab.eval_on_selector(f"{ROWS} td:last-child", "cell => cell.dataset.head")
 
 
 def test_the_explorer_sorts_by_it_and_writes_it(tmp_path: Path) -> None:

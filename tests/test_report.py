@@ -323,23 +323,23 @@ def test_every_chart_is_a_picture_and_names_every_node_it_shows(tmp_path: Path) 
 def test_what_is_private_is_told_in_words() -> None:
     tree, prior = asked(spec())
     told = {fact.name: fact for fact in facts(make_plan(spec(), tree, prior, "equal"), None)}
-    assert told["Privacy budget"].answer == "ε = 4" and "at most 55 times" in told["Privacy budget"].more[0]
-    assert "more than ε" not in told["Privacy budget"].warning  # a third of the budget, twice, is less than all of it
-    assert "NOT protected" in told["Made from"].warning
+    assert told["Privacy budget"].answer == "ε\u00a0=\u00a04" and "at most 55 times" in told["Privacy budget"].more[0]
+    assert told["Privacy budget"].warning == ""  # a third of the budget, twice, is less than all of it
+    assert "NOT protected" in told["Planned from"].warning
     told = {fact.name: fact for fact in facts(make_plan(spec(), tree, prior, "leaves"), None)}
-    assert "costs 8, more than ε" in told["Privacy budget"].warning
+    assert "ε\u00a0=\u00a08, which is less protection" in told["Privacy budget"].warning
     asks = spec(neighbours="definition-1", noise="unit", epsilon=20)
     told = {fact.name: fact for fact in facts(make_plan(asks, tree, none(tree), "leaves"), None)}
-    assert "holds for it, too" in told["Privacy budget"].more[1] and "e^ε times" in told["Privacy budget"].more[0]
-    assert told["Noise"].answer.endswith("whole counts") and told["Made from"].answer == "no earlier counts"
+    assert "(Definition 1" in told["Privacy budget"].more[1] and "e^ε times" in told["Privacy budget"].more[0]
+    assert told["Noise"].answer.endswith("whole counts") and told["Planned from"].answer == "no earlier counts"
     for times in (1.0, 1 / 16):
         plan = make_plan(spec(), tree, prior, "equal")
         figures = denoise(tree, np.ones(len(tree)), plan.variance(tree) * times)
         told = {fact.name: fact for fact in facts(plan, Estimates.of(figures))}
-        assert ("0.0625 times the variance that was planned" in told["Noise"].warning) == (times < 1)
+        assert ("0.0625 times the planned variance" in told["Noise"].warning) == (times < 1)
         assert told["Noise"].warning == "" or times < 1
     est = read_estimates(estimates(labelled(["x"], ["p"])), "t")
-    assert [fact.answer for fact in facts(None, est)] == ["first › second </script>", "not told"]
+    assert [fact.answer for fact in facts(None, est)] == ["first › second </script>", "not stated"]
     assert "computed from true counts" in facts(None, None)[0].warning
     assert title(()) == "Methods compared" and title(("total",)) == "Conversions"
     assert title(tuple("abcdefghij")) == "Conversions by a, b, … and j"

@@ -37,7 +37,7 @@ class BudgetMethod:
 
     name: str
     split: Callable[..., Split]
-    words: str  # where the budget goes
+    words: str  # its rule, for people
     by_node: bool = False  # each node has a budget of its own
     learns: bool = False  # takes share and spread: what estimates will use besides the figures
 
@@ -45,10 +45,10 @@ class BudgetMethod:
 METHODS = {
     method.name: method
     for method in (
-        BudgetMethod("optimal", optimal, "where it makes the error least", learns=True),
+        BudgetMethod("optimal", optimal, "least expected error", learns=True),
         BudgetMethod("greedy", greedy, "step by step to the level that gains most"),
-        BudgetMethod("equal", equal, "equally over all levels"),
-        BudgetMethod("leaves", leaves, "all to the last level"),
-        BudgetMethod("per-node", per_node, "node by node", by_node=True),
+        BudgetMethod("equal", equal, "equal shares for all levels"),
+        BudgetMethod("leaves", leaves, "all on the last level"),
+        BudgetMethod("per-node", per_node, "least expected error, node by node", by_node=True),
     )
 }

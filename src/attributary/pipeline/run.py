@@ -85,11 +85,10 @@ class Run:
     def page(self, files: tuple[str, ...] = ()) -> str:
         """The page that shows plan and estimates, as HTML that needs nothing else; it names these files."""
         from attributary.report import ReportInputs, page
-        from attributary.report.page import titled
 
         with np.errstate(divide="ignore"):
-            shown = replace(ReportInputs.of(self.plan, self.estimates, confidence=self.confidence), files=files)
-            return page(shown, title=f"{titled(shown)}, generated" if self.generated else None).html
+            inputs = ReportInputs.of(self.plan, self.estimates, confidence=self.confidence, generated=self.generated)
+            return page(replace(inputs, files=files)).html
 
     def save(self, folder: str, format: str = "parquet", stage: Callable[[str], None] = lambda _: None) -> None:
         """Writes plan.json, the tables and report.html to a folder, in the place of an earlier run's, all at once."""

@@ -29,6 +29,11 @@ class LevelShare(NamedTuple):
     equal: float
     leaves: float
 
+    @property
+    def unmeasured(self) -> bool:
+        """Whether no node of the level is measured: it is summed from the levels below."""
+        return self.high == 0
+
 
 class LevelChange(NamedTuple):
     """The error of a level before and after denoising: root mean squared, relative to the count or tau."""
@@ -39,11 +44,12 @@ class LevelChange(NamedTuple):
     raw: float  # of the measured nodes; nan where there are none
     denoised: float  # of the nodes that can be estimated
     alike: float  # after denoising, of the measured nodes alone
+    median: float  # the error of the median node, denoised
     open: int  # nodes that cannot be estimated: nothing that was measured tells them apart from their siblings
 
     @property
-    def fell(self) -> float:
-        """By which part the error of the measured nodes fell."""
+    def reduction(self) -> float:
+        """By which part denoising reduced the error of the measured nodes."""
         return 1 - self.alike / self.raw if self.raw > 0 else np.nan
 
 
@@ -89,7 +95,8 @@ def changes(est: Estimates, tau: float) -> list[LevelChange]:
         after = np.sqrt(est.variance[here]) / scale[here]
         known = np.isfinite(after)
         sizes, errors = (len(measured), int(measured.sum())), (raw, _rms(after[known]), _rms(after[measured & known]))
-        found.append(LevelChange(name, *sizes, *errors, int((~known).sum())))
+        median = float(np.median(after)) if len(after) else np.nan
+        found.append(LevelChange(name, *sizes, *errors, median, int((~known).sum())))
     return found
 
 
@@ -144,13 +151,13 @@ def budget_chart(levels: list[LevelShare]) -> Chart:
             ],
         }
 
-    return Chart("budget", "The budget by level", words, spec)
+    return Chart("budget", "Budget by level", words, spec)
 
 
 def expected_chart(levels: list[LevelShare], noun: str = "count") -> Chart:
     """The errors to expect under the plan, an equal split, and with all on the leaves."""
     levels = levels[:MOST]
-    kinds = {"plan": "this plan", "equal": "equal split", "leaves": "all on the leaves"}
+    kinds = {"plan": "this plan", "equal": "equal split", "leaves": "leaves only"}
     rows = [
         {"level": s.level, "split": word, "error": getattr(s, kind)}
         for s in levels
@@ -164,7 +171,7 @@ def expected_chart(levels: list[LevelShare], noun: str = "count") -> Chart:
     )
     return Chart(
         "expected-error",
-        "The error to expect",
+        "Expected error",
         words,
         _dots(rows, [s.level for s in levels], "split", list(kinds.values()), noun),
     )
@@ -185,7 +192,7 @@ def denoised_chart(levels: list[LevelChange], noun: str = "count") -> Chart:
     )
     return Chart(
         "denoised",
-        "The error before and after denoising",
+        "Error before and after denoising",
         words,
         _dots(rows, [c.level for c in levels], "figures", ["denoised", "as measured"], noun),
     )
@@ -195,7 +202,7 @@ def span(share: LevelShare) -> str:
     """A level's part of the budget in words: the median, and the range where roots differ."""
     shown = numerals.percent
     if share.low == share.high:
-        return shown(share.middle) if share.middle else "no key"
+        return shown(share.middle) if share.middle else "not measured"
     return f"{shown(share.middle)} ({shown(share.low)} to {shown(share.high)})"
 
 
@@ -253,50 +260,64 @@ def _levels(names: list[str], narrow: bool) -> VegaLite:
 
 def budget_section(plan: Plan, draw: Draw, noun: str = "count") -> dict[str, Any]:
     """What a plan, or a measure's part of one, gives each level."""
-    parts = shares(plan)
+    levels = shares(plan)
     tree = plan.expected.tree
+    percent, spent = numerals.percent, plan.privacy_loss.conversion / plan.spec.epsilon
     rows = [
-        [
-            s.level,
-            f"{s.nodes:,}",
-            span(s),
-            f"{s.contribution:,}" if s.contribution else "no key",
-            numerals.number(s.epsilon),
-            *(numerals.percent(error) for error in (s.plan, s.equal, s.leaves)),
-        ]
-        for s in parts
+        {
+            "level": s.level,
+            "nodes": f"{s.nodes:,}",
+            "budget": None if s.unmeasured else [span(s), f"{s.contribution:,}", numerals.number(s.epsilon)],
+            "errors": _errors(s.plan, s.equal, s.leaves),
+        }
+        for s in levels
     ]
-    spent = plan.privacy_loss.conversion / plan.spec.epsilon
-    last = [
-        *("all levels", f"{sum(s.nodes for s in parts):,}", numerals.percent(spent)),
-        *(f"{spent * plan.spec.l1:,.0f}", numerals.number(plan.privacy_loss.conversion)),
-        *(numerals.percent(error) for error in (tree.plan, tree.equal, tree.leaves)),
-    ]
+    last = {
+        "level": "all levels",
+        "nodes": f"{sum(s.nodes for s in levels):,}",
+        "budget": [percent(spent), f"{spent * plan.spec.l1:,.0f}", numerals.number(plan.privacy_loss.conversion)],
+        "errors": _errors(tree.plan, tree.equal, tree.leaves),
+    }
     return {
         "rows": rows,
         "last": last,
-        "own": "node" if plan.nodes is not None else plan.spec.split_by if plan.roots else "",
-        "error": numerals.percent(tree.plan),
-        "equal": numerals.percent(tree.equal),
-        "charts": [draw(budget_chart(parts)), draw(expected_chart(parts, noun))],
+        "summed": [f"{s.level} ({percent(s.plan)} expected error)" for s in levels if s.unmeasured],
+        "differ": "node" if plan.nodes is not None else plan.spec.split_by if plan.roots else "",
+        "error": percent(tree.plan),
+        "equal": percent(tree.equal),
+        "charts": [draw(budget_chart(levels)), draw(expected_chart(levels, noun))],
     }
 
 
-def changed_section(quantity: Quantity, doubt: Plausibility, draw: Draw) -> dict[str, Any] | None:
+def _errors(plan: float, equal: float, leaves: float) -> list[str]:
+    """A plan's expected error beside that of an equal split, the change against it, and with all on the leaves."""
+    percent = numerals.percent
+    return [
+        percent(plan),
+        percent(equal),
+        numerals.signed_percent(plan / equal - 1 if equal > 0 else 0.0),
+        percent(leaves),
+    ]
+
+
+def accuracy_section(quantity: Quantity, doubt: Plausibility, draw: Draw) -> dict[str, Any] | None:
+    """How good the estimates are, level by level, and what denoising did for that."""
     est = quantity.estimates
-    found = changes(est, quantity.tau)
-    if not found:
+    levels = changes(est, quantity.tau)
+    if not levels:
         return None
     rows = [
-        [
-            c.level,
-            f"{c.nodes:,}",
-            f"{c.measured:,}",
-            numerals.percent(c.raw) if c.measured else "not measured",
-            numerals.percent(c.denoised) + (f" ({c.open:,} cannot be estimated)" if c.open else ""),
-            numerals.percent(c.fell) if c.measured else numerals.NOTHING,
-        ]
-        for c in found
+        {
+            "level": c.level,
+            "cells": [
+                f"{c.nodes:,}" + (f" ({c.measured:,} measured)" if 0 < c.measured < c.nodes else ""),
+                numerals.percent(c.raw) if c.measured else "not measured",
+                numerals.percent(c.denoised) + (f" ({c.open:,} cannot be estimated)" if c.open else ""),
+                numerals.percent(c.median),
+                numerals.signed_percent(-c.reduction) if c.measured else numerals.NOTHING,
+            ],
+        }
+        for c in levels
     ]
     worst = np.argsort(-np.abs(np.where(doubt.implausible, est.correction, 0.0)), kind="stable")[
         : min(doubt.nodes, SUSPECTS)
@@ -312,7 +333,8 @@ def changed_section(quantity: Quantity, doubt: Plausibility, draw: Draw) -> dict
     ]
     return {
         "rows": rows,
-        "chart": draw(denoised_chart(found, quantity.noun)),
+        "summed": [c.level for c in levels if not c.measured],
+        "chart": draw(denoised_chart(levels, quantity.noun)),
         "fit": _fit(doubt),
         "suspects": suspects,
         "more": doubt.nodes - len(suspects),
@@ -321,15 +343,17 @@ def changed_section(quantity: Quantity, doubt: Plausibility, draw: Draw) -> dict
 
 
 def _fit(doubt: Plausibility) -> dict[str, Any]:
+    """Whether the noise is as stated, in words."""
     if doubt.z is None:
-        return {"fine": True, "words": "No figure is measured twice, so there is nothing to judge the noise by."}
+        return {"fine": True, "words": "The noise level cannot be checked: no figure was measured twice."}
     z = f"{doubt.z:,.1f}".replace("-", numerals.MINUS)
     if abs(doubt.z) <= Z_FINE:
-        return {
-            "fine": True,
-            "words": f"The corrections together are as large as the claimed noise makes them (z = {z}).",
-        }
+        return {"fine": True, "words": f"Noise level as stated (z = {z})."}
+    if not 0.1 <= doubt.ratio <= 10:
+        size = "smaller" if doubt.ratio < 1 else "larger"
+        return {"fine": False, "words": f"The noise looks far {size} than stated (z = {z}): is the scale right?"}
     more = "more" if doubt.z > 0 else "less"
-    told = f"There is {more} noise than was claimed (z = {z}): "
-    told += f"its standard deviation looks like {doubt.ratio:.2g} times as much."
-    return {"fine": False, "words": told}
+    words = (
+        f"There is {more} noise than stated (z = {z}): its standard deviation looks {doubt.ratio:.2g} times as large."
+    )
+    return {"fine": False, "words": words}

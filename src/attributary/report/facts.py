@@ -1,4 +1,4 @@
-"""Facts: what was asked and how private it is, as questions of a reader and their answers in plain language."""
+"""Facts: the answer in a few sentences, then query and privacy, in plain language."""
 
 from collections.abc import Sequence
 from math import exp
@@ -12,6 +12,8 @@ from attributary.estimates import Estimates
 from attributary.plan import MeasurePlan, Plan
 from attributary.plan.plan import Trade
 from attributary.report import numerals
+from attributary.report.inputs import ReportInputs
+from attributary.report.quantity import Quantity, total_of
 from attributary.tables.not_private import NO_NOISE, SEEDED, TRUE_COUNTS
 
 
@@ -36,27 +38,77 @@ def title(levels: tuple[str, ...], measures: Sequence[str] = ("conversions",)) -
     return f"{what} by {numerals.listed(named)}" if named else what if levels else "Methods compared"
 
 
+def lead(inputs: ReportInputs, quantities: Sequence[Quantity]) -> list[str]:
+    """What a page says, in a few sentences: the answer, how good it is, and how private."""
+    plan, est = inputs.plan, inputs.first
+    if est is None:
+        return _lead_of_plan(plan) if plan else []
+    sums = [quantity for quantity in quantities if quantity.kind != "ratio"]
+    sentences = [f"An estimated {numerals.listed([_sum(quantity) for quantity in sums])}."]
+    errors = [
+        f"{numerals.percent(error)} for a {name}"
+        for name, error in zip(est.tree.level_names, typical_errors(est, sums[0].tau), strict=True)
+        if name != "total"
+    ]
+    if est.tree.attributes and errors:
+        of = f" of {sums[0].called}" if len(sums) > 1 else ""
+        sentences.append(f"Typical error{of}: {numerals.listed(numerals.few(errors))}.")
+    if inputs.not_private:
+        sentences.append("No ε protects these figures.")
+    elif plan is None:
+        sentences.append("Their privacy budget is not stated: no plan was given.")
+    else:
+        of = " by the plan" if _other_noise(plan, est) else ""
+        sentences.append(f"Privacy budget{of}: {_epsilon(plan.spec.epsilon)} for {unit_of_privacy(plan)}.")
+    return sentences
+
+
+def _sum(quantity: Quantity) -> str:
+    """The sum of all roots in words, with its interval."""
+    total = total_of(quantity.estimates)
+    confidence = quantity.estimates.confidence
+    level = f"{100 * confidence:g}\u00a0% interval " if confidence else "interval "
+    what = "conversions" if quantity.kind == "count" else f"{quantity.unit} of {quantity.name}".strip()
+    return f"{quantity.shown(total.estimate)} {what} ({level}{quantity.interval(total.low, total.high)})"
+
+
+def typical_errors(est: Estimates, tau: float) -> list[float]:
+    """The relative error of the median node of each level."""
+    error = est.error(tau)
+    return [float(np.median(error[est.tree.slice(i)])) for i in range(est.tree.depth)]
+
+
+def _lead_of_plan(plan: Plan) -> list[str]:
+    tree = plan.expected.tree
+    return [
+        "A plan; nothing is measured yet.",
+        f"Expected error over all levels: {numerals.percent(tree.plan)} ({numerals.percent(tree.equal)} with an equal "
+        "split).",
+        f"Privacy budget: {_epsilon(plan.spec.epsilon)} for {unit_of_privacy(plan)}.",
+    ]
+
+
 def facts(plan: Plan | None, est: Estimates | None) -> list[Fact]:
-    """The facts of the first section."""
-    expected = [] if est is None or est.from_prior is None else [_expected(est, est.from_prior)]
+    """What the section on query and privacy says."""
+    weight = [] if est is None or est.from_prior is None else [_weight(est, est.from_prior)]
     if plan is None:
         if est is None:
             return [EVALUATION]
-        return [Fact("Question", " › ".join(numerals.few(est.tree.level_names))), NO_PLAN, *expected]
-    return [_question(plan, est), *measure_facts(plan), _budget(plan), _noise(plan, est), _prior(plan), *expected]
+        return [Fact("Query", " › ".join(numerals.few(est.tree.level_names))), NO_PLAN, *weight]
+    return [_question(plan, est), *measure_facts(plan), _budget(plan), _noise(plan, est), _prior(plan), *weight]
 
 
 NO_PLAN = Fact(
     "Privacy",
-    "not told",
+    "not stated",
     (
-        "No plan was given, so this page cannot say which ε was spent, nor what it protects.",
+        "No plan was given, so this page cannot state the ε that was spent, nor what it protects.",
         "Make the report from the plan and the estimates together.",
     ),
 )
 EVALUATION = Fact(
-    "Question",
-    "how large is the error of each method?",
+    "Query",
+    "the error of each method",
     warning="An evaluation is computed from true counts, and no ε protects it.",
 )
 
@@ -64,9 +116,9 @@ EVALUATION = Fact(
 def not_private(said: str) -> list[str]:
     """The warning that files carry, in sentences; none if all are private."""
     known = {
-        SEEDED: "The noise came from a known seed: whoever knows the seed can take the noise away.",
+        SEEDED: "The noise was drawn from a known seed: whoever knows the seed can remove the noise.",
         NO_NOISE: "No noise was added: these are exact sums.",
-        TRUE_COUNTS: "True counts without noise had a part in these figures.",
+        TRUE_COUNTS: "True counts without noise were used for these figures.",
     }
     return [known.get(words, words) for words in said.split(" | ") if words]
 
@@ -75,39 +127,50 @@ def _question(plan: Plan, est: Estimates | None) -> Fact:
     spec = plan.spec
     sizes = [len(range(*est.tree.slice(i).indices(len(est)))) for i in range(est.tree.depth)] if est else None
     counts = sizes or [level.nodes for level in plan.expected.levels]
-    told = numerals.listed([f"{n:,} × {name}" for n, name in zip(counts, plan.levels, strict=False)])
-    more = [f"{numerals.many(sum(counts), 'node' if spec.values else 'count')}: {told}."]
+    sized = numerals.listed([f"{n:,} × {name}" for n, name in zip(counts, plan.levels, strict=False)])
+    more = [f"{numerals.many(sum(counts), 'node' if spec.values else 'count')}: {sized}."]
     if spec.unknown:
         names = numerals.listed([a.name for a in spec.unknown])
+        verb = "is" if len(spec.unknown) == 1 else "are"
         more.append(
-            f"Only a conversion knows its {names}, so every value is asked for, whether or not any conversion has it."
+            f"{names[:1].upper()}{names[1:]} {verb} known only at conversion time, so every value is queried, whether "
+            "or not any conversion has it."
         )
-    return Fact("Question", " › ".join(numerals.few(plan.levels)), tuple(more))
+    return Fact("Query", " › ".join(numerals.few(plan.levels)), tuple(more))
 
 
 def _budget(plan: Plan) -> Fact:
-    spec, costs = plan.spec, plan.privacy_loss
+    spec, loss = plan.spec, plan.privacy_loss
     factor = exp(min(spec.epsilon, 700))
     times = f"at most {numerals.number(float(f'{factor:.2g}'))} times" if factor < LARGE else "at most e^ε times"
-    about, it = "any one conversion happened at all", "it"
-    if most_of_all(plan) > 1:
-        about, it = "the conversions of any one impression happened at all, all that count together", "them"
+    it = "it" if most_of_all(plan) == 1 else "them"
     more = [
-        f"Whether {about}: whatever is published here is {times} as likely with {it} as "
-        f"without {it}. That costs {numerals.number(costs.conversion)} of ε."
+        f"{unit_of_privacy(plan).capitalize()}: {_epsilon(loss.conversion)}. "
+        f"Whatever is published here is {times} as likely with {it} as without {it}."
     ]
     warning = ""
     if spec.unknown:
         names = numerals.listed([a.name for a in spec.unknown], "or")
-        cost = f"Which {names} a conversion had costs {numerals.number(costs.change)}"
+        change = f"Changing a conversion's {names}: {_epsilon(loss.change)}"
         if "definition-1" in plan.guarantees:
-            more.append(f"{cost}, so that ε holds for it, too (Definition 1).")
+            more.append(f"{change} (Definition 1 of the paper).")
         else:
-            warning = f'{cost}, more than ε: that is protected less. neighbours = "definition-1" would hold both to ε.'
-    spent = METHODS[plan.method].words if plan.method in METHODS else plan.method
-    each = f", for each {spec.split_by} on its own" if spec.split_by else ""
-    more.append(f"The budget goes {spent}{each}.")
-    return Fact("Privacy budget", f"ε = {numerals.number(spec.epsilon)}", tuple(more), warning)
+            warning = f'{change}, which is less protection. neighbours = "definition-1" would keep both within ε.'
+    each = f", one split per {spec.split_by}" if spec.split_by else ""
+    more.append(f"Budget split: {METHODS[plan.method].words if plan.method in METHODS else plan.method}{each}.")
+    return Fact("Privacy budget", _epsilon(spec.epsilon), tuple(more), warning)
+
+
+def _epsilon(epsilon: float) -> str:
+    """ε with its value, on one line."""
+    return f"ε\u00a0=\u00a0{numerals.number(epsilon)}"
+
+
+def unit_of_privacy(plan: Plan) -> str:
+    """What may be added or removed without changing by more than ε what is published."""
+    if most_of_all(plan) > 1:
+        return "adding or removing all counted conversions of one impression"
+    return "adding or removing one conversion"
 
 
 def _noise(plan: Plan, est: Estimates | None) -> Fact:
@@ -136,56 +199,58 @@ def _other_noise(plan: Plan, est: Estimates | None) -> str:
     if abs(times - 1) < SAME_NOISE:
         return ""
     return (
-        f"The noise of these figures has {numerals.number(float(f'{times:.3g}'))} times the variance that was planned: "
-        "reports were aggregated with another ε than the plan's, or several summary reports were added up. The ε here "
-        "and the planned errors are those of the plan."
+        f"The noise of these figures has {numerals.number(float(f'{times:.3g}'))} times the planned variance: reports "
+        "were aggregated with another ε than the plan's, or several summary reports were added up. The ε and the "
+        "expected errors on this page are the plan's."
     )
 
 
-def _expected(est: Estimates, share: NDArray[np.float64]) -> Fact:
+def _weight(est: Estimates, weight: NDArray[np.float64]) -> Fact:
     each = [
-        f"{numerals.percent(share[est.tree.slice(i)].mean())} of {name}" for i, name in enumerate(est.tree.level_names)
+        f"{name} {numerals.percent(weight[est.tree.slice(i)].mean())}" for i, name in enumerate(est.tree.level_names)
     ]
     return Fact(
-        "What was expected",
-        f"{numerals.percent(share.mean())} of the estimates came from it",
+        "Weight of the prior",
+        f"{numerals.percent(weight.mean())} on average",
         (
-            f"On average, by level: {numerals.listed(numerals.few(each))}.",
-            "Cousins, or an earlier period, say what to expect of a node; the more noise its own figure has, the more "
-            "of the estimate comes from that.",
+            f"By level: {', '.join(numerals.few(each))}.",
+            "The prior is what an earlier period, or other nodes with the same label, say to expect of a node. The "
+            "noisier a node's own figure, the more weight the prior has.",
         ),
-        "Such estimates are closer on average, but not unbiased: do not bill by them.",
+        "The estimates are no longer unbiased: closer on average, but not suited for billing.",
     )
 
 
 def _prior(plan: Plan) -> Fact:
     note = plan.prior
     if not note.history:
-        return Fact("Made from", "no earlier counts", ("The plan goes by the structure of the tree alone.",))
-    told = f"{numerals.number(note.conversions)} earlier conversions"
+        return Fact("Planned from", "no earlier counts", ("The plan uses the structure of the tree alone.",))
+    conversions = f"{numerals.number(note.conversions)} earlier conversions"
     changed = []
     if note.new:
-        changed.append(f"{numerals.many(note.new, 'node')} are new since then.")
+        changed.append(f"{numerals.many(note.new, 'node is', 'nodes are')} new since then.")
     if note.gone:
-        changed.append(
-            f"{numerals.many(note.gone, 'leaf', 'leaves')} with {numerals.number(note.lost)} conversions are gone."
-        )
+        leaves = numerals.many(note.gone, "leaf", "leaves")
+        changed.append(f"{leaves} with {numerals.number(note.lost)} conversions no longer occur.")
     if note.protected:
-        return Fact("Made from", told, ("They were protected already, so planning with them costs nothing.", *changed))
-    warning = "These were NOT protected: whoever sees the plan learns a little of them."
-    return Fact("Made from", told, tuple(changed), warning)
+        return Fact("Planned from", conversions, ("They were protected, so using them again is free.", *changed))
+    warning = "These counts were NOT protected: the plan reveals a little about them."
+    return Fact("Planned from", conversions, tuple(changed), warning)
 
 
 def measure_facts(plan: Plan) -> list[Fact]:
-    """What a plan of several measures, of values, or of several conversions to an impression has to say of these."""
-    own = plan.by_measure
-    found = []
+    """The measures and limits of a plan of values, or of several conversions per impression."""
+    each, rows = plan.by_measure, list[Fact]()
     if plan.spec.measures:
-        called = [f"{called_of(part)} in {part.measure.unit}" if part.measure.unit else called_of(part) for part in own]
-        found.append(Fact("Measures", numerals.listed(called), tuple(_share(plan, part, len(own) > 1) for part in own)))
+        called = [
+            f"{called_of(part)} in {part.measure.unit}" if part.measure.unit else called_of(part) for part in each
+        ]
+        rows.append(
+            Fact("Measures", numerals.listed(called), tuple(_share(plan, part, len(each) > 1) for part in each))
+        )
     if plan.spec.values or most_of_all(plan) > 1:
-        found.append(_limits(plan, own))
-    return found
+        rows.append(_limits(plan, each))
+    return rows
 
 
 def called_of(part: MeasurePlan) -> str:
@@ -203,36 +268,36 @@ def _share(plan: Plan, part: MeasurePlan, several: bool) -> str:
     whole = np.array([plan.default, *plan.roots.values()]).sum(axis=1)
     share = rows / np.maximum(whole, 1)
     low, middle, high = (numerals.percent(float(x)) for x in (share.min(), np.median(share), share.max()))
-    told = (
+    part_of_it = (
         f"{middle} of the budget" + (f" ({low} to {high})" if low != high else "") if several else "all of the budget"
     )
     mean = part.share.mean
     unit = f"\u00a0{part.measure.unit}" if part.measure.unit else ""
-    brings = f"; before, a conversion brought {numerals.number(mean)}{unit} on average" if mean is not None else ""
+    brings = f"; earlier conversions brought {numerals.number(mean)}{unit} on average" if mean is not None else ""
     name = called_of(part)
-    return f"{name[:1].upper()}{name[1:]}: {told}{brings}."
+    return f"{name[:1].upper()}{name[1:]}: {part_of_it}{brings}."
 
 
-def _limits(plan: Plan, own: tuple[MeasurePlan, ...]) -> Fact:
+def _limits(plan: Plan, each: tuple[MeasurePlan, ...]) -> Fact:
     counts = sorted({plan.most(), *map(plan.most, plan.roots)})
     few = str(counts[0]) if len(counts) == 1 else f"{counts[0]} {'or' if len(counts) == 2 else 'to'} {counts[-1]}"
     kept = [f"the first {few} conversions of an impression" if few != "1" else "one conversion of an impression"]
     kept += [
         f"{part.measure.name} up to {numerals.number(part.clip)}"
         + (f"\u00a0{part.measure.unit}" if part.measure.unit else "")
-        for part in own
+        for part in each
         if not part.measure.is_count
     ]
-    more = ["What is beyond a limit is not in these figures, at any level. A wider limit would need more noise."]
+    more = ["What exceeds a limit is in none of these figures. Wider limits would need more noise."]
     taken = chosen(plan)
     if taken is not None:
         more.append(
-            f"Expected error of {numerals.percent(taken.error)}: {numerals.percent(taken.bias)} is what limits cut "
-            f"off, which more reports do not average out; {numerals.percent(taken.noise)} is noise (squares add up)."
+            f"Expected error {numerals.percent(taken.error)}: {numerals.percent(taken.bias)} cut off by limits, which "
+            f"more reports do not average out, and {numerals.percent(taken.noise)} noise (squares add up)."
         )
     unknown = [part.name for part in plan.measures if not part.bias_known]
     warning = (
-        f"The prior does not tell what they cut off of {numerals.listed(unknown)}; expected errors are without it."
+        f"The prior does not show how much of {numerals.listed(unknown)} they cut off; expected errors leave it out."
     )
     return Fact("Limits", numerals.listed(kept), tuple(more), warning if unknown else "")
 

@@ -33,6 +33,7 @@ class ReportInputs:
     left_out: tuple[str, ...] = ()  # files of a folder that hold true counts
     not_private: str = ""  # why what is shown is not, if something says so
     shape: str | None = None  # of the noise, where neither estimates nor plan state it
+    generated: bool = False  # the logs were generated: no real people, no real campaigns
 
     @classmethod
     def of(
@@ -41,6 +42,7 @@ class ReportInputs:
         estimates: Estimate | Mapping[str, Estimate] | None = None,
         evaluation: Any = None,
         confidence: float = USUAL,
+        generated: bool = False,
     ) -> "ReportInputs":
         """A plan, estimates by the names of their measures, and the table of an evaluation, all of them in memory.
 
@@ -56,6 +58,7 @@ class ReportInputs:
             ratios_of(by_name, confidence),
             points,
             not_private=together(*words),
+            generated=generated,
         )
         inputs.check()
         return inputs

@@ -82,9 +82,9 @@ def counts_chart(quantity: Quantity) -> Chart:
 
 def _title(quantity: Quantity, level: str) -> str:
     if quantity.kind == "count":
-        return f"The largest counts by {level}"
+        return f"Largest counts by {level}"
     unit = f", in {quantity.unit}" if quantity.unit else ""
-    return f"The largest {'sums of ' if quantity.kind == 'value' else ''}{quantity.called} by {level}{unit}"
+    return f"Largest {'sums of ' if quantity.kind == 'value' else ''}{quantity.called} by {level}{unit}"
 
 
 def _apart(names: list[str]) -> list[str]:
@@ -168,7 +168,7 @@ def icicle(quantity: Quantity, keep: Bools) -> Chart:
             ],
         }
 
-    return Chart("icicle", "Where the error sits", words, spec)
+    return Chart("icicle", "Error map", words, spec)
 
 
 def _fitting(label: str, width: float) -> str:

@@ -47,6 +47,12 @@ def percent(part: float) -> str:
     return f"{shown:,.{digits}f}{PERCENT}".replace("-", MINUS)
 
 
+def signed_percent(part: float) -> str:
+    """A change as a percentage with its sign."""
+    shown = percent(part)
+    return f"+{shown}" if part > 0 and isfinite(part) else shown
+
+
 def number(x: float) -> str:
     """Any other number, with four digits that count."""
     if isnan(x):

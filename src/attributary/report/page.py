@@ -1,4 +1,4 @@
-"""Page: everything that was found, as one HTML file that needs nothing else."""
+"""Page: plan, estimates and evaluation as one HTML file that needs nothing else."""
 
 import base64
 import hashlib
@@ -32,13 +32,13 @@ class Page(NamedTuple):
     left_out: int  # nodes that the page has no room for
 
 
-def page(given: ReportInputs, tau: float | None = None, nodes: int = NODES, title: str | None = None) -> Page:
-    """The page, and its charts; `tau` is the plan's unless told, and at most so many `nodes` are in the page."""
-    plan, est = given.plan, given.first
-    found = quantities(given, tau)
+def page(inputs: ReportInputs, tau: float | None = None, nodes: int = NODES, title: str | None = None) -> Page:
+    """The page, and its charts; `tau` is the plan's by default, and at most so many `nodes` are in the page."""
+    plan, est = inputs.plan, inputs.first
+    shown = quantities(inputs, tau)
     drawn: list[Chart] = []
-    own = plan.by_measure if plan and not found else ()
-    several = max(len(found), len(own)) > 1
+    planned = plan.by_measure if plan and not shown else ()
+    several = max(len(shown), len(planned)) > 1
 
     def drawing(name: str = "") -> Callable[[Chart], dict[str, str]]:
         def draw(chart: Chart) -> dict[str, str]:
@@ -49,30 +49,32 @@ def page(given: ReportInputs, tau: float | None = None, nodes: int = NODES, titl
         return draw
 
     context: dict[str, Any] = {
-        "title": title or titled(given),
+        "title": title or _title(inputs),
+        "lead": facts.lead(inputs, shown),
+        "generated": inputs.generated,
         "facts": facts.facts(plan, est),
-        "not_private": facts.not_private(given.not_private),
+        "not_private": facts.not_private(inputs.not_private),
         "several": several,
         "version": __version__,
-        "files": [path.rstrip("/").rsplit("/", 1)[-1] for path in given.files],
+        "files": [path.rstrip("/").rsplit("/", 1)[-1] for path in inputs.files],
         "measures": [],
     }
     left = 0
-    if found:
-        doubts = [doubt_of(quantity) for quantity in found]
-        kept = kept_nodes(found, doubts, nodes)
-        left = len(found[0].estimates) - kept.nodes
-        context |= stored(found, doubts, kept)
-        for quantity, doubt in zip(found, doubts, strict=True):
+    if shown:
+        doubts = [doubt_of(quantity) for quantity in shown]
+        kept = kept_nodes(shown, doubts, nodes)
+        left = len(shown[0].estimates) - kept.nodes
+        context |= stored(shown, doubts, kept)
+        for quantity, doubt in zip(shown, doubts, strict=True):
             draw = drawing(quantity.called)
-            told = first_panel(quantity, doubt, given, draw)
+            panel = first_panel(quantity, doubt, inputs, draw)
             picture = icicle(quantity, kept.keep)
             drawn.append(_of(picture, quantity.called) if several else picture)
-            context["measures"].append(told | later_panel(quantity, doubt, draw))
-    context["measures"] += [plan_panel(part, tau, drawing(part.measure.name)) for part in own]
+            context["measures"].append(panel | later_panel(quantity, doubt, draw))
+    context["measures"] += [plan_panel(part, tau, drawing(part.measure.name)) for part in planned]
     context["limits"] = limits_section(plan, drawing()) if plan else None
-    context["evaluation"] = evaluation_section(given.evaluation, drawing())
-    if given.not_private:
+    context["evaluation"] = evaluation_section(inputs.evaluation, drawing())
+    if inputs.not_private:
         drawn = [replace(chart, title=f"NOT PRIVATE: {chart.title}") for chart in drawn]
     return Page(_render(context), _apart(drawn), left)
 
@@ -92,11 +94,11 @@ def save(content: str | bytes, path: str) -> None:
         raise InputError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
-def titled(given: ReportInputs) -> str:
-    """The title of a page that is given none."""
-    plan, est = given.plan, given.first
+def _title(inputs: ReportInputs) -> str:
+    """The title of a page that is inputs none."""
+    plan, est = inputs.plan, inputs.first
     names = plan.levels if plan else est.tree.level_names if est else ()
-    called = [quantity.called for quantity in quantities(given, None) if quantity.kind != "ratio"]
+    called = [quantity.called for quantity in quantities(inputs, None) if quantity.kind != "ratio"]
     called = called or (["conversions" if m.is_count else m.name for m in plan.spec.asked] if plan else ["conversions"])
     return facts.title(names, called)
 
@@ -109,13 +111,13 @@ def _of(chart: Chart, name: str) -> Chart:
 
 def _apart(drawn: list[Chart]) -> list[Chart]:
     """The charts under names that are good for files, and differ."""
-    found: dict[str, Chart] = {}
+    by_name: dict[str, Chart] = {}
     for chart in drawn:
         plain = name = re.sub(r"\W+", "-", chart.name).strip("-") or "chart"
-        while name in found:
+        while name in by_name:
             name = f"{plain}-{int(name.removeprefix(plain).strip('-') or 1) + 1}"
-        found[name] = replace(chart, name=name)
-    return list(found.values())
+        by_name[name] = replace(chart, name=name)
+    return list(by_name.values())
 
 
 def _render(context: dict[str, Any]) -> str:
@@ -136,9 +138,9 @@ def _render(context: dict[str, Any]) -> str:
         "one": one,
         "counts": one and one["counts"],
         "budget": any(m["budget"] for m in measures),
-        "changed": any(m["changed"] for m in measures),
+        "accuracy": any(m["accuracy"] for m in measures),
         "flags": any(m["counts"] and m["counts"]["flags"] for m in measures),
-        "expected": any(m["counts"] and m["counts"]["expected"] for m in measures),
+        "prior": any(m["counts"] and m["counts"]["prior"] for m in measures),
     }
     everything = {**empty, **context, **derived, "style": style, "script": script, "policy": policy}
     return environment.get_template("page.html.jinja").render(everything)

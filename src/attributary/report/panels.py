@@ -8,7 +8,7 @@ from attributary.estimates import Plausibility, plausibility
 from attributary.plan import MeasurePlan
 from attributary.ratio import PER
 from attributary.report import numerals
-from attributary.report.by_level import budget_section, changed_section
+from attributary.report.by_level import accuracy_section, budget_section
 from attributary.report.chart import Draw
 from attributary.report.inputs import ReportInputs
 from attributary.report.node_charts import counts_chart
@@ -37,10 +37,10 @@ def first_panel(quantity: Quantity, doubt: Plausibility, given: ReportInputs, dr
 def later_panel(quantity: Quantity, doubt: Plausibility, draw: Draw) -> dict[str, Any]:
     """What the sections below the tree show."""
     if quantity.kind == "ratio":
-        return {"budget": None, "changed": None}
+        return {"budget": None, "accuracy": None}
     return {
         "budget": budget_section(quantity.part.plan, draw, quantity.noun) if quantity.part else None,
-        "changed": changed_section(quantity, doubt, draw),
+        "accuracy": accuracy_section(quantity, doubt, draw),
     }
 
 
@@ -55,7 +55,7 @@ def plan_panel(part: MeasurePlan, tau: float | None, draw: Draw) -> dict[str, An
         "limited": part.limited,
         "counts": None,
         "budget": budget_section(part.plan, draw, "count" if measure.is_count else "sum"),
-        "changed": None,
+        "accuracy": None,
     }
 
 
@@ -74,22 +74,21 @@ def counts_section(quantity: Quantity, doubt: Plausibility, draw: Draw) -> dict[
     """What the sections on counts, tree and icicle say of one quantity."""
     est = quantity.estimates
     total = total_of(est)
-    by_name = est.confidence and f"{100 * est.confidence:g} % interval"
+    confidence = f"{100 * est.confidence:g}\u00a0% interval" if est.confidence else "interval"
     return {
         "total": quantity.shown(total.estimate),
         "interval": f"{quantity.figure(total.low)} and {quantity.figure(total.high)}",
         "error": numerals.percent(total.error(quantity.tau)),
         "nodes": numerals.many(len(est), quantity.noun),
         "levels": numerals.few(
-            [f"{name} {n:,}" for n, name in zip(np.diff(est.tree.offsets), est.tree.level_names, strict=True)]
+            [f"{n:,} × {name}" for n, name in zip(np.diff(est.tree.offsets), est.tree.level_names, strict=True)]
         ),
         "flags": doubt.nodes,
         "limit": f"{doubt.threshold:.1f}",
         "below_zero": int((est.estimate < 0).sum()),
         "chart": draw(counts_chart(quantity)),
-        "confidence": by_name or "interval",
-        "asked": not by_name,
-        "expected": est.from_prior is not None,
+        "confidence": confidence,
+        "prior": est.from_prior is not None,
     }
 
 
@@ -109,6 +108,5 @@ def _ratio(quantity: Quantity, given: ReportInputs, draw: Draw) -> dict[str, Any
         "below_zero": 0,
         "chart": draw(counts_chart(quantity)) if known[first].any() else None,
         "confidence": "interval",
-        "asked": True,
-        "expected": False,
+        "prior": False,
     }

@@ -1,4 +1,4 @@
-// Everything begins here, once the page is read; the icicle when it comes near.
+// Everything begins here, once the page is read: the table, then the icicle, before anyone scrolls to it.
 if (document.getElementById("data")) {
   const tree = await unpack();
   const table = treeTable(tree);
@@ -8,8 +8,7 @@ if (document.getElementById("data")) {
   performance.mark("usable");
   let redraw = null;
   const draw = () => (redraw ??= icicle(tree));
-  const near = new IntersectionObserver((seen) => seen.some((s) => s.isIntersecting) && (near.disconnect(), draw()), { rootMargin: "600px" });
-  near.observe(document.getElementById("icicle"));
+  setTimeout(draw); // once the table is on the screen
   addEventListener("beforeprint", draw);
   switchMeasures((k) => {
     tree.take(k);

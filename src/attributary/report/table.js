@@ -71,12 +71,12 @@ function treeTable(tree) {
     const drawn = { to: tree.estimate(v), low: tree.low(v), high: tree.high(v), raw: tree.noisy(v), tick: tree.estimate(v) };
     const known = !Number.isNaN(tree.estimate(v));
     cell("", "interval", known ? bar(scale(tree.parent[v]), drawn) : "", make("span", { class: "range" }, known ? between(tree, v) : "too few conversions"));
-    if (!ratio) cell("noisy", "num minor", tree.count(tree.noisy(v)));
+    if (!ratio) cell("noisy", "num minor", Number.isNaN(tree.noisy(v)) ? "not measured" : tree.count(tree.noisy(v)));
     const flag = tree.flag[v] ? [make("strong", { class: "flag" }, "implausible"), " "] : [];
     if (tree.flag[v]) line.classList.add("flagged");
     if (!ratio) cell("correction", "num minor", ...flag, signed(tree.correction(v)));
     cell("error", "num minor", percent(tree.error(v)));
-    if (tree.prior) cell("from prior", "num minor", wholePercent(tree.prior(v) / 100));
+    if (tree.prior) cell("weight of prior", "num minor", wholePercent(tree.prior(v) / 100));
     return line;
   }
 
@@ -148,7 +148,7 @@ function treeTable(tree) {
     const shown = body.querySelectorAll("tr[data-node]").length;
     const all = match ? `${whole.format(found)} of ${whole.format(tree.nodes)} nodes match; ` : `${whole.format(tree.nodes)} nodes; `;
     const name = tree.about.measures?.length > 1 ? `${tree.measure.name}: ` : "";
-    status.textContent = `${name}${all}${whole.format(shown)} ${shown === 1 ? "row is" : "rows are"} shown`;
+    status.textContent = `${name}${all}${whole.format(shown)} ${shown === 1 ? "row" : "rows"} shown`;
   }
 
   function filter(text, flagsOnly) {
