@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 from attributary.cli import COMMANDS, main
 from attributary.cli.printing import PrintedFigure, percent, span
 from attributary.cli.summary_file import as_json
+from attributary.tables.not_private import SEEDED
 
 
 def attributary(*args: object, code: int = 0) -> Result:
@@ -153,3 +154,14 @@ def test_denoise_tells_what_it_prints(shop: Path, tmp_path: Path) -> None:
     assert said["estimates"]["fit"]["z"] is not None and said["estimates"]["implausible"]["nodes"] == 0
     assert [row[0] for row in said["tables"][0]["rows"]] == ["campaign", "day"]
     assert all(line in loud.stderr for line in said["messages"])
+
+
+def test_run_tells_what_it_prints_and_what_is_not_private(shop: Path, tmp_path: Path) -> None:
+    quiet = attributary(
+        *("run", shop / "spec.toml", "--seed", 1, "-q", "-o", tmp_path / "run", "--summary", tmp_path / "r.json"),
+    )
+    said = json.loads((tmp_path / "r.json").read_text())
+    assert said["counts"]["conversions"] > 0 and said["plan"]["expected"]["tree"]["plan"] > 0
+    assert said["estimates"]["nodes"] == said["plan"]["nodes"] and said["written"] == [str(tmp_path / "run")]
+    assert quiet.stderr == f"{tmp_path / 'run'}: {SEEDED}\n"
+    assert "error of this draw" in " ".join(said["messages"]) and said["errors_of_this_draw"]["count"] > 0

@@ -87,7 +87,7 @@ def run(
     from attributary.cli.planned import print_plan
     from attributary.cli.print_counts import print_counts
     from attributary.cli.print_estimates import print_estimates
-    from attributary.cli.printing import say
+    from attributary.cli.printing import muted, say
     from attributary.cli.progress import reading_bar, stages
     from attributary.cli.reading import check_folder, log_paths, refuse_inputs
     from attributary.logs.duckdb import DuckDB
@@ -118,9 +118,9 @@ def run(
         )
         done.save(output, format_, stage)
     words = "" if seed is None else SEEDED
+    if words and (quiet or muted()):
+        say(f"{output}: {words}", always=True)
     if quiet:
-        if words:
-            say(f"{output}: {words}", always=True)
         return
     print_counts(done.counts, asks)
     print_plan(done.plan, done.tree, done.prior, None if prior_until is None else f"impressions before {prior_until}")
