@@ -31,10 +31,6 @@ DOORS = {
     ("pipeline/run.py", "report/__init__.py"),  # Run.page
     ("pipeline/run.py", "report/page.py"),
 }
-# What is not yet as it should be. These lists only become shorter.
-LATE: set[tuple[str, str]] = set()
-SHARED_STEMS = {"compiled", "estimates", "labels", "learned", "rows", "spark", "summary"}
-SHARED_CLASSES = {"Family", "Level", "Noise", "Part", "Past", "Stated", "Sweep", "Task"}
 
 FILES = sorted(f.relative_to(PACKAGE) for f in PACKAGE.rglob("*.py") if f != PACKAGE / "__init__.py")
 
@@ -78,7 +74,7 @@ def room(file: Path) -> str:
 def test_a_module_imports_only_what_stands_before_it(file: Path) -> None:
     here = ORDER.index(room(file))
     for other in imports(file):
-        allowed = (str(file), str(other)) in DOORS or (str(file), room(other)) in LATE
+        allowed = (str(file), str(other)) in DOORS
         assert allowed or ORDER.index(room(other)) <= here, f"{file} imports {other}, which comes after {ORDER[here]}"
 
 
@@ -118,7 +114,7 @@ def test_a_file_name_is_there_once_unless_it_is_a_command() -> None:
         command = file.parts[0] == "cli" and file.stem in COMMANDS
         if not command and file.stem not in ("__init__", "__main__"):
             places[file.stem].append(str(file))
-    assert {name: files for name, files in places.items() if len(files) > 1 and name not in SHARED_STEMS} == {}
+    assert {name: files for name, files in places.items() if len(files) > 1} == {}
 
 
 def test_a_class_name_is_there_once() -> None:
@@ -127,7 +123,7 @@ def test_a_class_name_is_there_once() -> None:
         for node in ast.walk(syntax(file)):
             if isinstance(node, ast.ClassDef):
                 places[node.name].append(str(file))
-    assert {name: files for name, files in places.items() if len(files) > 1 and name not in SHARED_CLASSES} == {}
+    assert {name: files for name, files in places.items() if len(files) > 1} == {}
 
 
 def test_product_code_imports_nothing_from_datasets_or_evaluate() -> None:
@@ -136,7 +132,7 @@ def test_product_code_imports_nothing_from_datasets_or_evaluate() -> None:
     for file in FILES:
         if room(file) not in apart and str(file) not in commands:
             late = {room(other) for other in imports(file)} & apart
-            assert not late or {(str(file), one) for one in late} <= LATE, f"{file} imports {late}"
+            assert not late, f"{file} imports {late}"
 
 
 @pytest.mark.parametrize("statement", ["import attributary", "import attributary.cli"])

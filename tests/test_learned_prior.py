@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.optimize import isotonic_regression
 
 from attributary import Measurements, Prior, Tree, denoise, prior, rmsre
-from attributary.prior import compiled
+from attributary.prior import compiled_sums as compiled
 from attributary.prior.borne import borne
 from attributary.prior.doubt import _sums as doubt_sums
 from attributary.prior.doubt import doubt

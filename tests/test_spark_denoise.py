@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from attributary import Tree, denoise
-from attributary.denoising.cluster import spark as module
-from attributary.denoising.cluster.spark import denoise_spark
+from attributary.denoising.cluster import spark_denoise as module
+from attributary.denoising.cluster.spark_denoise import denoise_spark
 from attributary.errors import InputError
 
 LEVELS = ["a", "b", "c", "d"]

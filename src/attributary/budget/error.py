@@ -20,14 +20,14 @@ NOTHING = 1e-100  # the precision of a leaf without budget: a variance that stan
 ENDLESS = 1e50  # an error above it comes of such a variance
 
 
-class Sweep(NamedTuple):
+class ErrorSweep(NamedTuple):
     error: Floats  # (splits, roots)
     up: Floats  # var⇑ of each class
     below: Floats  # var↑ of each class; 0 for leaves
     bulk: Floats  # what v̂ar counts for, in the class and all below it
 
 
-def denoised(forest: Classes, weight: Floats, precision: Floats) -> Sweep:
+def denoised(forest: Classes, weight: Floats, precision: Floats) -> ErrorSweep:
     """E of each root after denoising, by one sweep up."""
     up = np.divide(1.0, np.maximum(precision, NOTHING))
     below, rest = np.zeros_like(up), np.zeros_like(up)
@@ -42,10 +42,10 @@ def denoised(forest: Classes, weight: Floats, precision: Floats) -> Sweep:
         below[:, parent] = v
         up[:, parent] = v / (1.0 + precision[:, parent] * v)
     roots = forest.slice(0)
-    return Sweep(bulk[:, roots] * up[:, roots] + rest[:, roots], up, below, bulk)
+    return ErrorSweep(bulk[:, roots] * up[:, roots] + rest[:, roots], up, below, bulk)
 
 
-def gain(forest: Classes, weight: Floats, sweep: Sweep) -> Floats:
+def gain(forest: Classes, weight: Floats, sweep: ErrorSweep) -> Floats:
     """−∂E/∂π of each class, by one sweep down."""
     _, up, below, bulk = sweep
     roots = forest.slice(0)

@@ -18,7 +18,7 @@ from attributary.budget.classes import Classes
 from attributary.types import Floats
 
 
-class Family(NamedTuple):
+class PredictedFamily(NamedTuple):
     """What the way down needs of the families between two levels; k, t, w and g by child, the others by parent."""
 
     k: Floats
@@ -29,14 +29,16 @@ class Family(NamedTuple):
     left: Floats  # S
 
 
-class Sweep(NamedTuple):
+class PredictedSweep(NamedTuple):
     error: Floats  # (splits, roots)
     up: Floats  # var⇑ of each class
     bulk: Floats  # what v̂ar counts for, in the class and all below it
-    families: tuple[Family, ...]  # top to bottom
+    families: tuple[PredictedFamily, ...]  # top to bottom
 
 
-def predicted(forest: Classes, weight: Floats, precision: Floats, share: Floats, firm: Floats, nothing: float) -> Sweep:
+def predicted(
+    forest: Classes, weight: Floats, precision: Floats, share: Floats, firm: Floats, nothing: float
+) -> PredictedSweep:
     """E of each root, by one sweep up; `firm` is ρ, and `nothing` the precision of a leaf without budget."""
     up = np.divide(1.0, np.maximum(precision, nothing))
     rest, bulk = np.zeros_like(up), np.repeat(weight[None], len(up), axis=0)
@@ -54,12 +56,12 @@ def predicted(forest: Classes, weight: Floats, precision: Floats, share: Floats,
         rest[:, parent] = np.add.reduceat(b * t * (1.0 - w) + rest[:, child], start, axis=1)
         bulk[:, parent] += np.add.reduceat(g * g * b, start, axis=1)
         up[:, parent] = 1.0 / (precision[:, parent] + told + left * left / total)
-        families.append(Family(k, t, w, g, total, left))
+        families.append(PredictedFamily(k, t, w, g, total, left))
     roots = forest.slice(0)
-    return Sweep(bulk[:, roots] * up[:, roots] + rest[:, roots], up, bulk, tuple(reversed(families)))
+    return PredictedSweep(bulk[:, roots] * up[:, roots] + rest[:, roots], up, bulk, tuple(reversed(families)))
 
 
-def gain(forest: Classes, share: Floats, firm: Floats, sweep: Sweep) -> Floats:
+def gain(forest: Classes, share: Floats, firm: Floats, sweep: PredictedSweep) -> Floats:
     """−∂E/∂π of each class, by one sweep down."""
     _, up, bulk, families = sweep
     roots = forest.slice(0)

@@ -9,7 +9,7 @@ import numpy as np
 from attributary.errors import InputError
 from attributary.evaluate.case import Case
 from attributary.evaluate.comparison import Evaluation
-from attributary.evaluate.grid_tasks import Row, Task
+from attributary.evaluate.grid_tasks import GridTask, Row
 from attributary.evaluate.grid_workers import Store, answers
 from attributary.evaluate.measure_cases import taken
 from attributary.evaluate.methods import Method, by_way, chosen
@@ -72,13 +72,13 @@ def _tasks(
     draws: int,
     seed: int,
     pool: Pool,
-) -> list[Task]:
+) -> list[GridTask]:
     if not cases:
         raise InputError("there is nothing to evaluate; give a case")
     if not draws >= 0 or draws == 1:
         raise InputError(f"draws are 2 or more, or 0 for closed forms alone; got {draws}")
     return [
-        Task(case.key, tau, tuple(group), epsilons, draws, seed, pool)
+        GridTask(case.key, tau, tuple(group), epsilons, draws, seed, pool)
         for case in cases
         for tau in taus
         for group in by_way(taken(case, methods, named)).values()
@@ -107,7 +107,7 @@ def _numbers(name: str, given: Collection[float]) -> tuple[float, ...]:
     return tuple(dict.fromkeys(numbers))
 
 
-def _table(rows: list[Row], tasks: list[Task]) -> Any:
+def _table(rows: list[Row], tasks: list[GridTask]) -> Any:
     """The rows by dataset, tree, noise, τ, ε, measure, limits and method, in the order they were asked for."""
     import pyarrow as pa
 

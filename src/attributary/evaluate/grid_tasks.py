@@ -26,7 +26,7 @@ Row = dict[str, Any]
 WORK = {"equal": 1, "leaves": 1, "greedy": 40, "greedy_raw": 20, "optimal": 150, "planned": 400, "per_node": 400}
 
 
-class Task(NamedTuple):
+class GridTask(NamedTuple):
     case: str  # its key
     tau: float
     methods: tuple[Method, ...]  # of one way
@@ -62,7 +62,7 @@ def _name(function: Any) -> str:
     return "" if function is None else f"{function.__module__}.{function.__qualname__}"
 
 
-def run(task: Task, case: Case, share: Floats | None = None) -> list[Row]:
+def run(task: GridTask, case: Case, share: Floats | None = None) -> list[Row]:
     """The rows of the evaluation table for a task; `share` takes the place of its split.
 
     Under the API's noise the best shares do not depend on ε, and variances are proportional to that of DLap(ε/L1): one
@@ -89,7 +89,7 @@ def run(task: Task, case: Case, share: Floats | None = None) -> list[Row]:
     return rows
 
 
-def _split(task: Task, case: Case) -> Floats:
+def _split(task: GridTask, case: Case) -> Floats:
     """The share of each node; refuses those that are no split: negative, nan, or more than 1 along a path."""
     try:
         return Split(case.tree, np.asarray(task.way(case.spec, case.tree, case.prior), np.float64), 1.0).nodes()
@@ -97,7 +97,7 @@ def _split(task: Task, case: Case) -> Floats:
         raise InputError(f"{task.methods[0].name}: {error}") from error
 
 
-def _exactly(task: Task, case: Case, method: Method, noises: list[Noise], measure: Pooling) -> list[Row]:
+def _exactly(task: GridTask, case: Case, method: Method, noises: list[Noise], measure: Pooling) -> list[Row]:
     if method.variance is None:
         return []
     rows: list[Row] = []
@@ -112,7 +112,7 @@ def _exactly(task: Task, case: Case, method: Method, noises: list[Noise], measur
     return rows
 
 
-def _rows(case: Case, task: Task, method: Method, kind: str, errors: PooledErrors) -> list[Row]:
+def _rows(case: Case, task: GridTask, method: Method, kind: str, errors: PooledErrors) -> list[Row]:
     sizes = [*np.diff(case.tree.offsets).tolist(), case.nodes]
     each = zip([*case.spec.levels, None], sizes, *(values.tolist() for values in errors[:3]), strict=True)
     rows: list[Row] = [
@@ -142,7 +142,7 @@ def _rows(case: Case, task: Task, method: Method, kind: str, errors: PooledError
     return rows
 
 
-def answer(task: Task, case: Case) -> list[Row]:
+def answer(task: GridTask, case: Case) -> list[Row]:
     """The rows of the evaluation table for a task."""
     if not isinstance(case, MeasureCase):
         return run(task, case)
@@ -162,7 +162,7 @@ def answer(task: Task, case: Case) -> list[Row]:
     return rows
 
 
-def _of_one(task: Task, many: MeasureCase, one: OneMeasure, epsilon: float) -> list[Row]:
+def _of_one(task: GridTask, many: MeasureCase, one: OneMeasure, epsilon: float) -> list[Row]:
     """The rows of one measure; its case is like any other, but for what limits cut off."""
     rows = run(task._replace(tau=one.tau, epsilons=(epsilon,)), one.case, one.share)
     measure = Pooling.of(many.tree, one.case.truth, one.tau, task.pool)

@@ -15,7 +15,7 @@ from typing import Any
 
 from attributary.errors import InputError
 from attributary.evaluate.case import Case
-from attributary.evaluate.grid_tasks import Row, Task, answer
+from attributary.evaluate.grid_tasks import GridTask, Row, answer
 from attributary.evaluate.measure_cases import load
 
 
@@ -76,7 +76,7 @@ _CASES: dict[str, Case] = {}  # of this process, by their keys, once they were n
 _FOLDER = ""
 
 
-def answers(tasks: Sequence[Task], cases: dict[str, Case], workers: int) -> Iterator[tuple[Task, list[Row]]]:
+def answers(tasks: Sequence[GridTask], cases: dict[str, Case], workers: int) -> Iterator[tuple[GridTask, list[Row]]]:
     """The rows of each task, as they come: in the tasks' order with one worker."""
     if workers <= 1 or len(tasks) <= 1:
         for task in tasks:
@@ -109,7 +109,7 @@ def answers(tasks: Sequence[Task], cases: dict[str, Case], workers: int) -> Iter
             pool.shutdown(cancel_futures=True)
 
 
-def _refuse_nameless(tasks: Sequence[Task]) -> None:
+def _refuse_nameless(tasks: Sequence[GridTask]) -> None:
     try:
         pickle.dumps(tasks)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
@@ -149,7 +149,7 @@ def _end_with(join: Callable[[], object]) -> None:
     os._exit(1)
 
 
-def _run(task: Task) -> list[Row]:
+def _run(task: GridTask) -> list[Row]:
     if task.case not in _CASES:
         _CASES[task.case] = load(_file(_FOLDER, task.case))
     return answer(task, _CASES[task.case])

@@ -26,7 +26,7 @@ def _sums(group: NDArray[np.integer], expected: Floats, variance: Floats, z: Flo
     """For each group the weighted surplus, the sum of its squares, and what was claimed."""
     sums: Floats = np.zeros((3, groups))
     if len(z) >= COMPILED_FROM:
-        from attributary.prior.compiled import doubts
+        from attributary.prior.compiled_sums import doubts
 
         doubts(group, expected, variance, z, v, sums)
         return sums

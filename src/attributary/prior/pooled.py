@@ -77,7 +77,7 @@ def _chain(level: Level, even: Floats, pool: Floats, counted: Floats | None) -> 
 def _others(group: Codes, pool: Floats, expected: Floats, many: bool) -> tuple[Floats, Floats]:
     """What the others of a group have, and what was expected of them."""
     if many:
-        from attributary.prior.compiled import others
+        from attributary.prior.compiled_sums import others
 
         return others(group, pool, expected)
     have, of = (np.maximum(np.bincount(group, values)[group] - values, 0.0) for values in (pool, expected))
@@ -98,7 +98,7 @@ def _losses(level: Level, step: _Step) -> Floats:
     """The loss of a correction with each trust."""
     if not level.many:
         return np.array([_loss(level, step.shares(level.kin.family, trust)) for trust in TRUST])
-    from attributary.prior.compiled import losses
+    from attributary.prior.compiled_sums import losses
 
     first = np.append(level.kin.family.start, len(level.z))
     return losses(first, level.z, level.parent, level.weight, *step, np.array(TRUST))

@@ -65,7 +65,7 @@ def _sums(
 
 
 def _compiled_sums(*given: NDArray[Any]) -> Floats:
-    from attributary.prior.compiled import binned
+    from attributary.prior.compiled_sums import binned
 
     return binned(*given)
 
@@ -78,7 +78,7 @@ def forgiving(spread: Floats, expected: Floats, z: Floats, v: Floats, many: bool
     far the figure is, little grows. It never shrinks. `many`: compiled.
     """
     if many:
-        from attributary.prior.compiled import forgiven
+        from attributary.prior.compiled_sums import forgiven
 
         return forgiven(spread, expected, z, v, JUMP, STEPS)
     known = (v < np.inf) & (spread < np.inf) & (spread > 0)

@@ -8,7 +8,7 @@ from attributary.denoising.cluster.cut import solve
 from attributary.denoising.cluster.worker import (
     NOISY,
     VARIANCE,
-    Task,
+    ClusterTask,
     by_path,
     estimates,
     gap,
@@ -27,7 +27,7 @@ class Top(NamedTuple):
     settled: Any  # Arrow: what the parts need to know of their roots
 
 
-def solve_top(task: Task, rows: Any, roots: Any) -> Top:
+def solve_top(task: ClusterTask, rows: Any, roots: Any) -> Top:
     """The estimates above the cut, from the rows there and from what the parts handed up."""
     import pyarrow as pa
 
@@ -58,7 +58,7 @@ def solve_top(task: Task, rows: Any, roots: Any) -> Top:
     return Top(pa.table(nodes), len(rows), pa.table({**{n: roots.column(n) for n in ("part", "root", "z")}, **known}))
 
 
-def refuse_gaps(task: Task, orphans: list[str | None], inner: bool) -> None:
+def refuse_gaps(task: ClusterTask, orphans: list[str | None], inner: bool) -> None:
     """Refuses nodes without a row where other inner nodes have theirs, unless they are to be filled."""
     found = sorted(name for name in orphans if name is not None)
     if found and inner and not task.fill:
@@ -68,7 +68,7 @@ def refuse_gaps(task: Task, orphans: list[str | None], inner: bool) -> None:
         )
 
 
-def _paths(task: Task, roots: Any, schema: Any) -> Any:
+def _paths(task: ClusterTask, roots: Any, schema: Any) -> Any:
     """The roots' paths under the names of the levels."""
     import pyarrow as pa
 

@@ -21,7 +21,7 @@ PART, NOISY, VARIANCE = "__part", "__noisy", "__variance"  # columns beside the 
 SAME = 1e-9  # how far z⇑ may be from what was handed up, relatively: another machine may round otherwise
 
 
-class Task(NamedTuple):
+class ClusterTask(NamedTuple):
     levels: list[str]
     cut: int  # the level whose nodes are the parts' roots
     given: list[str]  # the user's columns
@@ -57,18 +57,18 @@ class Part:
         return pa.concat_tables([table.slice(0, rows), table.slice(rows + above)])
 
 
-def cell(task: Task, name: str) -> str:
+def cell(task: ClusterTask, name: str) -> str:
     """What a column of the user is called on its way to a worker: PySpark stumbles over dots."""
     return f"__{task.given.index(name)}"
 
 
-def named(task: Task, rows: Any) -> Any:
+def named(task: ClusterTask, rows: Any) -> Any:
     """An Arrow table that has come to its destination, its columns under their own names."""
     names = {cell(task, name): name for name in task.given}
     return rows.rename_columns([names.get(name, name) for name in rows.column_names])
 
 
-def check(task: Task, rows: Any) -> Any:
+def check(task: ClusterTask, rows: Any) -> Any:
     """What is wrong with a part that is to be denoised on its own, if anything: one row."""
 
     def work(part: Part) -> dict[str, Any]:
@@ -78,7 +78,7 @@ def check(task: Task, rows: Any) -> Any:
     return _told(task, rows, work, [])
 
 
-def hand_up_roots(task: Task, rows: Any) -> Any:
+def hand_up_roots(task: ClusterTask, rows: Any) -> Any:
     """What the tree above the cut needs to know: a row for each root of the part, or one with what is wrong with it."""
     import pyarrow as pa
 
@@ -97,7 +97,7 @@ def hand_up_roots(task: Task, rows: Any) -> Any:
     return _told(task, rows, work, [*labels, *numbers, *((name, pa.float64()) for name in Handed._fields)])
 
 
-def finish(task: Task, rows: Any, above: Any = None) -> Any:
+def finish(task: ClusterTask, rows: Any, above: Any = None) -> Any:
     """The part's rows with their estimates; `above` is what is settled of its roots, where there is a tree above."""
     part = _read(task, rows)
     if above is None:
@@ -110,7 +110,7 @@ def finish(task: Task, rows: Any, above: Any = None) -> Any:
     return with_estimates(task, part.rows, part.paths() if task.fill else None, est)
 
 
-def with_estimates(task: Task, rows: Any, paths: Any, est: Estimate) -> Any:
+def with_estimates(task: ClusterTask, rows: Any, paths: Any, est: Estimate) -> Any:
     """The user's rows with five more columns; where the `paths` of all nodes are given, those without a row follow."""
     import pyarrow as pa
 
@@ -130,7 +130,7 @@ def with_estimates(task: Task, rows: Any, paths: Any, est: Estimate) -> Any:
     return table
 
 
-def estimates(task: Task, est: Estimate) -> dict[str, Any]:
+def estimates(task: ClusterTask, est: Estimate) -> dict[str, Any]:
     """The added columns, one cell for each node."""
     import pyarrow as pa
 
@@ -158,7 +158,7 @@ def verdict() -> list[tuple[str, Any]]:
     return [("refused", pa.string()), ("orphan", pa.string()), ("inner", pa.bool_())]
 
 
-def _told(task: Task, rows: Any, work: Callable[[Part], dict[str, Any]], columns: list[tuple[str, Any]]) -> Any:
+def _told(task: ClusterTask, rows: Any, work: Callable[[Part], dict[str, Any]], columns: list[tuple[str, Any]]) -> Any:
     """The columns that the work gives, with a verdict; the user's mistakes are data, or Spark would try again."""
     import pyarrow as pa
 
@@ -176,7 +176,7 @@ def _told(task: Task, rows: Any, work: Callable[[Part], dict[str, Any]], columns
     return pa.table(found, schema=schema)
 
 
-def _read(task: Task, rows: Any) -> Part:
+def _read(task: ClusterTask, rows: Any) -> Part:
     return read_part(named(task, rows), task.levels, task.cut, NOISY, VARIANCE, task.shape)
 
 

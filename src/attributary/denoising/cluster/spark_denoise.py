@@ -16,7 +16,17 @@ import numpy as np
 
 from attributary.denoising.cluster.cut import Handed
 from attributary.denoising.cluster.top import Top, refuse_gaps, solve_top
-from attributary.denoising.cluster.worker import NOISY, PART, VARIANCE, Task, cell, check, finish, hand_up_roots, label
+from attributary.denoising.cluster.worker import (
+    NOISY,
+    PART,
+    VARIANCE,
+    ClusterTask,
+    cell,
+    check,
+    finish,
+    hand_up_roots,
+    label,
+)
 from attributary.denoising.denoise import _method
 from attributary.errors import InputError
 from attributary.estimates import ADDED, MEASURED
@@ -83,7 +93,7 @@ def denoise_spark(
     return _below(parts, top, frame, task).unionByName(_above(over, top, frame, task))
 
 
-def _counted(rows: "DataFrame", task: Task) -> tuple[int, int]:
+def _counted(rows: "DataFrame", task: ClusterTask) -> tuple[int, int]:
     """How many rows there are, and how many of them above the cut."""
     from pyspark.sql import functions as sf
 
@@ -91,7 +101,7 @@ def _counted(rows: "DataFrame", task: Task) -> tuple[int, int]:
     return tuple(rows.agg(sf.count(sf.lit(1)), sf.count(above)).collect()[0])
 
 
-def _dealt(rows: "DataFrame", task: Task, parts: int) -> "DataFrame":
+def _dealt(rows: "DataFrame", task: ClusterTask, parts: int) -> "DataFrame":
     """The rows below the cut with the number of their part, which all nodes below a root share."""
     from pyspark.sql import functions as sf
 
@@ -99,7 +109,7 @@ def _dealt(rows: "DataFrame", task: Task, parts: int) -> "DataFrame":
     return rows.withColumn(PART, sf.pmod(root, sf.lit(parts)).cast("int"))
 
 
-def _check(parts: "DataFrame", task: Task) -> None:
+def _check(parts: "DataFrame", task: ClusterTask) -> None:
     """Refuses what a worker would."""
     from pyspark.sql import functions as sf
 
@@ -110,7 +120,7 @@ def _check(parts: "DataFrame", task: Task) -> None:
     refuse_gaps(task, [orphan], inner)
 
 
-def _solved(over: "DataFrame", parts: "DataFrame", task: Task) -> Top:
+def _solved(over: "DataFrame", parts: "DataFrame", task: ClusterTask) -> Top:
     """The tree above the cut, solved by the driver."""
     labels = [(label(i), parts.schema[cell(task, name)].dataType) for i, name in enumerate(task.levels[: task.cut + 1])]
     handed = [
@@ -130,7 +140,7 @@ def _solved(over: "DataFrame", parts: "DataFrame", task: Task) -> Top:
         raise InputError(str(error)) from None
 
 
-def _below(parts: "DataFrame", top: Top, frame: "DataFrame", task: Task) -> "DataFrame":
+def _below(parts: "DataFrame", top: Top, frame: "DataFrame", task: ClusterTask) -> "DataFrame":
     """The rows below the cut with their estimates."""
     settled = frame.sparkSession.createDataFrame(top.settled)
     with any_pandas():
@@ -138,7 +148,7 @@ def _below(parts: "DataFrame", top: Top, frame: "DataFrame", task: Task) -> "Dat
         return both.applyInArrow(lambda part, above: finish(task, part, above), _finished(frame, task))
 
 
-def _above(over: "DataFrame", top: Top, frame: "DataFrame", task: Task) -> "DataFrame":
+def _above(over: "DataFrame", top: Top, frame: "DataFrame", task: ClusterTask) -> "DataFrame":
     """The rows above the cut with their estimates, and those nodes that had none if they are to be filled."""
     from pyspark.sql import functions as sf
 
@@ -156,17 +166,17 @@ def _grouped(parts: "DataFrame", work: Callable[[Any], Any], schema: "StructType
         return parts.groupBy(PART).applyInArrow(work, schema)
 
 
-def _slim(rows: "DataFrame", task: Task) -> "DataFrame":
+def _slim(rows: "DataFrame", task: ClusterTask) -> "DataFrame":
     """Without the user's other columns."""
     return rows.drop(*(cell(task, name) for name in task.given if name not in task.levels))
 
 
-def _finished(frame: "DataFrame", task: Task) -> "StructType":
+def _finished(frame: "DataFrame", task: ClusterTask) -> "StructType":
     kept = [(name, field.dataType) for name, field in zip(task.columns, frame.schema.fields, strict=True)]
     return _struct([*kept, *_added(task)])
 
 
-def _added(task: Task) -> list[tuple[str, Any]]:
+def _added(task: ClusterTask) -> list[tuple[str, Any]]:
     return [(name, "long" if task.whole and i == 0 else "double") for i, name in enumerate(task.added)]
 
 
@@ -191,7 +201,7 @@ def asked(
     fill: bool,
     confidence: float,
     prefix: str,
-) -> Task:
+) -> ClusterTask:
     """What is asked of every part; options and names that make no sense are refused."""
     names = list(levels)
     if not names or len(set(names)) < len(names):
@@ -211,12 +221,12 @@ def asked(
         raise InputError(str(error)) from None
     added = [prefix + name for name in ADDED]
     columns = _kept(frame.columns, variance, {name.casefold() for name in added})
-    return Task(
+    return ClusterTask(
         names, names.index(cut or names[0]), frame.columns, columns, added, method, whole, shape, fill, confidence
     )
 
 
-def figures(frame: "DataFrame", task: Task, value: str, variance: "str | float | Column") -> "DataFrame":
+def figures(frame: "DataFrame", task: ClusterTask, value: str, variance: "str | float | Column") -> "DataFrame":
     """The user's columns, renamed for the way, and beside them the figures and their variances as numbers."""
     from pyspark.sql import functions as sf
 
