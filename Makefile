@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 EXTRAS ?= dev
 WORKERS ?= auto
 
-.PHONY: help demo test test-duckdb1 check bench fuzz docs pictures dist clean
+.PHONY: help demo test test-duckdb1 check bench fuzz vectors docs pictures dist clean
 
 help: ## this list
 	@echo "Attributary: conversion counts under differential privacy that add up."
@@ -38,6 +38,10 @@ bench: $(VENV)/.ready-bench ## ratios against peers and the physical limit, meas
 MINUTES ?= 10
 fuzz: $(VENV)/.ready-dev ## mutated inputs for every parser and command; MINUTES=60 for longer
 	$(BIN)/python -m fuzz --minutes $(MINUTES) --jobs 2
+
+VECTORS_BASE ?= https://github.com
+vectors: ## the published vectors that conformance tests read, at their commits, into ./vectors (by git)
+	$(PYTHON) tests/fetch_vectors.py vectors --base $(VECTORS_BASE)
 
 docs: $(VENV)/.ready-dev ## the documentation, live on 127.0.0.1:8000
 	$(BIN)/mkdocs serve --dev-addr 127.0.0.1:8000

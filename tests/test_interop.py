@@ -15,8 +15,8 @@ from attributary.api.ara.client.pending_report import report
 from attributary.api.ara.parse.browser_limits import BrowserLimits
 from attributary.api.ara.wire import payload
 from attributary.api.ara.wire.aggregatable_report import from_json, to_json
+from vectors import found
 
-VECTORS = Path(__file__).parents[2] / "shared" / "vectors"
 FOLDERS = ("interop", "interop-more")
 ELIGIBLE = "Attribution-Reporting-Eligible"
 SOURCE, TRIGGER = "Attribution-Reporting-Register-Source", "Attribution-Reporting-Register-Trigger"
@@ -82,14 +82,16 @@ def commented(text: str) -> Any:
 
 
 def names() -> list[Any]:
-    if not VECTORS.exists() and not os.environ.get("CI"):
-        return [pytest.param("", marks=pytest.mark.skip(reason="the published interop cases are absent"))]
-    files = [file for folder in FOLDERS for file in (VECTORS / folder).iterdir()]
+    if found("interop") is None and not os.environ.get("CI"):
+        return [
+            pytest.param("", marks=pytest.mark.skip(reason="no published interop cases: `make vectors` brings them"))
+        ]
+    files = [file for folder in FOLDERS if (path := found(folder)) for file in path.iterdir()]
     return sorted(file.stem for file in files if file.stem != "default_config")
 
 
 def read(name: str) -> Any:
-    file = next(file for folder in FOLDERS if (file := VECTORS / folder / f"{name}.json").exists())
+    file = next(file for folder in FOLDERS if (file := found(f"{folder}/{name}.json")))
     return commented(file.read_text(encoding="utf-8"))
 
 

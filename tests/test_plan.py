@@ -21,9 +21,8 @@ from attributary.prior import Prior
 from attributary.spec import Spec
 from attributary.tables import write_table
 from plans import HOURS, UNKNOWN, asked, counts, spec, specs
-
-VECTORS = Path(__file__).parents[2] / "shared" / "vectors" / "numeric_cases.json"
-
+from vectors import found as found_vectors
+from vectors import vectors
 
 # Whole numbers
 
@@ -68,8 +67,10 @@ def test_published_cases(part: list[int], total: int, out: list[int]) -> None:
     for level in range(len(part)):
         found = at_least_one(found, level, [], [j for j in range(len(part)) if j != level])
     assert found[0].tolist() == out
-    if VECTORS.exists() or os.environ.get("CI"):  # the published cases stand beside the project, and always in CI
-        published = json.loads(VECTORS.read_text(encoding="utf-8"))["integer_split_of_budget"]["cases"]
+    if found_vectors("numeric_cases.json") or os.environ.get("CI"):  # beside the project, and always in CI
+        published = json.loads(vectors("numeric_cases.json").read_text(encoding="utf-8"))["integer_split_of_budget"][
+            "cases"
+        ]
         assert any(case["bounds"] == part and sorted(case["out"]) == sorted(out) for case in published)
 
 

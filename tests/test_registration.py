@@ -1,10 +1,8 @@
 """Registrations: what source and trigger say together is the plan, whatever the classes; and browsers take them."""
 
 import json
-import os
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,10 +23,10 @@ from attributary.plan import Plan, make_plan
 from attributary.spec import Spec
 from keyed import DELAY, LOGS, by_node, changed, plans
 from plans import HOURS, UNKNOWN, asked, counts, spec
+from vectors import vectors
 
 SITE = "https://shop.example"
 DAY = 86_400
-VECTORS = Path(__file__).parents[2] / "shared" / "vectors"
 
 
 def contributions(source: Json, trigger: Json, age: float = 0.0) -> dict[int, int]:
@@ -174,9 +172,8 @@ def test_figure_2_of_the_paper() -> None:
     ]
 
 
-@pytest.mark.skipif(not VECTORS.exists() and not os.environ.get("CI"), reason="no published vectors beside the project")
 def test_published_values() -> None:
-    cases = json.loads((VECTORS / "numeric_cases.json").read_text(encoding="utf-8"))
+    cases = json.loads(vectors("numeric_cases.json").read_text(encoding="utf-8"))
     for case in cases["key_combination"]["cases"]:
         source = {"destination": SITE, "aggregation_keys": {"x": case["source"]}}
         datum = {"key_piece": case["trigger"], "source_keys": ["x"]}

@@ -1,18 +1,25 @@
-"""Vectors that others published, beside the project; where CI runs they must be there."""
+"""Vectors that others published: from `make vectors`, or beside the project; in CI they must be there."""
 
 import os
 from pathlib import Path
 
 import pytest
 
-VECTORS = Path(__file__).parents[2] / "shared" / "vectors"
+PROJECT = Path(__file__).parent.parent
+PLACES = (PROJECT / "vectors", PROJECT.parent / "shared" / "vectors")
 
 
-def vectors(folder: str) -> Path:
-    """The folder of some vectors."""
-    path = VECTORS / folder
-    if not path.is_dir():
+def found(name: str, places: tuple[Path, ...] = PLACES) -> Path | None:
+    """A folder or file of vectors, if it is there."""
+    return next((place / name for place in places if (place / name).exists()), None)
+
+
+def vectors(name: str) -> Path:
+    """A folder or file of vectors; a test without it is skipped, but in CI."""
+    path = found(name)
+    if path is None:
+        reason = f"no published vectors {name}: `make vectors` brings them"
         if os.environ.get("CI"):
-            pytest.fail(f"the tests need the published vectors in {path}")
-        pytest.skip(f"no vectors in {path}")
+            pytest.fail(reason)
+        pytest.skip(reason)
     return path
