@@ -55,7 +55,8 @@ def test_the_whole_way(shop: Path, tmp_path: Path) -> None:
     assert all(abs(below[row["node"]] - row["estimate"]) < 1e-6 for row in rows if row["node"] in below)
     plan = Plan.load(str(tmp_path / "out" / "plan.json"))
     assert plan.prior.history and not plan.prior.protected
-    assert "Conversions by campaign, location and day (generated data)</title>" in (tmp_path / "out" / "report.html").read_text()
+    html = (tmp_path / "out" / "report.html").read_text()
+    assert "Conversions by campaign, location and day (generated data)</title>" in html
     for words in (
         "the rows of these logs were generated",
         "conversions not counted",
