@@ -272,6 +272,13 @@ def test_sources_have_what_they_are_given() -> None:
     assert source["aggregation_keys"]["day"] == hex(ready.layout.key(2, ["x", "missing", "mon"]) & ~3)
 
 
+def test_destinations_that_no_header_can_hold_are_refused() -> None:
+    ready = registrations(make_plan(spec(), asked(spec())[0]))
+    for site in ("https://shop.example/\ud800", "https://shop.example?\udcf3"):
+        with pytest.raises(InputError, match="a destination is the site of a shop, with https; got"):
+            ready.source({"a": "x", "b": ""}, site)
+
+
 VALUES: dict[str, tuple[dict[str, Any], Any, str]] = {
     "whole number": ({"name": "n", "unknown": True, "range": [1, 31]}, 7.0, "7"),
     "leading zero": ({"name": "n", "unknown": True, "range": [1, 31]}, "07", "7"),

@@ -4,6 +4,7 @@ A source has a key for each level, made of the level's tag and the known attribu
 unknown ones, which the browser joins to the keys by OR, and the plan's contributions.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import index
@@ -25,6 +26,7 @@ HEADERS = {"source": "Attribution-Reporting-Register-Source", "trigger": "Attrib
 CLASS = "split"  # the filter that a class is called by
 LONGEST_ID = 25  # characters in the name of a key
 MOST_SITES, LONGEST_SITE = 3, 60  # destinations; characters of one that may be shown
+SURROGATE = re.compile("[\ud800-\udfff]")  # half of a character, which no header can hold
 LARGEST = 65_536  # contribution, and sum of them
 HOUR, DAY, MONTH = 3_600, 86_400, 30 * 86_400
 REST = "rest"
@@ -244,7 +246,7 @@ def _destination(given: str | Sequence[str]) -> str | list[str]:
             f"a source has 1 to {MOST_SITES} destinations; got {len(sites):,}: leave some out, or give one"
         )
     for one in sites:
-        url = parse_url(one) if isinstance(one, str) else None
+        url = parse_url(one) if isinstance(one, str) and SURROGATE.search(one) is None else None
         if url is None or not url.trustworthy:
             name = one.rpartition("://")[2] if isinstance(one, str) else ""
             meant = parse_url(f"https://{name}") if "." in name and len(name) <= LONGEST_SITE else None
