@@ -299,8 +299,9 @@ def test_what_is_no_report_is_refused(members: Any, message: str) -> None:
 
 
 def test_what_is_no_json_is_refused() -> None:
-    for text in ("{", b"\xff", "[" * 100_000):
-        with pytest.raises(ValueError, match="the report is not JSON"):
+    words = ("Expecting property name", "'utf-8' codec", "it is nested too deeply", "a number has thousands of digits")
+    for text, why in zip(("{", b"\xff", "[" * 100_000, '{"a": ' + "9" * 5000), words, strict=True):
+        with pytest.raises(ValueError, match=f"the report is not JSON: {why}"):
             from_json(text)
 
 

@@ -2,6 +2,7 @@
 
 import reprlib
 from itertools import islice
+from json import JSONDecodeError
 from typing import Any
 
 
@@ -17,6 +18,13 @@ def brief(value: object, most: int = 60) -> str:
     """A value from outside as it may stand in a message: short, and quick to make, however large or deep it is."""
     words = _BRIEF.repr(value)
     return words if len(words) <= most else words[: most - 1] + "…"
+
+
+def why_not_json(error: Exception) -> str:
+    """What `json.loads` found wrong, in words that are not Python's own."""
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    return str(error) if isinstance(error, JSONDecodeError | UnicodeError) else "a number has thousands of digits"
 
 
 class _Brief(reprlib.Repr):

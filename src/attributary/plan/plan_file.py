@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from attributary.errors import InputError
+from attributary.errors import InputError, why_not_json
 from attributary.plan.plan import Plan
 from attributary.spec.mistakes import Mistakes, in_words, refuse_unruly, value_in_words
 from attributary.spec.neighbours import NEIGHBOURS
@@ -45,8 +45,7 @@ def from_json(text: str, nodes: Any = None, name: str = "the plan") -> Plan:
     except Mistakes as error:
         raise Mistakes(error.lines, name) from None
     except (ValueError, RecursionError) as error:
-        reason = str(error).partition(";")[0]
-        raise InputError(f"{name} is not JSON: {reason}; give a file that `attributary plan` wrote") from None
+        raise InputError(f"{name} is not JSON: {why_not_json(error)}; give a file that `attributary plan` wrote") from None
     if not isinstance(data, dict) or "format" not in data:
         raise InputError(f"{name} is not a plan: it has no format; give a file that `attributary plan` wrote")
     if data["format"] != FORMAT:

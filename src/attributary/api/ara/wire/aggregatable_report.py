@@ -10,7 +10,7 @@ from typing import Any
 from attributary.api.ara.wire import encryption, payload
 from attributary.api.ara.wire.payload import Contribution
 from attributary.api.ara.wire.shared_info import Fault, SharedInfo
-from attributary.errors import brief
+from attributary.errors import brief, why_not_json
 
 IN_THE_CLEAR = "cleartext"  # the key id of reports that are not encrypted
 MEMBERS = ("aggregation_service_payloads", "shared_info")
@@ -59,7 +59,7 @@ def from_json(text: str | bytes) -> Report:
     try:
         members = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise Fault(f"the report is not JSON: {error}") from None
+        raise Fault(f"the report is not JSON: {why_not_json(error)}") from None
     return from_members(members)
 
 

@@ -9,7 +9,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any
 
-from attributary.errors import brief
+from attributary.errors import brief, why_not_json
 
 
 class Category(StrEnum):
@@ -139,7 +139,7 @@ def parse(text: str) -> SharedInfo:
     try:
         members = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise Fault(f"shared_info is not JSON: {error}") from None
+        raise Fault(f"shared_info is not JSON: {why_not_json(error)}") from None
     if not isinstance(members, dict):
         raise Fault(f"shared_info is an object; got {type(members).__name__}")
     version = members.get("version", "")
