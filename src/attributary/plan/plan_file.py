@@ -45,7 +45,8 @@ def from_json(text: str, nodes: Any = None, name: str = "the plan") -> Plan:
     except Mistakes as error:
         raise Mistakes(error.lines, name) from None
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{name} is not JSON: {why_not_json(error)}; give a file that `attributary plan` wrote") from None
+        why = why_not_json(error)
+        raise InputError(f"{name} is not JSON: {why}; give a file that `attributary plan` wrote") from None
     if not isinstance(data, dict) or "format" not in data:
         raise InputError(f"{name} is not a plan: it has no format; give a file that `attributary plan` wrote")
     if data["format"] != FORMAT:
