@@ -26,7 +26,7 @@ from attributary.plan import Plan, make_plan
 from attributary.prior import from_counts, from_estimates
 from attributary.profile import profile
 from attributary.tables import read_table, write_table
-from attributary.tables.not_private import SEEDED, mark, words_of
+from attributary.tables.not_private import EXACT_PRIOR, SEEDED, mark, words_of
 from test_values_plan import planned, rows, spec
 
 MEASURES = '\n[[measure]]\nname = "count"\n[[measure]]\nname = "revenue"\ncolumn = "value"\nclip = '
@@ -242,7 +242,8 @@ def test_a_prior_that_is_not_private_marks_what_is_made_from_it(made: Made, endi
     assert SEEDED in told("--prior", f"marked.{ending}")
     assert words_of(read_table("out.parquet")) == SEEDED
     assert "NOT PRIVATE" not in told("--prior", "e.parquet") and not words_of(read_table("out.parquet"))
-    assert "counts without noise" in told("--prior", "counts.parquet")
+    assert EXACT_PRIOR in told("--prior", "counts.parquet") and words_of(read_table("out.parquet")) == EXACT_PRIOR
+    assert "NOT PRIVATE" not in told("--prior", "counts.parquet", "--protected")
     for name, protected in ((f"marked.{ending}", False), ("e.parquet", True)):
         done = CliRunner().invoke(main, ["plan", "spec.toml", "--prior", name, "--protected", "-o", "next.json"])
         assert done.exit_code == 0, done.output

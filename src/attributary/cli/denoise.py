@@ -106,6 +106,7 @@ such a name are not overwritten but refused; --prefix gives the added ones other
 @click.option("--noise", metavar="MODEL", help="Or the noise model with its parameters, as in laplace:scale=3.")
 @click.option("--fill", is_flag=True, help="Nodes without a row are not measured; add rows for them at the end.")
 @click.option("--prior", metavar="FILE", help="Estimates or counts of an earlier period, for --estimator learned.")
+@click.option("--protected", is_flag=True, help="The counts in --prior were protected themselves.")
 @estimator_options
 @click.option("--total", multiple=True, metavar="LABEL", help="A label that marks totals, as in --total ALL.")
 @click.option("--no-totals", is_flag=True, help="Labels such as ALL are ordinary ones.")
@@ -135,6 +136,7 @@ def denoise(
     joint: bool,
     whole: bool,
     prior: str | None,
+    protected: bool,
     noise: str | None,
     **of_table: Any,
 ) -> None:
@@ -147,7 +149,13 @@ def denoise(
     from attributary.tables.not_private import words_of
 
     chosen = chosen_estimator(estimator, joint, whole, prior)
-    how: dict[str, Any] = {"estimator": chosen, "prior": prior, "noise": noise, "confidence": confidence}
+    how: dict[str, Any] = {
+        "estimator": chosen,
+        "prior": prior,
+        "protected": protected,
+        "noise": noise,
+        "confidence": confidence,
+    }
     _refuse_mixtures(files, tree, {"--table": path, "--levels": levels, "--value": value}, of_table)
     written = check_output(output, format_)
     trees = [tree] if tree or not files else _trees_beside(files)

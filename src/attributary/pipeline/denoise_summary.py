@@ -27,6 +27,7 @@ def denoise_summary(
     *,
     estimator: Estimator | None = None,
     prior: str | None = None,
+    protected: bool = False,
     noise: str | None = None,
     confidence: float = 0.95,
     name: str = "the plan",
@@ -35,12 +36,13 @@ def denoise_summary(
     """What the reports say of each node that was queried, and the estimates: a table with a row per node and measure.
 
     `summaries` are files or folders; several reports hold different conversions, and add up. `prior` is the file of an
-    earlier period, for the estimator `learned`. `noise`, as in "api:epsilon=4", is that of reports which do not state
+    earlier period, for the estimator `learned`; exact counts in it mark the result as not private, unless they were
+    `protected` themselves. `noise`, as in "api:epsilon=4", is that of reports which do not state
     it, if it is not the plan's. `name` is what messages call the plan.
     """
     chosen = estimator or Estimator("unbiased" if prior is None else "learned")
     answer = api.answer(plan, summaries, tree, None if noise is None else _rate(noise, plan), name)
-    past = None if prior is None else past_of_parts(plan, tree, prior)
+    past = None if prior is None else past_of_parts(plan, tree, prior, protected)
     stage("denoising")
     with refused(summaries[0]):
         estimates = estimate_measures(plan, tree, answer.measures, chosen, past)

@@ -63,6 +63,7 @@ def denoise_table(
     no_totals: bool = False,
     estimator: Estimator | None = None,
     prior: str | None = None,
+    protected: bool = False,
     confidence: float = 0.95,
     prefix: str = "",
     keep_text: bool = True,
@@ -72,8 +73,9 @@ def denoise_table(
     """The table as it is, with the columns of estimates beside its own.
 
     All but the last options are those of `Measurements.from_table`. `prior` is the file of an earlier period, for the
-    estimator `learned`. `prefix` goes before the names of the added columns. Unless `keep_text`, figures that are text
-    become numbers. `path` is what messages call the table.
+    estimator `learned`; exact counts in it mark the result as not private, unless they were `protected` themselves.
+    `prefix` goes before the names of the added columns. Unless `keep_text`, figures that are text become numbers.
+    `path` is what messages call the table.
     """
     chosen = estimator or Estimator("unbiased" if prior is None else "learned")
     table = arrow_table(frame)
@@ -88,7 +90,7 @@ def denoise_table(
     tree = measured.tree
     assert tree is not None
     stage("denoising")
-    past = None if prior is None else past_of_table(tree, prior)
+    past = None if prior is None else past_of_table(tree, prior, protected)
     with refused(path):
         est = chosen.denoise(tree, measured, earlier=None if past is None else past.of[0])
     result = _filled(table, tree) if fill else table

@@ -15,7 +15,7 @@ from attributary.profile import Profile, profile
 from attributary.spec import Spec
 from attributary.spec.measure import BEYOND, COUNT, FROM
 from attributary.tables import read_table, shown
-from attributary.tables.not_private import mark, words_of
+from attributary.tables.not_private import EXACT_PRIOR, mark, words_of
 from attributary.tables.table_columns import floats
 from attributary.tree import Tree
 
@@ -55,10 +55,7 @@ class EarlierPeriod(NamedTuple):
     @property
     def notes(self) -> list[str]:
         """What to tell of its privacy."""
-        if self.not_private:
-            return [f"the prior {shown(self.path)} says: {self.not_private}"]
-        exact = not all(prior.protected for prior in self.of)
-        return [f"the prior {shown(self.path)} has counts without noise: the estimates tell a little of them"] * exact
+        return [f"the prior {shown(self.path)}: {self.not_private}"] if self.not_private else []
 
     def far(self, number: int, name: str, tree: Tree, count: ArrayLike) -> list[str]:
         """What to tell where a measure's sum was far from that of today's counts."""
@@ -68,23 +65,26 @@ class EarlierPeriod(NamedTuple):
         return [f"{name} of the prior is {then / now:.2g} times today's: is it in the same unit? only shares are used"]
 
 
-def past_of_parts(plan: Plan, tree: Tree, path: str) -> EarlierPeriod:
-    """What a file says of each measure of a plan: a report by measure, or counts under the plan's limits."""
+def past_of_parts(plan: Plan, tree: Tree, path: str, protected: bool = False) -> EarlierPeriod:
+    """What a file says of each measure of a plan: a report by measure, or counts under the plan's limits.
+
+    Counts mark what is made from them as not private, unless they were `protected` themselves.
+    """
     table, spec = read_table(path), plan.spec
     known = [attribute.name for attribute in spec.known]
     measured = plan.by_measure
     if "estimate" in table.column_names:
         rows = [of_measure(table, spec, path, part.measure.name) for part in measured]
-        return EarlierPeriod([earlier(tree, known, each, path) for each in rows], path, words_of(table))
-    counted, said = earlier(tree, known, table, path), profiled(spec, tree, path)
+        return _period([earlier(tree, known, each, path) for each in rows], path, table)
+    counted, said = earlier(tree, known, table, path, protected), profiled(spec, tree, path)
     if said is None:
-        return EarlierPeriod([counted], path, words_of(table))
+        return _period([counted], path, table)
     most = plan.most_of_heads(tree)
     sums = [said.limited(part.measure, most, part.clip) for part in measured]
-    return EarlierPeriod([replace(counted, mean=mean) for mean in sums], path, words_of(table))
+    return _period([replace(counted, mean=mean) for mean in sums], path, table)
 
 
-def past_of_table(tree: Tree, path: str) -> EarlierPeriod:
+def past_of_table(tree: Tree, path: str, protected: bool = False) -> EarlierPeriod:
     """What a file says of figures without a spec; a report of several measures is refused."""
     table = read_table(path)
     report = MEASURE in table.column_names and MEASURE not in tree.attributes
@@ -93,7 +93,12 @@ def past_of_table(tree: Tree, path: str) -> EarlierPeriod:
             f"{shown(path)} has several measures ({measures_in(table)}), and these are figures of one; keep the rows "
             "of one of them"
         )
-    return EarlierPeriod([earlier(tree, None, table, path)], path, words_of(table))
+    return _period([earlier(tree, None, table, path, protected)], path, table)
+
+
+def _period(priors: list[Prior], path: str, table: Any) -> EarlierPeriod:
+    exact = not all(prior.protected for prior in priors)
+    return EarlierPeriod(priors, path, words_of(table) or (EXACT_PRIOR if exact else ""))
 
 
 def of_measure(table: Any, spec: Spec, path: str, name: str | None = None) -> Any:

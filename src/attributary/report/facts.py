@@ -14,7 +14,7 @@ from attributary.plan.plan import Trade
 from attributary.report import numerals
 from attributary.report.inputs import ReportInputs
 from attributary.report.quantity import Quantity, total_of
-from attributary.tables.not_private import NO_NOISE, SEEDED, TRUE_COUNTS
+from attributary.tables.not_private import EXACT_PRIOR, NO_NOISE, SEEDED, TRUE_COUNTS
 
 
 class Fact(NamedTuple):
@@ -119,6 +119,7 @@ def not_private(said: str) -> list[str]:
         SEEDED: "The noise was drawn from a known seed: whoever knows the seed can remove the noise.",
         NO_NOISE: "No noise was added: these are exact sums.",
         TRUE_COUNTS: "True counts without noise were used for these figures.",
+        EXACT_PRIOR: "The prior is counts without noise: these figures tell a little of them.",
     }
     return [known.get(words, words) for words in said.split(" | ") if words]
 

@@ -10,6 +10,7 @@ BEGINS = "NOT PRIVATE"
 SEEDED = "NOT PRIVATE: its noise is seeded, and protects nobody; not for release"
 NO_NOISE = "NOT PRIVATE: exact sums without noise; not for release"
 TRUE_COUNTS = "NOT PRIVATE: true counts without noise; not for release"
+EXACT_PRIOR = "NOT PRIVATE: the prior is counts without noise, and the estimates tell a little of them"
 LONGEST = 300  # of what a file may say of itself
 
 
