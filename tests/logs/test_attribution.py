@@ -2,18 +2,19 @@
 
 from collections import Counter
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from pyarrow import parquet
 
 from attributary.logs.count import count
 from attributary.logs.counts import Counts
 from attributary.logs.duckdb import DuckDB
 from attributary.spec import Spec
-from attributary.tables import write_table
 
 DAY = 86_400
 WINDOW = 6 * DAY
@@ -100,8 +101,9 @@ def table(rows: list[Any], kind: type) -> pa.Table:
 
 
 def counted(folder: Path, impressions: list[Any], conversions: list[Any], **more: Any) -> Counts:
-    write_table(table(impressions, Impression), str(folder / "impressions.parquet"))
-    write_table(table(conversions, Conversion), str(folder / "conversions.parquet"))
+    folder = Path(mkdtemp(dir=folder))  # a new one: DuckDB 1 caches files by name and time
+    parquet.write_table(table(impressions, Impression), folder / "impressions.parquet")
+    parquet.write_table(table(conversions, Conversion), folder / "conversions.parquet")
     return count(Spec.parse(SPEC), str(folder), **more)
 
 
