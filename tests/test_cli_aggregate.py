@@ -481,7 +481,7 @@ def test_many_files_of_many_kinds_are_one_batch() -> None:
         (["--filtering-ids", ""], "clear.avro", "whole numbers from 0"),
         (["--filtering-ids", "18446744073709551616"], "clear.avro", "whole numbers from 0"),
         (["--key", "none.key"], "clear.avro", "the key none.key cannot be read"),
-        (["--key", "plan.json"], "clear.avro", "plan.json is no private key"),
+        (["--key", "plan.json"], "clear.avro", "plan.json is not a private key"),
         ([], "none.avro", "there is no file none.avro; give the files of reports"),
         ([], "domain.avro", "its records have no field 'payload'"),
         ([], "sealed.avro", "if the reports are encrypted, give their key"),

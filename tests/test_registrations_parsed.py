@@ -363,7 +363,7 @@ def test_what_event_level_reports_could_tell_is_found_for_any_number_of_them(
 def test_a_key_that_stands_twice_counts_once_and_is_told() -> None:
     found = parse.source('{"destination": "https://a.test", "priority": "1", "priority": "2"}')
     assert found.value and found.value.priority == 2
-    assert found.warnings == (Issue((), 'the key "priority" stands twice in one object; the last counts'),)
+    assert found.warnings == (Issue((), 'the key "priority" is duplicated in one object; the last one counts'),)
 
 
 def test_many_keys_that_stand_twice_take_no_longer() -> None:

@@ -610,7 +610,7 @@ def test_keys_are_read_from_files(tmp_path: Path) -> None:
             assert [read_private_key(str(path))] == list(expected.values())
     for content in NO_KEYS:
         path.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
-        with pytest.raises(InputError, match="is no private key"):
+        with pytest.raises(InputError, match="is not a private key"):
             read_private_keys([str(path)])
     with pytest.raises(InputError, match="cannot be read: No such file"):
         read_private_key(str(tmp_path / "none"))

@@ -23,26 +23,25 @@ ABOUT = """Aggregatable reports in, a summary report out: a local aggregation se
           --key private.key -o summary.avro
 
 REPORTS are files, patterns or folders: Avro as the aggregation service reads it, or JSON as the browser sends it (one
-report, a list of them, or one on each line). With --key they are decrypted; without it, what they hold in the clear is
-summed. A report that cannot be used is told and left out; the others count. Reports with the same id count once.
+report, a list of them, or one per line). With --key they are decrypted; without it, cleartext payloads are summed.
+Reports that cannot be used are left out and counted. Reports with the same id count once.
 
-THE DOMAIN holds the keys to sum up, as `attributary keys` writes it. Every one of them gets exact discrete Laplace
-noise DLap(epsilon / L1), also where no report has it; other keys are dropped, and counted.
+THE DOMAIN holds the keys to sum up, as `attributary keys` writes it. Every key of it gets exact discrete Laplace noise
+DLap(epsilon / L1), also if no report has it. Contributions to other keys are dropped and counted.
 
 THE LEDGER remembers what was queried, by shared id: the API, its version, the origin, the destination, the day of the
 impression, the filtering id, and the hour that the report was due. No shared id is queried twice. There is one ledger
-per user; --ledger names one that several users or machines share. If the command is interrupted, the same command again
-gives the same answer; if it is done, the same command again says so and changes nothing. A ledger that is damaged or
-missing is never replaced by a new one: restore it from a backup.
+per user; --ledger names one that several users or machines share. After an interruption, the same command gives the
+same answer; after it is done, the same command says so and changes nothing. A damaged or missing ledger is never
+replaced by a new one: restore it from a backup.
 
 WITHOUT A PLAN, for reports that others planned, give --epsilon and --l1 (65536 in browsers).
 
 ERRORS. If more than --max-errors of the reports cannot be used, nothing is spent or written. Errors are counted by the
 aggregation service's categories, as in DECRYPTION_ERROR; --errors writes the counts as JSON.
 
---debug is for reports in debug mode; others do not count. It writes exact sums and noise beside the output and spends
-nothing. --no-noise and --seed are for tests. Each of the three says in its output that it is not private, and spends
-nothing.
+--debug counts only reports in debug mode, and writes exact sums and noise beside the output. --no-noise and --seed are
+for tests. The output of these three is marked as not private, and they spend no budget.
 """
 
 
@@ -64,21 +63,21 @@ nothing.
     "--l1", type=click.IntRange(1, 2**32 - 1), help="Without a plan, with --epsilon: the L1 of a report, as in 65536."
 )
 @click.option(
-    "--filtering-ids", metavar="N,N", default="0", show_default=True, help="Contributions with these ids count."
+    "--filtering-ids", metavar="N,N", default="0", show_default=True, help="Filtering ids whose contributions count."
 )
 @click.option(
     "--ledger",
     "ledger_file",
     metavar="FILE",
-    help="What was queried.  [default: attributary/ledger.sqlite in $XDG_STATE_HOME or ~/.local/state]",
+    help="Record of what was queried.  [default: attributary/ledger.sqlite in $XDG_STATE_HOME or ~/.local/state]",
 )
 @click.option(
-    "--max-errors", metavar="SHARE", default="10%", show_default=True, help="Reports that may be unusable at most."
+    "--max-errors", metavar="SHARE", default="10%", show_default=True, help="Largest share of unusable reports."
 )
 @click.option(
     "--max-age", metavar="TIME", help="Refuse reports that were due longer ago (before today, UTC), as in 90d."
 )
-@click.option("--reporting-site", metavar="SITE", default="", help="Whose reports count.  [default: that of most]")
+@click.option("--reporting-site", metavar="SITE", default="", help="Site whose reports count.  [default: that of most]")
 @click.option("--errors", "errors_file", metavar="FILE", help="Write how many reports have which error (JSON).")
 @click.option("--debug", is_flag=True, help="Count only reports in debug mode; write sums and noise side by side, too.")
 @click.option("--no-noise", is_flag=True, help="Exact sums, which are NOT private.")

@@ -25,23 +25,23 @@ ABOUT = """Turn a plan into the keys of the Attribution Reporting API.
     $ attributary keys plan.json --impressions impressions.parquet -o query/
 
 A KEY has 128 bits: a tag for the level, and a field for each attribute that the level has. Values of unknown attributes
-are coded by their place in the domain; values of known ones are hashed, so that a campaign that is newer than the plan
-has its key, too. Without other options the table of fields is shown. The first run writes the fields into the plan,
-since keys that have been registered must not change: from then on they stay. Values with the same code are refused when
-the tree is built; --bits and --values, given at the first run, are for that.
+are coded by their place in the domain; values of known ones are hashed, so that campaigns newer than the plan have
+keys, too. Without other options the table of fields is shown. The first run writes the fields into the plan, where they
+stay: keys that have been registered must not change. Two values with the same code are refused when the tree is built;
+then plan anew, and give --bits or --values at the first run.
 
-REGISTRATIONS: with --impression and --conversion, the two headers that a server answers with go to standard output, one
-to a line. The source has the keys with the impression's part; the trigger has the conversion's part, which the browser
-joins to them by OR, and what the conversion contributes to each level. The time from impression to conversion is not
-given, as a server does not know it: the trigger has a piece for each of its buckets, and filters choose.
+REGISTRATIONS: with --impression and --conversion, the two headers of a server's responses go to standard output, one
+per line. The source has the impression's part of each key; the trigger has the conversion's part, which the browser
+combines with it by OR, and what the conversion contributes to each level. Leave out the time from impression to
+conversion, which a server does not know: the trigger has a key piece for each of its buckets, and filters choose one.
 
-CLASSES: where campaigns, or nodes, have contributions of their own, the source says in its filter data which, and the
-trigger lists them all. If there are more than --classes of them, similar ones are made the same; what that costs is
-shown, and the plan is written so, as estimates need to know.
+CLASSES: where campaigns or nodes have contributions of their own, the source names its class in its filter data, and
+the trigger lists all classes. If there are more than --classes, similar ones are merged; the loss is shown, and the
+plan is changed accordingly, since estimates go by it.
 
-THE QUERY: with --impressions, the values that occurred (a table of impressions, CSV or Parquet, or of counts) make the
-tree, with the full domain of unknown attributes. The folder -o then has tree.parquet, the nodes, and domain.avro, the
-keys to query in the format of the aggregation service.
+THE QUERY: with --impressions, the tree is built from the values that occurred (a table of impressions or of counts, CSV
+or Parquet) and the full domain of unknown attributes. The folder -o gets tree.parquet (the nodes) and domain.avro (the
+keys to query, in the format of the aggregation service).
 """
 
 
@@ -50,20 +50,16 @@ keys to query in the format of the aggregation service.
 @click.option("--impression", metavar="A=X,B=Y", help="Known attributes of an impression: print its registration.")
 @click.option("--conversion", metavar="C=Z", help="Unknown attributes of a conversion: print its registration.")
 @click.option("--destination", metavar="SITE", multiple=True, help="Where conversions happen; up to 3 sites.")
-@click.option(
-    "--source-event-id", metavar="N", type=click.IntRange(0, 2**64 - 1), help="The impression's number.  [default: 0]"
-)
-@click.option(
-    "--deduplication-key", metavar="N", type=click.IntRange(0, 2**64 - 1), help="The conversion's, as an order number."
-)
-@click.option("--impressions", metavar="FILE", multiple=True, help="Values that occurred: write tree and domain to -o.")
-@click.option("--bits", multiple=True, metavar="A=N", help="At the first run: the bits of an attribute.")
+@click.option("--source-event-id", metavar="N", type=click.IntRange(0, 2**64 - 1), help="Event id of the impression.")
+@click.option("--deduplication-key", metavar="N", type=click.IntRange(0, 2**64 - 1), help="Such as an order number.")
+@click.option("--impressions", metavar="FILE", multiple=True, help="Impressions that occurred: write the query to -o.")
+@click.option("--bits", multiple=True, metavar="A=N", help="At the first run: bits of an attribute in a key.")
 @click.option("--values", multiple=True, metavar="A=X,Y", help="At the first run: all values of a known attribute.")
 @click.option(
     "--classes",
     metavar="N",
     type=click.IntRange(2, 10**9),
-    help="At the first run: how many splits to tell apart. [50]",
+    help="At the first run: most classes of contributions.  [default: 50]",
 )
 @click.option(
     "-o", "--output", metavar="DIR", default="keys", show_default=True, help="The folder for tree and domain."

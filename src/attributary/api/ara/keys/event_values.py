@@ -51,7 +51,7 @@ def _label(attribute: Attribute, value: Any, logs: Logs | None) -> str:
     if label.strip() in {"", *missing_cells(logs or Logs())}:
         return MISSING
     if label.strip() == "*":
-        raise InputError(f"{attribute.name!r} has the value '*', which stands for all values in our tables; rename it")
+        raise InputError(f"{attribute.name!r} has the value '*', which means all values in our tables; rename it")
     return label
 
 

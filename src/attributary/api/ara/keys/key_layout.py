@@ -62,7 +62,7 @@ class Code:
             one, other = (labels[i] for i in order[same[0] : same[0] + 2])
             raise InputError(
                 f"the values {brief(one)} and {brief(other)} of {self.attribute!r} have the same code of "
-                f"{self.bits} bits, and their counts could not be told apart; make keys with more bits, as in --bits "
+                f"{self.bits} bits, so their counts would be added up; make keys with more bits, as in --bits "
                 f"{self.attribute}={min(self.bits + 16, 64)}, or list the values with --values"
             )
 

@@ -102,7 +102,7 @@ def load(text: str, found: Findings) -> Any:
             value = ONCE.decode(text)
         except _TwiceError as error:
             value = LAST.decode(text)
-            found.warning((), f"the key {json.dumps(error.key)} stands twice in one object; the last counts")
+            found.warning((), f"the key {json.dumps(error.key)} is duplicated in one object; the last one counts")
         if "\\u" in text or not text.isascii():
             json.dumps(value, ensure_ascii=False).encode()  # half a surrogate pair cannot be sent on
         return value
@@ -134,7 +134,7 @@ def _integer(digits: str) -> int | float:
 
 
 def _refuse(word: str) -> None:
-    raise ValueError(f"{word} is no number")
+    raise ValueError(f"{word} is not a number")
 
 
 def _decoder(pairs: Any) -> json.JSONDecoder:

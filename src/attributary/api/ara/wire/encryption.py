@@ -53,7 +53,7 @@ def info(shared_info: str, version: str) -> bytes:
     try:
         return b"aggregation_service" + (b"\0" if version == "" else b"") + shared_info.encode()
     except UnicodeEncodeError:
-        raise Fault("the shared info is no text that UTF-8 can hold") from None
+        raise Fault("the shared info is not valid UTF-8") from None
 
 
 def public_key(private_key: bytes) -> bytes:
@@ -195,6 +195,6 @@ def _key(text: Any, path: str) -> bytes:
 
 def _refusal(path: str) -> InputError:
     return InputError(
-        f"{path} is no private key; it holds {KEY_BYTES} bytes, as they are, in base64 or in hexadecimal, or JSON with "
+        f"{path} is not a private key; give a file with {KEY_BYTES} bytes (raw, base64 or hexadecimal), or JSON with "
         "key_id and private_key_base64"
     )
