@@ -13,7 +13,7 @@ import numpy as np
 
 from attributary.types import Floats
 
-KNOTS = tuple(3 * (i / 48) ** 1.5 for i in range(49)) + tuple(3 * 10 ** (i / 16) for i in range(1, 65))
+KNOTS = tuple(3 * (i / 48) ** 1.5 for i in range(49)) + tuple(3 * 10 ** (i / 32) for i in range(1, 129))
 
 
 def quantile(level: float, excess: Floats) -> Floats:
