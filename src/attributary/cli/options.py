@@ -11,14 +11,37 @@ if TYPE_CHECKING:
     from attributary.pipeline.estimator import Estimator
 
 MOST_AT_ONCE = 1024  # threads or processes
-NAMES = ["unbiased", "nonnegative", "learned"]  # of pipeline.estimator.ESTIMATORS, without importing it
 BETWEEN_0_AND_1 = click.FloatRange(0, 1, min_open=True, max_open=True)
-ESTIMATOR = click.option(
-    "--estimator",
-    type=click.Choice(NAMES),
-    help="unbiased: adds up, least variance. nonnegative: none below 0. learned: also uses shares learned from similar "
-    "nodes and the prior: smaller errors, no longer unbiased.  [default: unbiased, or learned with a prior]",
-)
+
+
+class EstimatorName(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """The name of an estimator; the list of them is imported when it is needed."""
+
+    name = "estimator"
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        from attributary.pipeline.estimator import ESTIMATORS
+
+        return f"[{'|'.join(ESTIMATORS)}]"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        from attributary.pipeline.estimator import ESTIMATORS
+
+        return str(click.Choice(list(ESTIMATORS)).convert(value, param, ctx))
+
+
+class EstimatorOption(click.Option):
+    """The option --estimator, whose help says what each of them gives."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        from attributary.pipeline.estimator import ESTIMATORS
+
+        each = "; ".join(f"{name}: {kind.words}" for name, kind in ESTIMATORS.items())
+        self.help = f"{each}.  [default: unbiased, or learned with a prior]"
+        return super().get_help_record(ctx)
+
+
+ESTIMATOR = click.option("--estimator", cls=EstimatorOption, type=EstimatorName())
 JOINT = click.option("--joint", is_flag=True, help="With nonnegative: fit all counts at once, not family by family.")
 WHOLE = click.option("--whole", is_flag=True, help="Whole numbers that add up.")
 CONFIDENCE = click.option(
@@ -58,11 +81,9 @@ def estimator_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def chosen_estimator(name: str | None, joint: bool, whole: bool, prior: str | None = None) -> "Estimator":
     """The estimator that a command was asked for; a prior alone asks for `learned`."""
     from attributary.errors import InputError
-    from attributary.pipeline.estimator import JOINT, WITH_PRIOR, Estimator
+    from attributary.pipeline.estimator import Estimator
 
-    chosen = name or ("learned" if prior else "nonnegative" if joint else "unbiased")
-    if joint and chosen not in JOINT:
-        raise InputError(f"--joint goes with --estimator {' or '.join(JOINT)}; got --estimator {chosen}")
-    if prior and chosen not in WITH_PRIOR:
-        raise InputError(f"--prior goes with --estimator {' or '.join(WITH_PRIOR)}; got --estimator {chosen}")
-    return Estimator(chosen, joint, whole)
+    chosen = Estimator(name or ("learned" if prior else "nonnegative" if joint else "unbiased"), joint, whole)
+    if prior and not chosen.uses_prior:
+        raise InputError(f"--prior goes with --estimator learned; got --estimator {chosen.name}: leave one of them out")
+    return chosen

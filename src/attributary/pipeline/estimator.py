@@ -50,13 +50,20 @@ def learned_shares(tree: Tree, measured: Measurements, known: Background) -> Pri
     return learn(tree, noisy, variance, earlier, tau=known.tau / worth).times(worth)
 
 
-ESTIMATORS: dict[str, Callable[[Tree, Measurements, Background, bool, bool], Estimate]] = {
-    "unbiased": unbiased,
-    "nonnegative": nonnegative,
-    "learned": learned,
+class EstimatorKind(NamedTuple):
+    """An estimator's function, what it can do, and a few words for people."""
+
+    make: Callable[[Tree, Measurements, Background, bool, bool], Estimate]
+    words: str
+    joint: bool = False  # it can fit all counts at once
+    prior: bool = False  # it uses an earlier period
+
+
+ESTIMATORS = {
+    "unbiased": EstimatorKind(unbiased, "adds up, with the least variance"),
+    "nonnegative": EstimatorKind(nonnegative, "no count below 0", joint=True),
+    "learned": EstimatorKind(learned, "also uses shares learned from similar nodes and the prior", prior=True),
 }
-JOINT = ("nonnegative",)  # those that can fit all counts at once
-WITH_PRIOR = ("learned",)  # those that use an earlier period
 
 
 @dataclass(frozen=True)
@@ -70,14 +77,19 @@ class Estimator:
     def __post_init__(self) -> None:
         if self.name not in ESTIMATORS:
             raise InputError(f"an estimator is one of {', '.join(ESTIMATORS)}; got {self.name!r}")
-        if self.joint and self.name not in JOINT:
-            raise InputError(f"joint fitting needs the estimator {' or '.join(JOINT)}; got {self.name}")
+        if self.joint and not self.kind.joint:
+            able = [name for name, kind in ESTIMATORS.items() if kind.joint]
+            raise InputError(f"--joint goes with --estimator {' or '.join(able)}; got --estimator {self.name}")
+
+    @property
+    def kind(self) -> EstimatorKind:
+        return ESTIMATORS[self.name]
 
     @property
     def uses_prior(self) -> bool:
         """Whether an earlier period has a part in the estimates."""
-        return self.name in WITH_PRIOR
+        return self.kind.prior
 
     def denoise(self, tree: Tree, measured: Measurements, **known: Any) -> Estimate:
         """The estimate; `earlier`, `tau` and `worth` are what is known besides (Background)."""
-        return ESTIMATORS[self.name](tree, measured, Background(**known), self.joint, self.whole)
+        return self.kind.make(tree, measured, Background(**known), self.joint, self.whole)
