@@ -256,7 +256,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a column that one file lacks": (
         {"1.parquet": ROWS, "2.parquet": {"campaign": ["x"], "time": [1]}},
-        "1.parquet has 'sold', and .*2.parquet has not",
+        "1.parquet has 'sold', .*2.parquet does not",
     ),
     "a column of two kinds": (
         {"1.parquet": ROWS, "2.parquet": {**ROWS, "sold": ["5"]}},
