@@ -24,7 +24,7 @@ test-duckdb1: $(VENV)/.ready-dev ## the tests of logs, on the last DuckDB before
 	test -d $(VENV)/duckdb1 || $(BIN)/python -m pip install --quiet --disable-pip-version-check \
 	    --target $(VENV)/duckdb1 'duckdb<2'
 	PYTHONPATH=$(VENV)/duckdb1 $(BIN)/python -m pytest tests/logs/test_count.py tests/logs/test_attribution.py tests/logs/test_values_count.py tests/datasets/test_load.py \
-	    tests/test_cli_count.py tests/test_cli_run.py tests/test_explore.py tests/test_explore_cli.py
+	    tests/cli/test_cli_count.py tests/cli/test_cli_run.py tests/explore/test_explore.py tests/explore/test_explore_cli.py
 
 check: $(VENV)/.ready-dev ## lint, types, and the docs build
 	$(BIN)/ruff check .

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
-from test_attribution import DAY, IMPRESSIONS, KEYS, PERIODS, SPEC, TIMES, USERS, WINDOW, Impression, leaves, table
 
 from attributary.errors import InputError
 from attributary.logs.count import count
@@ -23,6 +22,7 @@ from attributary.logs.value_bins import PER_TEN, bin_start
 from attributary.prior import from_counts
 from attributary.profile import profile
 from attributary.spec import Measure, Spec
+from test_attribution import DAY, IMPRESSIONS, KEYS, PERIODS, SPEC, TIMES, USERS, WINDOW, Impression, leaves, table
 
 TYPES = {"user": pa.string(), "advertiser": pa.int64(), "time": pa.int64(), "day": pa.string(), "value": pa.float64()}
 REVENUE = '\n[[measure]]\nname = "count"\n[[measure]]\nname = "revenue"\ncolumn = "value"\nclip = '

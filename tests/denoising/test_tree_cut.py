@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from attributary import Tree, denoise
 from attributary.denoising import compiled, linear
 from attributary.denoising.cluster.top import refuse_gaps, solve_top
-from attributary.denoising.cluster.worker import NOISY, PART, VARIANCE, Task, check, finish, hand_up_roots
+from attributary.denoising.cluster.worker import NOISY, PART, VARIANCE, ClusterTask, check, finish, hand_up_roots
 from attributary.errors import InputError
 from forests import Case, cases
 
@@ -35,7 +35,7 @@ def in_paths(case: Case) -> tuple[list[str], pa.Table]:
     return levels, pa.table({**columns, NOISY: case.noisy, VARIANCE: case.variance})
 
 
-def in_pieces(task: Task, table: pa.Table, parts: int) -> pa.Table:
+def in_pieces(task: ClusterTask, table: pa.Table, parts: int) -> pa.Table:
     """What Spark does, with the rows below the cut dealt to so many parts by their root."""
     cut = task.levels[task.cut]
     at_cut = table.column(cut).to_pylist()
@@ -63,7 +63,7 @@ def in_pieces(task: Task, table: pa.Table, parts: int) -> pa.Table:
     return pa.concat_tables(done, promote_options="default")
 
 
-def a_part(task: Task) -> pa.Table:
+def a_part(task: ClusterTask) -> pa.Table:
     """A part of one node."""
     labels = {name: ["x"] for name in task.levels}
     return pa.table({**labels, NOISY: [1.0], VARIANCE: [1.0], PART: pa.array([0], pa.int32())})
@@ -93,7 +93,7 @@ def in_one_piece(levels: list[str], table: pa.Table, shape: str = "laplace", **o
 
 def agree(levels: list[str], table: pa.Table, cut: int, parts: int, **options: Any) -> None:
     """In pieces and in one: the same to 1e-9, in every column."""
-    task = Task(levels, min(cut, len(levels) - 1), levels, levels, ADDED, **options)
+    task = ClusterTask(levels, min(cut, len(levels) - 1), levels, levels, ADDED, **options)
     found, expected = by_path(in_pieces(task, table, parts), levels), in_one_piece(levels, table, **options)
     assert found.select(levels) == expected.select(levels)
     size = 1 + np.abs(np.nan_to_num(table.column(NOISY).to_numpy())).max()
@@ -194,7 +194,7 @@ def test_mistakes_are_told_by_their_whole_path(name: str) -> None:
     noisy, variance, message = WRONG[name]
     levels, table = in_paths(Case(FAMILY, noisy, variance))
     with pytest.raises(ValueError, match=message):
-        in_pieces(Task(levels, 1, levels, levels, ADDED, "top-down"), table, 2)
+        in_pieces(ClusterTask(levels, 1, levels, levels, ADDED, "top-down"), table, 2)
 
 
 def test_nodes_without_a_row_are_refused_wherever_the_others_are() -> None:
@@ -203,12 +203,12 @@ def test_nodes_without_a_row_are_refused_wherever_the_others_are() -> None:
         some = table.take([v for v in range(5) if v != lost])
         for cut in (0, 1, 2):
             with pytest.raises(InputError, match=f"{orphan} has no row for its parent"):
-                in_pieces(Task(levels, cut, levels, levels, ADDED), some, 2)
+                in_pieces(ClusterTask(levels, cut, levels, levels, ADDED), some, 2)
 
 
 def test_figures_that_change_on_the_way_are_refused() -> None:
     levels, table = in_paths(Case(FAMILY, [1.0] * 5, [1.0] * 5))
-    task = Task(levels, 1, levels, levels, ADDED)
+    task = ClusterTask(levels, 1, levels, levels, ADDED)
     rows = table.append_column(PART, pa.array([0] * 5, pa.int32()))
     top = solve_top(task, rows.take([0]), hand_up_roots(task, rows.slice(1)))
     finish(task, rows.slice(1), top.settled)

@@ -23,7 +23,7 @@ from attributary.report.evaluation_curves import read_evaluation
 from attributary.spec import Measure, Spec
 from attributary.spec.measure import MICRO
 from attributary.tables import read_table, write_table
-from test_values_plan import DAYS, rows, spec
+from test_plan_measures import DAYS, rows, spec
 
 LINEAR = ["equal-raw", "equal-blue", "leaves-blue", "greedy-blue", "optimal-blue"]
 

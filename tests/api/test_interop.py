@@ -206,7 +206,7 @@ def test_a_payload_is_base64_in_the_report() -> None:
 
 @pytest.mark.parametrize("name", names()[:1])
 def test_the_table_in_the_docs_counts_these_cases(name: str) -> None:
-    page = (Path(__file__).parent.parent / "docs" / "client.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "client.md").read_text(encoding="utf-8")
     reports = [one for name in names() for one in read(name)["output"]["reports"]]
     of = {kind: sum(one["report_url"].endswith(kind) for one in reports) for kind in (AGGREGATABLE, *OTHER_REPORTS)}
     events, debugs, verbose = (of[kind] for kind in OTHER_REPORTS)

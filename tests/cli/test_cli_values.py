@@ -18,7 +18,7 @@ from attributary.plan import Plan, make_plan
 from attributary.prior import from_counts
 from attributary.profile import profile
 from attributary.tables import read_table
-from test_values_plan import rows, spec
+from test_plan_measures import rows, spec
 
 MEASURES = '\n[[measure]]\nname = "count"\n[[measure]]\nname = "revenue"\ncolumn = "value"\nunit = "EUR"\nclip = '
 

@@ -27,7 +27,7 @@ from attributary.prior import from_counts, from_estimates
 from attributary.profile import profile
 from attributary.tables import read_table, write_table
 from attributary.tables.not_private import EXACT_PRIOR, SEEDED, mark, words_of
-from test_values_plan import planned, rows, spec
+from test_plan_measures import planned, rows, spec
 
 MEASURES = '\n[[measure]]\nname = "count"\n[[measure]]\nname = "revenue"\ncolumn = "value"\nclip = '
 
