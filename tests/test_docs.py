@@ -12,8 +12,12 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
+
+from attributary import api, noise
+from attributary.spec.terms import TERMS
 
 TOP = Path(__file__).parent.parent
 PAGES = [TOP / "README.md", *sorted((TOP / "docs").glob("*.md"))]
@@ -25,14 +29,16 @@ TITLE = re.compile(r'title="([^"]+)"')
 def test_the_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
-    for kind, options, body in FENCE.findall(page.read_text(encoding="utf-8")):
-        title = TITLE.search(options)
-        if title:
-            Path(title[1]).write_text(body, encoding="utf-8")
-        elif kind == "python":
-            run_python(body, names, page)
-        elif kind == "console":
-            run_console(body)
+    registries = [patch.dict(registry) for registry in (noise.MODELS, noise.SHAPES, api.APIS, TERMS)]
+    with registries[0], registries[1], registries[2], registries[3]:  # what a page registers ends with it
+        for kind, options, body in FENCE.findall(page.read_text(encoding="utf-8")):
+            title = TITLE.search(options)
+            if title:
+                Path(title[1]).write_text(body, encoding="utf-8")
+            elif kind == "python":
+                run_python(body, names, page)
+            elif kind == "console":
+                run_console(body)
 
 
 def run_python(body: str, names: dict[str, Any], page: Path) -> None:
