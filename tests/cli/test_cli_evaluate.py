@@ -12,8 +12,7 @@ from click.testing import CliRunner, Result
 from attributary.cli import main
 from attributary.datasets import generate
 from attributary.evaluate import METHODS as KNOWN_METHODS
-from attributary.evaluate import evaluate
-from attributary.evaluate.user_cases import own_cases
+from attributary.evaluate import evaluate, user_cases
 from attributary.logs.count import count
 from attributary.spec import Spec
 from attributary.tables import read_table, write_table
@@ -46,9 +45,9 @@ def test_on_logs_with_an_earlier_period(shop: Path, tmp_path: Path) -> None:
     found = read_table(str(out))
     spec = Spec.load(f"{shop}/spec.toml")
     after, before = (count(spec, str(shop), **p).table for p in ({"since": "2026-02-02"}, {"until": "2026-02-02"}))
-    cases = own_cases("spec", spec, after, before, ("api", "unit"), generated=True)
+    cases = user_cases(spec, after, before, ("api", "unit"), name="spec", generated=True)
     assert found.equals(evaluate(cases, epsilons=[1, 4], taus=[spec.tau], draws=5).table)
-    said = ("measured:", "the prior:", "not counted", "under api noise", "under unit noise", "logs were generated")
+    said = ("measured:", "prior:", "not counted", "under api noise", "under unit noise", "logs were generated")
     for words in (*said, "impressions before 2026-02-02"):
         assert words in done.stderr, words
     assert (tmp_path / "errors.parquet.cache" / "finished.jsonl").exists()
@@ -60,7 +59,7 @@ def test_on_counts(shop: Path, tmp_path: Path) -> None:
     rows = table(done.stdout)
     assert {row["method"] for row in rows} == {name for name, method in KNOWN_METHODS.items() if not method.slow}
     assert {row["dataset"] for row in rows} == {"counts"}
-    assert "made of these very counts" in done.stderr
+    assert "made from the same counts" in done.stderr
     again = run(shop / "spec.toml", "--counts", shop / "counts.csv", *FEW, "-q", "--seed", "0")
     assert again.stdout == done.stdout and again.stderr == ""
     assert run(shop / "spec.toml", "--counts", shop / "counts.csv", *FEW, "-q", "--seed", "1").stdout != done.stdout

@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from attributary import Tree, budget, denoise, rmsre
 from attributary.errors import InputError
-from attributary.evaluate import METHODS, Case, Method, Store, estimators, evaluate, private_prior, splits
+from attributary.evaluate import METHODS, Case, Method, Store, estimators, evaluate, private_prior, splits, user_cases
 from attributary.evaluate.pooling import Pooling, exact
-from attributary.evaluate.simulation import BATCH, Copies, Noise, Tried, batches, draws_of, simulate
-from attributary.evaluate.user_cases import own_cases
+from attributary.evaluate.simulation import BATCH, Copies, SimulatedNoise, Tried, batches, draws_of, simulate
 from attributary.measurements import Measurements
 from attributary.noise import dlap_variance
 from attributary.noise import model as noise_model
@@ -83,7 +82,7 @@ def test_one_split_serves_every_epsilon_under_the_apis_noise() -> None:
 
 def test_simulation_is_denoising_draw_by_draw() -> None:
     made, draws = case("unit"), 7
-    noise = Noise("unit", 2.0, 65536, splits.greedy(made.spec, made.tree, made.prior))
+    noise = SimulatedNoise("unit", 2.0, 65536, splits.greedy(made.spec, made.tree, made.prior))
     measure = Pooling.of(made.tree, made.count, 5.0)
     found = simulate(made, [noise], [Tried(estimators.blue), Tried(estimators.top_down)], measure, draws, seed=1)[0]
     drawn = draws_of(1, "made up/a > b > day", 0, draws * made.nodes)
@@ -134,7 +133,7 @@ def test_intervals_of_unbiased_counts_cover_at_their_rate() -> None:
 def test_coverage_is_counted_draw_by_draw() -> None:
     made, draws = case(), 6
     (row,) = rows(evaluate([made], ["optimal-prior"], epsilons=[1], taus=[5], draws=draws, coverage=True), level="b")
-    noise = Noise("api", 1.0, made.spec.l1, splits.optimal(made.at(5, 1).spec, made.tree, made.prior))
+    noise = SimulatedNoise("api", 1.0, made.spec.l1, splits.optimal(made.at(5, 1).spec, made.tree, made.prior))
     drawn = draws_of(0, "made up/a > b > day", 0, draws * made.nodes)
     copies = Copies.of(made.tree, draws)
     noisy = noise._replace(share=copies.spread(noise.share)).added(copies.spread(made.count), drawn)
@@ -210,7 +209,7 @@ def test_luck_is_discrete_laplace_at_any_rate(rate: float) -> None:
 def test_noise_has_the_variance_that_a_split_buys(model: str) -> None:
     made = case(model)
     split = budget.optimal(made.tree, made.prior.mean, 4.0, 10.0, noise=model)
-    noise = Noise(model, 4.0, 65536, split.nodes() / 4)
+    noise = SimulatedNoise(model, 4.0, 65536, split.nodes() / 4)
     assert noise.variance == pytest.approx(split.variance())
     size = 20_000
     shares = np.repeat(noise.share[noise.share > 0][:3], size)
@@ -220,7 +219,7 @@ def test_noise_has_the_variance_that_a_split_buys(model: str) -> None:
 
 
 def test_what_is_not_measured_is_not_given_away() -> None:
-    noise = Noise("api", 1.0, 65536, np.array([0.0, 1.0]))
+    noise = SimulatedNoise("api", 1.0, 65536, np.array([0.0, 1.0]))
     assert noise.added(np.array([50.0, 50.0]), draws_of(0, "z", 0, 2))[0] == 0
     assert noise.variance[0] == np.inf
     tree = Tree.from_parents([-1, 0])
@@ -459,7 +458,7 @@ def test_squared_errors_of_draws_have_the_error_of_a_simulation() -> None:
     made = case()
     table = evaluate([made], ["greedy-top-down"], epsilons=[1], taus=[10], draws=300)
     share = splits.greedy(made.at(10, 1).spec, made.tree, made.prior)
-    noise = Noise("api", 1.0, made.spec.l1, share)
+    noise = SimulatedNoise("api", 1.0, made.spec.l1, share)
     squared = []
     for i in range(300):
         noisy = noise.added(made.count, draws_of(5, "mine", i, made.nodes))
@@ -526,15 +525,15 @@ def test_never_negative_beats_blue_on_a_sparse_tree() -> None:
 
 def test_own_counts_are_the_truth_and_estimates_below_0_are_0() -> None:
     asks, table = spec(split_by="a"), counts(0, 5)
-    (made,) = own_cases("mine", asks, _arrow(table))
+    (made,) = user_cases(asks, _arrow(table))
     assert made.count.sum() == pytest.approx(3 * sum(table["conversions"]))
     names = ["a", "b", "day"]
     estimate = np.array(table["conversions"], float)
     estimate[::4] = -3.5
     report = _arrow({**{n: table[n] for n in names}, "estimate": estimate, "variance": np.ones(len(estimate))})
-    (of_report,) = own_cases("mine", asks, report)
+    (of_report,) = user_cases(asks, report)
     assert of_report.count.sum() == pytest.approx(3 * np.maximum(estimate, 0).sum())
-    (with_prior,) = own_cases("mine", asks, _arrow(table), report)
+    (with_prior,) = user_cases(asks, _arrow(table), report)
     assert with_prior.prior.mean.sum() == pytest.approx(3 * estimate.sum())
 
 
@@ -587,7 +586,7 @@ def test_a_spec_of_other_levels_is_refused() -> None:
     with pytest.raises(InputError, match="the tree has 3 levels; the spec has 2"):
         Case.of("d", "t", spec(known="a", unknown=(UNKNOWN,)), made.tree, made.count, made.prior)
     with pytest.raises(InputError, match="the prior's epsilon is a positive number; got nan"):
-        own_cases("d", made.spec, _arrow(counts()), prior_epsilon=float("nan"))
+        user_cases(made.spec, _arrow(counts()), prior_epsilon=float("nan"))
 
 
 def test_it_shows_itself_in_a_notebook() -> None:

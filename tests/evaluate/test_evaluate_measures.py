@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from attributary.api.ara.keys.event_values import scaled
 from attributary.errors import InputError
-from attributary.evaluate import Store, evaluate
-from attributary.evaluate.measure_cases import MeasureCase, OneMeasure, all_limits, load, questions, shared, split
+from attributary.evaluate import Case, Store, evaluate, user_cases
+from attributary.evaluate.case_measures import OneMeasure, level_shares, questions, under_limits
+from attributary.evaluate.limits import all_limits
 from attributary.evaluate.methods import METHODS, Method
-from attributary.evaluate.user_cases import own_cases
+from attributary.evaluate.user_cases import limited_cases
 from attributary.plan import make_plan
 from attributary.prior import from_counts
 from attributary.profile import Profile, profile
@@ -36,20 +37,20 @@ WERE = {  # tree errors of counts alone, before there were measures
 }
 
 
-def cases(asked: Spec, before: pa.Table, after: pa.Table, **options: Any) -> list[MeasureCase]:
+def cases(asked: Spec, before: pa.Table, after: pa.Table, **options: Any) -> list[Case]:
     tree, known = asked.tree(after), [a.name for a in asked.known]
     two = (profile(tree, asked, after), from_counts(tree, before, known=known), profile(tree, asked, before))
-    return MeasureCase.cases("made up", asked, tree, *two, **options)
+    return limited_cases("made up", asked, tree, *two, **options)
 
 
-def case(limits: str = "chosen", asked: Spec | None = None, **of_rows: Any) -> MeasureCase:
+def case(limits: str = "chosen", asked: Spec | None = None, **of_rows: Any) -> Case:
     found = cases(asked or spec(), rows(0, 3, **of_rows), rows(1, 3, **of_rows))
-    return next(made for made in found if made.limits.name == limits)
+    return next(made for made in found if made.limits and made.limits.name == limits)
 
 
-def planned(many: MeasureCase, method: str = "optimal") -> list[OneMeasure]:
+def planned(many: Case, method: str = "optimal") -> list[OneMeasure]:
     asked = questions(many)
-    return shared(many, asked, split(asked, method))
+    return under_limits(many, asked, level_shares(asked, method))
 
 
 def some(table: Any, **wanted: Any) -> list[dict[str, Any]]:
@@ -82,7 +83,7 @@ def test_contributions_and_limits_are_those_of_the_plan(
     tree = asked.tree(after)
     prior, known, truth = (from_counts(tree, before, known=["a"]), *(profile(tree, asked, t) for t in (before, after)))
     plan = make_plan(asked, tree, prior, method, profile=known)
-    many = MeasureCase.cases("made up", asked, tree, truth, prior, known)[0]
+    many = limited_cases("made up", asked, tree, truth, prior, known)[0]
     for part, one in zip(plan.by_measure, planned(many, method), strict=True):
         contribution = tree.to_level_order(part.contribution(tree))
         assert one.share * asked.l1 * one.clip == pytest.approx(contribution, abs=1e-9)
@@ -104,7 +105,7 @@ def test_what_limits_cut_off_is_what_a_loop_over_conversions_cuts_off() -> None:
             full, left = dict.fromkeys(order, 0.0), dict.fromkeys(order, 0.0)
             for row in after.to_pylist():
                 value = 1.0 if one.measure.is_count else row[one.measure.name]
-                most = one.most if made.limits.by_hand else plan.most(row["a"])
+                most = one.most if made.limits and made.limits.by_hand else plan.most(row["a"])
                 for node in ((row["a"],), (row["a"], row["day"])):
                     full[node] += value
                     left[node] += min(value, one.clip) if row["rank"] <= most else 0.0
@@ -189,7 +190,7 @@ def test_more_conversions_that_do_not_occur_are_so_much_more_noise() -> None:
     before, after = rows(0, 3, 1e-12), rows(1, 3, 1e-12)
     plain = Spec(epsilon=4, split_by="a", attributes=spec().attributes)
     thrice = plain.model_copy(update={"conversions_per_impression": 3})
-    alone = own_cases("made up", plain, after, before)
+    alone = user_cases(plain, after, before, name="made up")
     one, other = (
         some(evaluate(made, ["equal-raw", "leaves-blue"], epsilons=[4], taus=[10], draws=0))
         for made in (alone, cases(thrice, before, after))
@@ -231,8 +232,8 @@ def test_seeds_workers_and_files_give_the_same_table(tmp_path: Path) -> None:
     assert not one.equals(evaluate(made, **asked, seed=1))
     for case in made:
         case.save(str(tmp_path / "case.npz"))
-        again = load(str(tmp_path / "case.npz"))
-        assert isinstance(again, MeasureCase) and again.key == case.key and again.limits == case.limits
+        again = Case.load(str(tmp_path / "case.npz"))
+        assert again.key == case.key and again.limits == case.limits
     assert len({case.key for case in made}) == 3
 
 
@@ -263,7 +264,7 @@ def test_one_measure_of_counts_is_what_it_was() -> None:
     plain = Spec(epsilon=4, split_by="a", attributes=spec().attributes)
     named = plain.model_copy(update={"measures": (spec().asked[0],)})
     one, other = (
-        evaluate(own_cases("made up", asked, after, before), epsilons=[1, 4], taus=[5], draws=5)
+        evaluate(user_cases(asked, after, before, name="made up"), epsilons=[1, 4], taus=[5], draws=5)
         for asked in (plain, named)
     )
     assert one.equals(other)
@@ -272,7 +273,7 @@ def test_one_measure_of_counts_is_what_it_was() -> None:
     trees = {(row["method"], row["kind"]): row["rmsre"] for row in some(one, level=None, epsilon=4)}
     for (method, kind), before_measures in WERE.items():
         assert trees[method, kind] == pytest.approx(before_measures, rel=1e-9)
-    both = evaluate([*own_cases("made up", plain, after, before), case()], ["equal-raw"], draws=0).table
+    both = evaluate([*user_cases(plain, after, before, name="made up"), case()], ["equal-raw"], draws=0).table
     assert set(both.column("measure").to_pylist()) == {"count", "revenue", None}
     assert both.column("limits").to_pylist().count(None) > 0
 
@@ -302,7 +303,7 @@ def _through_csv(table: Any, folder: Path) -> Any:
 
 
 def test_what_cannot_be_evaluated_is_refused() -> None:
-    with pytest.raises(InputError, match="per-node-blue is for counts of one conversion to an impression; with values"):
+    with pytest.raises(InputError, match="per-node-blue is for counts of one conversion per impression; with values"):
         evaluate([case()], ["equal-raw", "per-node-blue"])
     with pytest.raises(InputError, match="optimal-prior is for counts"):
         evaluate([case()], ["optimal-prior"])
@@ -340,6 +341,6 @@ def test_a_prior_that_limits_cannot_be_chosen_from_is_refused(most: Any, clip: A
     leaf = np.flatnonzero(tree.is_leaf)
     report = Profile(tree, leaf, np.ones(len(leaf)), {"revenue": np.ones(len(leaf))})
     with pytest.raises(InputError, match=rule):
-        MeasureCase.cases("made up", asked, tree, profile(tree, asked, after), from_counts(tree, after), report)
+        limited_cases("made up", asked, tree, profile(tree, asked, after), from_counts(tree, after), report)
     fixed = spec(1, 40)
-    assert MeasureCase.cases("made up", fixed, tree, profile(tree, fixed, after), from_counts(tree, after), report)
+    assert limited_cases("made up", fixed, tree, profile(tree, fixed, after), from_counts(tree, after), report)

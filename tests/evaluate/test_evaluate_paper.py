@@ -25,7 +25,6 @@ from attributary.evaluate.paper_counts import (
     PIECES,
     Choices,
     cached,
-    folder,
     identity,
     leaf_counts,
     paper_counts,
@@ -123,7 +122,7 @@ def test_cases_are_the_papers(logs: Path, name: str) -> None:
 def test_rows_are_counted_once(logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "rows.parquet"
     shutil.copy(logs / "camb.parquet", file)
-    where = folder(str(tmp_path / "cache"))
+    where = str(tmp_path / "cache")
     made = paper("camb", Log(None, 20_000), cache=where), paper("camb", Log(str(file)), cache=where)
     assert sorted(os.listdir(where)) == sorted(set(os.listdir(where))) and len(os.listdir(where)) == 6
 
@@ -220,7 +219,7 @@ def test_the_best_of_both(table: Any) -> None:
         ours = {m: errors[row.tree, row.tau, row.epsilon, m] for m in ("optimal-blue", "optimal-top-down")}
         assert row.paper == min(paper_ones.values()) == paper_ones[row.paper_method]
         assert row.ours == min(ours.values()) == ours[row.our_method]
-        assert row.lower == pytest.approx(1 - row.ours / row.paper)
+        assert row.change == pytest.approx(row.ours / row.paper - 1)
 
 
 def test_a_vague_figure_is_not_the_best(table: Any) -> None:
@@ -334,4 +333,4 @@ def test_other_mistakes(logs: Path) -> None:
         with pytest.raises(InputError, match="the prior's epsilon is a positive number"):
             paper("camb", Log(str(logs / "camb.parquet")), prior_epsilon=epsilon)
     with pytest.raises(InputError, match="choose another folder"):
-        folder(str(logs / "camb.parquet"))
+        paper("camb", Log(str(logs / "camb.parquet")), cache=str(logs / "camb.parquet"))

@@ -10,8 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attributary.errors import InputError
+from attributary.evaluate.limits import Limits
 from attributary.prior import Prior
 from attributary.prior.kin import label_codes
+from attributary.profile import Profile
 from attributary.spec import Spec
 from attributary.tree import Tree
 from attributary.types import Floats
@@ -23,8 +25,9 @@ PRIOR = "prior_"  # before the names of its arrays, in a file
 class Case:
     """One tree of a dataset under one noise model, `spec.noise`; nodes, counts and prior are in level order.
 
-    What methods may see are the spec, the tree and the prior; the counts are what they are judged by. Where limits cut
-    something off, `count` is what is left, which is measured, and `full` is what they are judged by.
+    Methods see the spec, the tree and the prior; the counts are what they are judged by. Counts alone have no `limits`.
+    With several measures, or several conversions per impression, `limits` says how limits are chosen, `earlier` is what
+    methods see of values and ranks, and `measured` is what they are judged by; `count` then has all conversions.
     """
 
     dataset: str
@@ -34,14 +37,23 @@ class Case:
     count: Floats
     prior: Prior
     generated: bool = False  # whether the rows behind it are
-    full: Floats | None = None  # as if there were no limits; None: there are none
+    full: Floats | None = None  # of one measure under limits: its sums without them; `count` are those that are left
     rounding: Floats | float = 0.0  # the variance of measured sums of values, each rounded to a whole contribution
+    limits: Limits | None = None
+    measured: Profile | None = None
+    earlier: Profile | None = None
 
     @classmethod
     def of(
         cls, dataset: str, name: str, spec: Spec, tree: Tree, count: Floats, prior: Prior, generated: bool = False
     ) -> Self:
-        """A case of a tree in any order; refuses one that has nothing to be measured."""
+        """A case of your own counts: `count` has the true count of every node, in the tree's order.
+
+        Counts of leaves become counts of nodes with `tree.roll_up(leaf_counts)`; `attributary.prior.from_counts(tree,
+        table)` makes a prior from a table of counts, and its `mean` are the counts of every node. `dataset` and `name`
+        (of the tree) are what the table of errors calls them. Refuses a tree of one node, a tree of other levels than
+        the spec's, and counts that are negative or not finite.
+        """
         if len(tree) < 2:
             raise InputError(
                 f"{dataset}, {name}: a tree of one node has nothing to split and nothing to add up; "
@@ -59,15 +71,17 @@ class Case:
 
     @property
     def nodes(self) -> int:
+        """The number of nodes."""
         return len(self.tree)
 
     @property
     def noise(self) -> str:
+        """The name of the noise model."""
         return self.spec.noise
 
     @property
     def truth(self) -> Floats:
-        """What is to be known."""
+        """What estimates are compared with."""
         return self.count if self.full is None else self.full
 
     def at(self, tau: float, epsilon: float) -> Self:
@@ -91,24 +105,35 @@ class Case:
         np.savez(path, words=np.array(words), flags=flags, **self._arrays())
 
     @classmethod
-    def load(cls, path: str) -> "Case":
+    def load(cls, path: str) -> Self:
         """The case in a file."""
         with np.load(path) as file:
-            dataset, name, spec = (str(word) for word in file["words"])
-            generated, protected, total = (bool(flag) for flag in file["flags"])
-            first, offsets, count = (file[array] for array in ("first", "offsets", "count"))
-            known: dict[str, Any] = {key[len(PRIOR) :]: file[key] for key in file.files if key.startswith(PRIOR)}
-            limited: dict[str, Any] = {key: file[key] for key in ("full", "rounding") if key in file.files}
+            values = {name: file[name] for name in file.files}
+        dataset, name, spec = (str(word) for word in values["words"])
+        generated, protected, total = (bool(flag) for flag in values["flags"])
+        first, count = values["first"], values["count"]
         roots = np.full(int(first[0]), -1, np.int32)
         parent = np.concatenate([roots, np.repeat(np.arange(len(count), dtype=np.int32), np.diff(first))])
-        tree, prior = Tree(parent, first, offsets, total=total), Prior(**known, protected=protected)
-        return cls(dataset, name, Spec.model_validate_json(spec), tree, count, prior, generated, **limited)
+        tree = Tree(parent, first, values["offsets"], total=total)
+        known: dict[str, Any] = {key[len(PRIOR) :]: values[key] for key in values if key.startswith(PRIOR)}
+        more: dict[str, Any] = {key: values[key] for key in ("full", "rounding") if key in values}
+        if "limits" in values:
+            limits, *numbers = (str(word) for word in values["limits"])
+            more["limits"] = Limits(limits, *(None if word == "None" else int(word) for word in numbers))
+        more |= {side: _profile(tree, side, values) for side in PROFILES if f"{side}_leaf" in values}
+        prior = Prior(**known, protected=protected)
+        return cls(dataset, name, Spec.model_validate_json(spec), tree, count, prior, generated, **more)
 
     def _arrays(self) -> dict[str, Any]:
-        known: dict[str, Any] = {f"{PRIOR}{name}": values for name, values in arrays(self.prior).items()}
-        limited = {"full": self.full, "rounding": self.rounding if np.ndim(self.rounding) else None}
-        known |= {name: values for name, values in limited.items() if values is not None}
-        return {"first": self.tree.first, "offsets": self.tree.offsets, "count": self.count, **known}
+        every: dict[str, Any] = {"first": self.tree.first, "offsets": self.tree.offsets, "count": self.count}
+        every |= {f"{PRIOR}{name}": values for name, values in arrays(self.prior).items()}
+        every |= {} if self.full is None else {"full": self.full}
+        every |= {"rounding": self.rounding} if np.ndim(self.rounding) else {}
+        every |= {} if self.limits is None else {"limits": np.array([str(part) for part in self.limits])}
+        for side in PROFILES:
+            profile: Profile | None = getattr(self, side)
+            every |= {} if profile is None else {f"{side}_{name}": part for name, part in _parts(profile).items()}
+        return every
 
 
 def arrays(prior: Prior) -> dict[str, NDArray[Any]]:
@@ -121,3 +146,27 @@ def changed(prior: Prior, change: Callable[[NDArray[Any]], NDArray[Any]]) -> Pri
     """The same for other nodes, or in another order."""
     new: dict[str, Any] = {name: change(values) for name, values in arrays(prior).items()}
     return replace(prior, **new)
+
+
+PROFILES = ("measured", "earlier")
+BY_MEASURE = ("value", "begin", "beyond")
+
+
+def _parts(profile: Profile) -> dict[str, Any]:
+    """A profile's arrays; names of measures are text of the user's."""
+    parts: dict[str, Any] = {"leaf": profile.leaf, "number": profile.number}
+    if profile.rank is not None:
+        parts["rank"] = profile.rank
+    for kind in BY_MEASURE:
+        each = getattr(profile, kind)
+        parts |= {f"{kind}_names": np.array(list(each), str)}
+        parts |= {f"{kind}_{i}": values for i, values in enumerate(each.values())}
+    return parts
+
+
+def _profile(tree: Tree, side: str, values: dict[str, Any]) -> Profile:
+    parts: dict[str, Any] = {name: values.get(f"{side}_{name}") for name in ("leaf", "number", "rank")}
+    for kind in BY_MEASURE:
+        names = [str(name) for name in values[f"{side}_{kind}_names"]]
+        parts[kind] = {name: values[f"{side}_{kind}_{i}"] for i, name in enumerate(names)}
+    return Profile(tree, **parts)

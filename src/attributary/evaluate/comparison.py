@@ -26,9 +26,9 @@ class Best(NamedTuple):
     ours: float
 
     @property
-    def lower(self) -> float:
-        """By how much ours is lower, as a share of the paper's; negative where it is higher."""
-        return 1 - self.ours / self.paper if self.paper > 0 else 0.0
+    def change(self) -> float:
+        """Our error relative to the paper's, minus 1: negative where ours is lower."""
+        return self.ours / self.paper - 1 if self.paper > 0 else 0.0
 
 
 class Beside(NamedTuple):
@@ -54,36 +54,38 @@ def tree_errors(table: Any) -> list[Row]:
 
 
 def best(table: Any) -> list[Best]:
-    """The best of both at every point where there are both.
+    """The best of both at every point where there are both; rows of limits are left out.
 
     A simulated error whose standard error is above a tenth of it is not taken, nor one that is as good as 0: where
     mistakes are rare, few draws may have had none.
     """
     points: dict[Any, list[Row]] = {}
     for row in filter(_sure, tree_errors(table)):
+        if row.get("limits") is not None:
+            continue
         points.setdefault(_point(row)[:-1], []).append(row)
-    found = []
+    every = []
     for point, rows in points.items():
         sides: dict[bool, list[Row]] = {True: [], False: []}
         for row in rows:
             sides[row["method"] in METHODS and METHODS[row["method"]].paper].append(row)
         if all(sides.values()):
             least = [min(sides[paper], key=lambda row: row["rmsre"]) for paper in (True, False)]
-            found.append(Best(*point, *(cell for row in least for cell in (row["method"], row["rmsre"]))))
-    return found
+            every.append(Best(*point, *(cell for row in least for cell in (row["method"], row["rmsre"]))))
+    return every
 
 
 def beside(table: Any) -> list[Beside]:
     """The paper's stated figures, where the table has their points."""
     errors = {_point(row): row for row in tree_errors(table)}
-    found = []
+    figures = []
     for our in best(table):
         stated = PAPER[our.dataset].stated if our.dataset in PAPER else ()
         figure = next((s.rmsre for s in stated if (s.tree, s.tau) == (our.tree, our.tau)), None)
         greedy = errors.get((*our[:5], STATED_METHOD))
         if figure is not None and greedy is not None and our.epsilon == STATED_EPSILON:
-            found.append(Beside(*our[:5], figure, greedy["rmsre"], our.our_method, our.ours, greedy["generated"]))
-    return found
+            figures.append(Beside(*our[:5], figure, greedy["rmsre"], our.our_method, our.ours, greedy["generated"]))
+    return figures
 
 
 def _sure(row: Row) -> bool:

@@ -145,11 +145,11 @@ that is larger. {{ pooled }} Errors of linear methods are exact; those of non-ne
 {% endif %}
 {% if compared %}<h2>The paper's best and ours</h2>
 <div class="wide"><table><tr><th>tree</th><th>noise</th><th>τ</th><th>ε</th><th>paper's best</th><th></th>
-<th>our best</th><th></th><th>lower by</th></tr>
+<th>our best</th><th></th><th>change</th></tr>
 {% for row in compared %}<tr><td>{{ row.dataset }}, {{ row.tree }}</td><td>{{ row.noise }}</td>
 <td>{{ "%g"|format(row.tau) }}</td><td>{{ "%g"|format(row.epsilon) }}</td><td>{{ "%.4f"|format(row.paper) }}</td>
 <td>{{ row.paper_method }}</td><td>{{ "%.4f"|format(row.ours) }}</td><td>{{ row.our_method }}</td>
-<td>{{ "%.1f"|format(100 * row.lower) }} %</td></tr>
+<td>{{ ("%+.1f"|format(100 * row.change)).replace("-", "−") }} %</td></tr>
 {% endfor %}</table></div>
 {% endif %}
 </body>

@@ -8,10 +8,10 @@ import numpy as np
 
 from attributary.errors import InputError
 from attributary.evaluate.case import Case
+from attributary.evaluate.case_measures import usable
 from attributary.evaluate.comparison import Evaluation
 from attributary.evaluate.grid_tasks import GridTask, Row
 from attributary.evaluate.grid_workers import Store, answers
-from attributary.evaluate.measure_cases import taken
 from attributary.evaluate.methods import Method, by_way, chosen
 from attributary.evaluate.pooling import Pool
 
@@ -81,7 +81,7 @@ def _tasks(
         GridTask(case.key, tau, tuple(group), epsilons, draws, seed, pool)
         for case in cases
         for tau in taus
-        for group in by_way(taken(case, methods, named)).values()
+        for group in by_way(usable(case, methods, named)).values()
     ]
 
 

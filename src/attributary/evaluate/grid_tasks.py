@@ -3,22 +3,20 @@
 import hashlib
 import json
 from collections.abc import Sequence
+from itertools import groupby
 from math import sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from attributary import __version__
-from attributary.budget import Split
-from attributary.errors import InputError
 from attributary.evaluate.case import Case
-from attributary.evaluate.measure_cases import PLANS, MeasureCase, OneMeasure, questions, shared, split
+from attributary.evaluate.case_measures import OneMeasure, measures_by_epsilon
 from attributary.evaluate.methods import Method
 from attributary.evaluate.pooling import Pool, PooledErrors, Pooling, exact
-from attributary.evaluate.simulation import Noise, Tried, simulate
+from attributary.evaluate.simulation import SimulatedNoise, Tried, simulate
 from attributary.evaluate.splits import Way
 from attributary.noise import page_of
-from attributary.types import Floats
 
 Row = dict[str, Any]
 
@@ -27,6 +25,8 @@ WORK = {"equal": 1, "leaves": 1, "greedy": 40, "greedy_raw": 20, "optimal": 150,
 
 
 class GridTask(NamedTuple):
+    """Methods that split the budget alike, on one case, at one τ and under every ε."""
+
     case: str  # its key
     tau: float
     methods: tuple[Method, ...]  # of one way
@@ -62,57 +62,56 @@ def _name(function: Any) -> str:
     return "" if function is None else f"{function.__module__}.{function.__qualname__}"
 
 
-def run(task: GridTask, case: Case, share: Floats | None = None) -> list[Row]:
-    """The rows of the evaluation table for a task; `share` takes the place of its split.
-
-    Under the API's noise the best shares do not depend on ε, and variances are proportional to that of DLap(ε/L1): one
-    split and one closed form serve every ε.
-    """
-    measure = Pooling.of(case.tree, case.truth, task.tau, task.pool)
+def answer(task: GridTask, case: Case) -> list[Row]:
+    """The rows of the evaluation table for a task: of each measure and, if there are several, of all together."""
     rows: list[Row] = []
-    noises: list[Noise] = []
-    for epsilon in task.epsilons:
-        at = case.at(task.tau, epsilon)
-        if noises and page_of(case.noise).proportional and not any(method.by_epsilon for method in task.methods):
-            noise = noises[0]._replace(epsilon=epsilon)
-        else:
-            noise = Noise(case.noise, epsilon, at.spec.l1, _split(task, at) if share is None else share)
-        noises.append(noise)
-    for method in task.methods:
-        rows += _exactly(task, case, method, noises, measure)
-    if task.draws:
-        tried = [Tried(m.estimator, m.intervals if task.coverage else None, m.batched) for m in task.methods]
-        found = simulate(case, noises, tried, measure, task.draws, task.seed)
-        for epsilon, each in zip(task.epsilons, found, strict=True):
-            for method, errors in zip(task.methods, each, strict=True):
-                rows += _rows(case.at(task.tau, epsilon), task, method, "simulated", errors)
+    by_epsilon = measures_by_epsilon(case, task.methods, task.tau, task.epsilons)
+    for _, same in groupby(by_epsilon, key=lambda measures: measures[0].case):  # counts alone: the same at every ε
+        measures = list(zip(*same, strict=True))
+        each = [_of_measure(task, case, ones) for ones in measures]
+        rows += [row for own in each for row in own]
+        if len(each) > 1:
+            weights = [ones[0].measure.weight for ones in measures]
+            rows += [_together(alike, weights) for alike in zip(*each, strict=True)]
     return rows
 
 
-def _split(task: GridTask, case: Case) -> Floats:
-    """The share of each node; refuses those that are no split: negative, nan, or more than 1 along a path."""
-    try:
-        return Split(case.tree, np.asarray(task.way(case.spec, case.tree, case.prior), np.float64), 1.0).nodes()
-    except ValueError as error:
-        raise InputError(f"{task.methods[0].name}: {error}") from error
+def _of_measure(task: GridTask, case: Case, ones: Sequence[OneMeasure]) -> list[Row]:
+    """The rows of one measure, whose counts are the same at each of some ε."""
+    one, alone = ones[0], ones[0].case
+    pooling = Pooling.of(alone.tree, alone.truth, one.tau, task.pool)
+    noises = [SimulatedNoise(case.noise, each.epsilon, case.spec.l1, each.share) for each in ones]
+    rows = [row for method in task.methods for row in _exactly(task, alone, method, noises, pooling)]
+    if task.draws:
+        tried = [Tried(m.estimator, m.intervals if task.coverage else None, m.batched) for m in task.methods]
+        drawn = simulate(alone, noises, tried, pooling, task.draws, task.seed)
+        for noise, by_method in zip(noises, drawn, strict=True):
+            for method, errors in zip(task.methods, by_method, strict=True):
+                rows += _rows(alone, task, method, noise.epsilon, "simulated", errors)
+    if case.limits is None:
+        return rows
+    cut = exact(pooling, np.zeros(case.nodes), alone.count - alone.truth).rmsre.tolist()
+    said = {"tree": case.name, "measure": one.measure.name, "limits": case.limits.name}
+    more = {"clip": one.clip, "conversions_per_impression": one.most, "measure_tau": one.tau}
+    return [row | said | more | {"bias": cut[i % len(cut)]} for i, row in enumerate(rows)]
 
 
-def _exactly(task: GridTask, case: Case, method: Method, noises: list[Noise], measure: Pooling) -> list[Row]:
+def _exactly(task: GridTask, case: Case, method: Method, noises: list[SimulatedNoise], pooling: Pooling) -> list[Row]:
     if method.variance is None:
         return []
     rows: list[Row] = []
-    before: Noise | None = None
+    before: SimulatedNoise | None = None
     for noise in noises:
         if before is None or noise.share is not before.share or np.any(case.rounding):
             noisy = noise.variance + case.rounding
             unit = method.variance(case.tree, noisy / noise.scale)  # as parts of the noise's scale
         before = noise
-        errors = exact(measure, unit * noise.scale, case.count - case.truth)  # denoising leaves the bias as it is
-        rows += _rows(case.at(task.tau, noise.epsilon), task, method, "exact", errors)
+        errors = exact(pooling, unit * noise.scale, case.count - case.truth)  # denoising leaves the bias as it is
+        rows += _rows(case, task, method, noise.epsilon, "exact", errors)
     return rows
 
 
-def _rows(case: Case, task: GridTask, method: Method, kind: str, errors: PooledErrors) -> list[Row]:
+def _rows(case: Case, task: GridTask, method: Method, epsilon: float, kind: str, errors: PooledErrors) -> list[Row]:
     sizes = [*np.diff(case.tree.offsets).tolist(), case.nodes]
     each = zip([*case.spec.levels, None], sizes, *(values.tolist() for values in errors[:3]), strict=True)
     rows: list[Row] = [
@@ -121,8 +120,8 @@ def _rows(case: Case, task: GridTask, method: Method, kind: str, errors: PooledE
             "tree": case.name,
             "method": method.name,
             "noise": case.noise,
-            "epsilon": case.spec.epsilon,
-            "tau": case.spec.tau,
+            "epsilon": epsilon,
+            "tau": task.tau,
             "level": level,
             "rmsre": rmsre,
             "standard_error": None if kind == "exact" or np.isnan(error) else error,
@@ -142,36 +141,6 @@ def _rows(case: Case, task: GridTask, method: Method, kind: str, errors: PooledE
     return rows
 
 
-def answer(task: GridTask, case: Case) -> list[Row]:
-    """The rows of the evaluation table for a task."""
-    if not isinstance(case, MeasureCase):
-        return run(task, case)
-    rows: list[Row] = []
-    share = None
-    for epsilon in task.epsilons:
-        at = case.at(task.tau, epsilon)
-        asked = questions(at)
-        if share is None or not page_of(case.noise).proportional:
-            share = split(asked, PLANS[task.way])
-        ones = shared(at, asked, share)
-        each = [_of_one(task, at, one, epsilon) for one in ones]
-        rows += [row for found in each for row in found]
-        if len(each) > 1:
-            weights = [one.measure.weight for one in ones]
-            rows += [_together(same, weights) for same in zip(*each, strict=True)]
-    return rows
-
-
-def _of_one(task: GridTask, many: MeasureCase, one: OneMeasure, epsilon: float) -> list[Row]:
-    """The rows of one measure; its case is like any other, but for what limits cut off."""
-    rows = run(task._replace(tau=one.tau, epsilons=(epsilon,)), one.case, one.share)
-    measure = Pooling.of(many.tree, one.case.truth, one.tau, task.pool)
-    cut = exact(measure, np.zeros(many.nodes), one.case.count - one.case.truth).rmsre.tolist()
-    said = {"tree": many.name, "tau": task.tau, "measure": one.measure.name, "limits": many.limits.name}
-    more = {"clip": one.clip, "conversions_per_impression": one.most, "measure_tau": one.tau}
-    return [row | said | more | {"bias": cut[i % len(cut)]} for i, row in enumerate(rows)]
-
-
 def _together(rows: Sequence[Row], weights: Sequence[float]) -> Row:
     """Root mean squares over measures, by their weights; the noise of one is independent of the others'."""
     part = [weight / sum(weights) for weight in weights]
@@ -179,10 +148,10 @@ def _together(rows: Sequence[Row], weights: Sequence[float]) -> Row:
     def mean(name: str) -> float:
         return sqrt(sum(p * row[name] ** 2 for p, row in zip(part, rows, strict=True)))
 
-    found: Row = {name: value if all(row[name] == value for row in rows) else None for name, value in rows[0].items()}
-    found |= {"measure": None, "clip": None, "measure_tau": None, "rmsre": mean("rmsre"), "bias": mean("bias")}
-    found["below_10_percent"] = sum(row["below_10_percent"] for row in rows) / len(rows)
+    whole: Row = {name: value if all(row[name] == value for row in rows) else None for name, value in rows[0].items()}
+    whole |= {"measure": None, "clip": None, "measure_tau": None, "rmsre": mean("rmsre"), "bias": mean("bias")}
+    whole["below_10_percent"] = sum(row["below_10_percent"] for row in rows) / len(rows)
     if rows[0]["standard_error"] is not None:
         errors = (p * row["rmsre"] * row["standard_error"] for p, row in zip(part, rows, strict=True))
-        found["standard_error"] = sqrt(sum(e**2 for e in errors)) / found["rmsre"] if found["rmsre"] > 0 else 0.0
-    return found
+        whole["standard_error"] = sqrt(sum(e**2 for e in errors)) / whole["rmsre"] if whole["rmsre"] > 0 else 0.0
+    return whole

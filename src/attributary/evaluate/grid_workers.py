@@ -16,7 +16,6 @@ from typing import Any
 from attributary.errors import InputError
 from attributary.evaluate.case import Case
 from attributary.evaluate.grid_tasks import GridTask, Row, answer
-from attributary.evaluate.measure_cases import load
 
 
 class Store:
@@ -151,5 +150,5 @@ def _end_with(join: Callable[[], object]) -> None:
 
 def _run(task: GridTask) -> list[Row]:
     if task.case not in _CASES:
-        _CASES[task.case] = load(_file(_FOLDER, task.case))
+        _CASES[task.case] = Case.load(_file(_FOLDER, task.case))
     return answer(task, _CASES[task.case])

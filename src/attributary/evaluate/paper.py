@@ -82,10 +82,11 @@ def paper(
     prior_epsilon: float = EPSILON,
     seed: int = 0,
     cache: str | None = None,
+    threads: int | None = None,
 ) -> Experiment:
     """The paper's experiment: both trees of a dataset, under each noise model.
 
-    The rows are counted once; with a folder as `cache`, once for all.
+    The rows are counted once, with so many threads (by default all cores); with a folder as `cache`, once for all.
     """
     if dataset not in PAPER:
         raise InputError(f"the paper's datasets are {' and '.join(PAPER)}; got {dataset!r}")
@@ -98,17 +99,19 @@ def paper(
     else:
         key = identity([log.path], dataset, log.expect, chosen)
         generated = is_generated(log.path)
-    tables = cached(cache, key, Periods._fields, lambda: _count(of, log, chosen, cache))
+    tables = cached(cache, key, Periods._fields, lambda: _count(of, log, chosen, cache, threads))
     periods = Periods(**tables)
     cases = paper_cases(of, periods, noises, prior_epsilon=prior_epsilon, seed=seed, generated=generated)
     return Experiment(cases, [LeftOut(**row) for row in periods.left.to_pylist() if row["rows"]], generated)
 
 
-def _count(of: PaperDataset, log: Log, choices: Choices, cache: str | None) -> Tables:
+def _count(of: PaperDataset, log: Log, choices: Choices, cache: str | None, threads: int | None) -> Tables:
     import duckdb
 
     with duckdb.connect() as connection:
         print_no_progress(connection)
+        if threads is not None:
+            connection.execute(f"SET threads = {int(threads)}")
         if log.path is not None:
             expect: Any = "any" if is_generated(log.path) else log.expect
             return paper_counts(connection, log.path, of, choices, expect)._asdict()

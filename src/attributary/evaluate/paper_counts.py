@@ -53,19 +53,14 @@ def _places(size: int) -> list[int]:
 Tables = dict[str, Any]
 
 
-def folder(path: str) -> str:
-    """The path of a folder, which is made if it is not there."""
-    try:
-        os.makedirs(path, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{path} cannot be made: {error.strerror}; choose another folder") from None
-    return path
-
-
 def cached(where: str | None, key: str, names: tuple[str, ...], make: Callable[[], Tables]) -> Tables:
     """The tables of these names from the folder, or else as they are made, which are then put there."""
     if where is None:
         return make()
+    try:
+        os.makedirs(where, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{where} cannot be made: {error.strerror}; choose another folder") from None
     paths = {name: os.path.join(where, f"counts-{key}-{name}.parquet") for name in names}
     if all(map(os.path.exists, paths.values())):
         try:

@@ -21,7 +21,7 @@ class PaperTree(NamedTuple):
         return Spec(epsilon=1.0, noise=noise, split_by=self.attributes[0], attribute=[*known, delay])
 
 
-class Stated(NamedTuple):
+class StatedFigure(NamedTuple):
     """A figure of the paper's text, of greedy-blue at ε = 4."""
 
     tree: str
@@ -34,7 +34,7 @@ class PaperDataset(NamedTuple):
     prior_days: int  # whose impressions make the prior
     days: int  # that the log is said to have
     trees: tuple[PaperTree, ...]
-    stated: tuple[Stated, ...]
+    stated: tuple[StatedFigure, ...]
 
     @property
     def attributes(self) -> tuple[str, ...]:
@@ -54,13 +54,13 @@ PAPER = {
             PaperTree("depth 5", ("partner", "country", "device", "age_group"), 2),
             PaperTree("depth 4", ("partner", "country", "device"), 6),
         ),
-        (Stated("depth 5", 10, 0.10), Stated("depth 4", 5, 0.17)),
+        (StatedFigure("depth 5", 10, 0.10), StatedFigure("depth 4", 5, 0.17)),
     ),
     "camb": PaperDataset(
         "camb",
         15,
         30,
         (PaperTree("depth 4", ("campaign", "cat1", "cat8"), 2), PaperTree("depth 3", ("campaign", "cat1"), 6)),
-        (Stated("depth 4", 10, 0.19), Stated("depth 3", 5, 0.20), Stated("depth 3", 10, 0.12)),
+        (StatedFigure("depth 4", 10, 0.19), StatedFigure("depth 3", 5, 0.20), StatedFigure("depth 3", 10, 0.12)),
     ),
 }

@@ -42,7 +42,7 @@ def draws_of(seed: int, name: str, batch: int, size: int) -> Draws:
     return Draws(rng.standard_exponential(size), rng.standard_exponential(size))
 
 
-class Noise(NamedTuple):
+class SimulatedNoise(NamedTuple):
     """The noise of nodes that have some shares of a budget ε; a node without a share is not measured."""
 
     model: str
@@ -150,7 +150,7 @@ class Tried(NamedTuple):
 
 
 def simulate(
-    case: Case, noises: Sequence[Noise], tried: Sequence[Tried], measure: Pooling, draws: int, seed: int
+    case: Case, noises: Sequence[SimulatedNoise], tried: Sequence[Tried], measure: Pooling, draws: int, seed: int
 ) -> list[list[PooledErrors]]:
     """The errors of each estimator under each noise, all on the same draws.
 

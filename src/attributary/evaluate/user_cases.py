@@ -1,58 +1,148 @@
-"""own: cases from a user's own counts."""
+"""Cases from a user's own counts or logs: what `attributary evaluate` tries methods on."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from attributary.errors import InputError
 from attributary.evaluate.case import Case
+from attributary.evaluate.limits import all_limits, refuse_open, refuse_untold
+from attributary.evaluate.paper_counts import cached, identity
 from attributary.evaluate.private import EPSILON, private_prior
-from attributary.prior import from_counts, from_estimates
+from attributary.logs.count import count
+from attributary.logs.counts import Counts
+from attributary.logs.duckdb import DuckDB
+from attributary.logs.engine import Engine
+from attributary.logs.log_files import all_files, is_generated
+from attributary.noise import page_of
+from attributary.pipeline.level_columns import level_columns, refuse_sums, refused
+from attributary.pipeline.read_prior import COUNTS, ESTIMATES, earlier, of_measure, profile_of
+from attributary.prior import Prior, from_counts, from_estimates
+from attributary.profile import Profile
 from attributary.spec import Spec
+from attributary.tables import shown
+from attributary.tables.table_columns import floats
 from attributary.tree import Tree
-from attributary.types import Floats
+from attributary.tree.labels import arrow_table
 
 
-def own_cases(
-    dataset: str,
+def user_cases(
     spec: Spec,
     counts: Any,
     before: Any = None,
-    noises: Sequence[str] | None = None,
+    noises: Sequence[str] = (),
     *,
-    prior_epsilon: float = EPSILON,
+    name: str = "counts",
+    prior_epsilon: float | None = None,
     seed: int = 0,
     generated: bool = False,
+    counts_from: str = "the counts",
+    before_from: str = "the prior",
 ) -> list[Case]:
-    """A case for each noise model: a table of counts (or of estimates, those below 0 taken as 0) is the truth.
+    """A case for each noise model (by default the spec's) and each way to come to limits, if the spec has any.
 
-    `before` are counts of an earlier period, of which a private prior is made, or an earlier report's estimates, which
-    are private already. Without it, the prior is a private one of the counts themselves, as if the earlier period had
-    been just like this one.
+    `counts` is a table with a row for each leaf and a column conversions, as `attributary count` writes it, or an
+    earlier report with a column estimate, of which those below 0 are taken as 0. `before` is such a table of an earlier
+    period; without it, the prior is made of the counts themselves, as if the earlier period had been just like this.
+
+    Of counts alone, a private prior is made: counts are measured with `prior_epsilon` (by default 1), split equally,
+    and denoised; estimates are private already. With values or several conversions per impression, limits are chosen
+    from what the table has without noise, so that `prior_epsilon` is refused, and the prior is not protected.
+    `counts_from` and `before_from` are what messages call the tables, as the paths of their files.
     """
-    if not prior_epsilon > 0:
-        raise InputError(f"the prior's epsilon is a positive number; got {prior_epsilon}")
-    tree, count = own_truth(spec, counts)
+    counts = arrow_table(counts)
+    before, before_from = (counts, counts_from) if before is None else (arrow_table(before), before_from)
+    if not spec.has_limits:
+        epsilon = EPSILON if prior_epsilon is None else prior_epsilon
+        if not epsilon > 0:
+            raise InputError(f"the prior's epsilon is a positive number; got {epsilon}")
+        truth = _as_counts(_figures(spec, counts, counts_from))
+        past = truth if before is counts else _figures(spec, before, before_from)
+        with refused(counts_from):
+            tree = spec.tree(truth if spec.known else None)
+            count = from_counts(tree, truth).mean
+        cases = []
+        for noise in noises or (spec.noise,):
+            asks = spec.model_copy(update={"noise": noise})
+            with refused(before_from):
+                prior = _private(asks, tree, past, seed, epsilon)
+            cases.append(Case.of(name, " > ".join(spec.levels), asks, tree, count, prior, generated))
+        return cases
+    if prior_epsilon is not None:
+        raise InputError(
+            "--prior-epsilon is for counts of one conversion per impression: limits are chosen from the prior's "
+            "counts as they are; leave it out"
+        )
+    _refuse_report(counts, counts_from)
     known = [attribute.name for attribute in spec.known]
-    cases = []
-    for noise in noises or (spec.noise,):
+    rows = level_columns(counts, known, counts_from) if known else None
+    with refused(counts_from):
+        tree = spec.tree(rows)
+    prior = earlier(tree, known, of_measure(before, spec, before_from), before_from)
+    refuse_sums(tree, prior.mean, before_from, "leave its rows out, or rename it")
+    profiles = [profile_of(spec, tree, table, path) for table, path in ((counts, counts_from), (before, before_from))]
+    return limited_cases(name, spec, tree, profiles[0], prior, profiles[1], noises, generated)
+
+
+def limited_cases(
+    name: str,
+    spec: Spec,
+    tree: Tree,
+    measured: Profile,
+    prior: Prior,
+    earlier_profile: Profile,
+    noises: Sequence[str] = (),
+    generated: bool = False,
+) -> list[Case]:
+    """A case for each noise model and each way to come to limits; profiles are of the tree."""
+    noises = noises or (spec.noise,)
+    if spec.values and not all(page_of(noise).on_sums for noise in noises):
+        raise InputError('values are scaled, as in the API; take noise = "api", or count conversions alone')
+    refuse_untold(spec, measured)
+    refuse_open(spec, earlier_profile)
+    count = measured.full(next((m for m in spec.asked if m.is_count), spec.asked[0]))
+    cases: list[Case] = []
+    for noise in noises:
         asks = spec.model_copy(update={"noise": noise})
-        if before is not None and "estimate" in before.column_names:
-            prior = from_estimates(tree, before, known=known)
-        else:
-            rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0,)))
-            earlier = _as_counts(counts) if before is None else before
-            prior = private_prior(asks, tree, earlier, rng, prior_epsilon)
-        cases.append(Case.of(dataset, " > ".join(spec.levels), asks, tree, count, prior, generated))
+        one = Case.of(name, " > ".join(spec.levels), asks, tree, count, prior, generated)
+        here, then = (replace(profile, tree=one.tree) for profile in (measured, earlier_profile))
+        cases += [replace(one, limits=limits, measured=here, earlier=then) for limits in all_limits(spec)]
     return cases
 
 
-def own_truth(spec: Spec, counts: Any) -> tuple[Tree, Floats]:
-    """The tree that is queried and its true counts, in the tree's order."""
-    table = _as_counts(counts)
-    tree = spec.tree(table if spec.known else None)
-    return tree, from_counts(tree, table).mean
+def _refuse_report(table: Any, path: str) -> None:
+    """Refuses estimates in place of counts, where limits are tried."""
+    if ESTIMATES[0] in table.column_names:
+        raise InputError(
+            f"{shown(path)} is a report, which does not tell what limits cut off; give counts, as `attributary count` "
+            "writes them for this spec"
+        )
+
+
+def _private(spec: Spec, tree: Tree, past: Any, seed: int, epsilon: float) -> Prior:
+    """A prior that gives nothing away: estimates as they are, or counts measured and denoised."""
+    if ESTIMATES[0] in past.column_names and COUNTS[0] not in past.column_names:
+        return from_estimates(tree, past, known=[attribute.name for attribute in spec.known])
+    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0,)))
+    return private_prior(spec, tree, past, rng, epsilon)
+
+
+def _figures(spec: Spec, table: Any, path: str) -> Any:
+    """The counts or estimates in a table, with the columns that name their nodes."""
+    table = of_measure(table, spec, path)
+    needed = ESTIMATES if ESTIMATES[0] in table.column_names else COUNTS
+    if needed[0] not in table.column_names:
+        raise InputError(
+            f"{shown(path)} has neither conversions (counts) nor estimate and variance (a report); its columns are "
+            f"{', '.join(table.column_names)}"
+        )
+    rows = level_columns(table, [attribute.name for attribute in spec.attributes], path)
+    for name in needed:
+        rows = rows.append_column(name, [floats(table, name, path)])
+    return rows
 
 
 def _as_counts(table: Any) -> Any:
@@ -60,6 +150,46 @@ def _as_counts(table: Any) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if "estimate" not in table.column_names:
+    if ESTIMATES[0] not in table.column_names:
         return table
-    return table.append_column("conversions", pc.max_element_wise(table.column("estimate"), pa.scalar(0.0)))
+    return table.append_column(COUNTS[0], pc.max_element_wise(table.column(ESTIMATES[0]), pa.scalar(0.0)))
+
+
+class LogPeriods(NamedTuple):
+    """The counts of logs: of the period that is measured and, if there is one, of the earlier one."""
+
+    measured: Any  # a table
+    earlier: Any  # a table, or None
+    generated: bool  # whether the rows of the logs were generated
+    counted: dict[str, Counts]  # by period, what was counted and what was not; empty if it was counted before
+
+
+def log_periods(
+    spec: Spec,
+    folder: str = ".",
+    until: str | None = None,
+    *,
+    cache: str | None = None,
+    engine: Callable[[], AbstractContextManager[Engine]] = DuckDB,
+) -> LogPeriods:
+    """Counts the spec's logs, whose files are relative to `folder`; impressions before `until` are the earlier period.
+
+    With a folder as `cache`, files that have not changed are counted once.
+    """
+    if spec.logs is None:
+        raise InputError("the spec has no section [logs]; add it, or give counts with --counts")
+    paths = all_files(spec.logs, folder)
+    remote = any("://" in path for path in paths)
+    key = "" if remote else identity(paths, spec.model_dump_json(exclude={"epsilon", "tau", "noise"}), until)
+    counted: dict[str, Counts] = {}
+
+    def make() -> dict[str, Any]:
+        with engine() as running:
+            counted["measured"] = count(spec, folder, since=until, engine=running)
+            if until is not None:
+                counted["earlier"] = count(spec, folder, until=until, engine=running)
+        return {period: counts.table for period, counts in counted.items()}
+
+    names = ("measured",) if until is None else ("measured", "earlier")
+    tables = cached(None if remote else cache, key, names, make)
+    return LogPeriods(tables["measured"], tables.get("earlier"), any(map(is_generated, paths)), counted)

@@ -135,7 +135,11 @@ def profiled(spec: Spec, tree: Tree, path: str | None) -> Profile | None:
     """The profile in a prior's file; None without one, or where conversions are counted once each, and nothing else."""
     if path is None or not spec.has_limits:
         return None
-    table = read_table(path)
+    return profile_of(spec, tree, read_table(path), path)
+
+
+def profile_of(spec: Spec, tree: Tree, table: Any, path: str) -> Profile:
+    """The profile in a table of counts, or of estimates; `path` is what messages call it."""
     if "estimate" in table.column_names:
         return _of_estimates(spec, tree, table, path)
     for measure in spec.values:

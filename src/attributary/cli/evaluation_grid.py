@@ -1,4 +1,4 @@
-"""evaluated: what the commands paper and evaluate share: the grid's options, its progress, and what is told of it."""
+"""The grid of an evaluation, which the commands evaluate and paper share: options, progress, and resuming it."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from attributary.cli.options import MOST_AT_ONCE
+from attributary.cli.options import MOST_AT_ONCE, threads
 from attributary.cli.printing import say
 from attributary.cli.progress import shows
 
@@ -15,14 +15,17 @@ if TYPE_CHECKING:
     from attributary.evaluate import Case
 
 MOST_DRAWS = 10**6
-SMALL = 1e-4  # an error that is as good as none
 POOLS = ["nodes", "roots"]
 FORMATS = ["parquet", "csv"]
-METHODS = [
-    *("equal-raw", "equal-blue", "leaves-blue", "greedy-raw", "greedy-blue", "greedy-top-down"),
-    *("optimal-blue", "optimal-top-down", "optimal-prior", "planned-prior"),
-    *("per-node-blue", "per-node-top-down", "per-node-prior"),
-]
+METHODS = """\b
+    equal-raw, equal-blue         equal budget for each level
+    leaves-blue                   the whole budget on the leaves
+    greedy-raw, greedy-blue       the paper's Algorithm 3, using the prior
+    greedy-top-down               the same, counts never negative
+    optimal-blue, -top-down       the best split by level
+    per-node-blue, -top-down      a budget for each node
+    optimal-prior, per-node-prior  estimates that use the prior, too (slow)
+    planned-prior                 a split made for such estimates (slow)"""
 
 
 class Numbers(click.ParamType):  # type: ignore[type-arg,unused-ignore]
@@ -42,6 +45,24 @@ class Numbers(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         return numbers
 
 
+class MethodName(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """The name of a method; the registry is imported when a name is to be looked up."""
+
+    name = "name"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return _names().convert(value, param, ctx)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> Any:
+        return _names().shell_complete(ctx, param, incomplete)
+
+
+def _names() -> Any:
+    from attributary.evaluate.methods import METHODS
+
+    return click.Choice(list(METHODS))
+
+
 def _draws(ctx: click.Context, param: click.Parameter, value: int) -> int:
     if value == 1:
         raise click.BadParameter("1 draw has no standard error; give 2 or more, or 0 for no simulation")
@@ -53,9 +74,9 @@ GRID = (
         "--method",
         "methods",
         multiple=True,
-        type=click.Choice(METHODS),
+        type=MethodName(),
         metavar="NAME",
-        help="One of those above, or several by repeating it.  [default: all but the slow ones]",
+        help="A method of those above; may be repeated.  [default: all but the slow ones]",
     ),
     click.option(
         "--draws",
@@ -63,26 +84,31 @@ GRID = (
         callback=_draws,
         default=50,
         show_default=True,
-        help="Of noise; 0: no simulation.",
+        help="Number of noise draws; 0 for closed forms only.",
     ),
     click.option(
-        "--pool", type=click.Choice(POOLS), default="nodes", show_default=True, help="What counts alike in a level."
-    ),
-    click.option(
-        "--prior-epsilon",
-        type=float,
-        default=1.0,
+        "--pool",
+        type=click.Choice(POOLS),
+        default="nodes",
         show_default=True,
-        help="Of the private prior.",
+        help="Average errors over all nodes of a level, or give each root the same weight.",
     ),
-    click.option("--coverage", is_flag=True, help="How many 95 % intervals hold the true count: two more columns."),
-    click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the prior and of the draws."),
+    click.option("--prior-epsilon", type=float, help="Epsilon with which a private prior is measured.  [default: 1]"),
+    click.option("--coverage", is_flag=True, help="Add two columns: the share of 95 % intervals with the true count."),
+    click.option(
+        "--seed",
+        type=click.IntRange(0),
+        default=0,
+        show_default=True,
+        help="Seed of the private prior and of the noise draws.",
+    ),
     click.option(
         "--workers",
         type=click.IntRange(1, MOST_AT_ONCE),
-        help="Processes.  [default: one for each core, where that pays]",
+        help="Number of processes.  [default: one per core if it pays]",
     ),
-    click.option("--cache", metavar="DIR", help="For what is finished.  [default: beside the output]"),
+    threads,
+    click.option("--cache", metavar="DIR", help="Folder for finished results.  [default: beside the output]"),
 )
 
 
@@ -94,24 +120,24 @@ def grid_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @contextmanager
-def resumed(kept: bool = True) -> Iterator[None]:
-    """Says how to go on after an interrupt, wherever it falls, if what is finished was kept."""
+def resumable(kept: bool = True) -> Iterator[None]:
+    """Says how to continue after an interrupt, wherever it falls, if finished results were kept."""
     try:
         yield
     except (KeyboardInterrupt, click.Abort):
         if not kept:
             raise
-        say("interrupted; run the same command again, and it goes on from here")
+        say("interrupted; run the same command again to continue from here")
         raise click.exceptions.Exit(130) from None
 
 
-def run_grid(cases: "list[Case]", cache: str, show: bool, *, methods: tuple[str, ...], **asked: Any) -> Any:
-    """The table of a grid; what is finished is kept in the cache, and found there the next time."""
+def run_grid(cases: "list[Case]", cache: str, show: bool, *, methods: tuple[str, ...], **options: Any) -> Any:
+    """The table of a grid; finished results are kept in the cache, and found there the next time."""
     from attributary.evaluate import Store, evaluate
 
     store = Store(os.path.join(cache, "finished.jsonl"))
     with _bar(show) as progress:
-        return evaluate(cases, methods or None, store=store, progress=progress, **asked).table
+        return evaluate(cases, methods or None, store=store, progress=progress, **options).table
 
 
 @contextmanager
@@ -128,20 +154,3 @@ def _bar(show: bool) -> Iterator[Callable[[int, int], None]]:
     with Progress(*columns, *times, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("tasks", total=None)
         yield lambda done, of: bar.update(task, completed=done, total=of)
-
-
-def print_best(table: Any) -> None:
-    """Prints the paper's best method and ours at every ε, to standard error."""
-    from attributary.cli.printing import console, print_table
-    from attributary.evaluate.comparison import best
-
-    panels: dict[Any, list[list[str]]] = {}
-    for row in best(table):
-        small = max(row.paper, row.ours) < SMALL
-        words = [f"{row.epsilon:g}", f"{row.paper:.4f}", row.paper_method, f"{row.ours:.4f}", row.our_method]
-        panels.setdefault(row[:4], []).append([*words, "" if small else f"{row.lower:.1%}"])
-    out = console()
-    for (dataset, tree, noise, tau), rows in panels.items():
-        out.print(f"{dataset}, {tree}: tree error under {noise} noise, tau = {tau:g}")
-        print_table(out, [["epsilon", "paper's best", "by", "our best", "by", "lower by"], *rows])
-        out.print()
