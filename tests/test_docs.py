@@ -16,7 +16,8 @@ from unittest.mock import patch
 
 import pytest
 
-from attributary import api, noise
+import attributary
+from attributary import api, budget, evaluate, logs, noise, plan, prior, report
 from attributary.spec.terms import TERMS
 
 TOP = Path(__file__).parent.parent
@@ -78,3 +79,12 @@ def _squeeze(text: str) -> str:
 def test_pages_are_listed() -> None:
     listed = (TOP / "mkdocs.yml").read_text(encoding="utf-8")
     assert all(page.name in listed for page in (TOP / "docs").glob("*.md"))
+
+
+def test_the_reference_has_every_public_name() -> None:
+    page = (TOP / "docs" / "reference.md").read_text(encoding="utf-8")
+    listed = {path.rpartition(".")[2] for path in re.findall(r"^::: (\S+)", page, re.MULTILINE)}
+    listed |= set(re.findall(r"`(?:\w+\.)?(\w+)", page))
+    for module in (attributary, budget, evaluate, logs, noise, plan, prior, report):
+        missing = set(module.__all__) - listed - {"MODELS", "SHAPES", "budget", "noise", "prior"}
+        assert not missing, f"{module.__name__}: {sorted(missing)}"
