@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from attributary.cli.options import chosen_estimator, estimator_options
+from attributary.cli.options import chosen_estimator, estimator_options, threads
 
 FORMATS = ["csv", "tsv", "parquet", "arrow", "arrows"]
 TREE = "tree.parquet"
@@ -120,6 +120,7 @@ such a name are not overwritten but refused; --prefix gives the added ones other
 )
 @click.option("--format", "format_", type=click.Choice(FORMATS), help="Format of the output.  [default: by its ending]")
 @click.option("--prefix", default="", help="Prefix of the names of the added columns.")
+@threads
 @click.option("-q", "--quiet", is_flag=True, help="No messages, except on what is not private.")
 def denoise(
     *,
@@ -137,6 +138,7 @@ def denoise(
     whole: bool,
     prior: str | None,
     protected: bool,
+    threads: int | None,
     noise: str | None,
     **of_table: Any,
 ) -> None:
