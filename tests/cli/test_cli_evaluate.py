@@ -2,6 +2,9 @@
 
 import csv
 import io
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +96,50 @@ def test_coverage_is_told_where_it_is_asked_for(shop: Path) -> None:
     with_, without = table(run(*asked, "--coverage").stdout), table(run(*asked).stdout)
     assert all(0.8 < float(row.pop("coverage")) <= 1 and float(row.pop("coverage_error")) < 0.2 for row in with_)
     assert [list(row) for row in with_] == [list(row) for row in without]
+
+
+KILLED = """
+import os, sys
+from attributary.cli import main
+from attributary.evaluate import Store
+
+def put(store, key, rows, put=Store.put):
+    put(store, key, rows)
+    if len(open(store._path).readlines()) == 3:
+        os._exit(9)  # as a kill ends it: nothing is tidied up
+
+Store.put = put
+main(sys.argv[1:])
+"""
+
+
+def test_it_goes_on_after_a_kill(shop: Path, tmp_path: Path) -> None:
+    """The killed run has two workers; its pipe closes only once they have ended, too."""
+    few = [
+        "--draws",
+        "5",
+        "--tau",
+        "5,10",
+        "--method",
+        "equal-blue",
+        "--method",
+        "leaves-blue",
+        "--method",
+        "equal-raw",
+    ]
+    options = ["evaluate", f"{shop}/spec.toml", "--counts", f"{shop}/counts.csv", *few, "-q", "-o"]
+    whole, part = tmp_path / "whole.csv", tmp_path / "part.csv"
+    assert CliRunner().invoke(main, [*options, str(whole), "--workers", "1"]).exit_code == 0
+    command = [sys.executable, "-c", KILLED, *options, str(part), "--workers", "2"]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    killed = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert killed.returncode == 9, killed.stderr
+    finished = tmp_path / "part.csv.cache" / "finished.jsonl"
+    assert len(finished.read_text().splitlines()) == 3 and not part.exists()
+    again = CliRunner().invoke(main, [*options, str(part), "--workers", "1"])
+    assert again.exit_code == 0, again.output
+    assert len(finished.read_text().splitlines()) == 4
+    assert part.read_text() == whole.read_text()
 
 
 def test_mistakes_are_told_in_a_line(shop: Path, tmp_path: Path) -> None:

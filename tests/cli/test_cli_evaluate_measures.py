@@ -134,7 +134,8 @@ def test_bias_is_what_a_loop_over_the_logs_rows_finds(tmp_path: Path) -> None:
 
 def test_on_logs_with_an_earlier_period(shop: Path, tmp_path: Path) -> None:
     out = tmp_path / "errors.parquet"
-    asked = [shop / "auto.toml", "--prior-until", "2026-02-02", *FEW, "--epsilon", "2,8"]
+    methods = ["--method", "equal-blue", "--method", "optimal-top-down"]
+    asked = [shop / "auto.toml", "--prior-until", "2026-02-02", *FEW, "--epsilon", "2,8", *methods]
     done = run(*asked, "-o", out)
     assert done.exit_code == 0 and done.stdout == "", done.output
     found = read_table(str(out))

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -495,6 +496,20 @@ def test_workers_that_end_are_told_of() -> None:
     with pytest.raises(InputError, match="functions that a module has by name"):
         evaluate([case()], [nameless], draws=2, workers=2)
     assert len(evaluate([case()], [nameless], draws=2))
+
+
+def deaf(asks: Spec, tree: Tree, prior: Prior) -> Any:
+    """An equal split where this process does not hear Ctrl-C."""
+    if signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, []):
+        raise InputError("Ctrl-C would end this worker")
+    return splits.equal(asks, tree, prior)
+
+
+def test_workers_leave_ctrl_c_to_their_parent() -> None:
+    method = Method("deaf", deaf, estimators.blue)
+    assert len(evaluate([case()], [method], epsilons=[1], draws=2, workers=2))
+    with pytest.raises(InputError, match="Ctrl-C would end"):
+        evaluate([case()], [method], epsilons=[1], draws=2)
 
 
 def test_the_table_keeps_its_contract() -> None:
