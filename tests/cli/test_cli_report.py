@@ -65,7 +65,7 @@ def test_a_table_of_denoise_with_its_levels(tmp_path: Path) -> None:
 
 def test_what_is_left_out_is_told(run: Path, tmp_path: Path) -> None:
     result = report(run, "-o", tmp_path / "p.html", "--nodes", 100)
-    assert "428 nodes are left out; --nodes takes more" in result.stderr
+    assert "428 nodes are left out; raise --nodes to show more" in result.stderr
 
 
 @pytest.mark.parametrize(

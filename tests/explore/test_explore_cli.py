@@ -68,7 +68,7 @@ def test_it_serves_this_machine_until_it_is_interrupted() -> None:
         server.send_signal(signal.SIGINT)
         out, err = server.communicate(timeout=10)
         assert server.returncode == 0 and out == ""
-        assert err == "open this address; it is answered on this machine only. Ctrl-C ends it.\n"
+        assert err == "open this address; it works on this machine only. Ctrl-C stops it.\n"
 
 
 def test_two_runs_have_two_tokens() -> None:
@@ -79,12 +79,12 @@ def test_two_runs_have_two_tokens() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], "made-up tree and counts: 12 × 20 × 14"),
-        (["spec.toml", "--prior", "counts.csv"], "6 nodes, counts of counts.csv"),
-        (["estimates.parquet"], "82 nodes and the estimates of estimates.parquet"),
-        (["run"], "7 nodes and the estimates of run/estimates.parquet"),
+        ([], "made-up counts, 12 × 20 × 14"),
+        (["spec.toml", "--prior", "counts.csv"], "6 nodes, counts from counts.csv"),
+        (["estimates.parquet"], "82 nodes, estimates from estimates.parquet"),
+        (["run"], "7 nodes, estimates from run/estimates.parquet"),
         (["run/plan.json"], "the plan's levels and their sizes"),
-        (["logs.toml"], "6 nodes, counts of the logs of logs.toml"),
+        (["logs.toml"], "6 nodes, counts from the logs of logs.toml"),
     ],
 )
 def test_the_plan_tab_begins_with_what_there_is(arguments: list[str], words: str) -> None:
@@ -140,9 +140,9 @@ def explore(*arguments: str) -> Result:
         (["two"], "more than one table of estimates"),
         (["other.json"], "other.json is not a plan"),
         (["out.csv"], "give them with --levels"),
-        (["estimates.parquet", "counts.csv"], "is no table of estimates"),
-        (["estimates.parquet", "spec.toml"], "two tables of estimates are compared; spec.toml is none"),
-        (["spec.toml", "estimates.parquet"], "two tables of estimates are compared; spec.toml is none"),
+        (["estimates.parquet", "counts.csv"], "is not a table of estimates"),
+        (["estimates.parquet", "spec.toml"], "two tables of estimates are compared; spec.toml is not one"),
+        (["spec.toml", "estimates.parquet"], "two tables of estimates are compared; spec.toml is not one"),
         (["spec.toml"], "a plan needs the values of campaign"),
         (["broken.toml"], "is not TOML"),
         (["estimates.parquet", "--tau", "0"], "--tau is a number above 0"),

@@ -141,7 +141,7 @@ def test_searching(tabs: Tabs, serve: Any, one: str) -> None:
     assert "›" in tab.inner_text(f"{ROWS} th")
     tab.select_option("#depth", "1")
     tab.wait_for_selector("#nothing:not([hidden])")
-    assert "No label here holds “day 3”" in tab.inner_text("#nothing")
+    assert "No label here contains “day 3”" in tab.inner_text("#nothing")
     tab.go_back()
     tab.go_back()
     tab.wait_for_function("() => document.querySelector('#find').value === '' || document.activeElement.id === 'find'")
@@ -198,7 +198,7 @@ def error(tab: Any) -> float:
 
 def test_the_numbers_follow_the_sliders(tabs: Tabs, serve: Any) -> None:
     tab = opened(tabs(), serve(), ready="plan")
-    assert "made-up" in tab.inner_text("#origin") and "No split does better" in tab.inner_text("#sum")
+    assert "made-up" in tab.inner_text("#origin") and "This is the best split" in tab.inner_text("#sum")
     before = error(tab)
     tab.fill("#epsilon", "8")
     tab.keyboard.press("Enter")
@@ -217,15 +217,15 @@ def test_the_numbers_follow_the_sliders(tabs: Tabs, serve: Any) -> None:
     worse = error(tab)
     tab.fill("#levels tbody tr:nth-child(1) input[type=number]", "0")
     tab.keyboard.press("Tab")
-    tab.wait_for_function("() => document.querySelector('#levels tbody .contribution').textContent === 'no key'")
+    tab.wait_for_function("() => document.querySelector('#levels tbody .contribution').textContent === 'not measured'")
     assert tab.inner_text("#levels tbody tr:nth-child(2) .contribution") == "32,768"
     assert error(tab) < worse
-    tab.click("button:has-text('Take the best split')")
-    tab.wait_for_function("() => document.querySelector('#sum').textContent.includes('No split does better')")
+    tab.click("button:has-text('Use the best split')")
+    tab.wait_for_function("() => document.querySelector('#sum').textContent.includes('This is the best split')")
     tab.select_option("#neighbours", "definition-1")
-    tab.wait_for_function("() => document.querySelector('#privacy').textContent.includes('ε holds for that, too')")
+    tab.wait_for_function("() => document.querySelector('#privacy').textContent.includes('Definition 1')")
     tab.go_back()
-    tab.wait_for_function("() => document.querySelector('#privacy').textContent.includes('protected less')")
+    tab.wait_for_function("() => document.querySelector('#privacy').textContent.includes('less protection')")
 
 
 def test_a_made_up_tree_and_its_draws(tabs: Tabs, serve: Any) -> None:
@@ -259,7 +259,7 @@ def test_the_plan_begins_with_the_estimates(tabs: Tabs, serve: Any, one: str) ->
     tab = opened(tabs(), serve(one))
     tab.click("#tabs a:has-text('Plan')")
     tab.wait_for_selector("html[data-ready=plan]", state="attached")
-    assert "the estimates of" in tab.inner_text("#origin")
+    assert "estimates from" in tab.inner_text("#origin")
     tab.go_back()
     tab.wait_for_selector("#counts:not([hidden])")
 
@@ -288,7 +288,7 @@ def test_without_its_token_the_page_says_where_to_look(tabs: Tabs, serve: Any, o
     tab = tabs(forgive="401")
     tab.goto(served.url(token=""))
     tab.wait_for_selector("#trouble:not([hidden])")
-    assert "the address that the terminal shows" in tab.inner_text("#trouble")
+    assert "the address shown in the terminal" in tab.inner_text("#trouble")
     assert tab.locator(ROWS).count() == 0
 
 
@@ -308,7 +308,7 @@ def test_a_server_that_ended_is_said_on_the_page(tabs: Tabs, serve: Any, one: st
     served.stop()
     tab.locator(f"{ROWS} a").first.click()
     tab.wait_for_selector("#trouble:not([hidden])")
-    assert "does not answer" in tab.inner_text("#trouble")
+    assert "is not responding" in tab.inner_text("#trouble")
 
 
 @pytest.fixture

@@ -117,7 +117,7 @@ def test_a_plan_alone_has_its_levels_and_their_sizes() -> None:
     start = start_of_plan(plan)
     assert np.diff(start.tree.offsets).tolist() == np.diff(tree.offsets).tolist()
     assert answer(WhatIf(start), {})["levels"][0]["contribution"] == plan.default[0]
-    assert "made up" in start.words
+    assert "made-up" in start.words
     assert start.names([0, len(tree) - 1])[0].startswith("a ")
 
 

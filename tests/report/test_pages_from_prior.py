@@ -124,15 +124,15 @@ def test_the_explorer_sorts_by_it_and_writes_it(tmp_path: Path) -> None:
 
 def test_the_explorer_shows_it(tabs: Tabs, serve: Any, tmp_path: Path) -> None:  # noqa: F811
     tab = opened(tabs(), serve(written(estimates_table(expected(), 0.95), tmp_path / "e.parquet")))
-    tab.click("thead button:has-text('From prior')")
-    tab.wait_for_function("() => document.querySelector('th[aria-sort]').textContent === 'From prior'")
+    tab.click("thead button:has-text('Weight of prior')")
+    tab.wait_for_function("() => document.querySelector('th[aria-sort]').textContent === 'Weight of prior'")
     settled(tab)
     shown = [float(text.split("\u00a0")[0]) for text in tab.locator("#grid tbody td:last-child").all_inner_texts()]
     assert shown == sorted(shown, reverse=True) and violations(tab) == []
-    assert "not unbiased" in tab.inner_text("#explain")
+    assert "no longer unbiased" in tab.inner_text("#explain")
     tab.locator("#grid tbody a").first.click()
     tab.wait_for_selector("#here:not([hidden])")
-    assert "from prior" in tab.inner_text("#here")
+    assert "weight of prior" in tab.inner_text("#here")
 
 
 def test_a_notebook_shows_it() -> None:

@@ -1,4 +1,4 @@
-"""attributary explore: estimates of any size in the browser, and a budget to play with."""
+"""attributary explore: estimates of any size in the browser, and budgets to try out."""
 
 import sys
 from typing import TYPE_CHECKING, Any
@@ -17,35 +17,33 @@ ABOUT = """Look through estimates of any size in the browser, and try out budget
     $ attributary explore spec.toml --prior counts.parquet
     $ attributary explore
 
-COUNTS pages through the tree: what a node is made of, search by label, sort by count, error or correction, download as
-CSV. Of several measures, one is chosen. With a second table, every count stands beside the earlier one, with the change
-and whether noise explains it.
+COUNTS browses the tree: open a node, search by label, sort by count, error or correction, download as CSV. Where a
+table has several measures, choose one. With a second table, every count is shown beside the earlier one, with the
+change and whether noise explains it.
 
-PLAN moves epsilon, tau and the levels' shares, and shows the error to expect of every level, the best split, and three
-examples of what a report would look like. It begins with the estimates, the plan, the spec and its prior or logs, or
-with a made-up tree.
+PLAN tries out epsilon, tau and the levels' shares, and shows the expected error of every level, the best split, and
+three examples of what a report would look like. It starts with the estimates, the plan, the spec and its prior or logs,
+or a made-up tree.
 
-A FILE is a table of estimates as `run` and `denoise` write it, a plan, a spec, or a folder of `run`. Parquet is asked
-where it is; other tables are read into memory once. The page is served to this machine only, to whoever has the
-address with its token. Ctrl-C ends it.
+A FILE is a table of estimates from `run` or `denoise`, a plan, a spec, or a folder written by `run`. Parquet files are
+queried in place; other tables are read into memory once. The page is served on this machine only, to whoever has the
+address with its token. Ctrl-C stops it.
 """
 
 
-@click.command(help=ABOUT, short_help="Estimates of any size in the browser, and a budget to play with.")
+@click.command(help=ABOUT, short_help="Browse estimates of any size, and try out budgets.")
 @click.argument("file", metavar="[FILE]", required=False)
 @click.argument("earlier", metavar="[EARLIER]", required=False)
+@click.option("--levels", metavar="A,B,C", help="Columns that name a node, top to bottom, if the table does not say.")
 @click.option(
-    "--levels", metavar="A,B,C", help="The columns that name a node, top to bottom, if the table does not tell."
+    "--tau", type=float, help="Errors are relative to the count, or to this if larger.  [default: the plan's, 10]"
 )
-@click.option(
-    "--tau", type=float, help="Errors are relative to counts, or to this if larger.  [default: the plan's, 10]"
-)
-@click.option("--prior", "prior_path", metavar="FILE", help="With a spec: counts of an earlier period, or a report.")
-@click.option("--protected", is_flag=True, help="The counts of --prior were protected themselves.")
-@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Of this machine.  [default: any that is free]")
-@click.option("--no-browser", is_flag=True, help="Print the address, open nothing.")
-@click.option("--memory", metavar="SIZE", help="DuckDB's limit, as in 4GB.  [default: most of this machine's]")
-@click.option("-q", "--quiet", is_flag=True, help="No words but the address.")
+@click.option("--prior", "prior_path", metavar="FILE", help="With a spec: counts or a report of an earlier period.")
+@click.option("--protected", is_flag=True, help="The counts of --prior were protected.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port to listen on.  [default: any free port]")
+@click.option("--no-browser", is_flag=True, help="Print the address only; do not open a browser.")
+@click.option("--memory", metavar="SIZE", help="DuckDB's memory limit, as in 4GB.  [default: most of this machine's]")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing but the address.")
 def explore(
     *,
     file: str | None,
@@ -105,7 +103,7 @@ def _tables(found: "Sources", file: str | None, earlier: str | None) -> list[str
     before = sources_in(earlier).estimates
     if found.estimates is None or before is None:
         raise InputError(
-            f"two tables of estimates are compared; {file if found.estimates is None else earlier} is none"
+            f"two tables of estimates are compared; {file if found.estimates is None else earlier} is not one"
         )
     return [found.estimates, before]
 
@@ -138,7 +136,7 @@ def _ready(address: str, once: str | None, quiet: bool) -> None:
     click.echo(address)
     sys.stdout.flush()
     if not quiet:
-        say("open this address; it is answered on this machine only. Ctrl-C ends it.")
+        say("open this address; it works on this machine only. Ctrl-C stops it.")
     summary = current()
     if summary is not None:
         fact("address", address.partition("#")[0])  # without the token: a file may be read by others

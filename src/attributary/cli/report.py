@@ -8,42 +8,49 @@ import click
 NODES = 200_000
 FORMATS = ["svg", "png"]
 
-ABOUT = """One page to send on: what was asked, how private it is, the counts, their errors.
+ABOUT = """One page to send on: the counts, how accurate they are, and how private.
 
 \b
     $ attributary run shop/spec.toml -o shop/run
     $ attributary report shop/run -o report.html
 
-A FILE is a plan (JSON), a table of estimates as `run` and `denoise` write it, an evaluation, or a folder of them; which
-it is shows from what is in it. Tables with true counts in a folder are passed over. Of several measures, the page has
-all, with a switch between them; and their ratios, if the table that `run` writes of them is there.
+A FILE is a plan (JSON), a table of estimates from `run` or `denoise`, an evaluation, or a folder of these; its content
+tells which. Tables of true counts in a folder are left out. Of several measures, the page shows all, with a switch
+between them, and their ratios if the folder has `run`'s table of ratios.
 
-THE PAGE is one HTML file. It needs no network and no other file, works from a disk or a mail, prints, and knows light
-and dark. Trees of more than --nodes nodes are cut to the largest counts and the implausible corrections, and the page
-says what is left out.
+THE PAGE is one HTML file. It needs no network and no other file, works from a disk or a mail, can be printed, and has
+light and dark colours. Trees of more than --nodes nodes are cut to the largest counts and the implausible corrections,
+and the page says what is left out.
 """
 
 
-@click.command(help=ABOUT, short_help="A plan, estimates and an evaluation as one page to send on.")
+@click.command(help=ABOUT, short_help="One page to send on: counts, accuracy, privacy.")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
 @click.option(
-    "-o", "--output", metavar="FILE", default="report.html", show_default=True, help="Where to write; - is stdout."
+    "-o",
+    "--output",
+    metavar="FILE",
+    default="report.html",
+    show_default=True,
+    help="File to write; - is standard output.",
 )
-@click.option("--levels", metavar="A,B,C", help="The columns that name a node, top to bottom, if no file tells.")
+@click.option("--levels", metavar="A,B,C", help="Columns that name a node, top to bottom, if no file says.")
 @click.option(
     "--shape",
     metavar="laplace|dlap|normal",
-    help="Shape of the noise, if no file tells.  [default: the plan's, laplace]",
+    help="Shape of the noise, if no file says.  [default: the plan's, laplace]",
 )
 @click.option(
-    "--tau", type=float, help="Errors are relative to counts, or to this if larger.  [default: the plan's, 10]"
+    "--tau", type=float, help="Errors are relative to the count, or to this if larger.  [default: the plan's, 10]"
 )
-@click.option("--title", help="Of the page.  [default: what was asked]")
+@click.option("--title", help="Title of the page.  [default: what is counted, by level]")
 @click.option(
-    "--nodes", type=click.IntRange(1, 10**9), default=NODES, show_default=True, help="The most that a page shows."
+    "--nodes", type=click.IntRange(1, 10**9), default=NODES, show_default=True, help="Most nodes that the page shows."
 )
-@click.option("--charts", metavar="DIR", help="Also each chart as a file in this folder.")
-@click.option("--format", "format_", type=click.Choice(FORMATS), default="svg", show_default=True, help="Of charts.")
+@click.option("--charts", metavar="DIR", help="Also write each chart to this folder.")
+@click.option(
+    "--format", "format_", type=click.Choice(FORMATS), default="svg", show_default=True, help="Format of the charts."
+)
 @click.option("-q", "--quiet", is_flag=True, help="No messages, except on what is not private.")
 def report(
     *,
@@ -92,7 +99,7 @@ def report(
     for path in given.left_out:
         say(f"{path} holds true counts, NOT protected: left out")
     if made.left_out:
-        say(f"{made.left_out:,} nodes are left out; --nodes takes more")
+        say(f"{made.left_out:,} nodes are left out; raise --nodes to show more")
     if charts:
         say(f"{len(pictures)} charts written to {charts}")
     if output != "-":

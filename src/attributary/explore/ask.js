@@ -26,7 +26,7 @@ async function send(path, asked = {}, options = {}) {
     answer = await fetch(`/api/${path}?${query}`, { headers, cache: "no-store", ...options });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Trouble("The explorer does not answer. If it was ended, start it again in the terminal.", 0);
+    throw new Trouble("The explorer is not responding. If it was stopped, start it again in the terminal.", 0);
   }
   if (answer.ok) return answer;
   const text = await answer.text();

@@ -26,7 +26,7 @@ async function drawCounts() {
   const section = document.getElementById("counts");
   section.setAttribute("aria-busy", "true");
   const status = document.getElementById("status");
-  const slow = setTimeout(() => (status.textContent = "looking …"), 200);
+  const slow = setTimeout(() => (status.textContent = "searching …"), 200);
   try {
     if (now.measure !== taken) introduce((await ask("about", { measure: now.measure }, { signal })).table, now.measure);
     const [node, page] = await Promise.all([here(now, signal), ask("rows", asked(now), { signal })]);
@@ -58,7 +58,7 @@ function drawn(now, node, page, signal) {
   document.getElementById("grid").classList.toggle("compared", Boolean(about.before));
   const nothing = document.getElementById("nothing");
   nothing.hidden = rows.length > 0;
-  nothing.textContent = now.find ? `No label here holds “${clipped(now.find, 60)}”.` : "Nothing is below this node.";
+  nothing.textContent = now.find ? `No label here contains “${clipped(now.find, 60)}”.` : "This node has no nodes below it.";
   document.querySelector("#counts .scroller").hidden = !rows.length;
   pager(now, page, page.of);
   if (page.of === null) total(now, page, signal);
@@ -99,8 +99,8 @@ function headline(node) {
     make("p", { class: "big" }, gone ? "gone" : inUnit(node.estimate)),
   ];
   if (!gone) parts.push(make("p", { class: "range" }, `between ${figure(node.low)} and ${figure(node.high)}`));
-  const measured = node.noisy === null ? ["not measured itself: added up from below"] : [`measured as ${figure(node.noisy)}`, `correction ${signed(number(node.correction))}`];
-  const facts = gone ? [] : [`${percent(node.error)} relative error`, ...measured, ...(about.prior ? [`${wholePercent(number(node.from_prior))} from prior`] : [])];
+  const measured = node.noisy === null ? ["not measured: summed from the levels below"] : [`measured as ${figure(node.noisy)}`, `correction ${signed(number(node.correction))}`];
+  const facts = gone ? [] : [`${percent(node.error)} relative error`, ...measured, ...(about.prior ? [`weight of prior ${wholePercent(number(node.from_prior))}`] : [])];
   parts.push(make("p", { class: "small" }, facts.join(" · "), node.implausible ? make("strong", { class: "flag" }, "implausible") : ""));
   if (about.before) parts.push(make("p", { class: "small" }, ...compared(node)));
   box.replaceChildren(...parts);
@@ -116,10 +116,10 @@ function tools(now, node) {
   if (document.activeElement !== find) find.value = now.find;
   const depth = document.getElementById("depth");
   const below = about.levels.map((level, i) => [i, level]).filter(([i]) => !node.id || i > node.level);
-  const options = [["", now.find ? "all levels below" : "what it is made of"]];
+  const options = [["", now.find ? "all levels below" : "direct children"]];
   const flat = about.labels || !node.id;
   if (flat) for (const [i, level] of below) options.push([String(i), `every ${level.name}${node.id ? " below" : ""}`]);
-  if (flat && !now.find && below.length > 1) options.push(["all", "everything below"]);
+  if (flat && !now.find && below.length > 1) options.push(["all", "all nodes below"]);
   depth.replaceChildren(...options.map(([value, words]) => make("option", { value }, words)));
   depth.value = options.some(([value]) => value === now.level) ? now.level : "";
   document.getElementById("order").setAttribute("aria-pressed", now.sort === "order");

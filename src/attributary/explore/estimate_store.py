@@ -41,9 +41,11 @@ class EstimateStore:
         found = next((store for store in (self, *self.others) if measure in ("", store.now.measure)), None)
         if found is None:
             told = (
-                ", ".join(str(store.now.measure) for store in (self, *self.others)) if self.now.measure else "only one"
+                ", ".join(str(store.now.measure) for store in (self, *self.others))
+                if self.now.measure
+                else "one without a name"
             )
-            raise InputError(f"there is no measure {measure[:40]!r} here; there is {told}")
+            raise InputError(f"there is no measure {measure[:40]!r} here, only {told}")
         return found
 
     def view(self, name: str) -> str:
@@ -134,7 +136,7 @@ def _refuse_unlike(tables: list[OpenTable]) -> None:
         return
     now, before = tables
     if not now.attributes or not before.attributes:
-        raise InputError("tables are compared by their labels; one of these has none")
+        raise InputError("tables are compared by their labels; one of these has no labels")
     if (now.attributes, now.total) != (before.attributes, before.total):
         raise InputError(
             f"tables of one question are compared; {now.path} has the levels {', '.join(now.levels)}, "

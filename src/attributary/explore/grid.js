@@ -5,7 +5,7 @@ const ALONE = [
 const COMPARED = [
   ["estimate", "Now", "num"], ["", "Interval", "interval"], ["", "Before", "num"], ["change", "Change", "num"], ["significance", "Is it noise?", ""],
 ];
-const EXPECTED = [["prior", "From prior", "num"]];
+const EXPECTED = [["prior", "Weight of prior", "num"]];
 
 function heads(about, now) {
   const line = document.querySelector("#grid thead tr");
@@ -63,7 +63,7 @@ function rowOf(row, at, compared, flat) {
     if (about.prior) expected(cell, row);
     return line;
   }
-  cell("noisy", "num minor", figure(number(row.noisy)));
+  cell("noisy", "num minor", row.noisy === null ? "not measured" : figure(row.noisy));
   const flag = row.implausible ? [make("strong", { class: "flag" }, "implausible"), " "] : [];
   if (row.implausible) line.classList.add("flagged");
   cell("correction", "num minor", ...flag, signed(number(row.correction)));
@@ -72,7 +72,7 @@ function rowOf(row, at, compared, flat) {
   return line;
 }
 
-const expected = (cell, row) => cell("from prior", "num minor", wholePercent(number(row.from_prior)));
+const expected = (cell, row) => cell("weight of prior", "num minor", wholePercent(number(row.from_prior)));
 
 const plus = (x) => (x > 0 ? `+${figure(x)}` : figure(x));
 const changed = (row) => (row.change === null ? ["–"] : [plus(row.change), make("span", { class: "spread" }, ` ± ${figure(row.spread)}`)]);

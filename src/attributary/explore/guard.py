@@ -7,7 +7,7 @@ comes with the address, behind the #, which browsers send to no server and in no
 every other port of this machine, too, since cookies know hosts and not ports.
 
 A browser that is started by a command has its address among the command's arguments, which all users of a machine can
-see. So that address carries a ticket instead: it buys the token once, and is worth nothing after.
+see. So that address carries a ticket instead, which can be exchanged for the token once.
 """
 
 import secrets
@@ -62,16 +62,16 @@ class Guard:
         if refused is None and path == SALE:
             refused = self._sold(given)
         elif refused is None and path.startswith(DATA) and not authorised(given, f"Bearer {self.token}"):
-            refused = Refusal(401, "open the address that the terminal shows: this page does not have its token")
+            refused = Refusal(401, "open the address shown in the terminal: this page does not have its token")
         if refused is not None:
             await _say(refused, sent)
         else:
             await self.app(scope, receive, sent)
 
     def _sold(self, given: Headers) -> Refusal:
-        """The token for the ticket, once."""
+        """The token in exchange for the ticket, once."""
         if self._ticket is None or not authorised(given, f"Ticket {self._ticket}"):
-            return Refusal(401, "this address was used before; open the one that the terminal shows")
+            return Refusal(401, "this address works only once; open the one shown in the terminal")
         self._ticket = None
         return Refusal(200, self.token)
 

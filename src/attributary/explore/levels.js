@@ -1,6 +1,6 @@
 // The Plan tab's table of levels, its words on privacy, and its example draws.
 const infinite = (x) => (x === "inf" ? Infinity : number(x));
-const key = (contribution) => (contribution ? whole.format(contribution) : "no key");
+const key = (contribution) => (contribution ? whole.format(contribution) : "not measured");
 const small = (x) => (x >= 100 ? whole.format(x) : String(Number(x.toPrecision(3))));
 
 // The rows stay while sliders move: only what changed is written.
@@ -66,21 +66,21 @@ function writeSum(plan, best) {
   const mine = infinite(plan.tree.error);
   const theirs = best ? infinite(best.tree) : NaN;
   const words = [`Expected error over all levels: ${percent(mine)}.`];
-  if (best) words.push(mine <= theirs * 1.0005 ? "No split does better." : `The best split has ${percent(theirs)}.`);
-  words.push(`Equal shares: ${percent(infinite(plan.tree.equal))}; all on the last level: ${percent(infinite(plan.tree.leaves))}.`);
+  if (best) words.push(mine <= theirs * 1.0005 ? "This is the best split." : `The best split has ${percent(theirs)}.`);
+  words.push(`Equal shares: ${percent(infinite(plan.tree.equal))}; leaves only: ${percent(infinite(plan.tree.leaves))}.`);
   document.getElementById("sum").textContent = words.join(" ");
 }
 
 function writePrivacy(plan) {
-  const lines = [`ε = ${small(plan.epsilon)} holds for a conversion against none, which costs ${small(plan.loss.conversion)}.`];
+  const lines = [`Adding or removing one conversion: ε = ${small(plan.loss.conversion)}.`];
   if (plan.unknown.length) {
     const names = plan.unknown.join(" or ");
-    const change = `A conversion with another ${names} moves two keys of each such level and costs ${small(plan.loss.change)}`;
+    const change = `Changing a conversion's ${names}: ε = ${small(plan.loss.change)}`;
     const holds = plan.loss.change <= plan.epsilon * (1 + 1e-12);
-    lines.push(`${change}${holds ? "; ε holds for that, too (Definition 1)." : ", more than ε: that is protected less."}`);
+    lines.push(`${change}${holds ? " (Definition 1 of the paper)." : ", which is less protection."}`);
   }
   const noise = plan.noise === "api"
-    ? `A conversion adds ${whole.format(plan.spent)} in all to its keys, of ${whole.format(plan.l1)} that it may; every sum gets noise DLap(ε / ${whole.format(plan.l1)}).`
+    ? `A conversion contributes ${whole.format(plan.spent)} of at most ${whole.format(plan.l1)} to its keys; every sum gets noise DLap(ε / ${whole.format(plan.l1)}).`
     : "Every count gets noise DLap(ε of its level).";
   document.getElementById("privacy").replaceChildren(...[...lines, noise, ...plan.notes].map((line) => make("li", {}, line)));
 }
@@ -91,11 +91,11 @@ function writeDraws(found) {
     const name = make("span", { class: "name" }, labelled(row.name));
     name.style.setProperty("--depth", row.level);
     const cells = row.draws.flatMap(([raw, estimate]) => [
-      make("td", { class: "num minor" }, raw === null ? "no key" : count(raw)), make("td", { class: "num" }, count(number(estimate))),
+      make("td", { class: "num minor" }, raw === null ? "not measured" : count(raw)), make("td", { class: "num" }, count(number(estimate))),
     ]);
     return make("tr", {}, make("th", { scope: "row" }, name), make("td", { class: "num" }, count(row.count)), ...cells);
   }));
   const part = found.whole ? `the largest root, ${whole.format(found.nodes)} nodes` : `a part of the largest root, the ${whole.format(found.nodes)} largest nodes`;
   document.getElementById("drawn").textContent =
-    `What a report might say if the counts were as in the second column. Noise was drawn for ${part}, from a seed: examples, not for release. The same luck is used while you move the sliders.`;
+    `What a report might say if the true counts were those in the second column. The noise is drawn for ${part} from a seed: examples only, not for release. The same random draws are kept while you move the sliders.`;
 }

@@ -221,12 +221,12 @@ def _is_ours(path: str) -> bool:
 
 def refuse_other(names: list[str], path: str) -> None:
     if is_ratios(names):
-        raise InputError(f"{path} holds ratios; the explorer looks at the estimates beside it, and a report at both")
+        raise InputError(f"{path} holds ratios; explore the estimates beside it, or make a report of both")
     if not is_estimates(names):
         counts = " It holds true counts: denoise them first, or explore their estimates." * ("conversions" in names)
         raise InputError(
-            f"{path} is no table of estimates: it has no columns {', '.join(n for n in NEEDED if n not in names)}; its "
-            f"columns are {', '.join(names)[:200]}.{counts}"
+            f"{path} is not a table of estimates: it has no columns {', '.join(n for n in NEEDED if n not in names)}; "
+            f"its columns are {', '.join(names)[:200]}.{counts}"
         )
 
 

@@ -34,7 +34,7 @@ const drawDraws = latest(async () => {
 
 function writePlan(now) {
   const { start } = plan;
-  document.getElementById("origin").textContent = `Begins with: ${start.words}.`;
+  document.getElementById("origin").textContent = `Starting point: ${start.words}.`;
   const warning = document.getElementById("unprotected");
   warning.hidden = !start.warning;
   warning.textContent = start.warning;
@@ -75,7 +75,7 @@ function moved(i, to) {
   const others = share.length - 1;
   const next = share.map((part, j) => (j === i ? wanted : rest > 0 ? (part / rest) * (1 - wanted) : (1 - wanted) / others));
   const last = next.length - 1;
-  if (!(next[last] > 0)) next[last] = 0.001; // the last level cannot be told without a key
+  if (!(next[last] > 0)) next[last] = 0.001; // the last level cannot be estimated without a key
   take(next);
 }
 

@@ -1,7 +1,7 @@
 """Plan start: what the Plan tab starts with: a question, a tree and the counts to expect on it."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -72,7 +72,7 @@ def made_up_start(fans: tuple[int, ...] = FANS, conversions: int = CONVERSIONS) 
         Spec(epsilon=EPSILON, attribute=attributes),
         tree,
         _zipf(tree, fans, conversions),
-        f"made-up tree and counts: {' × '.join(map(str, fans))}, {conversions:,} conversions",
+        f"a made-up tree with made-up counts, {' × '.join(map(str, fans))}, {conversions:,} conversions",
         lambda nodes: [_ordinal(v, begin.tolist(), fans, names) for v in nodes],
         fans=tuple(fans),
         conversions=conversions,
@@ -103,14 +103,14 @@ def start_of_plan(plan: Plan) -> PlanStart:
                 "a level of the plan has fewer nodes than the one above; give the estimates or the spec, too"
             )
         parents.append(begin[i - 1] + np.arange(sizes[i]) * sizes[i - 1] // sizes[i])
-    tree = Tree.from_parents(np.concatenate(parents))
+    tree = replace(Tree.from_parents(np.concatenate(parents)), total=plan.spec.total)
     weight = 1 / np.arange(1, sizes[-1] + 1)
     levels = plan.levels
     return PlanStart(
         count_spec(plan.spec),
         tree,
         tree.roll_up(np.round(conversions * weight / weight.sum())),
-        f"the plan's levels and their sizes; which node has how many of the {conversions:,.0f} conversions is made up",
+        f"the plan's levels and their sizes, with {conversions:,.0f} conversions spread over made-up nodes",
         lambda nodes: [f"{levels[int(np.searchsorted(begin, v, side='right')) - 1]} {v + 1}" for v in nodes],
         share=shares_of(plan),
     )
@@ -131,8 +131,10 @@ def count_spec(spec: Spec) -> Spec:
 
 def start_of_prior(spec: Spec, tree: Tree, prior: Prior, source: str) -> PlanStart:
     """The tree that a spec asks for, with the counts of an earlier period."""
-    where = f"{numerals.many(len(tree), 'node')}, counts of {source}" if prior.history else "no prior: all counts are 0"
-    warning = f"The counts of {source} are NOT protected: what is seen here tells about them."
+    where = (
+        f"{numerals.many(len(tree), 'node')}, counts from {source}" if prior.history else "no prior: all counts are 0"
+    )
+    warning = f"The counts from {source} are NOT protected: what this page shows reveals something about them."
     return PlanStart(
         count_spec(spec),
         tree,
@@ -146,7 +148,7 @@ def start_of_prior(spec: Spec, tree: Tree, prior: Prior, source: str) -> PlanSta
 def _of_store(store: EstimateStore, plan: Plan | None, tau: float | None) -> PlanStart:
     counts = next((each for each in (store, *store.others) if each.now.measure == COUNT), store)
     now, view = counts.now, counts.view("now")
-    tree = Tree.from_parents(now.forest.parent)
+    tree = replace(Tree.from_parents(now.forest.parent), total=now.total)
     count = np.empty(len(now))
     columns = store.connection.cursor().execute(f"SELECT node, estimate FROM {view}").fetchnumpy()
     count[columns["node"]] = columns["estimate"]
@@ -163,7 +165,7 @@ def _of_store(store: EstimateStore, plan: Plan | None, tau: float | None) -> Pla
         spec,
         tree,
         count,
-        f"{numerals.many(len(tree), 'node')} and the estimates of {now.path}",
+        f"{numerals.many(len(tree), 'node')}, estimates from {now.path}",
         names,
         share=None if same is None else shares_of(same),
     )

@@ -74,7 +74,7 @@ class Queries:
         labels = ", ".join(["level", *(f"a{i}" for i in range(len(store.now.attributes)))])
         found = self._fetch(SqlQuery(f"SELECT {labels} FROM {name} WHERE node = ?", [view.node]))
         if not found:
-            raise InputError(f"node {view.node} is not there any more; open the file again")
+            raise InputError(f"node {view.node} no longer exists; open the file again")
         level, *cells = found[0]
         depth = level + 1 - int(store.now.total)
         own = Place(view.node, level, tuple(cells[:depth]))

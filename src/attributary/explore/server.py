@@ -169,7 +169,7 @@ def _refused(request: Request, error: Exception) -> Response:
 
 def _broken(request: Request, error: Exception) -> Response:
     words = json.dumps(str(error).splitlines()[0][:200])
-    return JSONResponse({"error": f"the table cannot be read: {words}; open it again, or write it anew"}, 409)
+    return JSONResponse({"error": f"the table cannot be read: {words}; open it again, or write it again"}, 409)
 
 
 def _bug(request: Request, error: Exception) -> Response:

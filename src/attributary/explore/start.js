@@ -40,13 +40,13 @@ function introduce(table, measure = "") {
   banner.hidden = !open;
   banner.lastElementChild.textContent = about.not_private.join(" ");
   if (open) document.title = `NOT PRIVATE: ${document.title}`;
-  const how = about.confidence ? `${percent(about.confidence)} confidence` : "the confidence that was asked for";
+  const how = about.confidence ? `${percent(about.confidence)} confidence` : "at the chosen confidence";
   const noun = about.called === "conversions" ? "count" : "sum";
   const error = `Error is the estimate's standard deviation, relative to the ${noun}, or to τ = ${small(about.tau)}${about.unit && `\u00a0${about.unit}`} where the ${noun} is smaller.`;
-  const expected = about.prior ? " From prior is how much of the estimate came from what was expected of it; such estimates are not unbiased." : "";
+  const expected = about.prior ? " Weight of prior: 0 % is as measured, 100 % as the prior says; such estimates are no longer unbiased." : "";
   const told = about.before
-    ? `The bar is the interval with the estimate in it (${how}); the hollow mark is the earlier estimate. ± is the standard error of the change, from the noise of both. “Could be noise”: noise alone makes such a change more than once in 20 times; “changed”: less than once in 1,000. It says that the two counts differ, not why; and of many rows, one in 20 looks “probably changed” by chance.`
-    : `The bar is the interval with the estimate in it (${how}); the hollow mark is the noisy figure as measured. Correction is how far denoising moved it, in standard deviations of such a move. ${error}`;
+    ? `The bar is the interval around the estimate (${how}); the hollow mark is the earlier estimate. ± is the standard error of the change, from the noise of both. “Could be noise”: noise alone makes such a change more than once in 20 times; “changed”: less than once in 1,000. This says that two counts differ, not why; of many rows, one in 20 looks “probably changed” by chance.`
+    : `The bar is the interval around the estimate (${how}); the hollow mark is the noisy value. Correction is how far denoising moved the noisy value, in standard deviations; a node that was not measured is summed from the levels below. ${error}`;
   document.getElementById("explain").textContent = told + expected;
 }
 
