@@ -17,7 +17,7 @@ PACKAGE = Path(__file__).parent.parent / "src" / "attributary"
 ORDER = [
     *("errors", "types", "kernel", "html", "tables", "tree", "noise", "spec", "logs"),
     *("measurements", "denoising", "estimates", "denoising/cluster", "ratio", "rmsre"),
-    *("budget", "prior", "profile", "plan"),
+    *("budget", "prior", "plan"),
     *("api", "pipeline", "report", "explore", "datasets", "evaluate", "cli"),
 ]
 # Doors: methods of early values that import, when called, what stands later.

@@ -26,7 +26,7 @@ from attributary.errors import InputError
 from attributary.logs.count import count
 from attributary.plan import Plan, make_plan
 from attributary.prior import from_counts
-from attributary.profile import profile
+from attributary.prior.profile import profile
 from attributary.spec import Spec
 
 PRIVATE_KEY = bytes(range(32))

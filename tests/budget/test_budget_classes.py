@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from attributary import Tree
 from attributary.budget.classes import classes
-from attributary.budget.rows import Rows
-from attributary.budget.task import Task
+from attributary.budget.level_budgets import LevelBudgets
+from attributary.budget.problem import Problem
 from budgets import Case, cases, levelled
 from forests import NAMED, STAR
 
@@ -19,13 +19,13 @@ def test_the_error_of_classes_is_the_error_of_nodes(case: Case, data: st.DataObj
     tree = case.tree
     weights = data.draw(st.sampled_from([None, np.arange(1.0, len(tree) + 1), 1.0 * tree.is_leaf]))
     denoised = data.draw(st.booleans())
-    task = Task.of(tree, case.count, case.epsilon, case.tau, noise=case.noise, weights=weights, denoised=denoised)
-    rows = Rows.of(task)
+    problem = Problem.of(tree, case.count, case.epsilon, case.tau, noise=case.noise, weights=weights, denoised=denoised)
+    rows = LevelBudgets.of(problem)
     share = np.array([[data.draw(st.sampled_from([0.1, 1.0, 3.0])) for _ in r] for r in rows.open]) * rows.open
     share *= case.epsilon / share.sum(axis=0)
     if denoised and data.draw(st.booleans()):  # a level without budget, where the leaves keep some
         share[0, share[1:].any(axis=0)] = 0.0
-    split = rows.split(task, rows.pack(share[None])[0])
+    split = rows.split(problem, rows.pack(share[None])[0])
     expected = case.errors(split, weights=weights, denoised=denoised)
     found = rows.errors(rows.pack(share[None]))[0]
     weighed = np.isfinite(expected)

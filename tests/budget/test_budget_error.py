@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attributary.budget.nodes import Nodes
-from attributary.budget.rows import Rows
-from attributary.budget.task import Task
+from attributary.budget.level_budgets import LevelBudgets
+from attributary.budget.per_node import NodeBudgets
+from attributary.budget.problem import Problem
 from budgets import Case, cases, levelled
 
 
-def differences(places: Rows | Nodes, budget: np.ndarray) -> np.ndarray:
+def differences(places: LevelBudgets | NodeBudgets, budget: np.ndarray) -> np.ndarray:
     """−∂(sum of errors)/∂budget, by central differences."""
     found = np.empty(len(budget))
     for i in range(len(budget)):
@@ -26,7 +26,7 @@ def differences(places: Rows | Nodes, budget: np.ndarray) -> np.ndarray:
     return found
 
 
-def check(places: Rows | Nodes, budget: np.ndarray) -> None:
+def check(places: LevelBudgets | NodeBudgets, budget: np.ndarray) -> None:
     errors, gains = places.gains(budget[None])
     assert np.array_equal(errors, places.errors(budget[None]))
     assert np.allclose(gains[0], differences(places, budget), rtol=1e-5, atol=1e-6 * np.abs(gains).max())
@@ -40,8 +40,8 @@ OPTIONS = [{}, {"denoised": False}, {"by_root": False}, {"levels": "first"}, {"w
 @given(case=cases(), seed=st.integers(0, 99))
 def test_gains_by_level_are_derivatives(options: dict[str, Any], case: Case, seed: int) -> None:
     rng = np.random.default_rng(seed)
-    task = task_of(case, options, rng)
-    rows = Rows.of(task)
+    problem = task_of(case, options, rng)
+    rows = LevelBudgets.of(problem)
     budget = rows.pack((rows.open * rng.uniform(0.1, 1, rows.open.shape))[None])[0]
     check(rows, budget * case.epsilon / len(rows.open))
 
@@ -51,7 +51,7 @@ def test_gains_by_level_are_derivatives(options: dict[str, Any], case: Case, see
 @given(case=cases(), seed=st.integers(0, 99))
 def test_gains_by_node_are_derivatives(options: dict[str, Any], case: Case, seed: int) -> None:
     rng = np.random.default_rng(seed)
-    nodes = Nodes.of(task_of(case, options, rng))
+    nodes = NodeBudgets.of(task_of(case, options, rng))
     check(nodes, case.epsilon * rng.uniform(0.1, 1, len(nodes.row)) / case.tree.depth)
 
 
@@ -59,16 +59,16 @@ def test_gains_by_node_are_derivatives(options: dict[str, Any], case: Case, seed
 def test_gains_with_a_total_are_derivatives(seed: int) -> None:
     case = levelled(seed, 4, most=30)
     rng = np.random.default_rng(seed)
-    task = Task.of(case.tree, case.count, case.epsilon, case.tau, noise=case.noise, total=True)
-    rows = Rows.of(task)
+    problem = Problem.of(case.tree, case.count, case.epsilon, case.tau, noise=case.noise, total=True)
+    rows = LevelBudgets.of(problem)
     check(rows, case.epsilon * rng.uniform(0.1, 0.3, rows.pack(rows.open[None]).size))
 
 
-def task_of(case: Case, options: dict[str, Any], rng: np.random.Generator) -> Task:
+def task_of(case: Case, options: dict[str, Any], rng: np.random.Generator) -> Problem:
     tree = case.tree
     given = dict(options)
     if given.get("levels"):
         given["levels"] = [0.2 * case.epsilon, *[np.nan] * (tree.depth - 1)]
     if given.get("weights"):
         given["weights"] = rng.uniform(0, 1, len(tree))
-    return Task.of(tree, case.count, case.epsilon, case.tau, noise=case.noise, **given)
+    return Problem.of(tree, case.count, case.epsilon, case.tau, noise=case.noise, **given)

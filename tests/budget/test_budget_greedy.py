@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from attributary import Tree, budget
 from attributary.budget.greedy import _phases
-from attributary.budget.rows import Rows
-from attributary.budget.task import Task
+from attributary.budget.level_budgets import LevelBudgets
+from attributary.budget.problem import Problem
 from attributary.denoising import linear
 from attributary.noise import dlap_variance
 from budgets import Case, cases, levelled
@@ -65,8 +65,8 @@ def tree_error(tree: Tree, count: np.ndarray, eps: list[float], case: Case, deno
 
 
 def same_choices(case: Case, phases: int, denoised: bool) -> None:
-    task = Task.of(case.tree, case.count, case.epsilon, case.tau, phases, case.noise, denoised=denoised)
-    rows = Rows.of(task)
+    problem = Problem.of(case.tree, case.count, case.epsilon, case.tau, phases, case.noise, denoised=denoised)
+    rows = LevelBudgets.of(problem)
     trail = rows.table(_phases(rows, phases))  # (phases + 1, levels, roots)
     for root, expected in enumerate(literal(case, phases, denoised)):
         levels = len(expected[0])

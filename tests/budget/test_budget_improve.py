@@ -6,29 +6,29 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attributary.budget.improve import _rest, _step, improve, prune
-from attributary.budget.nodes import Nodes
-from attributary.budget.rows import Rows
-from attributary.budget.task import Task
+from attributary.budget.level_budgets import LevelBudgets
+from attributary.budget.per_node import NodeBudgets
+from attributary.budget.problem import Problem
 from budgets import Case, cases, path_sums
 
 
-def start(case: Case, kind: str, data: st.DataObject, noise: str) -> tuple[Rows | Nodes, np.ndarray]:
+def start(case: Case, kind: str, data: st.DataObject, noise: str) -> tuple[LevelBudgets | NodeBudgets, np.ndarray]:
     """Places for budgets, and some budgets in proportions that leave nothing unspent."""
     fixed = np.full(case.tree.depth, np.nan)
     if case.tree.depth > 1 and data.draw(st.booleans()):
         fixed[0] = data.draw(st.sampled_from([0.0, 0.3])) * case.epsilon
     options = {"by_root": data.draw(st.booleans())} if kind == "rows" else {}
     denoised = data.draw(st.booleans())
-    task = Task.of(
+    problem = Problem.of(
         case.tree, case.count, case.epsilon, case.tau, noise=noise, levels=fixed, denoised=denoised, **options
     )
     rng = np.random.default_rng(data.draw(st.integers(0, 99)))
-    rows = Rows.of(task)
+    rows = LevelBudgets.of(problem)
     share = rows.open * rng.uniform(0.01, 1, rows.open.shape) ** 2
     budget = rows.pack((share * rows.free / share.sum(axis=0))[None])
     if kind == "rows":
         return rows, budget
-    nodes = Nodes.of(task)
+    nodes = NodeBudgets.of(problem)
     return nodes, nodes.of_rows(rows, budget)
 
 

@@ -9,12 +9,11 @@ from hypothesis import strategies as st
 
 from attributary import Tree, budget
 from attributary.budget.classes import classes
-from attributary.budget.hedged import DOUBT, LIMIT, Hedged
-from attributary.budget.learned import Learned, expectations
+from attributary.budget.hedge import DOUBT, LIMIT, Hedged
+from attributary.budget.learned_error import gain, predicted
+from attributary.budget.level_budgets import LevelBudgets
 from attributary.budget.optimal import optimally
-from attributary.budget.predicted import gain, predicted
-from attributary.budget.rows import Rows
-from attributary.budget.task import Task
+from attributary.budget.problem import Learned, Problem, expectations
 from budgets import Case, cases, levelled, path_sums
 from test_budget_error import check
 from test_budget_optimal import grid
@@ -86,10 +85,10 @@ def test_grouped_errors_are_those_of_each_node(case: Case, seed: int) -> None:
     known = expectations(tree, share, spread)
     if known is None:
         return
-    task = Task.of(tree, case.count, case.epsilon, case.tau, noise=case.noise)
-    rows = Rows.of(task)
+    problem = Problem.of(tree, case.count, case.epsilon, case.tau, noise=case.noise)
+    rows = LevelBudgets.of(problem)
     plain = budget.equal(tree, case.count, case.epsilon, case.tau, noise=case.noise)
-    hedged = Hedged.of(task, rows, rows.pack(plain.epsilon.T[None])[0], *known)
+    hedged = Hedged.of(problem, rows, rows.pack(plain.epsilon.T[None])[0], *known)
     errors = hedged.with_it.errors(rows.pack(plain.epsilon.T[None]))[0]
     assert np.allclose(errors, case.errors(plain, share=share, spread=spread), rtol=1e-6)
 
@@ -115,10 +114,10 @@ def hedged_of(case: Case, rng: np.random.Generator, **options: Any) -> tuple[Hed
     tree = case.tree
     share, spread = tree.to_level_order(shares(tree, rng)), tree.to_level_order(spreads(tree, rng))
     spread[: tree.first[0]] = np.inf
-    task = Task.of(tree, case.count, case.epsilon, case.tau, noise=case.noise, **options)
-    rows = Rows.of(task)
-    plain = optimally(rows, task.phases)
-    return Hedged.of(task, rows, plain, share, np.where(spread == np.inf, 1e9, spread)), plain
+    problem = Problem.of(tree, case.count, case.epsilon, case.tau, noise=case.noise, **options)
+    rows = LevelBudgets.of(problem)
+    plain = optimally(rows, problem.phases)
+    return Hedged.of(problem, rows, plain, share, np.where(spread == np.inf, 1e9, spread)), plain
 
 
 # The split
@@ -133,10 +132,10 @@ def test_no_split_of_a_fine_grid_is_better_within_the_limit(levels: int) -> None
         share, spread = shares(tree, rng), np.minimum(spreads(tree, rng), 1e4)
         known = expectations(tree, share, spread)
         assert known is not None
-        task = Task.of(tree, case.count, case.epsilon, case.tau, noise=case.noise)
-        rows = Rows.of(task)
-        plain = optimally(rows, task.phases)
-        hedged = Hedged.of(task, rows, plain, *known)
+        problem = Problem.of(tree, case.count, case.epsilon, case.tau, noise=case.noise)
+        rows = LevelBudgets.of(problem)
+        plain = optimally(rows, problem.phases)
+        hedged = Hedged.of(problem, rows, plain, *known)
         tried = parts * case.epsilon
         within = rows.errors(tried) <= LIMIT**2 * rows.errors(plain[None])
         least = np.where(within, hedged.errors(tried), np.inf).min()
@@ -236,8 +235,8 @@ def test_raw_figures_use_no_shares() -> None:
 
 
 def test_heads_are_not_split_alone_with_expectations() -> None:
-    task = Task.of(TREE, 1.0, 1.0, 5.0)
-    objective = Learned.of(task, np.array(EVEN), np.array(WIDE))
-    rows = Rows.of(task)
+    problem = Problem.of(TREE, 1.0, 1.0, 5.0)
+    objective = Learned.of(problem, np.array(EVEN), np.array(WIDE))
+    rows = LevelBudgets.of(problem)
     with pytest.raises(ValueError, match="without expectations"):
-        _ = Rows(objective, rows.fixed, rows.open, rows.row, 1.0, total=True).heads
+        _ = LevelBudgets(objective, rows.fixed, rows.open, rows.row, 1.0, total=True).heads

@@ -16,7 +16,7 @@ from attributary.cli import main
 from attributary.datasets import generate
 from attributary.plan import Plan, make_plan
 from attributary.prior import from_counts
-from attributary.profile import profile
+from attributary.prior.profile import profile
 from attributary.tables import read_table
 from test_plan_measures import rows, spec
 

@@ -19,7 +19,7 @@ from attributary.evaluate.methods import METHODS, Method
 from attributary.evaluate.user_cases import limited_cases
 from attributary.plan import make_plan
 from attributary.prior import from_counts
-from attributary.profile import Profile, profile
+from attributary.prior.profile import Profile, profile
 from attributary.report.evaluation_curves import read_evaluation
 from attributary.spec import Measure, Spec
 from attributary.spec.measure import MICRO

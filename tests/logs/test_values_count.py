@@ -20,7 +20,7 @@ from attributary.logs.counts import Counts
 from attributary.logs.duckdb import DuckDB
 from attributary.logs.value_bins import PER_TEN, bin_start
 from attributary.prior import from_counts
-from attributary.profile import profile
+from attributary.prior.profile import profile
 from attributary.spec import Measure, Spec
 from test_attribution import DAY, IMPRESSIONS, KEYS, PERIODS, SPEC, TIMES, USERS, WINDOW, Impression, leaves, table
 

@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 from hypothesis import given, settings
 
 from attributary import prior
-from attributary.budget.hedged import LIMIT
+from attributary.budget.hedge import LIMIT
 from attributary.cli import main
 from attributary.datasets import generate
 from attributary.errors import InputError

@@ -24,7 +24,7 @@ from attributary.pipeline.estimator import Background, Estimator, learned_shares
 from attributary.pipeline.run import measured_prior
 from attributary.plan import Plan, make_plan
 from attributary.prior import from_counts, from_estimates
-from attributary.profile import profile
+from attributary.prior.profile import profile
 from attributary.tables import read_table, write_table
 from attributary.tables.not_private import EXACT_PRIOR, SEEDED, mark, words_of
 from test_plan_measures import planned, rows, spec

@@ -12,15 +12,10 @@ from scipy.optimize import isotonic_regression
 
 from attributary import Measurements, Prior, Tree, denoise, prior, rmsre
 from attributary.prior import compiled_sums as compiled
-from attributary.prior.borne import borne
-from attributary.prior.doubt import _sums as doubt_sums
-from attributary.prior.doubt import doubt
-from attributary.prior.drift import with_mean
-from attributary.prior.kin import kin, label_codes
-from attributary.prior.pooled import Level, pooled
+from attributary.prior.kin import PooledLevel, kin, label_codes, pooled
+from attributary.prior.robust import borne, doubt, doubt_sums, together, with_mean
 from attributary.prior.spread import FEWEST, JUMP, STEPS, forgiving, rising, spread
 from attributary.prior.spread import _sums as spread_sums
-from attributary.prior.together import together
 
 TAU = 5.0
 DAYS, CAMPAIGNS = 8, 6
@@ -179,7 +174,7 @@ def test_a_nodes_own_figures_are_not_in_the_pool_that_predicts_it() -> None:
         nodes = tree.slice(i)
         parent = now[tree.family[nodes]]
         ones = np.ones(len(parent))
-        share = pooled(Level(near, now[nodes], parent, [now[nodes]], ones, None, ones))
+        share = pooled(PooledLevel(near, now[nodes], parent, [now[nodes]], ones, None, ones))
         assert np.allclose(share, 1 / near.family.spread(near.family.count.astype(float)))
 
 
@@ -258,7 +253,7 @@ def test_levels_compiled_are_pooled_as_in_numpy(history: bool) -> None:
         pools = [z, z + past] if history else [z]
         counted = np.random.default_rng(0).uniform(0.1, 1, len(z))
         parent, weight = np.maximum(figures[of.tree.family[nodes]], 0), 1 / (9 + np.maximum(z, 5) ** 2)
-        level = Level(near, z, parent, pools, counted, past if history else None, weight)
+        level = PooledLevel(near, z, parent, pools, counted, past if history else None, weight)
         assert np.allclose(pooled(level), pooled(level._replace(many=True)), rtol=1e-9)
 
 

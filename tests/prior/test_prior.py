@@ -154,7 +154,7 @@ BAD: dict[str, tuple[str, dict[str, Any], str]] = {
     "words": (
         "counts",
         {"conversions": ["1", "two"]},
-        "row 2: 'two' in column 'conversions' is not a number",
+        "the prior: row 2: 'two' in column 'conversions' is not a number",
     ),
     "negative": ("counts", {"conversions": [1, -2]}, "row 2: a count is a number, 0 or more; 'conversions' is -2"),
     "nan": (

@@ -2,20 +2,19 @@
 
     split = optimal(tree, prior_count, epsilon=4, tau=10, noise="api", levels={"location": 0.0})
 
-`task.Options` lists what else may be asked. Counts, weights and variances follow the tree's order. `METHODS` has them
-all by the names that users give.
+`problem.Options` lists what else may be asked. Counts, weights and variances follow the tree's order. `METHODS` has
+them all by the names that users give.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from attributary.budget.equal import equal
-from attributary.budget.expected import Expected, expected
 from attributary.budget.greedy import greedy
 from attributary.budget.leaves import leaves
 from attributary.budget.optimal import optimal
 from attributary.budget.per_node import per_node
-from attributary.budget.split import Split
+from attributary.budget.split import Expected, Split, expected
 
 __all__ = [
     "METHODS",

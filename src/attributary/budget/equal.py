@@ -5,21 +5,21 @@ from typing import Unpack
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attributary.budget.rows import Rows
+from attributary.budget.level_budgets import LevelBudgets
+from attributary.budget.problem import Options, Problem
 from attributary.budget.split import Split
-from attributary.budget.task import Options, Task
 from attributary.tree import Tree
 from attributary.types import Floats
 
 
 def equal(tree: Tree, prior_count: ArrayLike, epsilon: float, tau: float, **options: Unpack[Options]) -> Split:
     """ε/(d+1) for each level that a root has; equally what is left by fixed levels."""
-    task = Task.of(tree, prior_count, epsilon, tau, **options)
-    rows = Rows.of(task)
-    return rows.split(task, equally(rows, rows.open))
+    problem = Problem.of(tree, prior_count, epsilon, tau, **options)
+    rows = LevelBudgets.of(problem)
+    return rows.split(problem, equally(rows, rows.open))
 
 
-def equally(rows: Rows, among: NDArray[np.bool_]) -> Floats:
+def equally(rows: LevelBudgets, among: NDArray[np.bool_]) -> Floats:
     """The free budget of each row shared equally by some of its levels (levels, rows); a total takes as much."""
     if rows.total:
         top = among[0, 0] / max(1, among.any(axis=1).sum())

@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attributary.budget.equal import equally
-from attributary.budget.rows import Rows
+from attributary.budget.level_budgets import LevelBudgets
+from attributary.budget.problem import Options, Problem
 from attributary.budget.split import Split
-from attributary.budget.task import Options, Task
 from attributary.tree import Tree
 from attributary.types import Floats
 
@@ -22,12 +22,12 @@ def greedy(tree: Tree, prior_count: ArrayLike, epsilon: float, tau: float, **opt
     We begin with γ·ε/(d+1) for each level, as the printed γ·ε/d would overspend. Levels whose RMSRE is within 1e-12 of
     the smallest tie, and the upper one is chosen.
     """
-    task = Task.of(tree, prior_count, epsilon, tau, **options)
-    rows = Rows.of(task)
-    return rows.split(task, greedily(rows, task.phases))
+    problem = Problem.of(tree, prior_count, epsilon, tau, **options)
+    rows = LevelBudgets.of(problem)
+    return rows.split(problem, greedily(rows, problem.phases))
 
 
-def greedily(rows: Rows, phases: int) -> Floats:
+def greedily(rows: LevelBudgets, phases: int) -> Floats:
     """The free budgets that Algorithm 3 gives.
 
     A total takes as many of the units as make the error smallest; each head has the rest to itself.
@@ -44,7 +44,7 @@ def greedily(rows: Rows, phases: int) -> Floats:
     return chosen
 
 
-def _phases(rows: Rows, phases: int) -> Floats:
+def _phases(rows: LevelBudgets, phases: int) -> Floats:
     """The splits at the beginning and after each phase."""
     budget = GAMMA * equally(rows, rows.open)
     unit = (1 - GAMMA) * rows.free / phases

@@ -8,13 +8,12 @@ from numpy.typing import ArrayLike
 
 from attributary.budget.equal import equally
 from attributary.budget.greedy import greedily
-from attributary.budget.hedged import hedge
+from attributary.budget.hedge import hedge
 from attributary.budget.improve import best, improve, prune
-from attributary.budget.learned import expectations
 from attributary.budget.leaves import lowest
-from attributary.budget.rows import Rows
+from attributary.budget.level_budgets import LevelBudgets
+from attributary.budget.problem import Options, Problem, expectations
 from attributary.budget.split import Split
-from attributary.budget.task import Options, Task
 from attributary.tree import Tree
 from attributary.types import Floats
 
@@ -43,18 +42,18 @@ def optimal(
     With `share` and `spread` of each node, the split is for estimates that use them as a prior does, and hedged: should
     they be wrong, unbiased estimates have an error at most 25 % above the least. A spread of inf expects nothing.
     """
-    task = Task.of(tree, prior_count, epsilon, tau, **options)
+    problem = Problem.of(tree, prior_count, epsilon, tau, **options)
     expected = expectations(tree, share, spread)
-    rows = Rows.of(task)
-    budget = optimally(rows, task.phases)
+    rows = LevelBudgets.of(problem)
+    budget = optimally(rows, problem.phases)
     if expected is not None:
-        if not task.denoised:
+        if not problem.denoised:
             raise ValueError("shares are used in denoising; for raw figures, plan without them")
-        budget = hedge(task, rows, budget, _level_sets(rows), *expected)
-    return rows.split(task, budget)
+        budget = hedge(problem, rows, budget, _level_sets(rows), *expected)
+    return rows.split(problem, budget)
 
 
-def optimally(rows: Rows, phases: int) -> Floats:
+def optimally(rows: LevelBudgets, phases: int) -> Floats:
     """The free budgets of least error."""
     baselines = np.array([equally(rows, rows.open), equally(rows, lowest(rows)), greedily(rows, phases)])
     starts = np.concatenate([baselines, _with_total(rows, phases) if rows.total else _level_sets(rows)])
@@ -65,7 +64,7 @@ def optimally(rows: Rows, phases: int) -> Floats:
     return best(rows.paths, found, rows.errors(found))
 
 
-def _level_sets(rows: Rows) -> Floats:
+def _level_sets(rows: LevelBudgets) -> Floats:
     """The budget shared equally by a set of levels, for one set after the other; small sets of low levels first."""
     free = np.flatnonzero(rows.open.any(axis=1))[::-1].tolist()
     sets = chain.from_iterable(combinations(free, size) for size in range(1, len(free) + 1))
@@ -77,7 +76,7 @@ def _level_sets(rows: Rows) -> Floats:
     return np.array(splits).reshape(len(splits), rows.paths.open.size)
 
 
-def _with_total(rows: Rows, phases: int) -> Floats:
+def _with_total(rows: LevelBudgets, phases: int) -> Floats:
     """The heads' best splits as if there were no total, beside totals of several sizes."""
     below = optimally(rows.heads, phases)
     top = np.array(TOTALS if rows.open[0, 0] else TOTALS[:1])[:, None]

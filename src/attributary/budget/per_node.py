@@ -1,18 +1,84 @@
-"""A budget of its own for each node, such that no path from a root to a leaf spends more than ε."""
+"""A budget of its own for each node, such that no path from a root to a leaf spends more than ε.
 
-from typing import Unpack
+Leaves of one parent are as one, since all of them take what is left.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Self, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from attributary.budget.classes import Classes
 from attributary.budget.equal import equally
-from attributary.budget.improve import best, improve, prune
-from attributary.budget.nodes import Nodes
+from attributary.budget.improve import Paths, best, improve, prune
+from attributary.budget.level_budgets import LevelBudgets
 from attributary.budget.optimal import optimally
-from attributary.budget.rows import Rows
+from attributary.budget.problem import Objective, Options, Problem
 from attributary.budget.split import Split
-from attributary.budget.task import Options, Task
 from attributary.tree import Tree
+from attributary.types import Floats, Ints
+
+
+@dataclass(frozen=True, eq=False)
+class NodeBudgets:
+    """The free budgets of all nodes: arrays are (splits, classes), with a class for each node above the leaves."""
+
+    problem: Problem
+    objective: Objective
+    row: Ints  # of each class, in a split by level
+
+    @classmethod
+    def of(cls, problem: Problem) -> Self:
+        objective = problem.objective(apart="nodes")
+        return cls(problem, objective, _row(problem, objective.forest))
+
+    def errors(self, budget: Floats) -> Floats:
+        return self.objective.errors(budget + self._fixed)
+
+    def gains(self, budget: Floats) -> tuple[Floats, Floats]:
+        """The errors, and what a little more of each budget takes off them."""
+        return self.objective.gains(budget + self._fixed)
+
+    def of_rows(self, rows: LevelBudgets, budget: Floats) -> Floats:
+        """The same split, by node."""
+        forest, own = self.objective.forest, rows.table(budget)
+        leaf = np.cumsum(own[:, ::-1], axis=1)[:, ::-1]
+        return np.where(forest.leaf, leaf[:, forest.level, self.row], own[:, forest.level, self.row])
+
+    @cached_property
+    def paths(self) -> Paths:
+        forest, free = self.objective.forest, np.isnan(self.problem.levels)
+        free_below = np.cumsum(free[::-1])[::-1] > 0
+        which = np.zeros(len(forest), np.int64) if self.objective.joint else forest.under(0)
+        budget = max(0.0, self.problem.epsilon - float(np.nansum(self.problem.levels)))
+        open_ = np.where(forest.leaf, free_below[forest.level], free[forest.level])
+        return Paths(forest.links, forest.leaf, open_, which, budget)
+
+    @cached_property
+    def _fixed(self) -> Floats:
+        """What is fixed for each class: for its level, and for a leaf also for those below."""
+        forest, fixed = self.objective.forest, np.nan_to_num(self.problem.levels)
+        return np.where(forest.leaf, np.cumsum(fixed[::-1])[::-1][forest.level], fixed[forest.level])
+
+    def split(self, budget: Floats) -> Split:
+        problem, tree = self.problem, self.problem.tree
+        epsilon = self.objective.forest.spread(tree, budget + self._fixed)
+        total = float(epsilon[0]) if problem.total else None
+        return Split(tree, tree.from_level_order(epsilon), problem.epsilon, problem.model.name, problem.l1, total)
+
+
+def _row(problem: Problem, forest: Classes) -> Ints:
+    """The row of each class; leaves right below a total are one class, and any of their rows does."""
+    if not problem.total:
+        return forest.under(0)
+    row = np.zeros(int(forest.offsets[2]), np.int64)
+    if forest.depth > 2:
+        row[1 + forest.of_node[1]] = np.arange(len(forest.of_node[1]))
+    of_class: Ints = row[forest.under(1) + 1]
+    return of_class
+
 
 ROUNDS = 20
 TOWARDS_EQUAL = (0.0, 0.5)  # starts: the best split by level, and, as a 0 stays 0, half way to the equal one
@@ -23,12 +89,12 @@ def per_node(tree: Tree, prior_count: ArrayLike, epsilon: float, tau: float, **o
 
     ε_v = f_v · (what is left on its path), and leaves take all that is left.
     """
-    task = Task.of(tree, prior_count, epsilon, tau, **options)
-    if not task.by_root:
+    problem = Problem.of(tree, prior_count, epsilon, tau, **options)
+    if not problem.by_root:
         raise ValueError("per_node gives each node a budget of its own; got by_root=False: take optimal for that")
-    rows = Rows.of(task)
-    nodes = Nodes.of(task)
-    by_level, even = optimally(rows, task.phases), equally(rows, rows.open)
+    rows = LevelBudgets.of(problem)
+    nodes = NodeBudgets.of(problem)
+    by_level, even = optimally(rows, problem.phases), equally(rows, rows.open)
     starts = nodes.of_rows(rows, np.array([(1 - t) * by_level + t * even for t in TOWARDS_EQUAL]))
     budget, error = improve(nodes.paths, nodes.gains, starts, ROUNDS)
     found = np.concatenate([prune(nodes.paths, nodes.errors, budget, error), starts[:1]])

@@ -10,7 +10,7 @@ from attributary.cli.summary_file import fact
 from attributary.plan import Plan, expected
 from attributary.plan.expected_errors import Compared
 from attributary.prior import Prior, foreseen
-from attributary.profile import Profile
+from attributary.prior.profile import Profile
 from attributary.tree import Tree
 
 LARGEST = 5  # roots that are listed

@@ -13,7 +13,7 @@ from attributary.errors import InputError
 from attributary.evaluate.limits import Limits
 from attributary.prior import Prior
 from attributary.prior.kin import label_codes
-from attributary.profile import Profile
+from attributary.prior.profile import Profile
 from attributary.spec import Spec
 from attributary.tree import Tree
 from attributary.types import Floats

@@ -19,7 +19,7 @@ from attributary.noise import page_of
 from attributary.plan.choose_limits import ChosenLimits, best_parts, measure_errors
 from attributary.plan.contributions import contributions, most_of_unseen
 from attributary.plan.level_shares import Question, Shares, shares
-from attributary.profile import CLOSE, Profile
+from attributary.prior.profile import CLOSE, Profile
 from attributary.spec import Measure
 from attributary.types import Floats, Ints
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from attributary.errors import InputError
 from attributary.plan.choose_limits import ChosenLimits, MeasureErrors, choose
-from attributary.profile import Profile
+from attributary.prior.profile import Profile
 from attributary.spec import Measure, Spec
 from attributary.spec.measure import AUTO, REPORTS
 

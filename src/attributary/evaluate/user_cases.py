@@ -21,7 +21,7 @@ from attributary.noise import page_of
 from attributary.pipeline.level_columns import level_columns, refuse_sums, refused
 from attributary.pipeline.read_prior import COUNTS, ESTIMATES, earlier, of_measure, profile_of
 from attributary.prior import Prior, from_counts, from_estimates
-from attributary.profile import Profile
+from attributary.prior.profile import Profile
 from attributary.spec import Spec
 from attributary.tables import shown
 from attributary.tables.table_columns import floats

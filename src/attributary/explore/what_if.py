@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from attributary.budget import error
+from attributary.budget import tree_error
 from attributary.budget.classes import Classes, classes
 from attributary.denoising import denoise
 from attributary.errors import InputError
@@ -79,10 +79,10 @@ class WhatIf:
         denoised, measured = [], []
         for i in range(forest.depth):
             here = np.where(level == i, weight, 0.0)
-            denoised.append(error.denoised(forest, here, precision).error.sum(axis=1))
+            denoised.append(tree_error.denoised(forest, here, precision).error.sum(axis=1))
             measured.append(raw[:, level == i].sum(axis=1))
         squared = np.array(denoised).T
-        squared = np.where(squared > error.ENDLESS, np.inf, squared)
+        squared = np.where(squared > tree_error.ENDLESS, np.inf, squared)
         squared[:, np.bincount(level, weight, forest.depth) == 0] = np.nan  # a level without weight has no error
         plain = np.array(measured).T
         return [

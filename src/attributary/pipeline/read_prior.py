@@ -11,7 +11,7 @@ from attributary.estimates import MEASURE
 from attributary.pipeline.level_columns import level_columns, refused
 from attributary.plan import Plan
 from attributary.prior import Prior, from_counts, from_estimates
-from attributary.profile import Profile, profile
+from attributary.prior.profile import Profile, profile
 from attributary.spec import Spec
 from attributary.spec.measure import BEYOND, COUNT, FROM
 from attributary.tables import read_table, shown

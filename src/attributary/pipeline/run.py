@@ -32,7 +32,7 @@ from attributary.pipeline.read_prior import EarlierPeriod
 from attributary.plan import MeasurePlan, Plan, make_plan
 from attributary.plan.make import why_not_learned
 from attributary.prior import Prior, from_counts, none
-from attributary.profile import Profile, profile
+from attributary.prior.profile import Profile, profile
 from attributary.ratio import ratios_table
 from attributary.spec import Spec
 from attributary.tables import write_table

@@ -15,7 +15,7 @@ import numpy as np
 from attributary.budget import METHODS, Split
 from attributary.errors import InputError
 from attributary.prior import Prior, foreseen
-from attributary.profile import Profile
+from attributary.prior.profile import Profile
 from attributary.spec import Measure, Spec
 from attributary.spec.neighbours import NEIGHBOURS
 from attributary.tree import Tree

@@ -16,7 +16,7 @@ from attributary.plan.expected_errors import Compared, PlanErrors
 from attributary.plan.level_shares import Question, shares
 from attributary.plan.plan import MeasureShare, PerImpression, Plan, PriorNote, Trade, checksum
 from attributary.prior import Prior, none
-from attributary.profile import Profile
+from attributary.prior.profile import Profile
 from attributary.spec import Spec
 from attributary.spec.measure import REPORTS
 from attributary.spec.neighbours import NEIGHBOURS

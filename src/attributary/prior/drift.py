@@ -7,12 +7,10 @@ from attributary.denoising.denoise import measurements
 from attributary.denoising.nonnegative import nonnegative
 from attributary.denoising.passes import engine
 from attributary.denoising.prior import Prior
-from attributary.measurements import Measurements, combine
-from attributary.prior.borne import borne
-from attributary.prior.doubt import doubt
+from attributary.measurements import Measurements
 from attributary.prior.kin import roots
+from attributary.prior.robust import borne, doubt, together, with_mean
 from attributary.prior.spread import EACH, FEWEST, forgiving, rising, spread
-from attributary.prior.together import together
 from attributary.tree import Tree
 from attributary.types import Floats
 
@@ -61,13 +59,6 @@ def drifted(
     wide *= borne(tree, *plain, first, tau, lambda doubt: with_mean(tree, x, var, mean, wide * doubt))
     back = tree.from_level_order
     return Prior(back(mean), back(wide), True, earlier.new, earlier.gone, earlier.lost, earlier.example)
-
-
-def with_mean(tree: Tree, x: Floats, var: Floats, mean: Floats, wide: Floats) -> tuple[Floats, Floats]:
-    """Estimates and their variances with one more measurement of each node, in level order."""
-    both = combine(np.where(var < np.inf, x, 0.0), var, mean, wide)
-    found: tuple[Floats, Floats] = engine(tree).blue(tree, *both)
-    return found
 
 
 def _expected(then: Floats, z: Floats, v: Floats, tau: float) -> Floats:

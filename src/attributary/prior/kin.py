@@ -1,4 +1,16 @@
-"""Kin: which nodes of a level are alike: those of one label, and among them the cousins under one root."""
+"""Kin: which nodes of a level are alike, and the shares that they predict.
+
+Alike are nodes of one label and, among them, the cousins under one root. The shares of a family (`pooled`) are
+predicted from them, from all families, and from its own past.
+
+A chain of four guesses, each a correction of the one before: equal shares; times the ratio of what nodes of this label
+have to what was expected of them; times the same ratio among cousins under one root; mixed with the family's own shares
+in the earlier period. A node's own figures are never in the pool that predicts it, or they would count double. Pools
+are sums of estimates that may be negative: made non-negative, empty nodes would have something, all shares would be too
+equal, and what families say of their parents too high. How far each correction is trusted, a number of conversions, is
+what predicts today's figures best, and none at all (∞) is one of the choices: shares of a past that says nothing are
+left out.
+"""
 
 from typing import NamedTuple
 
@@ -6,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attributary.tree import Family, Tree
+from attributary.types import Floats
 
 Codes = NDArray[np.int64]
 
@@ -45,3 +58,100 @@ def kin(tree: Tree, label: NDArray[np.int32]) -> list[Kin]:
         few = int(pairs.max()) < DENSE * len(pairs)
         found.append(Kin(Family(tree, i - 1), codes, pairs if few else np.unique(pairs, return_inverse=True)[1]))
     return found
+
+
+TRUST = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 1e4)  # conversions' worth of the guess before; beyond the last: ∞
+UNTESTED = 100.0  # where no figure of today can tell
+
+
+class PooledLevel(NamedTuple):
+    """What is known of the children of a level, in level order."""
+
+    kin: Kin
+    z: Floats  # z⇑: from the node and all below it
+    parent: Floats  # the parent's estimate, handed to each child
+    pools: list[Floats]  # linear estimates: of today, and of both periods
+    counted: Floats  # how much of each counts where no root may outweigh the others
+    past: Floats | None  # of the earlier period, ≥ 0
+    weight: Floats  # of each node in the judgement; 0 where it cannot judge
+    many: bool = False  # nodes in the tree, so that sums are compiled
+
+
+def pooled(level: PooledLevel) -> Floats:
+    """The shares that predict the level's figures best."""
+    family = level.kin.family
+    even: Floats = 1.0 / family.spread(family.count.astype(np.float64))
+    found = [_chain(level, even, pool, None) for pool in level.pools]
+    best = min(range(len(found)), key=lambda i: found[i].loss)
+    alike = _chain(level, even, level.pools[best], level.counted)
+    return min(found[best], alike, key=lambda guess: guess.loss).share
+
+
+class _Guess(NamedTuple):
+    share: Floats
+    loss: float
+
+
+class _Step(NamedTuple):
+    """A correction of the guess before: (have + trust · before) / (of + trust), made to sum to 1 in each family."""
+
+    have: Floats
+    before: Floats
+    of: Floats
+
+    def shares(self, family: Family, trust: float) -> Floats:
+        return _summing_to_1(family, (self.have + trust * self.before) / (self.of + trust))
+
+
+def _chain(level: PooledLevel, even: Floats, pool: Floats, counted: Floats | None) -> _Guess:
+    """The guesses from equal shares to the past's; with `counted`, roots are about alike where labels are pooled."""
+    family = level.kin.family
+    total = family.spread(np.maximum(family.sum(pool), 0.0))
+    guess = _Guess(even, _loss(level, even))
+    for group in (level.kin.label, level.kin.cousins):
+        part = 1.0 if counted is None or group is level.kin.cousins else counted
+        have, expected = _others(group, part * pool, part * guess.share * total, level.many)
+        guess = _best(level, guess, _Step(guess.share * have, guess.share, expected))
+    if level.past is None:
+        return guess
+    return _best(level, guess, _Step(level.past, guess.share, family.spread(family.sum(level.past))))
+
+
+def _others(group: Codes, pool: Floats, expected: Floats, many: bool) -> tuple[Floats, Floats]:
+    """What the others of a group have, and what was expected of them."""
+    if many:
+        from attributary.prior.compiled_sums import others
+
+        return others(group, pool, expected)
+    have, of = (np.maximum(np.bincount(group, values)[group] - values, 0.0) for values in (pool, expected))
+    return have, of
+
+
+def _best(level: PooledLevel, before: _Guess, step: _Step) -> _Guess:
+    """The correction with the trust that predicts best, or the guess before it."""
+    family = level.kin.family
+    if not level.weight.any():
+        return _Guess(step.shares(family, UNTESTED), before.loss)
+    losses = _losses(level, step)
+    best = int(np.argmin(losses))
+    return _Guess(step.shares(family, TRUST[best]), float(losses[best])) if losses[best] < before.loss else before
+
+
+def _losses(level: PooledLevel, step: _Step) -> Floats:
+    """The loss of a correction with each trust."""
+    if not level.many:
+        return np.array([_loss(level, step.shares(level.kin.family, trust)) for trust in TRUST])
+    from attributary.prior.compiled_sums import losses
+
+    first = np.append(level.kin.family.start, len(level.z))
+    return losses(first, level.z, level.parent, level.weight, *step, np.array(TRUST))
+
+
+def _loss(level: PooledLevel, share: Floats) -> float:
+    return float(np.dot(level.weight, (level.z - share * level.parent) ** 2))
+
+
+def _summing_to_1(family: Family, share: Floats) -> Floats:
+    sums = family.sum(share)
+    out: Floats = share / family.spread(np.where(sums > 0, sums, 1.0))
+    return np.where(family.spread(sums) > 0, out, 1.0 / family.spread(family.count.astype(np.float64)))

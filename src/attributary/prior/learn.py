@@ -1,4 +1,4 @@
-"""learn: shares and their spread, from today's figures and from an earlier period, if there was one."""
+"""learn: shares and their spread, from today's figures and an earlier period; `foreseen` from the earlier one alone."""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -13,19 +13,17 @@ from attributary.denoising.passes import COMPILED_FROM, engine
 from attributary.denoising.prior import Prior
 from attributary.denoising.topdown import settled
 from attributary.measurements import Measurements
-from attributary.prior.doubt import doubt
 from attributary.prior.gain import widened
-from attributary.prior.kin import kin, label_codes, roots
-from attributary.prior.pooled import Level, pooled
+from attributary.prior.kin import PooledLevel, kin, label_codes, pooled, roots
+from attributary.prior.robust import TAU, doubt
 from attributary.prior.spread import forgiving, spread
 from attributary.tree import Tree
 from attributary.types import Floats
 
 ROUNDS = 2
-TAU = 5.0
 
 
-class Past(NamedTuple):
+class PastCounts(NamedTuple):
     """The earlier period's counts in level order."""
 
     linear: Floats  # as they were estimated, without bias; some may be negative
@@ -63,7 +61,7 @@ def learn(
 
 
 def learned(
-    tree: Tree, x: Floats, var: Floats, label: NDArray[np.int32], past: Past | None, tau: float
+    tree: Tree, x: Floats, var: Floats, label: NDArray[np.int32], past: PastCounts | None, tau: float
 ) -> tuple[Floats, Floats, Floats]:
     """Share, spread and the counts they lead to; all in level order."""
     z, v = engine(tree).upward(tree, x, var)
@@ -85,7 +83,7 @@ def learned(
             weight = np.where(judge, 1.0 / (size + np.where(judge, v[nodes], 0.0)), 0.0)
             then = None if past is None else past.settled[nodes]
             found = [pool[nodes] for pool in pools]
-            share[nodes] = pooled(Level(near, z[nodes], parent, found, counted[root[nodes]], then, weight, many))
+            share[nodes] = pooled(PooledLevel(near, z[nodes], parent, found, counted[root[nodes]], then, weight, many))
             mean[nodes] = share[nodes] * parent
             weight = np.where(judge, 1.0 / np.maximum(first[nodes], tau) ** 2, 0.0)
             own = spread(mean[nodes], share[nodes], z[nodes], v[nodes], weight, many=many)
@@ -108,9 +106,45 @@ def _counted(tree: Tree, estimate: Floats) -> Floats:
     return part
 
 
-def _past(tree: Tree, earlier: Prior) -> Past:
+def _past(tree: Tree, earlier: Prior) -> PastCounts:
     mean: Floats = tree.to_level_order(earlier.mean)
     if not mean.min(initial=0.0) < 0:
-        return Past(mean, mean)
+        return PastCounts(mean, mean)
     variance = np.ones(len(tree)) if earlier.variance is None else tree.to_level_order(earlier.variance).copy()
-    return Past(mean, settled(tree, mean.copy(), variance, mean, None))
+    return PastCounts(mean, settled(tree, mean.copy(), variance, mean, None))
+
+
+EXACT = 1e-9  # the variance of an earlier count that has no noise, next to none
+
+
+def foreseen(tree: Tree, earlier: Prior, *, tau: float = TAU) -> Prior:
+    """What will be expected of each node, given its parent's count: a share, give or take a spread.
+
+    As `learn` finds it from the earlier leaves alone. The spread is that of a count one standard deviation above what
+    the earlier period says, since one that looks empty need not be; it is inf for what is new, and for roots.
+    """
+    if not 0 < tau < np.inf:
+        raise ValueError(f"tau is a positive number; got {tau}")
+    if earlier.new is None:
+        raise ValueError("nothing is foreseen without an earlier period; give one, or plan without it")
+    order, leaf = tree.to_level_order, tree.in_level_order.is_leaf
+    x = order(earlier.mean)
+    var = np.full(len(tree), EXACT) if earlier.variance is None else np.maximum(order(earlier.variance), EXACT)
+    var = np.where(leaf, var, np.inf)
+    label = label_codes(tree) if earlier.label is None else order(earlier.label)
+    share, wide, count = learned(tree, x, var, label, None, tau)
+    z, v = engine(tree).upward(tree, x, var)
+    known = np.minimum(predict(tree, x, var, share, wide)[1], v)
+    more = count + np.sqrt(np.where(known < np.inf, known, 0.0))
+    found = np.full(len(tree), np.inf)
+    for i, near in enumerate(kin(tree, label), 1):
+        nodes, family = tree.slice(i), near.family
+        parent = tree.family[nodes]
+        alone = family.spread(family.count.astype(np.float64)) == 1
+        weight = np.where((v[nodes] < np.inf) & ~alone, 1.0 / np.maximum(count[nodes], tau) ** 2, 0.0)
+        s = share[nodes]
+        later = np.maximum(s * more[parent], more[nodes])
+        found[nodes] = np.where(alone, np.inf, spread(s * count[parent], s, z[nodes], v[nodes], weight, later))
+    found[order(earlier.new)] = np.inf
+    back = tree.from_level_order
+    return replace(earlier, share=back(share), spread=back(found))

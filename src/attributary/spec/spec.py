@@ -17,11 +17,11 @@ from pydantic import (
 from attributary.errors import InputError
 from attributary.noise import NoiseModel, model
 from attributary.spec.attribute import Attribute
-from attributary.spec.between import between, known_noise
 from attributary.spec.logs import Logs
 from attributary.spec.measure import COUNT, REPORTS, Measure, most
 from attributary.spec.mistakes import BITS, DEEPEST, Mistakes, all_at_once, in_words, refuse_unruly
 from attributary.spec.neighbours import NEIGHBOURS, known_relation
+from attributary.spec.spec_rules import between, known_noise
 from attributary.spec.terms import ARA, ApiSection, Terms, terms_of, with_its_defaults
 from attributary.tree import Tree
 
@@ -206,7 +206,7 @@ class Spec(BaseModel):
         The table is Arrow, pandas, polars or a dict of columns; rows may repeat, and other columns are passed over.
         Labels become text. Nodes are numbered in level order.
         """
-        from attributary.spec.queried import queried
+        from attributary.spec.spec_tree import queried
 
         domains = {attribute.name: attribute.labels for attribute in self.unknown}
         return queried(known, [attribute.name for attribute in self.known], domains, self.total)

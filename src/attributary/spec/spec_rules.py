@@ -1,4 +1,4 @@
-"""between: what is wrong between the keys of a spec, each of which may be right for itself."""
+"""spec_rules: what is wrong between the keys of a spec, each of which may be right for itself."""
 
 from collections.abc import Iterator
 from difflib import get_close_matches

@@ -1,4 +1,4 @@
-"""Rows: budgets by level, a row for each head or one for all, and what they mean for the classes below."""
+"""LevelBudgets: budgets by level, a row for each head or one for all, and what they mean for the classes below."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -8,19 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attributary.budget.classes import Link
-from attributary.budget.error import ENDLESS
 from attributary.budget.improve import Paths
-from attributary.budget.learned import Learned
-from attributary.budget.objective import Objective
+from attributary.budget.problem import Learned, Objective, Problem
 from attributary.budget.split import Split
-from attributary.budget.task import Task
+from attributary.budget.tree_error import ENDLESS
 from attributary.types import Floats, Ints
 
 CHUNK = 2**17  # classes in one sweep
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class LevelBudgets:
     """The free budgets of all rows, level by level: arrays are (splits, levels × rows), a common total once.
 
     The budget of a level in a row is what is fixed for it plus what is free. A leaf above the last level also takes
@@ -35,25 +33,25 @@ class Rows:
     total: bool  # level 0 is common to all rows
 
     @classmethod
-    def of(cls, task: Task) -> Self:
-        objective = task.objective(apart=1 if task.total else 0)
+    def of(cls, problem: Problem) -> Self:
+        objective = problem.objective(apart=1 if problem.total else 0)
         forest = objective.forest
-        row = np.maximum(forest.under(int(task.total)), 0) if task.by_root else np.zeros(len(forest), np.int64)
-        fixed = np.nan_to_num(task.levels)
-        free = max(0.0, task.epsilon - float(fixed.sum()))
-        open_ = _open(np.isnan(task.levels), forest.level, row)
-        rows = cls(objective, fixed, open_, row, free, task.total and task.by_root)
-        rows._refuse(task)
+        row = np.maximum(forest.under(int(problem.total)), 0) if problem.by_root else np.zeros(len(forest), np.int64)
+        fixed = np.nan_to_num(problem.levels)
+        free = max(0.0, problem.epsilon - float(fixed.sum()))
+        open_ = _open(np.isnan(problem.levels), forest.level, row)
+        rows = cls(objective, fixed, open_, row, free, problem.total and problem.by_root)
+        rows._refuse(problem)
         return rows
 
     @cached_property
-    def heads(self) -> "Rows":
+    def heads(self) -> "LevelBudgets":
         """The rows without their common total, each head for itself."""
         if isinstance(self.objective, Learned):
             raise ValueError("heads are split alone only without expectations")
         objective = self.objective.heads()
         row = self.row[len(self.row) - len(objective.forest) :]
-        return Rows(objective, self.fixed[1:], self.open[1:], row, self.free, total=False)
+        return LevelBudgets(objective, self.fixed[1:], self.open[1:], row, self.free, total=False)
 
     def pack(self, table: NDArray[Any]) -> NDArray[Any]:
         """(splits, levels, rows) as one line for each split, with a common total once."""
@@ -103,20 +101,22 @@ class Rows:
         which = np.tile(np.arange(rows), (1, levels, 1)) * (not self.objective.joint)
         return Paths(tuple(links), last, self.pack(self.open[None])[0], self.pack(which)[0], self.free)
 
-    def split(self, task: Task, budget: Floats) -> Split:
+    def split(self, problem: Problem, budget: Floats) -> Split:
         """The split that these free budgets make together with the fixed ones."""
         rows = (self.table(budget[None])[0] + self.fixed[:, None]).T
-        heads = int(task.tree.offsets[2] - 1 if task.total else task.tree.first[0])
+        heads = int(problem.tree.offsets[2] - 1 if problem.total else problem.tree.first[0])
         rows = np.repeat(rows, heads, axis=0) if len(rows) < heads else rows
-        total = float(rows[0, 0]) if task.total else None
-        return Split(task.tree, rows[:, int(task.total) :], task.epsilon, task.model.name, task.l1, total)
+        total = float(rows[0, 0]) if problem.total else None
+        return Split(
+            problem.tree, rows[:, int(problem.total) :], problem.epsilon, problem.model.name, problem.l1, total
+        )
 
-    def _refuse(self, task: Task) -> None:
+    def _refuse(self, problem: Problem) -> None:
         """Raises ValueError where what is left out cannot be told from what is measured."""
         share = self.free * self.open / np.maximum(1, self.open.sum(axis=0))
         if (self.errors(self.pack(share[None])) > ENDLESS).any():
             own = share.max(axis=1) + self.fixed
-            without = [name for name, most in zip(task.tree.level_names, own, strict=True) if most == 0]
+            without = [name for name, most in zip(problem.tree.level_names, own, strict=True) if most == 0]
             raise ValueError(
                 f"counts need a figure of their own, or one of all below them; without budget: {', '.join(without)}: "
                 "give it some, or no weight"

@@ -18,10 +18,9 @@ import numpy as np
 
 from attributary.budget.equal import equally
 from attributary.budget.improve import Paths, best, improve, prune
-from attributary.budget.learned import Learned
 from attributary.budget.leaves import lowest
-from attributary.budget.rows import Rows
-from attributary.budget.task import Task
+from attributary.budget.level_budgets import LevelBudgets
+from attributary.budget.problem import Learned, Problem
 from attributary.types import Floats
 
 DOUBT = 0.1  # found on generated data: more gains less at small ε, none leaves leaves without figures to learn from
@@ -39,17 +38,17 @@ BACK = np.linspace(0.0, 1.0, 33)  # how far on the way
 class Hedged:
     """Both errors as one, relative to those of x₀."""
 
-    with_it: Rows
-    without: Rows
+    with_it: LevelBudgets
+    without: LevelBudgets
     by: Floats  # 1 / E(x₀)
     doubt: Floats  # DOUBT / E₀(x₀), the same for all splits or a row for each
 
     @classmethod
-    def of(cls, task: Task, rows: Rows, plain: Floats, share: Floats, spread: Floats) -> Self:
-        objective = Learned.of(task, share, spread)
+    def of(cls, problem: Problem, rows: LevelBudgets, plain: Floats, share: Floats, spread: Floats) -> Self:
+        objective = Learned.of(problem, share, spread)
         forest = objective.forest
-        row = np.maximum(forest.under(int(task.total)), 0) if task.by_root else np.zeros(len(forest), np.int64)
-        with_it = Rows(objective, rows.fixed, rows.open, row, rows.free, rows.total)
+        row = np.maximum(forest.under(int(problem.total)), 0) if problem.by_root else np.zeros(len(forest), np.int64)
+        with_it = LevelBudgets(objective, rows.fixed, rows.open, row, rows.free, rows.total)
         by, doubt = (each.errors(plain[None])[0] for each in (with_it, rows))
         return cls(with_it, rows, _inverse(by), DOUBT * _inverse(doubt))
 
@@ -67,12 +66,12 @@ class Hedged:
         return self.by * error + self.doubt * plain, self.by[at] * gain + self.doubt[..., at] * plain_gain
 
 
-def hedge(task: Task, rows: Rows, plain: Floats, others: Floats, share: Floats, spread: Floats) -> Floats:
+def hedge(problem: Problem, rows: LevelBudgets, plain: Floats, others: Floats, share: Floats, spread: Floats) -> Floats:
     """The free budgets, given those that are best without expectations.
 
     In small trees there is time for more: `others` are starts, too, and more of them go on.
     """
-    hedged = Hedged.of(task, rows, plain, share, spread)
+    hedged = Hedged.of(problem, rows, plain, share, spread)
     small = len(others) * len(hedged.with_it.row) <= SMALL
     starts = np.concatenate([_starts(rows, plain), others[: len(others) * small]])
     sieved, error = improve(hedged.paths, hedged.gains, starts, SIEVE)
@@ -97,14 +96,14 @@ def hedge(task: Task, rows: Rows, plain: Floats, others: Floats, share: Floats, 
     return pruned
 
 
-def _within(rows: Rows, plain: Floats, begin: Floats, end: Floats) -> Floats:
+def _within(rows: LevelBudgets, plain: Floats, begin: Floats, end: Floats) -> Floats:
     """The first split on the way from one to another that is within the limit; the plain one if none is."""
     way = np.concatenate([(1 - BACK[:, None]) * begin + BACK[:, None] * end, plain[None]])
     fine = rows.errors(way) <= LIMIT**2 * rows.errors(plain[None])
     return best(rows.paths, way, np.where(fine, np.arange(len(way))[:, None], len(way)))
 
 
-def _starts(rows: Rows, plain: Floats) -> Floats:
+def _starts(rows: LevelBudgets, plain: Floats) -> Floats:
     """The plain split, and half way from it to equal budgets and to each level's having all."""
     ways = [rows.open]
     for i in range(len(rows.open)):

@@ -1,4 +1,4 @@
-"""queried: the tree that is queried, from the paths that occur and the domains of what is unknown."""
+"""spec_tree: the tree that is queried, from the paths that occur and the domains of what is unknown."""
 
 from itertools import pairwise
 from typing import Any

@@ -1,0 +1,291 @@
+"""Problem: what is to be split over which tree, checked once at the door, and the error that a split is judged by.
+
+A node's variance has the weight w_v in its root's tree error, added up over the members of a class (`class_weights`).
+`Objective` is that error for denoised or raw figures, `Learned` for estimates that use what is expected of each node.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal, Self, TypedDict
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from attributary.budget import tree_error
+from attributary.budget.classes import Classes, classes
+from attributary.budget.learned_error import gain, predicted
+from attributary.denoising.prior import ROUNDING
+from attributary.noise import NoiseModel
+from attributary.noise import model as noise_model
+from attributary.tree import Family, Tree
+from attributary.types import Floats, Ints
+
+
+def class_weights(tree: Tree, forest: Classes, count: Floats, tau: float, weights: Floats | None) -> Floats:
+    """w_v = 1/((d+1) · |L_i| · max(τ, c_v)²), with d + 1 and |L_i| of the root's own tree (the paper's section 3.2).
+
+    `weights` replace 1/|L_i|, normalised within each level; a level without weight does not count. As in `rmsre`.
+    Counts and weights are in level order.
+    """
+    score = np.maximum(count, tau)
+    np.multiply(score, score, out=score)
+    np.divide(1.0 if weights is None else weights, score, out=score)
+    root = forest.under(0)
+    cell = root * forest.depth + forest.level
+    mass = np.bincount(cell, forest.add_up(tree, weights), int(forest.offsets[1]) * forest.depth)
+    levels = (mass.reshape(-1, forest.depth) > 0).sum(axis=1)
+    norm = mass[cell] * levels[root]
+    share: Floats = np.divide(forest.add_up(tree, score), norm, out=np.zeros(len(forest)), where=norm > 0)
+    return share
+
+
+@dataclass(frozen=True, eq=False)
+class Objective:
+    """E from the budgets of the classes, many splits at a time: arrays are (splits, classes)."""
+
+    forest: Classes
+    weight: Floats  # w_v, added up over the members of a class
+    model: NoiseModel
+    denoised: bool = True
+    joint: bool = False  # one error, summed over all roots, instead of one for each
+
+    def errors(self, budget: Floats) -> Floats:
+        """(splits, roots), or (splits, 1) where they are judged together."""
+        judge: Callable[..., tuple[Floats, ...]] = tree_error.denoised if self.denoised else tree_error.raw
+        return self._judged(judge(self.forest, self.weight, self.model.precision(budget))[0])
+
+    def gains(self, budget: Floats) -> tuple[Floats, Floats]:
+        """The errors, and what a little more budget takes off them: −∂E/∂ε of each class."""
+        precision = self.model.precision(budget)
+        if self.denoised:
+            sweep = tree_error.denoised(self.forest, self.weight, precision)
+            errors, gain = sweep.error, tree_error.gain(self.forest, self.weight, sweep)
+        else:
+            errors, gain = tree_error.raw(self.forest, self.weight, precision)
+        return self._judged(errors), gain * self.model.slope(budget)
+
+    def heads(self) -> "Objective":
+        """The same without the level on top: each head for itself, as if there were no total."""
+        return replace(self, forest=self.forest.below(), weight=self.weight[self.forest.offsets[1] :], joint=False)
+
+    def _judged(self, errors: Floats) -> Floats:
+        return errors.sum(axis=1, keepdims=True) if self.joint else errors
+
+
+Levels = Mapping[str, float] | ArrayLike
+
+
+class Options(TypedDict, total=False):
+    """What every way to split takes besides tree, prior counts, ε and τ."""
+
+    phases: int  # of greedy, which optimal and per_node start from; 20
+    noise: str  # "api" (the default) or "unit"
+    weights: ArrayLike | None  # one for each node, in place of 1/|L_i|
+    levels: Levels | None  # ε that is fixed, by level's name or one for each level (nan: free); 0 leaves a level out
+    by_root: bool  # a split for each root (the default), or one for all that has the least sum of their errors
+    total: bool  # level 0 is a total above the heads, which get the splits; False
+    denoised: bool  # plan for denoised figures (the default), or for raw ones
+    l1: int  # what an impression may contribute in all; 65536
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    tree: Tree
+    count: Floats  # prior counts, in level order
+    epsilon: float
+    tau: float
+    model: NoiseModel
+    l1: int
+    phases: int
+    weights: Floats | None  # in level order
+    levels: Floats  # the ε of a fixed level, nan of a free one
+    by_root: bool
+    total: bool
+    denoised: bool
+
+    @classmethod
+    def of(
+        cls,
+        tree: Tree,
+        prior_count: ArrayLike,
+        epsilon: float,
+        tau: float,
+        phases: int = 20,
+        noise: str = "api",
+        weights: ArrayLike | None = None,
+        levels: Levels | None = None,
+        by_root: bool = True,
+        total: bool = False,
+        denoised: bool = True,
+        l1: int = 65536,
+    ) -> Self:
+        chosen = noise_model(noise, epsilon, l1)
+        if not 0 < tau < np.inf:
+            raise ValueError(f"tau is a positive number; got {tau}")
+        if not 1 <= phases < np.inf or phases != int(phases):
+            raise ValueError(f"phases are a whole number, 1 or more; got {phases}: the paper takes 20")
+        if total and not (tree.first[0] == 1 and tree.depth > 1):
+            raise ValueError(
+                f"a total is one node above the heads; this tree has {tree.first[0]} roots and {tree.depth} level(s): "
+                "leave out total=True, or put a node above them"
+            )
+        return cls(
+            tree,
+            _counts(tree, prior_count),
+            float(epsilon),
+            float(tau),
+            chosen,
+            int(l1),
+            int(phases),
+            _weights(tree, weights),
+            _fixed(tree, levels, epsilon),
+            by_root,
+            total,
+            denoised,
+        )
+
+    def objective(self, apart: int | Literal["nodes"]) -> Objective:
+        """The errors to make small, on classes that are kept apart down to a level, or node by node."""
+        forest = classes(self.tree, apart)
+        weight = class_weights(self.tree, forest, self.count, self.tau, self.weights)
+        if not self.denoised:  # a level left out has no raw figures to be judged
+            weight[(self.levels[forest.level] == 0) & ~forest.leaf] = 0.0
+        return Objective(forest, weight, self.model, self.denoised, joint=self.total or not self.by_root)
+
+
+def _counts(tree: Tree, given: ArrayLike) -> Floats:
+    count = np.asarray(given, np.float64)
+    if count.shape not in ((), (len(tree),)):
+        raise ValueError(
+            f"one prior count for each of the {len(tree)} nodes is needed, or one for all; got shape {count.shape}"
+        )
+    finite = np.isfinite(count)
+    if not finite.all():
+        raise ValueError(f"prior counts are finite numbers; got {count[~finite].flat[0]}: leave 0 where there is none")
+    spread: Floats = tree.to_level_order(np.broadcast_to(count, len(tree)))
+    return spread
+
+
+def _weights(tree: Tree, given: ArrayLike | None) -> Floats | None:
+    if given is None:
+        return None
+    weight = np.asarray(given, np.float64)
+    if weight.shape != (len(tree),) or not (weight >= 0).all() or not 0 < weight.sum() < np.inf:
+        raise ValueError(
+            f"weights are one number, 0 or more, for each of the {len(tree)} nodes, and not all 0; "
+            f"got {weight.size} numbers that sum to {weight.sum()}"
+        )
+    ordered: Floats = tree.to_level_order(weight)
+    return ordered
+
+
+def _fixed(tree: Tree, given: Levels | None, epsilon: float) -> Floats:
+    """The ε of each level that is fixed, nan for the others."""
+    fixed = np.full(tree.depth, np.nan)
+    if isinstance(given, Mapping):
+        names = tree.level_names
+        for name, share in given.items():
+            if name not in names:
+                raise ValueError(f"levels are named {', '.join(names)}; got {name!r}")
+            fixed[names.index(name)] = share
+            if not share >= 0:
+                raise ValueError(f"the epsilon of a level is 0 or more; {name!r} has {share}: leave it out to be free")
+    elif given is not None:
+        fixed = np.array(given, np.float64)
+    if fixed.shape != (tree.depth,) or (fixed < 0).any():
+        raise ValueError(
+            f"levels are one epsilon, 0 or more, for each of the {tree.depth} levels, nan for a free one; got {given!r}"
+        )
+    if not np.nansum(fixed) <= epsilon * (1 + 1e-12):
+        raise ValueError(
+            f"the epsilons of fixed levels sum to at most epsilon = {epsilon}; got {np.nansum(fixed)}: "
+            "lower some, or raise epsilon"
+        )
+    return fixed
+
+
+FINEST = 1e-6  # the least spread that is told from none
+LEAST_SHARE = 1e-4  # that is told from none
+UNMEASURED = 1e-10  # of what the whole budget gives a leaf: its precision without any
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """E from the budgets of the classes, many splits at a time; nodes are classes, and siblings of like spread one."""
+
+    forest: Classes
+    weight: Floats
+    model: NoiseModel
+    share: Floats  # of each class, of its parent's count
+    firm: Floats  # 1 / spread; 0 where nothing is expected
+    nothing: float  # the precision of a leaf without budget
+    joint: bool
+
+    @classmethod
+    def of(cls, problem: Problem, share: Floats, spread: Floats) -> Self:
+        """Share and spread are in level order."""
+        tree = problem.tree
+        kind = _kinds(share, spread)
+        if problem.total:  # heads have budgets of their own, also those that are leaves
+            kind[tree.slice(1)] = np.arange(tree.offsets[2] - tree.offsets[1])
+        forest = classes(tree, "nodes", kind)
+        size, known = forest.add_up(tree), spread < np.inf
+        wide = forest.add_up(tree, np.where(known, spread, 0.0)) / size
+        firm = np.divide(1.0, wide, out=np.zeros(len(forest)), where=forest.add_up(tree, known.astype(np.float64)) > 0)
+        nothing = UNMEASURED * min(1.0, float(problem.model.precision(np.array([problem.epsilon]))[0]))
+        weight = class_weights(tree, forest, problem.count, problem.tau, problem.weights)
+        part = forest.add_up(tree, share) / size
+        return cls(forest, weight, problem.model, part, firm, nothing, joint=problem.total or not problem.by_root)
+
+    def errors(self, budget: Floats) -> Floats:
+        """(splits, roots), or (splits, 1) where they are judged together."""
+        precision = self.model.precision(budget)
+        found = predicted(self.forest, self.weight, precision, self.share, self.firm, self.nothing)
+        return self._judged(found.error)
+
+    def gains(self, budget: Floats) -> tuple[Floats, Floats]:
+        """The errors, and what a little more budget takes off them: −∂E/∂ε of each class."""
+        precision = self.model.precision(budget)
+        sweep = predicted(self.forest, self.weight, precision, self.share, self.firm, self.nothing)
+        each = gain(self.forest, self.share, self.firm, sweep) * self.model.slope(budget)
+        return self._judged(sweep.error), each
+
+    def _judged(self, errors: Floats) -> Floats:
+        return errors.sum(axis=1, keepdims=True) if self.joint else errors
+
+
+def expectations(tree: Tree, share: ArrayLike | None, spread: ArrayLike | None) -> tuple[Floats, Floats] | None:
+    """Share and spread, checked, in level order; None where nothing is expected of any node. Roots have no parent."""
+    if share is None and spread is None:
+        return None
+    if share is None or spread is None:
+        raise ValueError("shares and their spread go together; give both, with a spread of inf where nothing is known")
+    part, wide = np.asarray(share, np.float64), np.asarray(spread, np.float64)
+    if part.shape != (len(tree),) or wide.shape != (len(tree),):
+        raise ValueError(f"one share and one spread for each of the {len(tree)} nodes are needed; got {wide.shape}")
+    part, wide = tree.to_level_order(part).copy(), tree.to_level_order(wide).copy()
+    part[tree.slice(0)], wide[tree.slice(0)] = 1.0, np.inf
+    if not (wide >= 0).all():
+        raise ValueError("a spread is 0 or more, or inf where nothing is known; got one that is negative or nan")
+    if not wide.min() < np.inf:
+        return None
+    for level in range(tree.depth - 1):
+        family = Family(tree, level)
+        if not family.size:
+            continue
+        c = family.children
+        told = family.spread(family.sum((wide[c] < np.inf).astype(np.float64))) > 0
+        part[c] = np.where(told, part[c], 1.0 / family.spread(family.count.astype(np.float64)))
+        if not (part[c] >= 0).all() or not (np.abs(family.sum(part[c]) - 1) <= ROUNDING).all():
+            raise ValueError("shares are 0 or more and sum to 1 in each family of which anything is expected")
+    return part, np.maximum(wide, FINEST)
+
+
+def _kinds(share: Floats, spread: Floats) -> Ints:
+    """A number for nodes of which much the same is expected: spreads within a factor of 2, shares of 4; 0 for none."""
+    known = spread < np.inf
+    kind = np.zeros(len(spread), np.int64)
+    like = np.floor(np.log2(spread[known])).astype(np.int64)
+    part = np.floor(-0.5 * np.log2(np.maximum(share[known], LEAST_SHARE))).astype(np.int64)
+    kind[known] = 1 + part - part.min() + (part.max() - part.min() + 1) * (like - like.min())
+    return kind
