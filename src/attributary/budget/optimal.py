@@ -1,5 +1,6 @@
 """The split by level that has the least error."""
 
+from dataclasses import replace
 from itertools import chain, combinations, islice
 from typing import Unpack
 
@@ -21,6 +22,7 @@ STARTS = 63  # sets of levels to start from: all of up to 6 levels, of more leve
 SIEVE = 3  # rounds that all starts take
 FINALISTS = 6  # of which the best go on
 ROUNDS = 40
+MANY = 2**14  # classes: below a total, one split for all is tried first in trees of up to so many
 TOTALS = (0.0, 0.02, 0.05, 0.1, 0.2, 0.4)  # shares of a total to start from
 
 
@@ -45,7 +47,7 @@ def optimal(
     problem = Problem.of(tree, prior_count, epsilon, tau, **options)
     expected = expectations(tree, share, spread)
     rows = LevelBudgets.of(problem)
-    budget = optimally(rows, problem.phases)
+    budget = best_by_level(problem, rows)
     if expected is not None:
         if not problem.denoised:
             raise ValueError("shares are used in denoising; for raw figures, plan without them")
@@ -53,9 +55,20 @@ def optimal(
     return rows.split(problem, budget)
 
 
-def optimally(rows: LevelBudgets, phases: int) -> Floats:
-    """The free budgets of least error."""
+def best_by_level(problem: Problem, rows: LevelBudgets) -> Floats:
+    """The free budgets of least error; below a total, in trees that are not too large, never worse than one split."""
+    if not rows.total or len(rows.row) > MANY:
+        return optimally(rows, problem.phases)
+    one = LevelBudgets.of(replace(problem, by_root=False))
+    row = one.table(optimally(one, problem.phases)[None])[0]
+    same = np.where(rows.open, row, 0.0) + lowest(rows) * np.where(rows.open, 0.0, row).sum(axis=0)
+    return optimally(rows, problem.phases, rows.pack(same[None]))
+
+
+def optimally(rows: LevelBudgets, phases: int, more: Floats | None = None) -> Floats:
+    """The same, never worse than `more` splits to begin with."""
     baselines = np.array([equally(rows, rows.open), equally(rows, lowest(rows)), greedily(rows, phases)])
+    baselines = baselines if more is None else np.concatenate([baselines, more])
     starts = np.concatenate([baselines, _with_total(rows, phases) if rows.total else _level_sets(rows)])
     budget, error = improve(rows.paths, rows.gains, starts, SIEVE)
     finalists = np.argsort(error, axis=0, kind="stable")[:FINALISTS][:, rows.paths.error]

@@ -14,7 +14,7 @@ from attributary.budget.classes import Classes
 from attributary.budget.equal import equally
 from attributary.budget.improve import Paths, best, improve, prune
 from attributary.budget.level_budgets import LevelBudgets
-from attributary.budget.optimal import optimally
+from attributary.budget.optimal import best_by_level
 from attributary.budget.problem import Objective, Options, Problem
 from attributary.budget.split import Split
 from attributary.tree import Tree
@@ -94,7 +94,7 @@ def per_node(tree: Tree, prior_count: ArrayLike, epsilon: float, tau: float, **o
         raise ValueError("per_node gives each node a budget of its own; got by_root=False: take optimal for that")
     rows = LevelBudgets.of(problem)
     nodes = NodeBudgets.of(problem)
-    by_level, even = optimally(rows, problem.phases), equally(rows, rows.open)
+    by_level, even = best_by_level(problem, rows), equally(rows, rows.open)
     starts = nodes.of_rows(rows, np.array([(1 - t) * by_level + t * even for t in TOWARDS_EQUAL]))
     budget, error = improve(nodes.paths, nodes.gains, starts, ROUNDS)
     found = np.concatenate([prune(nodes.paths, nodes.errors, budget, error), starts[:1]])
