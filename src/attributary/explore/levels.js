@@ -95,7 +95,7 @@ function writeDraws(found) {
     ]);
     return make("tr", {}, make("th", { scope: "row" }, name), make("td", { class: "num" }, count(row.count)), ...cells);
   }));
-  const part = found.whole ? `the largest root, ${whole.format(found.nodes)} nodes` : `a part of the largest root, the ${whole.format(found.nodes)} largest nodes`;
+  const part = found.whole ? `the largest root (${whole.format(found.nodes)} nodes)` : `the ${whole.format(found.nodes)} largest nodes of the largest root`;
   document.getElementById("drawn").textContent =
-    `What a report might say if the true counts were those in the second column. The noise is drawn for ${part} from a seed: examples only, not for release. The same random draws are kept while you move the sliders.`;
+    `What a report might say if the true counts were those in the second column. The noise is drawn from a seed, for ${part}: examples only, not for release. The same random draws are kept while you move the sliders.`;
 }
