@@ -9,10 +9,11 @@ import pandas as pd
 import vl_convert
 
 from attributary import Tree, denoise, noise
+from attributary.html import ROOMY
 from examples import shop
 
 FOLDER = Path(__file__).parent.parent / "docs" / "pictures"
-SAYS = {0: "its own figure", 1: "its locations added up", 2: "their days added up"}
+SAYS = {0: "the campaign itself", 1: "sum of its locations", 2: "sum of their days"}
 
 
 def main() -> None:
@@ -48,7 +49,7 @@ def before_after(tree: Tree, truth: np.ndarray, noisy: np.ndarray) -> alt.LayerC
         alt.Chart(pd.DataFrame(said))
         .mark_point(size=85, strokeWidth=2, opacity=0.95)
         .encode(
-            x=alt.X("off:Q", title="conversions more or less than the truth (dashed)"),
+            x=alt.X("off:Q", title="conversions above or below the true count (dashed)", axis=alt.Axis(tickCount=8)),
             y=y,
             color=alt.Color("figure:N", scale=colours, title="three noisy answers"),
             shape=alt.Shape("figure:N", scale=shapes, title="three noisy answers"),
@@ -65,7 +66,8 @@ def before_after(tree: Tree, truth: np.ndarray, noisy: np.ndarray) -> alt.LayerC
         offset=12,
     )
     chart = alt.layer(zero, bars.encode(x="low:Q", x2="high:Q", y=y), marks.encode(x="off:Q", y=y), dots)
-    return chart.properties(width=620, height=300, title=text, background="white").configure_view(stroke=None)
+    whole = chart.properties(width=620, height=300, title=text, background="white", padding=10)
+    return whole.configure_view(stroke=None).configure(font=ROOMY)
 
 
 def below(tree: Tree, root: int, level: int) -> np.ndarray:

@@ -7,6 +7,7 @@ from html import escape
 from typing import Any
 
 LONGEST = 80  # of a cell
+ROOMY = "'DejaVu Sans', Verdana, Helvetica, Arial, sans-serif"  # wide ones first: what has room for them, has for all
 ENDS = "".join(chr(plane << 16 | last) for plane in range(17) for last in (0xFFFE, 0xFFFF))  # no characters at all
 UNSEEN = re.compile(f"[\0-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufdd0-\ufdef{ENDS}]")
 

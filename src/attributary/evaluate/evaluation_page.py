@@ -4,7 +4,7 @@ from typing import Any
 
 from attributary.evaluate.comparison import beside, best, tree_errors
 from attributary.evaluate.methods import METHODS
-from attributary.html import drawable
+from attributary.html import ROOMY, drawable
 
 LEAST = 1e-4  # errors below are not drawn
 COLOURS = {
@@ -73,6 +73,7 @@ def figure(table: Any, dataset: str, noise: str, ink: str = INK) -> dict[str, An
     spec: dict[str, Any] = chart.to_dict()
     spec["config"] = {
         **spec.get("config", {}),
+        "font": ROOMY,
         "axis": axis,
         "legend": words,
         "header": words,

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from attributary.html import drawable
+from attributary.html import ROOMY, drawable
 
 VegaLite = dict[str, Any]
 
@@ -80,7 +80,7 @@ def to_svg(chart: Chart, width: int = WIDE) -> str:
     """The chart as a file of its own."""
     import vl_convert
 
-    svg: str = vl_convert.vegalite_to_svg(drawable({**_whole(chart, width), **_alone(chart)}))
+    svg: str = vl_convert.vegalite_to_svg(drawable(_alone(chart, width)))
     return svg
 
 
@@ -88,12 +88,14 @@ def to_png(chart: Chart, width: int = WIDE) -> bytes:
     """The chart as a picture, twice as fine as it is wide."""
     import vl_convert
 
-    png: bytes = vl_convert.vegalite_to_png(drawable({**_whole(chart, width), **_alone(chart)}), scale=SCALE)
+    png: bytes = vl_convert.vegalite_to_png(drawable(_alone(chart, width)), scale=SCALE)
     return png
 
 
-def _alone(chart: Chart) -> VegaLite:
-    return {"title": chart.title, "description": chart.words, "background": "white", "padding": 12}
+def _alone(chart: Chart, width: int) -> VegaLite:
+    """The chart with its title, laid out for the widest font that a viewer may have."""
+    named = {"title": chart.title, "description": chart.words, "background": "white", "padding": 12}
+    return {**_whole(chart, width), **named, "config": {**CONFIG, "font": ROOMY}}
 
 
 def _whole(chart: Chart, width: int) -> VegaLite:
