@@ -5,8 +5,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from attributary.evaluate import METHODS, Case, Method, evaluate
-from attributary.evaluate.paper import Log, paper
+from attributary.evaluate import METHODS, Case, Method, PaperLog, evaluate, paper
 from bench.timing import heading
 
 ROWS = 500_000
@@ -18,7 +17,7 @@ def main() -> None:
     heading(f"Evaluating: csscl look-alike, {ROWS:,} generated rows, both trees, both noise models, {DRAWS} draws")
     with tempfile.TemporaryDirectory() as cache:
         for words in ("generated, counted once, made cases", "the same again, counts from the cache"):
-            cases, took = timed(lambda: paper("csscl", Log(rows=ROWS), cache=cache).cases)
+            cases, took = timed(lambda: paper("csscl", PaperLog(rows=ROWS), cache=cache).cases)
             print(f"{words + ':':46}{took:8.2f} s", flush=True)
     print(f"{'nodes:':46}{', '.join(f'{case.nodes:,} ({case.name}, {case.noise})' for case in cases)}", flush=True)
     evaluate(cases, draws=2, epsilons=[4])  # compiled code is loaded

@@ -17,7 +17,7 @@ from attributary.cli.paper import DATASETS
 from attributary.datasets import generate
 from attributary.evaluate import METHODS as KNOWN_METHODS
 from attributary.evaluate import Store
-from attributary.evaluate import paper as paper_module
+from attributary.evaluate import paper_experiment as paper_module
 from attributary.evaluate.paper_trees import PAPER
 from attributary.evaluate.pooling import Pool
 from attributary.tables import read_table

@@ -14,21 +14,12 @@ from pyarrow import parquet
 
 from attributary.datasets import generate
 from attributary.errors import InputError
-from attributary.evaluate import METHODS, evaluate
-from attributary.evaluate import paper as paper_module
+from attributary.evaluate import METHODS, PaperLog, evaluate, paper
+from attributary.evaluate import paper_experiment as paper_module
 from attributary.evaluate.comparison import beside, best, tree_errors
+from attributary.evaluate.counts_cache import PIECE, PIECES, cached, identity
 from attributary.evaluate.evaluation_page import COLOURS, figure, page, png, svg
-from attributary.evaluate.paper import Log, paper
-from attributary.evaluate.paper_counts import (
-    DAY,
-    PIECE,
-    PIECES,
-    Choices,
-    cached,
-    identity,
-    leaf_counts,
-    paper_counts,
-)
+from attributary.evaluate.paper_counts import DAY, Choices, leaf_counts, paper_counts
 from attributary.evaluate.paper_trees import PAPER
 from attributary.logs.count import count
 from attributary.logs.log_files import is_generated
@@ -104,7 +95,7 @@ def test_unknown_choices_are_refused(choice: str) -> None:
 
 @pytest.mark.parametrize("name", DATASETS)
 def test_cases_are_the_papers(logs: Path, name: str) -> None:
-    cases, _, generated = paper(name, Log(str(logs / f"{name}.parquet"), expect="any"))
+    cases, _, generated = paper(name, PaperLog(str(logs / f"{name}.parquet"), expect="any"))
     assert generated
     depth = {"csscl": [5, 5, 4, 4], "camb": [4, 4, 3, 3]}[name]
     assert [case.tree.depth for case in cases] == depth
@@ -112,9 +103,9 @@ def test_cases_are_the_papers(logs: Path, name: str) -> None:
     assert all(case.generated and case.prior.protected and case.spec.split_by for case in cases)
     assert [case.spec.attributes[-1].buckets for case in cases[::2]] == [15, 5]
     assert any(case.prior.new_roots(case.tree).any() for case in cases)
-    again = paper(name, Log(str(logs / f"{name}.parquet"), expect="any")).cases
+    again = paper(name, PaperLog(str(logs / f"{name}.parquet"), expect="any")).cases
     assert [case.key for case in again] == [case.key for case in cases]
-    other = paper(name, Log(str(logs / f"{name}.parquet"), expect="any"), seed=1).cases
+    other = paper(name, PaperLog(str(logs / f"{name}.parquet"), expect="any"), seed=1).cases
     assert not (other[0].prior.mean == cases[0].prior.mean).all()
     assert (other[0].count == cases[0].count).all()
 
@@ -123,28 +114,28 @@ def test_rows_are_counted_once(logs: Path, tmp_path: Path, monkeypatch: pytest.M
     file = tmp_path / "rows.parquet"
     shutil.copy(logs / "camb.parquet", file)
     where = str(tmp_path / "cache")
-    made = paper("camb", Log(None, 20_000), cache=where), paper("camb", Log(str(file)), cache=where)
+    made = paper("camb", PaperLog(None, 20_000), cache=where), paper("camb", PaperLog(str(file)), cache=where)
     assert sorted(os.listdir(where)) == sorted(set(os.listdir(where))) and len(os.listdir(where)) == 6
 
     def refuse(*_: Any) -> Any:
         raise AssertionError("counted again")
 
     monkeypatch.setattr(paper_module, "_count", refuse)
-    again = paper("camb", Log(None, 20_000), cache=where), paper("camb", Log(str(file)), cache=where)
+    again = paper("camb", PaperLog(None, 20_000), cache=where), paper("camb", PaperLog(str(file)), cache=where)
     for one, other in zip(made, again, strict=True):
         assert [case.key for case in one.cases] == [case.key for case in other.cases]
         assert one.left_out == other.left_out
     for log, choices in (
-        (Log(None, 20_001), None),
-        (Log(None, 20_000, 1), None),
-        (Log(None, 20_000), Choices("drop")),
-        (Log(str(logs / "camb.parquet"), expect="any"), Choices("drop")),
+        (PaperLog(None, 20_001), None),
+        (PaperLog(None, 20_000, 1), None),
+        (PaperLog(None, 20_000), Choices("drop")),
+        (PaperLog(str(logs / "camb.parquet"), expect="any"), Choices("drop")),
     ):
         with pytest.raises(AssertionError, match="counted again"):
             paper("camb", log, choices=choices, cache=where)
     os.utime(file, ns=(1, 1))
     with pytest.raises(AssertionError, match="counted again"):
-        paper("camb", Log(str(file)), cache=where)
+        paper("camb", PaperLog(str(file)), cache=where)
 
 
 def test_a_damaged_cache_is_made_anew(tmp_path: Path) -> None:
@@ -203,7 +194,7 @@ def test_a_generated_file_says_so(logs: Path, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def table(logs: Path) -> Any:
-    cases = paper("camb", Log(str(logs / "camb.parquet"), expect="any"), ("api",)).cases
+    cases = paper("camb", PaperLog(str(logs / "camb.parquet"), expect="any"), ("api",)).cases
     return evaluate(
         cases, ["greedy-blue", "equal-raw", "optimal-blue", "optimal-top-down"], epsilons=[1, 4], draws=10
     ).table
@@ -260,13 +251,13 @@ def test_figures_and_page(table: Any) -> None:
 def test_a_wrong_file_is_refused(name: str, logs: Path, tmp_path: Path) -> None:
     other = next(dataset for dataset in DATASETS if dataset != name)
     with pytest.raises(InputError, match=f"only look-alikes of {name} can be read"):
-        paper(name, Log(str(logs / f"{other}.parquet")))
+        paper(name, PaperLog(str(logs / f"{other}.parquet")))
     wrong = tmp_path / "wrong.tsv"
     wrong.write_text("a\tb\n1\t2\n")
     with pytest.raises(InputError, match="wrong.tsv"):
-        paper(name, Log(str(wrong)))
+        paper(name, PaperLog(str(wrong)))
     with pytest.raises(InputError, match="there is no file"):
-        paper(name, Log(str(tmp_path / "none")))
+        paper(name, PaperLog(str(tmp_path / "none")))
 
 
 @pytest.mark.parametrize("name", DATASETS)
@@ -276,13 +267,13 @@ def test_a_truncated_file_is_refused(name: str, logs: Path, tmp_path: Path) -> N
     (tmp_path / "part.tsv").write_bytes(data[: len(data) // 2 + 7])
     for expect in ("published", "any"):
         with pytest.raises(InputError, match="part.tsv"):
-            paper(name, Log(str(tmp_path / "part.tsv"), expect=expect))
+            paper(name, PaperLog(str(tmp_path / "part.tsv"), expect=expect))
     with pytest.raises(InputError, match="whole.tsv is not .* as published: rows 3,000 instead of"):
-        paper(name, Log(str(tmp_path / "whole.tsv")))
+        paper(name, PaperLog(str(tmp_path / "whole.tsv")))
     cut = (logs / f"{name}.parquet").read_bytes()
     (tmp_path / "cut.parquet").write_bytes(cut[: len(cut) // 2])
     with pytest.raises(InputError, match="cut.parquet is not a whole Parquet file"):
-        paper(name, Log(str(tmp_path / "cut.parquet")))
+        paper(name, PaperLog(str(tmp_path / "cut.parquet")))
 
 
 @pytest.mark.parametrize("later", [False, True])
@@ -295,7 +286,7 @@ def test_a_period_without_rows_is_refused(later: bool, logs: Path, tmp_path: Pat
         part = part.filter(pa.array(time[keep] < 29 * DAY))
     parquet.write_table(part, tmp_path / "part.parquet")
     with pytest.raises(InputError, match="has no rows of the days after day 15; give the whole file"):
-        paper("camb", Log(str(tmp_path / "part.parquet")))
+        paper("camb", PaperLog(str(tmp_path / "part.parquet")))
 
 
 def test_what_is_left_out_is_told(logs: Path, tmp_path: Path) -> None:
@@ -309,7 +300,9 @@ def test_what_is_left_out_is_told(logs: Path, tmp_path: Path) -> None:
         column = pa.array(np.where(absent, 0, values).astype(np.int64), kind, mask=absent)
         rows = rows.set_column(rows.column_names.index(name), name, column)
     parquet.write_table(rows, tmp_path / "rows.parquet")
-    told = {why: (number, sales) for why, number, sales in paper("csscl", Log(str(tmp_path / "rows.parquet"))).left_out}
+    told = {
+        why: (number, sales) for why, number, sales in paper("csscl", PaperLog(str(tmp_path / "rows.parquet"))).left_out
+    }
     unknown = int(np.isnan(delay[sold == 1]).sum() - np.isnan(delay[:7][sold[:7] == 1]).sum())
     assert told == {
         "rows without a time": (7, int(sold[:7].sum())),
@@ -323,14 +316,14 @@ def test_rows_without_a_time_are_refused(logs: Path, tmp_path: Path) -> None:
     place = rows.column_names.index("time")
     parquet.write_table(rows.set_column(place, "time", pa.nulls(len(rows), pa.int64())), tmp_path / "timeless.parquet")
     with pytest.raises(InputError, match="timeless.parquet has no row with a time"):
-        paper("csscl", Log(str(tmp_path / "timeless.parquet")))
+        paper("csscl", PaperLog(str(tmp_path / "timeless.parquet")))
 
 
 def test_other_mistakes(logs: Path) -> None:
     with pytest.raises(InputError, match="the paper's datasets are csscl and camb; got 'shop'"):
-        paper("shop", Log())
+        paper("shop", PaperLog())
     for epsilon in (0.0, float("nan")):
         with pytest.raises(InputError, match="the prior's epsilon is a positive number"):
-            paper("camb", Log(str(logs / "camb.parquet")), prior_epsilon=epsilon)
+            paper("camb", PaperLog(str(logs / "camb.parquet")), prior_epsilon=epsilon)
     with pytest.raises(InputError, match="choose another folder"):
-        paper("camb", Log(str(logs / "camb.parquet")), cache=str(logs / "camb.parquet"))
+        paper("camb", PaperLog(str(logs / "camb.parquet")), cache=str(logs / "camb.parquet"))

@@ -89,7 +89,7 @@ def evaluate(
     from attributary.cli.summary_file import fact
     from attributary.errors import InputError
     from attributary.evaluate import user_cases
-    from attributary.evaluate.paper import NOISES
+    from attributary.evaluate.paper_experiment import NOISES
     from attributary.noise import page_of
     from attributary.tables import check_output, read_table, write_table
 

@@ -116,9 +116,9 @@ def paper(
     from attributary.cli.reading import check_folder, make_folder, refuse_inputs
     from attributary.cli.summary_file import fact
     from attributary.errors import InputError
-    from attributary.evaluate.paper import NOISES, Log, paper
     from attributary.evaluate.paper_counts import Choices
-    from attributary.evaluate.private import EPSILON
+    from attributary.evaluate.paper_experiment import NOISES, PaperLog, paper
+    from attributary.evaluate.user_cases import EPSILON
     from attributary.noise import page_of
 
     if generated == (file is not None):
@@ -135,7 +135,7 @@ def paper(
     with resumable():
         with stages(not quiet) as stage:
             stage("generating and counting" if generated else "reading and counting")
-            log = Log(file, rows, rows_seed, expect)
+            log = PaperLog(file, rows, rows_seed, expect)
             prior = EPSILON if prior_epsilon is None else prior_epsilon
             options: dict[str, Any] = {"prior_epsilon": prior, "seed": seed, "cache": kept, "threads": threads}
             experiment = paper(dataset, log, noises, choices, **options)

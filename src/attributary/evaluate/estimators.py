@@ -1,6 +1,9 @@
-"""What is made of noisy figures: counts, and estimates with their intervals; one function each, of one signature.
+"""Estimators: what is made of noisy values. One function each, all of one signature.
 
-Arrays are in level order. Estimators are given the prior, too, for those that make use of it."""
+An estimator takes the tree, the noisy value and the noise variance of every node, and the prior, and gives a count for
+every node; arrays are in level order. A function of the same name with `_variance` gives the variances of its counts,
+if they are linear, and one with `_intervals` gives an `Estimate` that has intervals.
+"""
 
 from collections.abc import Callable
 
@@ -16,25 +19,25 @@ from attributary.types import Floats
 
 
 def raw(tree: Tree, noisy: Floats, variance: Floats, prior: Prior) -> Floats:
-    """The noisy figures as they are; they do not add up, and what was not measured is anybody's guess."""
+    """The noisy values as they are: they do not add up, and nodes that were not measured are infinite."""
     return np.where(variance < np.inf, noisy, np.inf)
 
 
 def raw_variance(tree: Tree, variance: Floats) -> Floats:
-    """That of the noise."""
+    """The variances of `raw`: those of the noise."""
     return variance
 
 
 def blue(tree: Tree, noisy: Floats, variance: Floats, prior: Prior) -> Floats:
-    """Algorithm 2: the best linear unbiased counts that add up."""
+    """Algorithm 2: the best linear unbiased estimates that add up."""
     count: Floats = engine(tree).blue(tree, noisy, variance)[0]
     return count
 
 
 def blue_variance(tree: Tree, variance: Floats) -> Floats:
-    """Algorithm 2's: it depends on the noise, never on the counts."""
-    found: Floats = engine(tree).blue(tree, np.zeros(len(tree)), variance)[1]
-    return found
+    """The variances of `blue`, which depend on the noise and never on the counts."""
+    variances: Floats = engine(tree).blue(tree, np.zeros(len(tree)), variance)[1]
+    return variances
 
 
 def top_down(tree: Tree, noisy: Floats, variance: Floats, prior: Prior) -> Floats:
@@ -43,7 +46,7 @@ def top_down(tree: Tree, noisy: Floats, variance: Floats, prior: Prior) -> Float
 
 
 def learned(tree: Tree, noisy: Floats, variance: Floats, prior: Prior) -> Floats:
-    """Counts that add up and are never negative, with shares learned from these figures and from the prior."""
+    """Counts that add up and are never negative, with shares learned from the noisy values and the prior."""
     known = learn(tree, noisy, variance, prior)
     return np.asarray(denoise(tree, noisy, variance, prior=known, nonnegative="top-down").count, np.float64)
 
@@ -55,17 +58,17 @@ ROUNDING = 1e-9  # of counts that are known exactly
 
 
 def blue_intervals(tree: Tree, measured: Measurements, prior: Prior) -> Estimate:
-    """Those of Algorithm 2, which know the noise's shape."""
+    """The estimates of `blue` with intervals for the shape of the noise."""
     return denoise(tree, measured)
 
 
 def top_down_intervals(tree: Tree, measured: Measurements, prior: Prior) -> Estimate:
-    """The same, cut at 0."""
+    """The estimates of `top_down` with intervals that are cut off at 0."""
     return denoise(tree, measured, nonnegative="top-down")
 
 
 def learned_intervals(tree: Tree, measured: Measurements, prior: Prior) -> Estimate:
-    """With shares learned from these figures and from the prior."""
+    """The estimates of `learned` with intervals."""
     return denoise(tree, measured, prior=learn(tree, measured, None, prior), nonnegative="top-down")
 
 

@@ -20,7 +20,7 @@ TAUS = (5.0, 10.0)
 DRAWS = 50
 MANY = ("clip", "conversions_per_impression", "measure_tau", "bias")  # columns where limits cut something off
 PAYS = 2e8  # work from which a second process pays, which takes a second or two to start
-Progress = Callable[[int, int], None]  # told how many tasks are done, and of how many
+Progress = Callable[[int, int], None]  # is called with how many tasks are done, and of how many
 
 
 def evaluate(
@@ -37,13 +37,17 @@ def evaluate(
     store: Store | None = None,
     progress: Progress | None = None,
 ) -> Evaluation:
-    """The errors of methods: one row for each level, and one for the tree, whose level is null.
+    """The errors of methods on cases: a row for each method, ε, τ and level, and one for the tree, whose level is null.
 
-    Linear methods have rows of kind "exact", in closed form; with draws, all have rows of kind "simulated" and their
-    standard error. The same seed gives the same table, however many workers there are; None means one for each core
-    where that pays. `store` keeps what is finished. Cases of several measures have rows for each, and for all together,
-    whose measure is null. With `coverage`, two more columns say how many 95 % intervals held the true count, and the
-    standard error of that over the draws, for methods that give intervals.
+    `methods` are names (see `METHODS`) or methods of your own; by default all but the slow ones. Linear methods have
+    rows of kind "exact", in closed form; with draws, all have rows of kind "simulated" and their standard error.
+    Cases of several measures have rows for each measure, and for all together, whose measure is null.
+
+    `draws` is the number of noise draws, 0 for closed forms only. `pool` says whether errors are averaged over all
+    nodes of a level, or whether each root has the same weight. With `coverage`, two more columns have the share of 95 %
+    intervals with the true count, for methods that give intervals, and its standard error. The same seed gives the same
+    table, however many `workers` (processes) there are; None means one for each core where that pays. `store` keeps
+    finished results, and `progress` is called with the number of finished tasks and of all tasks.
     """
     known = {case.key: case for case in cases}
     named = methods is not None
@@ -93,10 +97,10 @@ def _workers(work: float) -> int:
 
 def _methods(given: Collection[str] | Sequence[Method] | None) -> tuple[Method, ...]:
     named = {method for method in given or () if isinstance(method, str)}
-    own = tuple(method for method in given or () if isinstance(method, Method))
+    new = tuple(method for method in given or () if isinstance(method, Method))
     if given is not None and not given:
         raise InputError("there is nothing to evaluate; give a method")
-    return own + (chosen(named if given is not None else None) if named or given is None else ())
+    return new + (chosen(named if given is not None else None) if named or given is None else ())
 
 
 def _numbers(name: str, given: Collection[float]) -> tuple[float, ...]:

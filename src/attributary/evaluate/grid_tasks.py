@@ -46,10 +46,10 @@ class GridTask(NamedTuple):
         names = [
             (m.name, _name(m.way), _name(m.estimator), _name(m.variance), m.by_epsilon, m.batched) for m in self.methods
         ]
-        said: list[Any] = [__version__, self.case, self.tau, names, self.epsilons, self.draws, self.seed, self.pool]
+        parts: list[Any] = [__version__, self.case, self.tau, names, self.epsilons, self.draws, self.seed, self.pool]
         if self.coverage:
-            said += [[_name(m.intervals) for m in self.methods]]
-        return hashlib.blake2b(json.dumps(said).encode(), digest_size=16).hexdigest()
+            parts += [[_name(m.intervals) for m in self.methods]]
+        return hashlib.blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()
 
     def work(self, case: Case) -> float:
         """About how much there is to do: the largest tasks come first, so that workers end together."""
@@ -69,7 +69,7 @@ def answer(task: GridTask, case: Case) -> list[Row]:
     for _, same in groupby(by_epsilon, key=lambda measures: measures[0].case):  # counts alone: the same at every ε
         measures = list(zip(*same, strict=True))
         each = [_of_measure(task, case, ones) for ones in measures]
-        rows += [row for own in each for row in own]
+        rows += [row for of_measure in each for row in of_measure]
         if len(each) > 1:
             weights = [ones[0].measure.weight for ones in measures]
             rows += [_together(alike, weights) for alike in zip(*each, strict=True)]
@@ -91,9 +91,9 @@ def _of_measure(task: GridTask, case: Case, ones: Sequence[OneMeasure]) -> list[
     if case.limits is None:
         return rows
     cut = exact(pooling, np.zeros(case.nodes), alone.count - alone.truth).rmsre.tolist()
-    said = {"tree": case.name, "measure": one.measure.name, "limits": case.limits.name}
+    names = {"tree": case.name, "measure": one.measure.name, "limits": case.limits.name}
     more = {"clip": one.clip, "conversions_per_impression": one.most, "measure_tau": one.tau}
-    return [row | said | more | {"bias": cut[i % len(cut)]} for i, row in enumerate(rows)]
+    return [row | names | more | {"bias": cut[i % len(cut)]} for i, row in enumerate(rows)]
 
 
 def _exactly(task: GridTask, case: Case, method: Method, noises: list[SimulatedNoise], pooling: Pooling) -> list[Row]:

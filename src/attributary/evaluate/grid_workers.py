@@ -19,21 +19,23 @@ from attributary.evaluate.grid_tasks import GridTask, Row, answer
 
 
 class Store:
-    """The tasks that are finished, by their keys; with a path, also after an interruption.
+    """Finished results of a grid; with the path of a file, `evaluate` continues after an interruption.
 
-    A line is written at once, and synced. The last may be cut off: it is passed over, and its task done again. A method
-    of your own is known by the names of its functions: once they have changed, give it another name.
+    A line is written and synced for each finished task. The last may be cut off: then its task is done again. A method
+    of yours is known by the names of its functions: when they change, give the method another name.
     """
 
     def __init__(self, path: str | None = None) -> None:
         self._path = path
-        self._found = {} if path is None else _read(path)
+        self._rows = {} if path is None else _read(path)
 
     def get(self, key: str) -> list[dict[str, Any]] | None:
-        return self._found.get(key)
+        """The rows of a finished task; None if it is not finished."""
+        return self._rows.get(key)
 
     def put(self, key: str, rows: list[dict[str, Any]]) -> None:
-        self._found[key] = rows
+        """Keeps the rows of a task."""
+        self._rows[key] = rows
         if self._path is None:
             return
         try:
@@ -53,7 +55,7 @@ def _ends_a_line(file: Any) -> bool:
 
 
 def _read(path: str) -> dict[str, list[dict[str, Any]]]:
-    found = {}
+    by_key = {}
     try:
         with open(path, "rb") as file:
             for line in file:
@@ -61,14 +63,14 @@ def _read(path: str) -> dict[str, list[dict[str, Any]]]:
                     key, rows = json.loads(line)
                 except ValueError:  # cut off
                     continue
-                found[key] = rows
+                by_key[key] = rows
     except FileNotFoundError:
         pass
     except OSError as error:
         raise InputError(
             f"{path} cannot be read: {error.strerror}; choose another folder for what is cached"
         ) from error
-    return found
+    return by_key
 
 
 _CASES: dict[str, Case] = {}  # of this process, by their keys, once they were needed

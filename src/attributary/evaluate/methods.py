@@ -1,11 +1,11 @@
-"""methods: a way to split the budget and an estimator, by name: the paper's five, and ours.
+"""Methods: a split of the budget and an estimator, by name: the paper's five, and ours.
 
 Another method is another pair of functions:
 
     >>> halves = Method("halves-blue", splits.equal, estimators.blue, estimators.blue_variance)
 
-An estimator of one's own is given one draw at a time. One that treats each root on its own, and learns nothing from the
-tree, may take many at once, which is faster: batched=True.
+Your estimator is given one draw at a time. If it treats each root separately, and learns nothing from the rest of the
+tree, it may take many draws at once, which is faster: batched=True.
 """
 
 from collections.abc import Callable, Collection
@@ -24,15 +24,23 @@ ClosedForm = Callable[[Tree, Floats], Floats]  # tree, variances of the noise �
 
 
 class Method(NamedTuple):
+    """A split of the budget (`way`) and an estimator, under a name.
+
+    `variance` gives the variances of an unbiased estimator, for exact errors; without it, errors are simulated.
+    `intervals` gives the same counts with intervals, for their coverage. `by_epsilon`: shares depend on ε even under
+    the API's noise. `batched`: several draws may be handed to the estimator as one forest, since it treats each root
+    separately. `paper`: one of the paper's five. `slow`: it learns from every draw, and is tried only if it is named.
+    """
+
     name: str
     way: Way
     estimator: Estimator
-    variance: ClosedForm | None = None  # of an unbiased estimator; None where only simulation tells the error
-    paper: bool = False  # one of the paper's five
-    by_epsilon: bool = False  # its shares depend on ε even under the API's noise
-    slow: bool = False  # it learns from every draw anew, so that it has to be asked for
-    intervals: Intervals | None = None  # the same counts, which say how sure they are; None: they do not
-    batched: bool = False  # several draws may be handed to it as one forest: it treats each root on its own
+    variance: ClosedForm | None = None
+    paper: bool = False
+    by_epsilon: bool = False
+    slow: bool = False
+    intervals: Intervals | None = None
+    batched: bool = False
 
 
 _LISTED = (

@@ -138,10 +138,10 @@ def batches(nodes: int, draws: int) -> list[int]:
 
 
 class Tried(NamedTuple):
-    """What is made of each draw."""
+    """An estimator that is tried on each draw."""
 
     estimator: Estimator
-    intervals: Intervals | None = None  # the same, where it is asked how often intervals hold the true count
+    intervals: Intervals | None = None  # the same counts with intervals, where their coverage is counted
     batched: bool = False  # whether several draws may be handed to it as one forest
 
     @property
@@ -185,13 +185,13 @@ def simulate(
                 nodes[i, j] += copies.nodes(off)
                 off *= weight
                 squared[i, j].append(with_tree(copies.levels(off)))
-    found = {
+    errors = {
         pair: _errors(np.concatenate(squared[pair]), nodes[pair] / draws, measure)._replace(
             **_coverage(covered[pair], np.diff(case.tree.offsets))
         )
         for pair in pairs
     }
-    return [[found[i, j] for j in range(len(tried))] for i in range(len(noises))]
+    return [[errors[i, j] for j in range(len(tried))] for i in range(len(noises))]
 
 
 def _estimated(
@@ -202,9 +202,9 @@ def _estimated(
         return _of_tree(method, copies.forest, measured, prior, copies.spread(count))
     one = changed(prior, lambda values: copies.apart(values)[0])
     draws = zip(copies.apart(measured.noisy), copies.apart(measured.variance), strict=True)
-    found = [_of_tree(method, copies.one, Measurements(*each, measured.shape), one, count) for each in draws]
-    held = [inside for _, inside in found if inside is not None]
-    return copies.joined([estimate for estimate, _ in found]), copies.joined(held) if held else None
+    each_draw = [_of_tree(method, copies.one, Measurements(*each, measured.shape), one, count) for each in draws]
+    held = [inside for _, inside in each_draw if inside is not None]
+    return copies.joined([estimate for estimate, _ in each_draw]), copies.joined(held) if held else None
 
 
 def _of_tree(
@@ -219,9 +219,9 @@ def _of_tree(
 def _counts(given: ArrayLike, tree: Tree) -> Floats:
     counts = np.asarray(given, np.float64)
     if counts.shape != (len(tree),) or np.isnan(counts).any():
-        told = "nan" if counts.shape == (len(tree),) else f"shape {counts.shape}"
+        wrong = "nan" if counts.shape == (len(tree),) else f"shape {counts.shape}"
         raise InputError(
-            f"an estimator gives a count for each of the {len(tree):,} nodes that it is handed; got {told}"
+            f"an estimator gives a count for each of the {len(tree):,} nodes that it is handed; got {wrong}"
         )
     return counts
 

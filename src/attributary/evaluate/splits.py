@@ -1,7 +1,8 @@
-"""How the budget is split over a tree, one function each, all of one signature.
+"""Splits: how the budget is divided over a tree. One function each, all of one signature.
 
-A way sees the spec, the tree and the prior, and gives the share of the budget of every node, in level order. With
-`split_by` every root has a split of its own; a root that is new takes the one split that is best for all known ones.
+A split sees the spec, the tree and the prior, and gives every node's share of the budget, in level order; no path from
+a root to a leaf has more than 1. With `split_by` every root has its own split; a root that the prior does not have
+takes the split that is best for all roots that it has.
 """
 
 from collections.abc import Callable
@@ -19,25 +20,25 @@ Way = Callable[[Spec, Tree, Prior], Floats]
 
 
 def equal(spec: Spec, tree: Tree, prior: Prior) -> Floats:
-    """The same for each level."""
+    """The same share for each level."""
     return _nodes(Question.of(spec, tree, prior), "equal")
 
 
 def leaves(spec: Spec, tree: Tree, prior: Prior) -> Floats:
-    """All on the leaves."""
+    """The whole budget on the leaves."""
     return _nodes(Question.of(spec, tree, prior), "leaves")
 
 
 def greedy(spec: Spec, tree: Tree, prior: Prior) -> Floats:
-    """Algorithm 3, for figures that will be denoised."""
+    """Algorithm 3, for noisy values that will be denoised."""
     return _nodes(Question.of(spec, tree, prior), "greedy")
 
 
 def greedy_raw(spec: Spec, tree: Tree, prior: Prior) -> Floats:
-    """Algorithm 3, for figures that will not be denoised: their error is that of the noise alone.
+    """Algorithm 3, for noisy values that will not be denoised: their error is that of the noise alone.
 
     The paper does not say which split its fourth method takes. One made for denoising leaves levels without budget,
-    whose raw figures would be worth nothing.
+    whose raw values would be worth nothing.
     """
     return _nodes(replace(Question.of(spec, tree, prior), denoised=False), "greedy")
 
@@ -48,26 +49,26 @@ def optimal(spec: Spec, tree: Tree, prior: Prior) -> Floats:
 
 
 def planned(spec: Spec, tree: Tree, prior: Prior) -> Floats:
-    """The best split by level for estimates that use what the prior foresees; hedged."""
+    """The best split by level for estimates that use the prior, hedged against a prior that is wrong."""
     return _nodes(Question.of(spec, tree, prior, learn=True), "optimal")
 
 
 def per_node(spec: Spec, tree: Tree, prior: Prior) -> Floats:
-    """A share of its own for every node."""
+    """A separate share for every node."""
     return _nodes(Question.of(spec, tree, prior), "per-node")
 
 
 def _nodes(question: Question, method: str) -> Floats:
     """The shares of a method, node by node."""
-    found = shares(question, method)
-    by_level = _by_level(question, found)
-    if found.nodes is None:
+    by_method = shares(question, method)
+    by_level = _by_level(question, by_method)
+    if by_method.nodes is None:
         return by_level
     if question.spec.split_by is None:
-        return found.nodes
-    return np.where(under(question.tree, question.new), by_level, found.nodes)
+        return by_method.nodes
+    return np.where(under(question.tree, question.new), by_level, by_method.nodes)
 
 
-def _by_level(question: Question, found: Shares) -> Floats:
-    rows = found.default[None] if found.roots is None else found.roots
+def _by_level(question: Question, by_method: Shares) -> Floats:
+    rows = by_method.default[None] if by_method.roots is None else by_method.roots
     return question.tree.spread(rows, int(question.spec.total), rest=True)

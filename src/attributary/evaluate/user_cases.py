@@ -7,17 +7,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from attributary.budget import equal
+from attributary.denoising import denoise
 from attributary.errors import InputError
 from attributary.evaluate.case import Case
+from attributary.evaluate.counts_cache import cached, identity
 from attributary.evaluate.limits import all_limits, refuse_open, refuse_untold
-from attributary.evaluate.paper_counts import cached, identity
-from attributary.evaluate.private import EPSILON, private_prior
 from attributary.logs.count import count
 from attributary.logs.counts import Counts
 from attributary.logs.duckdb import DuckDB
 from attributary.logs.engine import Engine
 from attributary.logs.log_files import all_files, is_generated
-from attributary.noise import page_of
+from attributary.noise import Entropy, model, page_of
 from attributary.pipeline.level_columns import level_columns, refuse_sums, refused
 from attributary.pipeline.read_prior import COUNTS, ESTIMATES, earlier, of_measure, profile_of
 from attributary.prior import Prior, from_counts, from_estimates
@@ -27,6 +28,8 @@ from attributary.tables import shown
 from attributary.tables.table_columns import floats
 from attributary.tree import Tree
 from attributary.tree.labels import arrow_table
+
+EPSILON = 1.0  # of a private prior, in the paper
 
 
 def user_cases(
@@ -111,6 +114,20 @@ def limited_cases(
         here, then = (replace(profile, tree=one.tree) for profile in (measured, earlier_profile))
         cases += [replace(one, limits=limits, measured=here, earlier=then) for limits in all_limits(spec)]
     return cases
+
+
+def private_prior(spec: Spec, tree: Tree, before: Any, rng: Entropy | None, epsilon: float = EPSILON) -> Prior:
+    """What a table of counts of an earlier period says of a tree's counts, measured with ε split equally and denoised.
+
+    The noise is the spec's model.
+    """
+    earlier = spec.tree(before)
+    count = from_counts(earlier, before).mean
+    split = equal(earlier, count, epsilon, spec.tau, noise=spec.noise, l1=spec.l1)
+    noisy = model(spec.noise, epsilon, spec.l1).measure(count, split.nodes(), rng)
+    est = denoise(earlier, noisy, split.variance())
+    table = earlier.table().append_column("estimate", [est.count]).append_column("variance", [est.variance])
+    return from_estimates(tree, table, known=[attribute.name for attribute in spec.known])
 
 
 def _refuse_report(table: Any, path: str) -> None:

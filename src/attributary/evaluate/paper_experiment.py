@@ -11,9 +11,10 @@ import numpy as np
 from attributary.datasets import VERSION, generate
 from attributary.errors import InputError
 from attributary.evaluate.case import Case
-from attributary.evaluate.paper_counts import Choices, Periods, Tables, cached, identity, leaf_counts, paper_counts
+from attributary.evaluate.counts_cache import Tables, cached, identity
+from attributary.evaluate.paper_counts import Choices, Periods, leaf_counts, paper_counts
 from attributary.evaluate.paper_trees import PAPER, PaperDataset
-from attributary.evaluate.private import EPSILON, private_prior
+from attributary.evaluate.user_cases import EPSILON, private_prior
 from attributary.logs.duckdb import print_no_progress
 from attributary.logs.log_files import is_generated
 from attributary.prior import from_counts
@@ -50,7 +51,7 @@ def paper_cases(
 NOISES = ("api", "unit")  # on sums of contributions, and on counts
 
 
-class Log(NamedTuple):
+class PaperLog(NamedTuple):
     """The rows of the experiment: a file, or so many rows to be generated."""
 
     path: str | None = None
@@ -75,7 +76,7 @@ class Experiment(NamedTuple):
 
 def paper(
     dataset: str,
-    log: Log,
+    log: PaperLog,
     noises: Sequence[str] = NOISES,
     choices: Choices | None = None,
     *,
@@ -105,7 +106,7 @@ def paper(
     return Experiment(cases, [LeftOut(**row) for row in periods.left.to_pylist() if row["rows"]], generated)
 
 
-def _count(of: PaperDataset, log: Log, choices: Choices, cache: str | None, threads: int | None) -> Tables:
+def _count(of: PaperDataset, log: PaperLog, choices: Choices, cache: str | None, threads: int | None) -> Tables:
     import duckdb
 
     with duckdb.connect() as connection:
