@@ -139,5 +139,5 @@ def test_a_notebook_shows_it() -> None:
     est = expected()
     html = estimate_html(est)
     first = int(est.tree.to_level_order(np.arange(len(est.tree)))[0])
-    assert "from prior" in html and f"{est.from_prior[first]:.0%}" in html and "no longer unbiased" in html
-    assert "from prior" not in estimate_html(est.plain)
+    assert "weight of prior" in html and f"{est.from_prior[first]:.0%}" in html and "no longer unbiased" in html
+    assert "weight of prior" not in estimate_html(est.plain)

@@ -192,9 +192,9 @@ def estimate_html(est: Estimate) -> str:
     more = len(tree) - len(rows)
     kind = "non-negative " if est.nonnegative else ""
     notes = [f"and {more:,} more"] if more else []
-    notes += [f"fit of the noise: z = {est.fit.z:.2f}, about standard normal if it is as claimed"] if est.fit.df else []
-    notes += [] if share is None else [f"{share.mean():.0%} came from what was expected: no longer unbiased"]
-    heads = HEADS if share is None else (*HEADS, "from prior")
+    notes += [f"noise level: z = {est.fit.z:.2f}, within ±3 if it is as stated"] if est.fit.df else []
+    notes += [] if share is None else [f"weight of the prior: {share.mean():.0%} (estimates are no longer unbiased)"]
+    heads = HEADS if share is None else (*HEADS, "weight of prior")
     caption = f"Estimate: {len(tree):,} {kind}counts in {tree.depth} levels"
     return html_alarm(est.not_private) + html_table(caption, heads, rows, notes)
 

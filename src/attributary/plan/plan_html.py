@@ -5,25 +5,26 @@ import numpy as np
 from attributary.html import html_table
 from attributary.plan.plan import Plan
 
-HEADS = ("level", "nodes", "part of the budget", "contribution", "expected error", "with an equal split")
+HEADS = ("level", "nodes", "share of the budget", "contribution", "expected error", "change against equal split")
+SUMMED = "not measured: summed from the levels below"
 
 
 def plan_html(plan: Plan) -> str:
-    """What each level gets, by the default split, and the error to expect of it; what epsilon holds for.
+    """What each level gets, by the default split, its expected error, and what ε holds for.
 
     Of several measures, a table for each.
     """
     spec, loss = plan.spec, plan.privacy_loss
-    own = "contributions by node" if plan.nodes is not None else f"one split for each {spec.split_by}"
-    notes = [f"shown is the split of those not seen before: {own}"] if plan.nodes is not None or plan.roots else []
-    notes += [f"privacy loss of adding or removing one conversion: {loss.conversion:.4g}"]
+    what = "node" if plan.nodes is not None else spec.split_by
+    notes = [f"the split differs by {what}; shown is that of a new one"] if plan.nodes is not None or plan.roots else []
+    notes += [f"ε = {loss.conversion:.4g} for adding or removing one conversion"]
     if spec.unknown:
-        notes[-1] += f"; of changing a conversion's {' or '.join(a.name for a in spec.unknown)}: {loss.change:.4g}"
+        notes[-1] += f"; changing a conversion's {' or '.join(a.name for a in spec.unknown)}: ε = {loss.change:.4g}"
     if plan.learn:
-        notes += ["plan and errors are for estimates that use the prior, too"]
+        notes += ["these errors assume `denoise --prior`"]
     if plan.prior.history and not plan.prior.protected:
-        notes += ["made from a prior that is NOT protected"]
-    title, each = f"Plan: epsilon = {spec.epsilon:g}, {plan.method} split", plan.by_measure
+        notes += ["planned from counts that were NOT protected"]
+    title, each = f"Plan: ε = {spec.epsilon:g}, {plan.method} split", plan.by_measure
     if len(each) == 1:
         return html_table(title, HEADS, _rows(each[0].plan), notes)
     last = each[-1]
@@ -41,15 +42,26 @@ def _rows(plan: Plan) -> list[tuple[str, ...]]:
             level.level,
             f"{level.nodes:,}",
             f"{contribution / budget:.1%}",
-            f"{contribution:,}" if contribution else "no key",
+            f"{contribution:,}" if contribution else SUMMED,
             _percent(level.error.plan),
-            _percent(level.error.equal),
+            _change(level.error.plan, level.error.equal),
         )
         for level, contribution in zip(plan.expected.levels, plan.default, strict=True)
     ]
     nodes = sum(level.nodes for level in plan.expected.levels)
-    last = ("all", f"{nodes:,}", f"{spent / budget:.1%}", f"{spent:,}", _percent(tree.plan), _percent(tree.equal))
+    last = (
+        "all",
+        f"{nodes:,}",
+        f"{spent / budget:.1%}",
+        f"{spent:,}",
+        _percent(tree.plan),
+        _change(tree.plan, tree.equal),
+    )
     return [*rows, last]
+
+
+def _change(error: float, equal: float) -> str:
+    return f"{error / equal - 1:+.1%}".replace("-", "−") if equal > 0 and np.isfinite(error / equal) else ""
 
 
 def _percent(part: float) -> str:
