@@ -223,14 +223,14 @@ def test_mistakes_are_told_in_a_line(shop: Path, tmp_path: Path) -> None:
     write_table(read_table(str(shop / "fixed.parquet")).select(["campaign", "day", "conversions"]), str(plain))
     for arguments, words in (
         ([auto, "--prior-epsilon", "1"], "--prior-epsilon is for counts of one conversion per impression"),
-        ([auto, "--noise", "both"], "values are scaled, as in the API"),
+        ([auto, "--noise", "both"], "sums of values need noise"),
         ([auto, "--method", "per-node-blue"], "per-node-blue is for counts of one conversion"),
         ([auto, "--method", "optimal-prior"], "optimal-prior is for counts of one conversion"),
-        ([auto, "--prior", report], "needs a prior that tells ranks"),
-        ([fixed, "--counts", report], "is a report, which does not tell what limits cut off"),
-        ([fixed, "--counts", counts], "the counts do not tell what limits cut off 'revenue'"),
+        ([auto, "--prior", report], "needs a prior with ranks"),
+        ([fixed, "--counts", report], "is a report, which does not show what limits cut off"),
+        ([fixed, "--counts", counts], "the counts do not show how much of 'revenue' limits cut off"),
         ([fixed, "--counts", plain], "has no column 'revenue'"),
-        ([auto, "--counts", shop / "fixed.parquet"], "the counts do not tell what limits cut off 'conversions'"),
+        ([auto, "--counts", shop / "fixed.parquet"], "the counts do not show how much of 'conversions' limits cut off"),
         ([fixed, "--prior", plain], "has no column 'revenue'"),
     ):
         done = run(*arguments, *FEW)

@@ -155,7 +155,10 @@ def test_a_terminal_sees_a_bar(tmp_path: Path) -> None:
         (["camb", "--generated", "-o", "x", "--method", "best"], "'best' is not one of"),
         (["camb", "--generated", "--rows", "50", "-o", "x", "--draws", "1"], "1 draw has no standard error"),
         (["camb", "--generated", "--rows", "1", "-o", "x"], "error: "),
-        (["camb", "--generated", "--rows", "50", "-o", "x"], "error: camb: the first days are no prior for the later"),
+        (
+            ["camb", "--generated", "--rows", "50", "-o", "x"],
+            "error: camb: the first days cannot be a prior",
+        ),
         (["camb", "--generated", "-o", "taken"], "error: taken is not a writable folder"),
     ],
     ids=lambda x: " ".join(x) if isinstance(x, list) else "",

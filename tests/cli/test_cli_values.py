@@ -77,7 +77,7 @@ def test_an_earlier_report_is_a_prior_for_limits_that_are_given(shop: Path, tmp_
     assert "the prior does not tell what limits cut off count, revenue" in planned.stderr
     assert not Plan.load(str(tmp_path / "next.json")).prior.protected  # its noise is seeded
     refused = run("plan", shop / "auto.toml", "--prior", tmp_path / "estimates.csv", code=2)
-    assert "needs a prior that tells ranks" in refused.stderr
+    assert "needs a prior with ranks" in refused.stderr
     run("plan", shop / "fixed.toml", "--last", tmp_path / "plan.json", "--prior", tmp_path / "counts.csv")
     refused = run(
         "plan", shop / "two.toml", "--last", tmp_path / "plan.json", "--prior", tmp_path / "counts.csv", code=2

@@ -490,10 +490,10 @@ def ending(asks: Spec, tree: Tree, prior: Prior) -> Any:
 
 def test_workers_that_end_are_told_of() -> None:
     own = Method("ending", ending, estimators.blue)
-    with pytest.raises(InputError, match="a worker has ended, .*; take 1 worker"):
+    with pytest.raises(InputError, match="a worker process ended early: .*; use 1 worker"):
         evaluate([case()], [own], draws=2, workers=2)
     nameless = Method("nameless", lambda asks, tree, prior: np.full(len(tree), 0.1), estimators.blue)
-    with pytest.raises(InputError, match="functions that a module has by name"):
+    with pytest.raises(InputError, match="functions must be importable by name"):
         evaluate([case()], [nameless], draws=2, workers=2)
     assert len(evaluate([case()], [nameless], draws=2))
 

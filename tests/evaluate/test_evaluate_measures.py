@@ -314,17 +314,17 @@ def test_what_cannot_be_evaluated_is_refused() -> None:
         "optimal-blue",
         "optimal-top-down",
     }
-    with pytest.raises(InputError, match="values are scaled, as in the API"):
+    with pytest.raises(InputError, match="sums of values need noise"):
         cases(spec(), rows(0), rows(1), noises=("unit",))
 
 
 @pytest.mark.parametrize(
     ("most", "clip", "gone", "rule"),
     [
-        ("auto", 40, ["rank"], "'conversions'; give counts of an earlier period"),
-        (3, 40, ["rank"], "what limits cut off 'conversions'"),
-        (1, "auto", ["revenue_from"], "what limits cut off 'revenue'"),
-        (1, 40, ["revenue_from"], "what limits cut off 'revenue'"),
+        ("auto", 40, ["rank"], "'conversions' limits cut off; give counts of an earlier period"),
+        (3, 40, ["rank"], "how much of 'conversions' limits cut off"),
+        (1, "auto", ["revenue_from"], "how much of 'revenue' limits cut off"),
+        (1, 40, ["revenue_from"], "how much of 'revenue' limits cut off"),
     ],
 )
 def test_counts_that_do_not_tell_what_is_cut_off_are_refused(most: Any, clip: Any, gone: list[str], rule: str) -> None:
@@ -333,7 +333,7 @@ def test_counts_that_do_not_tell_what_is_cut_off_are_refused(most: Any, clip: An
 
 
 @pytest.mark.parametrize(
-    ("most", "clip", "rule"), [("auto", 40, "needs a prior that tells ranks"), (1, "auto", "where to clip is chosen")]
+    ("most", "clip", "rule"), [("auto", 40, "needs a prior with ranks"), (1, "auto", "where to clip is chosen")]
 )
 def test_a_prior_that_limits_cannot_be_chosen_from_is_refused(most: Any, clip: Any, rule: str) -> None:
     asked, after = spec(most, clip), rows(1)

@@ -192,7 +192,7 @@ def test_roots_have_limits_of_their_own() -> None:
 
 def test_what_cannot_be_chosen_is_refused() -> None:
     table = rows()
-    for asked, rule in ((spec("auto", 5), "needs a prior that tells ranks"), (spec(1), "where to clip is chosen from")):
+    for asked, rule in ((spec("auto", 5), "needs a prior with ranks"), (spec(1), "where to clip is chosen from")):
         tree = asked.tree(table)
         with pytest.raises(InputError, match=rule):
             make_plan(asked, tree, from_counts(tree, table))

@@ -51,7 +51,7 @@ def usable(case: Case, methods: tuple[Method, ...], named: bool) -> tuple[Method
     if named and len(fits) < len(methods):
         odd = next(method.name for method in methods if method not in fits)
         raise InputError(
-            f"{odd} is for counts of one conversion per impression; with values or several conversions take "
+            f"{odd} is for counts of one conversion per impression; with values or several conversions use "
             "equal-raw, or equal, leaves, greedy or optimal with -blue or -top-down"
         )
     return fits

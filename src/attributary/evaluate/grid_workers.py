@@ -99,8 +99,8 @@ def answers(tasks: Sequence[GridTask], cases: dict[str, Case], workers: int) -> 
                 yield futures[future], future.result()
         except BrokenProcessPool:
             raise InputError(
-                "a worker has ended, perhaps for want of memory, or since it could not import a method's functions; "
-                "take 1 worker"
+                "a worker process ended early: too little memory, or it could not import a method's functions; "
+                "use 1 worker"
             ) from None
         except BaseException:  # Ctrl-C too: what is under way is not waited for
             for worker in set(multiprocessing.active_children()) - before:
@@ -115,7 +115,7 @@ def _refuse_nameless(tasks: Sequence[GridTask]) -> None:
         pickle.dumps(tasks)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise InputError(
-            f"for several workers, a method is made of functions that a module has by name ({error}); take 1 worker"
+            f"with several workers, a method's functions must be importable by name ({error}); use 1 worker"
         ) from error
 
 

@@ -74,7 +74,7 @@ def percentile(profile: Profile, measure: Measure, percent: float) -> float:
 def refuse_open(spec: Spec, earlier: Profile) -> None:
     """Refuses limits that are to be chosen from a prior that does not tell what they would cut off."""
     if is_auto(spec) and earlier.rank is None:
-        raise InputError(f'conversions_per_impression = "auto" needs a prior that tells ranks: {HOW}; or give a number')
+        raise InputError(f'conversions_per_impression = "auto" needs a prior with ranks: {HOW}; or give a number')
     for measure in spec.values:
         if measure.limit is None and not earlier.clips(measure):
             raise InputError(
@@ -91,7 +91,7 @@ def refuse_untold(spec: Spec, measured: Profile) -> None:
         known = measured.begin if measure.limit is None else {**measured.begin, **measured.beyond}
         names += [] if measure.name in known else [measure.name]
     if names:
-        raise InputError(f"the counts do not tell what limits cut off {names[0]!r}; give {HOW}")
+        raise InputError(f"the counts do not show how much of {names[0]!r} limits cut off; give {HOW}")
 
 
 def _given(spec: Spec) -> int:

@@ -42,7 +42,7 @@ def paper_cases(
             try:
                 prior = private_prior(spec, queried, before, rng, prior_epsilon)
             except ValueError as error:  # nothing of the first days is there later
-                rule = f"{of.name}: the first days are no prior for the later ones"
+                rule = f"{of.name}: the first days cannot be a prior for the later ones"
                 raise InputError(f"{rule} ({error}); take more rows") from error
             cases.append(Case.of(of.name, tree.name, spec, queried, count, prior, generated))
     return cases

@@ -103,7 +103,7 @@ def limited_cases(
     """A case for each noise model and each way to come to limits; profiles are of the tree."""
     noises = noises or (spec.noise,)
     if spec.values and not all(page_of(noise).on_sums for noise in noises):
-        raise InputError('values are scaled, as in the API; take noise = "api", or count conversions alone')
+        raise InputError('sums of values need noise = "api"; use it, or measure counts alone')
     refuse_untold(spec, measured)
     refuse_open(spec, earlier_profile)
     count = measured.full(next((m for m in spec.asked if m.is_count), spec.asked[0]))
@@ -134,7 +134,7 @@ def _refuse_report(table: Any, path: str) -> None:
     """Refuses estimates in place of counts, where limits are tried."""
     if ESTIMATES[0] in table.column_names:
         raise InputError(
-            f"{shown(path)} is a report, which does not tell what limits cut off; give counts, as `attributary count` "
+            f"{shown(path)} is a report, which does not show what limits cut off; give counts, as `attributary count` "
             "writes them for this spec"
         )
 

@@ -239,7 +239,7 @@ def _check(spec: Spec, tree: Tree, prior: Prior, method: str, profile: Profile |
         raise InputError(reason)
     how = "counts of an earlier period, as `attributary count` writes them for this spec"
     if spec.given_limit is None and (profile is None or profile.rank is None):
-        raise InputError(f'conversions_per_impression = "auto" needs a prior that tells ranks: {how}; or give a number')
+        raise InputError(f'conversions_per_impression = "auto" needs a prior with ranks: {how}; or give a number')
     for measure in spec.values:
         if measure.limit is None and (profile is None or not profile.clips(measure)):
             raise InputError(
