@@ -15,6 +15,13 @@ ADDED = ["estimate", "variance", "low", "high", "correction"]
 PYTHON = [sys.executable, "-m", "attributary.cli"]
 
 
+def attributary(*args: object, code: int | None = 0) -> Result:
+    """What the command did with these arguments; it must end with this code, whichever with None."""
+    result = CliRunner().invoke(main, [str(arg) for arg in args])
+    assert code is None or result.exit_code == code, result.output
+    return result
+
+
 def run(*options: str, table: str = "-", levels: str = "a,b,c", value: str = "noisy", data: Any = None) -> Result:
     args = ["denoise", "--table", table, "--levels", levels, "--value", value, *options]
     return CliRunner().invoke(main, args, input=data)

@@ -3,8 +3,10 @@
 import os
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -52,3 +54,18 @@ def _shared_session(request: pytest.FixtureRequest) -> None:
     """A page that gets itself a session gets this one."""
     if "cluster.md" in request.node.name:
         request.getfixturevalue("spark")
+
+
+@pytest.fixture(scope="session")
+def shop_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Path]:
+    """A folder of one's own with the logs and the spec of a generated shop with so many rows."""
+
+    @cache
+    def generated(rows: int) -> Path:
+        from attributary.datasets import generate
+
+        folder = tmp_path_factory.mktemp("generated")
+        generate("shop", f"{folder}/", rows, 0)
+        return folder
+
+    return lambda rows: Path(shutil.copytree(generated(rows), tmp_path_factory.mktemp("shop"), dirs_exist_ok=True))

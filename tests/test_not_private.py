@@ -6,16 +6,15 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner, Result
 
 from attributary import Measurements, Plan, Tree, denoise
-from attributary.cli import main
 from attributary.datasets import generate
 from attributary.explore.estimate_store import open_store
 from attributary.explore.explore_session import Session
 from attributary.report.facts import not_private
 from attributary.tables import read_table, write_table
 from attributary.tables.not_private import NO_NOISE, SEEDED, TRUE_COUNTS, mark, words_of
+from command import attributary
 
 TABLE = pa.table({"campaign": ["a", None, "c"], "estimate": [1.5, -2.0, 3.0]})
 ENDINGS = ["csv", "tsv", "csv.gz", "parquet", "arrow", "arrows"]
@@ -84,12 +83,6 @@ name = "b"
 unknown = true
 domain = ["p", "q"]
 """
-
-
-def attributary(*args: object, code: int = 0) -> Result:
-    result = CliRunner().invoke(main, list(map(str, args)))
-    assert result.exit_code == code, result.output
-    return result
 
 
 @pytest.fixture

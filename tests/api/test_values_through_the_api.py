@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner, Result
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,14 +19,13 @@ from attributary.api.ara.keys.event_values import DRAWS, draw, micros, scaled
 from attributary.api.ara.registration import Registrations, registrations
 from attributary.api.ara.wire.avro import write_reports
 from attributary.api.ara.wire.encryption import public_key
-from attributary.cli import main
-from attributary.datasets import generate
 from attributary.errors import InputError
 from attributary.logs.count import count
 from attributary.plan import Plan, make_plan
 from attributary.prior import from_counts
 from attributary.prior.profile import profile
 from attributary.spec import Spec
+from command import attributary as run
 
 PRIVATE_KEY = bytes(range(32))
 SHOP, NEWS, ADS = "https://shop.example", "https://news.example", "https://ads.example"
@@ -36,16 +34,8 @@ REVENUE = '\n[[measure]]\nname = "revenue"\ncolumn = "value"\nclip = '
 
 
 @pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("shop")
-    generate("shop", f"{folder}/", 6_000, 0)
-    return folder
-
-
-def run(*args: object) -> Result:
-    result = CliRunner().invoke(main, [str(arg) for arg in args])
-    assert result.exit_code == 0, result.output
-    return result
+def shop(shop_of: Callable[[int], Path]) -> Path:
+    return shop_of(6_000)
 
 
 def reports(ready: Registrations, folder: Path) -> list[Attribution]:

@@ -6,20 +6,20 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from click.testing import CliRunner, Result
 
-from attributary.cli import main, progress
+from attributary.cli import progress
 from attributary.cli.print_counts import print_counts
 from attributary.logs import count
 from attributary.logs.attribute_labels import OutsideDomain
 from attributary.logs.counts import Counts
 from attributary.spec import Spec
 from attributary.tables import read_table
-from command import PYTHON
+from command import PYTHON, attributary
 
 SPEC = """
 epsilon = 1
@@ -48,8 +48,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "logs"
 
 
-def run(*args: object) -> Result:
-    return CliRunner().invoke(main, ["count", *map(str, args)])
+run = partial(attributary, "count", code=None)
 
 
 def test_counts_go_to_standard_output_and_words_to_standard_error(folder: Path) -> None:

@@ -5,6 +5,7 @@ import io
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,6 @@ import pytest
 from click.testing import CliRunner, Result
 
 from attributary.cli import main
-from attributary.datasets import generate
 from attributary.evaluate import METHODS as KNOWN_METHODS
 from attributary.evaluate import evaluate, user_cases
 from attributary.logs.count import count
@@ -24,9 +24,8 @@ FEW = ["--draws", "5", "--workers", "1"]
 
 
 @pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("shop")
-    generate("shop", f"{folder}/", 20_000, 0)
+def shop(shop_of: Callable[[int], Path]) -> Path:
+    folder = shop_of(20_000)
     assert CliRunner().invoke(main, ["count", f"{folder}/spec.toml", "-o", f"{folder}/counts.csv", "-q"]).exit_code == 0
     return folder
 

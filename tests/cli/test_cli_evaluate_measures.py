@@ -2,6 +2,7 @@
 
 import csv
 import io
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,6 @@ import pytest
 from click.testing import CliRunner, Result
 
 from attributary.cli import main
-from attributary.datasets import generate
 from attributary.tables import read_table, write_table
 
 FEW = ["--draws", "4", "--workers", "1"]
@@ -55,9 +55,8 @@ def write_spec(folder: Path, name: str, most: Any = '"auto"', clip: Any = '"auto
 
 
 @pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("shop")
-    generate("shop", f"{folder}/", 20_000, 0)
+def shop(shop_of: Callable[[int], Path]) -> Path:
+    folder = shop_of(20_000)
     write_spec(folder, "auto.toml")
     write_spec(folder, "fixed.toml", 2, 60)
     for name in ("auto", "fixed"):

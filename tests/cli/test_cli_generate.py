@@ -3,22 +3,20 @@
 import io
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 from pyarrow import parquet
 
-from attributary.cli import main
 from attributary.cli.generate import FORMATS, KINDS
 from attributary.cli.progress import writing_bar
 from attributary.datasets import FORMATS as KNOWN_FORMATS
 from attributary.datasets import KINDS as KNOWN_KINDS
 from attributary.datasets import generate
+from command import attributary
 
-
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(main, ["generate", *arguments])
+run = partial(attributary, "generate", code=None)
 
 
 def test_the_command_knows_what_the_library_does() -> None:

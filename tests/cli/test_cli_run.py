@@ -3,16 +3,15 @@
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner, Result
 
 import attributary
-from attributary.cli import main
-from attributary.datasets import generate
 from attributary.logs.count import count
 from attributary.measurements import Measurements
 from attributary.plan import Plan, make_plan
@@ -20,21 +19,17 @@ from attributary.prior import from_counts
 from attributary.spec import Spec
 from attributary.tables import read_table
 from attributary.tables.not_private import SEEDED, TRUE_COUNTS, words_of
+from command import attributary as command_line
 
 CONTRACT = ["noisy", "noise_variance", "estimate", "variance", "low", "high", "correction"]
 
 
 @pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("shop")
-    generate("shop", f"{folder}/", 20_000, 0)
-    return folder
+def shop(shop_of: Callable[[int], Path]) -> Path:
+    return shop_of(20_000)
 
 
-def run(*args: object, code: int | None = None) -> Result:
-    result = CliRunner().invoke(main, ["run", *map(str, args)])
-    assert code is None or result.exit_code == code, result.output
-    return result
+run = partial(command_line, "run", code=None)
 
 
 def test_the_whole_way(shop: Path, tmp_path: Path) -> None:
@@ -96,7 +91,7 @@ def test_estimates_are_near_the_counts(shop: Path, tmp_path: Path) -> None:
 
 def test_the_page_tells_the_confidence_that_was_asked_for(shop: Path, tmp_path: Path) -> None:
     run(shop / "spec.toml", "-o", tmp_path, "--confidence", 0.8, "-q")
-    assert "80 % interval" in (tmp_path / "report.html").read_text()
+    assert "80\u00a0% interval" in (tmp_path / "report.html").read_text()
 
 
 def test_a_seed_gives_the_same_and_says_that_it_is_not_for_release(shop: Path, tmp_path: Path) -> None:

@@ -1,43 +1,35 @@
 """Values on the command line: what is told, what is written, what goes from one command to the next."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner, Result
 
 from attributary.api.ara.keys.contribution_classes import classes
 from attributary.api.ara.keys.fewer_classes import fewer_classes
 from attributary.api.ara.registration import registrations
-from attributary.cli import main
-from attributary.datasets import generate
 from attributary.plan import Plan, make_plan
 from attributary.prior import from_counts
 from attributary.prior.profile import profile
 from attributary.tables import read_table
+from command import attributary as run
 from test_plan_measures import rows, spec
 
 MEASURES = '\n[[measure]]\nname = "count"\n[[measure]]\nname = "revenue"\ncolumn = "value"\nunit = "EUR"\nclip = '
 
 
 @pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("shop")
-    generate("shop", f"{folder}/", 10_000, 0)
+def shop(shop_of: Callable[[int], Path]) -> Path:
+    folder = shop_of(10_000)
     text = (folder / "spec.toml").read_text().replace("epsilon = 1", "epsilon = 20")
     (folder / "auto.toml").write_text(f'conversions_per_impression = "auto"\n{text}{MEASURES}"auto"\n')
     (folder / "fixed.toml").write_text(f"conversions_per_impression = 2\n{text}{MEASURES}100\n")
     (folder / "two.toml").write_text(f"conversions_per_impression = 2\n{text}")
     return folder
-
-
-def run(*args: object, code: int = 0) -> Result:
-    result = CliRunner().invoke(main, [str(arg) for arg in args])
-    assert result.exit_code == code, result.output
-    return result
 
 
 def test_counting_tells_what_is_clipped(shop: Path, tmp_path: Path) -> None:

@@ -7,18 +7,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
 
-from attributary.cli import COMMANDS, main
+from attributary.cli import COMMANDS
 from attributary.cli.printing import PrintedFigure, percent, span
 from attributary.cli.summary_file import as_json
 from attributary.tables.not_private import SEEDED
-
-
-def attributary(*args: object, code: int = 0) -> Result:
-    result = CliRunner().invoke(main, list(map(str, args)))
-    assert result.exit_code == code, result.output
-    return result
+from command import attributary
 
 
 @pytest.fixture(scope="module")

@@ -7,17 +7,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
 from attributary import Measurements, Plan, Spec, Tree, budget, denoise, make_plan, noise, prior, rmsre
-from attributary.cli import main
 from attributary.datasets import generate
 from attributary.errors import InputError
 from attributary.noise import MODELS, SHAPES, Entropy, NoiseModel, NoiseShape
 from attributary.tables import read_table
+from command import attributary as invoke
 
 TABLE = {"campaign": ["a", "a", "b", "b", "c"], "day": ["1", "2", "1", "2", "1"], "conversions": [90, 40, 7, 0, 3]}
 BUDGETS = st.lists(st.one_of(st.just(0.0), st.floats(1e-3, 4)), min_size=1, max_size=6)
@@ -227,12 +226,6 @@ def test_a_model_of_ones_own_goes_through_the_commands(coins: None, tmp_path: An
         "report", tmp_path / "made" / "plan.json", tmp_path / "made" / "estimates.parquet", "-o", tmp_path / "page.html"
     )
     assert "Every count gets a sum of fair coins." in (tmp_path / "page.html").read_text()
-
-
-def invoke(*args: object) -> Result:
-    result = CliRunner().invoke(main, list(map(str, args)))
-    assert result.exit_code == 0, result.output
-    return result
 
 
 def test_a_model_that_is_not_there_is_refused_by_name(coins: None) -> None:

@@ -13,19 +13,17 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner, Result
 
 from attributary.api.ara.client.browser import Client
 from attributary.api.ara.client.pending_report import Attribution, report
 from attributary.api.ara.registration import Registrations, registrations
 from attributary.api.ara.wire.avro import write_reports
 from attributary.api.ara.wire.encryption import public_key
-from attributary.cli import main
-from attributary.datasets import generate
 from attributary.logs.count import count
 from attributary.plan import Plan, make_plan
 from attributary.prior import from_counts
 from attributary.spec import Spec
+from command import attributary as run
 
 ROWS = 6_000
 PRIVATE_KEY = bytes(range(32))
@@ -40,16 +38,8 @@ buckets = 5
 
 
 @pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("shop")
-    generate("shop", f"{folder}/", ROWS, 0)
-    return folder
-
-
-def run(*args: object) -> Result:
-    result = CliRunner().invoke(main, [str(arg) for arg in args])
-    assert result.exit_code == 0, result.output
-    return result
+def shop(shop_of: Callable[[int], Path]) -> Path:
+    return shop_of(ROWS)
 
 
 def reports(ready: Registrations, folder: Path) -> list[Attribution]:

@@ -1,11 +1,12 @@
 """Plans for estimates that use the prior, too: what they expect, what they keep to, and what they refuse."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 from hypothesis import given, settings
 
 from attributary import prior
@@ -16,6 +17,7 @@ from attributary.errors import InputError
 from attributary.evaluate.methods import METHODS
 from attributary.plan import Plan, expected, make_plan
 from attributary.spec import Spec
+from command import attributary
 from plans import UNKNOWN, asked, spec, specs
 from test_cli_plan import SPEC, SPLIT, counts
 
@@ -107,8 +109,7 @@ def _empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("counts.csv").write_text(counts(60), encoding="utf-8")
 
 
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(main, ["plan", *arguments])
+run = partial(attributary, "plan", code=None)
 
 
 def test_plan_learn_prints_and_writes_what_it_is_for() -> None:

@@ -17,7 +17,6 @@ from attributary.api.ara.keys.key_layout import layout
 from attributary.api.ara.keys.node_keys import tree_keys
 from attributary.api.ara.service.summary_report import write_summary
 from attributary.cli import main
-from attributary.datasets import generate
 from attributary.estimates import by_measure, estimates_table
 from attributary.measurements import Measurements
 from attributary.pipeline.estimator import Background, Estimator, learned_shares
@@ -33,9 +32,8 @@ MEASURES = '\n[[measure]]\nname = "count"\n[[measure]]\nname = "revenue"\ncolumn
 
 
 @pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("shop")
-    generate("shop", f"{folder}/", 20_000, 0)
+def shop(shop_of: Callable[[int], Path]) -> Path:
+    folder = shop_of(20_000)
     text = (folder / "spec.toml").read_text().replace("epsilon = 1", "epsilon = 2")
     (folder / "auto.toml").write_text(f'conversions_per_impression = "auto"\n{text}{MEASURES}"auto"\n')
     (folder / "fixed.toml").write_text(f"conversions_per_impression = 2\n{text}{MEASURES}100\n")
