@@ -12,7 +12,7 @@ from attributary.denoising import denoise
 from attributary.errors import InputError
 from attributary.evaluate.case import Case
 from attributary.evaluate.counts_cache import cached, identity
-from attributary.evaluate.limits import all_limits, refuse_open, refuse_untold
+from attributary.evaluate.limits import all_limits, refuse_no_cut
 from attributary.logs.count import count
 from attributary.logs.counts import Counts
 from attributary.logs.duckdb import DuckDB
@@ -21,6 +21,7 @@ from attributary.logs.log_files import all_files, is_generated
 from attributary.noise import Entropy, model, page_of
 from attributary.pipeline.level_columns import level_columns, refuse_sums, refused
 from attributary.pipeline.read_prior import COUNTS, ESTIMATES, earlier, of_measure, profile_of
+from attributary.plan.make import refuse_unknown_limits
 from attributary.prior import Prior, from_counts, from_estimates
 from attributary.prior.profile import Profile
 from attributary.spec import Spec
@@ -104,8 +105,8 @@ def limited_cases(
     noises = noises or (spec.noise,)
     if spec.values and not all(page_of(noise).on_sums for noise in noises):
         raise InputError('sums of values need noise = "api"; use it, or measure counts alone')
-    refuse_untold(spec, measured)
-    refuse_open(spec, earlier_profile)
+    refuse_no_cut(spec, measured)
+    refuse_unknown_limits(spec, earlier_profile)
     count = measured.full(next((m for m in spec.asked if m.is_count), spec.asked[0]))
     cases: list[Case] = []
     for noise in noises:

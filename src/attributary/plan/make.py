@@ -24,6 +24,7 @@ from attributary.tree import Tree
 from attributary.types import Floats
 
 BESIDE = ("equal", "leaves")  # the splits that a plan is compared with
+WITH_LIMITS = "counts of an earlier period, as `attributary count` writes them for this spec"
 
 
 def make_plan(
@@ -237,13 +238,20 @@ def _check(spec: Spec, tree: Tree, prior: Prior, method: str, profile: Profile |
     reason = why_not_learned(spec, prior, method, profile) if learn else ""
     if reason:
         raise InputError(reason)
-    how = "counts of an earlier period, as `attributary count` writes them for this spec"
+    refuse_unknown_limits(spec, profile)
+
+
+def refuse_unknown_limits(spec: Spec, profile: Profile | None) -> None:
+    """Refuses limits that are to be chosen from a prior that does not show what they would cut off."""
     if spec.given_limit is None and (profile is None or profile.rank is None):
-        raise InputError(f'conversions_per_impression = "auto" needs a prior with ranks: {how}; or give a number')
+        raise InputError(
+            f'conversions_per_impression = "auto" needs a prior with ranks: {WITH_LIMITS}; or give a number'
+        )
     for measure in spec.values:
         if measure.limit is None and (profile is None or not profile.clips(measure)):
             raise InputError(
-                f"measure {measure.name!r}: where to clip is chosen from the values of a prior: {how}; or give clip = …"
+                f"measure {measure.name!r}: where to clip is chosen from the values of a prior: {WITH_LIMITS}; "
+                "or give clip = …"
             )
 
 
