@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 EXTRAS ?= dev
 WORKERS ?= auto
 
-.PHONY: help demo test test-duckdb1 check bench fuzz vectors docs pictures dist clean
+.PHONY: help demo test test-all test-duckdb1 check bench fuzz vectors docs pictures dist clean
 
 help: ## this list
 	@echo "Attributary: conversion counts under differential privacy that add up."
@@ -17,8 +17,11 @@ demo: $(VENV)/.ready-decrypt ## the main job: a generated shop's logs become cou
 	$(BIN)/attributary generate shop -o demo/
 	$(BIN)/attributary run demo/spec.toml --prior-until 2026-02-02 --estimator nonnegative --again -o demo/run
 
-test: $(VENV)/.ready-dev ## all tests, the examples in README and docs among them
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+test: $(VENV)/.ready-dev ## the tests, the examples in README and docs among them
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not sweep"
+
+test-all: test ## the same, and then the longest sweeps
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m sweep
 
 test-duckdb1: $(VENV)/.ready-dev ## the tests of logs, on the last DuckDB before 2
 	test -d $(VENV)/duckdb1 || $(BIN)/python -m pip install --quiet --disable-pip-version-check \
