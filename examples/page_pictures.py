@@ -12,7 +12,6 @@ from click.testing import CliRunner
 from attributary.cli import main as attributary
 
 FOLDER = Path(__file__).parent.parent / "docs" / "pictures"
-TITLE = "A generated shop by campaign, location and day"
 OPENED = ("outlet", "Paris")
 MEASURES = """
 [[measure]]
@@ -75,10 +74,12 @@ def explored(browser: Any, run: Path) -> None:
         tab = browser.new_page(viewport={"width": 1200, "height": 800})
         tab.goto(address)
         tab.get_by_role("link", name="outlet").first.click()
-        tab.wait_for_timeout(500)
+        tab.wait_for_selector("#here:not([hidden])")
+        tab.wait_for_selector("#counts:not([aria-busy])")
         save(tab, "explore")
         tab.get_by_role("link", name="Plan").first.click()
-        tab.wait_for_timeout(1500)
+        tab.wait_for_selector("html[data-ready=plan]", state="attached")
+        tab.wait_for_selector("#draws tbody tr")
         save(tab, "explore-plan")
         server.terminate()
 
@@ -86,17 +87,15 @@ def explored(browser: Any, run: Path) -> None:
 def made(folder: Path) -> Path:
     """The page of a run on a generated shop, with noise as users get it: a seeded page says that it is not private."""
     run = CliRunner().invoke
-    page = folder / "report.html"
     commands = (
         ["generate", "shop", "--rows", "200000", "-o", f"{folder}/"],
         ["run", f"{folder}/spec.toml", "--prior-until", "2026-02-02", "-o", f"{folder}/run"],
-        ["report", f"{folder}/run", "-o", str(page), "--title", TITLE],
     )
     for command in commands:
         result = run(attributary, command)
         if result.exit_code:
             sys.exit(result.output)
-    return page
+    return folder / "run" / "report.html"
 
 
 def opened(browser: Any, page: Path, width: int, scheme: str, height: int) -> Any:
@@ -106,8 +105,7 @@ def opened(browser: Any, page: Path, width: int, scheme: str, height: int) -> An
     tab.wait_for_selector("html[data-ready=table]", state="attached")
     for label in OPENED:
         tab.locator("#grid tbody tr", has_text=label).first.click()
-    tab.locator("#icicle").scroll_into_view_if_needed()
-    tab.wait_for_selector("#icicle button")
+    tab.wait_for_selector("#icicle button", state="attached")
     tab.evaluate("document.activeElement.blur(); scrollTo({ top: 0, behavior: 'instant' })")
     tab.mouse.move(0, 0)
     return tab

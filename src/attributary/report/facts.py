@@ -128,7 +128,7 @@ def _question(plan: Plan, est: Estimates | None) -> Fact:
     spec = plan.spec
     sizes = [len(range(*est.tree.slice(i).indices(len(est)))) for i in range(est.tree.depth)] if est else None
     counts = sizes or [level.nodes for level in plan.expected.levels]
-    sized = numerals.listed([f"{n:,} × {name}" for n, name in zip(counts, plan.levels, strict=False)])
+    sized = numerals.listed([f"{n:,}\u00a0×\u00a0{name}" for n, name in zip(counts, plan.levels, strict=False)])
     more = [f"{numerals.many(sum(counts), 'node' if spec.values else 'count')}: {sized}."]
     if spec.unknown:
         names = numerals.listed([a.name for a in spec.unknown])
