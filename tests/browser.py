@@ -74,3 +74,13 @@ def violations(tab: Any) -> list[str]:
     """What keeps people from using the page: no name, too little contrast, headings out of order, and the like."""
     found: list[str] = tab.evaluate(CHECKS.read_text(encoding="utf-8"))
     return found
+
+
+def check_usable(tab: Any, where: str = "", widths: tuple[int, ...] = (360, 900, 1600)) -> None:
+    """The page is usable by everyone, in the light and in the dark, on a phone and on a desk; nothing hangs over."""
+    for scheme in ("light", "dark"):
+        tab.emulate_media(color_scheme=scheme)
+        for width in widths:
+            tab.set_viewport_size({"width": width, "height": 900})
+            assert violations(tab) == [], (where, scheme, width)
+            assert tab.evaluate("document.documentElement.scrollWidth") == width, (where, scheme, width)

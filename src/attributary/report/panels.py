@@ -81,7 +81,10 @@ def counts_section(quantity: Quantity, doubt: Plausibility, draw: Draw) -> dict[
         "error": numerals.percent(total.error(quantity.tau)),
         "nodes": numerals.many(len(est), quantity.noun),
         "levels": numerals.few(
-            [f"{n:,}\u00a0×\u00a0{name}" for n, name in zip(np.diff(est.tree.offsets), est.tree.level_names, strict=True)]
+            [
+                f"{n:,}\u00a0×\u00a0{name}"
+                for n, name in zip(np.diff(est.tree.offsets), est.tree.level_names, strict=True)
+            ]
         ),
         "flags": doubt.nodes,
         "limit": f"{doubt.threshold:.1f}",
