@@ -75,17 +75,14 @@ def counts_section(quantity: Quantity, doubt: Plausibility, draw: Draw) -> dict[
     est = quantity.estimates
     total = total_of(est)
     confidence = f"{100 * est.confidence:g}\u00a0% interval" if est.confidence else "interval"
+    sizes = zip(np.diff(est.tree.offsets), est.tree.level_names, strict=True)
+    levels = [f"{size:,}\u00a0×\u00a0{name}" for size, name in sizes]
     return {
         "total": quantity.shown(total.estimate),
         "interval": f"{quantity.figure(total.low)} and {quantity.figure(total.high)}",
         "error": numerals.percent(total.error(quantity.tau)),
         "nodes": numerals.many(len(est), quantity.noun),
-        "levels": numerals.few(
-            [
-                f"{n:,}\u00a0×\u00a0{name}"
-                for n, name in zip(np.diff(est.tree.offsets), est.tree.level_names, strict=True)
-            ]
-        ),
+        "levels": numerals.few(levels),
         "flags": doubt.nodes,
         "limit": f"{doubt.threshold:.1f}",
         "below_zero": int((est.estimate < 0).sum()),
