@@ -324,7 +324,7 @@ BAD: dict[str, tuple[Any, str]] = {
         lambda r: r.source({"a": 1}, SITE),
         "'b' is missing; an impression has a, b: give it, or leave it empty",
     ),
-    "star": (lambda r: r.source({"a": "*", "b": 2}, SITE), "'a' has the value '*', which means all values in our tables"),
+    "star": (lambda r: r.source({"a": "*", "b": 2}, SITE), "'a' has the value '*', which means all values"),
     "event": (lambda r: r.source({"a": 1, "b": 2}, SITE, event_id=-1), "source_event_id is a whole number from 0"),
     "no day": (lambda r: r.trigger({}), "'day' is missing; a conversion has day"),
     "other day": (
