@@ -88,14 +88,18 @@ def test_the_table_is_that_of_the_plan() -> None:
     for i, level in enumerate(made.expected.levels):
         nodes, share, contribution, error, equal, *_ = row(said, level.level)
         assert nodes == str(level.nodes) and share == f"{made.default[i] / 65536:.1%}"
-        assert contribution == (f"{made.default[i]:,}" if made.default[i] else "no key")
+        assert contribution == (f"{made.default[i]:,}" if made.default[i] else "not measured")
         assert (error, equal) == (f"{level.error.plan:.1%}", f"{level.error.equal:.1%}")
     better = made.expected.tree.plan / made.expected.tree.equal - 1
     assert row(said, "all")[1:6] == [
         *("100.0%", "65,536", f"{made.expected.tree.plan:.1%}", f"{made.expected.tree.equal:.1%}", f"−{-better:.1%}")
     ]
     assert "relative to the count, or to tau = 10" in said and "as in a summary report" in said
-    assert "epsilon = 2 holds for a conversion against none, which costs 2" in said
+    assert "epsilon = 2 for adding or removing one conversion" in said
+    unmeasured = [e for e in made.expected.levels if not made.default[made.levels.index(e.level)]]
+    for level in unmeasured:
+        error = f"{level.error.plan:.1%}"
+        assert f"{level.level}: not measured: summed from the levels below; expected error {error}" in said
     assert "NOT protected" in said
 
 
@@ -117,7 +121,7 @@ def test_splits_of_roots_and_roots_without_history() -> None:
     assert "largest of 3" in said and row(said, "999")[0] == "0"
     assert "5 nodes are new since then; 1 of them are values of campaign and take the default split" in said
     assert "28 of its leaves, with" in said and "left out; the first is campaign=101, location=Paris, day=mon" in said
-    assert "each campaign for itself" in said
+    assert "median error within a campaign" in said
 
 
 def test_json_on_standard_output_and_nothing_else() -> None:
@@ -211,7 +215,7 @@ def test_a_spec_of_unknown_attributes_alone_needs_no_table() -> None:
 
 def test_definition_1_is_said_to_hold() -> None:
     Path("spec.toml").write_text('neighbours = "definition-1"\n' + SPEC, encoding="utf-8")
-    assert "epsilon holds for both, which is Definition 1 of the paper" in done("spec.toml", "--prior", "counts.csv")
+    assert "(Definition 1 of the paper)" in done("spec.toml", "--prior", "counts.csv")
 
 
 BAD: dict[str, tuple[list[str], str]] = {

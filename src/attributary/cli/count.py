@@ -71,10 +71,10 @@ def count(
     quiet: bool,
     **options: Any,
 ) -> None:
-    from attributary.cli.asked import load_spec
     from attributary.cli.print_counts import print_counts
     from attributary.cli.printing import say
     from attributary.cli.progress import reading_bar
+    from attributary.cli.read_inputs import load_spec
     from attributary.cli.reading import log_paths, refuse_inputs
     from attributary.logs.count import count, make_engine
     from attributary.logs.log_files import replace_files, rows_in_logs

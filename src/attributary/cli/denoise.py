@@ -183,13 +183,13 @@ def denoise(
 
 def _summary(plan_path: str, summaries: Sequence[str], tree_path: str | None, stage: Any, how: dict[str, Any]) -> Any:
     """Summary reports denoised by the plan in a file, on the tree in another or beside them."""
-    from attributary.cli.occurred import occurred
+    from attributary.cli.read_inputs import read_tree
     from attributary.pipeline.denoise_summary import denoise_summary
     from attributary.plan import Plan
 
     plan = Plan.load(plan_path)
     stage("building the tree")
-    tree = occurred(plan.spec, (tree_path or _tree_beside([*summaries, plan_path]),))
+    tree = read_tree(plan.spec, (tree_path or _tree_beside([*summaries, plan_path]),))
     stage("reading")
     return denoise_summary(plan, summaries, tree, name=plan_path, stage=stage, **how)
 

@@ -81,10 +81,10 @@ def evaluate(
     from contextlib import nullcontext
     from tempfile import TemporaryDirectory
 
-    from attributary.cli.asked import load_spec
     from attributary.cli.evaluation_grid import resumable, run_grid
     from attributary.cli.print_errors import print_errors
     from attributary.cli.printing import say
+    from attributary.cli.read_inputs import load_spec
     from attributary.cli.reading import log_paths, make_folder, refuse_inputs
     from attributary.cli.summary_file import fact
     from attributary.errors import InputError

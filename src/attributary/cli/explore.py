@@ -112,7 +112,7 @@ def _of_spec(path: str, prior_path: str | None, protected: bool, stage: Any) -> 
     """What the Plan tab begins with: the spec's tree with the prior, or with what its logs count."""
     import os
 
-    from attributary.cli.asked import asked, load_spec
+    from attributary.cli.read_inputs import load_spec, read_tree_and_prior
     from attributary.explore.plan_start import start_of_prior
     from attributary.logs.count import count
     from attributary.logs.duckdb import DuckDB
@@ -120,7 +120,7 @@ def _of_spec(path: str, prior_path: str | None, protected: bool, stage: Any) -> 
 
     spec = load_spec(path)
     if prior_path or spec.logs is None:
-        tree, prior = asked(spec, None, prior_path, protected)
+        tree, prior = read_tree_and_prior(spec, None, prior_path, protected)
         return start_of_prior(spec, tree, prior, prior_path or "nothing")
     stage("counting the logs")
     with DuckDB() as engine:

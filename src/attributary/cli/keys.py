@@ -76,9 +76,9 @@ def keys(
     **options: Any,
 ) -> None:
     from attributary import api
-    from attributary.cli.occurred import occurred
     from attributary.cli.printing import say
     from attributary.cli.progress import stages
+    from attributary.cli.read_inputs import read_tree
     from attributary.cli.reading import check_folder, refuse_inputs
     from attributary.cli.summary_file import fact
     from attributary.plan import Plan
@@ -103,7 +103,7 @@ def keys(
     with stages(not quiet) as stage:  # all of it before anything is written: keys that collide must not stay
         if impressions:
             stage("reading impressions")
-            tree = occurred(clients.plan.spec, impressions)
+            tree = read_tree(clients.plan.spec, impressions)
             stage(f"making the keys of {len(tree):,} nodes")
             query = clients.query(tree)
             stage("writing")

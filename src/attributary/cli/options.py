@@ -41,6 +41,32 @@ class EstimatorOption(click.Option):
         return super().get_help_record(ctx)
 
 
+class BudgetMethodName(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """The name of a way to split the budget, or one of some `more` words; the list is imported when it is needed."""
+
+    name = "method"
+
+    def __init__(self, *more: str) -> None:
+        self.more = more
+
+    def names(self) -> list[str]:
+        from attributary.budget import METHODS
+
+        return [*METHODS, *self.more]
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        return f"[{'|'.join(self.names())}]"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return str(click.Choice(self.names()).convert(value, param, ctx))
+
+
+def method_option(*more: str) -> Callable[[Any], Any]:
+    """--method; `more` are words beside the names of methods, as "all", which compares them."""
+    words = "How the budget is split" + "".join(f"; {name} compares them" for name in more) + "."
+    return click.option("--method", type=BudgetMethodName(*more), default="optimal", show_default=True, help=words)
+
+
 ESTIMATOR = click.option("--estimator", cls=EstimatorOption, type=EstimatorName())
 JOINT = click.option("--joint", is_flag=True, help="With nonnegative: fit all counts at once, not family by family.")
 WHOLE = click.option("--whole", is_flag=True, help="Whole numbers that add up.")

@@ -1,12 +1,14 @@
 """attributary plan: how much of the budget each level gets, and the error that each will have."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from attributary.cli.options import ESTIMATOR, chosen_estimator
+from attributary.cli.options import ESTIMATOR, chosen_estimator, method_option
 
-METHODS = ["optimal", "greedy", "equal", "leaves", "per-node", "all"]
+if TYPE_CHECKING:
+    from attributary.spec import Spec
+
 ROUNDINGS = ["largest-remainder", "floor"]
 
 ABOUT = """Split a privacy budget where it does most good.
@@ -54,7 +56,7 @@ nonnegative the plan is that of unbiased estimates.
 @click.option(
     "--tree", "tree_path", metavar="FILE", help="Tables of the values to query; patterns are fine. [the prior's]"
 )
-@click.option("--method", type=click.Choice(METHODS), default="optimal", show_default=True, help="all compares them.")
+@method_option("all")
 @ESTIMATOR
 @click.option("--share", multiple=True, metavar="LEVEL=PART", help="Fix a level's part of epsilon; 0 leaves it out.")
 @click.option("--keep", multiple=True, metavar="LEVEL", help="Give this level a key, whatever the method says.")
@@ -86,31 +88,28 @@ def plan(
     quiet: bool,
     **options: Any,
 ) -> None:
-    from attributary.budget import METHODS
-    from attributary.cli.asked import asked, load_spec
-    from attributary.cli.compared import epsilons, parts, print_methods, print_what_if
-    from attributary.cli.planned import Earlier, print_plan
+    from attributary.cli.print_plan import Earlier, print_methods, print_plan, print_what_if
     from attributary.cli.printing import say
     from attributary.cli.progress import stages
+    from attributary.cli.read_inputs import load_spec, read_tree_and_prior
     from attributary.cli.reading import refuse_inputs
     from attributary.pipeline.read_prior import profiled
     from attributary.plan import Plan, make_plan
+    from attributary.plan.make import methods_for
 
     learn = chosen_estimator(estimator, joint=False, whole=False).uses_prior
-    _check(method, output, learn)
-    refuse_inputs(_files(output, method), [spec, prior_path, tree_path, last])
+    by_node = _check(method, output, learn)
+    refuse_inputs(_files(output, by_node), [spec, prior_path, tree_path, last])
     asks = load_spec(spec)
-    options |= {"share": parts(share, asks.levels), "keep": keep, "learn": learn}
-    budgets = epsilons(what_if, asks)
+    options |= {"share": _shares(share, asks.levels), "keep": keep, "learn": learn}
+    budgets = _epsilons(what_if, asks)
     earlier = Plan.load(last).under(asks) if last else None
     with stages(not quiet) as stage:
         stage("reading")
-        tree, prior = asked(asks, tree_path, prior_path, protected)
+        tree, prior = read_tree_and_prior(asks, tree_path, prior_path, protected)
         options["profile"] = profiled(asks, tree, prior_path)
         plans = {}
-        for name in (
-            [name for name in METHODS if not asks.has_limits or name != "per-node"] if method == "all" else [method]
-        ):
+        for name in methods_for(asks) if method == "all" else [method]:
             stage(f"splitting the budget of {len(tree):,} nodes, {name}")
             plans[name] = make_plan(asks, tree, prior, name, **options)
         chosen = plans["optimal" if method == "all" else method]
@@ -137,26 +136,30 @@ def plan(
     say(f"plan written to {where}" if output else "nothing written; -o plan.json keeps a plan")
 
 
-def _files(path: str | None, method: str) -> list[str]:
+def _files(path: str | None, by_node: bool) -> list[str]:
     """A plan's files: the plan and, if it goes by node, its nodes."""
     from attributary.plan.plan_file import beside
 
-    return [] if path is None else [path, beside(path)] if method == "per-node" and path != "-" else [path]
+    return [] if path is None else [path, beside(path)] if by_node and path != "-" else [path]
 
 
-def _check(method: str, output: str | None, learn: bool) -> None:
-    """Refuses early what could not be made or written."""
+def _check(method: str, output: str | None, learn: bool) -> bool:
+    """Refuses early what could not be made or written; gives whether the plan goes by node."""
+    from attributary.budget import METHODS
     from attributary.errors import InputError
     from attributary.tables import check_output
 
-    if learn and method != "optimal":
-        raise InputError(f"--estimator learned goes with --method optimal; got {method}: leave one of them out")
-    if output and method == "all":
-        raise InputError("a plan is of one method; got --method all and -o: compare first, then write one of them")
-    if output == "-" and method == "per-node":
+    by_node = method in METHODS and METHODS[method].by_node
+    if learn and not (method in METHODS and METHODS[method].learns):
+        wanted = " or ".join(name for name, each in METHODS.items() if each.learns)
+        raise InputError(f"--estimator learned goes with --method {wanted}; got {method}: leave one of them out")
+    if output and method not in METHODS:
+        raise InputError(f"a plan is of one method; got --method {method} and -o: compare first, then write one")
+    if output == "-" and by_node:
         raise InputError("a plan by node has two files, the plan and its nodes; give -o a name, as in plan.json")
     if output:
         check_output(output, "csv")  # it could be written there; as what is ours to say
+    return by_node
 
 
 def _write(plan: Any, output: str) -> None:
@@ -168,3 +171,41 @@ def _write(plan: Any, output: str) -> None:
         out.flush()
     else:
         plan.save(output)
+
+
+def _epsilons(what_if: str | None, spec: "Spec") -> list[float]:
+    """The budgets in `epsilon=1,2,4`."""
+    from attributary.errors import InputError
+    from attributary.spec.mistakes import Mistakes
+
+    if what_if is None:
+        return []
+    name, _, values = what_if.partition("=")
+    try:
+        found = [float(value) for value in values.split(",")]
+    except ValueError:
+        found = []
+    if name.strip() != "epsilon" or not found:
+        raise InputError(f"--what-if takes budgets, as in epsilon=1,2,4,8; got {what_if}")
+    for epsilon in found:
+        try:
+            spec.at(epsilon)
+        except Mistakes as mistakes:
+            raise InputError(f"--what-if {mistakes.lines[0]}") from None
+    return found
+
+
+def _shares(share: tuple[str, ...], levels: tuple[str, ...]) -> dict[str, float]:
+    """The parts of ε in `level=part`, for each level that has one."""
+    from attributary.errors import InputError
+
+    found: dict[str, float] = {}
+    for given in share:
+        level, _, part = given.rpartition("=")
+        try:
+            found[level] = float(part)
+        except ValueError:
+            raise InputError(
+                f"--share takes a level and its part of epsilon, as in {levels[0]}=0.25; got {given}"
+            ) from None
+    return found

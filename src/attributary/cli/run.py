@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from attributary.cli.options import chosen_estimator, duckdb_limits, estimator_options
+from attributary.cli.options import chosen_estimator, duckdb_limits, estimator_options, method_option
 from attributary.cli.summary_file import fact
 
 if TYPE_CHECKING:
     from attributary.pipeline.run import Run
 
-METHODS = ["optimal", "greedy", "equal", "leaves", "per-node"]
 FORMATS = ["parquet", "csv"]
 
 ABOUT = """The whole way on this machine: logs, counts, plan, noise, counts that add up.
@@ -53,7 +52,7 @@ With --seed the noise is the same each time, and protects nobody: all that is wr
 @click.command(help=ABOUT, short_help="The whole way on this machine, from logs to counts that add up.")
 @click.argument("spec", metavar="SPEC")
 @click.option("--prior-until", metavar="TIME", help="Impressions before this time are the prior, the others measured.")
-@click.option("--method", type=click.Choice(METHODS), default="optimal", show_default=True, help="To split the budget.")
+@method_option()
 @estimator_options
 @click.option("--seed", type=click.IntRange(0), help="The same noise each time, which is NOT private.")
 @click.option("--again", is_flag=True, help="Replace an earlier run: a second release, 2ε in all.")
@@ -83,12 +82,12 @@ def run(
 ) -> None:
     import numpy as np
 
-    from attributary.cli.asked import load_spec
-    from attributary.cli.planned import print_plan
     from attributary.cli.print_counts import print_counts
     from attributary.cli.print_estimates import print_estimates
+    from attributary.cli.print_plan import print_plan
     from attributary.cli.printing import muted, say
     from attributary.cli.progress import reading_bar, stages
+    from attributary.cli.read_inputs import load_spec
     from attributary.cli.reading import check_folder, log_paths, refuse_inputs
     from attributary.logs.duckdb import DuckDB
     from attributary.logs.log_files import rows_in_logs

@@ -230,7 +230,7 @@ def _check(spec: Spec, tree: Tree, prior: Prior, method: str, profile: Profile |
         )
     if len(prior.mean) != len(tree):
         raise InputError(f"a prior is made for one tree; it has {len(prior.mean):,} counts for {len(tree):,} nodes")
-    if METHODS[method].by_node and not _limits_given(spec):
+    if method not in methods_for(spec):
         raise InputError(
             f"a {method} plan is for one measure, with limits that the spec gives: nodes have one contribution each; "
             "take optimal"
@@ -269,6 +269,11 @@ def why_not_learned(spec: Spec, prior: Prior, method: str, profile: Profile | No
         names = " and ".join(measure.name for measure in spec.asked)
         return f"a plan for what is learned needs a prior: an earlier period's shares of {names}; give one"
     return ""
+
+
+def methods_for(spec: Spec) -> list[str]:
+    """The names of the methods that can make a plan for a spec."""
+    return [name for name, method in METHODS.items() if not method.by_node or _limits_given(spec)]
 
 
 def _limits_given(spec: Spec) -> bool:

@@ -1,0 +1,303 @@
+"""print_plan: a plan in words and figures, several plans side by side, and an earlier plan beside today's."""
+
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from attributary.budget import Expected
+from attributary.cli.printing import Out, PrintedFigure, change, console, percent, print_table, span
+from attributary.cli.summary_file import fact
+from attributary.plan import MeasurePlan, Plan, expected
+from attributary.plan.expected_errors import Compared, PlanErrors
+from attributary.prior import Prior, foreseen
+from attributary.prior.profile import Profile
+from attributary.spec.neighbours import NEIGHBOURS
+from attributary.tree import Tree
+
+LARGEST = 5  # roots that are listed
+LOST = 0.1  # a part of the conversions that is worth a warning
+CLASSES = 50  # contributions that the filter data of an impression can tell apart
+SUMMED = "not measured: summed from the levels below"
+
+
+class Earlier(NamedTuple):
+    """The errors of an earlier plan, by measure, on today's tree and prior."""
+
+    path: str
+    errors: dict[str, Expected]
+    weights: list[float]
+
+    @classmethod
+    def of(cls, path: str, earlier: Plan, plan: Plan, tree: Tree, prior: Prior, profile: Profile | None) -> Self:
+        """Judged as today's plan is."""
+        known = foreseen(tree, prior, tau=plan.spec.tau) if plan.learn else None
+        errors = {
+            (name := part.measure.name): expected(
+                earlier, tree, prior, known, profile=profile, measure=name, tau=part.tau
+            )
+            for part in plan.by_measure
+        }
+        return cls(path, errors, [measure.weight for measure in plan.spec.asked])
+
+    def together(self) -> tuple[list[float], float, float]:
+        """Errors of the levels, of the tree, and the median of the roots; of measures, root mean squares by weight."""
+
+        def mean(each: list[Any]) -> Any:
+            return np.sqrt(np.average(np.square(each), axis=0, weights=self.weights))
+
+        errors = list(self.errors.values())
+        roots = mean([np.nanmedian(e.roots) for e in errors])
+        return mean([e.levels for e in errors]).tolist(), float(mean([e.tree for e in errors])), float(roots)
+
+
+def print_plan(plan: Plan, tree: Tree, prior: Prior, prior_path: str | None, earlier: Earlier | None = None) -> None:
+    """Prints a plan's tables, what it protects, and what it was made of."""
+    from rich.text import Text
+
+    out, spec = console(), plan.spec
+    each = f", one for each {spec.split_by}" if spec.split_by else ""
+    use = ", for estimates that use the prior" if plan.learn else ""
+    out.print(
+        f"{len(tree):,} nodes in {len(plan.levels)} levels; epsilon = {spec.epsilon:g}, {plan.method} split{each}{use}"
+    )
+    fact("plan", _facts(plan, tree))
+    for part in plan.by_measure:
+        if spec.measures or spec.has_limits:
+            out.print()
+            out.print(_about(plan, part))
+        print_table(out, _levels(plan, part, earlier and earlier.errors[part.measure.name]), together=4)
+        _print_unmeasured(out, part.plan)
+    if plan.roots and len(plan.measures) == 1:
+        print_table(out, _largest(plan, tree, prior))
+    if len(plan.measures) > 1:
+        out.print()
+        error = plan.expected.tree
+        out.print(
+            f"all measures together, root mean square by weight: {percent(error.plan)}; equal split: "
+            f"{percent(error.equal)} ({change(error.plan, error.equal)})"
+        )
+    _print_tradeoffs(out, plan)
+    out.print()
+    for line in [*_errors(plan, earlier), *_privacy(plan), *_prior(plan, tree, prior, prior_path), *_notes(plan)]:
+        out.print(Text(line.removeprefix("!"), style="yellow" if line.startswith("!") else ""))
+
+
+def print_methods(plans: dict[str, Plan], earlier: Earlier | None) -> None:
+    """Prints the errors of each method, and of an earlier plan."""
+    first = next(iter(plans.values()))
+    by_root = bool(first.spec.split_by) and not first.spec.total
+    rows = [["method", *first.levels, "all", *[f"within a {first.spec.split_by}"] * by_root]]
+    rows += [[name, *_figures(plan.expected, by_root)] for name, plan in plans.items()]
+    if earlier:
+        levels, whole, roots = earlier.together()
+        rows += [["last plan", *map(percent, [*levels, whole, *[roots] * by_root])]]
+    out = console()
+    out.print(f"expected errors at epsilon = {first.spec.epsilon:g} by method")
+    print_table(out, rows)
+
+
+def print_what_if(plans: dict[float, Plan]) -> None:
+    """Prints the errors under other budgets."""
+    first = next(iter(plans.values()))
+    rows = [["epsilon", *first.levels, "all", "all, equal split"]]
+    for epsilon, plan in plans.items():
+        rows += [[f"{epsilon:g}", *_figures(plan.expected, False), percent(plan.expected.tree.equal)]]
+    out = console()
+    out.print(f"\nexpected errors under other budgets, {first.method} split")
+    print_table(out, rows)
+
+
+def _figures(errors: PlanErrors, by_root: bool) -> list[str]:
+    figures = [*(level.error.plan for level in errors.levels), errors.tree.plan, *[errors.roots.plan] * by_root]
+    return [percent(figure) for figure in figures]
+
+
+def _facts(plan: Plan, tree: Tree) -> dict[str, Any]:
+    spec = plan.spec
+    return {
+        "nodes": len(tree),
+        "levels": plan.levels,
+        "method": plan.method,
+        "epsilon": spec.epsilon,
+        "tau": spec.tau,
+        "noise": spec.noise,
+        "expected": plan.expected,
+        "privacy_loss": plan.privacy_loss,
+        "guarantees": plan.guarantees,
+        "prior": plan.prior,
+    }
+
+
+# Tables
+
+
+def _about(plan: Plan, part: MeasurePlan) -> str:
+    rows = np.array([part.plan.default, *part.plan.roots.values()]).sum(axis=1)
+    whole = np.array([plan.default, *plan.roots.values()]).sum(axis=1)
+    share = span(rows / np.maximum(whole, 1), percent)
+    unit = f" in {part.measure.unit}" if part.measure.unit else ""
+    clip = "" if part.measure.is_count else f", clipped at {part.clip:,.6g}"
+    mean = part.share.mean
+    brings = f"; a conversion of the prior brings {mean:,.4g} on average" if mean is not None else ""
+    return f"{part.measure.name}{unit}{clip}: {share} of the budget{brings}"
+
+
+def _levels(plan: Plan, part: MeasurePlan, earlier: Expected | None) -> list[list[str]]:
+    """The heads, a row for each level and one for all: what it gets, and what comes of it."""
+    by_root, errors = bool(plan.roots), part.plan.expected
+    heads = [f"share of a {plan.spec.split_by}", "contribution if new"] if by_root else ["share", "contribution"]
+    heads += ["expected error", "equal split", "vs. equal", "leaves only"]
+    rows = [["level", "nodes", *heads, *["last plan", "vs. last"] * (earlier is not None)]]
+    contributions, budget = _contributions(part.plan)
+    for i, level in enumerate(errors.levels):
+        contribution = _key(part.plan.default[i]) if by_root else span(contributions[i], _key)
+        compared = _compared(level.error, None if earlier is None else float(earlier.levels[i]))
+        rows.append(
+            [level.level, f"{level.nodes:,}", span(contributions[i] / budget, percent), contribution, *compared]
+        )
+    nodes = sum(level.nodes for level in errors.levels)
+    spent = np.sum(contributions, axis=0) if plan.nodes is None else np.array([plan.spec.budget])
+    compared = _compared(errors.tree, None if earlier is None else earlier.tree)
+    whole = _key(sum(part.plan.default)) if by_root else span(spent, _key)
+    return [*rows, ["all", f"{nodes:,}", span(spent / budget, percent), whole, *compared]]
+
+
+def _contributions(plan: Plan) -> tuple[list[Any], Any]:
+    """For each level, the contributions of all roots that have their own, or of all nodes; and what they share."""
+    if plan.nodes is not None:
+        level, contribution = plan.nodes.column("level").to_numpy(), plan.nodes.column("contribution").to_numpy()
+        return [contribution[level == i] for i in range(len(plan.levels))], plan.spec.budget
+    budget = np.array([plan.spec.contributions_of(plan.most(root)) for root in plan.roots or [None]])
+    return list(np.array(list(plan.roots.values()) or [plan.default]).T), budget
+
+
+def _compared(error: Compared, last: float | None) -> list[str]:
+    beside = [] if last is None else [percent(last), change(error.plan, last)]
+    equal = [percent(error.equal), change(error.plan, error.equal)]
+    return [percent(error.plan), *equal, percent(error.leaves), *beside]
+
+
+def _key(contribution: float) -> PrintedFigure:
+    """A contribution; a level without one has no key."""
+    return PrintedFigure(f"{contribution:,.0f}" if contribution else "not measured", contribution)
+
+
+def _print_unmeasured(out: Out, plan: Plan) -> None:
+    """Says what becomes of levels that no root, or no node, has a key of, and how good that is."""
+    contributions, _ = _contributions(plan)
+    for level, contribution in zip(plan.expected.levels, contributions, strict=True):
+        if not contribution.any() and np.isfinite(level.error.plan):
+            out.print(f"{level.level}: {SUMMED}; expected error {percent(level.error.plan)}")
+
+
+def _largest(plan: Plan, tree: Tree, prior: Prior) -> list[list[str]]:
+    """The shares of the largest roots."""
+    count = tree.to_level_order(prior.mean)[tree.slice(int(tree.total))]
+    labels = tree.labels[0].cast("string")
+    rows = [[f"largest of {len(count):,}", "conversions", *plan.levels]]
+    for v in np.argsort(-count, kind="stable")[:LARGEST].tolist():
+        label = labels[v].as_py()
+        budget = plan.spec.contributions_of(plan.most(label))
+        shares = (percent(c / budget) for c in plan.roots.get(label, plan.default))
+        rows.append([label, f"{count[v]:,.0f}", *shares])
+    return rows
+
+
+def _print_tradeoffs(out: Out, plan: Plan) -> None:
+    """Prints a table for each limit that the plan chose."""
+    for name, trades in (plan.tradeoff or {}).items():
+        clip = name in {measure.name for measure in plan.spec.values}
+        rows = [["clip" if clip else "limit", "expected error", "cut off", "noise", "chosen"]]
+        for t in trades:
+            chosen = "" if t.chosen == 0 else "chosen" if t.chosen == 1 else f"{t.chosen:.0%} of roots"
+            rows.append([f"{t.limit:,.6g}", *map(percent, (t.error, t.bias, t.noise)), chosen])
+        out.print()
+        out.print(f"{name}: {'clipped at' if clip else 'chosen by expected error'}")
+        print_table(out, rows)
+
+
+# Lines
+
+
+def _errors(plan: Plan, earlier: Earlier | None) -> list[str]:
+    spec, roots = plan.spec, plan.expected.roots
+    by = "weighted by prior count, " if spec.weights == "counts" else ""
+    pooled = "all roots together" if len(plan.roots) > 1 else "all nodes of a level together"
+    cut = "what limits cut off included, " if spec.has_limits else ""
+    what = "sum" if spec.values else "count"
+    taus = [f"{part.tau:,.4g}{f' for {part.measure.name}' * (len(plan.measures) > 1)}" for part in plan.by_measure]
+    lines = [
+        f"errors: after denoising, root mean square, {cut}{by}{pooled}; relative to the {what}, or to tau = "
+        f"{', '.join(taus)} if that is larger",
+        "        a split gives up accuracy at some levels to gain more at others: compare the last row",
+    ]
+    if plan.learn:
+        lines += ["        these errors assume `denoise --prior`"]
+    if plan.roots and not spec.total:
+        lines += [
+            f"        median error within a {spec.split_by}: {percent(roots.plan)} (each {spec.split_by} has its own "
+            f"split; equal split: {percent(roots.equal)})"
+        ]
+    if earlier:
+        lines += [f"        last plan: {earlier.path}, as if it were used again, on this tree and prior"]
+    if spec.has_limits:
+        most = np.array([plan.most(), *map(plan.most, plan.roots)])
+        if most.max() > 1:
+            lines += [f"limit: the first {span(most, lambda x: f'{x:g}')} conversions of an impression count"]
+    unknown = [share.name for share in plan.measures if not share.bias_known]
+    if unknown:
+        lines += [f"!note: the prior does not tell what limits cut off {', '.join(unknown)}; errors are without it"]
+    return lines
+
+
+def _privacy(plan: Plan) -> list[str]:
+    spec, loss = plan.spec, plan.privacy_loss
+    many = max(map(plan.most, [None, *plan.roots])) > 1
+    what = "all conversions of an impression that count" if many else "one conversion"
+    lines = [
+        f"noise: {spec.noise_model.words[0]}",
+        f"privacy: epsilon = {loss.conversion:.4g} for adding or removing {what}",
+    ]
+    if spec.unknown:
+        whose = "their" if many else "a conversion's"
+        names = " or ".join(attribute.name for attribute in spec.unknown)
+        changing = f"         changing {whose} {names}: epsilon = {loss.change:.4g}"
+        held = "definition-1" in plan.guarantees
+        lines += [f"{changing} (Definition 1 of the paper)" if held else changing]
+        if not held:
+            lines += [
+                f'         neighbours = "definition-1" in the spec keeps both within {spec.epsilon:g} '
+                f"({NEIGHBOURS['definition-1'].protects})"
+            ]
+    return lines
+
+
+def _prior(plan: Plan, tree: Tree, prior: Prior, path: str | None) -> list[str]:
+    note, spec = plan.prior, plan.spec
+    if not note.history:
+        return ["prior: none; the plan goes by the tree's structure, as if no node had more than tau conversions"]
+    source = f"{path}, {note.conversions:,.0f} conversions"
+    lines = [f"prior: {source}, protected"]
+    if not note.protected:
+        lines = [f"!prior: {source}, NOT protected: whoever sees the plan learns a little of these counts"]
+    new = int(prior.new_roots(tree).sum()) if spec.split_by else 0
+    if note.new:
+        takes = f"; {new:,} of them are values of {spec.split_by} and take the default split" if new else ""
+        lines += [f"       {note.new:,} nodes are new since then{takes}"]
+    if note.gone:
+        much = "!" if note.lost > LOST * note.conversions else ""
+        gone = f"{note.gone:,} of its leaves, with {note.lost:,.0f} conversions, are not in the tree"
+        lines += [f"{much}       {gone} and left out; the first is {prior.example}"]
+    return lines
+
+
+def _notes(plan: Plan) -> list[str]:
+    lines = [f"!note: {note}" for note in plan.spec.notes]
+    classes = len({(plan.most(x), *(share.roots[x] for share in plan.measures)) for x in plan.roots})
+    if plan.nodes is not None or classes > CLASSES:
+        many = f"{classes:,} different splits" if plan.nodes is None else "contributions by node"
+        lines += [f"!note: {many}: the filter data of an impression can tell {CLASSES} apart at most"]
+    unmeasured = [e.level for e in plan.expected.levels if not np.isfinite(e.error.plan)]
+    if unmeasured:
+        lines += [f"!note: {', '.join(unmeasured)} cannot be estimated with this plan; give it a share, or --keep it"]
+    return lines
