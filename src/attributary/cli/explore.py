@@ -67,18 +67,18 @@ def explore(
 
     if tau is not None and not 0 < tau < float("inf"):
         raise InputError(f"--tau is a number above 0; got {tau}")
-    found = sources_in(file) if file else Sources()
-    if prior_path and not found.spec:
+    sources = sources_in(file) if file else Sources()
+    if prior_path and not sources.spec:
         raise InputError("--prior goes with a spec; give one, as in `attributary explore spec.toml --prior counts.csv`")
-    tables = _tables(found, file, earlier)
+    tables = _tables(sources, file, earlier)
     names = [name.strip() for name in levels.split(",")] if levels else None
     prior: PlanStart | None = None
     with stages(not quiet) as stage:
-        if found.spec:
+        if sources.spec:
             stage("reading")
-            prior = _of_spec(found.spec, prior_path, protected, stage)
+            prior = _of_spec(sources.spec, prior_path, protected, stage)
         store = open_store(tables, names, memory, stage) if tables else None
-    plan = found.plan
+    plan = sources.plan
     relative = tau if tau is not None else plan.spec.tau if plan else 10.0
     session = Session(
         (lambda: open_store(tables, names, memory)) if tables else None,
@@ -93,19 +93,19 @@ def explore(
     serve(session, port, lambda address, once: _ready(address, None if no_browser else once, quiet))
 
 
-def _tables(found: "Sources", file: str | None, earlier: str | None) -> list[str]:
+def _tables(sources: "Sources", file: str | None, earlier: str | None) -> list[str]:
     """The tables to open: the estimates, and earlier ones."""
     from attributary.errors import InputError
     from attributary.explore.sources import sources_in
 
     if earlier is None:
-        return [found.estimates] if found.estimates else []
+        return [sources.estimates] if sources.estimates else []
     before = sources_in(earlier).estimates
-    if found.estimates is None or before is None:
+    if sources.estimates is None or before is None:
         raise InputError(
-            f"two tables of estimates are compared; {file if found.estimates is None else earlier} is not one"
+            f"two tables of estimates are compared; {file if sources.estimates is None else earlier} is not one"
         )
-    return [found.estimates, before]
+    return [sources.estimates, before]
 
 
 def _of_spec(path: str, prior_path: str | None, protected: bool, stage: Any) -> "PlanStart":

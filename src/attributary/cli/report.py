@@ -80,23 +80,23 @@ def report(
     _check_page(output)
     with stages(not quiet) as stage:
         stage("reading")
-        given = read(list(files), (levels and [name.strip() for name in levels.split(",")]) or None, shape)
-        refuse_inputs([output], given.files)
+        inputs = read(list(files), (levels and [name.strip() for name in levels.split(",")]) or None, shape)
+        refuse_inputs([output], inputs.files)
         stage("drawing")
-        made = page(given, tau, nodes, title)
+        made = page(inputs, tau, nodes, title)
         stage("writing")
-        pictures = _write_charts(made.charts, charts, format_, given.files) if charts else []
+        pictures = _write_charts(made.charts, charts, format_, inputs.files) if charts else []
         save(made.html, output)
-    if given.not_private:
-        say(f"{'standard output' if output == '-' else output}: {given.not_private}", always=True)
+    if inputs.not_private:
+        say(f"{'standard output' if output == '-' else output}: {inputs.not_private}", always=True)
     if quiet:
         return
-    fact("not_private", given.not_private)
-    fact("true_counts_left_out", given.left_out)
+    fact("not_private", inputs.not_private)
+    fact("true_counts_left_out", inputs.left_out)
     fact("nodes_left_out", made.left_out)
     fact("charts", pictures)
     fact("bytes", len(made.html.encode()))
-    for path in given.left_out:
+    for path in inputs.left_out:
         say(f"{path} holds true counts, NOT protected: left out")
     if made.left_out:
         say(f"{made.left_out:,} nodes are left out; raise --nodes to show more")

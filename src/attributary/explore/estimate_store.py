@@ -38,15 +38,15 @@ class EstimateStore:
 
     def of(self, measure: str) -> "EstimateStore":
         """The same of one measure; "" is the first."""
-        found = next((store for store in (self, *self.others) if measure in ("", store.now.measure)), None)
-        if found is None:
-            told = (
+        store_of = next((store for store in (self, *self.others) if measure in ("", store.now.measure)), None)
+        if store_of is None:
+            names = (
                 ", ".join(str(store.now.measure) for store in (self, *self.others))
                 if self.now.measure
                 else "one without a name"
             )
-            raise InputError(f"there is no measure {measure[:40]!r} here, only {told}")
-        return found
+            raise InputError(f"there is no measure {measure[:40]!r} here, only {names}")
+        return store_of
 
     def view(self, name: str) -> str:
         """What the table `now` or `before` of this measure is called in SQL."""
@@ -124,9 +124,9 @@ def _paired(opened: list[list[OpenTable]]) -> list[list[OpenTable]]:
     before = {table.measure: table for table in opened[1]}
     missing = next((table.measure for table in now if table.measure not in before), None)
     if missing is not None or (None in before) != (now[0].measure is None):
-        told = [", ".join(t.measure for t in tables if t.measure) or "one measure without a name" for tables in opened]
+        names = [", ".join(t.measure for t in tables if t.measure) or "one measure without a name" for tables in opened]
         raise InputError(
-            f"tables of the same measures are compared; {now[0].path} has {told[0]}, {opened[1][0].path} has {told[1]}"
+            f"tables of the same measures are compared; {now[0].path} has {names[0]}, {opened[1][0].path} has {names[1]}"
         )
     return [[table, before[table.measure]] for table in alike]
 
@@ -202,10 +202,10 @@ def _checked(connection: Any, name: str, table: OpenTable) -> ColumnCheck:
     if FROM_PRIOR in table.figures:
         rules[FROM_PRIOR] = lambda c: f"coalesce({c} BETWEEN 0 AND 1, false)"
     wrong = [f"min(node) FILTER (NOT {rule(column)})" for column, rule in rules.items()]
-    told = ["count(*) FILTER (correction <> 0)", "sum(estimate) FILTER (level = 0)"]
-    told += ["approx_quantile(variance, 0.5) FILTER (variance > 0 AND isfinite(variance))"]
-    found = connection.execute(f"SELECT {', '.join([*wrong, *told])} FROM {name}").fetchone()
-    *first, corrections, total, variance = found
+    summary = ["count(*) FILTER (correction <> 0)", "sum(estimate) FILTER (level = 0)"]
+    summary += ["approx_quantile(variance, 0.5) FILTER (variance > 0 AND isfinite(variance))"]
+    row = connection.execute(f"SELECT {', '.join([*wrong, *summary])} FROM {name}").fetchone()
+    *first, corrections, total, variance = row
     for column, node in zip(rules, first, strict=True):
         if node is not None:
             asks = {"variance": "a number, 0 or more", FROM_PRIOR: "a number from 0 to 1"}.get(column, "a number")

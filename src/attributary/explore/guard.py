@@ -54,52 +54,52 @@ class Guard:
             if scope["type"] == "websocket":
                 await send({"type": "websocket.close", "code": 1008})
             return
-        given: Headers = {}
+        headers: Headers = {}
         for name, value in scope["headers"]:
-            given.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
+            headers.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
         path, sent = scope["path"], _with_headers(send)
-        refused = foreign(path, given, self.hosts)
+        refused = foreign(path, headers, self.hosts)
         if refused is None and path == SALE:
-            refused = self._sold(given)
-        elif refused is None and path.startswith(DATA) and not authorised(given, f"Bearer {self.token}"):
+            refused = self._sold(headers)
+        elif refused is None and path.startswith(DATA) and not authorised(headers, f"Bearer {self.token}"):
             refused = Refusal(401, "open the address shown in the terminal: this page does not have its token")
         if refused is not None:
             await _say(refused, sent)
         else:
             await self.app(scope, receive, sent)
 
-    def _sold(self, given: Headers) -> Refusal:
+    def _sold(self, headers: Headers) -> Refusal:
         """The token in exchange for the ticket, once."""
-        if self._ticket is None or not authorised(given, f"Ticket {self._ticket}"):
+        if self._ticket is None or not authorised(headers, f"Ticket {self._ticket}"):
             return Refusal(401, "this address works only once; open the one shown in the terminal")
         self._ticket = None
         return Refusal(200, self.token)
 
 
-def foreign(path: str, given: Headers, hosts: tuple[str, ...]) -> Refusal | None:
+def foreign(path: str, headers: Headers, hosts: tuple[str, ...]) -> Refusal | None:
     """Why a request is another page's; None if it may be ours."""
-    host = given.get("host", [])
+    host = headers.get("host", [])
     if len(host) != 1 or host[0] not in hosts:
         return Refusal(421, f"this server answers to {hosts[0]} only")
-    origin = given.get("origin", [f"http://{host[0]}"])
+    origin = headers.get("origin", [f"http://{host[0]}"])
     if origin != [f"http://{host[0]}"]:
         return Refusal(403, "pages of other sites are not answered")
-    if path.startswith(DATA) and given.get("sec-fetch-site", ["same-origin"]) != ["same-origin"]:
+    if path.startswith(DATA) and headers.get("sec-fetch-site", ["same-origin"]) != ["same-origin"]:
         return Refusal(403, "pages of other sites are not answered")
     return None
 
 
-def authorised(given: Headers, secret: str) -> bool:
+def authorised(headers: Headers, secret: str) -> bool:
     """Whether a request knows a secret; how long the answer takes does not tell how much of it is right."""
-    shown = given.get("authorization", [])
+    shown = headers.get("authorization", [])
     return len(shown) == 1 and secrets.compare_digest(shown[0].encode("latin-1"), secret.encode("latin-1"))
 
 
 def _with_headers(send: Send) -> Send:
     async def sent(message: Message) -> None:
         if message["type"] == "http.response.start":
-            own = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
-            message = {**message, "headers": [*message.get("headers", []), *own]}
+            ours = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+            message = {**message, "headers": [*message.get("headers", []), *ours]}
         await send(message)
 
     return sent

@@ -51,14 +51,14 @@ class Stamp(NamedTuple):
 def stamp(path: str) -> Stamp:
     """The stamp of the file that is there now."""
     try:
-        found = os.stat(path)
+        stat = os.stat(path)
     except FileNotFoundError:
         raise InputError(
             f"there is no file {path}; give a table of estimates, as `attributary run` writes it"
         ) from None
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from None
-    return Stamp(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+    return Stamp(stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns)
 
 
 class MeasureRows(NamedTuple):
@@ -147,8 +147,8 @@ def open_tables(path: str, levels: list[str] | None, folder: str, stage: Stage) 
             if not has_measures(source.schema_arrow.names):
                 return [_open(source, path, file, opened, stage)]
             names = measure_names(source.read([MEASURE]), path)
-            told = {str(each["values"]): int(each["counts"]) for each in names.value_counts().to_pylist()}
-            return [_open(source, path, file, opened, stage, MeasureRows(MEASURE, *each)) for each in told.items()]
+            counts = {str(each["values"]): int(each["counts"]) for each in names.value_counts().to_pylist()}
+            return [_open(source, path, file, opened, stage, MeasureRows(MEASURE, *each)) for each in counts.items()]
     except (pa.ArrowException, OSError, UnicodeError) as error:
         raise InputError(f"{path} is not a whole Parquet file: {str(error).splitlines()[0][:200]}") from error
 
@@ -239,21 +239,21 @@ def _in_order(path: str, levels: list[str] | None) -> Any:
     if not has_measures(table.column_names, levels):
         made = _ours(read_estimates(table, path, levels)).replace_schema_metadata(table.schema.metadata)
         return mark(made, words_of(table))
-    each = [_ours(given).add_column(0, MEASURE, pa.array([name] * len(given))) for name, given in
+    each = [_ours(est).add_column(0, MEASURE, pa.array([name] * len(est))) for name, est in
             read_measures(table, path, levels).items()]  # fmt: skip
     return mark(pa.concat_tables(each).replace_schema_metadata(table.schema.metadata), words_of(table))
 
 
-def _ours(given: Estimates) -> Any:
+def _ours(est: Estimates) -> Any:
     """Estimates as a table of ours."""
     import pyarrow as pa
 
-    made = given.tree.table()
+    made = est.tree.table()
     for name in FIGURES:
-        values = given.tree.from_level_order(getattr(given, name))
+        values = est.tree.from_level_order(getattr(est, name))
         made = made.append_column(name, pa.array(values, from_pandas=True))
-    if given.from_prior is not None:
-        made = made.append_column(FROM_PRIOR, pa.array(given.tree.from_level_order(given.from_prior)))
+    if est.from_prior is not None:
+        made = made.append_column(FROM_PRIOR, pa.array(est.tree.from_level_order(est.from_prior)))
     return made
 
 
@@ -302,8 +302,8 @@ def _whole(column: Any, name: str, path: str) -> NDArray[np.int64]:
     if not pa.types.is_integer(column.type) or column.null_count:
         what = f"{column.null_count} empty cells" if column.null_count else str(column.type)
         raise InputError(f"{path}: column {name!r} holds whole numbers; got {what}")
-    found: NDArray[np.int64] = column.to_numpy().astype(np.int64)
-    return found
+    whole: NDArray[np.int64] = column.to_numpy().astype(np.int64)
+    return whole
 
 
 def _refuse(bad: NDArray[np.bool_], values: NDArray[np.int64], name: str, rule: str) -> None:

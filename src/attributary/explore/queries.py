@@ -35,33 +35,33 @@ class Queries:
     def page(self, view: View) -> dict[str, Any]:
         """The rows of a page, and whether there are more; how many there are in all, where that is known."""
         now, before = self._places(view)
-        found = self._fetch(sql.rows(self.store, view, self.tau, now, before))
+        rows = self._fetch(sql.rows(self.store, view, self.tau, now, before))
         known = not view.flat and self.store.before is None
         roots = self.store.now.forest.sizes[0]
         of = (roots if view.node is None else int(self.store.now.forest.children[view.node])) if known else None
-        return {"rows": self._shown(found[:PAGE], view.flat), "more": len(found) > PAGE, "page": view.page, "of": of}
+        return {"rows": self._shown(rows[:PAGE], view.flat), "more": len(rows) > PAGE, "page": view.page, "of": of}
 
     def node(self, view: View) -> Row:
         """The node that a view is of, with its path."""
         now, before = self._places(view)
-        found = self._shown(self._fetch(sql.row(self.store, view, now, before)), True)
-        return found[0]
+        rows = self._shown(self._fetch(sql.row(self.store, view, now, before)), True)
+        return rows[0]
 
     def count(self, view: View) -> int:
         """How many rows a view has in all."""
-        (found,) = self._fetch(sql.count(self.store, view, *self._places(view)))[0]
-        return int(found)
+        (number,) = self._fetch(sql.count(self.store, view, *self._places(view)))[0]
+        return int(number)
 
     def every(self, view: View) -> Iterator[list[tuple[Any, ...]]]:
         """All rows of a view, block by block, as `rows.columns` names their cells."""
-        asked = sql.rows(self.store, view, self.tau, *self._places(view), every=True)
-        self.cursor.execute(asked.sql, asked.values)
+        query = sql.rows(self.store, view, self.tau, *self._places(view), every=True)
+        self.cursor.execute(query.sql, query.values)
         while block := self.cursor.fetchmany(BLOCK):
             yield block
 
-    def _fetch(self, asked: SqlQuery) -> list[tuple[Any, ...]]:
-        found: list[tuple[Any, ...]] = self.cursor.execute(asked.sql, asked.values).fetchall()
-        return found
+    def _fetch(self, query: SqlQuery) -> list[tuple[Any, ...]]:
+        rows: list[tuple[Any, ...]] = self.cursor.execute(query.sql, query.values).fetchall()
+        return rows
 
     def _places(self, view: View) -> tuple[Place | None, Place | None]:
         """The view's node in both tables; None where a table does not have it."""
@@ -72,23 +72,23 @@ class Queries:
         if not view.flat and store.before is None:
             return Place(view.node, -1, ()), None
         labels = ", ".join(["level", *(f"a{i}" for i in range(len(store.now.attributes)))])
-        found = self._fetch(SqlQuery(f"SELECT {labels} FROM {name} WHERE node = ?", [view.node]))
-        if not found:
+        rows = self._fetch(SqlQuery(f"SELECT {labels} FROM {name} WHERE node = ?", [view.node]))
+        if not rows:
             raise InputError(f"node {view.node} no longer exists; open the file again")
-        level, *cells = found[0]
+        level, *cells = rows[0]
         depth = level + 1 - int(store.now.total)
-        own = Place(view.node, level, tuple(cells[:depth]))
+        here = Place(view.node, level, tuple(cells[:depth]))
         if store.before is None:
-            return own, None
+            return here, None
         path = " AND ".join(["level = ?", *(f"a{i} = ?" for i in range(depth))])
-        there = self._fetch(SqlQuery(f"SELECT node FROM {other} WHERE {path}", [level, *own.labels]))
-        twin = Place(there[0][0], level, own.labels) if there else None
-        return (twin, own) if view.gone else (own, twin)
+        there = self._fetch(SqlQuery(f"SELECT node FROM {other} WHERE {path}", [level, *here.labels]))
+        twin = Place(there[0][0], level, here.labels) if there else None
+        return (twin, here) if view.gone else (here, twin)
 
-    def _shown(self, found: list[tuple[Any, ...]], with_path: bool) -> list[Row]:
+    def _shown(self, rows: list[tuple[Any, ...]], with_path: bool) -> list[Row]:
         """Rows for the page: numbers that JSON knows, and what is derived from them."""
         names, store = sql.columns(self.store), self.store
-        shown = [dict(zip(names, cells, strict=True)) for cells in found]
+        shown = [dict(zip(names, cells, strict=True)) for cells in rows]
         implausible = self._implausible(shown)
         for row, flag in zip(shown, implausible, strict=True):
             gone = row["node"] is None
@@ -126,8 +126,8 @@ class Queries:
         variance = np.where(columns["noise_variance"] >= 0, columns["noise_variance"], inf)
         measured = Measurements(columns["noisy"], variance, self.shape)
         beyond = thresholds(measured, self.store.checked.corrections)
-        found: list[bool] = (np.abs(np.nan_to_num(columns["correction"])) > beyond).tolist()
-        return found
+        implausible: list[bool] = (np.abs(np.nan_to_num(columns["correction"])) > beyond).tolist()
+        return implausible
 
 
 def chance(z: float) -> float:

@@ -50,10 +50,10 @@ def _folder(path: str) -> Sources:
     if len(tables) > 1:
         raise InputError(f"{path} has more than one table of estimates, {tables[0]} and {tables[1]}; name one of them")
     plan = os.path.join(path, "plan.json")
-    found = Sources(tables[0] if tables else None, Plan.load(plan) if plan in files else None)
-    if found.estimates is None and found.plan is None:
+    sources = Sources(tables[0] if tables else None, Plan.load(plan) if plan in files else None)
+    if sources.estimates is None and sources.plan is None:
         raise InputError(f"there are neither estimates nor a plan in {path}; {WHAT}")
-    return found
+    return sources
 
 
 def _has_estimates(path: str) -> bool:

@@ -42,20 +42,20 @@ class View:
         return bool(self.find) or self.level is not None or self.all_levels
 
 
-def view(asked: Mapping[str, str], store: EstimateStore) -> View:
+def view(params: Mapping[str, str], store: EstimateStore) -> View:
     """The view that an address asks for; whatever it cannot mean is refused."""
 
     allowed = sorts(store)
-    sort = asked.get("sort") or "estimate"
+    sort = params.get("sort") or "estimate"
     if sort not in allowed:
         raise InputError(f"rows are sorted by {', '.join(allowed)}; got {sort[:40]!r}")
-    find = asked.get("find", "")
+    find = params.get("find", "")
     if len(find) > LONGEST or "\0" in find:
         raise InputError(
             f"words to search for have at most {LONGEST:,} characters, none of them NUL; got {len(find):,}"
         )
-    node, gone = _node(asked.get("node", ""), store)
-    level = asked.get("level", "")
+    node, gone = _node(params.get("node", ""), store)
+    level = params.get("level", "")
     if node is not None and not store.now.attributes and (find or level):
         raise InputError("a table without labels is searched as a whole; leave out the node")
     return View(
@@ -65,8 +65,8 @@ def view(asked: Mapping[str, str], store: EstimateStore) -> View:
         None if level in ("", "all") else _whole(level, "level", len(store.now.levels)),
         level == "all",
         sort,
-        asked.get("down", "" if sort in ("label", "order") else "1") == "1",
-        _whole(asked.get("page") or "0", "page", 10**9),
+        params.get("down", "" if sort in ("label", "order") else "1") == "1",
+        _whole(params.get("page") or "0", "page", 10**9),
     )
 
 
@@ -110,8 +110,8 @@ def sorts(store: EstimateStore) -> list[str]:
 
 def columns(store: EstimateStore) -> list[str]:
     """The columns of every answer, in order."""
-    own = ["node", "level", "label", *_labels(store), *store.figures]
-    return [*own, "earlier", "old", "old_variance", "change", "spread", "z"] if store.before else own
+    names = ["node", "level", "label", *_labels(store), *store.figures]
+    return [*names, "earlier", "old", "old_variance", "change", "spread", "z"] if store.before else names
 
 
 def rows(

@@ -58,13 +58,13 @@ def shares(plan: Plan) -> list[LevelShare]:
     budget: Any = plan.spec.budget
     if plan.per_impression is not None:
         budget = np.array([plan.spec.contributions_of(plan.most(root)) for root in plan.roots or [None]])
-    found = []
+    levels = []
     for i, (level, spread) in enumerate(zip(plan.expected.levels, _contributions(plan), strict=True)):
         part = np.asarray(spread, np.float64) / budget
         low, middle, high = (float(x) for x in (part.min(), np.median(part), part.max()))
         error, contribution = level.error, plan.default[i]
         epsilon = plan.epsilon()[i]
-        found.append(
+        levels.append(
             LevelShare(
                 level.level,
                 level.nodes,
@@ -78,7 +78,7 @@ def shares(plan: Plan) -> list[LevelShare]:
                 error.leaves,
             )
         )
-    return found
+    return levels
 
 
 def changes(est: Estimates, tau: float) -> list[LevelChange]:
@@ -87,7 +87,7 @@ def changes(est: Estimates, tau: float) -> list[LevelChange]:
     if np.isnan(est.noise_variance).all():
         return []
     scale = np.maximum(tau, est.estimate)
-    found = []
+    levels = []
     for i, name in enumerate(tree.level_names):
         here = tree.slice(i)
         measured = est.measured[here]
@@ -96,8 +96,8 @@ def changes(est: Estimates, tau: float) -> list[LevelChange]:
         known = np.isfinite(after)
         sizes, errors = (len(measured), int(measured.sum())), (raw, _rms(after[known]), _rms(after[measured & known]))
         median = float(np.median(after)) if len(after) else np.nan
-        found.append(LevelChange(name, *sizes, *errors, median, int((~known).sum())))
-    return found
+        levels.append(LevelChange(name, *sizes, *errors, median, int((~known).sum())))
+    return levels
 
 
 def _rms(values: Floats) -> float:

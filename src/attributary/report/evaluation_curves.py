@@ -101,7 +101,7 @@ def _question(p: Point) -> tuple[str, str, str, str]:
 
 def _chart(points: list[Point], number: int, of: int) -> Chart:
     dataset, tree, noise, level = _question(points[0])
-    told = [dataset, tree, f"noise: {noise}" if noise else "", f"level {level}" if level else ""]
+    parts = [dataset, tree, f"noise: {noise}" if noise else "", f"level {level}" if level else ""]
     name = "evaluation" + (f"-{number + 1}" if of > 1 else "")
     methods = list(dict.fromkeys(p.method for p in points))
     across, by = ("epsilon", "tau") if len({p.epsilon for p in points}) > 1 else ("tau", "epsilon")
@@ -126,7 +126,7 @@ def _chart(points: list[Point], number: int, of: int) -> Chart:
         for p in points
         if getattr(p, across) == last and getattr(p, by) == panels[0]
     )
-    title = ", ".join(numerals.short(t, 60) for t in told if t) or "All methods"
+    title = ", ".join(numerals.short(t, 60) for t in parts if t) or "All methods"
     if len({r["x"] for r in rows}) == 1 and len(panels) == 1:
         return Chart(
             name, f"{title}, ε = {points[0].epsilon:g}, τ = {points[0].tau:g}", words, lambda width: _dots(rows, width)

@@ -112,5 +112,5 @@ def _chart(name: str, trades: tuple[Trade, ...], units: dict[str, str]) -> Chart
 def _powers(trades: tuple[Trade, ...]) -> list[float]:
     """Powers of ten within the limits, or, where there is none, the limits themselves."""
     limits = [t.limit for t in trades]
-    found = [10.0**k for k in range(-6, 10) if min(limits) <= 10.0**k <= max(limits)]
-    return found or limits
+    powers = [10.0**k for k in range(-6, 10) if min(limits) <= 10.0**k <= max(limits)]
+    return powers or limits

@@ -124,7 +124,7 @@ def pack(
 def _figures(est: Estimates, keep: NDArray[np.bool_], digits: int) -> dict[str, NDArray[Any]]:
     """The figures as they are shown; those around the estimate as they differ from it, which takes fewer bytes."""
     estimate, low, high, noisy = (rounded(x[keep], digits) for x in (est.estimate, est.low, est.high, est.noisy))
-    found = {
+    figures = {
         "estimate": estimate,
         "moved": np.where(est.measured[keep], noisy - estimate, np.nan),
         "below": estimate - low,
@@ -132,8 +132,8 @@ def _figures(est: Estimates, keep: NDArray[np.bool_], digits: int) -> dict[str, 
         "correction": est.correction[keep],
     }
     if est.from_prior is not None:
-        found["prior"] = 100 * est.from_prior[keep]  # to a tenth of a percent
-    parts = {name: _parts(values, 10**digits) for name, values in found.items()}
+        figures["prior"] = 100 * est.from_prior[keep]  # to a tenth of a percent
+    parts = {name: _parts(values, 10**digits) for name, values in figures.items()}
     return parts | {"variance": est.variance[keep].astype("<f4")}
 
 

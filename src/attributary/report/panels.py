@@ -23,14 +23,14 @@ def doubt_of(quantity: Quantity) -> Plausibility:
     return plausibility(quantity.estimates)
 
 
-def first_panel(quantity: Quantity, doubt: Plausibility, given: ReportInputs, draw: Draw) -> dict[str, Any]:
+def first_panel(quantity: Quantity, doubt: Plausibility, inputs: ReportInputs, draw: Draw) -> dict[str, Any]:
     """What every section needs, and the figures."""
     ratio = quantity.kind == "ratio"
     return {
         **_named(quantity.called, quantity.kind, quantity.unit, quantity.tau),
         "head": quantity.head,
         "limited": quantity.part is not None and quantity.part.limited,
-        "counts": _ratio(quantity, given, draw) if ratio else counts_section(quantity, doubt, draw),
+        "counts": _ratio(quantity, inputs, draw) if ratio else counts_section(quantity, doubt, draw),
     }
 
 
@@ -92,9 +92,9 @@ def counts_section(quantity: Quantity, doubt: Plausibility, draw: Draw) -> dict[
     }
 
 
-def _ratio(quantity: Quantity, given: ReportInputs, draw: Draw) -> dict[str, Any]:
+def _ratio(quantity: Quantity, inputs: ReportInputs, draw: Draw) -> dict[str, Any]:
     est = quantity.estimates
-    total = total_ratio(est, given.measures[quantity.name.removesuffix(PER)], given.measures[COUNT])
+    total = total_ratio(est, inputs.measures[quantity.name.removesuffix(PER)], inputs.measures[COUNT])
     known = np.isfinite(est.estimate)
     first = est.tree.slice(min(int(est.tree.total), est.tree.depth - 1))
     return {

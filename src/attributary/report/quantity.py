@@ -66,40 +66,42 @@ class Quantity:
         return f"\u00a0{self.unit}" if self.unit else ""
 
 
-def quantities(given: ReportInputs, tau: float | None) -> list[Quantity]:
+def quantities(inputs: ReportInputs, tau: float | None) -> list[Quantity]:
     """The measures of a page in their order, then the ratios; `tau` is the plan's unless told."""
-    plan = given.plan
-    own = {part.measure.name: part for part in plan.by_measure} if plan else {}
+    plan = inputs.plan
+    planned = {part.measure.name: part for part in plan.by_measure} if plan else {}
     of_counts = tau or (plan.spec.tau if plan else TAU)
-    found: list[Quantity] = []
-    for name, read in given.measures.items():
-        est, part = _shaped(read, given), own.get(name)
+    shown: list[Quantity] = []
+    for name, read in inputs.measures.items():
+        est, part = _shaped(read, inputs), planned.get(name)
         if name == COUNT:
-            found.append(Quantity(name, "count", est, of_counts, part=part))
+            shown.append(Quantity(name, "count", est, of_counts, part=part))
             continue
         unit = (part.measure.unit if part else None) or ""
-        found.append(Quantity(name, "value", est, _tau(part, est, given, of_counts), unit, part, _digits(est.variance)))
-    units = {quantity.name: quantity.unit for quantity in found}
-    for name, est in given.ratios.items():
+        shown.append(
+            Quantity(name, "value", est, _tau(part, est, inputs, of_counts), unit, part, _digits(est.variance))
+        )
+    units = {quantity.name: quantity.unit for quantity in shown}
+    for name, est in inputs.ratios.items():
         unit = units.get(name.removesuffix(PER), "")
-        size = given.measures[COUNT].estimate
-        found.append(Quantity(name, "ratio", est, 0.0, unit, None, _digits(est.variance), size))
-    return found
+        size = inputs.measures[COUNT].estimate
+        shown.append(Quantity(name, "ratio", est, 0.0, unit, None, _digits(est.variance), size))
+    return shown
 
 
-def _shaped(est: Estimates, given: ReportInputs) -> Estimates:
+def _shaped(est: Estimates, inputs: ReportInputs) -> Estimates:
     """The estimates with the shape of their noise: the file's, or else the plan's, or else what was told."""
-    if est.shape is not None or (given.plan is None and given.shape is None):
+    if est.shape is not None or (inputs.plan is None and inputs.shape is None):
         return est
-    of_plan = given.plan.spec.noise_model.shape.name if given.plan else "laplace"
-    return replace(est, shape=of_plan if given.plan else given.shape)
+    of_plan = inputs.plan.spec.noise_model.shape.name if inputs.plan else "laplace"
+    return replace(est, shape=of_plan if inputs.plan else inputs.shape)
 
 
-def _tau(part: MeasurePlan | None, est: Estimates, given: ReportInputs, of_counts: float) -> float:
+def _tau(part: MeasurePlan | None, est: Estimates, inputs: ReportInputs, of_counts: float) -> float:
     """The plan's, moved with that of counts; without a plan, what as many conversions bring on average."""
     if part is not None:
         return part.tau if part.measure.tau else part.tau * of_counts / part.plan.spec.tau
-    counts = given.measures.get(COUNT)
+    counts = inputs.measures.get(COUNT)
     if counts is None:
         return of_counts
     roots = slice(0, int(est.tree.first[0]))
@@ -178,11 +180,15 @@ def total_ratio(ratio: Estimates, value: Estimates, count: Estimates) -> RootSum
     Around the ratio of the unbiased sums, and widened to hold the one shown.
     """
     of_value, of_count = total_of(value), total_of(count)
-    found, variance = map(float, delta(of_value.estimate, of_value.variance, of_count.estimate, of_count.variance))
+    ratio_of_sums, variance = map(
+        float, delta(of_value.estimate, of_value.variance, of_count.estimate, of_count.variance)
+    )
     around, spread = map(float, delta(of_value.unbiased, of_value.variance, of_count.unbiased, of_count.variance))
     if np.isnan(around):
-        around, spread = found, variance
+        around, spread = ratio_of_sums, variance
     known = np.isfinite(ratio.estimate) & (ratio.variance > 0)
     wide = (ratio.high - ratio.low)[known] / 2 / np.sqrt(ratio.variance[known])
     reach = float(np.median(wide)) * float(np.sqrt(spread)) if len(wide) else float("nan")
-    return RootSum(found, min(around - reach, found), max(around + reach, found), variance, around)
+    return RootSum(
+        ratio_of_sums, min(around - reach, ratio_of_sums), max(around + reach, ratio_of_sums), variance, around
+    )
