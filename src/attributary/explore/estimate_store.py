@@ -126,7 +126,8 @@ def _paired(opened: list[list[OpenTable]]) -> list[list[OpenTable]]:
     if missing is not None or (None in before) != (now[0].measure is None):
         names = [", ".join(t.measure for t in tables if t.measure) or "one measure without a name" for tables in opened]
         raise InputError(
-            f"tables of the same measures are compared; {now[0].path} has {names[0]}, {opened[1][0].path} has {names[1]}"
+            f"only tables of the same measures are compared; {now[0].path} has {names[0]}, {opened[1][0].path} has "
+            f"{names[1]}"
         )
     return [[table, before[table.measure]] for table in alike]
 

@@ -23,7 +23,7 @@ from attributary.explore.what_if import (
 )
 from attributary.plan import MeasurePlan
 from attributary.report.facts import not_private
-from attributary.report.quantity import digits
+from attributary.report.quantity import digits, tau_of_value
 from attributary.spec.measure import COUNT
 from attributary.tables.not_private import together
 
@@ -98,15 +98,11 @@ class Session:
     def _tau(self, store: EstimateStore) -> float:
         """Errors of a value are relative to the plan's tau or, without a plan, to what as many conversions bring."""
         name = self._name(store)
-        part = self.measures.get(name)
         if name == COUNT or self.store is None:
             return self.tau
-        if part is not None:
-            return part.tau if part.measure.tau else part.tau * self.tau / part.plan.spec.tau
-        counts = next((each for each in (self.store, *self.store.others) if each.now.measure == COUNT), None)
-        if counts is None or not (counts.checked.total > 0 and store.checked.total > 0):
-            return self.tau
-        return self.tau * store.checked.total / counts.checked.total
+        stores = (self.store, *self.store.others)
+        count = next((each.checked.total for each in stores if each.now.measure == COUNT), 0.0)
+        return tau_of_value(self.measures.get(name), self.tau, store.checked.total, count)
 
     def queries(self, params: Params) -> Queries:
         """A cursor of its own on what is open, of one measure."""

@@ -67,7 +67,7 @@ class Quantity:
 
 
 def quantities(inputs: ReportInputs, tau: float | None) -> list[Quantity]:
-    """The measures of a page in their order, then the ratios; `tau` is the plan's unless told."""
+    """The measures of a page in their order, then the ratios; `tau` is the plan's by default."""
     plan = inputs.plan
     planned = {part.measure.name: part for part in plan.by_measure} if plan else {}
     of_counts = tau or (plan.spec.tau if plan else TAU)
@@ -78,9 +78,8 @@ def quantities(inputs: ReportInputs, tau: float | None) -> list[Quantity]:
             shown.append(Quantity(name, "count", est, of_counts, part=part))
             continue
         unit = (part.measure.unit if part else None) or ""
-        shown.append(
-            Quantity(name, "value", est, _tau(part, est, inputs, of_counts), unit, part, _digits(est.variance))
-        )
+        of_value = tau_of_value(part, of_counts, _root_sum(est), _root_sum(inputs.measures.get(COUNT)))
+        shown.append(Quantity(name, "value", est, of_value, unit, part, _digits(est.variance)))
     units = {quantity.name: quantity.unit for quantity in shown}
     for name, est in inputs.ratios.items():
         unit = units.get(name.removesuffix(PER), "")
@@ -90,23 +89,22 @@ def quantities(inputs: ReportInputs, tau: float | None) -> list[Quantity]:
 
 
 def _shaped(est: Estimates, inputs: ReportInputs) -> Estimates:
-    """The estimates with the shape of their noise: the file's, or else the plan's, or else what was told."""
+    """The estimates with the shape of their noise: the file's, or else the plan's, or else what the caller states."""
     if est.shape is not None or (inputs.plan is None and inputs.shape is None):
         return est
     of_plan = inputs.plan.spec.noise_model.shape.name if inputs.plan else "laplace"
     return replace(est, shape=of_plan if inputs.plan else inputs.shape)
 
 
-def _tau(part: MeasurePlan | None, est: Estimates, inputs: ReportInputs, of_counts: float) -> float:
-    """The plan's, moved with that of counts; without a plan, what as many conversions bring on average."""
+def tau_of_value(part: MeasurePlan | None, of_counts: float, value: float, count: float) -> float:
+    """The plan's tau, moved with that of counts; without a plan, what as many conversions bring, by these sums."""
     if part is not None:
         return part.tau if part.measure.tau else part.tau * of_counts / part.plan.spec.tau
-    counts = inputs.measures.get(COUNT)
-    if counts is None:
-        return of_counts
-    roots = slice(0, int(est.tree.first[0]))
-    value, count = float(est.estimate[roots].sum()), float(counts.estimate[roots].sum())
     return of_counts * value / count if value > 0 and count > 0 else of_counts
+
+
+def _root_sum(est: Estimates | None) -> float:
+    return 0.0 if est is None else float(est.estimate[: int(est.tree.first[0])].sum())
 
 
 def _digits(variance: Floats) -> int:
@@ -189,6 +187,5 @@ def total_ratio(ratio: Estimates, value: Estimates, count: Estimates) -> RootSum
     known = np.isfinite(ratio.estimate) & (ratio.variance > 0)
     wide = (ratio.high - ratio.low)[known] / 2 / np.sqrt(ratio.variance[known])
     reach = float(np.median(wide)) * float(np.sqrt(spread)) if len(wide) else float("nan")
-    return RootSum(
-        ratio_of_sums, min(around - reach, ratio_of_sums), max(around + reach, ratio_of_sums), variance, around
-    )
+    low, high = min(around - reach, ratio_of_sums), max(around + reach, ratio_of_sums)
+    return RootSum(ratio_of_sums, low, high, variance, around)
