@@ -68,7 +68,7 @@ def test_a_plan_says_what_it_is_for() -> None:
     plan = make_plan(given, tree, then, learn=True)
     assert json.loads(plan.to_json())["learn"] is True
     assert "learn" not in json.loads(make_plan(given, tree, then).to_json())
-    assert "use the prior" in plan._repr_html_()
+    assert "assume `denoise --prior`" in plan._repr_html_()
     with pytest.raises(ValueError, match="another epsilon: make another plan"):
         plan.at(2.0)
 
