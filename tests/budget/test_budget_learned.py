@@ -52,6 +52,7 @@ def dense(tree: Tree, precision: np.ndarray, share: np.ndarray, spread: np.ndarr
 # The objective
 
 
+@pytest.mark.sweep
 @settings(max_examples=200, deadline=None)
 @given(case=cases(), seed=st.integers(0, 999))
 def test_errors_and_gains_are_those_of_dense_algebra(case: Case, seed: int) -> None:
@@ -123,6 +124,7 @@ def hedged_of(case: Case, rng: np.random.Generator, **options: Any) -> tuple[Hed
 # The split
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("levels", [2, 3, 4])
 def test_no_split_of_a_fine_grid_is_better_within_the_limit(levels: int) -> None:
     parts = grid(levels, {2: 2000, 3: 120, 4: 36}[levels])
@@ -147,6 +149,7 @@ def test_no_split_of_a_fine_grid_is_better_within_the_limit(levels: int) -> None
 KINDS = [{}, {"by_root": False}, {"weights": True}, {"levels": True}]
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("options", KINDS, ids=str)
 @settings(max_examples=60, deadline=None)
 @given(case=cases(), seed=st.integers(0, 999))

@@ -122,6 +122,7 @@ def check_same(found: Counts, expected: Counts) -> None:
     assert {**vars(found), "table": None} == {**vars(expected), "table": None}
 
 
+@pytest.mark.sweep
 def test_a_million_rows(engine: Spark, logs: Path, on_duckdb: Counts) -> None:
     assert on_duckdb.conversions > 10_000 and on_duckdb.exceeded > 10_000 and on_duckdb.left_out > 10_000
     check_same(count(Spec.parse(TWO_LOGS), str(logs), engine=engine), on_duckdb)
@@ -216,6 +217,7 @@ SETTINGS = {
 }
 
 
+@pytest.mark.sweep
 def test_an_executor_that_is_killed_changes_nothing(spark: Any, logs: Path, on_duckdb: Counts, tmp_path: Path) -> None:
     import pyspark
 

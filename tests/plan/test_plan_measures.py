@@ -67,6 +67,7 @@ def squared(plan: Plan, tree: Tree, known: Any) -> float:
     return total / sum(part.measure.weight for part in plan.by_measure)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     ("seed", "repeat", "epsilon", "size"), [(0, 0.05, 4, 300), (1, 0.5, 16, 60), (2, 0.7, 40, 300)]
 )

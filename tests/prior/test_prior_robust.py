@@ -11,6 +11,8 @@ import pytest
 
 from attributary import Measurements, Prior, Tree, denoise, prior, rmsre
 
+pytestmark = pytest.mark.sweep  # many draws on many trees
+
 TAU, DRAWS = 5.0, 6
 NOISE = (2.0, 50.0, 400.0)
 
