@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 FORMATS = ["parquet", "csv"]
 
-ABOUT = """The whole way on this machine: logs, counts, plan, noise, counts that add up.
+ABOUT = """End to end on this machine: logs, counts, plan, noise, counts that add up.
 
 \b
     $ attributary generate shop -o shop/
@@ -49,7 +49,7 @@ With --seed the noise is the same each time, and protects nobody: all that is wr
 """
 
 
-@click.command(help=ABOUT, short_help="The whole way on this machine, from logs to counts that add up.")
+@click.command(help=ABOUT, short_help="End to end on this machine, from logs to counts that add up.")
 @click.argument("spec", metavar="SPEC")
 @click.option("--prior-until", metavar="TIME", help="Impressions before this time are the prior, the others measured.")
 @method_option()
