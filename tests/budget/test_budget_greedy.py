@@ -65,7 +65,9 @@ def tree_error(tree: Tree, count: np.ndarray, eps: list[float], case: Case, deno
 
 
 def same_choices(case: Case, phases: int, denoised: bool) -> None:
-    problem = Problem.of(case.tree, case.count, case.epsilon, case.tau, phases, case.noise, denoised=denoised)
+    problem = Problem.of(
+        case.tree, case.count, case.epsilon, case.tau, phases=phases, noise=case.noise, denoised=denoised
+    )
     rows = LevelBudgets.of(problem)
     trail = rows.table(_phases(rows, phases))  # (phases + 1, levels, roots)
     for root, expected in enumerate(literal(case, phases, denoised)):

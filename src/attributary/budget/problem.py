@@ -6,7 +6,8 @@ A node's variance has the weight w_v in its root's tree error, added up over the
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, Self, TypedDict
+from functools import cached_property
+from typing import Literal, Self, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -75,17 +76,22 @@ class Objective:
 Levels = Mapping[str, float] | ArrayLike
 
 
-class Options(TypedDict, total=False):
+class PlainOptions(TypedDict, total=False):
+    """Options that a problem holds as they are; their defaults are those of `Problem`."""
+
+    phases: int  # of greedy, which optimal and per_node start from
+    noise: str  # a name in the registry of noise models
+    l1: int  # what an impression may contribute in all
+    by_root: bool  # a split for each root, or one for all that has the least sum of their errors
+    total: bool  # level 0 is a total above the heads, which get the splits
+    denoised: bool  # plan for denoised figures, or for raw ones
+
+
+class Options(PlainOptions, total=False):
     """What every way to split takes besides tree, prior counts, ε and τ."""
 
-    phases: int  # of greedy, which optimal and per_node start from; 20
-    noise: str  # "api" (the default) or "unit"
     weights: ArrayLike | None  # one for each node, in place of 1/|L_i|
     levels: Levels | None  # ε that is fixed, by level's name or one for each level (nan: free); 0 leaves a level out
-    by_root: bool  # a split for each root (the default), or one for all that has the least sum of their errors
-    total: bool  # level 0 is a total above the heads, which get the splits; False
-    denoised: bool  # plan for denoised figures (the default), or for raw ones
-    l1: int  # what an impression may contribute in all; 65536
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,14 +100,14 @@ class Problem:
     count: Floats  # prior counts, in level order
     epsilon: float
     tau: float
-    model: NoiseModel
-    l1: int
-    phases: int
     weights: Floats | None  # in level order
     levels: Floats  # the ε of a fixed level, nan of a free one
-    by_root: bool
-    total: bool
-    denoised: bool
+    phases: int = 20
+    noise: str = "api"
+    l1: int = 65536
+    by_root: bool = True
+    total: bool = False
+    denoised: bool = True
 
     @classmethod
     def of(
@@ -110,39 +116,29 @@ class Problem:
         prior_count: ArrayLike,
         epsilon: float,
         tau: float,
-        phases: int = 20,
-        noise: str = "api",
         weights: ArrayLike | None = None,
         levels: Levels | None = None,
-        by_root: bool = True,
-        total: bool = False,
-        denoised: bool = True,
-        l1: int = 65536,
+        **plain: Unpack[PlainOptions],
     ) -> Self:
-        chosen = noise_model(noise, epsilon, l1)
-        if not 0 < tau < np.inf:
-            raise ValueError(f"tau is a positive number; got {tau}")
-        if not 1 <= phases < np.inf or phases != int(phases):
-            raise ValueError(f"phases are a whole number, 1 or more; got {phases}: the paper takes 20")
-        if total and not (tree.first[0] == 1 and tree.depth > 1):
+        """A problem that was checked, from arrays in the tree's order."""
+        noise_model(plain.get("noise", cls.noise), epsilon, plain.get("l1", cls.l1))  # refuses an ε that is none
+        in_order = _counts(tree, prior_count), float(epsilon), float(tau), _weights(tree, weights)
+        return cls(tree, *in_order, _fixed(tree, levels, epsilon), **plain)
+
+    def __post_init__(self) -> None:
+        if not 0 < self.tau < np.inf:
+            raise ValueError(f"tau is a positive number; got {self.tau}")
+        if not 1 <= self.phases < np.inf or self.phases != int(self.phases):
+            raise ValueError(f"phases are a whole number, 1 or more; got {self.phases}: the paper takes 20")
+        if self.total and not (self.tree.first[0] == 1 and self.tree.depth > 1):
             raise ValueError(
-                f"a total is one node above the heads; this tree has {tree.first[0]} roots and {tree.depth} level(s): "
-                "leave out total=True, or put a node above them"
+                f"a total is one node above the heads; this tree has {self.tree.first[0]} roots and "
+                f"{self.tree.depth} level(s): leave out total=True, or put a node above them"
             )
-        return cls(
-            tree,
-            _counts(tree, prior_count),
-            float(epsilon),
-            float(tau),
-            chosen,
-            int(l1),
-            int(phases),
-            _weights(tree, weights),
-            _fixed(tree, levels, epsilon),
-            by_root,
-            total,
-            denoised,
-        )
+
+    @cached_property
+    def model(self) -> NoiseModel:
+        return noise_model(self.noise, self.epsilon, self.l1)
 
     def objective(self, apart: int | Literal["nodes"]) -> Objective:
         """The errors to make small, on classes that are kept apart down to a level, or node by node."""
