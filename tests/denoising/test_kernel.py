@@ -7,7 +7,7 @@ import click
 from click.testing import CliRunner
 
 from attributary.cli.options import threads
-from attributary.kernel import limit_threads, usable_threads
+from attributary.kernel import LIMIT, limit_threads, usable_threads
 
 CODE = """# as in a read-only image without a home
 import numpy as np
@@ -46,3 +46,15 @@ def test_the_option_limits_the_compiled_passes_of_its_command_alone() -> None:
     every = usable_threads()
     assert CliRunner().invoke(command, ["--threads", "1"]).output == "1 1\n"
     assert CliRunner().invoke(command).output == f"None {every}\n"
+
+
+def test_a_command_line_that_is_refused_limits_nothing() -> None:
+    @click.command()
+    @threads
+    @click.option("--number", type=int)
+    def command(**params: int | None) -> None:
+        raise AssertionError("not called")
+
+    every = usable_threads()
+    refused = CliRunner().invoke(command, ["--threads", "1", "--number", "x"])
+    assert refused.exit_code == 2 and usable_threads() == every and LIMIT.get() is None

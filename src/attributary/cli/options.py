@@ -1,6 +1,7 @@
 """options: options that mean the same in several commands."""
 
 from collections.abc import Callable
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -75,17 +76,16 @@ CONFIDENCE = click.option(
 )
 
 
-def _limit(context: click.Context, _: click.Parameter, number: int | None) -> int | None:
-    context.with_resource(limit_threads(number))
-    return number
-
-
-def threads(command: Any) -> Any:
+def threads(command: Callable[..., Any]) -> Callable[..., Any]:
     """--threads: for DuckDB, to which the command hands it, and for the compiled passes, which have it from here."""
     help_ = "Threads of DuckDB and of the compiled passes.  [default: all cores]"
-    return click.option(
-        "--threads", type=click.IntRange(1, MOST_AT_ONCE), callback=_limit, metavar="NUMBER", help=help_
-    )(command)
+
+    @wraps(command)
+    def limited(*, threads: int | None, **params: Any) -> Any:
+        with limit_threads(threads):
+            return command(threads=threads, **params)
+
+    return click.option("--threads", type=click.IntRange(1, MOST_AT_ONCE), metavar="NUMBER", help=help_)(limited)
 
 
 def duckdb_limits(command: Any) -> Any:
