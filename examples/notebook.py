@@ -52,7 +52,8 @@ The logs are of a generated shop, which does not exist. Every object below shows
 
     expected = prior.from_counts(tree, before)
     case = Case.of("shop", "campaign > location > day", spec, tree, truth, expected, generated=True)
-    evaluate([case], ["equal-raw", "equal-blue", "greedy-blue", "optimal-top-down"], epsilons=[0.5, 1, 2], taus=[10])
+    methods = ["equal-raw", "equal-unbiased", "greedy-unbiased", "optimal-nonnegative"]
+    evaluate([case], methods, epsilons=[0.5, 1, 2], taus=[10])
     """,
 ]
 

@@ -29,7 +29,7 @@ ALLOWED = (0, 2, 75)
 LOGS = "impressions.parquet conversions.parquet impressions.csv conversions.csv events.csv"
 QUERY = "--domain @domain.avro --ledger @ledger.sqlite --processes 1 -o out.avro"
 TABLE = "denoise --levels campaign,location --value noisy --table"
-SMALL = "--epsilon 1 --tau 5 --draws 2 --method equal-blue --workers 1 --cache cache -o out.csv"
+SMALL = "--epsilon 1 --tau 5 --draws 2 --method equal-unbiased --workers 1 --cache cache -o out.csv"
 
 # The command lines of each command: @ marks what may be mutated; other files stand beside it.
 COMMANDS = {

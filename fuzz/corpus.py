@@ -206,7 +206,7 @@ def _tables() -> None:
         "--draws",
         "2",
         "--method",
-        "equal-blue",
+        "equal-unbiased",
         "--workers",
         "1",
         "--cache",

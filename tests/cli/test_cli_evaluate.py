@@ -41,7 +41,7 @@ def table(text: str) -> list[dict[str, Any]]:
 def test_on_logs_with_an_earlier_period(shop: Path, tmp_path: Path) -> None:
     out = tmp_path / "errors.parquet"
     done = run(
-        shop / "spec.toml", "--prior-until", "2026-02-02", "-o", out, *FEW, "--epsilon", "1,4", "--noise", "both"
+        shop / "spec.toml", "--prior-until", "2026-02-02", "-o", out, *FEW, "--epsilon", "1,4", "--noise", "api,unit"
     )
     assert done.exit_code == 0 and done.stdout == "", done.output
     found = read_table(str(out))
@@ -71,7 +71,7 @@ def test_on_an_earlier_report(shop: Path, tmp_path: Path) -> None:
     done = CliRunner().invoke(main, ["run", f"{shop}/spec.toml", "-o", str(tmp_path / "run"), "--seed", "1", "-q"])
     assert done.exit_code == 0, done.output
     report = tmp_path / "run" / "estimates.parquet"
-    found = run(shop / "spec.toml", "--counts", report, "--prior", report, *FEW, "--method", "optimal-top-down")
+    found = run(shop / "spec.toml", "--counts", report, "--prior", report, *FEW, "--method", "optimal-nonnegative")
     assert found.exit_code == 0, found.output
     (tree,) = (row for row in table(found.stdout) if row["level"] == "")
     assert 0 < float(tree["rmsre"]) < 1
@@ -91,7 +91,7 @@ def test_the_apis_noise_is_the_default_and_roots_can_be_pooled(shop: Path) -> No
 
 
 def test_coverage_is_told_where_it_is_asked_for(shop: Path) -> None:
-    asked = (shop / "spec.toml", "--counts", shop / "counts.csv", *FEW, "--method", "optimal-top-down", "-q")
+    asked = (shop / "spec.toml", "--counts", shop / "counts.csv", *FEW, "--method", "optimal-nonnegative", "-q")
     with_, without = table(run(*asked, "--coverage").stdout), table(run(*asked).stdout)
     assert all(0.8 < float(row.pop("coverage")) <= 1 and float(row.pop("coverage_error")) < 0.2 for row in with_)
     assert [list(row) for row in with_] == [list(row) for row in without]
@@ -120,9 +120,9 @@ def test_it_goes_on_after_a_kill(shop: Path, tmp_path: Path) -> None:
         "--tau",
         "5,10",
         "--method",
-        "equal-blue",
+        "equal-unbiased",
         "--method",
-        "leaves-blue",
+        "leaves-unbiased",
         "--method",
         "equal-raw",
     ]

@@ -133,7 +133,7 @@ def test_bias_is_what_a_loop_over_the_logs_rows_finds(tmp_path: Path) -> None:
 
 def test_on_logs_with_an_earlier_period(shop: Path, tmp_path: Path) -> None:
     out = tmp_path / "errors.parquet"
-    methods = ["--method", "equal-blue", "--method", "optimal-top-down"]
+    methods = ["--method", "equal-unbiased", "--method", "optimal-nonnegative"]
     asked = [shop / "auto.toml", "--prior-until", "2026-02-02", *FEW, "--epsilon", "2,8", *methods]
     done = run(*asked, "-o", out)
     assert done.exit_code == 0 and done.stdout == "", done.output
@@ -157,7 +157,7 @@ def test_on_logs_with_an_earlier_period(shop: Path, tmp_path: Path) -> None:
 
 def test_chosen_limits_expect_less_than_others_where_the_prior_is_right(shop: Path) -> None:
     """What is chosen is best for counts as in the prior; here they are the prior."""
-    done = run(shop / "auto.toml", "--method", "optimal-blue", "--draws", "0", "--pool", "roots", "-q")
+    done = run(shop / "auto.toml", "--method", "optimal-unbiased", "--draws", "0", "--pool", "roots", "-q")
     assert done.exit_code == 0, done.output
     rows = [row for row in table(done.stdout) if row["level"] == "" and row["measure"] == ""]
     errors = {row["limits"]: float(row["rmsre"]) for row in rows}
@@ -166,18 +166,18 @@ def test_chosen_limits_expect_less_than_others_where_the_prior_is_right(shop: Pa
 
 def test_on_counts_and_with_reports_as_the_prior(shop: Path, tmp_path: Path) -> None:
     of_logs, of_counts = (
-        run(shop / "auto.toml", *FEW, "-q", "--method", "equal-blue", *more)
+        run(shop / "auto.toml", *FEW, "-q", "--method", "equal-unbiased", *more)
         for more in ([], ["--counts", shop / "auto.parquet"])
     )
     assert of_counts.exit_code == 0, of_counts.output
     assert [row["bias"] for row in table(of_counts.stdout)] == [row["bias"] for row in table(of_logs.stdout)]
-    other = run(shop / "auto.toml", *FEW, "--prior", shop / "auto.parquet", "-q", "--method", "equal-blue")
+    other = run(shop / "auto.toml", *FEW, "--prior", shop / "auto.parquet", "-q", "--method", "equal-unbiased")
     assert [row["rmsre"] for row in table(other.stdout)] == [row["rmsre"] for row in table(of_logs.stdout)]
     made = CliRunner().invoke(main, ["run", f"{shop}/fixed.toml", "-o", str(tmp_path / "run"), "--seed", "1", "-q"])
     assert made.exit_code == 0, made.output
     report = tmp_path / "run" / "estimates.parquet"
     for counts in ([], ["--counts", shop / "fixed.parquet"]):
-        done = run(shop / "fixed.toml", *FEW, "--prior", report, *counts, "--method", "optimal-blue")
+        done = run(shop / "fixed.toml", *FEW, "--prior", report, *counts, "--method", "optimal-unbiased")
         assert done.exit_code == 0, done.output
         rows = table(done.stdout)
         assert {row["limits"] for row in rows} == {"given"} and f"the prior is {report}" in done.stderr
@@ -190,13 +190,13 @@ def test_a_limit_alone_has_its_bias(shop: Path, tmp_path: Path) -> None:
     begin, end = text.index("[[measure]]"), text.index("[[attribute]]")
     path = shop / "alone.toml"
     path.write_text(text[:begin] + text[end:])
-    done = run(path, *FEW, "--method", "optimal-blue")
+    done = run(path, *FEW, "--method", "optimal-unbiased")
     assert done.exit_code == 0, done.output
     rows = table(done.stdout)
     assert {row["measure"] for row in rows} == {"count"} and {row["limits"] for row in rows} == {"given"}
     assert {row["conversions_per_impression"] for row in rows} == {"2"}
     assert "together" not in done.stderr and "clip" not in done.stderr
-    unit = run(path, *FEW, "--method", "optimal-blue", "--noise", "both", "-q")
+    unit = run(path, *FEW, "--method", "optimal-unbiased", "--noise", "api,unit", "-q")
     assert {row["noise"] for row in table(unit.stdout)} == {"api", "unit"}
 
 
@@ -222,9 +222,9 @@ def test_mistakes_are_told_in_a_line(shop: Path, tmp_path: Path) -> None:
     write_table(read_table(str(shop / "fixed.parquet")).select(["campaign", "day", "conversions"]), str(plain))
     for arguments, words in (
         ([auto, "--prior-epsilon", "1"], "--prior-epsilon is for counts of one conversion per impression"),
-        ([auto, "--noise", "both"], "sums of values need noise"),
-        ([auto, "--method", "per-node-blue"], "per-node-blue is for counts of one conversion"),
-        ([auto, "--method", "optimal-prior"], "optimal-prior is for counts of one conversion"),
+        ([auto, "--noise", "api,unit"], "sums of values need noise"),
+        ([auto, "--method", "per-node-unbiased"], "per-node-unbiased is for counts of one conversion"),
+        ([auto, "--method", "optimal-learned"], "optimal-learned is for counts of one conversion"),
         ([auto, "--prior", report], "needs a prior with ranks"),
         ([fixed, "--counts", report], "is a report, which does not show what limits cut off"),
         ([fixed, "--counts", counts], "the counts do not show how much of 'revenue' limits cut off"),

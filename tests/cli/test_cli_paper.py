@@ -15,9 +15,9 @@ from attributary.cli import main
 from attributary.cli.evaluation_grid import METHODS, POOLS
 from attributary.cli.paper import DATASETS
 from attributary.datasets import generate
-from attributary.evaluate import METHODS as KNOWN_METHODS
 from attributary.evaluate import Store
 from attributary.evaluate import paper_experiment as paper_module
+from attributary.evaluate.methods import ESTIMATES, SPLITS
 from attributary.evaluate.paper_trees import PAPER
 from attributary.evaluate.pooling import Pool
 from attributary.tables import read_table
@@ -31,19 +31,14 @@ def run(*args: object) -> Result:
 
 
 def test_the_command_knows_what_the_library_does() -> None:
-    named: list[str] = []
-    for line in METHODS.splitlines()[1:]:
-        for word in line.strip().split("  ")[0].split(", "):
-            named.append(
-                named[-1].rsplit("-", 1)[0] + word if word.startswith("-") else word
-            )  # optimal-blue, -top-down
-    assert sorted(named) == sorted(KNOWN_METHODS)
+    named = [line.split()[0] for line in METHODS.splitlines() if line.startswith("    ")]
+    assert named == [*SPLITS, *ESTIMATES]
     assert list(PAPER) == DATASETS
     assert list(Pool.__args__) == POOLS  # type: ignore[attr-defined]
 
 
 def test_the_folder(tmp_path: Path) -> None:
-    methods = ["greedy-blue", "equal-raw", "optimal-top-down"]
+    methods = ["greedy-unbiased", "equal-raw", "optimal-nonnegative"]
     options = [*SMALL, *(f"--method={name}" for name in methods), "--workers", 1, "-o", tmp_path / "out"]
     done = run("camb", *options)
     assert done.exit_code == 0 and done.stdout == "", done.output
@@ -75,7 +70,7 @@ def test_the_folder(tmp_path: Path) -> None:
 
 def test_a_file_and_csv(tmp_path: Path) -> None:
     generate("csscl", str(tmp_path / "rows.tsv.gz"), 4_000, 0)
-    options = ["--epsilon", "4", "--tau", "10", "--noise", "api", "--draws", "0", "--method", "greedy-blue", "-q"]
+    options = ["--epsilon", "4", "--tau", "10", "--noise", "api", "--draws", "0", "--method", "greedy-unbiased", "-q"]
     done = run(
         "csscl", tmp_path / "rows.tsv.gz", *options, "-o", tmp_path / "out", "--format", "csv", "--cache", tmp_path
     )
@@ -106,7 +101,7 @@ def test_what_is_not_counted_is_told(tmp_path: Path) -> None:
     assert re.search(r"^not counted: \d+ conversions without a delay$", done.stderr, re.M)
 
 
-FEW = ["--method", "equal-blue", "--method", "leaves-blue", "--noise", "api"]
+FEW = ["--method", "equal-unbiased", "--method", "leaves-unbiased", "--noise", "api"]
 
 
 @pytest.mark.parametrize("place", [(paper_module, "generate"), (Store, "put")], ids=["counting", "workers"])
@@ -153,6 +148,8 @@ def test_a_terminal_sees_a_bar(tmp_path: Path) -> None:
         (["camb", "--generated", "-o", "x", "--epsilon", "nan"], "'nan' is not a list of positive numbers"),
         (["camb", "--generated", "-o", "x", "--tau", "a"], "'a' is not a list of positive numbers"),
         (["camb", "--generated", "-o", "x", "--method", "best"], "'best' is not one of"),
+        (["camb", "--generated", "-o", "x", "--estimator", "best"], "'best' is not one of"),
+        (["camb", "--generated", "-o", "x", "--noise", "api,both"], "got 'both'"),
         (["camb", "--generated", "--rows", "50", "-o", "x", "--draws", "1"], "1 draw has no standard error"),
         (["camb", "--generated", "--rows", "1", "-o", "x"], "error: "),
         (

@@ -163,7 +163,7 @@ def test_the_page_says_of_the_noise_what_the_terminal_says(
     assert table.column_names[-2:] == ["noisy", "noise_variance"]
     assert [float(x) for x in table.column("noisy").to_pylist()] == [103, 58, 51, 2, -3, 1]
     assert [float(x) for x in table.column("noise_variance").to_pylist()] == [8, 4, 4] * 2
-    told = [] if ending == "parquet" else ["--shape", shape]
+    told = [] if ending == "parquet" else ["--noise", shape]
     html = report(out, "--levels", "campaign,day", *told, "-o", "-", "-q").stdout
     assert f"(z = {z[1].replace('-', '−')})" in html
     assert "Error as measured" in html

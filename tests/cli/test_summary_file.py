@@ -128,7 +128,7 @@ def test_quiet_commands_write_the_same_summary(shop: Path, tmp_path: Path) -> No
 
 def test_evaluate_tells_what_it_prints(shop: Path, tmp_path: Path) -> None:
     loud = attributary(
-        *("evaluate", shop / "spec.toml", "--counts", shop / "counts.parquet", "--method", "optimal-blue"),
+        *("evaluate", shop / "spec.toml", "--counts", shop / "counts.parquet", "--method", "optimal-unbiased"),
         *("--draws", 2, "--workers", 1, "-o", tmp_path / "e.csv", "--summary", tmp_path / "e.json"),
     )
     said = json.loads((tmp_path / "e.json").read_text())

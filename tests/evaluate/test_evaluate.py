@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from attributary import Tree, budget, denoise, rmsre
 from attributary.errors import InputError
 from attributary.evaluate import METHODS, Case, Method, Store, estimators, evaluate, private_prior, splits, user_cases
+from attributary.evaluate.methods import chosen
 from attributary.evaluate.pooling import Pooling, exact
 from attributary.evaluate.simulation import BATCH, Copies, SimulatedNoise, Tried, batches, draws_of, simulate
 from attributary.measurements import Measurements
@@ -27,7 +28,7 @@ from plans import UNKNOWN, asked, counts, spec, specs
 
 LINEAR = [name for name, method in METHODS.items() if method.variance is not None]
 PAPER = [name for name, method in METHODS.items() if method.paper]
-SOME = ["equal-blue", "optimal-top-down"]
+SOME = ["equal-unbiased", "optimal-nonnegative"]
 
 
 def case(noise: str = "api", seed: int = 0, seen: int = 4, **options: Any) -> Case:
@@ -63,7 +64,7 @@ def test_closed_forms_are_within_three_standard_errors_of_simulation(noise: str)
 def test_exact_errors_are_those_that_a_budget_expects(way: str, noise: str) -> None:
     made = case(noise, seen=5)
     split = getattr(budget, way)(made.tree, made.prior.mean, 4.0, 10.0, noise=noise)
-    name = f"{way.replace('_', '-')}-blue"
+    name = f"{way.replace('_', '-')}-unbiased"
     found = rows(evaluate([made], [name], epsilons=[4], taus=[10], draws=0), kind="exact")
     wanted = budget.expected(made.tree, made.count, split, 10.0)
     assert [row["rmsre"] for row in found] == pytest.approx([*wanted.levels, wanted.tree], rel=1e-6)
@@ -85,7 +86,9 @@ def test_simulation_is_denoising_draw_by_draw() -> None:
     made, draws = case("unit"), 7
     noise = SimulatedNoise("unit", 2.0, 65536, splits.greedy(made.spec, made.tree, made.prior))
     measure = Pooling.of(made.tree, made.count, 5.0)
-    found = simulate(made, [noise], [Tried(estimators.blue), Tried(estimators.top_down)], measure, draws, seed=1)[0]
+    found = simulate(
+        made, [noise], [Tried(estimators.unbiased), Tried(estimators.nonnegative)], measure, draws, seed=1
+    )[0]
     drawn = draws_of(1, "made up/a > b > day", 0, draws * made.nodes)
     copies = Copies.of(made.tree, draws)
     noisy = noise._replace(share=copies.spread(noise.share)).added(copies.spread(made.count), drawn)
@@ -105,7 +108,7 @@ def test_simulation_is_denoising_draw_by_draw() -> None:
 
 # Coverage
 
-SURE = ["equal-raw", "equal-blue", "optimal-top-down", "optimal-prior"]
+SURE = ["equal-raw", "equal-unbiased", "optimal-nonnegative", "optimal-learned"]
 
 
 @pytest.mark.parametrize("noise", ["api", "unit"])
@@ -125,7 +128,9 @@ def test_coverage_adds_two_columns_and_changes_no_other(noise: str) -> None:
 
 
 def test_intervals_of_unbiased_counts_cover_at_their_rate() -> None:
-    table = evaluate([case()], ["equal-blue", "greedy-blue"], epsilons=[1], taus=[5], draws=1_000, coverage=True)
+    table = evaluate(
+        [case()], ["equal-unbiased", "greedy-unbiased"], epsilons=[1], taus=[5], draws=1_000, coverage=True
+    )
     for row in rows(table, kind="simulated"):
         assert abs(row["coverage"] - 0.95) < 3 * row["coverage_error"] + 0.005, row
         assert 0 < row["coverage_error"] < 0.01
@@ -133,7 +138,7 @@ def test_intervals_of_unbiased_counts_cover_at_their_rate() -> None:
 
 def test_coverage_is_counted_draw_by_draw() -> None:
     made, draws = case(), 6
-    (row,) = rows(evaluate([made], ["optimal-prior"], epsilons=[1], taus=[5], draws=draws, coverage=True), level="b")
+    (row,) = rows(evaluate([made], ["optimal-learned"], epsilons=[1], taus=[5], draws=draws, coverage=True), level="b")
     noise = SimulatedNoise("api", 1.0, made.spec.l1, splits.optimal(made.at(5, 1).spec, made.tree, made.prior))
     drawn = draws_of(0, "made up/a > b > day", 0, draws * made.nodes)
     copies = Copies.of(made.tree, draws)
@@ -162,7 +167,7 @@ def sure(tree: Tree, measured: Measurements, prior: Prior) -> Any:
 
 
 def test_a_method_of_ones_own_may_say_how_sure_it_is() -> None:
-    own = Method("unsure", splits.equal, estimators.blue, intervals=sure)
+    own = Method("unsure", splits.equal, estimators.unbiased, intervals=sure)
     table = evaluate([case()], [own], epsilons=[1], taus=[5], draws=3, coverage=True)
     assert {row["coverage"] for row in rows(table)} == {1.0}
 
@@ -179,8 +184,8 @@ def test_copies_are_denoised_as_one_is(parent: list[int], number: int) -> None:
     variance, noisy = rng.uniform(1, 9, len(tree)), rng.normal(9, 5, (number, len(tree)))
     given_ = np.concatenate([noisy[:, tree.slice(i)].ravel() for i in range(tree.depth)])
     nothing = none(tree)
-    found = estimators.blue(copies.forest, given_, copies.spread(variance), nothing)
-    alone = [estimators.blue(tree, each, variance, nothing) for each in noisy]
+    found = estimators.unbiased(copies.forest, given_, copies.spread(variance), nothing)
+    alone = [estimators.unbiased(tree, each, variance, nothing) for each in noisy]
     for i in range(tree.depth):
         assert found[copies.forest.slice(i)].reshape(number, -1) == pytest.approx(np.array(alone)[:, tree.slice(i)])
     assert copies.nodes(found) == pytest.approx(np.sum(alone, axis=0))
@@ -358,6 +363,47 @@ def test_a_store_that_cannot_be_kept_is_refused(tmp_path: Path) -> None:
         Store(str(tmp_path / "none" / "kept.jsonl")).put("a", [])
 
 
+# Which methods
+
+
+@pytest.mark.parametrize(
+    ("names", "estimates", "wanted"),
+    [
+        ([], [], [name for name, method in METHODS.items() if not method.slow]),
+        (["optimal"], [], ["optimal-unbiased", "optimal-nonnegative"]),
+        (["optimal"], ["learned"], ["optimal-learned"]),
+        (["per-node", "equal-raw"], [], ["equal-raw", "per-node-unbiased", "per-node-nonnegative"]),
+        (["optimal-learned"], [], ["optimal-learned"]),
+        ([], ["learned"], ["optimal-learned", "planned-learned", "per-node-learned"]),
+        (["greedy", "leaves"], ["unbiased", "raw"], ["leaves-unbiased", "greedy-raw", "greedy-unbiased"]),
+    ],
+)
+def test_methods_are_chosen_by_name_by_split_and_by_estimator(
+    names: list[str], estimates: list[str], wanted: list[str]
+) -> None:
+    assert [method.name for method in chosen(names, estimates)] == wanted
+
+
+@pytest.mark.parametrize(
+    ("names", "estimates", "rule"),
+    [
+        (["best"], [], "a method is one of equal, .*; got 'best'"),
+        ([], ["blue"], "an estimator is one of raw, .*; got 'blue'"),
+        (["leaves", "optimal"], ["learned"], "leaves is tried with the estimator unbiased; got learned"),
+        (["optimal-learned"], ["raw"], "optimal-learned is tried with the estimator learned; got raw"),
+        (["planned"], [], "planned is tried with the estimator learned; got none"),
+    ],
+)
+def test_methods_that_there_are_not_are_refused(names: list[str], estimates: list[str], rule: str) -> None:
+    with pytest.raises(InputError, match=rule):
+        chosen(names, estimates)
+
+
+def test_estimators_are_chosen_in_a_grid() -> None:
+    table = evaluate([case()], ["equal"], estimators=["unbiased"], epsilons=[2], taus=[10], draws=0)
+    assert {row["method"] for row in rows(table)} == {"equal-unbiased"}
+
+
 # Methods of one's own, and the table
 
 
@@ -369,9 +415,9 @@ def twice(asks: Spec, tree: Tree, prior: Prior) -> Any:
 
 
 def test_another_method_is_another_pair_of_functions() -> None:
-    own = Method("twice", twice, estimators.blue, estimators.blue_variance)
-    table = evaluate([case()], [own, "equal-blue"], epsilons=[2], taus=[10], draws=200)
-    assert {row["method"] for row in rows(table)} == {"twice", "equal-blue"}
+    own = Method("twice", twice, estimators.unbiased, estimators.unbiased_variance)
+    table = evaluate([case()], [own, "equal-unbiased"], epsilons=[2], taus=[10], draws=200)
+    assert {row["method"] for row in rows(table)} == {"twice", "equal-unbiased"}
     (exact_one,) = rows(table, method="twice", level=None, kind="exact")
     (simulated,) = rows(table, method="twice", level=None, kind="simulated")
     assert abs(exact_one["rmsre"] - simulated["rmsre"]) < 3 * simulated["standard_error"]
@@ -417,7 +463,7 @@ def short(asks: Spec, tree: Tree, prior: Prior) -> Any:
 )
 def test_a_split_of_ones_own_keeps_to_the_budget(way: Any, rule: str) -> None:
     with pytest.raises(InputError, match=f"mine: .*{rule}"):
-        evaluate([case()], [Method("mine", way, estimators.blue)], epsilons=[1], taus=[10], draws=2)
+        evaluate([case()], [Method("mine", way, estimators.unbiased)], epsilons=[1], taus=[10], draws=2)
 
 
 seen: list[int] = []
@@ -443,8 +489,8 @@ def test_an_estimator_of_ones_own_sees_one_draw_unless_it_may_be_batched() -> No
     assert seen[40:] == [40 * made.nodes]
     one, other = (rows(table, level="a")[0]["rmsre"] for table in (alone, pooled))
     assert other < one
-    both = evaluate([made], [Method("pooling", splits.equal, pooling), "equal-blue"], **options)
-    assert rows(both, method="equal-blue") == rows(evaluate([made], ["equal-blue"], **options))
+    both = evaluate([made], [Method("pooling", splits.equal, pooling), "equal-unbiased"], **options)
+    assert rows(both, method="equal-unbiased") == rows(evaluate([made], ["equal-unbiased"], **options))
 
 
 @pytest.mark.parametrize(("made", "told"), [(np.nan, "nan"), (np.ones(2), r"shape \(2,\)")])
@@ -457,7 +503,7 @@ def test_an_estimator_gives_a_count_for_each_node(made: Any, told: str) -> None:
 def test_squared_errors_of_draws_have_the_error_of_a_simulation() -> None:
     """rmsre takes the mean of squared errors, where estimates are biased."""
     made = case()
-    table = evaluate([made], ["greedy-top-down"], epsilons=[1], taus=[10], draws=300)
+    table = evaluate([made], ["greedy-nonnegative"], epsilons=[1], taus=[10], draws=300)
     share = splits.greedy(made.at(10, 1).spec, made.tree, made.prior)
     noise = SimulatedNoise("api", 1.0, made.spec.l1, share)
     squared = []
@@ -477,7 +523,7 @@ def by_budget(asks: Spec, tree: Tree, prior: Prior) -> Any:
 
 
 def test_a_split_may_depend_on_epsilon() -> None:
-    own = Method("by budget", by_budget, estimators.blue, estimators.blue_variance, by_epsilon=True)
+    own = Method("by budget", by_budget, estimators.unbiased, estimators.unbiased_variance, by_epsilon=True)
     together = rows(evaluate([case()], [own], epsilons=[1, 4], taus=[10], draws=3))
     alone = [row for e in (1, 4) for row in rows(evaluate([case()], [own], epsilons=[e], taus=[10], draws=3))]
     assert together == alone
@@ -489,10 +535,10 @@ def ending(asks: Spec, tree: Tree, prior: Prior) -> Any:
 
 
 def test_workers_that_end_are_told_of() -> None:
-    own = Method("ending", ending, estimators.blue)
+    own = Method("ending", ending, estimators.unbiased)
     with pytest.raises(InputError, match="a worker process ended early: .*; use 1 worker"):
         evaluate([case()], [own], draws=2, workers=2)
-    nameless = Method("nameless", lambda asks, tree, prior: np.full(len(tree), 0.1), estimators.blue)
+    nameless = Method("nameless", lambda asks, tree, prior: np.full(len(tree), 0.1), estimators.unbiased)
     with pytest.raises(InputError, match="functions must be importable by name"):
         evaluate([case()], [nameless], draws=2, workers=2)
     assert len(evaluate([case()], [nameless], draws=2))
@@ -506,7 +552,7 @@ def deaf(asks: Spec, tree: Tree, prior: Prior) -> Any:
 
 
 def test_workers_leave_ctrl_c_to_their_parent() -> None:
-    method = Method("deaf", deaf, estimators.blue)
+    method = Method("deaf", deaf, estimators.unbiased)
     assert len(evaluate([case()], [method], epsilons=[1], draws=2, workers=2))
     with pytest.raises(InputError, match="Ctrl-C would end"):
         evaluate([case()], [method], epsilons=[1], draws=2)
@@ -519,18 +565,19 @@ def test_the_table_keeps_its_contract() -> None:
     found = rows(table)
     assert [row["level"] for row in found[:4]] == ["a", "b", "day", None]
     assert {(row["method"], row["kind"]) for row in found} == {
-        ("equal-blue", "exact"),
-        ("equal-blue", "simulated"),
-        ("optimal-top-down", "simulated"),
+        ("equal-unbiased", "exact"),
+        ("equal-unbiased", "simulated"),
+        ("optimal-nonnegative", "simulated"),
     }
     assert [row["epsilon"] for row in found] == sorted(row["epsilon"] for row in found)
     assert found[0]["nodes"] == 5 and found[3]["nodes"] == len(case().tree)
 
 
-def test_never_negative_beats_blue_on_a_sparse_tree() -> None:
-    table = evaluate([case()], ["optimal-blue", "optimal-top-down"], epsilons=[0.5], taus=[5], draws=200)
+def test_never_negative_beats_unbiased_on_a_sparse_tree() -> None:
+    table = evaluate([case()], ["optimal-unbiased", "optimal-nonnegative"], epsilons=[0.5], taus=[5], draws=200)
     blue, top_down = (
-        rows(table, method=name, level=None, kind="simulated")[0] for name in ("optimal-blue", "optimal-top-down")
+        rows(table, method=name, level=None, kind="simulated")[0]
+        for name in ("optimal-unbiased", "optimal-nonnegative")
     )
     assert top_down["rmsre"] < 0.95 * blue["rmsre"]
 
@@ -584,7 +631,7 @@ def test_true_counts_are_0_or_more(bad: float) -> None:
         ({"taus": [float("nan")]}, "tau is a positive number, or several; got nan"),
         ({"draws": 1}, "draws are 2 or more, or 0"),
         ({"draws": -5}, "draws are 2 or more, or 0"),
-        ({"methods": ["best"]}, "a method is one of equal-raw, .*; got 'best'"),
+        ({"methods": ["best"]}, "a method is one of equal, .*; got 'best'"),
         ({"methods": []}, "give a method"),
         ({"pool": "levels"}, "errors are pooled by nodes or by roots; got 'levels'"),
         ({"cases": []}, "give a case"),

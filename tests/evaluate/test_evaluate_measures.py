@@ -26,14 +26,14 @@ from attributary.spec.measure import MICRO
 from attributary.tables import read_table, write_table
 from test_plan_measures import DAYS, rows, spec
 
-LINEAR = ["equal-raw", "equal-blue", "leaves-blue", "greedy-blue", "optimal-blue"]
+LINEAR = ["equal-raw", "equal-unbiased", "leaves-unbiased", "greedy-unbiased", "optimal-unbiased"]
 
 WERE = {  # tree errors of counts alone, before there were measures
     ("equal-raw", "exact"): 0.003712670067188009,
     ("equal-raw", "simulated"): 0.00327598385447812,
-    ("greedy-blue", "exact"): 0.002032154480691206,
-    ("greedy-blue", "simulated"): 0.0019051001620346872,
-    ("optimal-top-down", "simulated"): 0.001905090714187843,
+    ("greedy-unbiased", "exact"): 0.002032154480691206,
+    ("greedy-unbiased", "simulated"): 0.0019051001620346872,
+    ("optimal-nonnegative", "simulated"): 0.001905090714187843,
 }
 
 
@@ -192,7 +192,7 @@ def test_more_conversions_that_do_not_occur_are_so_much_more_noise() -> None:
     thrice = plain.model_copy(update={"conversions_per_impression": 3})
     alone = user_cases(plain, after, before, name="made up")
     one, other = (
-        some(evaluate(made, ["equal-raw", "leaves-blue"], epsilons=[4], taus=[10], draws=0))
+        some(evaluate(made, ["equal-raw", "leaves-unbiased"], epsilons=[4], taus=[10], draws=0))
         for made in (alone, cases(thrice, before, after))
     )
     assert [row["bias"] for row in other] == [0.0] * len(other)
@@ -206,7 +206,7 @@ def test_more_conversions_that_do_not_occur_are_so_much_more_noise() -> None:
 def test_all_measures_together_are_root_mean_squares_by_weight() -> None:
     heavy = Measure(name="count", weight=3.0)
     asked = spec().model_copy(update={"measures": (heavy, *spec().asked[1:])})
-    table = evaluate(cases(asked, rows(0), rows(1))[:1], ["optimal-blue"], epsilons=[4], taus=[10], draws=300)
+    table = evaluate(cases(asked, rows(0), rows(1))[:1], ["optimal-unbiased"], epsilons=[4], taus=[10], draws=300)
     by = {
         key: list(group)
         for key, group in groupby(table.to_pylist(), key=lambda row: (row["measure"], row["level"], row["kind"]))
@@ -226,7 +226,12 @@ def test_all_measures_together_are_root_mean_squares_by_weight() -> None:
 
 def test_seeds_workers_and_files_give_the_same_table(tmp_path: Path) -> None:
     made = cases(spec(), rows(0), rows(1))[:3]
-    asked: dict[str, Any] = {"methods": ["equal-raw", "optimal-top-down"], "epsilons": [4], "taus": [5, 10], "draws": 6}
+    asked: dict[str, Any] = {
+        "methods": ["equal-raw", "optimal-nonnegative"],
+        "epsilons": [4],
+        "taus": [5, 10],
+        "draws": 6,
+    }
     one = evaluate(made, **asked)
     assert one.equals(evaluate(made, **asked, workers=2))
     assert not one.equals(evaluate(made, **asked, seed=1))
@@ -239,7 +244,7 @@ def test_seeds_workers_and_files_give_the_same_table(tmp_path: Path) -> None:
 
 def test_what_is_finished_is_not_done_again(tmp_path: Path) -> None:
     made, path = cases(spec(), rows(0), rows(1))[:2], tmp_path / "finished.jsonl"
-    asked: dict[str, Any] = {"methods": ["equal-raw", "leaves-blue"], "epsilons": [4], "taus": [10], "draws": 4}
+    asked: dict[str, Any] = {"methods": ["equal-raw", "leaves-unbiased"], "epsilons": [4], "taus": [10], "draws": 4}
     whole = evaluate(made, **asked, store=Store(str(path)))
     lines = path.read_text().splitlines()
     assert len(lines) == 4
@@ -253,7 +258,7 @@ def test_noise_on_whole_counts_is_tried_too() -> None:
     asked = spec(2, 40, 1).model_copy(update={"measures": None})
     found = cases(asked, rows(0), rows(1), noises=("api", "unit"))
     assert [made.noise for made in found] == ["api", "unit"]
-    table = evaluate(found, ["equal-blue", "optimal-blue"], epsilons=[1, 2], taus=[10], draws=2_000, seed=3)
+    table = evaluate(found, ["equal-unbiased", "optimal-unbiased"], epsilons=[1, 2], taus=[10], draws=2_000, seed=3)
     for one, other in zip(some(table, kind="exact"), some(table, kind="simulated"), strict=True):
         assert abs(one["rmsre"] - other["rmsre"]) < 3 * other["standard_error"], one
 
@@ -279,13 +284,13 @@ def test_one_measure_of_counts_is_what_it_was() -> None:
 
 
 def test_it_shows_itself_in_notebooks_and_on_the_page(tmp_path: Path) -> None:
-    errors = evaluate(cases(spec(), rows(0), rows(1))[:2], ["optimal-blue"], epsilons=[1, 2], taus=[5], draws=3)
+    errors = evaluate(cases(spec(), rows(0), rows(1))[:2], ["optimal-unbiased"], epsilons=[1, 2], taus=[5], draws=3)
     shown = errors._repr_html_()
     for words in (
         "a &gt; day, revenue",
         "a &gt; day, all measures",
-        "optimal-blue, chosen",
-        "optimal-blue, m = 1, C at",
+        "optimal-unbiased, chosen",
+        "optimal-unbiased, m = 1, C at",
     ):
         assert words in shown.replace("a > day", "a &gt; day"), words
     for table in (errors.table, _through_csv(errors.table, tmp_path)):
@@ -303,16 +308,16 @@ def _through_csv(table: Any, folder: Path) -> Any:
 
 
 def test_what_cannot_be_evaluated_is_refused() -> None:
-    with pytest.raises(InputError, match="per-node-blue is for counts of one conversion per impression; with values"):
-        evaluate([case()], ["equal-raw", "per-node-blue"])
-    with pytest.raises(InputError, match="optimal-prior is for counts"):
-        evaluate([case()], ["optimal-prior"])
+    with pytest.raises(InputError, match="per-node-unbiased is for counts of one conversion per impression"):
+        evaluate([case()], ["equal-raw", "per-node-unbiased"])
+    with pytest.raises(InputError, match="optimal-learned is for counts"):
+        evaluate([case()], ["optimal-learned"])
     with pytest.raises(InputError, match="mine is for counts"):
         evaluate([case()], [Method("mine", lambda *_: np.ones(1), METHODS["equal-raw"].estimator)])
     names = {row["method"] for row in evaluate([case()], epsilons=[4], draws=2).to_pylist()}
-    assert names == {"equal-raw", "equal-blue", "leaves-blue", "greedy-blue", "greedy-top-down"} | {
-        "optimal-blue",
-        "optimal-top-down",
+    assert names == {"equal-raw", "equal-unbiased", "leaves-unbiased", "greedy-unbiased", "greedy-nonnegative"} | {
+        "optimal-unbiased",
+        "optimal-nonnegative",
     }
     with pytest.raises(InputError, match="sums of values need noise"):
         cases(spec(), rows(0), rows(1), noises=("unit",))

@@ -196,7 +196,7 @@ def test_a_generated_file_says_so(logs: Path, tmp_path: Path) -> None:
 def table(logs: Path) -> Any:
     cases = paper("camb", PaperLog(str(logs / "camb.parquet"), expect="any"), ("api",)).cases
     return evaluate(
-        cases, ["greedy-blue", "equal-raw", "optimal-blue", "optimal-top-down"], epsilons=[1, 4], draws=10
+        cases, ["greedy-unbiased", "equal-raw", "optimal-unbiased", "optimal-nonnegative"], epsilons=[1, 4], draws=10
     ).table
 
 
@@ -206,8 +206,8 @@ def test_the_best_of_both(table: Any) -> None:
     errors = {(r["tree"], r["tau"], r["epsilon"], r["method"]): r["rmsre"] for r in tree_errors(table)}
     assert len(errors) == 8 * 4
     for row in found:
-        paper_ones = {m: errors[row.tree, row.tau, row.epsilon, m] for m in ("greedy-blue", "equal-raw")}
-        ours = {m: errors[row.tree, row.tau, row.epsilon, m] for m in ("optimal-blue", "optimal-top-down")}
+        paper_ones = {m: errors[row.tree, row.tau, row.epsilon, m] for m in ("greedy-unbiased", "equal-raw")}
+        ours = {m: errors[row.tree, row.tau, row.epsilon, m] for m in ("optimal-unbiased", "optimal-nonnegative")}
         assert row.paper == min(paper_ones.values()) == paper_ones[row.paper_method]
         assert row.ours == min(ours.values()) == ours[row.our_method]
         assert row.change == pytest.approx(row.ours / row.paper - 1)
@@ -216,9 +216,9 @@ def test_the_best_of_both(table: Any) -> None:
 def test_a_vague_figure_is_not_the_best(table: Any) -> None:
     rows = table.to_pylist()
     for row in rows:
-        if row["method"] == "optimal-top-down":
+        if row["method"] == "optimal-nonnegative":
             row["rmsre"], row["standard_error"] = 0.0, 0.0
-    assert {row.our_method for row in best(pa.Table.from_pylist(rows, table.schema))} == {"optimal-blue"}
+    assert {row.our_method for row in best(pa.Table.from_pylist(rows, table.schema))} == {"optimal-unbiased"}
 
 
 def test_the_papers_figures_stand_beside_ours(table: Any) -> None:
@@ -235,7 +235,7 @@ def test_figures_and_page(table: Any) -> None:
     spec = figure(table, "camb", "api")
     assert png(spec).startswith(b"\x89PNG")
     drawn = svg(spec)
-    assert drawn.startswith("<svg") and "generated rows" in drawn and "greedy-blue" in drawn
+    assert drawn.startswith("<svg") and "generated rows" in drawn and "greedy-unbiased" in drawn
     assert set(COLOURS) == set(METHODS)
     html = page(table, "Trial <1>")
     assert "Trial &lt;1&gt;" in html and "The rows were generated." in html and html.count("<svg") == 1

@@ -94,7 +94,7 @@ def test_what_does_not_go_with_it_is_refused() -> None:
 
 
 def test_the_method_can_be_evaluated() -> None:
-    assert METHODS["planned-prior"].slow and METHODS["planned-prior"].by_epsilon
+    assert METHODS["planned-learned"].slow and METHODS["planned-learned"].by_epsilon
 
 
 # The command

@@ -219,7 +219,7 @@ def test_counts_alone_take_the_counts_of_a_report_of_several_measures(made: Made
         assert done.exit_code == 0, done.output
         plans.append(Plan.load("p.json").roots)
         given = ["evaluate", "counts.toml", "--counts", "counts.parquet", "--prior", path, "--draws", "2"]
-        done = CliRunner().invoke(main, [*given, "--method", "optimal-prior", "-o", "x.csv", "-q"])
+        done = CliRunner().invoke(main, [*given, "--method", "optimal-learned", "-o", "x.csv", "-q"])
         assert done.exit_code == 0, done.output
         errors.append(Path("x.csv").read_text(encoding="utf-8"))
     assert plans[0] == plans[1] and errors[0] == errors[1]

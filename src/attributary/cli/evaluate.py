@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from attributary.cli.evaluation_grid import FORMATS, METHODS, Numbers, grid_options
+from attributary.cli.evaluation_grid import FORMATS, METHODS, NoiseNames, Numbers, grid_options
 
 if TYPE_CHECKING:
     from attributary.evaluate.user_cases import LogPeriods
@@ -32,8 +32,6 @@ either option, the prior is made from the counts themselves, as if the last peri
 
 {METHODS}
 
-raw: no post-processing. blue: counts add up. top-down: they are never negative either. The first five are the paper's.
-
 MEASURES, and several conversions per impression: there are errors for each measure, and for all together, whose measure
 is empty. The truth is without limits; what they cut off is in every error, and has its own column, bias. Limits that
 the spec leaves open are chosen from the prior's counts without noise and, to compare, set by hand: at m = 1, 2, 5 and
@@ -53,7 +51,13 @@ each node is more than the API can carry out today; it shows what that would be 
 )
 @click.option("--epsilon", "epsilons", type=Numbers(), help="Budgets to try, as in 1,2,4.  [default: the spec's]")
 @click.option("--tau", "taus", type=Numbers(), help="Thresholds to try, as in 5,10.  [default: the spec's]")
-@click.option("--noise", metavar="NAME", help="Noise model: api, unit, or both.  [default: the spec's]")
+@click.option(
+    "--noise",
+    "noises",
+    type=NoiseNames(),
+    default=(),
+    help="Noise models, as in api,unit.  [default: the spec's]",
+)
 @grid_options
 @click.option(
     "-o", "--output", metavar="FILE", default="-", show_default=True, help="File to write; - is standard output."
@@ -68,7 +72,7 @@ def evaluate(
     prior_until: str | None,
     epsilons: tuple[float, ...] | None,
     taus: tuple[float, ...] | None,
-    noise: str | None,
+    noises: tuple[str, ...],
     prior_epsilon: float | None,
     seed: int,
     threads: int | None,
@@ -89,8 +93,6 @@ def evaluate(
     from attributary.cli.summary_file import fact
     from attributary.errors import InputError
     from attributary.evaluate import user_cases
-    from attributary.evaluate.paper_experiment import NOISES
-    from attributary.noise import page_of
     from attributary.tables import check_output, read_table, write_table
 
     check_output(output, format_)
@@ -109,7 +111,7 @@ def evaluate(
             asks,
             logs.measured if logs else read_table(counts or ""),
             read_table(prior) if prior else logs.earlier if logs else None,
-            NOISES if noise == "both" else (page_of(noise or asks.noise).name,),
+            noises,
             name=os.path.splitext(os.path.basename(counts or spec))[0],
             prior_epsilon=prior_epsilon,
             seed=seed,

@@ -17,15 +17,23 @@ if TYPE_CHECKING:
 MOST_DRAWS = 10**6
 POOLS = ["nodes", "roots"]
 FORMATS = ["parquet", "csv"]
-METHODS = """\b
-    equal-raw, equal-blue         equal budget for each level
-    leaves-blue                   the whole budget on the leaves
-    greedy-raw, greedy-blue       the paper's Algorithm 3, using the prior
-    greedy-top-down               the same, counts never negative
-    optimal-blue, -top-down       the best split by level
-    per-node-blue, -top-down      a budget for each node
-    optimal-prior, per-node-prior  estimates that use the prior, too (slow)
-    planned-prior                 a split made for such estimates (slow)"""
+METHODS = """A METHOD is a split of the budget (--method) and an estimator (--estimator), as in optimal-nonnegative:
+
+\b
+    equal       equal budget for each level
+    leaves      the whole budget on the leaves
+    greedy      the paper's Algorithm 3, using the prior
+    optimal     the best split by level
+    planned     the same for learned estimates, as `plan --estimator learned` makes it
+    per-node    a budget for each node
+
+\b
+    raw          the noisy values as they are (with equal and greedy)
+    unbiased     counts add up
+    nonnegative  they are never negative either
+    learned      estimates that use the prior, too (slow: only if asked for)
+
+The paper's five are equal-raw, equal-unbiased, leaves-unbiased, greedy-raw and greedy-unbiased."""
 
 
 class Numbers(click.ParamType):  # type: ignore[type-arg,unused-ignore]
@@ -45,22 +53,35 @@ class Numbers(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         return numbers
 
 
+class NoiseNames(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """Names of noise models, as in api,unit."""
+
+    name = "names"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        from attributary.noise import page_of
+
+        return value if isinstance(value, tuple) else tuple(page_of(name.strip()).name for name in value.split(","))
+
+
 class MethodName(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """The name of a method; the registry is imported when a name is to be looked up."""
+    """A name in a registry of methods, which is imported when a name is to be looked up."""
 
     name = "name"
 
+    def __init__(self, *registries: str) -> None:
+        self.registries = registries
+
+    def _names(self) -> Any:
+        from attributary.evaluate import methods
+
+        return click.Choice([name for registry in self.registries for name in getattr(methods, registry)])
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        return _names().convert(value, param, ctx)
+        return self._names().convert(value, param, ctx)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> Any:
-        return _names().shell_complete(ctx, param, incomplete)
-
-
-def _names() -> Any:
-    from attributary.evaluate.methods import METHODS
-
-    return click.Choice(list(METHODS))
+        return self._names().shell_complete(ctx, param, incomplete)
 
 
 def _draws(ctx: click.Context, param: click.Parameter, value: int) -> int:
@@ -74,9 +95,17 @@ GRID = (
         "--method",
         "methods",
         multiple=True,
-        type=MethodName(),
+        type=MethodName("SPLITS", "METHODS"),
         metavar="NAME",
-        help="A method of those above; may be repeated.  [default: all but the slow ones]",
+        help="A split of those above, or a whole method; may be repeated.  [default: all]",
+    ),
+    click.option(
+        "--estimator",
+        "estimators",
+        multiple=True,
+        type=MethodName("ESTIMATES"),
+        metavar="NAME",
+        help="An estimator of those above; may be repeated.  [default: all but learned]",
     ),
     click.option(
         "--draws",

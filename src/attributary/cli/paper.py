@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from attributary.cli.evaluation_grid import FORMATS, METHODS, Numbers, grid_options
+from attributary.cli.evaluation_grid import FORMATS, METHODS, NoiseNames, Numbers, grid_options
 
 DATASETS = ["csscl", "camb"]
 
@@ -22,8 +22,6 @@ THE EXPERIMENT: rows of the first days (csscl 45, camb 15) make a prior, measure
 denoised. Each method estimates the counts of the later days, for two trees, tau 5 and 10, epsilon 0.5 to 64.
 
 {METHODS}
-
-raw: no post-processing. blue: counts add up. top-down: they are never negative either. The first five are the paper's.
 
 THE OUTPUT is a folder: evaluation (the table), index.html, and a figure for each noise model as PNG and SVG. Finished
 results are kept in its folder cache: an interrupted run continues where it stopped, and rows are counted once.
@@ -77,10 +75,11 @@ results are kept in its folder cache: an interrupted run continues where it stop
 @click.option("--tau", "taus", type=Numbers(), default="5,10", show_default=True, help="Thresholds to try.")
 @click.option(
     "--noise",
-    metavar="NAME",
-    default="both",
+    "noises",
+    type=NoiseNames(),
+    default="api,unit",
     show_default=True,
-    help="Noise model: api (on scaled sums), unit (on counts), or both.",
+    help="Noise models to try: api (on scaled sums), unit (on counts).",
 )
 @grid_options
 @click.option("-o", "--output", metavar="DIR", required=True, help="Folder to write to.")
@@ -99,7 +98,7 @@ def paper(
     missing: Any,
     unknown_delay: Any,
     boundary_day: Any,
-    noise: str,
+    noises: tuple[str, ...],
     prior_epsilon: float | None,
     seed: int,
     threads: int | None,
@@ -117,16 +116,14 @@ def paper(
     from attributary.cli.summary_file import fact
     from attributary.errors import InputError
     from attributary.evaluate.paper_counts import Choices
-    from attributary.evaluate.paper_experiment import NOISES, PaperLog, paper
+    from attributary.evaluate.paper_experiment import PaperLog, paper
     from attributary.evaluate.user_cases import EPSILON
-    from attributary.noise import page_of
 
     if generated == (file is not None):
         raise InputError("give either the published file or --generated, which generates rows like it")
     if not generated and rows is not None:
         raise InputError("--rows says how many to generate; add --generated, or leave it out")
     check_folder(output)
-    noises = NOISES if noise == "both" else (page_of(noise).name,)
     refuse_inputs([os.path.join(output, name) for name in _names(dataset)], [file])
     kept = cache or os.path.join(output, "cache")
     make_folder(kept, "--cache" if cache else "-o")

@@ -65,7 +65,7 @@ def print_stated(table: Any) -> None:
     stated = beside(table)
     if not stated:
         return
-    rows = [["tree", "tau", "noise", "the paper", "greedy-blue", "our best", "method"]]
+    rows = [["tree", "tau", "noise", "the paper", "greedy-unbiased", "our best", "method"]]
     for row in stated:
         figures = (f"{row.stated:.2f}", f"{row.greedy:.3f}", f"{row.ours:.3f}", row.our_method)
         rows += [[f"{row.dataset}, {row.tree}", f"{row.tau:g}", row.noise, *figures]]

@@ -36,9 +36,9 @@ and the page says what is left out.
 )
 @click.option("--levels", metavar="A,B,C", help="Columns that name a node, top to bottom, if no file says.")
 @click.option(
-    "--shape",
-    metavar="laplace|dlap|normal",
-    help="Shape of the noise, if no file says.  [default: the plan's, laplace]",
+    "--noise",
+    metavar="MODEL",
+    help="Noise as in `denoise --noise`, or laplace, dlap or normal, if no file says.  [default: the plan's, laplace]",
 )
 @click.option(
     "--tau", type=float, help="Errors are relative to the count, or to this if larger.  [default: the plan's, 10]"
@@ -57,7 +57,7 @@ def report(
     files: tuple[str, ...],
     output: str,
     levels: str | None,
-    shape: Any,
+    noise: str | None,
     tau: float | None,
     title: str | None,
     nodes: int,
@@ -70,13 +70,12 @@ def report(
     from attributary.cli.reading import refuse_inputs
     from attributary.cli.summary_file import fact
     from attributary.errors import InputError
-    from attributary.noise import shape_of
+    from attributary.noise import parse, shape_of
     from attributary.report import page, read, save
 
     if tau is not None and not 0 < tau < float("inf"):
         raise InputError(f"--tau is a number above 0; got {tau}")
-    if shape is not None:
-        shape = shape_of(shape).name
+    shape = noise and (parse(noise).shape if ":" in noise else shape_of(noise)).name
     _check_page(output)
     with stages(not quiet) as stage:
         stage("reading")

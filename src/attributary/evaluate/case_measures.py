@@ -52,7 +52,7 @@ def usable(case: Case, methods: tuple[Method, ...], named: bool) -> tuple[Method
         odd = next(method.name for method in methods if method not in fits)
         raise InputError(
             f"{odd} is for counts of one conversion per impression; with values or several conversions use "
-            "equal-raw, or equal, leaves, greedy or optimal with -blue or -top-down"
+            "equal-raw, or equal, leaves, greedy or optimal with -unbiased or -nonnegative"
         )
     return fits
 

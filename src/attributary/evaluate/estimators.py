@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from attributary.denoising import Estimate, denoise
-from attributary.denoising.nonnegative import nonnegative
+from attributary.denoising.nonnegative import nonnegative as settle
 from attributary.denoising.passes import engine
 from attributary.measurements import Measurements
 from attributary.prior import Prior, learn
@@ -28,21 +28,21 @@ def raw_variance(tree: Tree, variance: Floats) -> Floats:
     return variance
 
 
-def blue(tree: Tree, noisy: Floats, variance: Floats, prior: Prior) -> Floats:
+def unbiased(tree: Tree, noisy: Floats, variance: Floats, prior: Prior) -> Floats:
     """Algorithm 2: the best linear unbiased estimates that add up."""
     count: Floats = engine(tree).blue(tree, noisy, variance)[0]
     return count
 
 
-def blue_variance(tree: Tree, variance: Floats) -> Floats:
-    """The variances of `blue`, which depend on the noise and never on the counts."""
+def unbiased_variance(tree: Tree, variance: Floats) -> Floats:
+    """The variances of `unbiased`, which depend on the noise and never on the counts."""
     variances: Floats = engine(tree).blue(tree, np.zeros(len(tree)), variance)[1]
     return variances
 
 
-def top_down(tree: Tree, noisy: Floats, variance: Floats, prior: Prior) -> Floats:
+def nonnegative(tree: Tree, noisy: Floats, variance: Floats, prior: Prior) -> Floats:
     """Counts that add up and are never negative, family by family from the roots down."""
-    return nonnegative(tree, noisy, variance, blue(tree, noisy, variance, prior), "top-down")
+    return settle(tree, noisy, variance, unbiased(tree, noisy, variance, prior), "top-down")
 
 
 def learned(tree: Tree, noisy: Floats, variance: Floats, prior: Prior) -> Floats:
@@ -57,13 +57,13 @@ LEVEL = 0.95
 ROUNDING = 1e-9  # of counts that are known exactly
 
 
-def blue_intervals(tree: Tree, measured: Measurements, prior: Prior) -> Estimate:
-    """The estimates of `blue` with intervals for the shape of the noise."""
+def unbiased_intervals(tree: Tree, measured: Measurements, prior: Prior) -> Estimate:
+    """The estimates of `unbiased` with intervals for the shape of the noise."""
     return denoise(tree, measured)
 
 
-def top_down_intervals(tree: Tree, measured: Measurements, prior: Prior) -> Estimate:
-    """The estimates of `top_down` with intervals that are cut off at 0."""
+def nonnegative_intervals(tree: Tree, measured: Measurements, prior: Prior) -> Estimate:
+    """The estimates of `nonnegative` with intervals that are cut off at 0."""
     return denoise(tree, measured, nonnegative="top-down")
 
 
@@ -81,4 +81,4 @@ def inside(estimate: Estimate, count: Floats) -> Floats:
 
 
 # What treats each root on its own; one that learns from the tree would learn from other draws of the same counts.
-BATCHED = (raw, blue, top_down, blue_intervals, top_down_intervals)
+BATCHED = (raw, unbiased, nonnegative, unbiased_intervals, nonnegative_intervals)

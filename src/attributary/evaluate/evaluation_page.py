@@ -9,18 +9,18 @@ from attributary.html import ROOMY, drawable
 LEAST = 1e-4  # errors below are not drawn
 COLOURS = {
     "equal-raw": "#b9a06a",
-    "equal-blue": "#d08a2e",
-    "leaves-blue": "#8a6fb0",
+    "equal-unbiased": "#d08a2e",
+    "leaves-unbiased": "#8a6fb0",
     "greedy-raw": "#c98d80",
-    "greedy-blue": "#b5432c",
-    "greedy-top-down": "#3f7fbf",
-    "optimal-blue": "#7fc4b8",
-    "optimal-top-down": "#0b8a7d",
-    "optimal-prior": "#04423c",
-    "planned-prior": "#7a2f6b",
-    "per-node-blue": "#a3b85c",
-    "per-node-top-down": "#5b7f12",
-    "per-node-prior": "#2c3d09",
+    "greedy-unbiased": "#b5432c",
+    "greedy-nonnegative": "#3f7fbf",
+    "optimal-unbiased": "#7fc4b8",
+    "optimal-nonnegative": "#0b8a7d",
+    "optimal-learned": "#04423c",
+    "planned-learned": "#7a2f6b",
+    "per-node-unbiased": "#a3b85c",
+    "per-node-nonnegative": "#5b7f12",
+    "per-node-learned": "#2c3d09",
 }
 INK = "#222222"
 

@@ -27,6 +27,7 @@ def evaluate(
     cases: Sequence[Case],
     methods: Collection[str] | Sequence[Method] | None = None,
     *,
+    estimators: Collection[str] = (),
     epsilons: Collection[float] = EPSILONS,
     taus: Collection[float] = TAUS,
     draws: int = DRAWS,
@@ -39,7 +40,8 @@ def evaluate(
 ) -> Evaluation:
     """The errors of methods on cases: a row for each method, ε, τ and level, and one for the tree, whose level is null.
 
-    `methods` are names (see `METHODS`) or methods of your own; by default all but the slow ones. Linear methods have
+    `methods` are names (see `METHODS`), names of splits ("optimal"), or methods of your own; by default all but the
+    slow ones. `estimators` keeps those with these estimators: raw, unbiased, nonnegative, learned. Linear methods have
     rows of kind "exact", in closed form; with draws, all have rows of kind "simulated" and their standard error.
     Cases of several measures have rows for each measure, and for all together, whose measure is null.
 
@@ -50,10 +52,9 @@ def evaluate(
     finished results, and `progress` is called with the number of finished tasks and of all tasks.
     """
     known = {case.key: case for case in cases}
-    named = methods is not None
-    tasks = _tasks(
-        cases, _methods(methods), named, _numbers("epsilon", epsilons), _numbers("tau", taus), draws, seed, pool
-    )
+    named = methods is not None or bool(estimators)
+    tried = _methods(methods, estimators)
+    tasks = _tasks(cases, tried, named, _numbers("epsilon", epsilons), _numbers("tau", taus), draws, seed, pool)
     tasks = [task._replace(coverage=coverage) for task in tasks]
     kept = store or Store()
     left = [task for task in tasks if kept.get(task.key) is None]
@@ -95,12 +96,12 @@ def _workers(work: float) -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _methods(given: Collection[str] | Sequence[Method] | None) -> tuple[Method, ...]:
-    named = {method for method in given or () if isinstance(method, str)}
-    new = tuple(method for method in given or () if isinstance(method, Method))
+def _methods(given: Collection[str] | Sequence[Method] | None, estimates: Collection[str]) -> tuple[Method, ...]:
     if given is not None and not given:
         raise InputError("there is nothing to evaluate; give a method")
-    return new + (chosen(named if given is not None else None) if named or given is None else ())
+    new = tuple(method for method in given or () if isinstance(method, Method))
+    named = [method for method in given or () if isinstance(method, str)]
+    return new + (chosen(named, estimates) if named or given is None else ())
 
 
 def _numbers(name: str, given: Collection[float]) -> tuple[float, ...]:

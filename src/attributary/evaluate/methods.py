@@ -2,7 +2,7 @@
 
 Another method is another pair of functions:
 
-    >>> halves = Method("halves-blue", splits.equal, estimators.blue, estimators.blue_variance)
+    >>> halves = Method("halves-unbiased", splits.equal, estimators.unbiased, estimators.unbiased_variance)
 
 Your estimator is given one draw at a time. If it treats each root separately, and learns nothing from the rest of the
 tree, it may take many draws at once, which is faster: batched=True.
@@ -29,7 +29,7 @@ class Method(NamedTuple):
     `variance` gives the variances of an unbiased estimator, for exact errors; without it, errors are simulated.
     `intervals` gives the same counts with intervals, for their coverage. `by_epsilon`: shares depend on ε even under
     the API's noise. `batched`: several draws may be handed to the estimator as one forest, since it treats each root
-    separately. `paper`: one of the paper's five. `slow`: it learns from every draw, and is tried only if it is named.
+    separately. `paper`: one of the paper's five. `slow`: it learns from every draw, and is tried only when asked for.
     """
 
     name: str
@@ -43,36 +43,53 @@ class Method(NamedTuple):
     batched: bool = False
 
 
-_LISTED = (
-    Method("equal-raw", splits.equal, estimators.raw, estimators.raw_variance, True),
-    Method("equal-blue", splits.equal, estimators.blue, estimators.blue_variance, True),
-    Method("leaves-blue", splits.leaves, estimators.blue, estimators.blue_variance, True),
-    Method("greedy-raw", splits.greedy_raw, estimators.raw, estimators.raw_variance, True),
-    Method("greedy-blue", splits.greedy, estimators.blue, estimators.blue_variance, True),
-    Method("greedy-top-down", splits.greedy, estimators.top_down),
-    Method("optimal-blue", splits.optimal, estimators.blue, estimators.blue_variance),
-    Method("optimal-top-down", splits.optimal, estimators.top_down),
-    Method("optimal-prior", splits.optimal, estimators.learned, slow=True),
-    Method("planned-prior", splits.planned, estimators.learned, by_epsilon=True, slow=True),
-    Method("per-node-blue", splits.per_node, estimators.blue, estimators.blue_variance),
-    Method("per-node-top-down", splits.per_node, estimators.top_down),
-    Method("per-node-prior", splits.per_node, estimators.learned, slow=True),
-)
-_SURE: dict[Estimator, Intervals] = {
-    estimators.blue: estimators.blue_intervals,
-    estimators.top_down: estimators.top_down_intervals,
-    estimators.learned: estimators.learned_intervals,
+SPLITS: dict[str, tuple[Way, tuple[str, ...]]] = {  # and the estimators that each is tried with
+    "equal": (splits.equal, ("raw", "unbiased")),
+    "leaves": (splits.leaves, ("unbiased",)),
+    "greedy": (splits.greedy, ("raw", "unbiased", "nonnegative")),
+    "optimal": (splits.optimal, ("unbiased", "nonnegative", "learned")),
+    "planned": (splits.planned, ("learned",)),
+    "per-node": (splits.per_node, ("unbiased", "nonnegative", "learned")),
 }
-_ALL = tuple(method._replace(intervals=_SURE.get(method.estimator)) for method in _LISTED)
-METHODS = {method.name: method for method in _ALL}
+ESTIMATES: dict[str, tuple[Estimator, ClosedForm | None, Intervals | None]] = {
+    "raw": (estimators.raw, estimators.raw_variance, None),
+    "unbiased": (estimators.unbiased, estimators.unbiased_variance, estimators.unbiased_intervals),
+    "nonnegative": (estimators.nonnegative, None, estimators.nonnegative_intervals),
+    "learned": (estimators.learned, None, estimators.learned_intervals),
+}
+PAPER = ("equal-raw", "equal-unbiased", "leaves-unbiased", "greedy-raw", "greedy-unbiased")
 
 
-def chosen(names: Collection[str] | None = None) -> tuple[Method, ...]:
-    """The methods of these names, in the order of the list; all but the slow ones without names."""
-    unknown = [name for name in names or () if name not in METHODS]
-    if unknown:
-        raise InputError(f"a method is one of {', '.join(METHODS)}; got {unknown[0]!r}")
-    return tuple(method for method in _ALL if (not method.slow if names is None else method.name in names))
+def _method(split: str, estimates: str) -> Method:
+    name, (estimator, variance, intervals) = f"{split}-{estimates}", ESTIMATES[estimates]
+    way = splits.greedy_raw if name == "greedy-raw" else SPLITS[split][0]
+    return Method(name, way, estimator, variance, name in PAPER, split == "planned", estimates == "learned", intervals)
+
+
+_PAIRS = {(split, one): _method(split, one) for split, (_, several) in SPLITS.items() for one in several}
+METHODS = {method.name: method for method in _PAIRS.values()}
+
+
+def chosen(names: Collection[str] = (), estimates: Collection[str] = ()) -> tuple[Method, ...]:
+    """The methods of these names with these estimators, in the order of `METHODS`; all but the slow ones by default.
+
+    A name is that of a method, as in optimal-learned, or of a split, as in optimal.
+    """
+    for kind, known, given in (("a method", {**SPLITS, **METHODS}, names), ("an estimator", ESTIMATES, estimates)):
+        for name in given:
+            if name not in known:
+                raise InputError(f"{kind} is one of {', '.join(known)}; got {name!r}")
+    fits = {
+        method: split
+        for (split, estimator), method in _PAIRS.items()
+        if (not names or split in names or method.name in names)
+        and (estimator in estimates if estimates else not method.slow or method.name in names)
+    }
+    for name in names:
+        if not any(name in (split, method.name) for method, split in fits.items()):
+            able = " or ".join(SPLITS[name][1] if name in SPLITS else [name.rpartition("-")[2]])
+            raise InputError(f"{name} is tried with the estimator {able}; got {' and '.join(estimates) or 'none'}")
+    return tuple(fits)
 
 
 def by_way(methods: Collection[Method]) -> dict[Way, list[Method]]:

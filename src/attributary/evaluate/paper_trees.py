@@ -22,7 +22,7 @@ class PaperTree(NamedTuple):
 
 
 class StatedFigure(NamedTuple):
-    """A figure of the paper's text, of greedy-blue at ε = 4."""
+    """A figure of the paper's text, of greedy-unbiased at ε = 4."""
 
     tree: str
     tau: float
@@ -44,7 +44,7 @@ class PaperDataset(NamedTuple):
 
 DELAY_DAYS = 30
 STATED_EPSILON = 4.0
-STATED_METHOD = "greedy-blue"
+STATED_METHOD = "greedy-unbiased"
 PAPER = {
     "csscl": PaperDataset(
         "csscl",
