@@ -164,7 +164,13 @@ def figures_of(est: Estimate, confidence: float = USUAL) -> dict[str, Any]:
 
 
 def estimates_table(est: Estimate, confidence: float = USUAL) -> Any:
-    """The Arrow table of an estimate: a row for each node, null where there is nothing to say."""
+    """The Arrow table of an estimate: a row for each node, null where there is nothing to say.
+
+    Many columns of figures are measures, one below the other.
+    """
+    if est.count.ndim > 1:
+        columns = est.measurements.names or range(est.count.shape[1])
+        return by_measure({str(column): estimates_table(est.column(column), confidence) for column in columns})
     return with_metadata(with_columns(est.tree.table(), figures_of(est, confidence)), est, confidence)
 
 

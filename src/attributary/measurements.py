@@ -20,7 +20,9 @@ Codes = NDArray[np.uint8]
 
 @dataclass(frozen=True, eq=False)
 class Measurements:
-    """Noisy values and variances, one per node.
+    """Noisy values and variances, one per node; or many columns of values, of shape (nodes, columns).
+
+    The columns have variances of that shape, too, or share those of one column. `names` names them.
 
     A variance of inf means not measured, of 0 known exactly. `shape` is the noise's: "laplace" (also discrete
     Laplace that was scaled down, as the API's), "dlap" (discrete Laplace on whole counts) or "normal". Where nodes have
@@ -33,16 +35,17 @@ class Measurements:
     not_private: str = ""  # why what is made of them is not private, if it is not
     code: Codes | None = None
     tree: Tree | None = None  # whose nodes they are of, where that is known: then denoise(measurements) is enough
+    names: tuple[str, ...] = ()  # of the columns, where there are many and they have names
 
     def __post_init__(self) -> None:
         shapes = self.shapes
         if self.code is None and len(shapes) != 1:
             raise ValueError(f"several shapes need a code for each node; got {', '.join(s.name for s in shapes)}")
         if self.code is not None and not (
-            np.shape(self.code) == np.shape(self.noisy) and bool((self.code < len(shapes)).all())
+            np.shape(self.code) == np.shape(self.noisy)[:1] and bool((self.code < len(shapes)).all())
         ):
             raise ValueError(f"codes are numbers below {len(shapes)}, the number of shapes, one for each node")
-        if np.shape(self.noisy) != np.shape(self.variance):
+        if np.shape(self.variance) not in (np.shape(self.noisy), np.shape(self.noisy)[:1]):
             raise ValueError(
                 f"noisy values and variances go in pairs; got {np.size(self.noisy)} and {np.size(self.variance)}"
             )
@@ -57,11 +60,11 @@ class Measurements:
         not_private: str = "",
         code: Codes | None = None,
     ) -> Self:
-        """The measurements of a tree's nodes; one number as variance holds for all of them."""
+        """The measurements of a tree's nodes, in one column or many; one number as variance holds for all of them."""
         x, var = _numbers(noisy, "noisy values"), _numbers(variance, "variances")
         var = np.full(len(tree), float(var)) if var.ndim == 0 else var
         for name, values in (("noisy value", x), ("variance", var)):
-            if values.shape != (len(tree),):
+            if values.shape != (len(tree),) and (x.ndim != 2 or values.shape != (len(tree), max(x.shape[1], 1))):
                 raise ValueError(f"one {name} for each of the {len(tree)} nodes is needed; got shape {values.shape}")
         return cls(x, var, shape, not_private, code, tree)
 
@@ -124,6 +127,20 @@ class Measurements:
         words = "" if rng is None else SEEDED
         return cls.of(tree, noisy, part.variance(tree), model.shape.name, words)
 
+    def column(self, column: int | str) -> "Measurements":
+        """One of many columns, by its number or name."""
+        if self.noisy.ndim == 1 or (isinstance(column, str) and column not in self.names):
+            there = ", ".join(self.names) or "numbers" if self.noisy.ndim > 1 else "one alone"
+            raise ValueError(f"there is no column {column!r}; the columns are {there}")
+        j = self.names.index(column) if isinstance(column, str) else range(self.noisy.shape[1])[column]
+        variance = self.variance if self.variance.ndim == 1 else np.ascontiguousarray(self.variance[:, j])
+        return replace(self, noisy=np.ascontiguousarray(self.noisy[:, j]), variance=variance, names=())
+
+    @property
+    def across(self) -> Floats:
+        """The variances in a shape that goes with the values: those that columns share stand in one column."""
+        return self.variance[:, None] if self.noisy.ndim > self.variance.ndim else self.variance
+
     @property
     def shapes(self) -> tuple[NoiseShape, ...]:
         """The pages of its shapes."""
@@ -133,7 +150,7 @@ class Measurements:
         """What each node's shape gives for its variance."""
         if self.code is None:
             return give(self.shapes[0], self.variance)
-        found = np.empty(len(self.variance))
+        found = np.empty_like(self.variance)
         for code, shape in enumerate(self.shapes):
             here = self.code == code
             found[here] = give(shape, self.variance[here])
@@ -153,16 +170,20 @@ class Measurements:
 
     def again(self, other: "Measurements") -> "Measurements":
         """Both measured the *same* conversions (a query repeated): combined by inverse variance."""
-        x, y = (np.where(m.variance == np.inf, 0.0, m.noisy) for m in (self, other))
-        exact = (self.variance == 0) & (other.variance == 0) & (x != y)
+        x, y = (np.where(m.across == np.inf, 0.0, m.noisy) for m in (self, other))
+        exact = (self.across == 0) & (other.across == 0) & (x != y)
         if exact.any():
-            v = int(np.argmax(exact))
-            raise ValueError(f"exact figures (variance 0) must agree; node {v} is both {x[v]} and {y[v]}")
-        return self.with_noise(*combine(x, self.variance, y, other.variance), other.not_private)
+            v = np.unravel_index(int(np.argmax(exact)), x.shape)
+            raise ValueError(f"exact figures (variance 0) must agree; node {v[0]} is both {x[v]} and {y[v]}")
+        both, variance = combine(x, self.across, y, other.across)
+        shared = x.ndim > max(self.variance.ndim, other.variance.ndim)
+        return self.with_noise(both, variance[:, 0] if shared else variance, other.not_private)
 
     def plus(self, other: "Measurements") -> "Measurements":
         """They measured *different* conversions (batches, periods): values add, and so do variances."""
-        return self.with_noise(self.noisy + other.noisy, self.variance + other.variance, other.not_private)
+        shared = self.variance.ndim == other.variance.ndim
+        variance = self.variance + other.variance if shared else self.across + other.across
+        return self.with_noise(self.noisy + other.noisy, variance, other.not_private)
 
 
 def combine(x: Floats, var_x: Floats, y: Floats, var_y: Floats) -> tuple[Floats, Floats]:

@@ -1,20 +1,23 @@
 """denoise: noisy figures of any tree in, the best consistent figures out."""
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from attributary.denoising.estimate import Estimate
 from attributary.denoising.family_shares import predict
 from attributary.denoising.nonnegative import nonnegative as make_nonnegative
-from attributary.denoising.passes import engine
+from attributary.denoising.passes import blue as best_linear
 from attributary.denoising.prediction import Prediction
 from attributary.denoising.prior import Prior, shares_of, with_means
 from attributary.denoising.whole import whole as round_off
 from attributary.measurements import Measurements
 from attributary.tables.not_private import together
 from attributary.tree import Tree
+from attributary.types import Floats
 
 
 def denoise(
@@ -36,6 +39,9 @@ def denoise(
     (or True) keeps the roots and settles family after family, "joint" minimises the same sum over s ≥ 0. `whole`
     rounds so that sums still hold. `shape` is the noise's: "laplace", "dlap" (on whole counts) or "normal".
 
+    Many columns of figures, `noisy` of shape (nodes, columns), are denoised at once, each by itself; their variances
+    have that shape, too, or are one number per node for all columns.
+
     A `prior` joins as one more measurement, or as shares of the parent's count, and gives up unbiasedness for a smaller
     error: the best linear prediction. One of which nothing is known (variance and spread inf) changes nothing.
     """
@@ -46,17 +52,19 @@ def denoise(
     used = given
     shares = None if prior is None else shares_of(tree, prior)
     if prior is not None:
-        _refuse_vague(prior)
+        _refuse_vague(prior, given)
         given = replace(given, not_private=together(given.not_private, prior.not_private))
         used = with_means(tree, given, prior)
     x, var = tree.to_level_order(used.noisy), tree.to_level_order(used.variance)
     if shares is None:
-        blue, blue_variance = engine(tree).blue(tree, x, var)
-        count = blue if method is None else make_nonnegative(tree, x, var, blue, method)
+        blue, blue_variance = best_linear(tree, x, var)
+        count = blue
+        if method is not None:
+            count = _each_column(lambda x, var, blue: make_nonnegative(tree, x, var, blue, method), x, var, blue)
     else:
         blue, blue_variance, count = predict(tree, x, var, *shares, method)
     if whole:
-        count = round_off(tree, count, floor=0 if method else None)
+        count = _each_column(lambda count: round_off(tree, count, floor=0 if method else None), count)
     back = tree.from_level_order
     plain = back(blue)
     made = (tree, given, plain if count is blue else back(count), back(blue_variance), plain, method is not None)
@@ -72,7 +80,8 @@ def measurements(
     if isinstance(noisy, Measurements):
         if variance is not None:
             raise ValueError("measurements hold their variances; give either measurements or noisy and variance")
-        return Measurements.of(tree, noisy.noisy, noisy.variance, noisy.shape, noisy.not_private, noisy.code)
+        checked = Measurements.of(tree, noisy.noisy, noisy.variance, noisy.shape, noisy.not_private, noisy.code)
+        return replace(checked, names=noisy.names)
     if variance is None or noisy is None:
         raise ValueError("denoising needs the noise's variance; give one number, or one for each node")
     return Measurements.of(tree, noisy, variance, shape)
@@ -84,7 +93,20 @@ def _with_tree(measured: Measurements, noisy: object) -> tuple[Tree, Measurement
     return measured.tree, measured
 
 
-def _refuse_vague(prior: Prior) -> None:
+def _each_column(make: Callable[..., Any], *arrays: Floats) -> Any:
+    """make(*arrays) of one column, or of each of many."""
+    if arrays[0].ndim == 1:
+        return make(*arrays)
+    columns = range(arrays[0].shape[1])
+    return np.stack([make(*(np.ascontiguousarray(a[:, j]) if a.ndim > 1 else a for a in arrays)) for j in columns], 1)
+
+
+def _refuse_vague(prior: Prior, given: Measurements) -> None:
+    if given.noisy.ndim > 1:
+        raise ValueError(
+            "a prior is that of one column of figures; denoise each column with its own: "
+            "denoise(tree, measurements.column(0), prior=…)"
+        )
     if prior.variance is None and prior.share is None:
         raise ValueError(
             "a prior of counts alone does not say how far to trust it; prior.learn(tree, noisy, variance, prior) does"

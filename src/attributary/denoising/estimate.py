@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attributary.denoising.kurtosis import excess_kurtosis
-from attributary.denoising.passes import engine
+from attributary.denoising.passes import blue as best_linear
 from attributary.denoising.quantile import quantile
 from attributary.denoising.total import Total, total
 from attributary.html import html_alarm, html_table
@@ -39,6 +39,9 @@ class Estimate:
 
     `variance` is that of `blue`, the unbiased counts; where counts were made non-negative or whole, `count` differs
     from `blue` and its error is smaller than or close to what `variance` says.
+
+    Of many columns of figures, counts are of shape (nodes, columns), and so are intervals; the variance is that of one
+    column where they share it. `column` gives the estimate of one of them, with all that is asked of it.
     """
 
     tree: Tree
@@ -51,16 +54,30 @@ class Estimate:
     def __repr__(self) -> str:
         kind = "non-negative " if self.nonnegative else ""
         words = f"; {self.not_private}" if self.not_private else ""
-        return f"Estimate({len(self.count):,} {kind}counts; fit z = {self.fit.z:.2f}{words})"
+        many = "".join(f"{size:,} × " for size in self.count.shape[:-1]) + f"{self.count.shape[-1]:,}"
+        return f"Estimate({many} {kind}counts; fit z = {self.fit.z:.2f}{words})"
 
     def _repr_html_(self) -> str:
         return estimate_html(self)
 
     def table(self, confidence: float = 0.95) -> Any:
-        """The Arrow table of these estimates, one row per node: what `attributary denoise` writes."""
+        """The Arrow table of these estimates, one row per node: what `attributary denoise` writes.
+
+        Many columns stand one below the other, told apart by a column `measure`.
+        """
         from attributary.estimates import estimates_table
 
         return estimates_table(self, confidence)
+
+    def column(self, column: int | str) -> "Estimate":
+        """The estimate of one of many columns of figures, by its number or name."""
+        measured = self.measurements.column(column)
+        j = column if isinstance(column, int) else self.measurements.names.index(column)
+        count, blue = self.count[:, j], self.blue[:, j]
+        variance = self.variance if self.variance.ndim == 1 else self.variance[:, j]
+        return Estimate(
+            self.tree, measured, blue if self.count is self.blue else count, variance, blue, self.nonnegative
+        )
 
     @property
     def not_private(self) -> str:
@@ -78,7 +95,7 @@ class Estimate:
         """
         if not 0 < level < 1:
             raise ValueError(f"the level of an interval is between 0 and 1; got {level}")
-        half = quantile(level, self._excess) * np.sqrt(self._error)
+        half = self._across(quantile(level, self._excess) * np.sqrt(self._error))
         low, high = self.blue - half, self.blue + half
         if self.nonnegative:
             low, high = np.maximum(low, 0), np.maximum(high, 0)
@@ -94,14 +111,14 @@ class Estimate:
     @property
     def from_prior(self) -> Floats:
         """How much of each estimate came from a prior, from 0 to 1; 0 without one."""
-        return np.zeros(len(self.tree))
+        return np.zeros(self.count.shape)
 
     @property
     def correction(self) -> Floats:
         """How far denoising moved each figure, in standard deviations of that move; nan where nothing was measured."""
-        var = self.measurements.variance
+        var = self.measurements.across
         with np.errstate(invalid="ignore", divide="ignore"):
-            spread = np.where(var < np.inf, var - self.variance, np.nan)
+            spread = np.where(var < np.inf, var - self._across(self.variance), np.nan)
             moved = (self.blue - self.measurements.noisy) / np.sqrt(spread)
         return np.where(spread > 1e-9 * var, moved, np.where(var < np.inf, 0.0, np.nan))
 
@@ -110,12 +127,14 @@ class Estimate:
         """The fit of the whole tree; z knows the heavy tails of the noise, where a χ² table would cry wolf."""
         m = self.measurements
         use = (m.variance > 0) & (m.variance < np.inf)
-        var = m.variance[use]
-        spare = np.maximum(1 - self.variance[use] / var, 0)
-        q, df = float(np.sum((m.noisy[use] - self.blue[use]) ** 2 / var)), float(spare.sum())
+        var = np.where(use, m.variance, 1.0)
+        spare = np.where(use, np.maximum(1 - self.variance / var, 0), 0.0)
+        moved = np.where(self._across(use), m.noisy - self.blue, 0.0)
+        columns = moved.size / spare.size
+        q, df = float(np.sum(moved**2 / self._across(var))), columns * float(spare.sum())
         if df < 1e-9:
             return Fit(0.0, 0.0, 0.0)
-        return Fit(q, df, (q - df) / float(np.sqrt(2 * df + np.sum(m.excess()[use] * spare**2))))
+        return Fit(q, df, (q - df) / float(np.sqrt(2 * df + columns * np.sum(m.excess() * spare**2))))
 
     def total(self, nodes_or_weights: ArrayLike) -> Total:
         """A sum of counts with its exact variance: of these nodes, or weighted.
@@ -123,6 +142,8 @@ class Estimate:
         Whole numbers are nodes, each at most once; a mask of booleans picks nodes too; floats are weights, one for each
         node. Adding up `variance` would be wrong: estimates of one tree are dependent.
         """
+        if self.count.ndim > 1:
+            raise ValueError("a total is of one column of figures; est.column(0).total(…) is that of the first")
         weights = weights_of(len(self.tree), nodes_or_weights)
         return self._shown(total(self.tree, self.measurements, self.blue, weights), weights)
 
@@ -138,12 +159,21 @@ class Estimate:
 
     @cached_property
     def _excess(self) -> Floats:
-        return excess_kurtosis(self.tree, self.measurements, self.variance)
+        m, columns = self.measurements, self.variance.shape[1:]
+        if m.noisy.ndim == 1:
+            return excess_kurtosis(self.tree, m, self.variance)
+        if not columns:
+            return self.column(0)._excess
+        return np.stack([self.column(j)._excess for j in range(*columns)], axis=1)
+
+    def _across(self, values: Any) -> Any:
+        """A value per node in a shape that goes with the counts, where many columns share it."""
+        return values[:, None] if self.count.ndim > values.ndim else values
 
 
 def unbiased(tree: Tree, measured: Measurements) -> Estimate:
     """The best linear unbiased estimate, and nothing else (Algorithm 2)."""
-    counts = engine(tree).blue(tree, *(tree.to_level_order(a) for a in (measured.noisy, measured.variance)))
+    counts = best_linear(tree, *(tree.to_level_order(a) for a in (measured.noisy, measured.variance)))
     count, variance = (tree.from_level_order(a) for a in counts)
     return Estimate(tree, measured, count, variance, count)
 
@@ -172,7 +202,9 @@ def weights_of(nodes: int, given: ArrayLike) -> Floats:
 
 
 def estimate_html(est: Estimate) -> str:
-    """The first nodes, level by level, with their intervals, and how the noise fits."""
+    """The first nodes, level by level, with their intervals, and how the noise fits; of many columns, those of the first."""
+    if est.count.ndim > 1:
+        return f"<p>The first of {est.count.shape[1]:,} columns:</p>" + estimate_html(est.column(0))
     tree, (low, high) = est.tree, est.interval(0.95)
     share = None if est.plain is est else est.from_prior
     with np.errstate(divide="ignore"):

@@ -5,22 +5,39 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from attributary.denoising import linear
 from attributary.denoising.threads import shared, spans
 from attributary.kernel import kernel as compile_kernel
 from attributary.tree import Tree
+from attributary.types import Floats
 
-COMPILED_FROM = 100_000  # nodes; below, NumPy is done before numba is imported
+COMPILED_FROM = 100_000  # figures; below, NumPy is done before numba is imported
 DEEP = 1_000  # levels; a long chain costs NumPy a call per level
 
 Kernel = Callable[..., Any]
 
 
-def engine(tree: Tree) -> ModuleType:
+def blue(tree: Tree, x: Floats, var: Floats) -> tuple[Floats, Floats]:
+    """The best linear unbiased counts and their variances, in level order (Algorithm 2).
+
+    Many columns of figures are of shape (nodes, columns); their variances are, too, or those of one column for all.
+    """
+    passes = engine(tree, x.size)
+    if x.ndim == 1 or passes is not linear:
+        found: tuple[Floats, Floats] = passes.blue(tree, x, var)
+        return found
+    linear.refuse_columns(tree, x, var)
+    columns = [linear.blue(tree, x[:, j], var if var.ndim == 1 else var[:, j]) for j in range(x.shape[1])]
+    count, variance = (np.stack(each, axis=1) for each in zip(*columns, strict=True))
+    return count, variance if var.ndim > 1 else variance[:, 0].copy()
+
+
+def engine(tree: Tree, figures: int = 0) -> ModuleType:
     """The passes that suit the tree: NumPy for small ones, compiled for millions of nodes."""
-    if len(tree) < COMPILED_FROM and tree.depth < DEEP:
+    if max(len(tree), figures) < COMPILED_FROM and tree.depth < DEEP:
         return linear
     from attributary.denoising import compiled
 

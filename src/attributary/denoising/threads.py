@@ -11,20 +11,23 @@ import numpy as np
 from attributary.kernel import usable_threads
 from attributary.tree import Tree
 
-THREADED = 500_000  # nodes of a level from which a second thread pays
+THREADED = 500_000  # figures of a level from which a second thread pays
 MOST = 8  # more threads do not make memory faster
 
 Sweep = Callable[..., Any]  # sweep(first, *arrays, lo, hi) over the parents lo:hi
 
 
 @contextmanager
-def shared(tree: Tree) -> Iterator[Callable[..., list[Any]]]:
-    """A way to run a sweep over a span of parents: run(span, sweep, *arrays), its results one for each thread."""
-    threads = min(usable_threads(), MOST) if len(tree) >= THREADED else 1
+def shared(tree: Tree, figures: int = 0) -> Iterator[Callable[..., list[Any]]]:
+    """A way to run a sweep over a span of parents: run(span, sweep, *arrays), its results one for each thread.
+
+    `figures` is how many there are, where a node has more than one.
+    """
+    threads, enough = min(usable_threads(), MOST) if max(len(tree), figures) >= THREADED else 1, _enough(tree, figures)
     with ThreadPoolExecutor(threads) as pool:
 
         def run(span: tuple[int, int], sweep: Sweep, *arrays: Any) -> list[Any]:
-            parts = _parts(tree, *span, threads)
+            parts = _parts(tree, *span, threads, enough)
             if len(parts) == 1:
                 return [sweep(tree.first, *arrays, *parts[0])]
             return list(pool.map(lambda part: sweep(tree.first, *arrays, *part), parts))
@@ -32,21 +35,26 @@ def shared(tree: Tree) -> Iterator[Callable[..., list[Any]]]:
         yield run
 
 
-def spans(tree: Tree) -> list[tuple[int, int]]:
+def spans(tree: Tree, figures: int = 0) -> list[tuple[int, int]]:
     """The parents, top to bottom, in runs that one sweep can take: the last level's parents alone, the rest by size."""
     if tree.depth == 1:
         return [(0, len(tree))]
-    above, last = tree.offsets[:-2], int(tree.offsets[-2])
-    large = np.flatnonzero((np.diff(above) >= THREADED) | (np.diff(tree.first[above].astype(np.int64)) >= THREADED))
+    above, last, enough = tree.offsets[:-2], int(tree.offsets[-2]), _enough(tree, figures)
+    large = np.flatnonzero((np.diff(above) >= enough) | (np.diff(tree.first[above].astype(np.int64)) >= enough))
     cuts = np.unique(np.concatenate([[0], above[large], above[large + 1], above[-1:], [last]]))
     return list(pairwise(cuts.tolist()))
 
 
-def _parts(tree: Tree, lo: int, hi: int, threads: int) -> list[tuple[np.uint64, np.uint64]]:
+def _enough(tree: Tree, figures: int) -> int:
+    """The nodes of a level from which a second thread pays."""
+    return THREADED // max(1, figures // len(tree))
+
+
+def _parts(tree: Tree, lo: int, hi: int, threads: int, enough: int) -> list[tuple[np.uint64, np.uint64]]:
     """The parents lo:hi in as many parts as there are threads, each with about as many children."""
     lowest, highest = int(tree.first[lo]), int(tree.first[hi])
     one_level = lowest >= hi  # only then are the families independent
-    shares = threads if one_level and highest - lowest >= THREADED else 1
+    shares = threads if one_level and highest - lowest >= enough else 1
     aims = [lowest + (highest - lowest) * i // shares for i in range(1, shares)]
     inner = lo + np.searchsorted(tree.first[lo:hi], np.array(aims, np.uint32))  # of one type, or all would be converted
     cuts = [lo, *inner.tolist(), hi]
