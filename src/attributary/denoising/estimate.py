@@ -202,7 +202,7 @@ def weights_of(nodes: int, given: ArrayLike) -> Floats:
 
 
 def estimate_html(est: Estimate) -> str:
-    """The first nodes, level by level, with their intervals, and how the noise fits; of many columns, those of the first."""
+    """The first nodes, level by level, with their intervals, and how the noise fits; the first of many columns."""
     if est.count.ndim > 1:
         return f"<p>The first of {est.count.shape[1]:,} columns:</p>" + estimate_html(est.column(0))
     tree, (low, high) = est.tree, est.interval(0.95)
