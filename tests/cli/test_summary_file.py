@@ -1,17 +1,21 @@
 """--summary: all that a command prints is in a file, too, as data."""
 
 import json
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
+from attributary.api.ara.wire import avro
 from attributary.cli import COMMANDS
 from attributary.cli.printing import PrintedFigure, percent, span
 from attributary.cli.summary_file import as_json
+from attributary.explore import server
 from attributary.tables.not_private import SEEDED
+from browser_reports import batch
 from command import attributary
 
 
@@ -159,3 +163,72 @@ def test_run_tells_what_it_prints_and_what_is_not_private(shop: Path, tmp_path: 
     assert said["estimates"]["nodes"] == said["plan"]["nodes"] and said["written"] == [str(tmp_path / "run")]
     assert quiet.stderr == f"{tmp_path / 'run'}: {SEEDED}\n"
     assert "error of this draw" in " ".join(said["messages"]) and said["errors_of_this_draw"]["count"] > 0
+
+
+def test_generate_tells_what_it_prints(tmp_path: Path) -> None:
+    loud = attributary("generate", "shop", "--rows", 500, "-o", f"{tmp_path}/shop", "--summary", tmp_path / "g.json")
+    said = json.loads((tmp_path / "g.json").read_text())
+    assert loud.stderr.splitlines() == said["messages"]
+    logs = [f"{tmp_path}/shop/{name}.parquet" for name in ("impressions", "conversions")]
+    assert [one["path"] for one in said["generated"]][:2] == logs
+    for one, line in zip(said["generated"], said["messages"], strict=True):
+        assert line.startswith(f"{one['path']}: {one['rows']:,} rows")
+    assert said["written"] == [f"{tmp_path}/shop"]
+
+
+def test_aggregate_tells_what_it_prints(shop: Path, tmp_path: Path) -> None:
+    avro.write_domain(str(tmp_path / "domain.avro"), np.array([[0, 1], [0, 2]], np.uint64))
+    avro.write_reports(str(tmp_path / "reports.avro"), batch([[(1, 300)], [(1, 300), (9, 1)], [(2, 40, 3)]]))
+    (bad,) = batch([[(1, 5)]])
+    avro.write_reports(str(tmp_path / "bad.avro"), [replace(bad, payload=b"bad")])
+    out, ledger = tmp_path / "out.avro", tmp_path / "ledger.sqlite"
+    query = [
+        *("aggregate", shop / "plan.json", tmp_path / "reports.avro", tmp_path / "bad.avro", "-o", out),
+        *("--domain", tmp_path / "domain.avro", "--ledger", ledger, "--max-errors", "50%"),
+    ]
+    loud = attributary(*query, "--summary", tmp_path / "a.json")
+    said = json.loads((tmp_path / "a.json").read_text())
+    assert loud.stderr.splitlines() == said["messages"] and str(out) in said["written"]
+    tally = said["tally"]
+    assert f"reports: {tally['used']:,} of {tally['reports']:,} used, {tally['repeated']:,} repeated" in loud.stderr
+    assert (tally["used"], tally["faulty"], sum(tally["categories"].values())) == (3, 1, 1)
+    assert (tally["summed"], tally["filtered"], tally["outside"]) == (2, 1, 1)
+    assert said["faults"] and all(fault in loud.stderr for fault in said["faults"])
+    assert (said["keys"], said["ledger"], said["answered"], said["not_private"]) == (2, str(ledger), "", "")
+    assert said["shared_ids_spent"] > 0 and said["noise"] in loud.stderr
+
+    again = attributary(*query, "--summary", tmp_path / "b.json")
+    said = json.loads((tmp_path / "b.json").read_text())
+    assert again.stderr.splitlines() == said["messages"] and said["answered"] in again.stderr
+
+
+def test_paper_tells_what_it_prints(tmp_path: Path) -> None:
+    loud = attributary(
+        *("paper", "csscl", "--generated", "--rows", 5000, "--missing", "drop", "--epsilon", 4, "--tau", 10),
+        *("--noise", "api", "--draws", 0, "--method", "equal-raw", "--method", "optimal-blue", "--workers", 1),
+        *("-o", tmp_path / "out", "--summary", tmp_path / "p.json"),
+    )
+    said = json.loads((tmp_path / "p.json").read_text())
+    assert said["generated"] is True and str(tmp_path / "out") in said["written"]
+    left_out = [f"not counted: {rows:,} {why}" for why, rows, _ in (one.values() for one in said["not_counted"])]
+    assert left_out and all(line in loud.stderr for line in left_out)
+    assert all(line in loud.stderr for line in said["messages"])
+    best, *_ = said["tables"]
+    assert best["columns"] == ["epsilon", "paper's best", "method", "our best", "method", "change"]
+    for epsilon, theirs, _, ours, method, _ in best["rows"]:
+        assert (epsilon, method) == (4, "optimal-blue")
+        assert f"{theirs:.4f}" in loud.stderr and f"{ours:.4f}" in loud.stderr
+
+
+def test_explore_tells_its_address_but_not_its_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = tmp_path / "e.json"
+
+    def served(session: Any, port: int, ready: Callable[[str, str], None]) -> None:
+        ready("http://127.0.0.1:9/#token", "http://127.0.0.1:9/#once-ticket")
+        assert made.exists()  # while the page is served, and not only when Ctrl-C has ended it
+
+    monkeypatch.setattr(server, "serve", served)
+    loud = attributary("explore", "--no-browser", "--summary", made)
+    said = json.loads(made.read_text())
+    assert (loud.stdout, said["address"]) == ("http://127.0.0.1:9/#token\n", "http://127.0.0.1:9/")
+    assert loud.stderr.splitlines() == said["messages"] != [] and "token" not in made.read_text()
