@@ -16,12 +16,12 @@ from cryptography.hazmat.primitives import hpke
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from attributary.api.ara.service import aggregation
-from attributary.api.ara.service.summary_report import simulated_summary
 from attributary.api.ara.wire import avro, encryption, payload
 from attributary.api.ara.wire.aggregatable_report import Report
 from attributary.api.ara.wire.payload import Contribution
 from attributary.api.ara.wire.shared_info import SharedInfo
 from attributary.noise import sample_dlap
+from attributary.noise.on_sums import OnSums
 from bench.timing import best, heading
 
 REPORTS, CONTRIBUTIONS = 100_000, 20
@@ -90,11 +90,9 @@ def writing(folder: str, keys: Any) -> None:
 def noise(nodes: int) -> None:
     heading(f"Noise for {nodes:,} keys in memory, against drawing it")
     rng = np.random.default_rng(2)
-    contribution, count = rng.integers(1, 21846, nodes), rng.poisson(20, nodes)
+    budget, count = rng.integers(1, 21846, nodes) * 4 / 65536, rng.poisson(20, nodes).astype(np.float64)
     theirs = best(lambda: sample_dlap(4 / 65536, nodes), 2)
-    told(
-        "sample_dlap", theirs, "simulated_summary", best(lambda: simulated_summary(contribution, count, 4, 65536), 2), 2
-    )
+    told("sample_dlap", theirs, "measured counts", best(lambda: OnSums(4, 65536).measure(count, budget), 2), 2)
 
 
 def told(bare: str, theirs: float, name: str, ours: float, bar: float) -> None:

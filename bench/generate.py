@@ -9,7 +9,7 @@ from pyarrow import parquet
 from attributary.datasets import KINDS, generate
 from attributary.datasets.camb_look_alike import camb_stream
 from attributary.datasets.csscl_look_alike import csscl_stream
-from attributary.datasets.stream import arrow_stream
+from attributary.datasets.stream import map_blocks
 from bench.timing import best, heading
 
 STREAMS = {"csscl": csscl_stream, "camb": camb_stream}
@@ -30,7 +30,7 @@ def main() -> None:
 def measured(kind: str, path: str) -> str:
     whole = best(lambda: generate(kind, f"{path}.parquet", ROWS), 3, 0)
     text = best(lambda: generate(kind, f"{path}.tsv.gz", ROWS), 1, 0)
-    table = pa.Table.from_batches(arrow_stream(STREAMS[kind](ROWS)))
+    table = pa.Table.from_batches(map_blocks(STREAMS[kind](ROWS), lambda batch: batch))
     only = best(lambda: parquet.write_table(table, f"{path}.again.parquet", compression="zstd"), 3, 0)
     return (
         f"{kind:6} {whole:10.1f} s {ROWS / whole:12,.0f} {only:11.1f} s {whole / only:5.1f}x"

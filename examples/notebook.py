@@ -33,11 +33,10 @@ The logs are of a generated shop, which does not exist. Every object below shows
     """
     import numpy as np
 
-    from attributary.api.ara.service.summary_report import simulated_summary
+    from attributary import Measurements
 
-    truth, contribution = prior.from_counts(tree, after).mean, plan.contribution(tree)
-    sums = simulated_summary(contribution, truth, spec.epsilon, spec.l1, np.random.default_rng(7))
-    est = denoise(tree, sums / np.maximum(contribution, 1), plan.variance(tree), nonnegative=True)
+    truth = prior.from_counts(tree, after).mean
+    est = denoise(Measurements.simulate(plan, tree, truth, np.random.default_rng(7)), nonnegative=True)
     est
     """,
     """Any sum of nodes has its exact variance, and the true counts are mostly where the intervals say:""",

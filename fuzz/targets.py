@@ -24,7 +24,7 @@ from attributary.api.ara.registration import Registrations, registrations
 from attributary.api.ara.service import aggregation, ledger
 from attributary.api.ara.service.summary_report import read_summary
 from attributary.api.ara.wire import aggregatable_report, avro, encryption, payload, shared_info
-from attributary.api.ara.wire.encryption import read_private_key
+from attributary.api.ara.wire.encryption import read_private_keys
 from attributary.api.ara.wire.shared_info import Fault
 from attributary.errors import InputError, TryAgain
 from attributary.plan import Plan
@@ -198,7 +198,7 @@ PARSERS = {
     "source": Target(("source.json",), _header(parse.source)),
     "trigger": Target(("trigger.json",), _header(parse.trigger)),
     "filters": Target(("filters.json",), _filters),
-    "private-key": Target(("private.key", "hexadecimal.key"), lambda data, path: read_private_key(path)),
+    "private-key": Target(("private.key", "hexadecimal.key"), lambda data, path: read_private_keys([path])),
     "labels": Target(("labels.json",), _labels),
     "ledger": Target(("ledger.sqlite",), _ledger),
     "batch-json": Target(("bad_report",), _batch(False, True)),

@@ -16,9 +16,9 @@ from scipy import stats
 from attributary.api.ara.service import aggregation
 from attributary.api.ara.service.aggregation import KeySums
 from attributary.api.ara.service.ledger import Stretched
-from attributary.api.ara.service.summary_report import simulated_summary
 from attributary.api.attribution_api import Tally
 from attributary.noise import dlap_variance, sample_dlap
+from attributary.noise.on_sums import OnSums
 
 DRAWS = 10**6
 CONFIDENCE = 0.999
@@ -59,7 +59,8 @@ def by_aggregation(total: int, epsilon: float, l1: int, rng: Any) -> Ints:
 
 
 def by_simulation(total: int, epsilon: float, l1: int, rng: Any) -> Ints:
-    return simulated_summary(np.full(DRAWS, l1), np.full(DRAWS, total // l1), epsilon, l1, rng)
+    counts = OnSums(epsilon, l1).measure(np.full(DRAWS, total / l1), np.full(DRAWS, float(epsilon)), rng)
+    return np.rint(counts * l1).astype(np.int64)
 
 
 def generators() -> list[Any]:

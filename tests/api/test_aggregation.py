@@ -13,18 +13,13 @@ from hypothesis import strategies as st
 import attributary
 from attributary.api.ara.service import aggregation, key_index
 from attributary.api.ara.service.key_index import Index, distinct
-from attributary.api.ara.service.summary_report import (
-    grouped,
-    measured,
-    read_summary,
-    simulated_summary,
-    simulated_sums,
-)
+from attributary.api.ara.service.summary_report import grouped, measured, read_summary
 from attributary.api.ara.wire import avro, report_files
 from attributary.api.ara.wire.aggregatable_report import Report
 from attributary.api.ara.wire.shared_info import shared_id
 from attributary.errors import InputError
 from attributary.noise import dlap_variance, sample_dlap
+from attributary.noise.on_sums import OnSums
 from browser_reports import HOUR, PRIVATE, batch, info, report
 from vectors import vectors
 
@@ -180,32 +175,15 @@ def test_simulation_equals_the_report_path_before_noise(path: Path) -> None:
     conversions = [k for k in range(30) for _ in range(count[k])]
     avro.write_reports(str(path), batch([[(keys[k], int(contribution[k]))] for k in conversions]))
     sums = aggregation.add_up([str(path)], halves(keys))
-    assert np.array_equal(simulated_sums(contribution, count), sums.total)
+    assert np.array_equal(contribution * count, sums.total)
     noise = aggregation.draw(sums, 2, 65536, np.random.default_rng(3))
-    simulated = simulated_summary(contribution, count, 2, 65536, np.random.default_rng(3))
-    assert np.array_equal(simulated, aggregation.noisy(sums.total, noise))
+    simulated = OnSums(2, 65536).measure(count * 1.0, contribution * 2 / 65536, np.random.default_rng(3))
+    assert np.array_equal(np.rint(simulated * contribution), aggregation.noisy(sums.total, noise))
 
 
 def test_nodes_without_a_key_have_no_noise() -> None:
-    contribution, count = np.array([0, 5, 0, 7]), np.array([3.0, 3, 3, 0])
-    found = simulated_summary(contribution, count, 1, 65536, np.random.default_rng(0))
-    assert found[[0, 2]].tolist() == [0, 0] and found[1] != 15 and found[3] != 0
-
-
-@pytest.mark.parametrize(
-    ("contribution", "count", "message"),
-    [
-        ([1], [1, 2], "go in pairs; got 1 and 2"),
-        ([1.5], [1], "a contribution is a whole number"),
-        ([1], [-1], "a count is a whole number"),
-        ([1], [float("nan")], "a count is a whole number"),
-        (["x"], [1], "a contribution is a whole number"),
-        ([2**32], [2**31], "the sum of a key is below"),
-    ],
-)
-def test_what_cannot_be_simulated_is_refused(contribution: Any, count: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        simulated_summary(np.array(contribution), np.array(count), 1, 65536)
+    found = OnSums(1).measure(np.array([3.0, 3, 3, 0]), np.array([0, 0.2, 0, 0.3]), np.random.default_rng(0))
+    assert found[[0, 2]].tolist() == [0, 0] and found[1] != 3 and found[3] != 0
 
 
 def written(path: Path, **found: int) -> Any:

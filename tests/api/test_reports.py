@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from attributary.api.ara.service.batch import FAULTS_KEPT, Rules, once, parts
 from attributary.api.ara.wire import avro, encryption, payload, report_files
 from attributary.api.ara.wire.aggregatable_report import Report, build, from_json, to_json
-from attributary.api.ara.wire.encryption import read_private_key, read_private_keys
+from attributary.api.ara.wire.encryption import read_private_keys
 from attributary.api.ara.wire.payload import Contribution
 from attributary.api.ara.wire.shared_info import APIS, Fault, SharedInfo, identity, parse, shared_id
 from attributary.errors import InputError
@@ -108,7 +108,7 @@ def test_golden_reports_decrypt_and_come_back_as_they_were(path: Path) -> None:
     [clear] = json.loads(path.with_name(f"{path.stem}_cleartext_payloads.json").read_text())
     one = from_json(path.read_text())
     known = parse(one.shared_info)
-    key = read_private_key(keys)
+    (key,) = read_private_keys([keys]).values()
     assert encryption.decrypt(one.payload, one.shared_info, key, known.version) == base64.b64decode(clear)
     assert json.loads(to_json(one)) == json.loads(path.read_text())
     assert known.to_json() == one.shared_info
@@ -606,14 +606,12 @@ def test_keys_are_read_from_files(tmp_path: Path) -> None:
         assert read_private_keys([str(path)]) == expected
         named = {name or "the-key": key for name, key in expected.items()}
         assert read_private_keys([str(tmp_path)]) == read_private_keys([str(path), str(path)]) == named
-        if len(expected) == 1:
-            assert [read_private_key(str(path))] == list(expected.values())
     for content in NO_KEYS:
         path.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
         with pytest.raises(InputError, match="is not a private key"):
             read_private_keys([str(path)])
     with pytest.raises(InputError, match="cannot be read: No such file"):
-        read_private_key(str(tmp_path / "none"))
+        read_private_keys([str(tmp_path / "none")])
     (tmp_path / "k").write_bytes(PRIVATE)
     path.write_text(json.dumps({"k": OTHER.hex()}))
     with pytest.raises(InputError, match="two private keys have the id 'k'"):

@@ -1,11 +1,12 @@
 """Another site's page cannot read the explorer: host, origin and token are checked; every answer stays in its page."""
 
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from explored import HOST, PORT, TOKEN, Tab, client, closed, session, table, written  # noqa: F401
+from attributary.explore.explore_session import Session
+from explored import HOST, PORT, TOKEN, Tab, client, session, table, written
 
 API = [
     "/api/about",
@@ -21,9 +22,16 @@ LABEL = "a label that nobody may see"
 STATIC = ["/", "/explore.js", "/explore.css"]
 
 
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    made = session(written(table([LABEL]), tmp_path_factory.mktemp("guard") / "e.parquet"), keep=True)
+    yield made
+    made.close()
+
+
 @pytest.fixture
-def tab(tmp_path: Path) -> Tab:
-    return client(session(written(table(["x"]), tmp_path / "e.parquet")), ticket="k" * 43)
+def tab(opened: Session) -> Tab:
+    return client(opened, ticket="k" * 43)
 
 
 @pytest.mark.parametrize("path", [*API, *STATIC])
@@ -91,8 +99,8 @@ def test_what_the_browser_calls_another_site_is_refused(tab: Tab, path: str, sit
     ],
 )
 @pytest.mark.parametrize("path", API)
-def test_without_the_token_nothing_is_told(tmp_path: Path, path: str, shown: str | None) -> None:
-    stranger = client(session(written(table([LABEL]), tmp_path / "e.parquet")), token=None)
+def test_without_the_token_nothing_is_told(opened: Session, path: str, shown: str | None) -> None:
+    stranger = client(opened, token=None)
     headers: dict[str, Any] = {} if shown is None else {"Authorization": shown.encode()}
     answer = stranger.get(path, headers=headers)
     assert answer.status_code == 401 and LABEL not in answer.text

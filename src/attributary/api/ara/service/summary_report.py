@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from attributary.api.ara.keys.key_layout import layout
 from attributary.api.ara.keys.node_keys import tree_keys
@@ -22,7 +21,7 @@ from attributary.api.ara.wire.avro_container import MAGIC
 from attributary.api.attribution_api import Answer
 from attributary.errors import InputError
 from attributary.measurements import Measurements
-from attributary.noise import Entropy, dlap_variance, sample_dlap
+from attributary.noise import dlap_variance
 from attributary.plan import Plan
 from attributary.tables.not_private import together
 from attributary.tables.whole_files import whole_file
@@ -271,33 +270,3 @@ def _row(item: Any, number: int, path: str) -> tuple[int, int]:
     raise InputError(
         f"{path}: item {number} is not a result; it needs a bucket, of up to 16 bytes as text, and a whole metric"
     )
-
-
-MOST_SUM = 2**62  # of a sum; noise has room beside it
-
-
-def simulated_sums(contribution: ArrayLike, count: ArrayLike) -> Ints:
-    """What reports of `count` conversions add to each node's key: exact, NOT protected."""
-    each, counts = np.asarray(contribution), np.asarray(count)
-    if each.shape != counts.shape:
-        raise ValueError(f"contributions and counts go in pairs; got {each.size} and {counts.size}")
-    for name, values in (("contribution", each), ("count", counts)):
-        if not (values.dtype.kind in "iuf" and (values >= 0).all() and (values == np.floor(values)).all()):
-            raise ValueError(f"a {name} is a whole number, 0 or more")
-    if not (each.astype(np.float64) * counts.astype(np.float64) < MOST_SUM).all():
-        raise ValueError(f"the sum of a key is below {MOST_SUM}")
-    sums: Ints = each.astype(np.int64) * counts.astype(np.int64)
-    return sums
-
-
-def simulated_summary(
-    contribution: ArrayLike, count: ArrayLike, epsilon: float, l1: int, rng: Entropy | None = None
-) -> Ints:
-    """The noisy sum of each node's key, as a batch of reports would give it; 0 for a node without a key."""
-    sums = simulated_sums(contribution, count)
-    keyed = np.asarray(contribution) > 0
-    if keyed.all():
-        sums += sample_dlap(epsilon / l1, sums.shape, rng)
-    else:
-        sums[keyed] += sample_dlap(epsilon / l1, int(keyed.sum()), rng)
-    return sums

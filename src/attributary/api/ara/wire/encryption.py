@@ -126,14 +126,6 @@ def read_private_keys(given: Sequence[str]) -> dict[str, bytes]:
     return found
 
 
-def read_private_key(path: str) -> bytes:
-    """The one private key in a file."""
-    [key, *others] = read_private_keys([path]).values()
-    if others:
-        raise InputError(f"{path} has {1 + len(others)} private keys; one is needed here")
-    return key
-
-
 def _inside(folder: str) -> list[str]:
     paths = [os.path.join(folder, name) for name in sorted(os.listdir(folder)) if name[0] not in "._"]
     found = [path for path in paths if os.path.isfile(path)]
