@@ -205,7 +205,7 @@ def test_aggregate_tells_what_it_prints(shop: Path, tmp_path: Path) -> None:
 def test_paper_tells_what_it_prints(tmp_path: Path) -> None:
     loud = attributary(
         *("paper", "csscl", "--generated", "--rows", 5000, "--missing", "drop", "--epsilon", 4, "--tau", 10),
-        *("--noise", "api", "--draws", 0, "--method", "equal-raw", "--method", "optimal-blue", "--workers", 1),
+        *("--noise", "api", "--draws", 0, "--method", "equal-raw", "--method", "optimal-unbiased", "--workers", 1),
         *("-o", tmp_path / "out", "--summary", tmp_path / "p.json"),
     )
     said = json.loads((tmp_path / "p.json").read_text())
@@ -216,7 +216,7 @@ def test_paper_tells_what_it_prints(tmp_path: Path) -> None:
     best, *_ = said["tables"]
     assert best["columns"] == ["epsilon", "paper's best", "method", "our best", "method", "change"]
     for epsilon, theirs, _, ours, method, _ in best["rows"]:
-        assert (epsilon, method) == (4, "optimal-blue")
+        assert (epsilon, method) == (4, "optimal-unbiased")
         assert f"{theirs:.4f}" in loud.stderr and f"{ours:.4f}" in loud.stderr
 
 
