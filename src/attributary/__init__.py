@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from attributary import budget, noise, prior, rmsre
     from attributary.api import aggregate
+    from attributary.changes import compare, periods
     from attributary.denoising import Estimate
     from attributary.denoising.denoise import denoise
     from attributary.measurements import Measurements
@@ -24,9 +25,11 @@ __all__ = [
     "Tree",
     "aggregate",
     "budget",
+    "compare",
     "denoise",
     "make_plan",
     "noise",
+    "periods",
     "prior",
     "rmsre",
     "run",
@@ -42,8 +45,10 @@ HOME = {
     "Spec": "attributary.spec",
     "Tree": "attributary.tree",
     "aggregate": "attributary.api",
+    "compare": "attributary.changes",
     "denoise": "attributary.denoising",
     "make_plan": "attributary.plan",
+    "periods": "attributary.changes",
     "run": "attributary.pipeline.run",
 }
 

@@ -43,6 +43,7 @@ ADDED = (*NEEDED, "correction")  # beside figures that a user's table has alread
 FIGURES = (*MEASURED, *ADDED)
 FROM_PRIOR = "from_prior"  # one more where a prior had a part in the estimates
 MEASURE = "measure"  # the column that tells measures apart
+IMPRESSIONS = "impressions"  # of each node, where they are known; they are no private figures
 
 USUAL = 0.95  # confidence
 ALIKE = 0.9  # of the nodes; rounding may make some corrections 0
@@ -67,6 +68,9 @@ class Estimates:
     not_private: str = ""  # why they are not private, if the file says so
     confidence: float | None = None  # of the intervals, where the file states it
     shape: str | None = None  # of the noise, where the file states it
+    impressions: Floats | None = (
+        None  # known to whoever shows them; of what is unknown to them, those of the node above
+    )
 
     @classmethod
     def of(cls, est: Estimate, confidence: float = USUAL) -> "Estimates":
@@ -249,7 +253,29 @@ def read_estimates(table: Any, path: str, levels: list[str] | None = None, rows:
         not_private=words_of(table) or earlier_words(metadata),
         confidence=stated_confidence(metadata),
         shape=stated_shape(metadata),
+        impressions=_impressions(table, tree, path, levels, rows),
     )
+
+
+def _impressions(table: Any, tree: Tree, path: str, levels: list[str] | None, rows: Ints | None) -> Floats | None:
+    """The impressions of each node, in level order; where a cell is empty, those of the node above."""
+    if IMPRESSIONS not in table.column_names or IMPRESSIONS in (levels or tree.attributes):
+        return None
+    seen = floats(table, IMPRESSIONS, path, rows)
+    if (wrong := ~(np.isnan(seen) | ((seen >= 0) & (seen < np.inf)))).any():
+        row = int(np.argmax(wrong))
+        where = place(path, row if rows is None else int(rows[row]))
+        raise InputError(f"{where}: impressions are a number, 0 or more; got {seen[row]:g}")
+    return known_above(tree, tree.to_level_order(seen))
+
+
+def known_above(tree: Tree, values: Floats) -> Floats:
+    """Values in level order; where one is nan, that of the node above."""
+    known = values.copy()
+    for level in range(1, tree.depth):
+        here = tree.slice(level)
+        known[here] = np.where(np.isnan(known[here]), known[tree.family[here]], known[here])
+    return known
 
 
 def read_measures(table: Any, path: str, levels: list[str] | None = None) -> dict[str, Estimates]:

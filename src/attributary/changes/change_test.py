@@ -1,0 +1,132 @@
+"""change_test: does a node differ between two periods by more than chance, and how many such calls are wrong.
+
+Two unbiased figures differ by noise, whose variance and shape are known, and by chance itself: of the same number of
+impressions, not every week has the same number of conversions. A test says which of these may explain a difference.
+
+With many nodes, some differ by chance. `adjusted` gives each node the false-discovery rate at which it is called
+changed: among the nodes called changed at 5 %, the expected share of wrong calls is at most 5 %. Benjamini and Hochberg
+(1995) proved it for independent and for positively dependent tests; a node and the nodes above it are positively
+dependent, siblings that share a measured sum slightly negatively, so that for a tree it is measured, not proven.
+Benjamini and Yekutieli (2001) proved it for any dependence, at about ln(nodes) times smaller chances: `proven`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from attributary.types import Floats
+
+STEPS = np.linspace(0, 1, 97)
+BLOCK = 2**14  # nodes at a time
+UNKNOWN = (0.0, 3.0)  # excess kurtosis: normal and Laplace, between which an estimate's noise is
+LEAST, MOST = 1e-4, 15.0  # the excess that the sums below are exact for
+ERFC = (
+    *(0.17087277, -0.82215223, 1.48851587, -1.13520398, 0.27886807),
+    *(-0.18628806, 0.09678418, 0.37409196, 1.00002368, -1.26551223),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class PeriodFigures:
+    """The unbiased figures of one period, one per node; nan where the period does not have the node."""
+
+    count: Floats
+    variance: Floats  # of the privacy noise
+    excess: Floats  # kurtosis of the noise: 0 if normal, 3 if Laplace, nan where it is not known
+    impressions: Floats  # nan where they are not known
+
+
+class Difference(NamedTuple):
+    """What changed, and the variances of what may explain it."""
+
+    change: Floats
+    noise: Floats
+    excess: Floats  # kurtosis of the noise
+    sampling: Floats  # of conversions that come by chance, at one rate: 0 where that explains nothing
+
+
+class ChangeTest(NamedTuple):
+    words: str
+    exposure: Callable[[PeriodFigures], Floats]  # what figures are divided by
+    poisson: bool  # whether conversions may differ by chance, too
+
+    def figures(self, of: PeriodFigures) -> tuple[Floats, Floats, Floats]:
+        """What is compared of a period, its variance, and the kurtosis."""
+        per, sampling = self.exposure(of), np.maximum(of.count, 0) * self.poisson  # noise may make a count negative
+        with np.errstate(divide="ignore", invalid="ignore"):
+            excess = sum_excess([(of.variance, of.excess), (sampling, np.zeros(len(per)))])
+            return of.count / per, (of.variance + sampling) / per**2, excess
+
+    def difference(self, now: PeriodFigures, before: PeriodFigures) -> Difference:
+        """What changed; at one rate, Poisson counts have the pooled rate over each exposure as variance."""
+        a, b = self.exposure(now), self.exposure(before)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            one, two = now.variance / a**2, before.variance / b**2
+            rate = (np.maximum(now.count, 0) + np.maximum(before.count, 0)) / (a + b) * self.poisson
+            excess = sum_excess([(one, now.excess), (two, before.excess)])
+            return Difference(now.count / a - before.count / b, one + two, excess, rate / a + rate / b)
+
+
+def sum_excess(parts: list[tuple[Floats, Floats]]) -> Floats:
+    """The excess kurtosis of a sum of independent figures, each with a variance and an excess kurtosis."""
+    whole = np.sum([variance for variance, _ in parts], axis=0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        fourth = np.sum([excess * np.square(variance / whole) for variance, excess in parts], axis=0)
+    return np.where((whole > 0) & (whole < np.inf), fourth, 0.0)
+
+
+TESTS = {
+    "rates": ChangeTest("rates equal: noise plus Poisson", lambda of: np.ones(len(of.count)), True),
+    "counts": ChangeTest("counts equal, given the privacy noise", lambda of: np.ones(len(of.count)), False),
+    "per-impression": ChangeTest(
+        "conversions per impression equal: noise plus Poisson", lambda of: of.impressions, True
+    ),
+}
+
+
+def chance_of(found: Difference) -> Floats:
+    """How often noise, and conversions that come by chance, make a difference of this size or more; nan where none."""
+    size, known = np.abs(found.change), np.isfinite(found.change)
+    if np.isnan(found.excess[known]).any():
+        return np.maximum(*(tails(size, found.noise, np.full(len(size), e), found.sampling) for e in UNKNOWN))
+    return tails(size, found.noise, found.excess, found.sampling)
+
+
+def tails(size: Floats, noise: Floats, excess: Floats, normal: Floats) -> Floats:
+    """P(|sum| > size) of a sum of noise and a normal figure with these variances, node by node.
+
+    As in `denoising.quantile`, noise is √G·Z, with Z normal and G gamma; so the sum is √(noise·G + normal)·Z.
+    """
+    chance = np.empty(len(size))
+    for at in range(0, len(size), BLOCK):
+        here = slice(at, at + BLOCK)
+        x, var, normal_var = (a[here, None] for a in (size, noise, normal))
+        n = 3 / np.clip(excess[here, None], LEAST, MOST)
+        left, right = -8 / np.sqrt(n) - 16 / n, np.log(1 + 40 / n + 12 / np.sqrt(n))
+        log_g = left + (right - left) * STEPS
+        weight = np.exp(n * (log_g - np.expm1(log_g)))  # the trapezoid rule in log G: both ends are nothing
+        with np.errstate(divide="ignore", invalid="ignore"):
+            reach = x / np.sqrt(2 * (var * np.exp(log_g) + normal_var))
+        reach = np.where((x == 0) | np.isposinf(var), 0.0, reach)
+        chance[here] = (weight * _erfc(reach)).sum(axis=1) / weight.sum(axis=1)
+    return np.minimum(chance, 1.0)
+
+
+def _erfc(x: Floats) -> Floats:
+    """erfc of what is not negative, to seven digits (Numerical Recipes, 6.2)."""
+    t = 1 / (1 + x / 2)
+    with np.errstate(invalid="ignore", over="ignore"):
+        return np.where(np.isposinf(x), 0.0, t * np.exp(np.polyval(ERFC, t) - x * x))
+
+
+def adjusted(chance: Floats, proven: bool = False) -> Floats:
+    """The least false-discovery rate at which each node is called changed; nan where nothing is tested."""
+    tested = np.flatnonzero(~np.isnan(chance))
+    order = tested[np.argsort(chance[tested], kind="stable")]
+    rank = np.arange(1, len(order) + 1)
+    times = float(np.sum(1 / rank)) if proven else 1.0
+    rate = np.full(len(chance), np.nan)
+    rate[order] = np.minimum(np.minimum.accumulate((chance[order] * times * len(order) / rank)[::-1])[::-1], 1.0)
+    return rate

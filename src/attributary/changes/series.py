@@ -1,0 +1,295 @@
+"""Series: the estimates of several periods on one tree: every node's course, sums over periods, and what changed."""
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from attributary.changes.change_test import TESTS, PeriodFigures, sum_excess
+from attributary.changes.what_changed import Changes, SeriesPeriod, reach
+from attributary.denoising import Estimate
+from attributary.denoising.estimate import Interval
+from attributary.errors import InputError
+from attributary.estimates import Estimates, has_measures, is_estimates, read_estimates, read_measures, with_columns
+from attributary.ratio import is_ratios
+from attributary.spec.measure import COUNT
+from attributary.tables import read_table
+from attributary.tables.not_private import together
+from attributary.tables.table_source import by_content, by_name, opened
+from attributary.tree import Tree
+from attributary.tree.match import match
+from attributary.types import Floats
+
+FIRST_BYTES = 65536
+
+
+@dataclass(frozen=True, eq=False)
+class Series:
+    """The unbiased figures of periods, first to last, on a tree that has the nodes of all of them, in level order.
+
+    Estimates that use a prior, or are never negative, are no longer unbiased, and share what they learned: their noisy
+    values are denoised again without that. The noise of different periods is independent, so that sums over periods
+    have the sums of the variances, exactly.
+    """
+
+    tree: Tree
+    periods: tuple[SeriesPeriod, ...]
+    measure: str = COUNT
+    test: str = "rates"
+    false_discoveries: float = 0.05
+    proven: bool = False
+    confidence: float = 0.95
+
+    @cached_property
+    def steps(self) -> tuple[Changes, ...]:
+        """Each period compared with the one before; the false-discovery rate holds for each of them."""
+        pairs = zip(self.periods, self.periods[1:], strict=False)
+        return tuple(self._compared(self.tree, before, now) for before, now in pairs)
+
+    @cached_property
+    def total(self) -> "Series":
+        """The same of the sum of all roots: one node."""
+        roots = slice(0, int(self.tree.first[0]))
+        of_roots = [period._replace(figures=_added(period.figures, roots)) for period in self.periods]
+        options = (self.measure, self.test, self.false_discoveries, self.proven, self.confidence)
+        return Series(Tree.from_parents([-1]), tuple(of_roots), *options)
+
+    @cached_property
+    def sum(self) -> PeriodFigures:
+        """Each node's sum over the periods that have it, with its exact variance."""
+        each = [period.figures for period in self.periods]
+        count, variance = (np.nansum([getattr(of, name) for of in each], axis=0) for name in ("count", "variance"))
+        there = [np.isfinite(of.count) for of in each]
+        parts = [
+            (np.where(t, of.variance, 0.0), np.where(t, of.excess, 0.0)) for of, t in zip(each, there, strict=True)
+        ]
+        return PeriodFigures(count, variance, sum_excess(parts), np.sum([of.impressions for of in each], axis=0))
+
+    def interval(self, figures: PeriodFigures) -> Interval:
+        """Where the true figures lie, at the confidence of the series; these know noise alone."""
+        half = reach(self.confidence, figures.excess) * np.sqrt(figures.variance)
+        return Interval(figures.count - half, figures.count + half)
+
+    @property
+    def not_private(self) -> str:
+        """Why these figures are not private, if they are not."""
+        return together(*(period.not_private for period in self.periods))
+
+    def table(self) -> Any:
+        """The Arrow table, one row per node and period: the figure with its interval, and the verdict on its change."""
+        import pyarrow as pa
+
+        tables, back = [], self.tree.from_level_order
+        for period, step in zip(self.periods, (None, *self.steps), strict=True):
+            low, high = self.interval(period.figures)
+            columns = {"estimate": period.figures.count, "variance": period.figures.variance, "low": low, "high": high}
+            columns["impressions"] = period.figures.impressions
+            named = self.tree.table().add_column(0, "period", pa.array([period.name] * len(self.tree)))
+            made = with_columns(named, {name: back(values) for name, values in columns.items()})
+            verdict = np.full(len(self.tree), "") if step is None else back(step.verdict)
+            there = back(np.isfinite(period.figures.count))
+            tables.append(made.append_column("verdict", pa.array(verdict)).filter(pa.array(there)))
+        return pa.concat_tables(tables)
+
+    def _compared(self, tree: Tree, before: SeriesPeriod, now: SeriesPeriod) -> Changes:
+        return Changes(tree, before, now, self.test, self.false_discoveries, self.proven, self.confidence)
+
+
+def periods(
+    source: Any,
+    *,
+    test: str | None = None,
+    false_discoveries: float = 0.05,
+    proven: bool = False,
+    confidence: float = 0.95,
+    measure: str | None = None,
+    levels: list[str] | None = None,
+) -> Series:
+    """The periods in a folder, or of a mapping by name: tables, folders of `run`, or estimates in memory.
+
+    In a folder, each period is a folder that `attributary run` wrote, or a table of estimates; their names, in which
+    numbers count as numbers, are the order. A `test` is one of TESTS: "rates" for counts; sums of a value are tested
+    for noise alone, "counts", since nothing is known of how a conversion's value varies. Among the nodes called changed
+    in a step, the expected share of wrong calls is at most `false_discoveries`; `proven` for any dependence of them.
+    """
+    if not 0 < false_discoveries < 1 or not 0 < confidence < 1:
+        raise InputError(
+            "the false-discovery rate and the confidence are between 0 and 1; got "
+            f"{false_discoveries:g} and {confidence:g}"
+        )
+    read = [(name, *_estimates(of, measure, levels)) for name, of in _by_name(source).items()]
+    if len(read) < 2:
+        raise InputError(f"at least two periods are compared; got {len(read)}")
+    if (other := next((m for _, m, _ in read if m != read[0][1]), None)) is not None:
+        raise InputError(f"periods are of one measure; got {read[0][1]} and {other}")
+    named = read[0][1]
+    test = test or ("rates" if named == COUNT else "counts")
+    if test not in TESTS:
+        raise InputError(f"a test is one of {', '.join(TESTS)}; got {test!r:.40}")
+    if TESTS[test].poisson and named != COUNT:
+        raise InputError(f"sums of {named} are tested for noise alone: test 'counts'; got {test!r}")
+    tree = _union([(name, est) for name, _, est in read])
+    made = tuple(_period(name, est, tree) for name, _, est in read)
+    if test == "per-impression" and any(np.isnan(period.figures.impressions).all() for period in made):
+        raise InputError("impressions are not known in every period; a table needs the column 'impressions'")
+    return Series(tree, made, named, test, false_discoveries, proven, confidence)
+
+
+def compare(this: Any, last: Any, **options: Any) -> Changes:
+    """What changed from `last` to `this`: tables, folders of `run`, or estimates in memory; options as of `periods`."""
+    names = [str(of) if isinstance(of, str | os.PathLike) else word for of, word in ((last, "before"), (this, "now"))]
+    if names[0] == names[1]:
+        raise InputError(f"two periods are compared; got {names[0]} twice")
+    return periods(dict(zip(names, (last, this), strict=True)), **options).steps[0]
+
+
+def period_files(folder: str) -> dict[str, str]:
+    """The tables of estimates in a folder, or in the folders in it, by period in order; none where that is one only."""
+    found = {_period_name(path): path for path in estimate_files(folder)}
+    if len(found) == 1:
+        return {}  # what `run` writes
+    for name in [] if found else os.listdir(folder):
+        below = os.path.join(folder, name)
+        tables = estimate_files(below) if os.path.isdir(below) else []
+        if len(tables) > 1:
+            raise InputError(f"a period has one table of estimates; {below} has {len(tables)}")
+        if tables:
+            found[name] = tables[0]
+    return {name: found[name] for name in sorted(found, key=_in_order)} if len(found) > 1 else {}
+
+
+def estimate_files(folder: str) -> list[str]:
+    """The tables of estimates in a folder."""
+    try:
+        paths = [os.path.join(folder, name) for name in sorted(os.listdir(folder)) if not name.startswith(".")]
+    except OSError as error:
+        raise InputError(f"{folder} cannot be read: {error.strerror}") from None
+    return [path for path in paths if by_name(path).format and os.path.isfile(path) and _has_estimates(path)]
+
+
+def _has_estimates(path: str) -> bool:
+    """Whether a table's columns are those of estimates; a file that cannot be read is none."""
+    import csv
+
+    import pyarrow as pa
+    from pyarrow import ipc, parquet
+
+    def of_estimates(names: list[str]) -> bool:
+        return is_estimates(names) and not is_ratios(names)
+
+    try:
+        with opened(path) as file:
+            beginning = bytes(file.read(FIRST_BYTES))
+            kind = by_content(beginning)
+            if kind == "parquet":
+                return of_estimates(parquet.read_schema(path).names)
+            if kind in ("csv", "tsv"):
+                first = beginning.decode("utf-8-sig", errors="replace").splitlines()[0]
+                return of_estimates(next(csv.reader([first], delimiter="\t" if kind == "tsv" else ",")))
+            file.seek(0)
+            reader = ipc.open_stream(file) if kind == "arrows" else ipc.open_file(file)
+            return of_estimates(reader.schema.names)
+    except (InputError, pa.ArrowException, OSError, csv.Error):
+        return False
+
+
+def _period_name(path: str) -> str:
+    """The period that a file is named after: estimates-2026-07.csv is of 2026-07."""
+    return os.path.basename(path).split(".")[0].removeprefix("estimates").strip("-_ ") or "estimates"
+
+
+def _in_order(name: str) -> list[tuple[int, str]]:
+    """What names are sorted by: week 2 is before week 10."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"([0-9]+)", name)]
+
+
+def _by_name(source: Any) -> Mapping[str, Any]:
+    if isinstance(source, Mapping):
+        return source
+    if not isinstance(source, str | os.PathLike):
+        raise InputError(f"periods are a folder, or a mapping by name; got {type(source).__name__}")
+    found = period_files(str(source)) if os.path.isdir(source) else {}
+    if not found:
+        raise InputError(f"{source} is not a folder of periods: it needs two tables of estimates or folders of `run`")
+    return found
+
+
+def _estimates(of: Any, measure: str | None, levels: list[str] | None) -> tuple[str, Estimates]:
+    """The estimates of one measure, by its name; the first of a table that has several."""
+    if isinstance(of, Estimates | Estimate):
+        return measure or COUNT, of if isinstance(of, Estimates) else Estimates.of(of)
+    path = str(of)
+    if os.path.isdir(path):
+        tables = estimate_files(path)
+        if len(tables) != 1:
+            raise InputError(f"a period has one table of estimates; {path} has {len(tables)}")
+        path = tables[0]
+    table = read_table(path)
+    if not has_measures(table.column_names, levels):
+        return measure or COUNT, read_estimates(table, path, levels)
+    found = read_measures(table, path, levels)
+    name = measure or next(iter(found))
+    if name not in found:
+        raise InputError(f"{path} has no measure {name!r}; it has {', '.join(found)}")
+    return name, found[name]
+
+
+def _union(named: list[tuple[str, Estimates]]) -> Tree:
+    """A tree with the nodes of all periods, those of the last one first."""
+    import pyarrow as pa
+
+    (last, est), *others = reversed(named)
+    tree = est.tree
+    for name, other in others:
+        alike = (other.tree.attributes, other.tree.total) == (tree.attributes, tree.total)
+        if not tree.attributes or not alike:
+            raise InputError(
+                "periods are compared by the labels of their nodes and have the same levels; "
+                f"{last} has {', '.join(tree.level_names)}, {name} has {', '.join(other.tree.level_names)}"
+            )
+        table = other.tree.table().select(list(tree.attributes))
+        lacking = match(tree, table).node < 0
+        if lacking.any():
+            rows = pa.concat_tables([tree.table().select(list(tree.attributes)), table.filter(pa.array(lacking))])
+            tree = Tree.from_paths(rows.unify_dictionaries(), list(tree.attributes), totals=None)
+    return tree
+
+
+def _period(name: str, est: Estimates, tree: Tree) -> SeriesPeriod:
+    """The unbiased figures of a period's table on the tree of all periods."""
+    plain = est.plain
+    if plain is None and est.from_prior is not None:
+        raise InputError(
+            f"{name}: estimates that use a prior cannot be compared, and the table lacks noisy values and variances to "
+            "do without; denoise again without a prior"
+        )
+    rows = match(tree, est.tree.table()).node
+    back = est.tree.from_level_order
+
+    def placed(values: Floats) -> Floats:
+        there = np.full(len(tree), np.nan)
+        there[rows] = values
+        return there
+
+    if plain is None:
+        count, variance, excess = back(est.estimate), back(est.variance), np.full(len(est), np.nan)
+    else:
+        count, variance, excess = plain.blue, plain.variance, plain._excess
+    seen = np.full(len(est), np.nan) if est.impressions is None else back(est.impressions)
+    figures = PeriodFigures(*(placed(values) for values in (count, variance, excess, seen)))
+    recomputed = not np.allclose(count, back(est.estimate), rtol=1e-6, atol=1e-6)
+    return SeriesPeriod(name, figures, est.fit, recomputed, est.not_private)
+
+
+def _added(figures: PeriodFigures, roots: slice) -> PeriodFigures:
+    """The figures of the roots that a period has, added up: they have noise of their own each."""
+    there = np.flatnonzero(np.isfinite(figures.count[roots]))
+    count, variance, seen = (
+        np.array([of[there].sum()]) for of in (figures.count, figures.variance, figures.impressions)
+    )
+    parts = [(figures.variance[v : v + 1], figures.excess[v : v + 1]) for v in there.tolist()]
+    return PeriodFigures(count, variance, sum_excess(parts), seen)
