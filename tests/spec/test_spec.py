@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from attributary.errors import InputError
 from attributary.spec import Attribute, Spec
-from attributary.spec.span import span
+from attributary.spec.attribute import span
 from attributary.tree.paths import RowError
 
 DESIGN = """

@@ -191,12 +191,12 @@ def _share(given: str) -> float:
 
 def _since(given: str, now: float) -> int:
     """The second that reports must be due from, by whole days or hours: a retry soon after is the same query."""
-    from attributary.spec.span import RULE, span
+    from attributary.spec.attribute import A_SPAN, span
 
     try:
         age = span(given).seconds
     except ValueError:
-        raise InputError(f"--max-age is {RULE}; got {given[:40]!r}") from None
+        raise InputError(f"--max-age is {A_SPAN}; got {given[:40]!r}") from None
     step = DAY if age >= DAY else 3600
     return max(int(now) // step * step - age, 0)
 

@@ -74,14 +74,14 @@ def count(
     from attributary.cli.print_counts import print_counts
     from attributary.cli.printing import say
     from attributary.cli.progress import reading_bar
-    from attributary.cli.read_inputs import load_spec
     from attributary.cli.reading import log_paths, refuse_inputs
     from attributary.logs.count import count, make_engine
     from attributary.logs.log_files import replace_files, rows_in_logs
+    from attributary.spec import Spec
     from attributary.tables import check_output, write_table
 
     check_output(output, format_)
-    asks, folder = load_spec(spec), os.path.dirname(spec)
+    asks, folder = Spec.load(spec), os.path.dirname(spec)
     if asks.logs is not None:
         asks = asks.model_copy(update={"logs": replace_files(asks.logs, logs, conversions)})
     refuse_inputs([output], [spec, *log_paths(asks, folder)])

@@ -183,8 +183,8 @@ def denoise(
 
 def _summary(plan_path: str, summaries: Sequence[str], tree_path: str | None, stage: Any, how: dict[str, Any]) -> Any:
     """Summary reports denoised by the plan in a file, on the tree in another or beside them."""
-    from attributary.cli.read_inputs import read_tree
     from attributary.pipeline.denoise_summary import denoise_summary
+    from attributary.pipeline.read_tree import read_tree
     from attributary.plan import Plan
 
     plan = Plan.load(plan_path)

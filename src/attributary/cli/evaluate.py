@@ -88,15 +88,15 @@ def evaluate(
     from attributary.cli.evaluation_grid import resumable, run_grid
     from attributary.cli.print_errors import print_errors
     from attributary.cli.printing import say
-    from attributary.cli.read_inputs import load_spec
     from attributary.cli.reading import log_paths, make_folder, refuse_inputs
     from attributary.cli.summary_file import fact
     from attributary.errors import InputError
     from attributary.evaluate import user_cases
+    from attributary.spec import Spec
     from attributary.tables import check_output, read_table, write_table
 
     check_output(output, format_)
-    asks = load_spec(spec)
+    asks = Spec.load(spec)
     folder = os.path.dirname(spec)
     refuse_inputs([output], [spec, counts, prior, *([] if counts else log_paths(asks, folder))])
     if prior_until is not None and (prior is not None or counts is not None):

@@ -1,13 +1,9 @@
 """attributary explore: estimates of any size in the browser, and budgets to try out."""
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
-
-if TYPE_CHECKING:
-    from attributary.explore.plan_start import PlanStart
-    from attributary.explore.sources import Sources
 
 ABOUT = """Look through estimates of any size in the browser, and try out budgets.
 
@@ -58,75 +54,13 @@ def explore(
     quiet: bool,
 ) -> None:
     from attributary.cli.progress import stages
-    from attributary.errors import InputError
-    from attributary.explore.estimate_store import open_store
-    from attributary.explore.explore_session import Session
-    from attributary.explore.plan_start import plan_start
-    from attributary.explore.server import serve
-    from attributary.explore.sources import Sources, sources_in
+    from attributary.explore import open_session, serve
 
-    if tau is not None and not 0 < tau < float("inf"):
-        raise InputError(f"--tau is a number above 0; got {tau}")
-    sources = sources_in(file) if file else Sources()
-    if prior_path and not sources.spec:
-        raise InputError("--prior goes with a spec; give one, as in `attributary explore spec.toml --prior counts.csv`")
-    tables = _tables(sources, file, earlier)
     names = [name.strip() for name in levels.split(",")] if levels else None
-    prior: PlanStart | None = None
+    options: dict[str, Any] = {"prior": prior_path, "protected": protected, "memory": memory}
     with stages(not quiet) as stage:
-        if sources.spec:
-            stage("reading")
-            prior = _of_spec(sources.spec, prior_path, protected, stage)
-        store = open_store(tables, names, memory, stage) if tables else None
-    plan = sources.plan
-    relative = tau if tau is not None else plan.spec.tau if plan else 10.0
-    session = Session(
-        (lambda: open_store(tables, names, memory)) if tables else None,
-        lambda current: prior or plan_start(current, plan, tau),
-        relative,
-        plan.spec.noise_model.shape.name if plan else "laplace",
-        store,
-        {part.measure.name: part for part in plan.by_measure} if plan else {},
-    )
-    if store is None:
-        session.plan({})  # what is wrong with a plan is said here, not on the page
+        session = open_session(file, earlier, levels=names, tau=tau, stage=stage, **options)
     serve(session, port, lambda address, once: _ready(address, None if no_browser else once, quiet))
-
-
-def _tables(sources: "Sources", file: str | None, earlier: str | None) -> list[str]:
-    """The tables to open: the estimates, and earlier ones."""
-    from attributary.errors import InputError
-    from attributary.explore.sources import sources_in
-
-    if earlier is None:
-        return [sources.estimates] if sources.estimates else []
-    before = sources_in(earlier).estimates
-    if sources.estimates is None or before is None:
-        raise InputError(
-            f"two tables of estimates are compared; {file if sources.estimates is None else earlier} is not one"
-        )
-    return [sources.estimates, before]
-
-
-def _of_spec(path: str, prior_path: str | None, protected: bool, stage: Any) -> "PlanStart":
-    """What the Plan tab begins with: the spec's tree with the prior, or with what its logs count."""
-    import os
-
-    from attributary.cli.read_inputs import load_spec, read_tree_and_prior
-    from attributary.explore.plan_start import start_of_prior
-    from attributary.logs.count import count
-    from attributary.logs.duckdb import DuckDB
-    from attributary.prior import from_counts
-
-    spec = load_spec(path)
-    if prior_path or spec.logs is None:
-        tree, prior = read_tree_and_prior(spec, None, prior_path, protected)
-        return start_of_prior(spec, tree, prior, prior_path or "nothing")
-    stage("counting the logs")
-    with DuckDB() as engine:
-        counts = count(spec, os.path.dirname(path), engine=engine)
-    tree = spec.tree(counts.table)
-    return start_of_prior(spec, tree, from_counts(tree, counts.table), f"the logs of {path}")
 
 
 def _ready(address: str, once: str | None, quiet: bool) -> None:

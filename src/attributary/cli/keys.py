@@ -78,9 +78,9 @@ def keys(
     from attributary import api
     from attributary.cli.printing import say
     from attributary.cli.progress import stages
-    from attributary.cli.read_inputs import read_tree
     from attributary.cli.reading import check_folder, refuse_inputs
     from attributary.cli.summary_file import fact
+    from attributary.pipeline.read_tree import read_tree
     from attributary.plan import Plan
 
     loaded = Plan.load(plan)

@@ -91,16 +91,17 @@ def plan(
     from attributary.cli.print_plan import Earlier, print_methods, print_plan, print_what_if
     from attributary.cli.printing import say
     from attributary.cli.progress import stages
-    from attributary.cli.read_inputs import load_spec, read_tree_and_prior
     from attributary.cli.reading import refuse_inputs
     from attributary.pipeline.read_prior import profiled
+    from attributary.pipeline.read_tree import read_tree_and_prior
     from attributary.plan import Plan, make_plan
     from attributary.plan.make import methods_for
+    from attributary.spec import Spec
 
     learn = chosen_estimator(estimator, joint=False, whole=False).uses_prior
     by_node = _check(method, output, learn)
     refuse_inputs(_files(output, by_node), [spec, prior_path, tree_path, last])
-    asks = load_spec(spec)
+    asks = Spec.load(spec)
     options |= {"share": _shares(share, asks.levels), "keep": keep, "learn": learn}
     budgets = _epsilons(what_if, asks)
     earlier = Plan.load(last).under(asks) if last else None

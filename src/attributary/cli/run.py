@@ -87,16 +87,16 @@ def run(
     from attributary.cli.print_plan import print_plan
     from attributary.cli.printing import muted, say
     from attributary.cli.progress import reading_bar, stages
-    from attributary.cli.read_inputs import load_spec
     from attributary.cli.reading import check_folder, log_paths, refuse_inputs
     from attributary.logs.duckdb import DuckDB
     from attributary.logs.log_files import rows_in_logs
     from attributary.pipeline.run import FILES
     from attributary.pipeline.run import run as end_to_end
+    from attributary.spec import Spec
     from attributary.tables.not_private import SEEDED
 
     chosen = chosen_estimator(estimator, joint, whole)
-    asks, folder = load_spec(spec), os.path.dirname(spec)
+    asks, folder = Spec.load(spec), os.path.dirname(spec)
     check_folder(output)
     refuse_inputs([os.path.join(output, name) for name in FILES], [spec, *log_paths(asks, folder)])
     _check_earlier(output, FILES, again or seed is not None)

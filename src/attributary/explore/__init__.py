@@ -1,5 +1,10 @@
 """Explore: the same as a report, live, for trees too large for a page.
 
-`sources_in` says what a file is, `open_store` opens tables of estimates, `plan_start` finds what the Plan tab starts
-with, and `serve` answers a browser on this machine until it is interrupted.
+`open_session` opens estimates, a plan, a spec or a folder, and `serve` answers a browser on this machine with it until
+it is interrupted.
 """
+
+from attributary.explore.explore_session import Session, open_session
+from attributary.explore.server import serve
+
+__all__ = ["Session", "open_session", "serve"]

@@ -10,7 +10,7 @@ from attributary.logs.log_columns import LogTable, comma_list, flag, is_empty, k
 from attributary.logs.times import CLOCK_WORDS, Clock, Period, duration_of, time_of, window_micros
 from attributary.logs.value_bins import last_rank, value_columns
 from attributary.spec import Attribute, Logs, Spec
-from attributary.spec.span import span
+from attributary.spec.attribute import span
 
 # What becomes of a row: a small number in SQL and a word everywhere else.
 FATES = (

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from attributary.errors import InputError
 from attributary.logs.log_columns import Doubt, LogTable, Unit, find_column, number, present, sample_cells, wrong_kind
 from attributary.spec import Logs
-from attributary.spec.span import span
+from attributary.spec.attribute import span
 
 Clock = Literal["number", "date", "time", "zoned"]  # time: without a zone
 Moment = str | int | float | date | datetime

@@ -1,5 +1,6 @@
 """Attribute: one level of the tree; known to the impression, or unknown to it and with a domain."""
 
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import date, datetime
@@ -7,7 +8,7 @@ from decimal import Decimal
 from functools import cached_property
 from itertools import pairwise
 from math import isfinite
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import (
     BaseModel,
@@ -20,7 +21,6 @@ from pydantic import (
 )
 
 from attributary.spec.mistakes import Mistake, all_at_once, value_in_words
-from attributary.spec.span import SECONDS, span
 
 DOMAINS = ("domain", "range", "bucket")  # the ways to give one; a bucket goes with buckets and start
 LARGEST = 10_000_000  # values in a domain
@@ -29,6 +29,8 @@ TAKEN = {
     *("node", "parent", "level", "total", "impressions", "conversions", "contribution"),
     *("noisy", "noise_variance", "estimate", "variance", "low", "high", "correction"),
 }  # the other columns of our tables
+SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+A_SPAN = 'a whole number of seconds, minutes, hours, days or weeks, as in "90s", "30m", "6h", "2d" or "1w"'
 
 
 def _label(value: Any) -> Any:
@@ -192,3 +194,26 @@ def _wrong_domain(given: dict[str, Any]) -> Iterator[Mistake]:
             yield Mistake("range", f"a domain has at most {LARGEST:,} values; got {high - low + 1:,}: use buckets")
     if isinstance(given.get("bucket"), str) != isinstance(given.get("start", 0), str) and given.get("start", 0) != 0:
         yield Mistake("start", "is a number where bucket is one, and a time where bucket is one; make them alike")
+
+
+class Span(NamedTuple):
+    """A length of time, as in 2d."""
+
+    number: int
+    unit: str  # s, m, h, d or w
+
+    @property
+    def seconds(self) -> int:
+        return self.number * SECONDS[self.unit]
+
+    def in_units(self, unit: str) -> int:
+        """How many of these units it is; they must divide it."""
+        return self.seconds // SECONDS[unit]
+
+
+def span(text: Any) -> Span:
+    """The span that a text names; a ValueError where it names none."""
+    found = re.fullmatch(r"\s*(\d{1,9})\s*([smhdw])\s*", text) if isinstance(text, str) else None
+    if not found:
+        raise ValueError(A_SPAN)
+    return Span(int(found[1]), found[2])

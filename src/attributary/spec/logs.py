@@ -13,8 +13,8 @@ from pydantic import (
     model_validator,
 )
 
+from attributary.spec.attribute import A_SPAN, span
 from attributary.spec.mistakes import Mistake, all_at_once
-from attributary.spec.span import RULE, span
 
 PAIR = ("impressions", "conversions", "user", "keys")  # keys of two logs that are yet to be joined
 ROWS = ("attributed", "converted", "conversion_time", "delay")  # keys of one whose rows have their conversions
@@ -55,7 +55,7 @@ class Logs(BaseModel):
         default=(), strict=False, description='a list of further columns that both must agree in, as in ["advertiser"]'
     )
     time: Name | None = Field(default=None, description="the column that says when")
-    window: Annotated[str, AfterValidator(_window)] | None = Field(default=None, description=RULE)
+    window: Annotated[str, AfterValidator(_window)] | None = Field(default=None, description=A_SPAN)
     converted: Name | None = Field(default=None, description="the column that is 1 or true where there is a conversion")
     conversion_time: Name | None = Field(default=None, description="the column that says when the conversion was")
     delay: Name | None = Field(default=None, description="the column of the time from impression to conversion")

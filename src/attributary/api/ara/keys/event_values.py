@@ -10,8 +10,8 @@ from typing import Any
 from attributary.errors import InputError, brief
 from attributary.logs.attribute_labels import MISSING, OTHER, missing_cells
 from attributary.spec import Attribute, Logs, Spec
+from attributary.spec.attribute import span
 from attributary.spec.measure import MICRO
-from attributary.spec.span import span
 
 FURTHEST = Decimal(1 << 64)  # beyond which no domain reaches: 1e999999999 has too many digits to write
 

@@ -1,8 +1,6 @@
-"""read_inputs: the spec of a command, its tree and its prior, from files."""
+"""read_tree: the tree that a spec asks for, and the prior on it, from files."""
 
 from typing import Any, NamedTuple
-
-import click
 
 from attributary.api.query_tree import known_columns, queried_tree
 from attributary.errors import InputError
@@ -11,7 +9,6 @@ from attributary.pipeline.level_columns import level_columns, refuse_sums, refus
 from attributary.pipeline.read_prior import earlier, of_measure
 from attributary.prior import Prior, none
 from attributary.spec import Spec
-from attributary.spec.mistakes import Mistakes
 from attributary.tables import read_table
 from attributary.tables.table_columns import column
 from attributary.tree import Tree
@@ -22,17 +19,6 @@ class TreeAndPrior(NamedTuple):
 
     tree: Tree
     prior: Prior
-
-
-def load_spec(path: str) -> Spec:
-    """The spec in a file; its mistakes are printed one to a line."""
-    try:
-        return Spec.load(path)
-    except Mistakes as mistakes:
-        if len(mistakes.lines) == 1:
-            raise
-        click.echo(f"error: {mistakes}", err=True)
-        raise click.exceptions.Exit(2) from None
 
 
 def read_tree_and_prior(spec: Spec, tree_path: str | None, prior_path: str | None, protected: bool) -> TreeAndPrior:
