@@ -29,8 +29,10 @@ from attributary.errors import InputError
 from attributary.measurements import Measurements
 from attributary.noise import SHAPES
 from attributary.tables import place, shown
+from attributary.tables.not_private import NAME as NOT_PRIVATE
 from attributary.tables.not_private import SEEDED, mark, words_of
 from attributary.tables.table_columns import floats
+from attributary.tables.user_frames import arrow_table, with_figures
 from attributary.tree import Tree
 from attributary.tree.match import match
 from attributary.tree.paths import RowError
@@ -176,6 +178,21 @@ def estimates_table(est: Estimate, confidence: float = USUAL) -> Any:
         columns = est.measurements.names or range(est.count.shape[1])
         return by_measure({str(column): estimates_table(est.column(column), confidence) for column in columns})
     return with_metadata(with_columns(est.tree.table(), figures_of(est, confidence)), est, confidence)
+
+
+def user_frame(est: Estimate, confidence: float = USUAL, prefix: str = "") -> Any:
+    """The user's frame with the columns of ADDED behind its own; those of many figures begin with their names."""
+    frame, names = est.measurements.frame, est.measurements.names
+    if frame is None:
+        raise ValueError("these figures are not from a table; est.table() has a row for each node")
+    each = {f"{name}_": est.column(name) for name in names} or {"": est}
+    rows, columns = arrow_table(frame).num_rows, dict[str, Any]()
+    for name, one in each.items():
+        figures = figures_of(one, confidence)
+        columns |= {prefix + name + key: figures[key][:rows] for key in figures if key not in MEASURED}
+    if est.not_private and NOT_PRIVATE not in arrow_table(frame).column_names:
+        columns[NOT_PRIVATE] = np.full(rows, est.not_private)
+    return with_figures(frame, columns)
 
 
 def with_columns(table: Any, columns: dict[str, Any]) -> Any:

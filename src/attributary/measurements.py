@@ -1,14 +1,16 @@
 """Measurements: a noisy value and its variance for each node, from wherever they come."""
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from attributary.errors import InputError
 from attributary.noise import Entropy, NoiseShape, shape_of
 from attributary.tables.not_private import SEEDED, together
+from attributary.tables.user_frames import arrow_table
 from attributary.tree import Tree
 from attributary.types import Floats
 
@@ -36,6 +38,7 @@ class Measurements:
     code: Codes | None = None
     tree: Tree | None = None  # whose nodes they are of, where that is known: then denoise(measurements) is enough
     names: tuple[str, ...] = ()  # of the columns, where there are many and they have names
+    frame: Any = field(default=None, repr=False)  # the user's table that they are from: row i is node i
 
     def __post_init__(self) -> None:
         shapes = self.shapes
@@ -73,10 +76,10 @@ class Measurements:
         cls,
         frame: Any,
         levels: Sequence[str],
-        value: str,
+        value: str | Sequence[str],
         *,
-        variance: str | float | Sequence[float] | None = None,
-        std: str | float | Sequence[float] | None = None,
+        variance: str | float | Sequence[float] | Sequence[str] | None = None,
+        std: str | float | Sequence[float] | Sequence[str] | None = None,
         noise: str | None = None,
         fill: bool = False,
         totals: Collection[str] = (),
@@ -84,19 +87,37 @@ class Measurements:
     ) -> "Measurements":
         """What a table of noisy figures says of the tree that its rows name; denoise(measurements) does the rest.
 
-        The frame (Arrow, pandas, polars or a dict of columns) has one row per node, empty in the `levels` below the
-        node's own, or one row per leaf; `fill` adds nodes without a row. The noise is given in one way: by `variance`
-        or `std`, each a column, a number or a number per level, or by `noise`, as in "laplace:scale=3" or
-        "api:epsilon=4,contribution=32768" (a shape's name alone goes with `variance`: "normal"). `totals` are labels
-        that mark totals; with `no_totals`, labels such as ALL are ordinary ones.
+        The frame (Arrow, pandas, polars, a DuckDB relation or a dict of columns) has one row per node, empty in the
+        `levels` below the node's own, or one row per leaf; `fill` adds nodes without a row. The noise is given in one
+        way: by `variance` or `std`, each a column, a number or a number per level, or by `noise`, as in
+        "laplace:scale=3" or "api:epsilon=4,contribution=32768" (a shape's name alone goes with `variance`: "normal").
+        `totals` are labels that mark totals; with `no_totals`, labels such as ALL are ordinary ones. Several columns of
+        figures are given as a list; `variance` or `std` may then list a column for each. `denoise(…).frame()` is the
+        frame with the estimates beside its own columns.
         """
         from attributary.pipeline.denoise_table import node_rows
 
-        rows = node_rows(
-            frame, levels, value, variance=variance, std=std, noise=noise, fill=fill, totals=totals,
-            no_totals=no_totals,
-        )  # fmt: skip
-        return rows.measured
+        table, names = arrow_table(frame), [value] if isinstance(value, str) else list(value)
+        columns = [
+            node_rows(
+                table, levels, name, variance=_of_column(variance, names, i), std=_of_column(std, names, i),
+                noise=noise, fill=fill, totals=totals, no_totals=no_totals,
+            ).measured
+            for i, name in enumerate(names)
+        ]  # fmt: skip
+        if isinstance(value, str):
+            return replace(columns[0], frame=frame)
+        if not names or len(set(names)) < len(names):
+            raise InputError(f"figures are in one column or more, each named once; got {', '.join(names) or 'none'}")
+        noisy, variances = (np.stack([getattr(m, name) for m in columns], 1) for name in ("noisy", "variance"))
+        shared = bool((variances == variances[:, :1]).all())
+        return replace(
+            columns[0],
+            noisy=noisy,
+            variance=variances[:, 0].copy() if shared else variances,
+            names=tuple(names),
+            frame=frame,
+        )
 
     @classmethod
     def from_summary(
@@ -197,6 +218,15 @@ def combine(x: Floats, var_x: Floats, y: Floats, var_y: Floats) -> tuple[Floats,
     with np.errstate(invalid="ignore"):
         combined = np.where(var_x == np.inf, var_y, np.where(var_y == np.inf, var_x, trust_y * var_y))
     return trust_x * x + trust_y * y, combined
+
+
+def _of_column(given: Any, names: list[str], i: int) -> Any:
+    """The amount of one of several columns of figures: its own column, where one is given for each."""
+    if isinstance(given, str) or not isinstance(given, Sequence) or not any(isinstance(one, str) for one in given):
+        return given
+    if len(given) != len(names):
+        raise InputError(f"a column of variances for each of the {len(names)} columns of figures; got {len(given)}")
+    return given[i]
 
 
 def _numbers(values: ArrayLike, what: str) -> Floats:

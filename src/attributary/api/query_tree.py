@@ -7,8 +7,9 @@ import numpy as np
 
 from attributary.logs.attribute_labels import label_codes
 from attributary.spec import Attribute, Logs, Spec
+from attributary.tables.user_frames import arrow_table
 from attributary.tree import Tree
-from attributary.tree.labels import arrow_table, text_labels
+from attributary.tree.labels import text_labels
 
 OF_NODES = ({"node", "parent", "level"}, {"estimate", "variance"})  # columns of tables that have a row for each node
 

@@ -69,6 +69,12 @@ class Estimate:
 
         return estimates_table(self, confidence)
 
+    def frame(self, confidence: float = 0.95, prefix: str = "") -> Any:
+        """The table that the figures came from, in its kind, with the columns of estimates behind its own."""
+        from attributary.estimates import user_frame
+
+        return user_frame(self, confidence, prefix)
+
     def column(self, column: int | str) -> "Estimate":
         """The estimate of one of many columns of figures, by its number or name."""
         measured = self.measurements.column(column)

@@ -27,8 +27,8 @@ from attributary.prior.profile import Profile
 from attributary.spec import Spec
 from attributary.tables import shown
 from attributary.tables.table_columns import floats
+from attributary.tables.user_frames import arrow_table
 from attributary.tree import Tree
-from attributary.tree.labels import arrow_table
 
 EPSILON = 1.0  # of a private prior, in the paper
 

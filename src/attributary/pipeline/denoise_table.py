@@ -23,8 +23,8 @@ from attributary.spec.measure import COUNT
 from attributary.tables import place, shown
 from attributary.tables.not_private import mark, words_of
 from attributary.tables.table_columns import cell_in_words, columns_in_words, floats, is_text_type, number_cells
+from attributary.tables.user_frames import arrow_table
 from attributary.tree import Tree
-from attributary.tree.labels import arrow_table
 from attributary.types import Floats
 
 NOISY, NOISE_VARIANCE = MEASURED

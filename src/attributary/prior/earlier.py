@@ -12,8 +12,8 @@ import numpy as np
 from attributary.denoising.prior import Prior
 from attributary.tables.not_private import words_of
 from attributary.tables.table_columns import floats
+from attributary.tables.user_frames import arrow_table
 from attributary.tree import Family, Tree
-from attributary.tree.labels import arrow_table
 from attributary.tree.match import Match, match, path_of, refuse_other_tree
 from attributary.tree.paths import RowError
 from attributary.types import Bools, Floats

@@ -13,8 +13,8 @@ import numpy as np
 from attributary.spec import Measure, Spec
 from attributary.spec.measure import BEYOND, FROM
 from attributary.tables.table_columns import floats
+from attributary.tables.user_frames import arrow_table
 from attributary.tree import Tree
-from attributary.tree.labels import arrow_table
 from attributary.tree.match import match, refuse_other_tree
 from attributary.types import Floats, Ints
 

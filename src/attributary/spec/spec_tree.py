@@ -7,8 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attributary.errors import InputError
+from attributary.tables.user_frames import arrow_table
 from attributary.tree import Tree
-from attributary.tree.labels import arrow_table, codes, text_labels
+from attributary.tree.labels import codes, text_labels
 from attributary.tree.level_order import level_order
 from attributary.tree.paths import RowError, read_paths
 

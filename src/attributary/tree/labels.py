@@ -18,13 +18,6 @@ ODD_BYTE = np.isin(np.arange(256), [*range(9), 11, 12, *range(14, 32), 0x7F, 0xE
 UNPRINTABLE = re.compile(f"[{CONTROL}\ud800-\udfff]")
 
 
-def arrow_table(table: Any) -> Any:
-    """Arrow, pandas, polars or a dict of columns as an Arrow table."""
-    import pyarrow as pa
-
-    return table if isinstance(table, pa.Table) else pa.table(table)
-
-
 def text_labels(table: Any, name: str, stars: bool = False) -> Any:
     """A column as text, dictionary-coded: one Arrow array; whole floats look like whole numbers, no label is null.
 

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attributary.tables.table_columns import is_text_type, plain
+from attributary.tables.user_frames import arrow_table
 from attributary.tree.labels import codes, labels_only
 
 TOTALS = (
@@ -95,7 +96,7 @@ def _columns(table: Any, attributes: list[str]) -> list[Any]:
         raise ValueError("a path needs at least one attribute; got none")
     if len(set(attributes)) < len(attributes):
         raise ValueError(f"attributes are named once each; got {', '.join(attributes)}")
-    arrow = table if isinstance(table, pa.Table) else pa.table(table)
+    arrow = arrow_table(table)
     for name in attributes:
         if name not in arrow.column_names:
             raise ValueError(f"there is no column {name!r}; the columns are {', '.join(arrow.column_names)}")

@@ -50,10 +50,10 @@ class Tree:
     ) -> Self:
         """The forest that the rows of a table name; `levels` are its path columns, top to bottom.
 
-        The table is Arrow, pandas, polars or a dict of columns, with one row per leaf, or one per node where the
-        columns below the node's level are empty: null, nan, blank, or a *. Node i is row i; nodes without a row come
-        after, in level order. `totals` are labels that mark a total, as an empty cell does; others that read as one,
-        such as ALL, are refused. With None, every label is taken as it is.
+        The table is Arrow, pandas, polars, a DuckDB relation or a dict of columns, with one row per leaf, or one per
+        node where the columns below the node's level are empty: null, nan, blank, or a *. Node i is row i; nodes
+        without a row come after, in level order. `totals` are labels that mark a total, as an empty cell does; others
+        that read as one, such as ALL, are refused. With None, every label is taken as it is.
         """
         attributes = list(levels)
         paths = read_paths(table, attributes, fill, totals)

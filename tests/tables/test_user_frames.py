@@ -1,0 +1,112 @@
+"""Frames in and out: whatever kind a table is of, the estimates stand beside its rows in the same kind."""
+
+from collections.abc import Callable
+from typing import Any
+
+import duckdb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from attributary import Measurements, Tree, denoise
+from attributary.errors import InputError
+from attributary.tables.user_frames import arrow_table
+
+COLUMNS: dict[str, list[Any]] = {
+    "owner": ["Ada", "Ben", "Ada", "Cleo"],
+    "campaign": ["shoes", "shoes", "shoes", "hats"],
+    "day": ["tue", None, "mon", None],
+    "clicks": [51.0, 103.0, 58.0, -4.0],
+    "sales": [5.0, 12.0, 4.0, 3.0],
+    "v": [4.0, 8.0, 4.0, 8.0],
+    "w": [1.0, 2.0, 1.0, float("inf")],
+}
+LEVELS = ["campaign", "day"]
+FIGURES = ["estimate", "variance", "low", "high", "correction"]
+
+
+def relation(columns: dict[str, list[Any]]) -> Any:
+    connection = duckdb.connect()
+    table = pa.table(columns)
+    connection.register("given", table)
+    return connection.sql("FROM given")
+
+
+KINDS: dict[str, Callable[[dict[str, list[Any]]], Any]] = {
+    "pandas": lambda columns: pd.DataFrame(columns, index=[7, 3, 5, 1]),
+    "pandas categories": lambda columns: pd.DataFrame(columns).astype({"campaign": "category", "owner": object}),
+    "polars": pl.DataFrame,
+    "polars, lazy": pl.LazyFrame,
+    "arrow": pa.table,
+    "record batch": pa.record_batch,
+    "duckdb": relation,
+    "dict": dict,
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_frame_comes_back_with_its_rows_columns_and_kind(kind: str) -> None:
+    frame = KINDS[kind](COLUMNS)
+    est = denoise(Measurements.from_table(frame, LEVELS, "clicks", variance="v"))
+    out = est.frame(0.9, prefix="my_")
+    assert type(out) is (pa.Table if kind == "record batch" else type(frame))
+    table, plain = arrow_table(out), denoise(Tree.from_paths(frame, LEVELS), COLUMNS["clicks"], COLUMNS["v"])
+    names = [name for name in table.column_names if not name.startswith("__")]  # an index of pandas
+    assert names == [*COLUMNS, *(f"my_{name}" for name in FIGURES)]
+    assert all(table.column(name).to_pylist() == values for name, values in COLUMNS.items())
+    for name, values in zip(
+        FIGURES, (plain.count, plain.variance, *plain.interval(0.9), plain.correction), strict=True
+    ):
+        np.testing.assert_allclose(table.column(f"my_{name}").to_numpy(), values)
+    if kind == "pandas":
+        assert list(out.index) == [7, 3, 5, 1]
+
+
+def test_levels_may_be_an_index_as_pandas_groups_by() -> None:
+    leaves = pd.DataFrame(COLUMNS).dropna().groupby(LEVELS)[["clicks"]].sum()
+    out = denoise(Measurements.from_table(leaves, LEVELS, "clicks", variance=4.0)).frame()
+    assert list(out.index.names) == LEVELS and list(out.columns) == ["clicks", *FIGURES]
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_several_columns_of_figures(own: bool) -> None:
+    amounts = {"variance": ["v", "w"]} if own else {"variance": "v"}
+    measured = Measurements.from_table(pl.DataFrame(COLUMNS), LEVELS, ["clicks", "sales"], **amounts)
+    assert measured.variance.ndim == 1 + own
+    est = denoise(measured)
+    out = est.frame()
+    for name, var in (("clicks", "v"), ("sales", "w" if own else "v")):
+        alone = denoise(Measurements.from_table(COLUMNS, LEVELS, name, variance=var))
+        np.testing.assert_allclose(est.column(name).count, alone.count)
+        np.testing.assert_allclose(out[f"{name}_estimate"], alone.count)
+        np.testing.assert_allclose(out[f"{name}_variance"], alone.variance)
+    assert list(est.table()["measure"].unique().to_pylist()) == ["clicks", "sales"]
+    assert out["sales_correction"].null_count() == own  # nothing was measured there
+
+
+def test_what_protects_nobody_says_so_in_the_frame() -> None:
+    table = pa.table(COLUMNS).replace_schema_metadata({"not_private": "NOT PRIVATE: a test"})
+    out = denoise(Measurements.from_table(table, LEVELS, "clicks", variance="v")).frame()
+    assert set(out["not_private"].to_pylist()) == {"NOT PRIVATE: a test"}
+
+
+def test_what_is_refused() -> None:
+    est = denoise(Measurements.from_table(COLUMNS | {"low": [1] * 4}, LEVELS, "clicks", variance="v"))
+    with pytest.raises(ValueError, match="column 'low' already; .* prefix="):
+        est.frame()
+    with pytest.raises(ValueError, match="not from a table"):
+        denoise(Tree.from_parents([-1, 0]), [1, 2], 1.0).frame()
+    with pytest.raises(ValueError, match="a DuckDB relation or a dict of columns; got int"):
+        Tree.from_paths(3, LEVELS)
+    mixed = pd.DataFrame(COLUMNS | {"owner": [1, "b", 2.5, b"x"]})
+    with pytest.raises(ValueError, match="cells of one type; .*owner"):
+        Tree.from_paths(mixed, LEVELS)
+    for names, variance, words in (
+        (["clicks"] * 2, 1.0, "once"),
+        ([], 1.0, "got none"),
+        (["clicks"], ["v", "w"], "got 2"),
+    ):
+        with pytest.raises(InputError, match=words):
+            Measurements.from_table(COLUMNS, LEVELS, names, variance=variance)
