@@ -1,4 +1,4 @@
-"""Draws per second of exact discrete Laplace noise: OpenDP's, ours, and the limit that reading entropy sets."""
+"""Draws per second of exact discrete Laplace and Gaussian noise: OpenDP's, ours, and the limit of reading entropy."""
 
 import os
 import time
@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import opendp.prelude as dp
 
-from attributary.noise import rate, sample_dlap
+from attributary.noise import rate, sample_dgauss, sample_dlap
 
 OURS, THEIRS, REPEATS = 10**6, 10**5, 5
 RATES = {
@@ -20,6 +20,8 @@ RATES = {
     "1": 1,
     "4": 4,
 }
+GAUSSIAN_THEIRS = 10**4  # at a time: it takes some 40 µs for each
+SIGMAS = {"0.5": 0.25, "1.5": Fraction(9, 4), "5.5": 30.0, "100": 10**4, "2^20": 2**40}
 
 
 class Counted:
@@ -49,22 +51,38 @@ def entropy_alone(length: int) -> None:
 
 def main() -> None:
     dp.enable_features("contrib")
-    space = dp.vector_domain(dp.atom_domain(T=int)), dp.l1_distance(T=int)
-    zeros = [0] * THEIRS
     print(f"draws per second, best of {REPEATS}: OpenDP {THEIRS:,} at a time, ours {OURS:,} at a time;")
     print("limit: only reading the same bytes from the operating system")
-    print(f"{'a':>12} {'OpenDP':>12} {'ours':>14} {'ratio':>7} {'ns/draw':>8} {'bytes/draw':>11} {'of limit':>9}")
+    heading("a")
+    whole = dp.vector_domain(dp.atom_domain(T=int))
     for name, a in RATES.items():
-        theirs = THEIRS / best(lambda a=a: dp.m.make_laplace(*space, scale=float(1 / rate(a)))(zeros))
-        seconds = best(lambda a=a: sample_dlap(a, OURS))
-        counted = Counted()
-        sample_dlap(a, OURS, counted)
-        limit = best(lambda counted=counted: entropy_alone(counted.read))
-        ours = OURS / seconds
-        print(
-            f"{name:>12} {theirs:12,.0f} {ours:14,.0f} {ours / theirs:6.0f}x {1e9 / ours:8.1f}"
-            f" {counted.read / OURS:11.1f} {limit / seconds:9.0%}"
+        laplace = dp.m.make_laplace(whole, dp.l1_distance(T=int), scale=float(1 / rate(a)))
+        line(name, lambda n, m=laplace: m([0] * n), THEIRS, lambda rng=None, a=a: sample_dlap(a, OURS, rng))
+    print(f"\ndiscrete Gaussian: OpenDP {GAUSSIAN_THEIRS:,} at a time")
+    heading("σ")
+    for name, s2 in SIGMAS.items():
+        gaussian = dp.m.make_gaussian(whole, dp.l2_distance(T=float), scale=float(s2) ** 0.5)
+        line(
+            name, lambda n, m=gaussian: m([0] * n), GAUSSIAN_THEIRS, lambda rng=None, s=s2: sample_dgauss(s, OURS, rng)
         )
+
+
+def heading(scale: str) -> None:
+    print(f"{scale:>12} {'OpenDP':>12} {'ours':>14} {'ratio':>7} {'ns/draw':>8} {'bytes/draw':>11} {'of limit':>9}")
+
+
+def line(name: str, draw: Callable[[int], object], size: int, sample: Callable[..., object]) -> None:
+    """Theirs, `size` at a time, beside ours."""
+    theirs = size / best(lambda: draw(size))
+    seconds = best(sample)
+    counted = Counted()
+    sample(counted)
+    limit = best(lambda: entropy_alone(counted.read))
+    ours = OURS / seconds
+    print(
+        f"{name:>12} {theirs:12,.0f} {ours:14,.0f} {ours / theirs:6.0f}x {1e9 / ours:8.1f}"
+        f" {counted.read / OURS:11.1f} {limit / seconds:9.0%}"
+    )
 
 
 if __name__ == "__main__":

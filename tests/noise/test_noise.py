@@ -260,14 +260,14 @@ def test_equal_digits_are_read_on_until_they_differ(x, step, below):
     digits = exp_digits(x, 144) + step
     further = [(digits >> shift) % 2**64 for shift in (0, 64)]
     n, d = x.as_integer_ratio()
-    assert noise._below(digits >> 128, 16, n, d, lambda length: further.pop().to_bytes(length, "little")) == below
+    assert noise.below(digits >> 128, 16, n, d, lambda length: further.pop().to_bytes(length, "little")) == below
     assert not further
 
 
 @given(st.integers(0, 9 * 2**32), st.integers(1, LARGEST), st.integers(0, 200), st.integers(1, 9))
 def test_digits_of_exp(n, d, bits, spare):
     n = min(n, 9 * d)
-    assert noise._digits(n, d, bits, spare) == exp_digits(Fraction(n, d), bits)
+    assert noise.digits_of_exp(n, d, bits, spare) == exp_digits(Fraction(n, d), bits)
 
 
 # --- rate and variance --------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ A model of your own is a subclass of `NoiseModel`, and `noise.register` makes it
 """
 
 from attributary.errors import InputError
+from attributary.noise.discrete_gaussian import dgauss_variance, sample_dgauss
 from attributary.noise.discrete_laplace import Entropy, dlap_variance, rate, sample_dlap, sample_each
 from attributary.noise.model import NoiseModel
 from attributary.noise.on_counts import OnCounts
@@ -23,12 +24,14 @@ __all__ = [
     "NoiseModel",
     "NoiseShape",
     "Statement",
+    "dgauss_variance",
     "dlap_variance",
     "model",
     "page_of",
     "parse",
     "rate",
     "register",
+    "sample_dgauss",
     "sample_dlap",
     "sample_each",
     "shape_of",

@@ -91,9 +91,7 @@ def sample_dlap(a: Fraction | float, size: int | tuple[int, ...], rng: Entropy |
     Randomness is the operating system's. `rng` is for experiments and tests: with a `numpy.random.Generator` the
     same seed gives the same draws, and no privacy. Draws of one size are not the beginning of those of another.
     """
-    if rng is not None and not callable(getattr(rng, "bytes", None)):
-        raise InputError(f"rng must have a method bytes(n), got {rng!r}; give numpy.random.default_rng(seed)")
-    read = os.urandom if rng is None else rng.bytes
+    read = reader(rng)
     s, t = rate(a).as_integer_ratio()
     draws = np.empty(size, np.int64)
     flat, done = draws.reshape(-1), 0
@@ -103,6 +101,13 @@ def sample_dlap(a: Fraction | float, size: int | tuple[int, ...], rng: Entropy |
         flat[done : done + accepted.size] = accepted
         done += accepted.size
     return draws
+
+
+def reader(rng: Entropy | None) -> Read:
+    """Where random bytes come from: the operating system, unless a generator is given."""
+    if rng is not None and not callable(getattr(rng, "bytes", None)):
+        raise InputError(f"rng must have a method bytes(n), got {rng!r}; give numpy.random.default_rng(seed)")
+    return os.urandom if rng is None else rng.bytes
 
 
 def sample_each(rates: NDArray[np.float64], rng: Entropy | None = None) -> NDArray[np.int64]:
@@ -133,7 +138,7 @@ def _accepted(s: int, t: int, n: int, read: Read) -> NDArray[np.int64]:
     accept = uniform & (first < digits[1:].take(cell))
     unsure = uniform & ~accept & (first <= digits.take(cell))
     for i in np.flatnonzero(unsure).tolist():
-        accept[i] = _below(int(first[i]), 16, int(U[i]), t, read)
+        accept[i] = below(int(first[i]), 16, int(U[i]), t, read)
 
     # V: how many trials with chance exp(-1) succeed before one fails.
     last = np.frombuffer(words, "<u2", n, 6 * n)
@@ -151,14 +156,14 @@ def _accepted(s: int, t: int, n: int, read: Read) -> NDArray[np.int64]:
 @cache
 def _exp_grid() -> NDArray[np.uint32]:
     """The first 16 binary digits of exp(-j/2¹²), for j from 0 to 2¹²."""
-    return np.array([_digits(j, 2**GRID, 16) for j in range(2**GRID + 1)], np.uint32)
+    return np.array([digits_of_exp(j, 2**GRID, 16) for j in range(2**GRID + 1)], np.uint32)
 
 
 @cache
 def _successes_table() -> NDArray[np.uint8]:
     """For each word of 15 bits, how many trials succeed; FEW if the word does not tell."""
     word = np.arange(2**15)[:, None]
-    powers = np.array([_digits(k, 1, 15) for k in range(1, FEW + 1)])
+    powers = np.array([digits_of_exp(k, 1, 15) for k in range(1, FEW + 1)])
     return np.where((word == powers).any(1), FEW, (word < powers).sum(1)).astype(np.uint8)
 
 
@@ -170,25 +175,27 @@ def _successes(word: int, read: Read) -> int:
     total = 0
     while True:
         # The powers differ in their first 15 digits, so that at most one comparison reads on.
-        count = sum(_below(word, 15, k, 1, read) for k in range(1, FEW + 1))
+        count = sum(below(word, 15, k, 1, read) for k in range(1, FEW + 1))
         total += count
         if count < FEW:
             return total
         word = int.from_bytes(read(2), "little") >> 1
 
 
-def _below(word: int, bits: int, n: int, d: int, read: Read) -> bool:
+def below(word: int, bits: int, n: int, d: int, read: Read) -> bool:
     """Whether a uniform number from 0 to 1 with these first bits is below exp(-n/d); reads on while that is open."""
-    while word == (digits := _digits(n, d, bits)):
+    while word == (digits := digits_of_exp(n, d, bits)):
         word, bits = word << 64 | int.from_bytes(read(8), "little"), bits + 64
     return word < digits
 
 
 @lru_cache(1024)  # the powers of exp(-1) come again and again
-def _digits(n: int, d: int, bits: int, spare: int = 32) -> int:
+def digits_of_exp(n: int, d: int, bits: int, spare: int = 32) -> int:
     """The first binary digits of exp(-n/d): ⌊2^bits · exp(-n/d)⌋, exactly."""
     if n == 0:
         return 1 << bits
+    if n >= d * bits:
+        return 0  # as exp(-bits) is below 2^-bits
     while True:  # ends: exp(-n/d) is irrational, so that it has some distance from every whole number
         total = term = 1 << (bits + spare)
         k = 0

@@ -1,0 +1,124 @@
+"""Discrete Gaussian noise, P(k) ∝ exp(-k²/2σ²): its variance, its likelihood, and exact draws."""
+
+from fractions import Fraction
+from functools import cache
+from math import exp, inf, isqrt
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attributary.errors import InputError
+from attributary.noise.discrete_laplace import CHUNK, Entropy, below, digits_of_exp, reader, sample_dlap
+from attributary.types import Floats
+
+BITS = 54  # of the terms of σ²: what is made of them then fits 64 bits
+FINE = 42  # bits of them that look up the chance of acceptance
+GRID = 12  # bits of x after the point that look up the digits of exp(-x²)
+FAR = 4  # beyond it the first 16 digits are 0
+LARGEST, LEAST = 2**BITS, Fraction(1, 2**30)
+SMOOTH = 4.0  # from this σ² on, sums over whole numbers are integrals, to the last digit of a float
+
+
+def dgauss_variance(sigma2: Fraction | float | NDArray[Any]) -> Any:
+    """The variance of the discrete Gaussian with parameter σ²: never more than σ², and equal to it from about 4 on."""
+    given = np.asarray(sigma2, np.float64)
+    bad = ~((given > 0) & (given < inf))
+    if bad.any():
+        raise InputError(f"the σ² of noise must be positive and finite, got {given[bad].flat[0]}; leave it out")
+    mass, squares = _sums(given)
+    variance: Any = np.where(given < SMOOTH, squares / mass, given)
+    return variance if isinstance(sigma2, np.ndarray) else float(variance)
+
+
+def dgauss_log_likelihood(k: NDArray[Any], sigma2: Floats) -> Floats:
+    """log P(k) = −k²/2σ² − log Σ exp(−j²/2σ²), for σ² above 0."""
+    norm = np.where(sigma2 < SMOOTH, _sums(sigma2)[0], np.sqrt(2 * np.pi * sigma2))
+    value: Floats = -np.square(k) / (2 * sigma2) - np.log(norm)
+    return value
+
+
+def _sums(sigma2: Floats) -> tuple[Floats, Floats]:
+    """Σ exp(−k²/2σ²) and Σ k²·exp(−k²/2σ²) for σ² below SMOOTH."""
+    square = np.arange(1.0, 90.0) ** 2
+    small = np.minimum(sigma2, SMOOTH)[..., None]
+    each = np.exp(-square / (2 * small))
+    return 1 + 2 * each.sum(axis=-1), 2 * (square * each).sum(axis=-1)
+
+
+def sigma2_terms(sigma2: Fraction | float) -> tuple[int, int]:
+    """Numerator and denominator of the σ² that is drawn for this one, the larger of them with 54 bits.
+
+    Fractions whose terms have up to 53 bits stay what they are; others are rounded up, so never to less noise.
+    """
+    if not LEAST <= sigma2 < LARGEST / 2:
+        raise InputError(f"the σ² of noise must be from {float(LEAST):.1g} to {LARGEST // 2:.1g}, got {sigma2}")
+    exact = Fraction(sigma2)
+    largest = max(exact.as_integer_ratio())
+    if largest < LARGEST:
+        scale = 1 << (BITS - largest.bit_length())
+        return exact.numerator * scale, exact.denominator * scale
+    q = 1 << (BITS - 1 - int(exact).bit_length())
+    return -(-exact.numerator * q // exact.denominator), q
+
+
+def sample_dgauss(
+    sigma2: Fraction | float, size: int | tuple[int, ...], rng: Entropy | None = None
+) -> NDArray[np.int64]:
+    """Exact draws of the discrete Gaussian, by Canonne, Kamath and Steinke's Algorithm 3 (2020) in whole numbers only.
+
+    Y of the discrete Laplace distribution with t = ⌊σ⌋ + 1 is accepted with chance exp(−(|Y| − σ²/t)²/2σ²).
+    Randomness is the operating system's; `rng` is for experiments and tests, as in `sample_dlap`.
+    """
+    p, q = sigma2_terms(sigma2)
+    read = reader(rng)
+    t = isqrt(p // q) + 1
+    draws = np.empty(size, np.int64)
+    flat, done = draws.reshape(-1), 0
+    while done < flat.size:
+        candidates = sample_dlap(Fraction(1, t), min(CHUNK, 8 * (flat.size - done) // 5 + 8), rng)
+        first = np.frombuffer(read(2 * candidates.size), "<u2")
+        accepted = candidates.compress(_accept(candidates, first, p, q, t, read))
+        accepted = accepted[: flat.size - done]  # the surplus goes by its place, never by its value
+        flat[done : done + accepted.size] = accepted
+        done += accepted.size
+    return draws
+
+
+def sample_dgauss_each(sigma2: Floats, rng: Entropy | None = None) -> NDArray[np.int64]:
+    """A draw for each σ², those of one σ² together; 0 where it is inf, which is for no key."""
+    drawn = np.zeros(sigma2.shape, np.int64)
+    for one in np.unique(sigma2[sigma2 < inf]):
+        here = sigma2 == one
+        drawn[here] = sample_dgauss(float(one), int(here.sum()), rng)
+    return drawn
+
+
+def _accept(Y: NDArray[np.int64], first: NDArray[np.uint16], p: int, q: int, t: int, read: Any) -> NDArray[np.bool_]:
+    """Which candidates are accepted, given the first 16 bits of a uniform number for each.
+
+    With z = |Y|·t·q − p and D = t·√(2pq) the chance is exp(−(z/D)²). The grid has its digits at both ends of a cell
+    that holds z/D; only numbers between them are compared with more digits.
+    """
+    size = np.minimum(np.abs(Y), 64 * t)  # far beyond the grid's end
+    z = np.abs(size * (t * q) - p)  # below 2⁸·2⁵⁴, as t² ≤ 4·max(σ², 1)
+    drop = BITS - FINE
+    above = (isqrt(2 * p * q * t * t) >> drop) + 1  # D without its last bits, from above: within 2⁻³⁹ of it
+    cell = np.minimum(((z >> drop) << GRID) // above, FAR << GRID)  # so z/D lies in this cell, or just in the next
+    digits = _square_grid()
+    accept: NDArray[np.bool_] = first < digits[2:].take(cell)
+    for i in np.flatnonzero(~accept & (first <= digits.take(cell))).tolist():
+        exact = abs(int(Y[i])) * t * q - p
+        accept[i] = below(int(first[i]), 16, exact * exact, 2 * p * q * t * t, read)
+    return accept
+
+
+@cache
+def _square_grid() -> NDArray[np.uint32]:
+    """The first 16 binary digits of exp(-x²), for x in steps of 2⁻¹² up to where they are 0."""
+    digits = []
+    for j in range((FAR << GRID) + 3):
+        scaled = 2**16 * exp(-((j / 2**GRID) ** 2))
+        near = abs(scaled - round(scaled)) < 1e-6 and scaled > 0.5  # too near to a whole number for a float to tell
+        digits.append(digits_of_exp(j * j, 4**GRID, 16) if near else int(scaled))
+    return np.array(digits, np.uint32)
