@@ -1,6 +1,6 @@
 """Measurements: a noisy value and its variance for each node, from wherever they come."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -8,16 +8,19 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attributary.errors import InputError
-from attributary.noise import Entropy, NoiseShape, shape_of
+from attributary.family_covariance import FamilyCovariance, leaf_families
+from attributary.noise import Entropy, NoiseShape, RandomisedResponse, shape_of
 from attributary.tables.not_private import SEEDED, together
 from attributary.tables.user_frames import arrow_table
 from attributary.tree import Tree
-from attributary.types import Floats
+from attributary.types import Floats, Ints
 
 if TYPE_CHECKING:
     from attributary.plan import Plan
 
 Codes = NDArray[np.uint8]
+FamilyFigures = tuple[Ints, Ints, tuple[Floats, Floats]]  # parents, children, figures and (co)variances
+LARGEST_FAMILY = 64  # states whose covariance is kept; those of more are of order 1/√k, and left out
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +31,8 @@ class Measurements:
 
     A variance of inf means not measured, of 0 known exactly. `shape` is the noise's: "laplace" (also discrete
     Laplace that was scaled down, as the API's), "dlap" (discrete Laplace on whole counts) or "normal". Where nodes have
-    noise of different shapes, it names them all, and `code` says for each node which of them it has.
+    noise of different shapes, it names them all, and `code` says for each node which of them it has. Noise is
+    independent, except within `families`, whose variances are in `variance`, too.
     """
 
     noisy: Floats
@@ -39,6 +43,7 @@ class Measurements:
     tree: Tree | None = None  # whose nodes they are of, where that is known: then denoise(measurements) is enough
     names: tuple[str, ...] = ()  # of the columns, where there are many and they have names
     frame: Any = field(default=None, repr=False)  # the user's table that they are from: row i is node i
+    families: tuple[FamilyCovariance, ...] = ()  # of leaves, whose noise is correlated
 
     def __post_init__(self) -> None:
         shapes = self.shapes
@@ -135,6 +140,50 @@ class Measurements:
         return replace(measures[name], tree=tree)
 
     @classmethod
+    def from_responses(
+        cls,
+        tree: Tree,
+        responses: ArrayLike,
+        response: RandomisedResponse,
+        *,
+        people: ArrayLike | None = None,
+        expected: ArrayLike | None = None,
+    ) -> "Measurements":
+        """What randomised responses say of a tree whose leaves are states, and whose parents of leaves are groups.
+
+        `responses` has the number of responses in each leaf, `people` the number of people in each group, both for all
+        nodes in the tree's order, of which others are passed over. Without `people`, each group has all states as
+        leaves. Variances depend on the true counts: on those `expected`, as an estimate gives them, else on figures.
+        """
+        found = _of_nodes(tree, responses, "responses")
+        plug = None if expected is None else _of_nodes(tree, expected, "expected counts")
+        asked = None if people is None else _of_nodes(tree, people, "people")
+        blocks: list[FamilyFigures] = []
+        for parent, nodes in leaf_families(tree):
+            size = nodes.shape[1]
+            if size > response.states or (asked is None and size < response.states):
+                raise ValueError(
+                    f"{tree.name(int(parent[0]))} has {size} leaves, and there are {response.states} states; "
+                    "leaves are states, and if not all of them are there, give people"
+                )
+            n = found[nodes].sum(axis=1) if asked is None else asked[parent]
+            likely = None if plug is None else plug[nodes]
+            blocks.append((parent, nodes, response.state_figures(n, found[nodes], likely, size <= LARGEST_FAMILY)))
+        return cls.of_families(tree, blocks)
+
+    @classmethod
+    def of_families(cls, tree: Tree, blocks: Iterable[FamilyFigures]) -> "Measurements":
+        """Figures of families of leaves with their covariances, or their variances alone; the noise is normal."""
+        noisy, variance, families = np.zeros(len(tree)), np.full(len(tree), np.inf), []
+        for parent, nodes, (value, spread) in blocks:
+            noisy[nodes] = value
+            if spread.ndim == 3:
+                families.append(FamilyCovariance.of(parent, nodes, spread))
+                spread = families[-1].variance
+            variance[nodes] = spread
+        return replace(cls.of(tree, noisy, variance, "normal"), families=tuple(families))
+
+    @classmethod
     def simulate(
         cls, plan: "Plan", tree: Tree, counts: ArrayLike, rng: Entropy | None = None, *, measure: str | None = None
     ) -> "Measurements":
@@ -185,9 +234,20 @@ class Measurements:
         """The standard deviations that each node's noise exceeds with this chance at most."""
         return self.each(lambda shape, variance: shape.beyond(variance, chance))
 
+    @property
+    def independent(self) -> "Measurements":
+        """Independent measurements of which the passes make the same counts."""
+        if not self.families:
+            return self
+        noisy, variance = self.noisy.copy(), self.variance.copy()
+        for family in self.families:
+            family.put_independent(noisy, variance)
+        return replace(self, noisy=noisy, variance=variance, families=())
+
     def with_noise(self, noisy: Floats, variance: Floats, not_private: str = "") -> "Measurements":
-        """Other values and variances of the same nodes, with noise of the same shapes."""
-        return replace(self, noisy=noisy, variance=variance, not_private=together(self.not_private, not_private))
+        """Other values and variances of the same nodes, with independent noise of the same shapes."""
+        words = together(self.not_private, not_private)
+        return replace(self, noisy=noisy, variance=variance, not_private=words, families=())
 
     def again(self, other: "Measurements") -> "Measurements":
         """Both measured the *same* conversions (a query repeated): combined by inverse variance."""
@@ -198,13 +258,36 @@ class Measurements:
             raise ValueError(f"exact figures (variance 0) must agree; node {v[0]} is both {x[v]} and {y[v]}")
         both, variance = combine(x, self.across, y, other.across)
         shared = x.ndim > max(self.variance.ndim, other.variance.ndim)
-        return self.with_noise(both, variance[:, 0] if shared else variance, other.not_private)
+        made = self.with_noise(both, variance[:, 0] if shared else variance, other.not_private)
+        if (self.families and other.families) or ((self.families or other.families) and both.ndim > 1):
+            raise ValueError("of two measurements of the same conversions, one alone may have families, in one column")
+        mine, theirs = (self, other) if self.families else (other, self)
+        families = []
+        for family in mine.families:
+            at = family.nodes
+            made.noisy[at], joined = family.combine(mine.noisy[at], theirs.noisy[at], theirs.variance[at])
+            made.variance[at] = joined.variance
+            families.append(joined)
+        return replace(made, families=tuple(families), **_shapes(self, other))
 
     def plus(self, other: "Measurements") -> "Measurements":
         """They measured *different* conversions (batches, periods): values add, and so do variances."""
         shared = self.variance.ndim == other.variance.ndim
         variance = self.variance + other.variance if shared else self.across + other.across
-        return self.with_noise(self.noisy + other.noisy, variance, other.not_private)
+        made = self.with_noise(self.noisy + other.noisy, variance, other.not_private)
+        pairs = (self, other), (other, self)
+        families = {f.nodes.tobytes(): f.plus(m.variance, m.families) for mine, m in pairs for f in mine.families}
+        return replace(made, families=tuple(families.values()))
+
+
+def _shapes(one: Measurements, other: Measurements) -> dict[str, Any]:
+    """The shapes of two figures made one: of each node, that of the figure with the smaller variance."""
+    same = one.shape == other.shape and one.code is None and other.code is None
+    if same or max(one.variance.ndim, other.variance.ndim) > 1:
+        return {}
+    codes = [np.zeros(len(m.noisy), np.uint8) if m.code is None else m.code for m in (one, other)]
+    code = np.where(other.variance < one.variance, codes[1] + np.uint8(len(one.shapes)), codes[0])
+    return {"shape": tuple(shape.name for m in (one, other) for shape in m.shapes), "code": code}
 
 
 def combine(x: Floats, var_x: Floats, y: Floats, var_y: Floats) -> tuple[Floats, Floats]:
@@ -234,3 +317,10 @@ def _numbers(values: ArrayLike, what: str) -> Floats:
     if given.dtype.kind not in "fiub":
         raise ValueError(f"{what} are numbers; got {given.dtype}")
     return np.ascontiguousarray(given, np.float64) if given.ndim else np.asarray(given, np.float64)
+
+
+def _of_nodes(tree: Tree, values: ArrayLike, what: str) -> Floats:
+    given = _numbers(values, what)
+    if given.shape != (len(tree),) or not np.isfinite(given).all():
+        raise ValueError(f"{what} are finite numbers, one for each of the {len(tree)} nodes; got shape {given.shape}")
+    return given

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from attributary.api.ara import parse
 from attributary.api.ara.parse import Issue, Parsed
 from attributary.api.ara.parse.browser_limits import BrowserLimits
-from attributary.api.ara.parse.event_level import flip_probability, information_gain
+from attributary.api.ara.parse.event_level import information_gain
 from attributary.api.ara.parse.sites import parse_url, registrable
+from attributary.noise.randomised_response import response_rate
 
 SITE = {"destination": "https://a.test"}
 FULL_SOURCE: dict[str, Any] = {
@@ -357,7 +358,7 @@ def test_what_event_level_reports_could_tell_is_found_for_any_number_of_them(
         assert (found.value is None) == bool(found.errors) == bool(found.limit)
     states = comb(data * windows + reports, reports)
     assert 0 <= information_gain(states, epsilon) + 1e-9 and information_gain(states, epsilon) <= log2(states) + 1e-9
-    assert 0 < flip_probability(states, epsilon) <= 1
+    assert 0 < response_rate(states, epsilon) <= 1
 
 
 def test_a_key_that_stands_twice_counts_once_and_is_told() -> None:
@@ -617,7 +618,7 @@ def test_the_capacity_is_that_of_the_channel(states: int) -> None:
     from math import log2
 
     for epsilon in (0.5, 3.0, 14.0):
-        flip = flip_probability(states, epsilon)
+        flip = response_rate(states, epsilon)
         wrong, right = flip / states, 1 - flip + flip / states
         told = right * log2(right * states) + (states - 1) * wrong * log2(wrong * states)
         assert information_gain(states, epsilon) == pytest.approx(told, rel=1e-9, abs=1e-12)

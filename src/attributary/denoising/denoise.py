@@ -49,7 +49,7 @@ def denoise(
         tree, noisy = _with_tree(tree, noisy)
     given = measurements(tree, noisy, variance, shape)
     method = _method(nonnegative)
-    used = given
+    used = given.independent
     shares = None if prior is None else shares_of(tree, prior)
     if prior is not None:
         _refuse_vague(prior, given)
@@ -67,7 +67,10 @@ def denoise(
         count = _each_column(lambda count: round_off(tree, count, floor=0 if method else None), count)
     back = tree.from_level_order
     plain = back(blue)
-    made = (tree, given, plain if count is blue else back(count), back(blue_variance), plain, method is not None)
+    variance = back(blue_variance)
+    for family in given.families:
+        variance[family.nodes] = family.estimated(variance[family.parent])
+    made = (tree, given, plain if count is blue else back(count), variance, plain, method is not None)
     if prior is None or (shares is None and used is given):
         return Estimate(*made)
     return Prediction(*made, prior)
@@ -81,7 +84,7 @@ def measurements(
         if variance is not None:
             raise ValueError("measurements hold their variances; give either measurements or noisy and variance")
         checked = Measurements.of(tree, noisy.noisy, noisy.variance, noisy.shape, noisy.not_private, noisy.code)
-        return replace(checked, names=noisy.names, frame=noisy.frame)
+        return replace(checked, names=noisy.names, frame=noisy.frame, families=noisy.families)
     if variance is None or noisy is None:
         raise ValueError("denoising needs the noise's variance; give one number, or one for each node")
     return Measurements.of(tree, noisy, variance, shape)
@@ -107,6 +110,8 @@ def _refuse_vague(prior: Prior, given: Measurements) -> None:
             "a prior is that of one column of figures; denoise each column with its own: "
             "denoise(tree, measurements.column(0), prior=…)"
         )
+    if given.families:
+        raise ValueError("a prior goes with figures whose noise is independent; these have families: leave it out")
     if prior.variance is None and prior.share is None:
         raise ValueError(
             "a prior of counts alone does not say how far to trust it; prior.learn(tree, noisy, variance, prior) does"

@@ -26,6 +26,7 @@ def excess_kurtosis(tree: Tree, measured: Measurements, variance: Floats) -> Flo
     noise = measured.excess()
     if not noise.any():
         return noise
+    measured = measured.independent
     var, own, blue = (tree.to_level_order(a) for a in (measured.variance, noise, variance))
     _, up = engine(tree).upward(tree, tree.to_level_order(measured.noisy), var)
     excess, _ = downward(tree, var, own, up, upward(tree, var, own, up))

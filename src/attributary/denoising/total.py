@@ -49,6 +49,7 @@ class Total:
 
 def total(tree: Tree, measured: Measurements, blue: Floats, weights: Floats) -> Total:
     """Σ weights · blue with its variance, in the tree's order."""
+    families, measured = measured.families, measured.independent
     var = tree.to_level_order(measured.variance)
     _, up = engine(tree).upward(tree, tree.to_level_order(measured.noisy), var)
     pull = tree.in_level_order.sum_down(tree.to_level_order(weights))  # h
@@ -60,6 +61,11 @@ def total(tree: Tree, measured: Measurements, blue: Floats, weights: Floats) -> 
             pull[p] = _mean(family, pull[c], up[c])
             off = pull[c] - family.spread(pull[p])
             variance[c] = np.where(off == 0, 0.0, up[c] * np.where(off == 0, 1.0, off) ** 2)
+    if families:
+        variance = tree.from_level_order(variance)
+        for each in families:
+            variance[each.nodes] = each.quadratic(tree.from_level_order(pull))
+        variance = tree.to_level_order(variance)
     roots = tree.slice(0)
     variance[roots] = np.where(pull[roots] == 0, 0.0, up[roots] * np.where(pull[roots] == 0, 1.0, pull[roots]) ** 2)
     whole = float(variance.sum())

@@ -24,6 +24,7 @@ from attributary.api.ara.parse.json_fields import (
     whole,
     within,
 )
+from attributary.noise.randomised_response import LARGEST_EPSILON, response_rate
 
 HOUR = 3600
 MOST_REPORTS, MOST_TRIGGER_DATA, MOST_WINDOWS = 20, 32, 5
@@ -172,7 +173,6 @@ def _scope(j: Any, path: Path, found: Findings) -> str | None:
 
 
 STATES = "number of possible output states"
-MOST_EPSILON = 500.0  # beyond which nothing is random to any digit, and before which exp overflows
 
 
 def check_capacity(
@@ -190,7 +190,7 @@ def check_capacity(
     navigation = source_type == "navigation"
     most = limits.channel_capacity_navigation if navigation else limits.channel_capacity_event
     most_scoped = limits.scopes_channel_capacity_navigation if navigation else limits.scopes_channel_capacity_event
-    states = comb(data * len(windows.end_times) + reports, reports)  # reports on (trigger data, window) pairs
+    states = output_states(data, len(windows.end_times), reports)
     if states > limits.trigger_states:
         found.exceeds(
             "trigger-state-cardinality", f"{STATES} ({states}) exceeds max cardinality ({limits.trigger_states})"
@@ -218,12 +218,12 @@ def check_capacity(
         )
     if note:
         found.note((), f"{STATES}: {states}")
-        found.note((), f"randomized trigger rate: {flip_probability(states, epsilon):.7f}")
+        found.note((), f"randomized trigger rate: {response_rate(states, epsilon):.7f}")
 
 
-def flip_probability(states: int, epsilon: float) -> float:
-    """The probability that a report is drawn at random: k-ary randomised response at this epsilon."""
-    return states / (states - 1 + exp(min(epsilon, MOST_EPSILON)))
+def output_states(data: int, windows: int, reports: int) -> int:
+    """What a source's event-level reports may be: so many of them at most, each with a trigger data and a window."""
+    return comb(data * windows + reports, reports)
 
 
 @lru_cache(maxsize=256)
@@ -231,7 +231,7 @@ def information_gain(states: int, epsilon: float) -> float:
     """The capacity in bits of the channel that randomised response is: q-ary symmetric."""
     if states == 1 or epsilon <= 0:
         return 0.0
-    odds = exp(min(epsilon, MOST_EPSILON))  # of the true state against one other; both parts stay above 0
+    odds = exp(min(epsilon, LARGEST_EPSILON))  # of the true state against one other; both parts stay above 0
     right, wrong = odds / (states - 1 + odds), (states - 1) / (states - 1 + odds)
     entropy = -wrong * log2(wrong) - right * log2(right)
     return log2(states) - entropy - wrong * log2(states - 1)

@@ -1,0 +1,144 @@
+"""event_level_reports: what the API's event-level reports say of a tree, as measurements beside the aggregates.
+
+A browser sends the event-level reports of a source as they are or, at the randomised trigger rate, those of a state
+drawn from all that its registration allows: at most r reports, each with one of d trigger data and one of w windows. A
+state's weights are its numbers of reports with each trigger data. Those of a state at random have the moments of
+Pólya's urn: r balls, and a colour for each of the d·w cells and for no report.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from attributary.api.ara.parse import Source, source
+from attributary.api.ara.parse.event_level import output_states
+from attributary.errors import InputError
+from attributary.family_covariance import leaf_families
+from attributary.measurements import Measurements
+from attributary.noise import RandomisedResponse, StateWeights
+from attributary.tables.user_frames import arrow_table
+from attributary.tree import Tree
+from attributary.tree.labels import text_labels
+from attributary.tree.match import match
+from attributary.tree.paths import describe
+from attributary.types import Ints
+
+SOURCE_ID, TRIGGER_DATA = "source_event_id", "trigger_data"
+
+
+def event_level_measurements(
+    tree: Tree,
+    header: str,
+    sources: Any,
+    reports: Any,
+    trigger_data: Mapping[str, int],
+    *,
+    source_type: str = "navigation",
+    expected: ArrayLike | None = None,
+) -> Measurements:
+    """What event-level reports say of a tree whose last attribute is told by their trigger data.
+
+    `header` is the JSON that the sources were registered with, of which the fields for event-level reports count;
+    `sources` is a table with a row for each source, whether it converted or not: its `source_event_id`, and the tree's
+    attributes but the last. `reports` has the `source_event_id` and the `trigger_data` of each report, and the argument
+    `trigger_data` those of each label of the last attribute. Variances depend on the true counts: on those `expected`,
+    as an estimate gives them, else on the reports.
+
+    At most `max_event_level_reports` conversions of a source are counted, by default 3 of a click and 1 of a view.
+    Aggregates count the same ones if the spec's `conversions_per_impression` is the same, or if no source has more.
+    """
+    registered = _registered(header, source_type)
+    group, of_report, data = _events(tree, arrow_table(sources), arrow_table(reports), registered)
+    column = _columns(tree, trigger_data, registered)
+    told, at = np.unique(of_report, return_inverse=True)  # the sources with reports, and their numbers of each data
+    times = np.zeros((len(told), len(registered.trigger_data)))
+    np.add.at(times, (at, data), 1)
+    people = np.bincount(group, minlength=len(tree)).astype(np.float64)
+    blocks = []
+    for parent, nodes in leaf_families(tree):
+        slot = np.full(len(tree), -1)
+        slot[parent] = np.arange(len(parent))
+        mine = slot[group[told]] >= 0
+        of = slot[group[told]][mine]
+        each = np.take_along_axis(times[mine], column[nodes][of], axis=1)
+        sums, products = np.zeros(nodes.shape), np.zeros((*nodes.shape, nodes.shape[1]))
+        np.add.at(sums, of, each)
+        np.add.at(products, of, each[:, :, None] * each[:, None, :])
+        response, weights = randomised(registered, nodes.shape[1])
+        likely = None if expected is None else np.asarray(expected, np.float64)[nodes]
+        blocks.append((parent, nodes, response.figures(people[parent], sums, products, weights, likely)))
+    return Measurements.of_families(tree, blocks)
+
+
+def randomised(registered: Source, labels: int) -> tuple[RandomisedResponse, StateWeights]:
+    """The randomised response that a source's reports are, and what its states count of so many of the trigger data."""
+    reports, windows = registered.max_event_level_reports, len(registered.event_report_windows.end_times)
+    states = output_states(len(registered.trigger_data), windows, reports)
+    colours = len(registered.trigger_data) * windows + 1
+    share = windows / colours
+    mean = np.full(labels, reports * share)
+    spread = reports * share * (colours + reports) / (colours + 1)
+    moment = np.outer(mean, mean) + spread * (np.eye(labels) - share)
+    return RandomisedResponse.at(states, registered.event_level_epsilon), StateWeights(mean, moment)
+
+
+def _registered(header: str, source_type: str) -> Source:
+    found = source(header, source_type)
+    if found.value is None:
+        raise InputError(f"browsers refuse this source: {'; '.join(map(str, found.errors))}")
+    if not found.value.max_event_level_reports or not found.value.trigger_data:
+        raise InputError("these sources have no event-level reports; max_event_level_reports or trigger_data is empty")
+    return found.value
+
+
+def _events(tree: Tree, sources: Any, reports: Any, registered: Source) -> tuple[Ints, Ints, Ints]:
+    """The group of each source, and the source and the place of the trigger data of each report."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    last = tree.attributes[-1] if tree.attributes else ""
+    paths = sources.drop_columns([last]) if last in sources.column_names else sources
+    paths = paths.append_column(last, pa.nulls(sources.num_rows, pa.string()))
+    place = match(tree, paths).node
+    group = np.where(place < 0, -1, place if tree.order is None else tree.order[place])
+    is_group = np.append(np.isin(np.arange(len(tree)), tree.parent[tree.leaves]), False)
+    if not is_group[group].all():
+        row, above = int(np.argmin(is_group[group])), list(tree.attributes[:-1])
+        where = describe(above, [sources.column(name)[row].as_py() for name in above])
+        raise InputError(f"a source is in a group just above the tree's leaves; that of row {row + 1} is in {where}")
+    ids, of = (text_labels(table, SOURCE_ID) for table in (sources, reports))
+    if len(pc.unique(ids)) < len(ids) or ids.null_count:
+        raise InputError(f"every source has a {SOURCE_ID} of its own; some are repeated or missing")
+    text = ids.cast(pa.string())
+    row = pc.fill_null(pc.index_in(of.cast(pa.string()), value_set=text), -1).to_numpy(zero_copy_only=False)
+    if (row < 0).any():
+        raise InputError(f"{(row < 0).sum():,} of {len(row):,} reports are of sources that are not in the table")
+    known = pa.array([str(value) for value in registered.trigger_data])
+    data = pc.fill_null(pc.index_in(text_labels(reports, TRIGGER_DATA).cast(pa.string()), value_set=known), -1)
+    told = data.to_numpy(zero_copy_only=False).astype(np.int64)
+    if (told < 0).any():
+        strange = reports.column(TRIGGER_DATA)[int(np.argmin(told))].as_py()
+        raise InputError(f"the sources' trigger data are {', '.join(known.to_pylist())}; a report has {strange!r}")
+    return group, row.astype(np.int64), told
+
+
+def _columns(tree: Tree, trigger_data: Mapping[str, int], registered: Source) -> Ints:
+    """The place of each leaf's trigger data among those registered; 0 for other nodes."""
+    place = {value: number for number, value in enumerate(registered.trigger_data)}
+    labels = tree.labels[-1]
+    names = labels.dictionary.cast("string").to_pylist()
+    for name in names:
+        if trigger_data.get(name) not in place:
+            raise InputError(
+                f"each label of {tree.attributes[-1]!r} has one of the sources' trigger data, "
+                f"{', '.join(map(str, place))}; {name!r} has {trigger_data.get(name)}"
+            )
+    if (tree.level[tree.leaves] < tree.depth - 1).any():
+        raise InputError("event-level reports are of a tree whose leaves are all at the last level; some are above it")
+    if len(set(trigger_data.values())) < len(trigger_data):
+        raise InputError("two labels have the same trigger data; give each its own")
+    column = np.zeros(len(tree), np.int64)
+    column[tree.slice(tree.depth - 1)] = np.array([place[trigger_data[name]] for name in names])[labels.indices]
+    return tree.from_level_order(column)
