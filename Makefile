@@ -17,11 +17,14 @@ demo: $(VENV)/.ready-decrypt ## the main job: a generated shop's logs become cou
 	$(BIN)/attributary generate shop -o demo/
 	$(BIN)/attributary run demo/spec.toml --prior-until 2026-02-02 --estimator nonnegative --again -o demo/run
 
+# Tests start many processes, which need not compile every module anew; groups start in the order of tests/conftest.py.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
+
 test: $(VENV)/.ready-dev ## the tests, the examples in README and docs among them
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not sweep"
+	$(PYTEST) -m "not sweep"
 
 test-all: test ## the same, and then the longest sweeps
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m sweep
+	$(PYTEST) -m sweep
 
 test-duckdb1: $(VENV)/.ready-dev ## the tests of logs, on the last DuckDB before 2
 	test -d $(VENV)/duckdb1 || $(BIN)/python -m pip install --quiet --disable-pip-version-check \

@@ -22,11 +22,32 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # run in the background, 
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+LONGEST = ["spark", "browser", "test_fuzz.py", "test_load.py", "test_learned_prior.py", "test_report.py"]  # of groups
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The tests of a file stay together when several processes share them, and so do all that need Spark."""
+    """When several processes share the tests, the groups of one process each, the longest of them first.
+
+    The tests of a file stay together, and so do all that need Spark, and all that need a browser; each page of the docs
+    is a group. A long group that comes last would keep one process busy while the others are idle.
+    """
+    in_browser = {item.path for item in items if "chromium" in _fixtures(item)}
+    place = {name: number for number, name in enumerate(LONGEST)}
+
+    def group(item: pytest.Item) -> str:
+        if "spark" in _fixtures(item) or "cluster.md" in item.name:
+            return "spark"
+        if item.path in in_browser:
+            return "browser"
+        return item.name if item.name.startswith("test_the_examples_run") else item.path.name
+
     for item in items:
-        needs_spark = "spark" in getattr(item, "fixturenames", ()) or "cluster.md" in item.name
-        item.add_marker(pytest.mark.xdist_group("spark" if needs_spark else item.path.name))
+        item.add_marker(pytest.mark.xdist_group(group(item)))
+    items.sort(key=lambda item: place.get(group(item), len(place)))
+
+
+def _fixtures(item: pytest.Item) -> tuple[str, ...]:
+    return tuple(getattr(item, "fixturenames", ()))
 
 
 @pytest.fixture(scope="session")

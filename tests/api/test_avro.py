@@ -224,7 +224,8 @@ def a_file(
 
 
 NOTHING = {"type": "record", "name": "R", "fields": []}
-BOMB = zlib.compress(bytes(2**29), 9)[2:-4]
+DEFLATE = zlib.compressobj(9, wbits=-15)
+BOMB = (DEFLATE.compress(bytes(2**20)) + DEFLATE.flush(zlib.Z_FULL_FLUSH)) * 2**9 + DEFLATE.flush()  # 2**29 zeros
 HARMFUL: dict[str, tuple[bytes, str]] = {
     "no file": (b"", "it is not an Avro file"),
     "text": (b"bucket,metric\n", "it is not an Avro file"),
