@@ -80,8 +80,8 @@ class Measurements:
     def from_table(
         cls,
         frame: Any,
-        levels: Sequence[str],
-        value: str | Sequence[str],
+        levels: Sequence[str] | None = None,
+        value: str | Sequence[str] | None = None,
         *,
         variance: str | float | Sequence[float] | Sequence[str] | None = None,
         std: str | float | Sequence[float] | Sequence[str] | None = None,
@@ -89,6 +89,7 @@ class Measurements:
         fill: bool = False,
         totals: Collection[str] = (),
         no_totals: bool = False,
+        **form: Any,
     ) -> "Measurements":
         """What a table of noisy figures says of the tree that its rows name; denoise(measurements) does the rest.
 
@@ -98,20 +99,27 @@ class Measurements:
         "laplace:scale=3" or "api:epsilon=4,contribution=32768" (a shape's name alone goes with `variance`: "normal").
         `totals` are labels that mark totals; with `no_totals`, labels such as ALL are ordinary ones. Several columns of
         figures are given as a list; `variance` or `std` may then list a column for each. `denoise(…).frame()` is the
-        frame with the estimates beside its own columns.
+        frame with the estimates beside its own columns. Levels and value that are not given are recognised where only
+        one reading fits; `form` are further options of `recognise`, such as suppressed=["<5"] and decimal=",".
         """
         from attributary.pipeline.denoise_table import node_rows
 
-        table, names = arrow_table(frame), [value] if isinstance(value, str) else list(value)
+        table, how = (
+            arrow_table(frame),
+            {"noise": noise, "fill": fill, "totals": totals, "no_totals": no_totals, **form},
+        )
+        if value is None or isinstance(value, str):
+            rows = node_rows(table, levels, value, variance=_of_column(variance, [value or ""], 0),
+                             std=_of_column(std, [value or ""], 0), **how)  # fmt: skip
+            same = rows.form.table.num_rows == table.num_rows  # a pivot has become another table
+            return replace(rows.measured, frame=frame if same else rows.form.table)
+        names = list(value)
         columns = [
             node_rows(
-                table, levels, name, variance=_of_column(variance, names, i), std=_of_column(std, names, i),
-                noise=noise, fill=fill, totals=totals, no_totals=no_totals,
+                table, levels, name, variance=_of_column(variance, names, i), std=_of_column(std, names, i), **how
             ).measured
             for i, name in enumerate(names)
-        ]  # fmt: skip
-        if isinstance(value, str):
-            return replace(columns[0], frame=frame)
+        ]
         if not names or len(set(names)) < len(names):
             raise InputError(f"figures are in one column or more, each named once; got {', '.join(names) or 'none'}")
         noisy, variances = (np.stack([getattr(m, name) for m in columns], 1) for name in ("noisy", "variance"))

@@ -111,6 +111,13 @@ such a name are not overwritten but refused; --prefix gives the added ones other
 @click.option("--total", multiple=True, metavar="LABEL", help="A label that marks totals, as in --total ALL.")
 @click.option("--no-totals", is_flag=True, help="Labels such as ALL are ordinary ones.")
 @click.option(
+    "--suppressed", multiple=True, metavar="TEXT", help="Cells of this text are a bound, as in '<5' or '*=1..4'."
+)
+@click.option("--empty", type=click.Choice(["unmeasured", "zero"]), help="What empty figures are.")
+@click.option("--decimal", type=click.Choice([".", ","]), help="Decimal sign of the figures, if they do not tell.")
+@click.option("--separator", metavar="CHARACTER", help="What separates cells, if they do not tell: ';' or tab.")
+@click.option("--wide", metavar="LEVEL", help="A pivot: names of columns are the labels of a last level, as in day.")
+@click.option(
     "-o",
     "--output",
     metavar="FILE",
@@ -142,7 +149,7 @@ def denoise(
     noise: str | None,
     **of_table: Any,
 ) -> None:
-    from attributary.cli.print_estimates import print_estimates
+    from attributary.cli.print_estimates import print_estimates, print_form
     from attributary.cli.printing import say
     from attributary.cli.progress import stages
     from attributary.cli.reading import refuse_inputs
@@ -163,22 +170,27 @@ def denoise(
     trees = [tree] if tree or not files else _trees_beside(files)
     refuse_inputs([output], [*files, *trees, path, prior])
     with stages(not quiet and not (output == "-" and sys.stdout.isatty())) as stage:
-        if path is None or value is None or levels is None:
+        if path is None:
             denoised = _summary(files[0], files[1:], tree, stage, how)
         else:
             stage("reading")
-            table = read_table(path)
-            names = [name if name in table.column_names else name.strip() for name in levels.split(",")]
-            totals = of_table.pop("total")
-            how |= {"totals": totals, "keep_text": is_text(written.format), "path": path, "stage": stage}
-            denoised = denoise_table(table, names, value, **how, **of_table)
+            table = read_table(path, separator=of_table.pop("separator"))
+            how |= {"totals": of_table.pop("total"), "keep_text": is_text(written.format), "path": path, "stage": stage}
+            denoised = denoise_table(table, _names(table, levels), value, **how, **of_table)
         stage("writing")
         write_table(denoised.table, output, format_)
     words = words_of(denoised.table)
     if words:
         say(f"{'standard output' if output == '-' else output}: {words}", always=True)
     if not quiet:
+        print_form(denoised.recognised)
         print_estimates(denoised.estimates, denoised.table.num_rows, output, denoised.notes)
+
+
+def _names(table: Any, levels: str | None) -> list[str] | None:
+    """The columns that a user names with commas, which may have blanks around them."""
+    names = table.column_names
+    return None if levels is None else [name if name in names else name.strip() for name in levels.split(",")]
 
 
 def _summary(plan_path: str, summaries: Sequence[str], tree_path: str | None, stage: Any, how: dict[str, Any]) -> Any:
@@ -230,6 +242,5 @@ def _refuse_mixtures(
         return
     if tree is not None:
         raise InputError("--tree belongs to a plan and its summary report; give them, or leave --tree out")
-    lacking = [name for name, value in named.items() if value is None]
-    if lacking:
-        raise InputError(f"give a plan and its summary report, or --table, --levels and --value; lacks {lacking[0]}")
+    if named["--table"] is None:
+        raise InputError("give a plan and its summary report, or --table, --levels and --value; lacks --table")

@@ -1,5 +1,6 @@
 """print_estimates: what denoising did, in words, for standard error and for --summary."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,6 +59,14 @@ def print_estimates(estimates: dict[str, Estimate], rows: int, output: str, note
     apart = ", one per node and measure" if len(estimates) > 1 else ""
     fact("rows", rows)
     out.print("; ".join([f"{rows:,} rows written to {where}{apart}", *notes]))
+
+
+def print_form(recognised: Sequence[str]) -> None:
+    """Prints what a table was taken for."""
+    out = console()
+    fact("recognised", list(recognised))
+    for note in recognised:
+        out.print(one_line(f"recognised: {note}"))
 
 
 def _print(out: Out, name: str, est: Estimate) -> None:

@@ -17,13 +17,13 @@ from attributary.estimates import ADDED, FROM_PRIOR, MEASURED, figures_of, with_
 from attributary.measurements import Measurements
 from attributary.noise import parse, shape_of
 from attributary.pipeline.estimator import Estimator
-from attributary.pipeline.level_columns import level_columns, refuse_sums, refused, without_totals
+from attributary.pipeline.level_columns import refuse_sums, refused
 from attributary.pipeline.read_prior import past_of_table
+from attributary.pipeline.table_form import TableForm, recognise
 from attributary.spec.measure import COUNT
 from attributary.tables import place, shown
 from attributary.tables.not_private import mark, words_of
 from attributary.tables.table_columns import cell_in_words, columns_in_words, floats, is_text_type, number_cells
-from attributary.tables.user_frames import arrow_table
 from attributary.tree import Tree
 from attributary.types import Floats
 
@@ -41,26 +41,25 @@ class Denoised(NamedTuple):
     table: Any  # Arrow
     estimates: dict[str, Estimate]
     notes: list[str]
+    recognised: tuple[str, ...] = ()  # what the table was taken for, in words
 
 
 class NodeRows(NamedTuple):
     """A table whose rows name nodes, and what was measured of them."""
 
-    table: Any  # Arrow; the cells of labels that mark totals are empty
+    form: TableForm
     measured: Measurements  # of the tree's nodes: node i is row i, and those without a row come last
 
 
 def denoise_table(
     frame: Any,
-    levels: Sequence[str],
-    value: str,
+    levels: Sequence[str] | None = None,
+    value: str | None = None,
     *,
     variance: Amount | None = None,
     std: Amount | None = None,
     noise: str | None = None,
     fill: bool = False,
-    totals: Collection[str] = (),
-    no_totals: bool = False,
     estimator: Estimator | None = None,
     prior: str | None = None,
     protected: bool = False,
@@ -69,26 +68,25 @@ def denoise_table(
     keep_text: bool = True,
     path: str = "the table",
     stage: Stage = lambda _: None,
+    **form: Any,
 ) -> Denoised:
     """The table as it is, with the columns of estimates beside its own.
 
-    All but the last options are those of `Measurements.from_table`. `prior` is the file of an earlier period, for the
+    Levels, figures and noise are given as in `Measurements.from_table`; what is not given is recognised, and `form` are
+    the options of `recognise` that say it. `prior` is the file of an earlier period, for the
     estimator `learned`; exact counts in it mark the result as not private, unless they were `protected` themselves.
     `prefix` goes before the names of the added columns. Unless `keep_text`, figures that are text become numbers.
     `path` is what messages call the table.
     """
     chosen = estimator or Estimator("unbiased" if prior is None else "learned")
-    table = arrow_table(frame)
+    stage("building the tree")
+    found, measured = node_rows(
+        frame, levels, value, variance=variance, std=std, noise=noise, fill=fill, path=path, **form
+    )
+    table, tree, path, value = found.table, found.tree, found.path, found.value
     column = variance if isinstance(variance, str) else None
     names = _kept_names(table, column, prefix, path, chosen.uses_prior, value)
     copied = _copied(table, names, column, value)
-    stage("building the tree")
-    table, measured = node_rows(
-        table, levels, value, variance=variance, std=std, noise=noise, fill=fill, totals=totals, no_totals=no_totals,
-        path=path,
-    )  # fmt: skip
-    tree = measured.tree
-    assert tree is not None
     stage("denoising")
     past = None if prior is None else past_of_table(tree, prior, protected)
     with refused(path):
@@ -105,21 +103,20 @@ def denoise_table(
     notes = [f"your column {variance} is called {NOISE_VARIANCE} there"] if renamed else []
     if past is not None:
         made, notes = mark(made, past.not_private), notes + past.notes
-    return Denoised(made, {COUNT: est}, notes)
+    return Denoised(made, {COUNT: est}, notes, found.notes)
 
 
 def node_rows(
     frame: Any,
-    levels: Sequence[str],
-    value: str,
+    levels: Sequence[str] | None = None,
+    value: str | None = None,
     *,
     variance: Amount | None = None,
     std: Amount | None = None,
     noise: str | None = None,
-    fill: bool = False,
-    totals: Collection[str] = (),
     no_totals: bool = False,
     path: str = "the table",
+    **form: Any,
 ) -> NodeRows:
     """The tree that a table's rows name, and what was measured of its nodes: see `Measurements.from_table`."""
     given = {"--variance": variance, "--std": std, "--noise": noise}
@@ -130,32 +127,30 @@ def node_rows(
     if len(ways) != 1:
         got = " and ".join(ways) or "none of them"
         raise InputError(f"the noise is given in one way; got {got}: {WAYS}")
-    table = arrow_table(frame)
-    table = without_totals(table, level_columns(table, levels, path).column_names, totals, path)
-    paths = level_columns(table, levels, path)
-    with refused(path):
-        tree = Tree.from_paths(paths, paths.column_names, fill=fill, totals=None if no_totals else ())
-    noisy = floats(table, value, path)
-    if ways == ["--noise"]:
-        statement = parse(noise or "")
+    statement = parse(noise or "") if ways == ["--noise"] else None
+    columns = [each for each in (variance, std) if isinstance(each, str)]
+    columns += [name for text in (statement.given.values() if statement else ()) for name in (text, *text.split(","))]
+    found = recognise(frame, levels, value, amounts=columns, no_totals=no_totals, path=path, **form)
+    table, path, tree, value, noisy = found.table, found.path, found.tree, found.value, found.figures
+    extra = found.extra
+    if statement is not None:
         shape = statement.shape.name
         with refused(path):
-            spread, divisor = statement.figures(
-                lambda name, text: _amounts(table, name, f"{name} in --noise", text, tree, path)
-            )
+            spread, divisor = statement.figures(lambda name, text: _amounts(found, name, f"{name} in --noise", text))
         with np.errstate(divide="ignore", invalid="ignore"):
-            noisy = noisy / divisor
+            noisy, extra = noisy / divisor, np.where(extra > 0, extra / divisor**2, 0.0)
     elif variance is not None:
-        spread = _amounts(table, "variance", "--variance", variance, tree, path)
+        spread = _amounts(found, "variance", "--variance", variance)
     else:
         assert std is not None
-        spread = _amounts(table, "std", "--std", std, tree, path) ** 2
+        spread = _amounts(found, "std", "--std", std) ** 2
+    spread = spread + extra
     bad = ~np.isfinite(noisy) & (spread < inf)
     if bad.any():
         row = int(np.argmax(bad))
         raise InputError(
             f"{place(path, row)}: column {value!r} has {cell_in_words(table, value, row)} where a finite number is "
-            "needed; if it was not measured, give it variance inf"
+            "needed; if it was not measured, give it variance inf, or all such cells --empty unmeasured"
         )
     missing = len(tree) - len(noisy)  # node i is row i; those without rows come last
     noisy = np.pad(np.where(spread < inf, noisy, 0.0), (0, missing))
@@ -163,13 +158,18 @@ def node_rows(
     if not no_totals:
         refuse_sums(tree, np.where(spread < inf, noisy, np.nan), path, TOTALS)
     with refused(path):
-        return NodeRows(table, Measurements.of(tree, noisy, spread, shape, words_of(table)))
+        return NodeRows(found, Measurements.of(tree, noisy, spread, shape, words_of(table)))
 
 
-def _amounts(table: Any, name: str, option: str, given: Amount, tree: Tree, path: str) -> Floats:
-    """An amount of 0 or more for every row: from a column of that name, else one number, else one for each level."""
+def _amounts(form: TableForm, name: str, option: str, given: Amount) -> Floats:
+    """An amount of 0 or more for every row: from a column of that name, else one number, else one for each level.
+
+    The cells of suppressed figures may be empty, where only the bound is known.
+    """
+    table, tree, path = form.table, form.tree, form.path
     if isinstance(given, str) and given in table.column_names:
         amounts = floats(table, given, path)
+        amounts = np.where(np.isnan(amounts) & (form.extra > 0), 0.0, amounts)
         bad = ~(amounts >= 0)
         if bad.any():
             row = int(np.argmax(bad))

@@ -8,27 +8,34 @@ from typing import Any
 from attributary.errors import InputError
 from attributary.tables.table_source import DELIMITER, Format, by_content, by_name, is_text, opened, shown
 from attributary.tables.text_faults import fault
+from attributary.tables.text_form import BEGINNING, NOTED, TextForm, text_form
 
 
-def read_table(path: str, format: Format | None = None) -> Any:
+def read_table(path: str, format: Format | None = None, separator: str | None = None) -> Any:
     """The table in a file, `-` for standard input: CSV, TSV (also as .gz and .zst), Parquet, Arrow.
 
     The cells of text files stay text, so that a label such as 007 keeps its zeros; an empty cell is null. The format
-    is the one given, or the ending's, or what the first bytes look like.
+    is the one given, or the ending's, or what the first bytes look like. Cells are separated as the ending says, or
+    as all rows of the beginning agree: the metadata then says so. UTF-16 with a byte order mark is read as well.
     """
     import pyarrow as pa
 
     with opened(path) as file:
-        kind = format or by_name(path).format or _by_content(file)
+        beginning = file.read(BEGINNING)
+        file.seek(0)
+        kind = format or by_name(path).format or by_content(beginning)
+        form = text_form(beginning, DELIMITER[kind], shown(path), separator) if is_text(kind) else TextForm("")
         try:
-            table = _read_text(file, DELIMITER[kind]) if is_text(kind) else _read_binary(file, kind)
+            table = _read_text(file, form) if is_text(kind) else _read_binary(file, kind)
             names = table.column_names
         except (pa.ArrowException, OSError, UnicodeError) as error:
             if is_text(kind):
                 with _again(path, file) as fresh:
-                    words = fault(fresh, DELIMITER[kind], shown(path)) or _one_line(path, error)
+                    words = fault(fresh, form, shown(path)) or _one_line(path, error)
                 raise InputError(words) from error
             raise InputError(f"{shown(path)} is not a whole {_full_name(kind)} file: {_reason(error)}") from error
+    if is_text(kind) and form.separator != DELIMITER[kind]:
+        table = table.replace_schema_metadata({NOTED: form.separator})
     return _checked(table, names, shown(path))
 
 
@@ -43,27 +50,22 @@ def _again(path: str, file: Any) -> Iterator[Any]:
         yield file
 
 
-def _by_content(file: Any) -> Format:
-    beginning = file.read(65536)
-    file.seek(0)
-    return by_content(beginning)
-
-
-def _read_text(file: Any, delimiter: str) -> Any:
+def _read_text(file: Any, form: TextForm) -> Any:
     import pyarrow as pa
     from pyarrow import csv
 
-    parse = csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+    parse = csv.ParseOptions(delimiter=form.separator, newlines_in_values=True)
+    skip = csv.ReadOptions(skip_rows=int(form.stated))
     # The names come first, by the same parser, since Arrow guesses the type of every column it is not told of. It
     # reads ahead in a thread, so that each reader has a stream of its own.
-    with csv.open_csv(file.get_stream(0, file.size()), parse_options=parse) as header:
+    with csv.open_csv(file.get_stream(0, file.size()), skip, parse_options=parse) as header:
         names = header.schema.names
     text = csv.ConvertOptions(
         column_types=dict.fromkeys(names, pa.string()),
         null_values=[""],
         strings_can_be_null=True,
     )
-    return csv.read_csv(file.get_stream(0, file.size()), parse_options=parse, convert_options=text)
+    return csv.read_csv(file.get_stream(0, file.size()), skip, parse_options=parse, convert_options=text)
 
 
 def _read_binary(file: Any, kind: Format) -> Any:

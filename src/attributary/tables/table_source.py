@@ -23,6 +23,7 @@ ENDINGS: dict[str, Format] = {
     ".arrows": "arrows",
 }
 PACKED = {".gz": "gzip", ".zst": "zstd"}
+UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # byte order marks
 DELIMITER: dict[Format, str] = {"csv": ",", "tsv": "\t"}  # the formats that are text
 
 
@@ -79,10 +80,16 @@ def opened(path: str) -> Iterator[Any]:
         packing = packing_of(beginning)
         if packing:
             source = pa.BufferReader(pa.CompressedInputStream(source, packing).read_buffer())
+            beginning = source.read(4)
+            source.seek(0)
         if source.size() == 0:
             raise InputError(f"{shown(path)} is empty; a table begins with the names of its columns")
+        if beginning.startswith(UTF_16):
+            source = pa.BufferReader(source.read().decode("utf-16").encode())
     except FileNotFoundError:
         raise InputError(f"there is no file {path}; give the table's path, or - for standard input") from None
+    except UnicodeError:
+        raise InputError(f"{shown(path)} begins as UTF-16, but is not; save it as UTF-8") from None
     except OSError as error:
         raise InputError(f"{shown(path)} cannot be read: {_reason(error)}") from error
     with source:

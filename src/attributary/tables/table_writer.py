@@ -8,6 +8,7 @@ from typing import Any, BinaryIO, get_args
 from attributary.errors import InputError
 from attributary.tables.not_private import with_column
 from attributary.tables.table_source import DELIMITER, ENDINGS, Format, Named, by_name, is_text
+from attributary.tables.text_form import SEPARATORS
 from attributary.tables.whole_files import standard_output, whole_file
 
 ROWS = 2**15  # of text at a time
@@ -86,7 +87,8 @@ def text(table: Any, delimiter: str) -> Iterator[Any]:
     """The bytes of a table as CSV or TSV, block by block; null is an empty cell, numbers have all their digits."""
     import pyarrow as pa
 
-    yield _block([_quoted(pa.array([name]), delimiter, "\ufeff") for name in table.column_names], delimiter)
+    awkward = "\ufeff" + "".join(SEPARATORS)  # which a reader might take for the separator
+    yield _block([_quoted(pa.array([name]), delimiter, awkward) for name in table.column_names], delimiter)
     for batch in table.to_batches(max_chunksize=ROWS):
         cells = [
             _cells(column, delimiter, name) for name, column in zip(batch.schema.names, batch.columns, strict=True)

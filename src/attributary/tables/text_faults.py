@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from attributary.errors import InputError
 from attributary.tables.table_source import DELIMITER, by_content, by_name, is_text, opened, shown
+from attributary.tables.text_form import BEGINNING, TextForm, text_form
 
 LONGEST_CELL = 2**31 - 1
 NOT_TEXT = {
@@ -28,7 +29,7 @@ class Row(NamedTuple):
     cells: list[str]
 
 
-def fault(file: Any, delimiter: str, name: str) -> str | None:
+def fault(file: Any, form: TextForm, name: str) -> str | None:
     """The first mistake in a text table, in words; None if there is none that we know of."""
     beginning = file.read(4)
     file.seek(0)
@@ -38,7 +39,7 @@ def fault(file: Any, delimiter: str, name: str) -> str | None:
     header: Row | None = None
     line = 1
     try:
-        for number, row in enumerate(rows(file, delimiter, strict=True)):
+        for number, row in enumerate(rows(file, form, strict=True)):
             header, line = header or row, row.line
             if len(row.cells) != len(header.cells):
                 return (
@@ -54,17 +55,20 @@ def fault(file: Any, delimiter: str, name: str) -> str | None:
     return None if header else f"{name} is empty; a table begins with the names of its columns"
 
 
-def rows(file: Any, delimiter: str, strict: bool = False) -> Iterator[Row]:
+def rows(file: Any, form: TextForm, strict: bool = False) -> Iterator[Row]:
     """The rows of a text table and the lines they begin in, the header first; blank lines are no rows."""
     csv.field_size_limit(LONGEST_CELL)
     text = TextIOWrapper(file, encoding="utf-8-sig", newline="")
     try:
-        reader = csv.reader(text, delimiter=delimiter, strict=strict)
         line = 1
+        if form.stated:
+            text.readline()
+            line = 2
+        reader = csv.reader(text, delimiter=form.separator, strict=strict)
         for cells in reader:
             if cells:
                 yield Row(line, cells)
-            line = reader.line_num + 1
+            line = reader.line_num + 1 + form.stated
     finally:
         text.detach()  # or it would close the file, which is not ours
 
@@ -94,11 +98,13 @@ def _line(path: str, row: int) -> int | None:
         return None
     try:
         with opened(path) as file:
-            kind = by_name(path).format or by_content(file.read(65536))
+            beginning = file.read(BEGINNING)
+            kind = by_name(path).format or by_content(beginning)
             file.seek(0)
             if not is_text(kind):
                 return None
-            found = next(islice(rows(file, DELIMITER[kind]), row + 1, None), None)
+            form = text_form(beginning, DELIMITER[kind], path)
+            found = next(islice(rows(file, form), row + 1, None), None)
             return found.line if found else None
     except (InputError, UnicodeError, csv.Error):
         return None

@@ -35,6 +35,10 @@ class RowError(ValueError):
         self.row, self.rule = row, rule
 
 
+class TotalLabelError(RowError):
+    """A label that reads as a total, where none may stand."""
+
+
 def read_paths(
     table: Any, attributes: list[str], fill: bool = False, totals: Collection[str] | None = None
 ) -> NodePaths:
@@ -153,7 +157,7 @@ def _refuse_total(column: Any, name: str, columns: list[Any]) -> None:
     if suspects.any() and suspects[codes(column)].any():
         row = int(np.argmax(suspects[codes(column)]))
         label = column[row].as_py()
-        raise RowError(
+        raise TotalLabelError(
             row,
             f"{label!r} in column {name!r} reads as a total of the rows beside it; leave the cell empty, say that it "
             f"marks totals (--total {label!r}), or that it is an ordinary label (--no-totals)",

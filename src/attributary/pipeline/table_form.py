@@ -1,0 +1,315 @@
+"""Table form: what a user's table is taken for, said in words, so that nothing is guessed in silence.
+
+    >>> form = recognise(read_table("sales.csv"))
+    >>> form.levels, form.value, form.totals
+    (('region', 'store', 'week'), 'visits', ('ALL',))
+    >>> print(*form.notes, sep="\\n")
+
+What is given is not questioned. What is not given is recognised where only one reading fits all rows; else an
+InputError shows the options that say it.
+"""
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from attributary.errors import InputError
+from attributary.pipeline.level_columns import level_columns, refused, without_totals
+from attributary.pipeline.suppressed_cells import without_suppressed
+from attributary.pipeline.wide_table import FIGURE, long_table, wide_columns
+from attributary.tables import place, shown
+from attributary.tables.number_form import plain_numbers
+from attributary.tables.table_columns import column, floats, is_text_type, number_cells
+from attributary.tables.text_form import NOTED
+from attributary.tables.user_frames import arrow_table
+from attributary.tree import Tree
+from attributary.tree.paths import TotalLabelError, reads_as_total
+from attributary.types import Bools, Floats
+
+NULL = "NULL"  # the label of rows that a query grouped by null
+FIGURES = (
+    *("noisy", "noisy_count", "count", "counts", "value", "conversions", "users", "visits", "visitors", "orders"),
+    *("clicks", "impressions", "sessions", "events", "n", "cnt", "dp_count", "num", "total_count", "reach"),
+)  # usual names of a column of figures
+NOISE = (
+    *("variance", "noise_variance", "var", "std", "stddev", "sd", "sigma", "scale", "low", "high", "lower", "upper"),
+    *("lower_bound", "upper_bound", "ci_low", "ci_high", "noise_interval_low", "noise_interval_high", "epsilon"),
+)  # and of those that say how noisy it is
+NEAR = (0.8, 1.25)  # what a total is of the sum of its rows, whatever the noise
+KEEP = 50  # columns that a message or a guess looks at
+
+
+@dataclass(frozen=True, eq=False)
+class TableForm:
+    """A table, its roles, its figures as numbers, and what was assumed."""
+
+    table: Any  # Arrow, one row per node; cells that mark totals are empty
+    path: str  # what messages call it
+    tree: Tree  # node i is row i; nodes without a row come last
+    levels: tuple[str, ...]  # top to bottom
+    value: str
+    figures: Floats  # nan where a cell is empty, the middle of its bound where it was suppressed
+    extra: Floats  # what a suppressed cell adds to the variance of its noise; inf where it was not measured
+    totals: tuple[str, ...] = ()  # labels that mark totals
+    notes: tuple[str, ...] = ()  # what was recognised, in words
+
+
+def recognise(
+    frame: Any,
+    levels: Sequence[str] | None = None,
+    value: str | None = None,
+    *,
+    amounts: Collection[str] = (),
+    totals: Collection[str] = (),
+    no_totals: bool = False,
+    suppressed: Collection[str] = (),
+    empty: str | None = None,
+    decimal: str | None = None,
+    wide: str | None = None,
+    fill: bool = False,
+    path: str = "the table",
+) -> TableForm:
+    """What a table holds: its levels, its figures, its totals and its suppressed cells.
+
+    `amounts` are columns of numbers besides the figures, such as their variance. `suppressed` are texts such as <5,
+    `empty` says what empty figures are (unmeasured or zero), `decimal` is the decimal sign, and `wide` names the level
+    that the columns of a pivot table are the labels of.
+    """
+    table, notes = arrow_table(frame), list[str]()
+    metadata = dict(table.schema.metadata or {})
+    if NOTED in metadata:
+        notes.append(f"cells are separated by {metadata.pop(NOTED).decode()!r}")
+        table = table.replace_schema_metadata(metadata)
+    spread = wide_columns(table, levels, value, wide, amounts)
+    if spread is not None:
+        table, levels, value = long_table(table, spread, () if no_totals else totals, path)
+        notes.append(str(spread))
+        path = f"{path}, one row per cell"
+    grouping = _grouping_columns(table)
+    value = value if value is not None else _value_column(table, [*(levels or ()), *grouping.values(), *amounts], path)
+    table, figures, extra, told = _figures(table, value, path, suppressed, empty, decimal)
+    notes += told
+    for name in amounts:
+        if name in table.column_names and name != value:
+            table, note = plain_numbers(table, name, path, decimal)
+            notes.append(note)
+    table, told = _null_labels(table, grouping, path)
+    notes += told
+    if levels is None:
+        rest = [name for name in table.column_names if name not in {value, *amounts, *grouping.values(), *NOISE}]
+        marks = [] if no_totals else _marks(table, rest)
+        levels = _levels(table, rest, [*totals, *marks], path)
+        notes.append(f"levels: {' > '.join(levels)}")
+    names = level_columns(table, levels, path).column_names
+    marked, found = without_totals(table, names, totals, path), list(totals)
+    try:
+        tree = _tree(marked, names, fill, no_totals, path)
+    except TotalLabelError as error:
+        marks = [] if totals else _true_marks(table, names, figures, path)
+        if not marks:
+            raise InputError(f"{place(path, error.row)}: {error.rule}") from error
+        marked, found = without_totals(table, names, marks, path), marks
+        notes += [f"{mark} marks totals: its figures are near the sums of the rows beside it" for mark in marks]
+        with refused(path):
+            tree = _tree(marked, names, fill, no_totals, path)
+    told = [note for note in notes if note]
+    return TableForm(marked, path, tree, tuple(names), value, figures, extra, tuple(found), tuple(told))
+
+
+def _tree(table: Any, names: list[str], fill: bool, no_totals: bool, path: str) -> Tree:
+    try:
+        return Tree.from_paths(level_columns(table, names, path), names, fill=fill, totals=None if no_totals else ())
+    except TotalLabelError:
+        raise
+    except ValueError as error:
+        with refused(path):
+            raise error
+
+
+def _with(table: Any, name: str, cells: Any) -> Any:
+    import pyarrow as pa
+
+    cells = pa.array(cells, from_pandas=True) if isinstance(cells, np.ndarray) else cells
+    return table.set_column(table.column_names.index(name), name, cells)
+
+
+def _figures(
+    table: Any, value: str, path: str, suppressed: Collection[str], empty: str | None, decimal: str | None
+) -> tuple[Any, Floats, Floats, list[str]]:
+    """The table, its figures as numbers, what they add to the variance of their noise, and notes."""
+    if not suppressed and empty is None and decimal is None:
+        try:
+            return table, floats(table, value, path), np.zeros(table.num_rows), []
+        except InputError:  # as nearly no table: it has another form, or is refused below
+            pass
+    known = without_suppressed(table, value, path, suppressed, empty)
+    plain, note = plain_numbers(_with(table, value, known.cells), value, path, decimal)
+    try:
+        figures = floats(plain, value, path)
+    except InputError as error:
+        remedy = "; if it stands for a figure that was suppressed, say so with --suppressed"
+        raise InputError(f"{error}{remedy if 'is not a number' in str(error) else ''}") from error
+    figures = np.where(np.isnan(known.middle), figures, known.middle)
+    if known.notes and value == FIGURE:  # where a report looks for figures, they are numbers
+        return _with(table, value, figures), figures, known.variance, [*known.notes, note]
+    return plain if note else table, figures, known.variance, [*known.notes, note]
+
+
+def _value_column(table: Any, others: Collection[str], path: str) -> str:
+    """The column of figures: the only one with a usual name, or the only one of numbers."""
+    free = [name for name in table.column_names[:KEEP] if name not in others and name.lower() not in NOISE]
+    numeric = [name for name in free if _is_numeric(table, name)]
+    usual = [name for name in numeric if name.lower() in FIGURES]
+    for found in (usual, numeric):
+        if len(found) == 1:
+            return str(found[0])
+    words = " or ".join(f"--value {name}" for name in (usual or numeric)[:5]) or "no column has numbers only"
+    raise InputError(f"{shown(path)} does not say which column has the figures; give it with --value: {words}")
+
+
+def _is_numeric(table: Any, name: str) -> bool:
+    """Whether the column has numbers, empty cells and bounds alone, and some number."""
+    import pyarrow as pa
+
+    if pa.types.is_temporal(table.column(name).type):
+        return False
+    for sign in (".", ","):
+        try:
+            known = without_suppressed(table, name, "", (), None)
+            plain, _ = plain_numbers(_with(table, name, known.cells), name, "", sign)
+            return bool(number_cells(column(plain, name, "")).null_count < table.num_rows)
+        except (InputError, pa.ArrowException):
+            pass
+    return False
+
+
+# Levels.
+
+
+def _levels(table: Any, names: Sequence[str], totals: Collection[str], path: str) -> list[str]:
+    """The columns that name nodes, top to bottom: whoever is empty in some row, so are all below it.
+
+    Only one may never be empty, no two may be empty in the same rows, and every node above the last level must have
+    some below it: a column of remarks does not look like that.
+    """
+    ends = {name: _ends(table, name, totals) for name in names[:KEEP]}
+    ordered = sorted(ends, key=lambda name: int(ends[name].sum()))
+    rises = [int(ends[name].sum()) for name in ordered]
+    nested = all((ends[a] <= ends[b]).all() for a, b in pairwise(ordered))
+    if names and nested and len(names) <= KEEP and len(set(rises)) == len(rises):
+        marked = without_totals(table, ordered, [mark for mark in totals if mark], path)
+        with refused(path):
+            tree = Tree.from_paths(marked, ordered, fill=True, totals=None)
+        if bool((tree.level[tree.is_leaf] == tree.depth - 1).all()):
+            return ordered
+    order = sorted(names[:KEEP], key=lambda name: int(ends[name].sum()))
+    raise InputError(
+        f"{shown(path)} does not say which columns name a node; give them with --levels, top to bottom, as in "
+        f"--levels {','.join(order) or 'region,store'}"
+    )
+
+
+def _ends(table: Any, name: str, totals: Collection[str]) -> Bools:
+    """Where a column names nothing: its cell is empty, a *, or a label that marks a total."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    cells = column(table, name, "")
+    if is_text_type(cells.type):
+        texts = pc.utf8_trim_whitespace(pc.fill_null(cells, ""))
+        found = pc.is_in(texts, pa.array(["", "*", *totals], texts.type))
+    else:
+        found = pc.is_null(cells, nan_is_null=pa.types.is_floating(cells.type))
+    ends: Bools = found.to_numpy()
+    return ends
+
+
+# Totals.
+
+
+def _marks(table: Any, names: Sequence[str]) -> list[str]:
+    """Labels of these columns that read as a total."""
+    import pyarrow.compute as pc
+
+    found: dict[str, None] = {}
+    for name in names:
+        cells = column(table, name, "")
+        if is_text_type(cells.type):
+            labels = pc.unique(cells).drop_null()
+            found |= dict.fromkeys(text.strip() for text in labels.filter(reads_as_total(labels, name)).to_pylist())
+    return list(found)
+
+
+def _true_marks(table: Any, levels: Sequence[str], figures: Floats, path: str) -> list[str]:
+    """The labels that read as a total, if they are: all columns below them are empty, and figures are near the sums."""
+    marks = _marks(table, levels)
+    ends = [_ends(table, name, marks) for name in levels]
+    if not all((a <= b).all() for a, b in pairwise(ends)):
+        return []
+    try:
+        tree = Tree.from_paths(without_totals(table, list(levels), marks, path), list(levels), fill=True, totals=None)
+    except ValueError:  # the labels are not what marks totals, and what is wrong is said of the table as it is
+        return []
+    figure = tree.to_level_order(np.append(figures, np.full(len(tree) - len(figures), np.nan)))
+    own = figure.copy()
+    for level in reversed(range(1, tree.depth)):  # what has no figure is the sum of what is below it
+        here = tree.slice(level)
+        below = np.bincount(tree.family[here], np.nan_to_num(figure[here]), len(tree))
+        figure = np.where(np.isnan(figure), below, figure)
+    children = np.bincount(tree.family[tree.family >= 0], figure[tree.family >= 0], len(tree))
+    several = np.bincount(tree.family[tree.family >= 0], minlength=len(tree)) > 1
+    totals = several & np.isfinite(own)
+    summed = float(children[totals].sum())
+    return marks if summed > 0 and NEAR[0] < float(own[totals].sum()) / summed < NEAR[1] else []
+
+
+# GROUPING().
+
+
+def _grouping_columns(table: Any) -> dict[str, str]:
+    """The columns that hold GROUPING() of others, by these others."""
+    by_letters = {_letters(name): name for name in table.column_names}
+    found = {}
+    for name in table.column_names:
+        letters = _letters(name)
+        of = by_letters.get(letters.removeprefix("grouping"))
+        if letters.startswith("grouping") and of is not None and of != name:
+            found[of] = name
+    return found
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"[\W_]", "", name.lower())
+
+
+def _null_labels(table: Any, grouping: dict[str, str], path: str) -> tuple[Any, list[str]]:
+    """The table with a label where GROUPING() says that an empty cell is a group of its own."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    notes = []
+    for name, flag in grouping.items():
+        flags, ends = floats(table, flag, path), _ends(table, name, ())
+        odd = ~np.isin(flags, (0, 1))
+        if odd.any():
+            raise InputError(f"{place(path, int(np.argmax(odd)))}: {flag} is 0 or 1; got {flags[odd][0]:g}")
+        label = (flags == 1) & ~ends & ~_ends(table, name, _marks(table, [name]))
+        if label.any():
+            row = int(np.argmax(label))
+            raise InputError(
+                f"{place(path, row)}: {flag} is 1, which says that the row is a total, but {name} is not empty"
+            )
+        null = (flags == 0) & ends
+        if null.any():
+            cells = column(table, name, path).cast(pa.string())
+            if pc.any(pc.equal(cells, NULL)).as_py():
+                raise InputError(
+                    f"{shown(path)}: {name} has both the label {NULL} and groups of null; rename the label"
+                )
+            table = _with(table, name, pc.if_else(pa.array(null), NULL, cells))
+            notes.append(f"{int(null.sum()):,} empty cells of {name} are a group of their own ({flag} is 0): {NULL}")
+    return table, notes

@@ -1,0 +1,108 @@
+"""Wide table: a pivot, one column per day or week, becomes one row per cell, its margins the rows of totals."""
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from attributary.errors import InputError
+from attributary.tables import shown
+from attributary.tables.table_columns import column, is_text_type
+from attributary.tree.paths import reads_as_total
+
+FIGURE = "noisy"  # the column of figures in the long table
+MONTHS = "jan(uary)? feb(ruary)? mar(ch)? apr(il)? may june? july? "
+MONTHS += "aug(ust)? sept?(ember)? oct(ober)? nov(ember)? dec(ember)?"
+DAYS = "mon(day)? tue(s(day)?)? wed(nesday)? thu(r(s(day)?)?)? fri(day)? sat(urday)? sun(day)?"
+PERIODS = {
+    "date": r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4}",
+    "month": rf"\d{{4}}-\d{{2}}|({MONTHS.replace(' ', '|')})( \d{{2,4}})?",
+    "week": r"(\d{4}[- ]?)?(w|kw|cw|week) ?\d{1,2}",
+    "quarter": r"(\d{4}[- ]?)?q[1-4]( \d{4})?",
+    "year": r"(19|20)\d\d",
+    "weekday": DAYS.replace(" ", "|"),
+    "day": r"day ?\d{1,3}",
+}  # what names of columns may be, by what they are together
+
+
+@dataclass(frozen=True)
+class WideColumns:
+    """The columns of a pivot, the level that they are the labels of, and the column of row totals, if there is one."""
+
+    level: str
+    columns: tuple[str, ...]
+    margin: str | None
+    levels: tuple[str, ...]  # of the rows, as given; the others if none are
+
+    def __str__(self) -> str:
+        margin = f"; {self.margin} is the total of a row" if self.margin else ""
+        first, last = self.columns[0], self.columns[-1]
+        return f"a wide table: columns {first} to {last} are the {len(self.columns)} values of {self.level}{margin}"
+
+
+def wide_columns(
+    table: Any, levels: Sequence[str] | None, value: str | None, named: str | None, others: Collection[str]
+) -> WideColumns | None:
+    """The columns of a pivot: two or more whose names are dates or the like, or with `named` all but the levels."""
+    if value is not None and named is None:
+        return None
+    free = [name for name in table.column_names if name not in {*(levels or ()), *others}]
+    period = next((kind for kind, names in PERIODS.items() if sum(map(_is(names), free)) > 1), None)
+    if named is None and period is None:
+        return None
+    if named in table.column_names:
+        raise InputError(f"--wide names the level that columns are the labels of; {named} is a column already")
+    labels = [name for name in free if period and _is(PERIODS[period])(name)]
+    if not labels:
+        if levels is None:
+            raise InputError(f"the columns of {named} do not look like dates: name the others with --levels")
+        labels = [name for name in free if not _margin(name)]
+    margins = [name for name in free if _margin(name)]
+    if len(margins) > 1:
+        raise InputError(f"a wide table has one column of totals; got {' and '.join(margins[:2])}: leave out one")
+    rest = tuple(levels or (name for name in free if name not in {*labels, *margins}))
+    return WideColumns(named or period or "", tuple(labels), margins[0] if margins else None, rest)
+
+
+def _is(names: str) -> Any:
+    return lambda name: re.fullmatch(names, name.strip().lower()) is not None
+
+
+def _margin(name: str) -> bool:
+    import pyarrow as pa
+
+    return bool(reads_as_total(pa.array([name]), "row")[0])
+
+
+def long_table(table: Any, wide: WideColumns, totals: Collection[str], path: str) -> tuple[Any, list[str], str]:
+    """One row per cell, its levels and the name of its column of figures.
+
+    Cells in rows of totals are left out but for the margin: the sum of a day over all stores is no node of a tree with
+    days below stores.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not wide.levels:
+        raise InputError(f"{shown(path)}: a wide table needs columns that name its rows, besides {wide.columns[0]} …")
+    whole: Any = pa.array([True] * table.num_rows)
+    for name in wide.levels:
+        cells = column(table, name, path)
+        if is_text_type(cells.type):
+            trimmed = pc.fill_null(pc.utf8_trim_whitespace(cells), "")
+            distinct = pc.unique(trimmed)
+            marks = distinct.filter(reads_as_total(distinct, name)).to_pylist()
+            whole = pc.and_(whole, pc.invert(pc.is_in(trimmed, pa.array(["", "*", *totals, *marks], trimmed.type))))
+        else:
+            whole = pc.and_(whole, pc.is_valid(cells))
+    inner, parts = table.filter(whole), []
+    for name in (*([wide.margin] if wide.margin else []), *wide.columns):
+        source = table if name == wide.margin else inner
+        label = None if name == wide.margin else name
+        made = {each: source.column(each) for each in wide.levels}
+        made[wide.level] = pa.array([label] * source.num_rows, pa.string())
+        made[FIGURE] = column(source, name, path).cast(pa.string())
+        parts.append(pa.table(made))
+    if inner.num_rows == 0:
+        raise InputError(f"{shown(path)}: all rows of the wide table are totals; rows of its last level are needed")
+    return pa.concat_tables(parts, promote_options="permissive"), [*wide.levels, wide.level], FIGURE
