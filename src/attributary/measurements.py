@@ -228,11 +228,11 @@ class Measurements:
         """What each node's shape gives for its variance."""
         if self.code is None:
             return give(self.shapes[0], self.variance)
-        found = np.empty_like(self.variance)
+        combined = np.empty_like(self.variance)
         for code, shape in enumerate(self.shapes):
             here = self.code == code
-            found[here] = give(shape, self.variance[here])
-        return found
+            combined[here] = give(shape, self.variance[here])
+        return combined
 
     def excess(self) -> Floats:
         """The excess kurtosis of each node's noise: 0 if normal, 3 if Laplace, 3 + 1/variance if discrete Laplace."""

@@ -56,14 +56,14 @@ def ratio(value: Estimate, count: Estimate, confidence: float = 0.95) -> Ratio:
         raise ValueError(f"estimates are of one tree; got {len(value.count):,} nodes and {len(count.count):,}")
     if not 0 < confidence < 1:
         raise ValueError(f"the level of an interval is between 0 and 1; got {confidence}")
-    found, variance = delta(value.count, value.variance, count.count, count.variance)
+    centre, variance = delta(value.count, value.variance, count.count, count.variance)
     around, spread = delta(value.blue, value.variance, count.blue, count.variance)
     none = np.isnan(around)
-    around, spread = np.where(none, found, around), np.where(none, variance, spread)
+    around, spread = np.where(none, centre, around), np.where(none, variance, spread)
     reach = NormalDist().inv_cdf(0.5 + confidence / 2) * np.sqrt(spread)
     least = 0.0 if value.nonnegative and count.nonnegative else -np.inf
     low, high = np.maximum(around - reach, least), np.maximum(around + reach, least)
-    return Ratio(found, variance, np.minimum(low, found), np.maximum(high, found))
+    return Ratio(centre, variance, np.minimum(low, centre), np.maximum(high, centre))
 
 
 def delta(value: ArrayLike, of_value: ArrayLike, count: ArrayLike, of_count: ArrayLike) -> tuple[Floats, Floats]:
@@ -71,8 +71,8 @@ def delta(value: ArrayLike, of_value: ArrayLike, count: ArrayLike, of_count: Arr
     value, of_value, count, of_count = (np.asarray(x, np.float64) for x in (value, of_value, count, of_count))
     below = np.where(count > SURE * np.sqrt(of_count), count, np.nan)
     with np.errstate(invalid="ignore"):
-        found = value / below
-        return found, (of_value + found**2 * of_count) / below**2
+        quotient = value / below
+        return quotient, (of_value + quotient**2 * of_count) / below**2
 
 
 def ratios_table(estimates: dict[str, Estimate], confidence: float = 0.95) -> Any:
@@ -115,8 +115,8 @@ def read_ratios(
     for name in names.unique().to_pylist():
         value = name.removesuffix(PER)
         if name == value or value not in measures or COUNT not in measures:
-            told = f"the estimates are of {', '.join(measures)}" if measures else "there are no estimates of measures"
-            raise InputError(f"{shown(path)} holds {name!r}, but {told}; {WITH_ESTIMATES}")
+            known = f"the estimates are of {', '.join(measures)}" if measures else "there are no estimates of measures"
+            raise InputError(f"{shown(path)} holds {name!r}, but {known}; {WITH_ESTIMATES}")
         rows, numbers = rows_of_measure(table, names, name)
         tree = tree_of(rows, path, levels, numbers)
         if len(tree) != rows.num_rows:

@@ -13,7 +13,7 @@ from scipy.optimize import isotonic_regression
 from attributary import Measurements, Prior, Tree, denoise, prior, rmsre
 from attributary.prior import compiled_sums as compiled
 from attributary.prior.kin import PooledLevel, kin, label_codes, pooled
-from attributary.prior.robust import borne, doubt, doubt_sums, together, with_mean
+from attributary.prior.robust import doubt, doubt_sums, together, widening, with_mean
 from attributary.prior.spread import FEWEST, JUMP, STEPS, forgiving, rising, spread
 from attributary.prior.spread import _sums as spread_sums
 
@@ -333,7 +333,7 @@ def test_a_prior_is_borne_only_as_far_as_it_serves() -> None:
     def factor(mean: np.ndarray, claimed: float, noise: np.ndarray = var) -> float:
         wide, plain = np.where(leaf, claimed, np.inf), denoise(tree, x, noise)
         made = lambda doubt: with_mean(tree, x, noise, mean, wide * doubt)  # noqa: E731
-        return borne(tree, plain.blue, plain.variance, first, TAU, made)
+        return widening(tree, plain.blue, plain.variance, first, TAU, made)
 
     guess = truth + np.random.default_rng(0).normal(0, 2, len(truth))
     assert factor(guess, 4.0) == 1

@@ -2,8 +2,8 @@
 
     split = optimal(tree, prior_count, epsilon=4, tau=10, noise="api", levels={"location": 0.0})
 
-`problem.Options` lists what else may be asked. Counts, weights and variances follow the tree's order. `METHODS` has
-them all by the names that users give.
+`problem.Options` lists the other options. Counts, weights and variances are in the tree's order. `METHODS` has them by
+the names that users give.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Classes: nodes whose estimates have the same variance, grouped once, so that an error costs classes and not nodes.
+"""Classes: nodes whose estimates have the same variance, grouped so that errors are computed by class, not by node.
 
 v̂ar depends on the shape of the tree and on the split. With one split for each head, nodes of one level that have the
 same subtree shape and whose parents are of one class share it. The classes form a tree themselves: every member of a

@@ -1,4 +1,4 @@
-"""The budget divided equally among the levels: what one does without a prior."""
+"""Equal: the budget divided equally among the levels, as one would without a prior."""
 
 from typing import Unpack
 
@@ -13,14 +13,14 @@ from attributary.types import Floats
 
 
 def equal(tree: Tree, prior_count: ArrayLike, epsilon: float, tau: float, **options: Unpack[Options]) -> Split:
-    """ε/(d+1) for each level that a root has; equally what is left by fixed levels."""
+    """ε/(d+1) for each level that a root has; with fixed levels, the rest is divided equally."""
     problem = Problem.of(tree, prior_count, epsilon, tau, **options)
     rows = LevelBudgets.of(problem)
     return rows.split(problem, equally(rows, rows.open))
 
 
 def equally(rows: LevelBudgets, among: NDArray[np.bool_]) -> Floats:
-    """The free budget of each row shared equally by some of its levels (levels, rows); a total takes as much."""
+    """The free budget of each row divided equally among some of its levels (levels, rows), a total included."""
     if rows.total:
         top = among[0, 0] / max(1, among.any(axis=1).sum())
         below = equally(rows.heads, among[1:])

@@ -1,4 +1,4 @@
-"""Algorithm 3: the budget in small units, each to the level where it lowers the tree error most."""
+"""Greedy (Algorithm 3): the budget in small units, each given to the level where it lowers the tree error most."""
 
 from typing import Unpack
 
@@ -19,8 +19,8 @@ TIE = 1e-12
 def greedy(tree: Tree, prior_count: ArrayLike, epsilon: float, tau: float, **options: Unpack[Options]) -> Split:
     """ε in `phases` units, each to the level that makes RMSRE_τ(T) smallest (Algorithm 3), for each root on its own.
 
-    We begin with γ·ε/(d+1) for each level, as the printed γ·ε/d would overspend. Levels whose RMSRE is within 1e-12 of
-    the smallest tie, and the upper one is chosen.
+    Each level starts with γ·ε/(d+1), as the printed γ·ε/d would overspend. If several levels give an RMSRE within 1e-12
+    of the smallest, the upper one is chosen.
     """
     problem = Problem.of(tree, prior_count, epsilon, tau, **options)
     rows = LevelBudgets.of(problem)
@@ -30,7 +30,7 @@ def greedy(tree: Tree, prior_count: ArrayLike, epsilon: float, tau: float, **opt
 def greedily(rows: LevelBudgets, phases: int) -> Floats:
     """The free budgets that Algorithm 3 gives.
 
-    A total takes as many of the units as make the error smallest; each head has the rest to itself.
+    A total gets the number of units that makes the error smallest; each head splits the rest.
     """
     if not rows.total:
         final: Floats = _phases(rows, phases)[-1]

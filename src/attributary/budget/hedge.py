@@ -1,12 +1,12 @@
-"""hedged: a split for estimates that use what is expected, that holds up if what is expected is wrong.
+"""hedge: a split for estimates that use a prior, which is still good if the prior is wrong.
 
-With E₀ a root's error without expectations, x₀ the split that is best for it, and E the error with them, we minimise
+With E₀ a root's error without the prior, x₀ its best split, and E the error with the prior, we minimise
 
     E(x) / E(x₀) + DOUBT · E₀(x) / E₀(x₀)    where E₀(x) ≤ LIMIT² · E₀(x₀)
 
-so that the tree error of unbiased estimates, if nothing of what was expected is true, is at most 25 % above the least
-there is. A split beyond the limit is made anew with more doubt, as the best one within it is for some doubt, and goes
-back towards x₀ for what is left.
+so that the tree error of unbiased estimates is at most 25 % above the least, even if the prior is worthless. A split
+beyond that limit is computed again with more weight on E₀ (the best split within the limit is the best for some weight)
+and then moved towards x₀ as far as necessary.
 """
 
 from dataclasses import dataclass, replace
@@ -36,7 +36,7 @@ BACK = np.linspace(0.0, 1.0, 33)  # how far on the way
 
 @dataclass(frozen=True, eq=False)
 class Hedged:
-    """Both errors as one, relative to those of x₀."""
+    """The weighted sum of both errors, relative to those of x₀."""
 
     with_it: LevelBudgets
     without: LevelBudgets
@@ -67,9 +67,9 @@ class Hedged:
 
 
 def hedge(problem: Problem, rows: LevelBudgets, plain: Floats, others: Floats, share: Floats, spread: Floats) -> Floats:
-    """The free budgets, given those that are best without expectations.
+    """The free budgets, given those that are best without the prior.
 
-    In small trees there is time for more: `others` are starts, too, and more of them go on.
+    In small trees there is time for more: the search also starts from `others`, and continues with more of them.
     """
     hedged = Hedged.of(problem, rows, plain, share, spread)
     small = len(others) * len(hedged.with_it.row) <= SMALL
@@ -97,14 +97,14 @@ def hedge(problem: Problem, rows: LevelBudgets, plain: Floats, others: Floats, s
 
 
 def _within(rows: LevelBudgets, plain: Floats, begin: Floats, end: Floats) -> Floats:
-    """The first split on the way from one to another that is within the limit; the plain one if none is."""
+    """The first split between one and another that is within the limit; the plain one if there is none."""
     way = np.concatenate([(1 - BACK[:, None]) * begin + BACK[:, None] * end, plain[None]])
     fine = rows.errors(way) <= LIMIT**2 * rows.errors(plain[None])
     return best(rows.paths, way, np.where(fine, np.arange(len(way))[:, None], len(way)))
 
 
 def _starts(rows: LevelBudgets, plain: Floats) -> Floats:
-    """The plain split, and half way from it to equal budgets and to each level's having all."""
+    """The plain split, and halfway from it to equal budgets and to all of the budget on each level."""
     ways = [rows.open]
     for i in range(len(rows.open)):
         only = np.zeros_like(rows.open)

@@ -1,9 +1,9 @@
-"""Better splits, step by step: the best split for the estimates, the best estimates for the split, and again.
+"""improve: better splits, step by step: the best split for given estimates, the best estimates for given splits.
 
-For fixed estimates Σ a_vu · x_u the error is Σ Q_u · var_u. With var_u = 1/ε_u², the budgets that make it smallest are
-known: with a budget b, a node v and all below it cost (q_v + s_v)³/b², where q_v = Q_v^⅓ and s_v³ is the sum of its
-children's costs at b = 1; v takes q_v / (q_v + s_v) of b. The estimates that are best for those budgets come from
-denoising. Neither half raises the error. Q_u is the slope of E in var_u, so the adjoint gives it.
+For given estimates Σ a_vu · x_u the error is Σ Q_u · var_u. With var_u = 1/ε_u², the best budgets have a closed form:
+with a budget b, the error of a node v and all below it is (q_v + s_v)³/b², where q_v = Q_v^⅓ and s_v³ is the sum of its
+children's errors at b = 1; v gets q_v / (q_v + s_v) of b. The best estimates for these budgets come from denoising.
+Neither step raises the error. Q_u is the derivative of E by var_u, computed by the adjoint.
 """
 
 from collections.abc import Callable
@@ -55,7 +55,7 @@ def improve(paths: Paths, gains: Gains, budget: Floats, rounds: int) -> tuple[Fl
 
 
 def prune(paths: Paths, errors: Callable[[Floats], Floats], budget: Floats, error: Floats) -> Floats:
-    """The same without budgets that are next to nothing, where that costs next to nothing."""
+    """The same without tiny budgets, where dropping them hardly raises the error."""
     rest = _rest(paths, budget)
     enough = SMALL * (budget + rest)
     pruned = _spend(paths, np.where(budget < enough, 0.0, budget), np.where(rest < enough, 0.0, rest))

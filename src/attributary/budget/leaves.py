@@ -1,4 +1,4 @@
-"""All of the budget on the leaves: every other count is a sum."""
+"""Leaves: the whole budget on the leaves; every other count is a sum."""
 
 from typing import Unpack
 
@@ -13,7 +13,7 @@ from attributary.tree import Tree
 
 
 def leaves(tree: Tree, prior_count: ArrayLike, epsilon: float, tau: float, **options: Unpack[Options]) -> Split:
-    """ε for each root's last level; what is left by fixed levels goes to the last one that is free."""
+    """ε for each root's last level; with fixed levels, the rest goes to the last free one."""
     problem = Problem.of(tree, prior_count, epsilon, tau, **options)
     rows = LevelBudgets.of(problem)
     return rows.split(problem, equally(rows, lowest(rows)))

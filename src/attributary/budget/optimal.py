@@ -1,4 +1,4 @@
-"""The split by level that has the least error."""
+"""Optimal: the split by level with the least error."""
 
 from dataclasses import replace
 from itertools import chain, combinations, islice
@@ -38,11 +38,11 @@ def optimal(
 ) -> Split:
     """argmin of each root's E over all ε_i ≥ 0 with Σ ε_i = ε; never worse than equal, leaves or greedy.
 
-    A level that is best left out has exactly 0. Precision grows with ε_i², so that a level without budget gains
-    nothing from a little of it: each set of levels has a best split of its own, and we start from all of them.
+    A level that is best left out has exactly 0. Precision grows with ε_i², so that a level without budget gains nothing
+    from a small amount: each set of levels has its own best split, and the search starts from all of them.
 
-    With `share` and `spread` of each node, the split is for estimates that use them as a prior does, and hedged: should
-    they be wrong, unbiased estimates have an error at most 25 % above the least. A spread of inf expects nothing.
+    With `share` and `spread` of each node, the split is for estimates that use them as a prior, and hedged: if they are
+    wrong, the error of unbiased estimates is at most 25 % above the least. A spread of inf: no expected share.
     """
     problem = Problem.of(tree, prior_count, epsilon, tau, **options)
     expected = expectations(tree, share, spread)

@@ -1,6 +1,6 @@
-"""A budget of its own for each node, such that no path from a root to a leaf spends more than ε.
+"""Per node: a budget for each node, such that no path from a root to a leaf spends more than ε.
 
-Leaves of one parent are as one, since all of them take what is left.
+Leaves of one parent have the same budget, since each gets all that is left on its path.
 """
 
 from dataclasses import dataclass
@@ -58,7 +58,7 @@ class NodeBudgets:
 
     @cached_property
     def _fixed(self) -> Floats:
-        """What is fixed for each class: for its level, and for a leaf also for those below."""
+        """The fixed budget of each class: that of its level and, for a leaf, also of the levels below."""
         forest, fixed = self.objective.forest, np.nan_to_num(self.problem.levels)
         return np.where(forest.leaf, np.cumsum(fixed[::-1])[::-1][forest.level], fixed[forest.level])
 
@@ -70,7 +70,7 @@ class NodeBudgets:
 
 
 def _row(problem: Problem, forest: Classes) -> Ints:
-    """The row of each class; leaves right below a total are one class, and any of their rows does."""
+    """The row of each class. Leaves directly below a total are one class, which has the row of any of them."""
     if not problem.total:
         return forest.under(0)
     row = np.zeros(int(forest.offsets[2]), np.int64)
@@ -87,7 +87,7 @@ TOWARDS_EQUAL = (0.0, 0.5)  # starts: the best split by level, and, as a 0 stays
 def per_node(tree: Tree, prior_count: ArrayLike, epsilon: float, tau: float, **options: Unpack[Options]) -> Split:
     """A small E over all ε_v ≥ 0 whose every root-to-leaf path sums to ε; never worse than `optimal`, for any root.
 
-    ε_v = f_v · (what is left on its path), and leaves take all that is left.
+    ε_v = f_v · (what is left on its path); leaves get all that is left.
     """
     problem = Problem.of(tree, prior_count, epsilon, tau, **options)
     if not problem.by_root:

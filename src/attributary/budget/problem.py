@@ -1,7 +1,7 @@
-"""Problem: what is to be split over which tree, checked once at the door, and the error that a split is judged by.
+"""Problem: the budget to split and its tree, checked once, and the error that a split is to minimise.
 
 A node's variance has the weight w_v in its root's tree error, added up over the members of a class (`class_weights`).
-`Objective` is that error for denoised or raw figures, `Learned` for estimates that use what is expected of each node.
+`Objective` is that error for denoised or raw figures, `Learned` for estimates that use a prior.
 """
 
 from collections.abc import Callable, Mapping

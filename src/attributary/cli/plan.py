@@ -183,30 +183,30 @@ def _epsilons(what_if: str | None, spec: "Spec") -> list[float]:
         return []
     name, _, values = what_if.partition("=")
     try:
-        found = [float(value) for value in values.split(",")]
+        epsilons = [float(value) for value in values.split(",")]
     except ValueError:
-        found = []
-    if name.strip() != "epsilon" or not found:
+        epsilons = []
+    if name.strip() != "epsilon" or not epsilons:
         raise InputError(f"--what-if takes budgets, as in epsilon=1,2,4,8; got {what_if}")
-    for epsilon in found:
+    for epsilon in epsilons:
         try:
             spec.at(epsilon)
         except Mistakes as mistakes:
             raise InputError(f"--what-if {mistakes.lines[0]}") from None
-    return found
+    return epsilons
 
 
 def _shares(share: tuple[str, ...], levels: tuple[str, ...]) -> dict[str, float]:
     """The parts of ε in `level=part`, for each level that has one."""
     from attributary.errors import InputError
 
-    found: dict[str, float] = {}
+    shares: dict[str, float] = {}
     for given in share:
         level, _, part = given.rpartition("=")
         try:
-            found[level] = float(part)
+            shares[level] = float(part)
         except ValueError:
             raise InputError(
                 f"--share takes a level and its part of epsilon, as in {levels[0]}=0.25; got {given}"
             ) from None
-    return found
+    return shares

@@ -117,11 +117,11 @@ def user_of(row: Ints, rows: Ints, users: Ints, u: Floats, faithful: NDArray[np.
     As many rows as the stratum has users belong to one user each, evenly spread; the others fall on users drawn from a
     pool, small enough that some of them come three times and more. User 0 takes the rows of the `faithful`.
     """
-    own = row * users // rows
-    again = (row + 1) * users // rows == own
+    number = row * users // rows
+    again = (row + 1) * users // rows == number
     extra = rows - users
     drawn = (1 + (u * extra * POOL).astype(np.int64)) % users
     if faithful is not None:
-        before = row - own  # rows of users who come again
+        before = row - number  # rows of users who come again
         drawn[faithful & (before < np.minimum(MOST_CONVERSIONS - 1, extra // 50))] = 0
-    return np.where(again, drawn, own)
+    return np.where(again, drawn, number)

@@ -108,7 +108,7 @@ def _up(first, x, var, share, spread, z, v, pull, trouble, lo, hi):  # type: ign
         if a == b:
             continue
         precision, pulled = 0.0, 0.0  # from the shares alone
-        ks, kz, t_sum, size, s_sum, unknown, told, fine = 0.0, 0.0, 0.0, 0.0, 0.0, 0, 0, True
+        ks, kz, t_sum, size, s_sum, unknown, expected, fine = 0.0, 0.0, 0.0, 0.0, 0.0, 0, 0, True
         for i in range(a, b):
             if first[i] == first[i + 1]:
                 vi, zi = var[i], x[i]
@@ -133,14 +133,14 @@ def _up(first, x, var, share, spread, z, v, pull, trouble, lo, hi):  # type: ign
             else:
                 k, rest, t = 0.0, 0.0, INF
                 unknown += 1
-            told += 1 if q < INF else 0
+            expected += 1 if q < INF else 0
             ks += k * s
             kz += k * zi
             t_sum += t if t < INF else 0.0
             z[i] = k * zi
             v[i] = t
             pull[i] = rest * s if rest > 0.0 else 0.0
-        if told == 0:  # the shares do not matter
+        if expected == 0:  # the shares do not matter
             ks = 1.0
         elif not abs(s_sum - 1.0) <= ROUNDING:
             fine = False
@@ -152,20 +152,20 @@ def _up(first, x, var, share, spread, z, v, pull, trouble, lo, hi):  # type: ign
             value, variance = pulled / precision, 1.0 / precision
         else:
             value, variance = 0.0, INF
-        own = var[p]
-        if own == INF:
+        noise = var[p]
+        if noise == INF:
             z[p], v[p] = value, variance
         elif variance == INF:
-            z[p], v[p] = x[p], own
-        elif own + variance > 0.0:
-            both = own + variance
-            z[p] = variance / both * x[p] + own / both * value
-            v[p] = own / both * variance
+            z[p], v[p] = x[p], noise
+        elif noise + variance > 0.0:
+            both = noise + variance
+            z[p] = variance / both * x[p] + noise / both * value
+            v[p] = noise / both * variance
         else:
-            z[p], v[p] = x[p], own
+            z[p], v[p] = x[p], noise
             if abs(x[p] - value) > (8.0 + (b - a)) * 1e-15 * max(size, abs(x[p])):
                 trouble[1] = p
-        if not (fine and own >= 0.0 and abs(z[p]) < INF):
+        if not (fine and noise >= 0.0 and abs(z[p]) < INF):
             trouble[0] = p
             z[p], v[p] = 0.0, 1.0
     return 0

@@ -27,41 +27,41 @@ def excess_kurtosis(tree: Tree, measured: Measurements, variance: Floats) -> Flo
     if not noise.any():
         return noise
     measured = measured.independent
-    var, own, blue = (tree.to_level_order(a) for a in (measured.variance, noise, variance))
+    var, of_noise, blue = (tree.to_level_order(a) for a in (measured.variance, noise, variance))
     _, up = engine(tree).upward(tree, tree.to_level_order(measured.noisy), var)
-    excess, _ = downward(tree, var, own, up, upward(tree, var, own, up))
+    excess, _ = downward(tree, var, of_noise, up, upward(tree, var, of_noise, up))
     excess[~(blue < np.inf)] = 0.0
     return np.maximum(tree.from_level_order(excess), 0.0)
 
 
-def upward(tree: Tree, var: Floats, own: Floats, up: Floats) -> Floats:
+def upward(tree: Tree, var: Floats, of_noise: Floats, up: Floats) -> Floats:
     """The excess of z⇑, in level order; `own` is that of the figures, `var` their variance and `up` is var⇑."""
-    e_up = own.copy()
+    e_up = of_noise.copy()
     for level in reversed(range(tree.depth - 1)):
         family = Family(tree, level)
         if family.size:
             c, p = family.children, family.parent
             below = family.sum(up[c])
-            e_up[p] = _mix(var[p], own[p], below, _of_sum(family, e_up[c], up[c], below))
+            e_up[p] = _mix(var[p], of_noise[p], below, _of_sum(family, e_up[c], up[c], below))
     return e_up
 
 
 def downward(
-    tree: Tree, var: Floats, own: Floats, up: Floats, e_up: Floats, roots: Outside | None = None
+    tree: Tree, var: Floats, of_noise: Floats, up: Floats, e_up: Floats, roots: Outside | None = None
 ) -> tuple[Floats, Outside]:
     """The excess of x̂, and what there is outside of each node, in level order; nothing is outside of the roots."""
     around, e_around = np.full(len(tree), np.inf), np.zeros(len(tree))
     if roots is not None:
         around[tree.slice(0)], e_around[tree.slice(0)] = roots
-    most = max(own.max(), e_around.max())
-    excess, down, e_down = e_up.copy(), var.copy(), own.copy()  # of x̂; var⇓ and excess of z⇓
+    most = max(of_noise.max(), e_around.max())
+    excess, down, e_down = e_up.copy(), var.copy(), of_noise.copy()  # of x̂; var⇓ and excess of z⇓
     for level in range(tree.depth):
         nodes = tree.slice(level)
         if level:
             around[nodes], e_around[nodes] = _around(Family(tree, level - 1), up, e_up, down, e_down, most)
         outside = around[nodes], e_around[nodes]
         excess[nodes] = _mix(up[nodes], e_up[nodes], *outside)
-        e_down[nodes] = _mix(var[nodes], own[nodes], *outside)
+        e_down[nodes] = _mix(var[nodes], of_noise[nodes], *outside)
         down[nodes] = _parallel(var[nodes], around[nodes])
     return excess, Outside(around, e_around)
 

@@ -50,14 +50,14 @@ def least(tree: Tree, x: Floats, var: Floats, leaves: Floats | float = 0.0) -> F
 
 
 def _too_small(tree: Tree, sure: Floats, exact: NDArray[np.bool_], place: int) -> NoReturn:
-    found: list[int] = []
+    culprits: list[int] = []
     level = [place]
     while level:
         children = [c for v in level for c in range(int(tree.first[v]), int(tree.first[v + 1]))]
-        found += [c for c in children if sure[c] > 0]
+        culprits += [c for c in children if sure[c] > 0]
         level = [c for c in children if not exact[c]]
-    below = " + ".join(f"{sure[v]:.17g} ({_name(tree, v)})" for v in found[:3])
-    more = f" + {len(found) - 3} more" if len(found) > 3 else ""
+    below = " + ".join(f"{sure[v]:.17g} ({_name(tree, v)})" for v in culprits[:3])
+    more = f" + {len(culprits) - 3} more" if len(culprits) > 3 else ""
     raise ValueError(
         f"an exact figure (variance 0) is no less than those below it where counts are never negative; "
         f"{_name(tree, place)} is {sure[place]:.17g}, but below it are exactly {below}{more}"

@@ -27,8 +27,8 @@ def blue(tree: Tree, x: Floats, var: Floats) -> tuple[Floats, Floats]:
     """
     passes = engine(tree, x.size)
     if x.ndim == 1 or passes is not linear:
-        found: tuple[Floats, Floats] = passes.blue(tree, x, var)
-        return found
+        estimates: tuple[Floats, Floats] = passes.blue(tree, x, var)
+        return estimates
     linear.refuse_columns(tree, x, var)
     columns = [linear.blue(tree, x[:, j], var if var.ndim == 1 else var[:, j]) for j in range(x.shape[1])]
     count, variance = (np.stack(each, axis=1) for each in zip(*columns, strict=True))

@@ -17,11 +17,11 @@ EXCESS = 3.0  # a prior's errors are taken to be about as heavy-tailed as the no
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Prediction(Estimate):
-    """Counts from today's figures and a prior: closer on average, but drawn towards what was expected.
+    """Counts from today's figures and a prior: closer on average, but biased towards the prior.
 
     `blue` is the best linear prediction, before counts are made non-negative or whole, and `variance` its mean squared
-    error if the prior is as good as it claims. What judges figures and noise, `correction` and `fit`, comes from
-    `plain`, today's figures alone: a prior that is wrong does not make the noise look wrong.
+    error if the prior is as good as it states. `correction` and `fit` are those of `plain`, from today's figures
+    alone: a wrong prior does not make the noise look wrong.
     """
 
     prior: Prior = field(default_factory=lambda: Prior(np.empty(0)))
@@ -49,27 +49,27 @@ class Prediction(Estimate):
 
     @cached_property
     def fit(self) -> Fit:
-        """Does the noise look as claimed? From today's figures alone."""
+        """Whether the noise is as stated; from today's figures alone."""
         return self.plain.fit
 
     def total(self, nodes_or_weights: ArrayLike) -> Total:
-        """A sum of counts with its mean squared error, if the prior is as good as it claims.
+        """A sum of counts with its mean squared error, if the prior is as good as it states.
 
-        Its interval does not believe the prior: what a prior has wrong it has wrong for many nodes alike, so that it
-        adds up. It goes by today's figures alone; where these do not tell the sum, by the sum of the standard errors.
+        Its interval does not rely on the prior, whose errors are alike for many nodes and add up in a sum. It is that
+        of today's figures alone; where these do not determine the sum, that of the sum of the standard errors.
         """
         weights = weights_of(len(self.tree), nodes_or_weights)
         variance = predicted_variance(self.tree, self.measurements, self.prior, weights)
-        found = self.plain.total(weights)
-        if found.noise == np.inf:
+        total = self.plain.total(weights)
+        if total.noise == np.inf:
             used = weights != 0
             most = float(np.sum(np.abs(weights[used]) * np.sqrt(self._error[used]))) ** 2
-            found = replace(found, unbiased=float(np.dot(weights, self.blue)), noise=most, excess=EXCESS)
-        return self._shown(replace(found, variance=variance), weights)
+            total = replace(total, unbiased=float(np.dot(weights, self.blue)), noise=most, excess=EXCESS)
+        return self._shown(replace(total, variance=variance), weights)
 
     @property
     def _error(self) -> Floats:
-        """Shares learned for cousins err together: their sums are further off than `variance` says of them."""
+        """Shares learned for nodes of one label err in one direction: sums are less exact than `variance` says."""
         if self.prior.share is None:
             return self.variance
         with np.errstate(invalid="ignore"):
@@ -77,5 +77,5 @@ class Prediction(Estimate):
 
     @cached_property
     def _excess(self) -> Floats:
-        """What is expected is taken to be off as noise is, with tails as heavy as Laplace's."""
+        """Errors of the prior are taken to have tails as heavy as Laplace noise."""
         return np.where(self.variance < np.inf, EXCESS, 0.0)

@@ -50,8 +50,8 @@ class Prior:
         heads = tree.slice(int(tree.total))
         if self.new is None:
             return np.zeros(heads.stop - heads.start, bool)
-        found: Bools = tree.to_level_order(self.new)[heads]
-        return found
+        new: Bools = tree.to_level_order(self.new)[heads]
+        return new
 
 
 def shares_of(tree: Tree, prior: Prior) -> tuple[Floats, Floats] | None:
@@ -73,12 +73,12 @@ def refuse_shares(tree: Tree, share: Floats, spread: Floats) -> None:
         family = Family(tree, level)
         if family.size:
             c = family.children
-            told = family.sum((spread[c] < np.inf).astype(np.float64)) > 0
+            expected = family.sum((spread[c] < np.inf).astype(np.float64)) > 0
             sums = family.sum(share[c])
-            bad = told & ~(np.abs(sums - 1) <= ROUNDING)
+            bad = expected & ~(np.abs(sums - 1) <= ROUNDING)
             if bad.any() or (share[c][spread[c] < np.inf] < 0).any():
-                found = sums[np.argmax(bad)]
-                raise ValueError(f"shares are 0 or more and sum to 1 in each family; one sums to {found}")
+                wrong = sums[np.argmax(bad)]
+                raise ValueError(f"shares are 0 or more and sum to 1 in each family; one sums to {wrong}")
 
 
 def with_means(tree: Tree, given: Measurements, prior: Prior) -> Measurements:

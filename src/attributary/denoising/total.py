@@ -105,9 +105,9 @@ def _excess(tree: Tree, measured: Measurements, pull: Floats, up: Floats, varian
         v_known = np.where(missing, 0.0, v)
         holes, v_sum = family.sum(missing.astype(np.float64)), family.sum(v_known)
         k = v_known / family.spread(np.where((holes == 0) & (v_sum > 0), v_sum, np.inf))
-        own = k * family.spread(shared[p]) + v_known * (pull[c] - family.spread(pull[p]))
-        rest = (shared[p] - family.sum(own)) / np.maximum(holes, 1)
-        shared[c] = np.where(missing, family.spread(rest), own)
+        moved = k * family.spread(shared[p]) + v_known * (pull[c] - family.spread(pull[p]))
+        rest = (shared[p] - family.sum(moved)) / np.maximum(holes, 1)
+        shared[c] = np.where(missing, family.spread(rest), moved)
     var, excess = (tree.to_level_order(a) for a in (measured.variance, measured.excess()))
     use = (var > 0) & (var < np.inf)
     share = shared[use] ** 2 / var[use] / variance  # of the sum's variance that a figure contributes

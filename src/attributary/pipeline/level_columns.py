@@ -36,13 +36,13 @@ def level_columns(table: Any, names: Sequence[str], path: str) -> Any:
     if len(set(names)) < len(names):
         raise InputError(f"each level has its own column; got levels {','.join(names)}, which name one of them twice")
     cells = {name: column(table, name, path) for name in names}
-    for name, found in cells.items():
-        if pa.types.is_nested(found.type):
+    for name, labels in cells.items():
+        if pa.types.is_nested(labels.type):
             raise InputError(
-                f"{shown(path)}: column {name!r} is {found.type}; the labels of a level are text, numbers or dates"
+                f"{shown(path)}: column {name!r} is {labels.type}; the labels of a level are text, numbers or dates"
             )
         with refused(path):
-            refuse_unprintable(found, name)
+            refuse_unprintable(labels, name)
     return pa.table(cells)
 
 

@@ -163,15 +163,15 @@ def _of_estimates(spec: Spec, tree: Tree, table: Any, path: str) -> Profile:
     """Sums of an earlier report; it does not tell what limits cut off."""
 
     leaf = tree.in_level_order.leaves
-    found = {}
+    estimates = {}
     for measure in spec.asked:
-        own = of_measure(table, spec, path, measure.name)
-        rows = level_columns(own, tree.attributes, path)
+        of_one = of_measure(table, spec, path, measure.name)
+        rows = level_columns(of_one, tree.attributes, path)
         for name in ("estimate", "variance"):
-            rows = rows.append_column(name, [floats(own, name, path)])
+            rows = rows.append_column(name, [floats(of_one, name, path)])
         with refused(path):
             known = [attribute.name for attribute in spec.known]
             mean = from_estimates(tree, rows, known=known).mean
-        found[measure.name] = np.maximum(tree.to_level_order(mean)[leaf], 0.0)
-    number = found.pop(COUNT, np.zeros(len(leaf)))
-    return Profile(tree, leaf, number, found)
+        estimates[measure.name] = np.maximum(tree.to_level_order(mean)[leaf], 0.0)
+    number = estimates.pop(COUNT, np.zeros(len(leaf)))
+    return Profile(tree, leaf, number, estimates)

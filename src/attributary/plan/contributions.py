@@ -56,8 +56,8 @@ def contributions(
     for m in np.unique(times).tolist():
         here = times == m
         whole_table[here] = _whole_rows(spec, table[here], table[:1], m, number, rounding, keep)
-    found = whole_table.reshape(len(times), -1, number).transpose(2, 0, 1)
-    default, roots = found[:, 0], None if share[0].roots is None else found[:, 1:]
+    by_measure = whole_table.reshape(len(times), -1, number).transpose(2, 0, 1)
+    default, roots = by_measure[:, 0], None if share[0].roots is None else by_measure[:, 1:]
     nodes = share[0].nodes
     return Contributions(default, roots, None if nodes is None else _by_node(q, nodes, default[0], keep))
 
@@ -88,12 +88,12 @@ def _whole_rows(
 
 
 def _by_node(q: Question, share: Floats, default: Ints, keep: Collection[str]) -> Ints:
-    own = np.floor(share * q.spec.budget + 1e-6).astype(np.int64)
+    whole = np.floor(share * q.spec.budget + 1e-6).astype(np.int64)
     for level in map(q.spec.levels.index, keep):
-        own[q.tree.slice(level)] = np.maximum(own[q.tree.slice(level)], 1)
+        whole[q.tree.slice(level)] = np.maximum(whole[q.tree.slice(level)], 1)
     if q.spec.split_by is not None:
-        own[under(q.tree, q.new)] = -1
-    return down(q.tree, own, default, q.spec)
+        whole[under(q.tree, q.new)] = -1
+    return down(q.tree, whole, default, q.spec)
 
 
 # Whole numbers
@@ -150,13 +150,13 @@ def _normal(share: Floats) -> Floats:
 # Node by node
 
 
-def down(tree: Tree, own: Ints, default: Ints, spec: Spec) -> Ints:
+def down(tree: Tree, asked: Ints, default: Ints, spec: Spec) -> Ints:
     """Contributions in level order that stay within the spec's budget on every path, and at its unknown levels.
 
     A node has its own; one without (-1) takes of what is left on its path what the default split would. A leaf takes
     all that is left, unless it is to have nothing.
     """
-    contribution, budget, unknown = own.copy(), spec.budget, spec.first_unknown
+    contribution, budget, unknown = asked.copy(), spec.budget, spec.first_unknown
     left, spent = np.full(len(tree), budget), np.zeros(len(tree), np.int64)  # on the path; at unknown levels
     after = np.cumsum(default[::-1])[::-1]
     leaf = tree.in_level_order.is_leaf
@@ -167,7 +167,7 @@ def down(tree: Tree, own: Ints, default: Ints, spec: Spec) -> Ints:
             left[level] = left[up] - contribution[up]
             spent[level] = spent[up] + (contribution[up] if i > unknown else 0)
         room = np.minimum(left[level], spec.unknown_budget - spent[level]) if i >= unknown else left[level]
-        mine = np.where(own[level] >= 0, own[level], left[level] * int(default[i]) // max(int(after[i]), 1))
+        mine = np.where(asked[level] >= 0, asked[level], left[level] * int(default[i]) // max(int(after[i]), 1))
         mine = np.where(leaf[level] & (mine > 0), room, mine)
         contribution[level] = np.minimum(mine, room)
     return contribution

@@ -57,18 +57,20 @@ def make_plan(
         for measure in spec.asked
     ]
     split = {name: [shares(q, name) for q in questions] for name in dict.fromkeys((method, *BESIDE))}
-    errors = [measure_errors(q, own) for q, own in zip(questions, split[method], strict=True)]
+    errors = [measure_errors(q, by_level) for q, by_level in zip(questions, split[method], strict=True)]
     limits = choose(errors, _conversions(spec, profile))
     parts = {name: None if name != method else best_parts(errors, limits) for name in split}
     plans = {
-        name: _plan(questions, limits, contributions(questions, own, parts[name], limits.most, rounding, keep), wishes)
-        for name, own in split.items()
+        name: _plan(
+            questions, limits, contributions(questions, by_level, parts[name], limits.most, rounding, keep), wishes
+        )
+        for name, by_level in split.items()
     }
     sizes: list[int] = np.diff(tree.offsets).tolist()
-    found = [
+    errors_of = [
         PlanErrors.of(spec.levels, sizes, *(_expected(plans[name], q) for name in (method, *BESIDE))) for q in questions
     ]
-    return _with_errors(plans[method], found)
+    return _with_errors(plans[method], errors_of)
 
 
 class _Wishes(NamedTuple):
@@ -112,25 +114,25 @@ def _expected(plan: Plan, q: Question) -> budget.Expected:
     return budget.Expected.of(q.tree, sums, errors.variance + cut_off**2, tau, q.weights)
 
 
-def _plan(questions: list[Question], limits: ChosenLimits, found: Contributions, wishes: _Wishes) -> Plan:
+def _plan(questions: list[Question], limits: ChosenLimits, whole: Contributions, wishes: _Wishes) -> Plan:
     """A plan without its errors."""
     q = questions[0]
     spec, tree = q.spec, q.tree
-    labels = tree.labels[0].cast("string").to_pylist() if found.roots is not None else []
+    labels = tree.labels[0].cast("string").to_pylist() if whole.roots is not None else []
     known = np.flatnonzero(~q.new).tolist() if labels else []
-    rows = found.default[:, None] if found.roots is None else np.concatenate([found.default[:, None], found.roots], 1)
+    rows = whole.default[:, None] if whole.roots is None else np.concatenate([whole.default[:, None], whole.roots], 1)
 
     def by_root(of_heads: Any) -> dict[str, tuple[int, ...]]:
         return {labels[i]: tuple(of_heads[1 + i]) for i in known}
 
     def share_of(k: int) -> MeasureShare:
-        own, asked = rows[k].tolist(), questions[k]
+        contributions, asked = rows[k].tolist(), questions[k]
         return MeasureShare(
             name=asked.measure.name,
             clip=limits.clips[k],
             tau=asked.tau,
-            default=tuple(own[0]),
-            roots=by_root(own),
+            default=tuple(contributions[0]),
+            roots=by_root(contributions),
             mean=_mean(asked),
             bias_known=not spec.has_limits or (asked.profile is not None and asked.profile.knows_limits),
         )
@@ -143,8 +145,8 @@ def _plan(questions: list[Question], limits: ChosenLimits, found: Contributions,
             roots={labels[i]: most[i] for i in known} if q.by_root else {},
         )
     nodes: Any = None
-    if found.nodes is not None:
-        nodes = tree.table().append_column("contribution", [tree.from_level_order(found.nodes)])
+    if whole.nodes is not None:
+        nodes = tree.table().append_column("contribution", [tree.from_level_order(whole.nodes)])
     sums = rows.sum(axis=0).tolist()
     return Plan(
         method=wishes.method,

@@ -50,8 +50,8 @@ def from_json(text: str, nodes: Any = None, name: str = "the plan") -> Plan:
     if not isinstance(data, dict) or "format" not in data:
         raise InputError(f"{name} is not a plan: it has no format; give a file that `attributary plan` wrote")
     if data["format"] != FORMAT:
-        found = value_in_words(data["format"])
-        raise InputError(f"{name} has format {found}; this version reads {FORMAT}: plan anew, or update attributary")
+        format_ = value_in_words(data["format"])
+        raise InputError(f"{name} has format {format_}; this version reads {FORMAT}: plan anew, or update attributary")
     data.pop("privacy", None)
     try:
         return Plan.model_validate({**data, "nodes": nodes})

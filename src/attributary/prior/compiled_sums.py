@@ -1,6 +1,6 @@
-"""compiled: the sums that learning goes by, each in one sweep over the nodes of a level, for millions of them.
+"""compiled_sums: the sums that shares and spreads are learned from, compiled, for millions of nodes.
 
-The same as in `pooled`, `spread` and `doubt`, where NumPy would make and drop an array at every step.
+The same as in `pooled`, `spread` and `doubt`, in one sweep over a level, without NumPy's temporary arrays.
 """
 
 import numpy as np
@@ -18,13 +18,13 @@ def losses(
     first: Integers, z: Floats, parent: Floats, weight: Floats, have: Floats, before: Floats, of: Floats, trust: Floats
 ) -> Floats:
     """For each trust t, Σ weight·(z − share·parent)² with shares (have + t·before) / (of + t), made to sum to 1."""
-    found: Floats = np.zeros(len(trust))
-    _losses(first, z, parent, weight, have, before, of, trust, np.empty(len(z)), found)
-    return found
+    loss: Floats = np.zeros(len(trust))
+    _losses(first, z, parent, weight, have, before, of, trust, np.empty(len(z)), loss)
+    return loss
 
 
 @kernel(nogil=True, fastmath={"reassoc"})
-def _losses(first, z, parent, weight, have, before, of, trust, share, found):  # type: ignore[no-untyped-def]
+def _losses(first, z, parent, weight, have, before, of, trust, share, out):  # type: ignore[no-untyped-def]
     for f in range(len(first) - 1):
         a, b = np.uint64(first[f]), np.uint64(first[f + 1])
         for k in range(len(trust)):
@@ -42,7 +42,7 @@ def _losses(first, z, parent, weight, have, before, of, trust, share, found):  #
                 for i in range(a, b):
                     off = z[i] - even
                     loss += weight[i] * off * off
-            found[k] += loss
+            out[k] += loss
 
 
 def others(group: Integers, pool: Floats, expected: Floats) -> tuple[Floats, Floats]:
@@ -91,7 +91,7 @@ def _binned(edges, m, weight, z, v, drawn, use, sums):  # type: ignore[no-untype
 
 
 def forgiven(spread: Floats, expected: Floats, z: Floats, v: Floats, jump: float, steps: int) -> Floats:
-    """The spread, grown for nodes that jumped; see `forgiving`."""
+    """The spread, larger for nodes whose counts jumped; see `forgiving`."""
     grown = np.empty_like(spread)
     _forgiven(spread, expected, z, v, jump, steps, grown)
     return grown

@@ -9,7 +9,7 @@ from attributary.denoising.passes import engine
 from attributary.denoising.prior import Prior
 from attributary.measurements import Measurements
 from attributary.prior.kin import roots
-from attributary.prior.robust import borne, doubt, together, with_mean
+from attributary.prior.robust import doubt, together, widening, with_mean
 from attributary.prior.spread import EACH, FEWEST, forgiving, rising, spread
 from attributary.tree import Tree
 from attributary.types import Floats
@@ -26,12 +26,13 @@ def drifted(
     *,
     tau: float = 5.0,
 ) -> Prior:
-    """What the earlier period says of each leaf today: a mean, and a variance that holds its noise and the drift.
+    """What the earlier period predicts for each leaf: a mean, and a variance that includes its noise and the drift.
 
-    Both are learned level by level: leaves that had about the same count are expected to have the same today, as many
-    as they have on average, and to be as far from it as they are. Leaves only, since estimates at several levels would
-    say the same thing twice. What is far off (a leaf, a root, a node whose leaves moved together) or new keeps its
-    figures. Where roots drift as a whole, little is left of such a prior; shares, from `learn`, do not mind.
+    Both are learned level by level, from leaves that had about the same count: the mean is their average count today,
+    the variance how far they are from it. Only leaves have a prior: the earlier estimates of the nodes above hold the
+    same information. Nodes that are new or far off (a leaf, a root, or a node whose leaves moved together) are
+    estimated from today's figures. If whole roots drift, such a prior is worth little; shares, from `learn`, are not
+    affected.
     """
     if earlier is None or earlier.new is None:
         raise ValueError(
@@ -56,20 +57,20 @@ def drifted(
     root = roots(tree)
     wide *= doubt(root, mean, wide, z, v, len(tree))[root]
     wide = together(tree, mean, forgiving(wide, mean, z, v), z, v)
-    wide *= borne(tree, *plain, first, tau, lambda doubt: with_mean(tree, x, var, mean, wide * doubt))
+    wide *= widening(tree, *plain, first, tau, lambda doubt: with_mean(tree, x, var, mean, wide * doubt))
     back = tree.from_level_order
     return Prior(back(mean), back(wide), True, earlier.new, earlier.gone, earlier.lost, earlier.example)
 
 
 def _expected(then: Floats, z: Floats, v: Floats, tau: float) -> Floats:
-    """Today's mean count of leaves that had about as many then: it rises with that, and is proportional to the most."""
+    """Today's mean count of leaves by their earlier count: increasing, and proportional to it above the last bin."""
     use = np.flatnonzero(v < np.inf)
     weight = 1.0 / (v[use] + np.maximum(then[use], tau) ** 2)
     parts = np.array_split(np.argsort(then[use], kind="stable"), min(BINS, max(1, len(use) // EACH)))
     mass = np.array([weight[part].sum() for part in parts])
     at = np.array([np.dot(weight[part], then[use][part]) for part in parts]) / mass
     level = np.maximum(rising(np.array([np.dot(weight[p], z[use][p]) for p in parts]) / mass, mass), LEAST)
-    found = np.interp(then, at, level)
+    expected = np.interp(then, at, level)
     above = then > at[-1]
-    found[above] *= then[above] / max(at[-1], LEAST)
-    return found
+    expected[above] *= then[above] / max(at[-1], LEAST)
+    return expected

@@ -1,7 +1,7 @@
-"""earlier: what an earlier period says of the counts, rolled onto today's tree.
+"""earlier: the counts of an earlier period as a prior on today's tree.
 
-Counts of an earlier period, or an earlier denoised report. Rows are matched by their paths; leaves are added up, so
-that a prior is consistent whatever has come and gone since.
+The earlier period is a table of counts, or an earlier denoised report. Rows are matched by their paths and leaves are
+added up, so that the prior is consistent even if nodes were added or removed since.
 """
 
 from collections.abc import Collection
@@ -90,18 +90,18 @@ def _prior(
 
 def _variance(tree: Tree, rows: Match, reported: Floats) -> Floats:
     """In level order: as reported for leaves (inf without a row) and where nothing below has changed, else the sum."""
-    own = np.full(len(tree), np.inf)
-    own[rows.node[rows.node >= 0]] = reported[rows.node >= 0]
+    variance = np.full(len(tree), np.inf)
+    variance[rows.node[rows.node >= 0]] = reported[rows.node >= 0]
     changed = np.ones(len(tree), bool)
     changed[rows.node[rows.node >= 0]] = False
     changed[rows.last[(rows.node < 0) & (rows.last >= 0)]] = True
     changed = tree.in_level_order.sum_up(changed, np.logical_or)
-    summed = own.copy()
+    summed = variance.copy()
     for level in reversed(range(tree.depth - 1)):
         family = Family(tree, level)
         if family.size:
             sums = family.sum(summed[family.children])
-            summed[family.parent] = np.where(changed[family.parent], sums, own[family.parent])
+            summed[family.parent] = np.where(changed[family.parent], sums, variance[family.parent])
     return summed
 
 
@@ -111,8 +111,8 @@ def _new(tree: Tree, rows: Match, known: Collection[str] | None) -> Bools:
     seen = np.full(len(tree), can_be_new == 0)
     seen[rows.last[rows.last >= 0]] = True
     at_or_below: Bools = tree.in_level_order.sum_up(seen, np.logical_or)
-    found: Bools = ~tree.in_level_order.sum_down(at_or_below, np.logical_or, start=can_be_new)
-    return found
+    new: Bools = ~tree.in_level_order.sum_down(at_or_below, np.logical_or, start=can_be_new)
+    return new
 
 
 def _some_rows(table: Any) -> Any:

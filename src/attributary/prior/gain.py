@@ -1,10 +1,10 @@
-"""gain: what a prior gains at each level, as today's figures tell, and how much wider it must be if it gains nothing.
+"""gain: how much a prior lowers the error of each level, estimated from today's figures; widened where it does not.
 
 For any estimates f beside the unbiased y of variance V₀, E(f − count)² = E(f − y)² − V₀ + 2·cov(f, y), whatever the
-truth and however wrong the prior (Stein). Here f are counts made non-negative top-down, with the prior and without it:
-what a prior does for empty nodes, being non-negative does already. Their covariance has no formula, so figures are
-moved at random (a probe), and what the estimates move along with y is counted. Where an estimate is above 0, only what
-it moves beyond the linear one has to be: the covariance of that is known.
+truth and however wrong the prior (Stein). Here f are non-negative counts (top-down), with the prior and without it:
+being non-negative already helps empty nodes as much as a prior would. Their covariance with y has no formula: it is
+estimated by moving the figures at random (a probe) and observing how far f moves with y. Where an estimate is above 0,
+only the difference from the linear estimate is estimated so, as the covariance of the linear one is known.
 """
 
 from typing import NamedTuple
@@ -48,11 +48,11 @@ class _Judge(NamedTuple):
 def widened(
     tree: Tree, x: Floats, var: Floats, plain: tuple[Floats, Floats], share: Floats, wide: Floats, tau: float
 ) -> Floats:
-    """The spread, widened until the tree gains and no level loses much; inf where nothing is to be expected.
+    """The spread, widened until the tree's error is lower and no level's much higher; inf: the prior is not used.
 
-    A level that seems to lose has its own spread and that of its children widened, which pull it; where the tree does
-    not gain for sure, all are. Errors count relative to the count, but no less than `tau`. Arrays are in level order;
-    `plain` are the unbiased estimates and their variances.
+    A level that seems to lose gets a wider spread, and so do its children, which influence it; if the gain of the tree
+    is not significant, all levels do. Errors are relative to the count, or to `tau` if that is larger. Arrays are in
+    level order; `plain` are the unbiased estimates and their variances.
     """
     judge = _judge(tree, x, var, plain, tau)
     starts, level = tree.offsets[:-1], tree.in_level_order.level
@@ -77,7 +77,7 @@ def widened(
 
 
 def _sure(gain: Floats) -> bool:
-    """Whether the sum is above 0 for sure enough; by more, the fewer nodes it hangs on."""
+    """Whether the summed gain is significantly above 0; the fewer nodes contribute to it, the stricter."""
     squares = float(np.dot(gain, gain))
     if squares == 0:
         return True  # nothing is expected, or it changes nothing
@@ -103,7 +103,7 @@ def _judge(tree: Tree, x: Floats, var: Floats, plain: tuple[Floats, Floats], tau
 
 
 def _gain(judge: _Judge, x: Floats, var: Floats, share: Floats, wide: Floats) -> Floats:
-    """By how much the squared error of each node is less than without the prior, weighed."""
+    """The weighted reduction of each node's squared error by the prior."""
     linear, claimed, count = predict(judge.tree, x, var, share, wide, "top-down")
     moved, straight = [], []
     for probe in judge.probes:
@@ -120,8 +120,8 @@ def _gain(judge: _Judge, x: Floats, var: Floats, share: Floats, wide: Floats) ->
 def _covariance(
     count: Floats, linear: Floats, moved: list[Floats], straight: list[Floats], probes: list[_Probe]
 ) -> Floats:
-    """Of the counts and y: that of the linear estimates and what counts move beyond them, or of counts that are 0."""
-    found = np.zeros(len(count))
+    """The covariance of counts and y: known for the linear part, by probes for the rest and for counts that are 0."""
+    covariance = np.zeros(len(count))
     for by, by_linear, probe in zip(moved, straight, probes, strict=True):
-        found += np.where(count > 0, by - by_linear, by) * probe.y
-    return np.where(count > 0, linear, 0.0) + found / len(probes)
+        covariance += np.where(count > 0, by - by_linear, by) * probe.y
+    return np.where(count > 0, linear, 0.0) + covariance / len(probes)

@@ -1,15 +1,14 @@
 """Kin: which nodes of a level are alike, and the shares that they predict.
 
-Alike are nodes of one label and, among them, the cousins under one root. The shares of a family (`pooled`) are
-predicted from them, from all families, and from its own past.
+Nodes of one level are alike if they have the same label; those of them under one root are called cousins. The shares
+of a family (`pooled`) are predicted from such nodes, from all families, and from the family's own past.
 
-A chain of four guesses, each a correction of the one before: equal shares; times the ratio of what nodes of this label
-have to what was expected of them; times the same ratio among cousins under one root; mixed with the family's own shares
-in the earlier period. A node's own figures are never in the pool that predicts it, or they would count double. Pools
-are sums of estimates that may be negative: made non-negative, empty nodes would have something, all shares would be too
-equal, and what families say of their parents too high. How far each correction is trusted, a number of conversions, is
-what predicts today's figures best, and none at all (∞) is one of the choices: shares of a past that says nothing are
-left out.
+The prediction is a chain of four guesses, each a correction of the one before: equal shares; times the ratio of actual
+to expected counts of nodes with this label; times the same ratio among cousins; mixed with the family's own shares in
+the earlier period. A node's own figures are never part of the pool that predicts it, since they would count twice.
+Pools are sums of unbiased estimates, which may be negative: non-negative ones would give empty nodes too large shares,
+and make all shares too equal. The weight of each correction, a number of conversions, is the one that predicts today's
+figures best. It may be none at all (∞), so an earlier period without information is not used.
 """
 
 from typing import NamedTuple
@@ -50,14 +49,14 @@ def roots(tree: Tree) -> Codes:
 
 def kin(tree: Tree, label: NDArray[np.int32]) -> list[Kin]:
     """The kin of each level below the roots; `label` in level order."""
-    root, found = roots(tree), []
+    root, levels = roots(tree), []
     for i in range(1, tree.depth):
         nodes = tree.slice(i)
         codes = label[nodes].astype(np.int64)
         pairs = root[nodes] * (int(codes.max()) + 1) + codes
         few = int(pairs.max()) < DENSE * len(pairs)
-        found.append(Kin(Family(tree, i - 1), codes, pairs if few else np.unique(pairs, return_inverse=True)[1]))
-    return found
+        levels.append(Kin(Family(tree, i - 1), codes, pairs if few else np.unique(pairs, return_inverse=True)[1]))
+    return levels
 
 
 TRUST = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 1e4)  # conversions' worth of the guess before; beyond the last: ∞
@@ -81,10 +80,10 @@ def pooled(level: PooledLevel) -> Floats:
     """The shares that predict the level's figures best."""
     family = level.kin.family
     even: Floats = 1.0 / family.spread(family.count.astype(np.float64))
-    found = [_chain(level, even, pool, None) for pool in level.pools]
-    best = min(range(len(found)), key=lambda i: found[i].loss)
+    guesses = [_chain(level, even, pool, None) for pool in level.pools]
+    best = min(range(len(guesses)), key=lambda i: guesses[i].loss)
     alike = _chain(level, even, level.pools[best], level.counted)
-    return min(found[best], alike, key=lambda guess: guess.loss).share
+    return min(guesses[best], alike, key=lambda guess: guess.loss).share
 
 
 class _Guess(NamedTuple):
@@ -104,7 +103,7 @@ class _Step(NamedTuple):
 
 
 def _chain(level: PooledLevel, even: Floats, pool: Floats, counted: Floats | None) -> _Guess:
-    """The guesses from equal shares to the past's; with `counted`, roots are about alike where labels are pooled."""
+    """The guesses from equal shares to those of the past; `counted` limits the weight of large roots in a pool."""
     family = level.kin.family
     total = family.spread(np.maximum(family.sum(pool), 0.0))
     guess = _Guess(even, _loss(level, even))
@@ -118,7 +117,7 @@ def _chain(level: PooledLevel, even: Floats, pool: Floats, counted: Floats | Non
 
 
 def _others(group: Codes, pool: Floats, expected: Floats, many: bool) -> tuple[Floats, Floats]:
-    """What the others of a group have, and what was expected of them."""
+    """The sums of the other members of a group: actual and expected."""
     if many:
         from attributary.prior.compiled_sums import others
 
@@ -128,7 +127,7 @@ def _others(group: Codes, pool: Floats, expected: Floats, many: bool) -> tuple[F
 
 
 def _best(level: PooledLevel, before: _Guess, step: _Step) -> _Guess:
-    """The correction with the trust that predicts best, or the guess before it."""
+    """The correction with the weight that predicts best, or the guess before it."""
     family = level.kin.family
     if not level.weight.any():
         return _Guess(step.shares(family, UNTESTED), before.loss)
@@ -138,7 +137,7 @@ def _best(level: PooledLevel, before: _Guess, step: _Step) -> _Guess:
 
 
 def _losses(level: PooledLevel, step: _Step) -> Floats:
-    """The loss of a correction with each trust."""
+    """The loss of a correction for each weight."""
     if not level.many:
         return np.array([_loss(level, step.shares(level.kin.family, trust)) for trust in TRUST])
     from attributary.prior.compiled_sums import losses

@@ -1,4 +1,4 @@
-"""learn: shares and their spread, from today's figures and an earlier period; `foreseen` from the earlier one alone."""
+"""learn: shares and their spread, from today's figures and an earlier period; `foreseen`: from the latter alone."""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -38,11 +38,11 @@ def learn(
     *,
     tau: float = TAU,
 ) -> Prior:
-    """What to expect of each node, given its parent's count: a share, give or take a spread.
+    """The share of its parent's count that each node is expected to have, and the variance around it (spread).
 
-    From the family's cousins and, with an `earlier` period, from its own past. The spread is what today's figures show
-    it to be, so that a past that says nothing is not believed. Errors count relative to the count, but no less than
-    `tau`. Nothing is expected of roots, nor of families of one.
+    Learned from other nodes with the same label and, with an `earlier` period, from the family's own past. The spread
+    is measured on today's figures, so that an earlier period without information has no weight. Errors are relative to
+    the count, or to `tau` if that is larger. Roots and only children have no expected share.
     """
     if not 0 < tau < np.inf:
         raise ValueError(f"tau is a positive number; got {tau}")
@@ -63,7 +63,7 @@ def learn(
 def learned(
     tree: Tree, x: Floats, var: Floats, label: NDArray[np.int32], past: PastCounts | None, tau: float
 ) -> tuple[Floats, Floats, Floats]:
-    """Share, spread and the counts they lead to; all in level order."""
+    """Share, spread and the resulting counts, all in level order."""
     z, v = engine(tree).upward(tree, x, var)
     plain: tuple[Floats, Floats] = engine(tree).blue(tree, x, var)
     linear = plain[0]
@@ -82,23 +82,23 @@ def learned(
             size = np.maximum(parent / siblings, tau) ** 2
             weight = np.where(judge, 1.0 / (size + np.where(judge, v[nodes], 0.0)), 0.0)
             then = None if past is None else past.settled[nodes]
-            found = [pool[nodes] for pool in pools]
-            share[nodes] = pooled(PooledLevel(near, z[nodes], parent, found, counted[root[nodes]], then, weight, many))
+            counts = [pool[nodes] for pool in pools]
+            share[nodes] = pooled(PooledLevel(near, z[nodes], parent, counts, counted[root[nodes]], then, weight, many))
             mean[nodes] = share[nodes] * parent
             weight = np.where(judge, 1.0 / np.maximum(first[nodes], tau) ** 2, 0.0)
-            own = spread(mean[nodes], share[nodes], z[nodes], v[nodes], weight, many=many)
-            wide[nodes] = np.where(alone, np.inf, own)
+            learned_spread = spread(mean[nodes], share[nodes], z[nodes], v[nodes], weight, many=many)
+            wide[nodes] = np.where(alone, np.inf, learned_spread)
         wide *= doubt(root, mean, wide, z, v, len(tree))[root]
         wide = forgiving(wide, mean, z, v, many)
         linear, _, estimate = predict(tree, x, var, share, wide, "top-down")
-    borne = widened(tree, x, var, plain, share, wide, tau)
-    if (borne != wide).any():
-        estimate = predict(tree, x, var, share, borne, "top-down")[2]
-    return share, borne, estimate
+    trusted = widened(tree, x, var, plain, share, wide, tau)
+    if (trusted != wide).any():
+        estimate = predict(tree, x, var, share, trusted, "top-down")[2]
+    return share, trusted, estimate
 
 
 def _counted(tree: Tree, estimate: Floats) -> Floats:
-    """How much of each root's conversions counts in a pool of all: none counts more than the median root."""
+    """The weight of each root in a pool of all roots: none counts more than the median root."""
     heads = tree.slice(int(tree.total))
     most = max(float(np.median(estimate[heads])), 1.0)
     part = np.ones(len(tree))
@@ -118,10 +118,10 @@ EXACT = 1e-9  # the variance of an earlier count that has no noise, next to none
 
 
 def foreseen(tree: Tree, earlier: Prior, *, tau: float = TAU) -> Prior:
-    """What will be expected of each node, given its parent's count: a share, give or take a spread.
+    """The shares and spreads that `learn` is expected to find in the next period; for planning.
 
-    As `learn` finds it from the earlier leaves alone. The spread is that of a count one standard deviation above what
-    the earlier period says, since one that looks empty need not be; it is inf for what is new, and for roots.
+    Learned from the earlier leaves alone. The spread is that of a count one standard deviation above the earlier
+    estimate, since a node that looks empty may not be; it is inf for new nodes and for roots.
     """
     if not 0 < tau < np.inf:
         raise ValueError(f"tau is a positive number; got {tau}")
@@ -136,7 +136,7 @@ def foreseen(tree: Tree, earlier: Prior, *, tau: float = TAU) -> Prior:
     z, v = engine(tree).upward(tree, x, var)
     known = np.minimum(predict(tree, x, var, share, wide)[1], v)
     more = count + np.sqrt(np.where(known < np.inf, known, 0.0))
-    found = np.full(len(tree), np.inf)
+    later_spread = np.full(len(tree), np.inf)
     for i, near in enumerate(kin(tree, label), 1):
         nodes, family = tree.slice(i), near.family
         parent = tree.family[nodes]
@@ -144,7 +144,7 @@ def foreseen(tree: Tree, earlier: Prior, *, tau: float = TAU) -> Prior:
         weight = np.where((v[nodes] < np.inf) & ~alone, 1.0 / np.maximum(count[nodes], tau) ** 2, 0.0)
         s = share[nodes]
         later = np.maximum(s * more[parent], more[nodes])
-        found[nodes] = np.where(alone, np.inf, spread(s * count[parent], s, z[nodes], v[nodes], weight, later))
-    found[order(earlier.new)] = np.inf
+        later_spread[nodes] = np.where(alone, np.inf, spread(s * count[parent], s, z[nodes], v[nodes], weight, later))
+    later_spread[order(earlier.new)] = np.inf
     back = tree.from_level_order
-    return replace(earlier, share=back(share), spread=back(found))
+    return replace(earlier, share=back(share), spread=back(later_spread))

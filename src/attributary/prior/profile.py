@@ -1,7 +1,7 @@
-"""Profile: what is known beforehand of all measures: their sums, and what limits would cut off them.
+"""Profile: what is known beforehand of all measures: their sums, and how much limits would cut off.
 
-A table of counts by rank and step of values, as `attributary count` writes it where the plan is to choose, tells what
-any limit cuts off; one that was counted under limits tells it for these.
+A table of counts by rank and value bin, as `attributary count` writes it if the plan chooses limits, shows what any
+limit cuts off; a table counted under limits shows it for those.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ CLOSE = 1e-9  # of a clip: where the step that begins there is clipped
 
 @dataclass(frozen=True, eq=False)
 class Profile:
-    """Rows of conversions, each of one leaf, rank and step. Sums are in level order within, in the tree's order out."""
+    """Rows of conversions, one per leaf, rank and value bin. Inside, level order; results are in the tree's order."""
 
     tree: Tree
     leaf: Ints  # of each row, in level order
@@ -38,7 +38,7 @@ class Profile:
         return self._up(self._values(measure) + self.beyond.get(measure.name, 0.0))
 
     def limited(self, measure: Measure, most: int | Ints, clip: float) -> Floats:
-        """The sum of each node under limits: so many conversions to an impression (of each head), clipped there."""
+        """The sum of each node under limits: conversions per impression (of each head), and a clip for values."""
         if self.rank is None and not self.begin:
             return self._up(self._values(measure))
         value = self._values(measure)
@@ -59,11 +59,11 @@ class Profile:
         return 1 if self.rank is None or not len(self.rank) else int(self.rank.max())
 
     def clips(self, measure: Measure) -> list[float]:
-        """Where values may be clipped such that what is cut off is known: at the beginnings of steps, and above all."""
-        found = self.begin.get(measure.name)
-        if found is None or not (found > 0).any():
+        """Where values can be clipped such that the loss is known: where bins begin, and above all values."""
+        begins = self.begin.get(measure.name)
+        if begins is None or not (begins > 0).any():
             return []
-        edges: list[float] = np.unique(found[found > 0]).tolist()
+        edges: list[float] = np.unique(begins[begins > 0]).tolist()
         return [*edges, edges[-1] * 10 ** (1 / 20)]
 
     def mean(self, measure: Measure) -> float:

@@ -1,14 +1,13 @@
-"""robust: a prior that claims too much, made to claim what today's figures bear out.
+"""robust: larger variances for a prior that today's figures contradict.
 
-- `doubt`: how much wider a root's expectations must be, by the χ² of today's figures against them.
-- `together`: nodes that err together, told by their sums. A prior of nodes, each with a variance of its own, says that
-  errors cancel in sums. Where a whole root has drifted they do not, and the sums of the expectations are far from the
-  figures of the nodes above.
-- `borne`: how much wider a prior of means must be to serve today's figures best. Let y be an estimate without the prior
-  and p with it, of variances V₀ and V, as claimed. By Stein's lemma, the squared error of p is V₀ + (p − y)² − 2·(V₀ −
-  V) on average, whatever the truth and however wrong the prior. What is never negative, max(p, 0), has the error
-  (max(p, 0) − y)² − V₀, and 2·V more where p > 0: without a prior, too, an empty node is better off than V₀ tells, and
-  the prior is judged by what it adds to that.
+- `doubt`: the factor for each root, from the χ² of today's figures against the expected ones.
+- `together`: for nodes whose errors are in the same direction. A prior with independent variances implies that errors
+  cancel in sums. If a whole root has drifted, they do not, and the sums of expected counts are far from the figures of
+  the nodes above.
+- `widening`: the factor with which a prior of means gives the least error. Let y be an estimate without the prior and p
+  with it, V₀ and V their variances. By Stein's lemma, the squared error of p is V₀ + (p − y)² − 2·(V₀ − V) on average,
+  whatever the truth and however wrong the prior. The non-negative max(p, 0) has the error (max(p, 0) − y)² − V₀, plus
+  2·V where p > 0. Without a prior, too, the error of an empty node is less than V₀, so the two are compared.
 """
 
 from collections.abc import Callable
@@ -32,14 +31,14 @@ DOUBTED_FROM = 2.0  # standard errors by which figures must be off before a root
 
 
 def doubt(group: NDArray[np.integer], expected: Floats, variance: Floats, z: Floats, v: Floats, groups: int) -> Floats:
-    """The factor, 1 or more, by which the variance of expectations must grow in each group to explain its figures.
+    """For each group, the factor (1 or more) on the variance of the expected counts that explains the figures.
 
-    Each (z − expected)² should be about variance + v. What it is beyond v, summed over the group, is compared with what
-    was claimed; only what is beyond the error of such a sum counts, so that one node that jumped does not discredit its
-    whole root. Nodes of which nothing is expected or measured (variance or v = ∞) do not judge.
+    Each (z − expected)² should be about variance + v. The excess over v, summed over the group, is compared with the
+    stated variance. Only what exceeds the standard error of that sum counts, so that one node that jumped does not
+    discredit its whole root. Nodes without an expected count or a figure (variance or v = ∞) are not used.
     """
-    found, squares, claimed = doubt_sums(group, expected, variance, z, v, groups)
-    sure = found - DOUBTED_FROM * np.sqrt(squares)
+    surplus, squares, claimed = doubt_sums(group, expected, variance, z, v, groups)
+    sure = surplus - DOUBTED_FROM * np.sqrt(squares)
     factor: Floats = np.where(sure > claimed, sure / np.where(claimed > 0, claimed, 1.0), 1.0)
     return factor
 
@@ -47,7 +46,7 @@ def doubt(group: NDArray[np.integer], expected: Floats, variance: Floats, z: Flo
 def doubt_sums(
     group: NDArray[np.integer], expected: Floats, variance: Floats, z: Floats, v: Floats, groups: int
 ) -> Floats:
-    """For each group the weighted surplus, the sum of its squares, and what was claimed."""
+    """For each group: the weighted excess, the sum of its squares, and the weighted stated variance."""
     sums: Floats = np.zeros((3, groups))
     if len(z) >= COMPILED_FROM:
         from attributary.prior.compiled_sums import doubts
@@ -64,11 +63,10 @@ def doubt_sums(
 
 
 def together(tree: Tree, mean: Floats, claimed: Floats, z: Floats, v: Floats) -> Floats:
-    """The claimed variances, grown until sums up to each node above are no further off than they may be.
+    """The stated variances, increased until the sums below every node agree with its figure.
 
-    From the bottom to the roots: for each node, (z⇑ − Σ mean)² should be about Σ claimed + var⇑. Where it is more, all
-    that is claimed below the node grows by the square of what is lacking, and so it does where nodes of its level lack
-    it on average.
+    From the bottom to the roots: for each node, (z⇑ − Σ mean)² should be about Σ claimed + var⇑. If it is more, for the
+    node or on average for its level, all variances below the node grow by the square of the ratio.
     """
     grown = claimed
     for i in reversed(range(tree.depth - 1)):
@@ -78,31 +76,31 @@ def together(tree: Tree, mean: Floats, claimed: Floats, z: Floats, v: Floats) ->
         if not judge.any():
             continue
         off = np.where(judge, (z[nodes] - expected) ** 2 - v[nodes], 0.0)
-        own = np.where(judge, off / np.where(judge, variance, 1.0), 0.0)
+        factors = np.where(judge, off / np.where(judge, variance, 1.0), 0.0)
         weight = np.where(judge, 1.0 / np.where(judge, variance + v[nodes], 1.0) ** 2, 0.0)
         mean_factor = float(np.dot(weight, off) / np.dot(weight, np.where(judge, variance, 0.0)))
-        factor = np.maximum(own, max(mean_factor, 1.0)) ** 2  # what was wrong once is doubted more than that
+        factor = np.maximum(factors, max(mean_factor, 1.0)) ** 2  # what was wrong once is doubted more than that
         grown = grown * tree.in_level_order.hand_down(factor, i, above=1.0)
     return grown
 
 
 def _sums_below(tree: Tree, mean: Floats | None, claimed: Floats, level: int) -> Floats:
-    """For each node of a level, the sum of means (or of claimed variances) of the nodes below that claim something."""
+    """For each node of a level, the sum of means (or of stated variances) of the nodes below that have a prior."""
     some = claimed < np.inf
     values = np.where(some, claimed if mean is None else mean, 0.0)
     for j in reversed(range(level, tree.depth - 1)):
         above, below = tree.slice(j), tree.slice(j + 1)
         at = tree.family[below] - above.start
         values[above] += np.bincount(at, values[below], above.stop - above.start)
-    found: Floats = values[tree.slice(level)]
-    return found
+    sums: Floats = values[tree.slice(level)]
+    return sums
 
 
 def with_mean(tree: Tree, x: Floats, var: Floats, mean: Floats, wide: Floats) -> tuple[Floats, Floats]:
     """Estimates and their variances with one more measurement of each node, in level order."""
     both = combine(np.where(var < np.inf, x, 0.0), var, mean, wide)
-    found: tuple[Floats, Floats] = engine(tree).blue(tree, *both)
-    return found
+    estimates: tuple[Floats, Floats] = engine(tree).blue(tree, *both)
+    return estimates
 
 
 Predicted = Callable[[float], tuple[Floats, Floats]]  # how much wider → estimates with the prior, what it claims
@@ -112,7 +110,7 @@ SURE = 1.0  # standard errors by which the tree must gain over no prior: trust m
 SPARED = 0.5  # standard errors by which a level may seem to lose
 
 
-def borne(
+def widening(
     tree: Tree,
     blue: Floats,
     variance: Floats,
@@ -120,11 +118,11 @@ def borne(
     tau: float,
     predicted: Predicted,
 ) -> float:
-    """The factor by which a prior must be wider; inf where the figures bear none. Arrays are in level order.
+    """The factor by which a prior must be wider; inf if it is of no use. Arrays are in level order.
 
-    The first of all factors whose next does no better. Errors count relative to the count, of which `first` is a guess,
-    but no less than `tau`, and levels alike. No level may be worse off, either: means of leaves that err together do
-    most harm above them.
+    The first factor of the list after which the next is no better. Errors are relative to the count (`first` is a guess
+    of it), or to `tau` if that is larger, and all levels have the same weight. No level may lose either: leaves whose
+    errors have the same direction do most harm to the levels above.
     """
     sizes = np.diff(tree.offsets)
     known = variance < np.inf  # of the others it lowers the error, whatever it says
@@ -132,8 +130,8 @@ def borne(
     before = _risk(blue, blue, np.where(known, variance, 0.0))
     best, most = np.inf, np.zeros(len(tree))
     for doubt in DOUBTS:
-        found, claimed = predicted(doubt)
-        gain = weight * (before - _risk(blue, found, np.where(known, claimed, 0.0)))
+        estimate, claimed = predicted(doubt)
+        gain = weight * (before - _risk(blue, estimate, np.where(known, claimed, 0.0)))
         if not gain.any():
             return doubt
         levels, squares = (np.add.reduceat(values, tree.offsets[:-1]) for values in (gain, gain**2))
@@ -146,16 +144,16 @@ def borne(
     return best
 
 
-def _risk(blue: Floats, found: Floats, variance: Floats) -> Floats:
-    """The squared error of max(found, 0), up to what does not depend on it."""
-    risk: Floats = (np.maximum(found, 0.0) - blue) ** 2 + np.where(found > 0, 2 * variance, 0.0)
+def _risk(blue: Floats, estimate: Floats, variance: Floats) -> Floats:
+    """The squared error of max(estimate, 0), up to a constant."""
+    risk: Floats = (np.maximum(estimate, 0.0) - blue) ** 2 + np.where(estimate > 0, 2 * variance, 0.0)
     return risk
 
 
 def doubted(tree: Tree, noisy: ArrayLike | Measurements, variance: ArrayLike | None, prior: Prior) -> Prior:
-    """The same prior, its variance and its spread grown where today's figures contradict it, by their χ².
+    """The same prior with larger variances and spreads where today's figures contradict it, by their χ².
 
-    First level by level, then root by root: what a prior says of one root may be wrong while the rest is right.
+    First level by level, then root by root: a prior may be wrong about one root and right about the rest.
     """
     given = measurements(tree, noisy, variance)
     order, back = tree.to_level_order, tree.from_level_order
@@ -169,7 +167,7 @@ def doubted(tree: Tree, noisy: ArrayLike | Measurements, variance: ArrayLike | N
         grown = _grown(tree, mean, claimed, z, v)
         for _ in range(2):  # the second time finds what the first has left
             grown = together(tree, mean, grown, z, v)
-        grown *= borne(tree, *plain, first, TAU, lambda doubt: with_mean(tree, x, var, mean, grown * doubt))
+        grown *= widening(tree, *plain, first, TAU, lambda doubt: with_mean(tree, x, var, mean, grown * doubt))
         prior = replace(prior, variance=back(grown))
     if shares is not None:
         share, spread = shares

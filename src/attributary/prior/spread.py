@@ -1,4 +1,4 @@
-"""spread: how far counts are from what was expected of them, learned from many nodes at once."""
+"""spread: the variance of counts around their expected values, learned from many nodes at once."""
 
 from typing import Any
 
@@ -19,14 +19,14 @@ STEPS = 6  # enough for a node that jumped to be let go
 def spread(
     expected: Floats, share: Floats, z: Floats, v: Floats, weight: Floats, at: Floats | None = None, many: bool = False
 ) -> Floats:
-    """The variance of counts around what was expected, for each node: that of a draw, and what there is beyond it.
+    """The variance of each node's count around its expected value: the binomial part, and what exceeds it.
 
-    A count is at least as uncertain as if each conversion of the parent fell to the node with its share. What there is
-    beyond that is learned as a function of the expectation, by moments: the mean of (z − expected)² − v − the draw's in
-    bins, weighted; it never falls with the expectation, and goes from bin to bin by a power law. Below the bins it is
-    proportional to the expectation, above to its square. Where no figure can tell (weight 0 everywhere) it is the
-    square; where there are too few, nothing is expected: trust must be earned. With `at`, it is for when so much will
-    be expected. `many`: sums are compiled.
+    A count varies at least as if each conversion of the parent went to the node with probability `share`. The excess is
+    learned as a function of the expected count, by moments: the weighted mean of (z − expected)² − v − binomial
+    variance in bins, made non-decreasing, and interpolated between bins by a power law. Below the bins it is
+    proportional to the expected count, above them to its square. Without any figures (weight 0 everywhere) it is the
+    square; with too few, the variance is inf, so that nothing is expected. With `at`, the variance is given for these
+    expected counts instead. `many`: sums are compiled.
     """
     drawn: Floats = expected * (1.0 - share)
     later = expected if at is None else at
@@ -36,8 +36,8 @@ def spread(
         return np.full(len(expected), np.inf) if (weight > 0).any() else np.maximum(draw + later**2, LEAST)
     edges = _edges(expected[use])
     sums = (_compiled_sums if many else _sums)(edges, expected, weight, z, v, drawn, use)
-    number, logs, mass, found, squares = sums[:, sums[0] > 0]
-    centre, mean, error = logs / number, found / mass, np.sqrt(squares) / mass
+    number, logs, mass, surplus, squares = sums[:, sums[0] > 0]
+    centre, mean, error = logs / number, surplus / mass, np.sqrt(squares) / mass
     level = rising(mean + CAUTION * error, 1 / np.maximum(error, 1e-9) ** 2)
     level = np.log(np.maximum(level, 1e-3 * np.exp(centre)))
     place = np.log(np.maximum(later, 1e-6))
@@ -48,7 +48,7 @@ def spread(
 
 
 def _edges(expected: Floats) -> Floats:
-    """What divides expectations into bins of about as many nodes; equal ones are in one bin, whatever their order."""
+    """The edges of bins with about the same number of nodes; equal values are in one bin."""
     bins = min(BINS, max(1, len(expected) // EACH))
     at = np.cumsum([len(part) for part in np.array_split(np.empty(len(expected)), bins)])[:-1]
     return np.unique(np.partition(expected, at)[at]) if len(at) else np.empty(0)
@@ -71,11 +71,11 @@ def _compiled_sums(*given: NDArray[Any]) -> Floats:
 
 
 def forgiving(spread: Floats, expected: Floats, z: Floats, v: Floats, many: bool = False) -> Floats:
-    """The spread, grown for nodes whose figures are far from what was expected: they jumped, and keep their figures.
+    """The spread, larger for nodes whose figures are far from the expected count, so that they keep their figures.
 
-    As if counts were off by Student's t: the growth is (JUMP + d² / spread) / (JUMP + 1), with d² what the count is
-    off, squared, given the figure and the growth so far (expectation maximisation). Where noise alone may explain how
-    far the figure is, little grows. It never shrinks. `many`: compiled.
+    As if deviations had Student's t distribution: the factor is (JUMP + d² / spread) / (JUMP + 1), where d² is the
+    squared deviation of the count, given the figure and the factor so far (expectation maximisation). Where noise alone
+    explains the deviation, the factor is close to 1. It is never below 1. `many`: compiled.
     """
     if many:
         from attributary.prior.compiled_sums import forgiven
@@ -91,7 +91,7 @@ def forgiving(spread: Floats, expected: Floats, z: Floats, v: Floats, many: bool
 
 
 def rising(values: Floats, weight: Floats) -> Floats:
-    """The nearest values that never fall (pool adjacent violators)."""
+    """The nearest non-decreasing values (pool adjacent violators)."""
     blocks: list[tuple[float, float, int]] = []
     for value, mass in zip(values.tolist(), weight.tolist(), strict=True):
         block = (value, mass, 1)

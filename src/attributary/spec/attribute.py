@@ -213,7 +213,7 @@ class Span(NamedTuple):
 
 def span(text: Any) -> Span:
     """The span that a text names; a ValueError where it names none."""
-    found = re.fullmatch(r"\s*(\d{1,9})\s*([smhdw])\s*", text) if isinstance(text, str) else None
-    if not found:
+    match = re.fullmatch(r"\s*(\d{1,9})\s*([smhdw])\s*", text) if isinstance(text, str) else None
+    if not match:
         raise ValueError(A_SPAN)
-    return Span(int(found[1]), found[2])
+    return Span(int(match[1]), match[2])

@@ -95,8 +95,8 @@ def _mistakes(given: dict[str, Any]) -> Iterator[Mistake]:
 
 def wrong_measures(measures: Any, names: list[Any], taken: set[str], on_sums: bool, limited: bool) -> Iterator[Mistake]:
     """What is wrong between measures, and between them and the rest of a spec."""
-    found = [_fields(measure) for measure in measures] if isinstance(measures, list | tuple) else []
-    called = [field.get("name") for field in found]
+    listed = [_fields(measure) for measure in measures] if isinstance(measures, list | tuple) else []
+    called = [field.get("name") for field in listed]
     clashing = ADDED | {f"{name}{end}" for name in called for end in (BEYOND, FROM)}
     for i, name in enumerate(called):
         if name in called[:i]:
@@ -106,7 +106,7 @@ def wrong_measures(measures: Any, names: list[Any], taken: set[str], on_sums: bo
             yield Mistake(("measure", i, "name"), f"{name!r} is the name of an attribute; rename the measure")
         if isinstance(name, str) and (name in taken | ADDED or name == f"conversions{FROM}"):
             yield Mistake(("measure", i, "name"), f"{name!r} is the name of a column that our tables add; rename it")
-    if found or limited:
+    if listed or limited:
         for i, name in enumerate(names):
             if isinstance(name, str) and name in clashing:
                 yield Mistake(

@@ -103,9 +103,9 @@ def in_words(error: ValidationError, model: type[BaseModel]) -> list[str]:
     """Each mistake in a line: its path in the file, then rule, value, remedy."""
     lines: dict[str, None] = {}
     places = {field.alias or name: i for i, (name, field) in enumerate(model.model_fields.items())}
-    found = sorted(error.errors(include_url=False), key=lambda mistake: _place(mistake["loc"], places))
-    above = {other["loc"][:depth] for other in found for depth in range(len(other["loc"]))}
-    for mistake in found:
+    errors = sorted(error.errors(include_url=False), key=lambda mistake: _place(mistake["loc"], places))
+    above = {other["loc"][:depth] for other in errors for depth in range(len(other["loc"]))}
+    for mistake in errors:
         path = mistake["loc"]
         if not (path in above and mistake["type"] == "too_short"):  # it counts only what is right
             lines[": ".join(filter(None, [_path(path), _rule(mistake, model)]))] = None
@@ -137,9 +137,9 @@ def _rule(mistake: Any, model: type[BaseModel]) -> str:
     kind, path = mistake["type"], mistake["loc"]
     if kind == "rule":
         return str(mistake["msg"])
-    told = mistake.get("ctx", {}).get("error")
-    if isinstance(told, InputError):
-        return str(told)
+    cause = mistake.get("ctx", {}).get("error")
+    if isinstance(cause, InputError):
+        return str(cause)
     if kind == "extra_forbidden":
         return _no_such_key(str(path[-1]), _model_at(path[:-1], model))
     description = _description(path, model)
@@ -163,8 +163,8 @@ def _model_at(path: Path, model: type[BaseModel]) -> type[BaseModel]:
 def _description(path: Path, model: type[BaseModel]) -> str:
     description = ""
     for key in path:
-        found, inner = _field(key, model)
-        description = found or description
+        rule, inner = _field(key, model)
+        description = rule or description
         model = inner or model
     return description
 

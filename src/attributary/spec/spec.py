@@ -239,8 +239,8 @@ def _toml(text: str, name: str) -> dict[str, Any]:
 def _syntax(error: tomllib.TOMLDecodeError, text: str, name: str) -> str:
     """A syntax error with its line, as it reads there."""
     lines = text.splitlines() or [""]
-    found = re.fullmatch(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", str(error), re.DOTALL)
-    what, line, column = found.groups() if found else (str(error), None, None)
+    match = re.fullmatch(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", str(error), re.DOTALL)
+    what, line, column = match.groups() if match else (str(error), None, None)
     number = int(line) if line else len(lines)
     place = f"line {number}, column {column}" if column else f"line {number}, the last,"
     return f"{name}: {place} is not TOML: {what}; it reads: {lines[min(number, len(lines)) - 1].strip()[:60]}"

@@ -42,8 +42,8 @@ def _known(table: Any, known: list[str]) -> tuple[list[NDArray[np.int64]], list[
     _refuse_short_paths(
         Tree(paths.parent.astype(np.int32), layout.first, layout.offsets, None, tuple(known), paths.labels)
     )
-    found = np.split(paths.parent, layout.offsets[1:-1])
-    return [level - layout.offsets[i - 1] if i else level for i, level in enumerate(found)], list(paths.labels)
+    parents = np.split(paths.parent, layout.offsets[1:-1])
+    return [level - layout.offsets[i - 1] if i else level for i, level in enumerate(parents)], list(paths.labels)
 
 
 def _distinct(table: Any, known: list[str]) -> Any:

@@ -84,13 +84,13 @@ def refuse_unprintable(cells: Any, name: str) -> None:
 
 def unprintable(text: str) -> str | None:
     """The first character of a text that no page can show, as in U+0001: a control character, or half of one."""
-    found = UNPRINTABLE.search(text)
-    return f"U+{ord(found[0]):04X}" if found else None
+    match = UNPRINTABLE.search(text)
+    return f"U+{ord(match[0]):04X}" if match else None
 
 
 def codes(labels: Any) -> NDArray[np.int64]:
     """The code of each label; -1 for null."""
     import pyarrow.compute as pc
 
-    found: NDArray[np.int64] = pc.fill_null(labels.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
-    return found
+    indices: NDArray[np.int64] = pc.fill_null(labels.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+    return indices

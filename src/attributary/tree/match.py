@@ -47,11 +47,11 @@ def match(tree: Tree, table: Any) -> Match:
     return Match(node, last, labelled, is_leaf[node])
 
 
-def refuse_other_tree(tree: Tree, table: Any, found: Match) -> None:
+def refuse_other_tree(tree: Tree, table: Any, match: Match) -> None:
     """Raises ValueError where not a single row is a leaf of the tree."""
-    if found.leaf.any():
+    if match.leaf.any():
         return
-    theirs, ours = path_of(tree, table, int(np.argmax(found.complete))), tree.name(int(np.argmax(tree.is_leaf)))
+    theirs, ours = path_of(tree, table, int(np.argmax(match.complete))), tree.name(int(np.argmax(tree.is_leaf)))
     raise ValueError(
         f"none of its {table.num_rows:,} rows is a leaf of the tree; it has {theirs}, and the tree has {ours}"
     )

@@ -81,10 +81,10 @@ def read_paths(
         below += len(key)
 
     row = _row_of_node(node, below, columns)
-    found = NodePaths(np.concatenate(parent), row, tuple(labels), total)
+    paths = NodePaths(np.concatenate(parent), row, tuple(labels), total)
     if not fill:
-        _refuse_gaps(found, columns)
-    return found
+        _refuse_gaps(paths, columns)
+    return paths
 
 
 def describe(attributes: list[str], labels: list[Any]) -> str:
@@ -137,11 +137,11 @@ def reads_as_total(labels: Any, name: str, others: Collection[str] = ()) -> NDAr
 
     of_level = [f"{word} {name.lower()}{many}" for word in ("all", "total", "alle") for many in ("", "s")]
     lower = pc.utf8_lower(pc.utf8_trim(labels, " \t\r\n()[]<>-–"))
-    found: NDArray[np.bool_] = _bools(pc.is_in(lower, pa.array([*TOTALS, *of_level], labels.type)))
+    reads: NDArray[np.bool_] = _bools(pc.is_in(lower, pa.array([*TOTALS, *of_level], labels.type)))
     for ending in OF_A_LABEL if others else ():
         for i in np.flatnonzero(_bools(pc.ends_with(lower, ending))):
-            found[i] |= lower[int(i)].as_py().removesuffix(ending) in others
-    return found
+            reads[i] |= lower[int(i)].as_py().removesuffix(ending) in others
+    return reads
 
 
 def _bools(column: Any) -> NDArray[np.bool_]:

@@ -122,8 +122,8 @@ class Registrations:
     @property
     def asks(self) -> tuple[str, ...]:
         """The attributes and values that a conversion has to tell."""
-        told = (a.name for a in self.plan.spec.unknown if not self.plan.spec.is_delay(a))
-        return tuple(dict.fromkeys([*told, *(measure.source for measure in self.plan.spec.values)]))
+        names = (a.name for a in self.plan.spec.unknown if not self.plan.spec.is_delay(a))
+        return tuple(dict.fromkeys([*names, *(measure.source for measure in self.plan.spec.values)]))
 
     @property
     def window(self) -> int | None:
@@ -158,18 +158,18 @@ class Registrations:
         """What the conversion adds to a key, from its place and what the largest value adds."""
         spec, levels = self.plan.spec, len(self.plan.levels)
         absent = {"", *missing_cells(spec.logs or Logs())}
-        found = {}
+        values = {}
         for k, part in enumerate(self.plan.by_measure):
             name, source = part.measure.name, part.measure.source
             if part.measure.is_count:
                 continue
             if source not in conversion:
                 raise InputError(f"{source!r} is missing; measure {name!r} needs it: give it, or leave it empty")
-            found[k] = (micros(name, conversion[source], absent), round(part.clip * MICRO), draw(name, drawn))
+            values[k] = (micros(name, conversion[source], absent), round(part.clip * MICRO), draw(name, drawn))
 
         def one(place: int, contribution: int) -> int:
             k = place // levels
-            return contribution if k not in found else scaled(*found[k][:2], contribution, found[k][2])
+            return contribution if k not in values else scaled(*values[k][:2], contribution, values[k][2])
 
         return one
 
@@ -181,9 +181,9 @@ def registrations(plan: Plan) -> Registrations:
         raise InputError('the API adds its noise to sums of contributions; plan anew with noise = "api", not "unit"')
     if spec.l1 > LARGEST:
         raise InputError(f"the contributions of an impression sum to {LARGEST} at most; the plan has l1 = {spec.l1}")
-    found = classes(plan)
-    ids = _ids(plan, np.flatnonzero(found.rows.any(axis=0)).tolist())
-    return Registrations(plan, layout(plan), found, ids, _rest(spec, found, ids))
+    known = classes(plan)
+    ids = _ids(plan, np.flatnonzero(known.rows.any(axis=0)).tolist())
+    return Registrations(plan, layout(plan), known, ids, _rest(spec, known, ids))
 
 
 def _ids(plan: Plan, places: list[int]) -> dict[int, str]:
@@ -197,13 +197,13 @@ def _ids(plan: Plan, places: list[int]) -> dict[int, str]:
     return {place: f"l{place % levels}{ends[place // levels]}" for place in places}
 
 
-def _rest(spec: Spec, found: ContributionClasses, ids: dict[int, str]) -> str | None:
+def _rest(spec: Spec, known: ContributionClasses, ids: dict[int, str]) -> str | None:
     """The name of a key for what is left, where each conversion has to spend its whole part of the budget.
 
     Else a browser would count more conversions of an impression than the plan: those with small values leave room.
     """
     if not spec.values:
-        once, left = bool((found.most == 1).all()), LARGEST // found.most - found.rows.sum(axis=1)
+        once, left = bool((known.most == 1).all()), LARGEST // known.most - known.rows.sum(axis=1)
         if once or (left == 0).all():
             return None
     taken = set(ids.values())

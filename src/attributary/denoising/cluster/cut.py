@@ -61,9 +61,9 @@ class Solved(NamedTuple):
 
 def hand_up(tree: Tree, measured: Measurements, nonnegative: bool) -> Handed:
     """What the tree above a cut needs to know of the roots below it; figures that make no sense are refused."""
-    x, var, own = (tree.to_level_order(a) for a in (measured.noisy, measured.variance, measured.excess()))
+    x, var, of_noise = (tree.to_level_order(a) for a in (measured.noisy, measured.variance, measured.excess()))
     z, v = engine(tree).upward(tree, x, var)
-    e_up = kurtosis.upward(tree, var, own, v)
+    e_up = kurtosis.upward(tree, var, of_noise, v)
     bound = least(tree, x, var) if nonnegative else None
     roots = tree.slice(0)
     return Handed(z[roots], v[roots], e_up[roots], np.zeros(roots.stop) if bound is None else bound[roots])
@@ -76,7 +76,7 @@ def solve(
     whole: bool,
     *,
     above: Settled | None = None,
-    own: Floats | None = None,
+    of_noise: Floats | None = None,
     leaves: Floats | None = None,
 ) -> Solved:
     """The estimate of a piece; "top-down", if it is to be non-negative.
@@ -85,14 +85,14 @@ def solve(
     excess kurtosis of each figure and `leaves` the least count of each leaf, in the tree's order.
     """
     passes, roots, back = engine(tree), tree.slice(0), tree.from_level_order
-    own = measured.excess() if own is None else own
-    x, var, own = (tree.to_level_order(a) for a in (measured.noisy, measured.variance, own))
+    of_noise = measured.excess() if of_noise is None else of_noise
+    x, var, of_noise = (tree.to_level_order(a) for a in (measured.noisy, measured.variance, of_noise))
     blue, variance = passes.upward(tree, x, var)
     if leaves is not None:
         _add_unmeasured(tree, x, blue, variance)
     beyond = None if above is None else Outside(above.around, above.excess)
-    e_up = kurtosis.upward(tree, var, own, variance)
-    excess, outside = kurtosis.downward(tree, var, own, variance, e_up, beyond)
+    e_up = kurtosis.upward(tree, var, of_noise, variance)
+    excess, outside = kurtosis.downward(tree, var, of_noise, variance, e_up, beyond)
     if above is not None:
         blue[roots], variance[roots] = above.blue, above.variance
     passes.downward(tree, blue, variance)

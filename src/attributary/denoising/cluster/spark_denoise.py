@@ -113,8 +113,8 @@ def _check(parts: "DataFrame", task: ClusterTask) -> None:
     """Refuses what a worker would."""
     from pyspark.sql import functions as sf
 
-    told = _grouped(_slim(parts, task), lambda part: check(task, part), _struct(VERDICT))
-    refused, orphan, inner = told.agg(sf.min("refused"), sf.min("orphan"), sf.max("inner")).collect()[0]
+    verdicts = _grouped(_slim(parts, task), lambda part: check(task, part), _struct(VERDICT))
+    refused, orphan, inner = verdicts.agg(sf.min("refused"), sf.min("orphan"), sf.max("inner")).collect()[0]
     if refused is not None:
         raise InputError(refused)
     refuse_gaps(task, [orphan], inner)

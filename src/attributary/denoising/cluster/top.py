@@ -46,9 +46,9 @@ def solve_top(task: ClusterTask, rows: Any, roots: Any) -> Top:
     refuse_gaps(task, [orphan, *orphans], inner or any(inners))
 
     measured = Measurements(x, var, task.shape)
-    own, least = measured.excess(), np.zeros(len(tree))
-    own[handed], least[handed] = roots.column("excess").to_numpy(), roots.column("least").to_numpy()
-    est, settled = solve(tree, measured, bool(task.nonnegative), task.whole, own=own, leaves=least)
+    excess, least = measured.excess(), np.zeros(len(tree))
+    excess[handed], least[handed] = roots.column("excess").to_numpy(), roots.column("least").to_numpy()
+    est, settled = solve(tree, measured, bool(task.nonnegative), task.whole, of_noise=excess, leaves=least)
 
     above = np.r_[own_row, handed.stop : len(tree)]
     labels = tree.table().select(task.levels[: task.cut]).take(above)
@@ -60,10 +60,10 @@ def solve_top(task: ClusterTask, rows: Any, roots: Any) -> Top:
 
 def refuse_gaps(task: ClusterTask, orphans: list[str | None], inner: bool) -> None:
     """Refuses nodes without a row where other inner nodes have theirs, unless they are to be filled."""
-    found = sorted(name for name in orphans if name is not None)
-    if found and inner and not task.fill:
+    gaps = sorted(name for name in orphans if name is not None)
+    if gaps and inner and not task.fill:
         raise InputError(
-            f"{found[0]} has no row for its parent, though other inner nodes have theirs; "
+            f"{gaps[0]} has no row for its parent, though other inner nodes have theirs; "
             "add the row, or let fill make nodes that were not measured"
         )
 

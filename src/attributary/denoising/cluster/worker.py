@@ -165,15 +165,15 @@ def _told(task: ClusterTask, rows: Any, work: Callable[[Part], dict[str, Any]], 
     schema = pa.schema([*columns, *verdict()])
     try:
         part = _read(task, rows)
-        found = work(part)
+        answer = work(part)
     except ValueError as error:
         return pa.table(
             [pa.array([str(error)] if f.name == "refused" else [None], f.type) for f in schema], schema=schema
         )
-    size = len(next(iter(found.values()), [0]))
+    size = len(next(iter(answer.values()), [0]))
     orphan, inner = gap(part.tree, part.has_row)
-    found |= {"refused": [None] * size, "orphan": [orphan] * size, "inner": [inner] * size}
-    return pa.table(found, schema=schema)
+    answer |= {"refused": [None] * size, "orphan": [orphan] * size, "inner": [inner] * size}
+    return pa.table(answer, schema=schema)
 
 
 def _read(task: ClusterTask, rows: Any) -> Part:

@@ -57,7 +57,7 @@ def attribution(
     rng: Random,
 ) -> Attribution:
     """The report of a trigger; the source's time is told, by the day, only where the trigger asks for it."""
-    told = trigger.aggregatable_source_registration_time == "include" and source_time is not None
+    with_time = trigger.aggregatable_source_registration_time == "include" and source_time is not None
     delay = 0 if at_once(trigger) else 1000 * limits.minimum_delay + round(rng.uniform(0, 1000 * limits.delay_span))
     both = None not in debug_keys
     return Attribution(
@@ -68,7 +68,7 @@ def attribution(
         contributed,
         trigger.aggregation_coordinator_origin,
         trigger.aggregatable_filtering_id_max_bytes,
-        day(source_time) if told and source_time is not None else None,
+        day(source_time) if with_time and source_time is not None else None,
         debug_keys[0] if both else None,
         debug_keys[1] if both else None,
         trigger.trigger_context_id,
@@ -90,10 +90,10 @@ def nulls(
     always where its absence would be noticed.
     """
     if trigger.aggregatable_source_registration_time == "include":
-        told = None if source_time is None else day(source_time)
+        shown = None if source_time is None else day(source_time)
         days = (time - 1000 * DAY * i for i in range(DAYS))
         rate = limits.null_rate_per_day
-        times = [t for t in days if rng.random() < rate and day(t) != told] if rate > 0 else []
+        times = [t for t in days if rng.random() < rate and day(t) != shown] if rate > 0 else []
     else:
         rate = 1.0 if at_once(trigger) else limits.null_rate
         times = [time] if source_time is None and rng.random() < rate else []

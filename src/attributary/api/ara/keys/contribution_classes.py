@@ -35,9 +35,9 @@ class ContributionClasses:
         """The class of an impression, from the labels of its known attributes."""
         path = tuple(labels[: self.length])
         for seen in range(self.length, 0, -1):
-            found = self.of_path.get(path[:seen] + (NEW,) * (self.length - seen))
-            if found is not None:
-                return found
+            number = self.of_path.get(path[:seen] + (NEW,) * (self.length - seen))
+            if number is not None:
+                return number
         return self.of_path[(NEW,) * self.length]
 
 
@@ -59,10 +59,10 @@ def classes(plan: Plan) -> ContributionClasses:
 
 def wide(plan: Plan) -> tuple[tuple[int, ...], dict[str, tuple[int, ...]]]:
     """The contributions of all measures in a row, then how many conversions count: of new roots, and of others."""
-    own = plan.by_measure
+    measures = plan.by_measure
 
     def row(label: str | None) -> tuple[int, ...]:
-        each = (part.plan.default if label is None else part.plan.roots[label] for part in own)
+        each = (part.plan.default if label is None else part.plan.roots[label] for part in measures)
         return (*chain.from_iterable(each), plan.most(label))
 
     return row(None), {label: row(label) for label in plan.roots}
@@ -76,8 +76,8 @@ def _by_node(plan: Plan) -> ContributionClasses:
             "nodes below one known path have contributions of their own; make classes with `fewer_classes`"
         )
     first = rows[[paths.index((NEW,) * len(plan.spec.known))]]
-    found = np.unique(rows, axis=0)
-    distinct = np.concatenate([first, found[(found != first).any(axis=1)]])
+    unique = np.unique(rows, axis=0)
+    distinct = np.concatenate([first, unique[(unique != first).any(axis=1)]])
     number = {tuple(row): i for i, row in enumerate(distinct.tolist())}
     of_path = {path: number[tuple(row)] for path, row in zip(paths, rows.tolist(), strict=True)}
     most = np.full(len(distinct), plan.most())
@@ -133,5 +133,5 @@ def _labels(tree: Tree, attribute: int, spec: Spec) -> list[str]:
     node = np.arange(tree.offsets[last], tree.offsets[last + 1])
     for _ in range(last - level):
         node = tree.family[node]
-    found: list[str] = tree.labels[attribute].take(node - int(tree.offsets[level])).cast("string").to_pylist()
-    return found
+    labels: list[str] = tree.labels[attribute].take(node - int(tree.offsets[level])).cast("string").to_pylist()
+    return labels

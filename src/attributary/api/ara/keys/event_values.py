@@ -30,9 +30,9 @@ def unknown_labels(spec: Spec, conversion: Mapping[str, Any]) -> dict[str, str]:
             raise InputError(
                 f"{name!r} is the time from impression to conversion, which the browser finds by filters; leave it out"
             )
-    told = tuple(attribute for attribute in spec.unknown if attribute.name not in delays)
-    _refuse_names(told, conversion, "a conversion")
-    return {attribute.name: _in_domain(attribute, conversion[attribute.name], spec.logs) for attribute in told}
+    attributes = tuple(attribute for attribute in spec.unknown if attribute.name not in delays)
+    _refuse_names(attributes, conversion, "a conversion")
+    return {attribute.name: _in_domain(attribute, conversion[attribute.name], spec.logs) for attribute in attributes}
 
 
 def ends(attribute: Attribute) -> list[int]:
@@ -68,9 +68,9 @@ def _in_domain(attribute: Attribute, value: Any, logs: Logs | None) -> str:
     label = _label(attribute, value, logs)
     if label in attribute.labels:
         return label
-    found = _placed(attribute, label)
-    if found is not None:
-        return found
+    place = _placed(attribute, label)
+    if place is not None:
+        return place
     if logs is not None and attribute.name in logs.other and OTHER in attribute.labels:
         return OTHER
     shown = ", ".join(label[:40] for label in attribute.labels[:8]) + (", …" if attribute.size > 8 else "")

@@ -57,20 +57,22 @@ def _by_root(plan: Plan, most: int) -> FewerClasses:
         levels = range(len(plan.levels))
         by_level = ([np.concatenate([part[:, i] for part in parts]) for i in levels] for parts in each)
         return FewerClasses(made, before, len(classes(made)), *_loss(*by_level))
-    own = np.array(list(plan.roots.values()))
-    distinct, number, size = np.unique(own, axis=0, return_inverse=True, return_counts=True)
+    of_roots = np.array(list(plan.roots.values()))
+    distinct, number, size = np.unique(of_roots, axis=0, return_inverse=True, return_counts=True)
     group = cluster(distinct.astype(np.float64), size.astype(np.float64), most - 1)[number.reshape(-1)]
-    rows = _means(plan.spec, own, group)
+    rows = _means(plan.spec, of_roots, group)
     taken = rows[group]
     roots = {label: tuple(row) for label, row in zip(plan.roots, taken.tolist(), strict=True)}
     made = _again(plan, roots=roots, measures=(plan.measures[0].model_copy(update={"roots": roots}),))
-    return FewerClasses(made, before, len(classes(made)), *_loss(list(own.T), list(taken.T)))
+    return FewerClasses(made, before, len(classes(made)), *_loss(list(of_roots.T), list(taken.T)))
 
 
-def _means(spec: Spec, own: Ints, group: Ints) -> Ints:
+def _means(spec: Spec, of_roots: Ints, group: Ints) -> Ints:
     """The mean of each group in whole numbers that keep within the budget, as all its members do."""
     size = np.bincount(group)
-    mean = np.stack([np.bincount(group, own[:, i]) / np.maximum(size, 1) for i in range(own.shape[1])], axis=1)
+    mean = np.stack(
+        [np.bincount(group, of_roots[:, i]) / np.maximum(size, 1) for i in range(of_roots.shape[1])], axis=1
+    )
     top = int(spec.total)  # one key that all roots feed, from all with the same contribution
     common = mean[:, :top].round().astype(np.int64)
     left = spec.budget - int(common.max(initial=0))
@@ -126,21 +128,21 @@ def _fewer_of_measures(plan: Plan, most: int) -> tuple[Plan, Ints, Ints]:
     """
     _, roots = wide(plan)
     rows = np.array(list(roots.values()))
-    own, limit = rows[:, :-1], rows[:, -1]
-    taken = own.copy()
+    contributions, limit = rows[:, :-1], rows[:, -1]
+    taken = contributions.copy()
     limits, size = np.unique(limit, return_counts=True)
     room = _shared(size, most - 1)
     for number, groups in zip(limits.tolist(), room.tolist(), strict=True):
         here = np.flatnonzero(limit == number)
-        distinct, place, times = np.unique(own[here], axis=0, return_inverse=True, return_counts=True)
+        distinct, place, times = np.unique(contributions[here], axis=0, return_inverse=True, return_counts=True)
         if len(distinct) <= groups:
             continue
         group = cluster(distinct.astype(np.float64), times.astype(np.float64), groups)[place.reshape(-1)]
         for g in np.unique(group):
             members = here[group == g]
-            mean = own[members].mean(axis=0)
+            mean = contributions[members].mean(axis=0)
             taken[members] = np.where((mean > 0) & (mean < 1), 0, np.floor(mean + 1e-9)).astype(np.int64)
-    return _with_roots(plan, taken), own, taken
+    return _with_roots(plan, taken), contributions, taken
 
 
 def _shared(size: Ints, groups: int) -> Ints:
@@ -148,8 +150,8 @@ def _shared(size: Ints, groups: int) -> Ints:
     room = np.minimum(size, np.maximum(1, size * (groups - len(size)) // size.sum() + 1))
     while room.sum() > max(groups, len(size)):
         room[np.argmax(room)] -= 1
-    found: Ints = room
-    return found
+    whole: Ints = room
+    return whole
 
 
 def _with_roots(plan: Plan, taken: Ints) -> Plan:
@@ -199,16 +201,16 @@ def _distinct_paths(tree: Tree, value: Ints) -> int:
 
 def _under_new(tree: Tree) -> Bools:
     """The nodes of values that the plan has not seen, and all below them, in level order."""
-    found = np.zeros(len(tree), bool)
+    under = np.zeros(len(tree), bool)
     for i, labels in enumerate(tree.labels[: tree.depth - tree.total], int(tree.total)):
         is_new = np.array([label == NEW for label in labels.dictionary.to_pylist()])
-        found[tree.slice(i)] = is_new[labels.indices.to_numpy()]
-    return tree.in_level_order.sum_down(found, np.logical_or)
+        under[tree.slice(i)] = is_new[labels.indices.to_numpy()]
+    return tree.in_level_order.sum_down(under, np.logical_or)
 
 
 def _drawn(plan: Plan, tree: Tree, was: Ints, rows: Floats, new: Bools, bins: int, up: bool) -> Ints:
     """So many different contributions at each level above the last, which takes what is left."""
-    own = np.empty(len(tree), np.int64)
+    drawn = np.empty(len(tree), np.int64)
     for i in range(tree.depth):
         level = tree.slice(i)
         if i < plan.spec.first_unknown:
@@ -221,25 +223,25 @@ def _drawn(plan: Plan, tree: Tree, was: Ints, rows: Floats, new: Bools, bins: in
             value[seen] = _binned(value[seen], bins, up)
         elif bins == 0:
             value = np.full_like(value, value[seen].max())
-        own[level] = np.repeat(np.floor(value), (level.stop - level.start) // len(value)).astype(np.int64)
-    own[new] = -1
-    return down(tree, own, np.array(plan.default), plan.spec)
+        drawn[level] = np.repeat(np.floor(value), (level.stop - level.start) // len(value)).astype(np.int64)
+    drawn[new] = -1
+    return down(tree, drawn, np.array(plan.default), plan.spec)
 
 
 def _binned(value: Floats, bins: int, up: bool) -> Floats:
     """Values in so many groups: of each the mean, or the least; 0 stays 0, unless there are no groups."""
     if bins == 0:
         return np.full_like(value, value.mean() if up else value.min())
-    found, some = value.copy(), value > 0
+    bin_of, some = value.copy(), value > 0
     distinct, number, size = np.unique(value[some], return_inverse=True, return_counts=True)
     if len(distinct) <= bins:
-        return found
+        return bin_of
     group = cluster(distinct[:, None], size.astype(np.float64), bins)
     low = np.full(bins, np.inf)
     np.minimum.at(low, group, distinct)
     mean = np.bincount(group, distinct * size, bins) / np.maximum(np.bincount(group, size, bins), 1)
-    found[some] = (mean if up else low)[group][number]
-    return found
+    bin_of[some] = (mean if up else low)[group][number]
+    return bin_of
 
 
 def _cost(tree: Tree, was: Ints, now: Ints, new: Bools) -> float:
@@ -295,5 +297,5 @@ def _far_apart(x: Floats, groups: int) -> list[int]:
 def _divergence(x: Floats, m: Floats) -> Floats:
     """Between all rows and all centres, from above 0 where they differ."""
     logs = np.log(x).sum(axis=1)[:, None] - np.log(m).sum(axis=1)
-    found: Floats = np.maximum(x @ (1 / m).T - logs - x.shape[1], 0.0)
-    return found
+    divergence: Floats = np.maximum(x @ (1 / m).T - logs - x.shape[1], 0.0)
+    return divergence

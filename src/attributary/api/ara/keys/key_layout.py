@@ -189,11 +189,11 @@ def layout_of(spec: Spec, stored: Sequence[Bits]) -> KeyLayout:
         shift -= field.bits
         fields.append(KeyField(attribute, field.bits, shift, code(attribute, field)))
     measures = tuple(measure.name for measure in spec.asked)
-    found = KeyLayout(spec.levels, spec.total, tuple(fields), measures if len(measures) > 1 else ())
-    if found.bits > BITS:
-        tags = found.tag_bits + found.measure_bits
-        raise InputError(f"a key has {BITS} bits; this layout takes {found.bits}: {_where(stored, tags)}")
-    return found
+    layout = KeyLayout(spec.levels, spec.total, tuple(fields), measures if len(measures) > 1 else ())
+    if layout.bits > BITS:
+        tags = layout.tag_bits + layout.measure_bits
+        raise InputError(f"a key has {BITS} bits; this layout takes {layout.bits}: {_where(stored, tags)}")
+    return layout
 
 
 def _where(stored: Sequence[Bits], tag: int) -> str:

@@ -29,8 +29,8 @@ def tree_keys(layout: KeyLayout, tree: Tree, measure: int = 0) -> Keys:
                 j = i - layout.total
                 made |= pieces[j][:, half][tree.labels[j].indices.to_numpy()]
             keys[level, half] = made | row(layout.tag(i, measure))[half]
-    found: Keys = tree.from_level_order(keys)
-    return found
+    in_order: Keys = tree.from_level_order(keys)
+    return in_order
 
 
 def row(key: int) -> Keys:

@@ -57,12 +57,12 @@ class DebugReporting:
 
 
 def debug_reporting(
-    j: Any, path: Path, found: Findings, types: frozenset[str], limits: BrowserLimits, budgeted: bool
+    j: Any, path: Path, findings: Findings, types: frozenset[str], limits: BrowserLimits, budgeted: bool
 ) -> DebugReporting | None:
     """The debug contributions asked for; `budgeted` for a source, which must say how much they may take."""
-    if not typed(j, path, found, "an object"):
+    if not typed(j, path, findings, "an object"):
         return None
-    fields = Fields(j, path, found)
+    fields = Fields(j, path, findings)
     budget = fields.need("budget", contribution_value) if budgeted else None
     data = fields.take("debug_data", partial(_data, types=types), ())
     origin = fields.take(
@@ -72,35 +72,35 @@ def debug_reporting(
     if not fields.whole():
         return None
     if budget is not None and any(datum.value > budget for datum in data):
-        found.error(path, f"data contains value greater than budget ({budget})")
+        findings.error(path, f"data contains value greater than budget ({budget})")
         return None
     return DebugReporting(key_piece, data, origin, budget)
 
 
-def _data(j: Any, path: Path, found: Findings, types: frozenset[str]) -> tuple[DebugDatum, ...] | None:
-    data = each(j, path, found, partial(_datum, types=types))
+def _data(j: Any, path: Path, findings: Findings, types: frozenset[str]) -> tuple[DebugDatum, ...] | None:
+    data = each(j, path, findings, partial(_datum, types=types))
     if data is None:
         return None
     times = Counter(name for datum in data for name in datum.types)
     twice = [name for name, count in times.items() if count > 1]
     if twice:
-        found.error(path, f"duplicate type: {', '.join(twice)}")
+        findings.error(path, f"duplicate type: {', '.join(twice)}")
         return None
     return data
 
 
-def _datum(j: Any, path: Path, found: Findings, types: frozenset[str]) -> DebugDatum | None:
-    if not typed(j, path, found, "an object"):
+def _datum(j: Any, path: Path, findings: Findings, types: frozenset[str]) -> DebugDatum | None:
+    if not typed(j, path, findings, "an object"):
         return None
-    fields = Fields(j, path, found)
+    fields = Fields(j, path, findings)
     named = fields.need("types", partial(distinct, read=partial(_type, types=types), low=1, strict=True))
     value = fields.need("value", contribution_value)
     key_piece = fields.need("key_piece", hex128)
     return DebugDatum(key_piece, named, value) if fields.whole() else None
 
 
-def _type(j: Any, path: Path, found: Findings, types: frozenset[str]) -> str | None:
-    text = string(j, path, found)
+def _type(j: Any, path: Path, findings: Findings, types: frozenset[str]) -> str | None:
+    text = string(j, path, findings)
     if text is not None and text not in types:
-        found.warning(path, "unknown type")
+        findings.warning(path, "unknown type")
     return text

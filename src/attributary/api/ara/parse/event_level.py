@@ -41,31 +41,31 @@ class EventReportWindows:
     end_times: tuple[int, ...]
 
 
-def duration(j: Any, path: Path, found: Findings) -> int | None:
+def duration(j: Any, path: Path, findings: Findings) -> int | None:
     """Seconds, as a number or in a string."""
-    if not typed(j, path, found, "a number", "a string"):
+    if not typed(j, path, findings, "a number", "a string"):
         return None
     if isinstance(j, str):
-        return uint64(j, path, found)
-    return whole(j, path, found, 0, INFINITY, "must be non-negative")
+        return uint64(j, path, findings)
+    return whole(j, path, findings, 0, INFINITY, "must be non-negative")
 
 
-def report_window(j: Any, path: Path, found: Findings, expiry: int | None) -> int | None:
+def report_window(j: Any, path: Path, findings: Findings, expiry: int | None) -> int | None:
     """A window in seconds: at least an hour, at most until the source expires."""
-    seconds = duration(j, path, found)
+    seconds = duration(j, path, findings)
     if seconds is None:
         return None
     if expiry is None:
-        found.error(path, "cannot be fully validated without a valid expiry")
+        findings.error(path, "cannot be fully validated without a valid expiry")
         return None
-    return clamp(seconds, path, found, HOUR, expiry, " (expiry)")
+    return clamp(seconds, path, findings, HOUR, expiry, " (expiry)")
 
 
 def event_windows(fields: Fields, expiry: int | None, source_type: str) -> EventReportWindows | None:
     """The windows that a source asks for in one of two ways, or those of its type."""
 
-    def single(j: Any, path: Path, found: Findings) -> EventReportWindows | None:
-        end = report_window(j, path, found, expiry)
+    def single(j: Any, path: Path, findings: Findings) -> EventReportWindows | None:
+        end = report_window(j, path, findings, expiry)
         return None if end is None else _until(end, source_type)
 
     default = None if expiry is None else _until(expiry, source_type)
@@ -80,53 +80,53 @@ def _until(end: int, source_type: str) -> EventReportWindows:
     return EventReportWindows(0, (*(early for early in EARLY_WINDOWS[source_type] if early < end), end))
 
 
-def _windows(j: Any, path: Path, found: Findings, expiry: int | None) -> EventReportWindows | None:
-    if not typed(j, path, found, "an object"):
+def _windows(j: Any, path: Path, findings: Findings, expiry: int | None) -> EventReportWindows | None:
+    if not typed(j, path, findings, "an object"):
         return None
-    fields = Fields(j, path, found)
+    fields = Fields(j, path, findings)
     start = fields.take("start_time", partial(_start, expiry=expiry), 0)
     ends = fields.need("end_times", partial(_ends, expiry=expiry, start=start))
     return EventReportWindows(start, ends) if fields.whole() else None
 
 
-def _start(j: Any, path: Path, found: Findings, expiry: int | None) -> int | None:
-    start = whole(j, path, found)
+def _start(j: Any, path: Path, findings: Findings, expiry: int | None) -> int | None:
+    start = whole(j, path, findings)
     if start is not None and expiry is None:
-        found.error(path, "cannot be fully validated without a valid expiry")
+        findings.error(path, "cannot be fully validated without a valid expiry")
         return None
     last = expiry or 0
-    return within(start, path, found, 0, last, f"must be non-negative and <= expiry ({last})")  # type: ignore[no-any-return]
+    return within(start, path, findings, 0, last, f"must be non-negative and <= expiry ({last})")  # type: ignore[no-any-return]
 
 
-def _ends(j: Any, path: Path, found: Findings, expiry: int | None, start: int | None) -> tuple[int, ...] | None:
+def _ends(j: Any, path: Path, findings: Findings, expiry: int | None, start: int | None) -> tuple[int, ...] | None:
     for name, value in (("start_time", start), ("expiry", expiry)):
         if value is None:
-            found.error(path, f"cannot be fully validated without a valid {name}")
+            findings.error(path, f"cannot be fully validated without a valid {name}")
             return None
     ends = [start or 0]
 
-    def end(j: Any, path: Path, found: Findings) -> int | None:
-        time = positive(j, path, found)
+    def end(j: Any, path: Path, findings: Findings) -> int | None:
+        time = positive(j, path, findings)
         if time is None:
             return None
-        time = clamp(time, path, found, HOUR, expiry or 0, " (expiry)")
+        time = clamp(time, path, findings, HOUR, expiry or 0, " (expiry)")
         previous = "start_time" if len(ends) == 1 else "previous end_time"
         if time <= ends[-1]:
-            found.error(path, f"must be > {previous} ({ends[-1]})")
+            findings.error(path, f"must be > {previous} ({ends[-1]})")
             return None
         ends.append(time)
         return time
 
-    return each(j, path, found, end, 1, MOST_WINDOWS, stop=True)
+    return each(j, path, findings, end, 1, MOST_WINDOWS, stop=True)
 
 
-def max_reports(j: Any, path: Path, found: Findings) -> int | None:
-    return whole(j, path, found, 0, MOST_REPORTS)
+def max_reports(j: Any, path: Path, findings: Findings) -> int | None:
+    return whole(j, path, findings, 0, MOST_REPORTS)
 
 
-def trigger_data(j: Any, path: Path, found: Findings) -> tuple[int, ...] | None:
+def trigger_data(j: Any, path: Path, findings: Findings) -> tuple[int, ...] | None:
     """The values that event-level reports may tell apart."""
-    return distinct(j, path, found, partial(whole, low=0, high=UINT32_MAX), 0, MOST_TRIGGER_DATA, strict=True)
+    return distinct(j, path, findings, partial(whole, low=0, high=UINT32_MAX), 0, MOST_TRIGGER_DATA, strict=True)
 
 
 MOST_SCOPES, LONGEST_SCOPE, DEFAULT_STATES = 20, 50, 3
@@ -141,34 +141,34 @@ class AttributionScopes:
     max_event_states: int
 
 
-def attribution_scopes(j: Any, path: Path, found: Findings, limits: BrowserLimits) -> AttributionScopes | None:
-    if not typed(j, path, found, "an object"):
+def attribution_scopes(j: Any, path: Path, findings: Findings, limits: BrowserLimits) -> AttributionScopes | None:
+    if not typed(j, path, findings, "an object"):
         return None
-    fields = Fields(j, path, found)
+    fields = Fields(j, path, findings)
     limit = fields.need("limit", partial(whole, low=1, high=UINT32_MAX))
     values = fields.need("values", partial(_scopes, limit=limit))
     states = fields.take("max_event_states", partial(whole, low=1, high=limits.trigger_states), DEFAULT_STATES)
     return AttributionScopes(limit, values, states) if fields.whole() else None
 
 
-def _scopes(j: Any, path: Path, found: Findings, limit: int | None) -> tuple[str, ...] | None:
-    values = distinct(j, path, found, _scope)
+def _scopes(j: Any, path: Path, findings: Findings, limit: int | None) -> tuple[str, ...] | None:
+    values = distinct(j, path, findings, _scope)
     if values is None:
         return None
     if limit is None:
-        found.error(path, "cannot be fully validated without a valid limit")
+        findings.error(path, "cannot be fully validated without a valid limit")
         return None
     if not values:
-        found.error(path, "must be non-empty if limit is set")
+        findings.error(path, "must be non-empty if limit is set")
         return None
     most, what = (limit, "limit") if limit < MOST_SCOPES else (MOST_SCOPES, "max number of attribution scopes")
     message = f"size must be less than or equal to {what} ({most}) if limit is set"
-    return None if within(len(values), path, found, 1, most, message) is None else values
+    return None if within(len(values), path, findings, 1, most, message) is None else values
 
 
-def _scope(j: Any, path: Path, found: Findings) -> str | None:
-    text = string(j, path, found)
-    fits = text is not None and short(text, path, found, LONGEST_SCOPE, "exceeds max length per attribution scope")
+def _scope(j: Any, path: Path, findings: Findings) -> str | None:
+    text = string(j, path, findings)
+    fits = text is not None and short(text, path, findings, LONGEST_SCOPE, "exceeds max length per attribution scope")
     return text if fits else None
 
 
@@ -176,7 +176,7 @@ STATES = "number of possible output states"
 
 
 def check_capacity(
-    found: Findings,
+    findings: Findings,
     limits: BrowserLimits,
     source_type: str,
     reports: int,
@@ -192,13 +192,15 @@ def check_capacity(
     most_scoped = limits.scopes_channel_capacity_navigation if navigation else limits.scopes_channel_capacity_event
     states = output_states(data, len(windows.end_times), reports)
     if states > limits.trigger_states:
-        found.exceeds(
+        findings.exceeds(
             "trigger-state-cardinality", f"{STATES} ({states}) exceeds max cardinality ({limits.trigger_states})"
         )
     if scopes and source_type == "event" and states > scopes.max_event_states:
-        found.exceeds("max-event-states", f"{STATES} ({states}) exceeds max event states ({scopes.max_event_states})")
+        findings.exceeds(
+            "max-event-states", f"{STATES} ({states}) exceeds max event states ({scopes.max_event_states})"
+        )
     _gain(
-        found,
+        findings,
         "channel-capacity",
         "information gain",
         information_gain(states, epsilon),
@@ -208,7 +210,7 @@ def check_capacity(
     )
     if scopes:
         _gain(
-            found,
+            findings,
             "scopes-channel-capacity",
             "information gain for attribution scope",
             log2(states + scopes.max_event_states * (scopes.limit - 1)),
@@ -217,8 +219,8 @@ def check_capacity(
             note,
         )
     if note:
-        found.note((), f"{STATES}: {states}")
-        found.note((), f"randomized trigger rate: {response_rate(states, epsilon):.7f}")
+        findings.note((), f"{STATES}: {states}")
+        findings.note((), f"randomized trigger rate: {response_rate(states, epsilon):.7f}")
 
 
 def output_states(data: int, windows: int, reports: int) -> int:
@@ -237,8 +239,8 @@ def information_gain(states: int, epsilon: float) -> float:
     return log2(states) - entropy - wrong * log2(states - 1)
 
 
-def _gain(found: Findings, name: str, what: str, gain: float, limit_name: str, limit: float, note: bool) -> None:
+def _gain(findings: Findings, name: str, what: str, gain: float, limit_name: str, limit: float, note: bool) -> None:
     if gain > limit:
-        found.exceeds(name, f"{what}: {gain:.2f} exceeds {limit_name} ({limit:.2f})")
+        findings.exceeds(name, f"{what}: {gain:.2f} exceeds {limit_name} ({limit:.2f})")
     elif note:
-        found.note((), f"{what}: {gain:.2f}")
+        findings.note((), f"{what}: {gain:.2f}")

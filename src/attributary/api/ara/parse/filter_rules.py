@@ -66,26 +66,26 @@ LONGEST, MOST_KEYS, MOST_VALUES = 25, 50, 50
 RESERVED = 'is prohibited as keys starting with "_" are reserved'
 
 
-def filter_data(j: Any, path: Path, found: Findings) -> dict[str, frozenset[str]] | None:
+def filter_data(j: Any, path: Path, findings: Findings) -> dict[str, frozenset[str]] | None:
     """What a source says of itself: for each key, values."""
-    return key_values(j, path, found, _of_source, MOST_KEYS)
+    return key_values(j, path, findings, _of_source, MOST_KEYS)
 
 
-def _of_source(key: str, j: Any, path: Path, found: Findings) -> frozenset[str] | None:
+def _of_source(key: str, j: Any, path: Path, findings: Findings) -> frozenset[str] | None:
     if key in ("source_type", "_lookback_window"):
-        found.error(path, "is prohibited because it is implicitly set")
+        findings.error(path, "is prohibited because it is implicitly set")
         return None
     if key.startswith("_"):
-        found.error(path, RESERVED)
+        findings.error(path, RESERVED)
         return None
-    if not short(key, path, found, LONGEST, "key exceeds max length per filter string"):
+    if not short(key, path, findings, LONGEST, "key exceeds max length per filter string"):
         return None
-    return _set(distinct(j, path, found, _source_value, 0, MOST_VALUES))
+    return _set(distinct(j, path, findings, _source_value, 0, MOST_VALUES))
 
 
-def _source_value(j: Any, path: Path, found: Findings) -> str | None:
-    text = string(j, path, found)
-    fits = text is not None and short(text, path, found, LONGEST, "exceeds max length per filter string")
+def _source_value(j: Any, path: Path, findings: Findings) -> str | None:
+    text = string(j, path, findings)
+    fits = text is not None and short(text, path, findings, LONGEST, "exceeds max length per filter string")
     return text if fits else None
 
 
@@ -96,36 +96,36 @@ def filter_pair(fields: Fields) -> FilterPair | None:
     return None if positive_ones is None or negative_ones is None else FilterPair(positive_ones, negative_ones)
 
 
-def _configs(j: Any, path: Path, found: Findings) -> tuple[FilterConfig, ...] | None:
-    if not typed(j, path, found, "a list", "an object"):
+def _configs(j: Any, path: Path, findings: Findings) -> tuple[FilterConfig, ...] | None:
+    if not typed(j, path, findings, "a list", "an object"):
         return None
     if is_a(j, "a list"):
-        return each(j, path, found, _config)
-    config = _config(j, path, found)
+        return each(j, path, findings, _config)
+    config = _config(j, path, findings)
     return None if config is None else (config,)
 
 
-def _config(j: Any, path: Path, found: Findings) -> FilterConfig | None:
-    if not typed(j, path, found, "an object"):
+def _config(j: Any, path: Path, findings: Findings) -> FilterConfig | None:
+    if not typed(j, path, findings, "an object"):
         return None
-    faults = found.faults
-    lookback = Fields(j, path, found).take("_lookback_window", positive)
-    asked = key_values(j, path, found, _of_trigger)
-    return FilterConfig(asked, lookback) if asked is not None and found.faults == faults else None
+    faults = findings.faults
+    lookback = Fields(j, path, findings).take("_lookback_window", positive)
+    asked = key_values(j, path, findings, _of_trigger)
+    return FilterConfig(asked, lookback) if asked is not None and findings.faults == faults else None
 
 
-def _of_trigger(key: str, j: Any, path: Path, found: Findings) -> frozenset[str] | None:
+def _of_trigger(key: str, j: Any, path: Path, findings: Findings) -> frozenset[str] | None:
     if key.startswith("_"):
-        found.error(path, RESERVED)
+        findings.error(path, RESERVED)
         return None
-    return _set(distinct(j, path, found, _source_type if key == "source_type" else string))
+    return _set(distinct(j, path, findings, _source_type if key == "source_type" else string))
 
 
-def _source_type(j: Any, path: Path, found: Findings) -> str | None:
-    text = string(j, path, found)
+def _source_type(j: Any, path: Path, findings: Findings) -> str | None:
+    text = string(j, path, findings)
     if text is not None and text not in SOURCE_TYPES:
         allowed = ", ".join(SOURCE_TYPES)
-        found.warning(path, f"unknown value {text} (source_type can only match one of {allowed})")
+        findings.warning(path, f"unknown value {text} (source_type can only match one of {allowed})")
     return text
 
 

@@ -86,32 +86,32 @@ class Parsed(Generic[T]):
     limit: str | None = None
 
 
-def parsed(value: T | None, found: Findings) -> Parsed[T]:
+def parsed(value: T | None, findings: Findings) -> Parsed[T]:
     """The value with its findings; a value with an error is refused."""
-    whole = None if found.errors else value
-    return Parsed(whole, tuple(found.errors), tuple(found.warnings), tuple(found.notes), found.limit)
+    whole = None if findings.errors else value
+    return Parsed(whole, tuple(findings.errors), tuple(findings.warnings), tuple(findings.notes), findings.limit)
 
 
 LONGEST_INT = 20  # digits; every number a registration may hold is shorter
 
 
-def load(text: str, found: Findings) -> Any:
+def load(text: str, findings: Findings) -> Any:
     """The JSON's value, or None with an error found; numbers may be huge, keys may stand twice, nothing may be NaN."""
     try:
         try:
             value = ONCE.decode(text)
         except _TwiceError as error:
             value = LAST.decode(text)
-            found.warning((), f"the key {json.dumps(error.key)} is duplicated in one object; the last one counts")
+            findings.warning((), f"the key {json.dumps(error.key)} is duplicated in one object; the last one counts")
         if "\\u" in text or not text.isascii():
             json.dumps(value, ensure_ascii=False).encode()  # half a surrogate pair cannot be sent on
         return value
     except UnicodeEncodeError:
-        found.error((), "has half of a surrogate pair in a string")
+        findings.error((), "has half of a surrogate pair in a string")
     except RecursionError:
-        found.error((), "is nested too deeply")
+        findings.error((), "is nested too deeply")
     except ValueError as error:
-        found.error((), f"is not JSON: {error}")
+        findings.error((), f"is not JSON: {error}")
     return None
 
 

@@ -26,80 +26,80 @@ def is_a(j: Any, name: str) -> bool:
     return type(j) in NAMES[name]
 
 
-def typed(j: Any, path: Path, found: Findings, *names: str) -> bool:
+def typed(j: Any, path: Path, findings: Findings, *names: str) -> bool:
     """Whether a value is of one of the types; an error is found where it is not."""
     for name in names:
         if type(j) in NAMES[name]:
             return True
-    found.error(path, f"must be {' or '.join(names)}")
+    findings.error(path, f"must be {' or '.join(names)}")
     return False
 
 
-def string(j: Any, path: Path, found: Findings) -> str | None:
-    return j if typed(j, path, found, "a string") else None
+def string(j: Any, path: Path, findings: Findings) -> str | None:
+    return j if typed(j, path, findings, "a string") else None
 
 
-def boolean(j: Any, path: Path, found: Findings) -> bool | None:
-    return j if typed(j, path, found, "a boolean") else None
+def boolean(j: Any, path: Path, findings: Findings) -> bool | None:
+    return j if typed(j, path, findings, "a boolean") else None
 
 
-def number(j: Any, path: Path, found: Findings) -> int | float | None:
-    return j if typed(j, path, found, "a number") else None
+def number(j: Any, path: Path, findings: Findings) -> int | float | None:
+    return j if typed(j, path, findings, "a number") else None
 
 
-def within(n: float | None, path: Path, found: Findings, low: float, high: float, message: str | None = None) -> Any:
+def within(n: float | None, path: Path, findings: Findings, low: float, high: float, message: str | None = None) -> Any:
     """The number, where it lies in the range."""
     if n is None or low <= n <= high:
         return n
-    found.error(path, message or f"must be in the range [{low}, {high}]")
+    findings.error(path, message or f"must be in the range [{low}, {high}]")
     return None
 
 
 def whole(
-    j: Any, path: Path, found: Findings, low: float = -INFINITY, high: float = INFINITY, message: str | None = None
+    j: Any, path: Path, findings: Findings, low: float = -INFINITY, high: float = INFINITY, message: str | None = None
 ) -> int | None:
     """A whole number in the range; 2.0 is whole."""
-    n = number(j, path, found)
+    n = number(j, path, findings)
     if n is None:
         return None
     if isinstance(n, float) and not n.is_integer():
-        found.error(path, "must be an integer")
+        findings.error(path, "must be an integer")
         return None
-    return within(int(n), path, found, low, high, message)  # type: ignore[no-any-return]
+    return within(int(n), path, findings, low, high, message)  # type: ignore[no-any-return]
 
 
-def positive(j: Any, path: Path, found: Findings) -> int | None:
-    return whole(j, path, found, 1, INFINITY, "must be positive")
+def positive(j: Any, path: Path, findings: Findings) -> int | None:
+    return whole(j, path, findings, 1, INFINITY, "must be positive")
 
 
-def contribution_value(j: Any, path: Path, found: Findings) -> int | None:
-    return whole(j, path, found, 1, 65_536)
+def contribution_value(j: Any, path: Path, findings: Findings) -> int | None:
+    return whole(j, path, findings, 1, 65_536)
 
 
-def uint(j: Any, path: Path, found: Findings) -> int | None:
+def uint(j: Any, path: Path, findings: Findings) -> int | None:
     """A whole number ≥ 0 in a string; above 20 digits it is 10²⁰, since all beyond 64 bits is refused anyway."""
-    text = string(j, path, found)
+    text = string(j, path, findings)
     if text is None:
         return None
     if not UINT.fullmatch(text):
-        found.error(path, "string must represent a non-negative integer (must match /^[0-9]+$/)")
+        findings.error(path, "string must represent a non-negative integer (must match /^[0-9]+$/)")
         return None
     return _bounded(text)
 
 
-def uint64(j: Any, path: Path, found: Findings) -> int | None:
-    return within(uint(j, path, found), path, found, 0, 2**64 - 1, "must fit in an unsigned 64-bit integer")  # type: ignore[no-any-return]
+def uint64(j: Any, path: Path, findings: Findings) -> int | None:
+    return within(uint(j, path, findings), path, findings, 0, 2**64 - 1, "must fit in an unsigned 64-bit integer")  # type: ignore[no-any-return]
 
 
-def int64(j: Any, path: Path, found: Findings) -> int | None:
-    text = string(j, path, found)
+def int64(j: Any, path: Path, findings: Findings) -> int | None:
+    text = string(j, path, findings)
     if text is None:
         return None
     if not INT.fullmatch(text):
-        found.error(path, "string must represent an integer (must match /^-?[0-9]+$/)")
+        findings.error(path, "string must represent an integer (must match /^-?[0-9]+$/)")
         return None
     n = -_bounded(text[1:]) if text[0] == "-" else _bounded(text)
-    return within(n, path, found, -(2**63), 2**63 - 1, "must fit in a signed 64-bit integer")  # type: ignore[no-any-return]
+    return within(n, path, findings, -(2**63), 2**63 - 1, "must fit in a signed 64-bit integer")  # type: ignore[no-any-return]
 
 
 def _bounded(digits: str) -> int:
@@ -107,31 +107,31 @@ def _bounded(digits: str) -> int:
     return int(digits or "0") if len(digits) <= 20 else 10**20
 
 
-def hex128(j: Any, path: Path, found: Findings) -> int | None:
-    text = string(j, path, found)
+def hex128(j: Any, path: Path, findings: Findings) -> int | None:
+    text = string(j, path, findings)
     if text is None:
         return None
     if not HEX128.fullmatch(text):
-        found.error(path, "must be a hex128 (must match /^0[xX][0-9A-Fa-f]{1,32}$/)")
+        findings.error(path, "must be a hex128 (must match /^0[xX][0-9A-Fa-f]{1,32}$/)")
         return None
     return int(text, 16)
 
 
-def one_of(j: Any, path: Path, found: Findings, allowed: tuple[str, ...]) -> str | None:
-    text = string(j, path, found)
+def one_of(j: Any, path: Path, findings: Findings, allowed: tuple[str, ...]) -> str | None:
+    text = string(j, path, findings)
     if text is None or text in allowed:
         return text
-    found.error(path, f"must be one of the following (case-sensitive): {', '.join(allowed)}")
+    findings.error(path, f"must be one of the following (case-sensitive): {', '.join(allowed)}")
     return None
 
 
-def clamp(n: int, path: Path, found: Findings, low: int, high: int, why: str = "") -> int:
+def clamp(n: int, path: Path, findings: Findings, low: int, high: int, why: str = "") -> int:
     """The number, or the end of the range that it lies beyond, with a warning."""
     if n < low:
-        found.warning(path, f"will be clamped to min of {low}")
+        findings.warning(path, f"will be clamped to min of {low}")
         return low
     if n > high:
-        found.warning(path, f"will be clamped to max of {high}{why}")
+        findings.warning(path, f"will be clamped to max of {high}{why}")
         return high
     return n
 
@@ -141,11 +141,11 @@ def length(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
-def short(text: str, path: Path, found: Findings, limit: int, what: str) -> bool:
+def short(text: str, path: Path, findings: Findings, limit: int, what: str) -> bool:
     """Whether a string is no longer than the limit."""
     if length(text) <= limit:
         return True
-    found.error(path, f"{what} ({length(text)} > {limit})")
+    findings.error(path, f"{what} ({length(text)} > {limit})")
     return False
 
 
@@ -154,64 +154,66 @@ Reader = Callable[[Any, Path, Findings], T | None]
 ABSENT: Any = object()
 
 
-def sized(size: int, path: Path, found: Findings, low: int, high: float) -> bool:
+def sized(size: int, path: Path, findings: Findings, low: int, high: float) -> bool:
     """Whether a list's length lies in the range."""
     if low <= size <= high:
         return True
-    found.error(path, f"length must be in the range [{low}, {'Infinity' if high == INFINITY else high}]", f"got {size}")
+    findings.error(
+        path, f"length must be in the range [{low}, {'Infinity' if high == INFINITY else high}]", f"got {size}"
+    )
     return False
 
 
 def each(
-    j: Any, path: Path, found: Findings, read: Reader[T], low: int = 0, high: float = INFINITY, stop: bool = False
+    j: Any, path: Path, findings: Findings, read: Reader[T], low: int = 0, high: float = INFINITY, stop: bool = False
 ) -> tuple[T, ...] | None:
     """A list's items; with `stop`, what follows a refused item is not read, where it would only be refused in turn."""
-    if not typed(j, path, found, "a list") or not sized(len(j), path, found, low, high):
+    if not typed(j, path, findings, "a list") or not sized(len(j), path, findings, low, high):
         return None
-    faults, items = found.faults, []
+    faults, items = findings.faults, []
     for i, item in enumerate(j):
-        value = read(item, (*path, i), found)
+        value = read(item, (*path, i), findings)
         if value is not None:
             items.append(value)
         elif stop:
             return None
-    return tuple(items) if found.faults == faults else None
+    return tuple(items) if findings.faults == faults else None
 
 
 def distinct(
-    j: Any, path: Path, found: Findings, read: Reader[T], low: int = 0, high: float = INFINITY, strict: bool = False
+    j: Any, path: Path, findings: Findings, read: Reader[T], low: int = 0, high: float = INFINITY, strict: bool = False
 ) -> tuple[T, ...] | None:
     """A list's distinct items in order; one that stands twice gives a warning, or with `strict` an error."""
-    if not typed(j, path, found, "a list"):
+    if not typed(j, path, findings, "a list"):
         return None
-    faults, items = found.faults, dict[T, None]()
+    faults, items = findings.faults, dict[T, None]()
     for i, item in enumerate(j):
-        value = read(item, (*path, i), found)
+        value = read(item, (*path, i), findings)
         if value is None:
             continue
         if value in items:
-            (found.error if strict else found.warning)((*path, i), f"duplicate value {value}")
+            (findings.error if strict else findings.warning)((*path, i), f"duplicate value {value}")
         items[value] = None
-    if found.faults > faults or not sized(len(items), path, found, low, high):
+    if findings.faults > faults or not sized(len(items), path, findings, low, high):
         return None
     return tuple(items)
 
 
 def key_values(
-    j: Any, path: Path, found: Findings, read: Callable[[str, Any, Path, Findings], T | None], most: float = INFINITY
+    j: Any, path: Path, findings: Findings, read: Callable[[str, Any, Path, Findings], T | None], most: float = INFINITY
 ) -> dict[str, T] | None:
     """An object's entries, whatever their keys."""
-    if not typed(j, path, found, "an object"):
+    if not typed(j, path, findings, "an object"):
         return None
     if len(j) > most:
-        found.error(path, f"exceeds the maximum number of keys ({most})")
+        findings.error(path, f"exceeds the maximum number of keys ({most})")
         return None
-    faults, entries = found.faults, dict[str, T]()
+    faults, entries = findings.faults, dict[str, T]()
     for key, item in j.items():
-        value = read(key, item, (*path, key), found)
+        value = read(key, item, (*path, key), findings)
         if value is not None:
             entries[key] = value
-    return entries if found.faults == faults else None
+    return entries if findings.faults == faults else None
 
 
 class Fields:
@@ -219,8 +221,8 @@ class Fields:
 
     __slots__ = ("_faults", "_found", "_path", "_rest")
 
-    def __init__(self, j: dict[str, Any], path: Path, found: Findings) -> None:
-        self._rest, self._path, self._found, self._faults = j, path, found, found.faults
+    def __init__(self, j: dict[str, Any], path: Path, findings: Findings) -> None:
+        self._rest, self._path, self._found, self._faults = j, path, findings, findings.faults
 
     def take(self, name: str, read: Reader[T], default: Any = None) -> Any:
         """What a key holds, read; the default where it is absent, None where it is refused."""
@@ -260,45 +262,45 @@ class Fields:
         return self._found.faults == self._faults
 
 
-def destinations(j: Any, path: Path, found: Findings) -> tuple[str, ...] | None:
+def destinations(j: Any, path: Path, findings: Findings) -> tuple[str, ...] | None:
     """The sites where a source may be attributed: one, or a list of up to three."""
-    if not typed(j, path, found, "a string", "a list"):
+    if not typed(j, path, findings, "a string", "a list"):
         return None
     if is_a(j, "a list"):
-        return distinct(j, path, found, _site, 1, 3)
-    one = _site(j, path, found)
+        return distinct(j, path, findings, _site, 1, 3)
+    one = _site(j, path, findings)
     return None if one is None else (one,)
 
 
-def coordinator(j: Any, path: Path, found: Findings, allowed: tuple[str, ...]) -> str | None:
+def coordinator(j: Any, path: Path, findings: Findings, allowed: tuple[str, ...]) -> str | None:
     """The origin of the aggregation service's key server."""
-    url = _url(j, path, found)
+    url = _url(j, path, findings)
     if url is None:
         return None
     if url.more_than_origin:
-        found.warning(path, f"URL components other than origin ({url.origin}) will be ignored")
+        findings.warning(path, f"URL components other than origin ({url.origin}) will be ignored")
     if url.origin not in allowed:
-        found.error(path, f"must be one of the following: {', '.join(allowed)}")
+        findings.error(path, f"must be one of the following: {', '.join(allowed)}")
         return None
     return url.origin
 
 
-def _site(j: Any, path: Path, found: Findings) -> str | None:
-    url = _url(j, path, found)
+def _site(j: Any, path: Path, findings: Findings) -> str | None:
+    url = _url(j, path, findings)
     if url is not None and url.more_than_site:
-        found.warning(path, f"URL components other than site ({url.site}) will be ignored")
+        findings.warning(path, f"URL components other than site ({url.site}) will be ignored")
     return None if url is None else url.site
 
 
-def _url(j: Any, path: Path, found: Findings) -> Url | None:
-    text = string(j, path, found)
+def _url(j: Any, path: Path, findings: Findings) -> Url | None:
+    text = string(j, path, findings)
     if text is None:
         return None
     url = parse_url(text)
     hint = f"got {brief(text)}: write an address as in https://shop.example"
     if url is None:
-        found.error(path, "invalid URL", hint)
+        findings.error(path, "invalid URL", hint)
     elif not url.trustworthy:
-        found.error(path, "URL must use HTTP/HTTPS and be potentially trustworthy", hint)
+        findings.error(path, "URL must use HTTP/HTTPS and be potentially trustworthy", hint)
         return None
     return url

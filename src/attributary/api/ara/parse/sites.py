@@ -44,16 +44,16 @@ def _parse(text: str) -> Url | None:
     text = text.translate(LINE_BREAKS).strip(BLANK)
     if not SCHEME.match(text):
         return None
-    found = WEB.fullmatch(text)
-    if not found:
+    match = WEB.fullmatch(text)
+    if not match:
         web = text.lower().startswith(("http:", "https:"))
         return None if web else Url("null", "null", False, False, trustworthy=False)
-    scheme, host, digits = found["scheme"].lower(), _host(found["host"]), (found["port"] or "").lstrip("0")
-    port = int(digits[:6] or 0) if found["port"] else DEFAULT_PORT[scheme]
+    scheme, host, digits = match["scheme"].lower(), _host(match["host"]), (match["port"] or "").lstrip("0")
+    port = int(digits[:6] or 0) if match["port"] else DEFAULT_PORT[scheme]
     if host is None or port > 65535:
         return None
     port_text = "" if port == DEFAULT_PORT[scheme] else f":{port}"
-    more = bool(found["user"]) or (found["rest"] or "/") not in ("/", "\\")
+    more = bool(match["user"]) or (match["rest"] or "/") not in ("/", "\\")
     domain = registrable(host)
     return Url(
         origin=f"{scheme}://{host}{port_text}",

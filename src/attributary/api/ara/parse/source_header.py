@@ -77,16 +77,16 @@ def source(
     """
     if source_type not in DEFAULT_REPORTS:
         raise ValueError(f"source_type must be one of {', '.join(DEFAULT_REPORTS)}; got {source_type!r}")
-    found = Findings()
-    j = load(text, found)
-    value = None if found.errors else _source(j, found, source_type, limits, note_gain)
-    return parsed(value, found)
+    findings = Findings()
+    j = load(text, findings)
+    value = None if findings.errors else _source(j, findings, source_type, limits, note_gain)
+    return parsed(value, findings)
 
 
-def _source(j: Any, found: Findings, source_type: str, limits: BrowserLimits, note_gain: bool) -> Source | None:
-    if not typed(j, (), found, "an object"):
+def _source(j: Any, findings: Findings, source_type: str, limits: BrowserLimits, note_gain: bool) -> Source | None:
+    if not typed(j, (), findings, "an object"):
         return None
-    fields, values = Fields(j, (), found), dict[str, Any]()
+    fields, values = Fields(j, (), findings), dict[str, Any]()
     expiry = fields.take("expiry", partial(_expiry, source_type=source_type), LONGEST_EXPIRY)
     windows = event_windows(fields, expiry, source_type)
     reports = fields.take("max_event_level_reports", max_reports, DEFAULT_REPORTS[source_type])
@@ -116,7 +116,7 @@ def _source(j: Any, found: Findings, source_type: str, limits: BrowserLimits, no
         return None
     if values["trigger_data_matching"] == "modulus" and sorted(data) != list(range(len(data))):
         where = ("trigger_data_matching",)
-        found.error(where, "trigger_data must form a contiguous sequence of integers starting at 0 for modulus")
+        findings.error(where, "trigger_data must form a contiguous sequence of integers starting at 0 for modulus")
         return None
     parsed_source = Source(
         source_type=source_type,
@@ -126,56 +126,56 @@ def _source(j: Any, found: Findings, source_type: str, limits: BrowserLimits, no
         trigger_data=data,
         **values,
     )
-    _event_level(parsed_source, found, limits, note_gain)
+    _event_level(parsed_source, findings, limits, note_gain)
     return parsed_source
 
 
-def _event_level(value: Source, found: Findings, limits: BrowserLimits, note_gain: bool) -> None:
+def _event_level(value: Source, findings: Findings, limits: BrowserLimits, note_gain: bool) -> None:
     reports, data = value.max_event_level_reports, value.trigger_data
     windows, epsilon, scopes = value.event_report_windows, value.event_level_epsilon, value.attribution_scopes
-    check_capacity(found, limits, value.source_type, reports, len(data), windows, epsilon, scopes, note_gain)
+    check_capacity(findings, limits, value.source_type, reports, len(data), windows, epsilon, scopes, note_gain)
     always = "event-level attribution will always fail because"
     if reports and not data:
-        found.warning((), f"max_event_level_reports > 0 but {always} trigger_specs is empty")
+        findings.warning((), f"max_event_level_reports > 0 but {always} trigger_specs is empty")
     if data and not reports:
-        found.warning((), f"trigger_specs non-empty but {always} max_event_level_reports = 0")
+        findings.warning((), f"trigger_specs non-empty but {always} max_event_level_reports = 0")
 
 
-def _expiry(j: Any, path: Path, found: Findings, source_type: str) -> int | None:
-    seconds = duration(j, path, found)
+def _expiry(j: Any, path: Path, findings: Findings, source_type: str) -> int | None:
+    seconds = duration(j, path, findings)
     if seconds is None:
         return None
-    seconds = clamp(seconds, path, found, SHORTEST_EXPIRY, LONGEST_EXPIRY)
+    seconds = clamp(seconds, path, findings, SHORTEST_EXPIRY, LONGEST_EXPIRY)
     days = (seconds + DAY // 2) // DAY * DAY
     if source_type == "event" and days != seconds:
-        found.warning(path, f"will be rounded to nearest day ({days}) as source type is event")
+        findings.warning(path, f"will be rounded to nearest day ({days}) as source type is event")
         return days
     return seconds
 
 
-def _keys(j: Any, path: Path, found: Findings) -> dict[str, int] | None:
-    return key_values(j, path, found, _key_piece, MOST_KEYS)
+def _keys(j: Any, path: Path, findings: Findings) -> dict[str, int] | None:
+    return key_values(j, path, findings, _key_piece, MOST_KEYS)
 
 
-def _key_piece(key: str, j: Any, path: Path, found: Findings) -> int | None:
-    if not short(key, path, found, LONGEST_KEY, "key exceeds max length per aggregation key identifier"):
+def _key_piece(key: str, j: Any, path: Path, findings: Findings) -> int | None:
+    if not short(key, path, findings, LONGEST_KEY, "key exceeds max length per aggregation key identifier"):
         return None
-    return hex128(j, path, found)
+    return hex128(j, path, findings)
 
 
-def _budgets(j: Any, path: Path, found: Findings) -> dict[str, int] | None:
-    return key_values(j, path, found, _budget, MOST_BUDGETS)
+def _budgets(j: Any, path: Path, findings: Findings) -> dict[str, int] | None:
+    return key_values(j, path, findings, _budget, MOST_BUDGETS)
 
 
-def _budget(key: str, j: Any, path: Path, found: Findings) -> int | None:
-    if not short(key, path, found, LONGEST_BUDGET, "name exceeds max length per budget name"):
+def _budget(key: str, j: Any, path: Path, findings: Findings) -> int | None:
+    if not short(key, path, findings, LONGEST_BUDGET, "name exceeds max length per budget name"):
         return None
-    return whole(j, path, found, 0, BUDGET)
+    return whole(j, path, findings, 0, BUDGET)
 
 
-def _matching(j: Any, path: Path, found: Findings) -> str | None:
-    return one_of(j, path, found, ("exact", "modulus"))
+def _matching(j: Any, path: Path, findings: Findings) -> str | None:
+    return one_of(j, path, findings, ("exact", "modulus"))
 
 
-def _epsilon(j: Any, path: Path, found: Findings, most: float) -> float | None:
-    return within(number(j, path, found), path, found, 0, most)  # type: ignore[no-any-return]
+def _epsilon(j: Any, path: Path, findings: Findings, most: float) -> float | None:
+    return within(number(j, path, findings), path, findings, 0, most)  # type: ignore[no-any-return]

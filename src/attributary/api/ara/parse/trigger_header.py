@@ -52,45 +52,45 @@ class KeyValues:
     filters: FilterPair
 
 
-def values_list(j: Any, path: Path, found: Findings, id_bytes: int | None) -> tuple[KeyValues, ...] | None:
+def values_list(j: Any, path: Path, findings: Findings, id_bytes: int | None) -> tuple[KeyValues, ...] | None:
     """The values for all sources, or a list of values with filters, of which the first match wins."""
-    if not typed(j, path, found, "an object", "a list"):
+    if not typed(j, path, findings, "an object", "a list"):
         return None
     if is_a(j, "a list"):
-        return each(j, path, found, partial(_values, id_bytes=id_bytes))
-    values = key_values(j, path, found, partial(_value, id_bytes=id_bytes))
+        return each(j, path, findings, partial(_values, id_bytes=id_bytes))
+    values = key_values(j, path, findings, partial(_value, id_bytes=id_bytes))
     return None if values is None else (KeyValues(values, EVERY),)
 
 
-def _values(j: Any, path: Path, found: Findings, id_bytes: int | None) -> KeyValues | None:
-    if not typed(j, path, found, "an object"):
+def _values(j: Any, path: Path, findings: Findings, id_bytes: int | None) -> KeyValues | None:
+    if not typed(j, path, findings, "an object"):
         return None
-    fields = Fields(j, path, found)
+    fields = Fields(j, path, findings)
     values = fields.need("values", partial(key_values, read=partial(_value, id_bytes=id_bytes)))
     pair = filter_pair(fields)
     return KeyValues(values, pair) if fields.whole() and pair else None
 
 
-def _value(_key: str, j: Any, path: Path, found: Findings, id_bytes: int | None) -> KeyValue | None:
-    if not typed(j, path, found, "a number", "an object"):
+def _value(_key: str, j: Any, path: Path, findings: Findings, id_bytes: int | None) -> KeyValue | None:
+    if not typed(j, path, findings, "a number", "an object"):
         return None
     if is_a(j, "a number"):
-        value = contribution_value(j, path, found)
+        value = contribution_value(j, path, findings)
         return None if value is None else KeyValue(value)
-    fields = Fields(j, path, found)
+    fields = Fields(j, path, findings)
     value = fields.need("value", contribution_value)
     filtering_id = fields.take("filtering_id", partial(_filtering_id, id_bytes=id_bytes), 0)
     return KeyValue(value, filtering_id) if fields.whole() and value is not None else None
 
 
-def _filtering_id(j: Any, path: Path, found: Findings, id_bytes: int | None) -> int | None:
-    n = uint(j, path, found)
+def _filtering_id(j: Any, path: Path, findings: Findings, id_bytes: int | None) -> int | None:
+    n = uint(j, path, findings)
     if n is None:
         return None
     if id_bytes is None:
-        found.error(path, "cannot be fully validated without a valid aggregatable_filtering_id_max_bytes")
+        findings.error(path, "cannot be fully validated without a valid aggregatable_filtering_id_max_bytes")
         return None
-    return within(n, path, found, 0, 256**id_bytes - 1, DEFAULT_RANGE if id_bytes == 1 else None)  # type: ignore[no-any-return]
+    return within(n, path, findings, 0, 256**id_bytes - 1, DEFAULT_RANGE if id_bytes == 1 else None)  # type: ignore[no-any-return]
 
 
 LONGEST_CONTEXT_ID, MOST_ID_BYTES = 64, 8
@@ -154,16 +154,16 @@ class Trigger:
 
 def trigger(text: str, limits: BrowserLimits = DEFAULT) -> Parsed[Trigger]:
     """A trigger registration from the JSON of its header, or why it is refused."""
-    found = Findings()
-    j = load(text, found)
-    value = None if found.errors else _trigger(j, found, limits)
-    return parsed(value, found)
+    findings = Findings()
+    j = load(text, findings)
+    value = None if findings.errors else _trigger(j, findings, limits)
+    return parsed(value, findings)
 
 
-def _trigger(j: Any, found: Findings, limits: BrowserLimits) -> Trigger | None:
-    if not typed(j, (), found, "an object"):
+def _trigger(j: Any, findings: Findings, limits: BrowserLimits) -> Trigger | None:
+    if not typed(j, (), findings, "an object"):
         return None
-    fields, values = Fields(j, (), found), dict[str, Any]()
+    fields, values = Fields(j, (), findings), dict[str, Any]()
     when = fields.take(
         "aggregatable_source_registration_time", partial(one_of, allowed=("exclude", "include")), "exclude"
     )
@@ -192,70 +192,70 @@ def _trigger(j: Any, found: Findings, limits: BrowserLimits) -> Trigger | None:
     parsed_trigger = Trigger(
         aggregatable_source_registration_time=when, aggregatable_filtering_id_max_bytes=id_bytes, **values
     )
-    _warn_of_lone_keys(parsed_trigger, found)
+    _warn_of_lone_keys(parsed_trigger, findings)
     return parsed_trigger
 
 
-def _id_bytes(j: Any, path: Path, found: Findings, when: str | None) -> int | None:
-    size = whole(j, path, found, 1, MOST_ID_BYTES)
+def _id_bytes(j: Any, path: Path, findings: Findings, when: str | None) -> int | None:
+    size = whole(j, path, findings, 1, MOST_ID_BYTES)
     if size is None:
         return None
     if when is None:
-        found.error(path, UNKNOWN_TIME)
+        findings.error(path, UNKNOWN_TIME)
         return None
     if when != "exclude" and size != 1:
         above = "with a non-default value (higher than 1) is prohibited for"
-        found.error(path, f"{above} aggregatable_source_registration_time {when}")
+        findings.error(path, f"{above} aggregatable_source_registration_time {when}")
         return None
     return size
 
 
-def _context_id(j: Any, path: Path, found: Findings, when: str | None) -> str | None:
-    text = string(j, path, found)
+def _context_id(j: Any, path: Path, findings: Findings, when: str | None) -> str | None:
+    text = string(j, path, findings)
     too_long = "exceeds max length per trigger context ID"
-    if text is None or not short(text, path, found, LONGEST_CONTEXT_ID, too_long):
+    if text is None or not short(text, path, findings, LONGEST_CONTEXT_ID, too_long):
         return None
     if when is None:
-        found.error(path, UNKNOWN_TIME)
+        findings.error(path, UNKNOWN_TIME)
         return None
     if when != "exclude":
-        found.error(path, f"is prohibited for aggregatable_source_registration_time {when}")
+        findings.error(path, f"is prohibited for aggregatable_source_registration_time {when}")
         return None
     return text
 
 
-def _datum(j: Any, path: Path, found: Findings) -> TriggerDatum | None:
-    if not typed(j, path, found, "an object"):
+def _datum(j: Any, path: Path, findings: Findings) -> TriggerDatum | None:
+    if not typed(j, path, findings, "an object"):
         return None
-    fields = Fields(j, path, found)
+    fields = Fields(j, path, findings)
     keys = fields.take("source_keys", partial(distinct, read=string), ())
     pair = filter_pair(fields)
     key_piece = fields.need("key_piece", hex128)
     return TriggerDatum(key_piece, keys, pair) if fields.whole() and pair else None
 
 
-def _deduplication_key(j: Any, path: Path, found: Findings) -> DeduplicationKey | None:
-    if not typed(j, path, found, "an object"):
+def _deduplication_key(j: Any, path: Path, findings: Findings) -> DeduplicationKey | None:
+    if not typed(j, path, findings, "an object"):
         return None
-    fields = Fields(j, path, found)
+    fields = Fields(j, path, findings)
     key = fields.take("deduplication_key", uint64)
     pair = filter_pair(fields)
     return DeduplicationKey(key, pair) if fields.whole() and pair else None
 
 
-def _named_budget(j: Any, path: Path, found: Findings) -> NamedBudget | None:
-    if not typed(j, path, found, "an object"):
+def _named_budget(j: Any, path: Path, findings: Findings) -> NamedBudget | None:
+    if not typed(j, path, findings, "an object"):
         return None
-    fields = Fields(j, path, found)
+    fields = Fields(j, path, findings)
     name = fields.take("name", string)
     pair = filter_pair(fields)
     return NamedBudget(name, pair) if fields.whole() and pair else None
 
 
-def _event_datum(j: Any, path: Path, found: Findings) -> EventTriggerDatum | None:
-    if not typed(j, path, found, "an object"):
+def _event_datum(j: Any, path: Path, findings: Findings) -> EventTriggerDatum | None:
+    if not typed(j, path, findings, "an object"):
         return None
-    fields = Fields(j, path, found)
+    fields = Fields(j, path, findings)
     data = fields.take("trigger_data", uint64, 0)
     pair = filter_pair(fields)
     key = fields.take("deduplication_key", uint64)
@@ -263,7 +263,7 @@ def _event_datum(j: Any, path: Path, found: Findings) -> EventTriggerDatum | Non
     return EventTriggerDatum(data, pair, key, priority) if fields.whole() and pair else None
 
 
-def _warn_of_lone_keys(value: Trigger, found: Findings) -> None:
+def _warn_of_lone_keys(value: Trigger, findings: Findings) -> None:
     """Warn of keys that stand only in the trigger data or only in the values."""
     valued: Mapping[str, None] = {key: None for config in value.aggregatable_values for key in config.values}
     pieced = set[str]()
@@ -272,8 +272,8 @@ def _warn_of_lone_keys(value: Trigger, found: Findings) -> None:
         for key in datum.source_keys:
             if key not in valued:
                 absence = "will never result in a contribution due to absence from aggregatable_values"
-                found.warning(("aggregatable_trigger_data", i, "source_keys"), f'key "{key}" {absence}')
+                findings.warning(("aggregatable_trigger_data", i, "source_keys"), f'key "{key}" {absence}')
     absence = "absence from aggregatable_trigger_data source_keys equivalent to presence with key_piece 0x0"
     for key in valued:
         if key not in pieced:
-            found.warning(("aggregatable_values",), f'key "{key}"\'s {absence}')
+            findings.warning(("aggregatable_values",), f'key "{key}"\'s {absence}')

@@ -107,8 +107,8 @@ def aggregate(
     new = book is not None and not os.path.exists(book)
 
     def result(noisy_sums: Ints, answered: str = "") -> Aggregation:
-        told = (noise_words, not_private, sums.tally, sums.faults, len(sums.shared), book, new, debug_output)
-        return Aggregation(output, sums.keys, noisy_sums, *told, answered)
+        about = (noise_words, not_private, sums.tally, sums.faults, len(sums.shared), book, new, debug_output)
+        return Aggregation(output, sums.keys, noisy_sums, *about, answered)
 
     rng: Entropy | None = None if seed is None else np.random.default_rng(seed)
     if book is not None:
@@ -313,10 +313,10 @@ def draw(sums: KeySums, epsilon: float, l1: int, rng: Entropy | None = None) -> 
 
 def noisy(total: Ints, noise: Ints) -> Ints:
     """The sums with their noise; refuses what 64 bits cannot hold."""
-    found = total + noise
-    if ((noise > 0) != (found > total))[noise != 0].any():
+    answer = total + noise
+    if ((noise > 0) != (answer > total))[noise != 0].any():
         raise ValueError("a noisy sum does not fit 64 bits")
-    return found
+    return answer
 
 
 def debug_results(sums: KeySums, noise: Ints) -> DebugResults:

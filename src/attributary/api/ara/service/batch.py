@@ -108,7 +108,7 @@ def opened(share: Share, key: Key | None, rules: Rules) -> OpenReports:
         due.append(time)
         shared.append((origin, time // HOUR * HOUR))
         places.append((order, where, number))
-    found, bad = columns(payloads)
+    pairs, bad = columns(payloads)
     hint = "" if key else " (if the reports are encrypted, give their key)"
     categories.update(fault.category for fault in bad.values())
     faults += [(*places[i], f"{bad[i]}{hint}") for i in sorted(bad)[:FAULTS_KEPT]]
@@ -116,7 +116,7 @@ def opened(share: Share, key: Key | None, rules: Rules) -> OpenReports:
         ids[i] = None
     words = [f"{where} {number}: {why}" for _, where, number, why in sorted(faults)[:FAULTS_KEPT]]
     known = {pair for i, pair in enumerate(shared) if i not in bad}
-    return OpenReports(found, ids, np.array(due, np.int64), known, words, categories)
+    return OpenReports(pairs, ids, np.array(due, np.int64), known, words, categories)
 
 
 def once(part: OpenReports, seen: set[str]) -> NDArray[np.bool_]:
@@ -150,8 +150,8 @@ def main_site(paths: Sequence[str]) -> str:
 @lru_cache(1024)
 def _site(origin: str) -> str:
     """The site of an origin; of one that is none, itself."""
-    found = parse_url(origin if "://" in origin else f"https://{origin}")
-    return origin if found is None else found.site
+    url = parse_url(origin if "://" in origin else f"https://{origin}")
+    return origin if url is None else url.site
 
 
 def _check(reporting_origin: str, due: int, debug: bool, rules: Rules) -> None:

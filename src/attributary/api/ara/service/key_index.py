@@ -39,9 +39,9 @@ class Index:
         place = np.empty(len(keys), np.int64)
         place[ascending] = np.searchsorted(self.hashes, hashes[ascending])
         place[place == len(self.hashes)] = 0
-        found = self.order[place]
-        same = (self.hashes[place] == hashes) & (self.keys[found] == keys).all(axis=1)
-        return np.where(same, found, -1)
+        position = self.order[place]
+        same = (self.hashes[place] == hashes) & (self.keys[position] == keys).all(axis=1)
+        return np.where(same, position, -1)
 
 
 def distinct(keys: Keys) -> tuple[Keys, Ints]:

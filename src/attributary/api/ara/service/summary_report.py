@@ -127,14 +127,14 @@ def _words(notes: Notes, reports: int) -> list[str]:
 
 def grouped(given: Sequence[str]) -> list[list[str]]:
     """The files of each summary report: a folder holds one, files named as in x-1-of-3.avro are shards of one."""
-    found: dict[tuple[str, str], list[str]] = {}
+    groups: dict[tuple[str, str], list[str]] = {}
     for name in given:
         for path in named_files([name], "the summary report"):
             one = os.path.isdir(name)
             stem = SHARD.sub("", path)
             key = ("folder", name) if one else ("shards" if stem != path else "file", stem)
-            found.setdefault(key, []).append(path)
-    return list(found.values())
+            groups.setdefault(key, []).append(path)
+    return list(groups.values())
 
 
 def read_summary(given: str | Sequence[str]) -> Summary:
@@ -246,13 +246,13 @@ def _json_results(path: str) -> avro.Results:
     """A list of {"bucket", "metric"}; a bucket is text of which each character is a byte."""
     try:
         with open(path, encoding="utf-8") as file:
-            found = json.load(file)
+            data = json.load(file)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path} is neither Avro nor JSON: {error}; give a summary report") from None
-    if not isinstance(found, list):
+    if not isinstance(data, list):
         raise InputError(f"{path} is not a summary report: its JSON is not a list")
-    rows = [_row(item, number, path) for number, item in enumerate(found, 1)]
-    said = dict.fromkeys(tuple(_plain(row.get(name)) for name in ("epsilon", "l1", "not_private")) for row in found)
+    rows = [_row(item, number, path) for number, item in enumerate(data, 1)]
+    said = dict.fromkeys(tuple(_plain(row.get(name)) for name in ("epsilon", "l1", "not_private")) for row in data)
     stated = tuple(stated_noise(path, epsilon, l1, words or "") for epsilon, l1, words in said)
     keys = np.array([(key >> 64, key & 2**64 - 1) for key, _ in rows], np.uint64).reshape(-1, 2)
     return avro.Results(keys, np.array([metric for _, metric in rows], np.int64), stated=stated)

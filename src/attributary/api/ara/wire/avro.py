@@ -83,7 +83,7 @@ ENDINGS = (".avro", ".json", ".jsonl", ".ndjson")
 
 def named_files(given: Sequence[str], what: str) -> list[str]:
     """The files, each once, in order; of a folder those that end like Avro or JSON. Messages call them `what`."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for name in given:
         if os.path.isdir(name):
             inside = sorted(os.path.join(name, file) for file in os.listdir(name) if file[0] not in "._")
@@ -98,8 +98,8 @@ def named_files(given: Sequence[str], what: str) -> list[str]:
             paths, empty = [name] if os.path.exists(name) else [], f"there is no file {name}"
         if not paths:
             raise InputError(f"{empty}; give the files of {what}")
-        found.update(dict.fromkeys(paths))
-    return list(found)
+        names.update(dict.fromkeys(paths))
+    return list(names)
 
 
 NOTE = "attributary"  # the names of our words in a file's metadata
@@ -183,25 +183,25 @@ def stated_noise(path: str, epsilon: object, l1: object, not_private: str) -> St
     return StatedNoise(*rate, not_private)
 
 
-def write_debug_results(path: str, found: DebugResults, note: str = "") -> None:
+def write_debug_results(path: str, results: DebugResults, note: str = "") -> None:
     """Writes sums and noise side by side, which are NOT protected."""
-    tags = found.in_domain.astype(np.int64) + 2 * found.in_reports
-    blocks = encoded_results(found.keys, [found.unnoised, found.noise], tags)
+    tags = results.in_domain.astype(np.int64) + 2 * results.in_reports
+    blocks = encoded_results(results.keys, [results.unnoised, results.noise], tags)
     avro_container.write(path, DEBUG_RESULTS_SCHEMA, blocks, {NOTE: note} if note else None)
 
 
 def read_debug_results(given: str | Sequence[str]) -> DebugResults:
     """Sums and noise side by side, in the order of the files."""
     wanted = {"bucket": BYTES, "unnoised_metric": LONG, "noise": LONG, "annotations": TAGS}
-    found: list[list[Any]] = []
+    results: list[list[Any]] = []
     for path in _paths(given, "the debug results"):
         with _opened(path) as (file, header):
             fields = record_fields(header.schema, wanted)
             for count, data in avro_container.blocks(file, header):
-                found.extend(rows(data, count, fields, len(wanted)))
-    keys = np.array([_halves(row[0]) for row in found], np.uint64).reshape(-1, 2)
-    unnoised, noise = (np.array([row[i] for row in found], np.int64) for i in (1, 2))
-    in_domain, in_reports = (np.array([tag in row[3] for row in found], bool) for tag in (0, 1))
+                results.extend(rows(data, count, fields, len(wanted)))
+    keys = np.array([_halves(row[0]) for row in results], np.uint64).reshape(-1, 2)
+    unnoised, noise = (np.array([row[i] for row in results], np.int64) for i in (1, 2))
+    in_domain, in_reports = (np.array([tag in row[3] for row in results], bool) for tag in (0, 1))
     return DebugResults(keys, unnoised, noise, in_domain, in_reports)
 
 

@@ -55,16 +55,16 @@ def read_header(file: BinaryIO) -> Header:
 
 
 def _metadata(data: bytes, at: int) -> tuple[dict[str, bytes], int]:
-    found: dict[str, bytes] = {}
+    metadata: dict[str, bytes] = {}
     while True:
         count, at = number(data, at)
         if count == 0:
-            return found, at
+            return metadata, at
         if count < 0:  # then the block's size follows
             _, at = number(data, at)
         for _ in range(abs(count)):
             name, at = _piece(data, at)
-            found[name.decode()], at = _piece(data, at)
+            metadata[name.decode()], at = _piece(data, at)
 
 
 def _piece(data: bytes, at: int) -> tuple[bytes, int]:
@@ -163,12 +163,12 @@ def _next_marker(file: BinaryIO, sync: bytes, at: int, size: int) -> tuple[int, 
     while at < size:
         file.seek(at)
         part = file.read(window)
-        found = part.find(sync)
-        if found >= 0:
-            end = found + SYNC
+        place = part.find(sync)
+        if place >= 0:
+            end = place + SYNC
             while part.startswith(sync, end):  # no block begins so
                 end += SYNC
-            return at + found, at + end
+            return at + place, at + end
         if len(part) <= SYNC:
             break
         at += len(part) - SYNC + 1
@@ -232,10 +232,10 @@ def unpacked(data: bytes, codec: str) -> bytes:
     most = most_unpacked(len(data), codec)
     if codec == "deflate":
         unpacker = zlib.decompressobj(-15)
-        found = unpacker.decompress(data, most + 1)
-        if not unpacker.eof or len(found) > most:
+        plain = unpacker.decompress(data, most + 1)
+        if not unpacker.eof or len(plain) > most:
             raise ValueError("a block ends too early, or is too long")
-        return found
+        return plain
     return _snappy(data, most) if codec == "snappy" else _zstandard(data, most)
 
 
@@ -250,17 +250,17 @@ def _snappy(data: bytes, most: int) -> bytes:
             break
     if length > min(most, 64 * len(packed)):  # two bytes stand for 64 at most
         raise ValueError("a block is too long")
-    found: bytes = pa.Codec("snappy").decompress(packed, length, asbytes=True)
-    if zlib.crc32(found) != int.from_bytes(checksum, "big"):
+    plain: bytes = pa.Codec("snappy").decompress(packed, length, asbytes=True)
+    if zlib.crc32(plain) != int.from_bytes(checksum, "big"):
         raise ValueError("a block is not what was packed")
-    return found
+    return plain
 
 
 def _zstandard(data: bytes, most: int) -> bytes:
     import pyarrow as pa
 
     with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
-        found: bytes = stream.read(most + 1)
-    if len(found) > most:
+        plain: bytes = stream.read(most + 1)
+    if len(plain) > most:
         raise ValueError("a block is too long")
-    return found
+    return plain

@@ -33,7 +33,7 @@ def record_fields(schema: Any, wanted: Mapping[str, str]) -> list[RecordField]:
     if not isinstance(schema, dict) or schema.get("type") != "record" or not isinstance(schema.get("fields"), list):
         raise Damaged("its schema is not a record")
     places = {name: place for place, name in enumerate(wanted)}
-    fields, found = [], set()
+    fields, names = [], set()
     if len(schema["fields"]) > MOST_FIELDS:
         raise Damaged(f"its records have more than {MOST_FIELDS} fields")
     for given in schema["fields"]:
@@ -43,11 +43,11 @@ def record_fields(schema: Any, wanted: Mapping[str, str]) -> list[RecordField]:
         field = _field(given.get("type"), places.get(name, -1))
         if field is None:
             raise Damaged(f"its field {brief(name)} is of a kind that has no place here")
-        if field.place >= 0 and (field.kind != wanted[name] or name in found):
+        if field.place >= 0 and (field.kind != wanted[name] or name in names):
             raise Damaged(f"its field {brief(name)} is not {wanted[name]}")
-        found.add(name)
+        names.add(name)
         fields.append(field)
-    missing = [name for name in wanted if name not in found]
+    missing = [name for name in wanted if name not in names]
     if missing:
         raise Damaged(f"its records have no field {missing[0]!r}")
     return fields
@@ -139,18 +139,18 @@ def _byte_rows(data: bytes, count: int, width: int) -> Iterator[list[Any]]:
 
 
 def _tags(data: bytes, at: int) -> tuple[list[int], int]:
-    found: list[int] = []
+    tags: list[int] = []
     while True:
         count, at = number(data, at)
         if count == 0:
-            return found, at
+            return tags, at
         if count < 0:
             _, at = number(data, at)
         if abs(count) > len(data) - at:
             raise Damaged("a list goes beyond the end of its block")
         for _ in range(abs(count)):
             tag, at = number(data, at)
-            found.append(tag)
+            tags.append(tag)
 
 
 MANY = 2**22  # bytes of a file; compiling the scan costs about a second, once
@@ -177,12 +177,12 @@ def scanned(data: bytes, count: int, fields: list[RecordField], width: int, many
 
 
 def _slow_scan(data: bytes, count: int, fields: list[RecordField], width: int) -> Block:
-    found = list(rows(data, count, fields, width))
-    longest = max((len(row[0]) for row in found), default=0)
+    records = list(rows(data, count, fields, width))
+    longest = max((len(row[0]) for row in records), default=0)
     if longest > 16:
         raise Damaged(f"a key has 16 bytes at most; got {longest}")
-    keys = np.frombuffer(b"".join(row[0].rjust(16, b"\0") for row in found), np.uint8).reshape(-1, 16)
-    return Block(_keys(keys), np.array([row[1:] for row in found], np.int64).reshape(count, width - 1))
+    keys = np.frombuffer(b"".join(row[0].rjust(16, b"\0") for row in records), np.uint8).reshape(-1, 16)
+    return Block(_keys(keys), np.array([row[1:] for row in records], np.int64).reshape(count, width - 1))
 
 
 def _compiled_scan(data: bytes, count: int, longs: int) -> Block:

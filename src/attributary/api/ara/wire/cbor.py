@@ -72,15 +72,15 @@ def _chunks(data: bytes, at: int, kind: int) -> tuple[bytes, int]:
 
 
 def _list(data: bytes, at: int, length: int, depth: int) -> tuple[list[Any], int]:
-    found: list[Any] = []
-    while data[at] != BREAK if length < 0 else len(found) < length:
+    items: list[Any] = []
+    while data[at] != BREAK if length < 0 else len(items) < length:
         value, at = _item(data, at, depth)
-        found.append(value)
-    return found, at + (length < 0)
+        items.append(value)
+    return items, at + (length < 0)
 
 
 def _map(data: bytes, at: int, length: int, depth: int) -> tuple[dict[str, Any], int]:
-    found: dict[str, Any] = {}
+    entries: dict[str, Any] = {}
     while data[at] != BREAK if length < 0 else length > 0:
         if data[at] >> 5 != 3:
             raise ValueError("the names in a map are texts")
@@ -93,11 +93,11 @@ def _map(data: bytes, at: int, length: int, depth: int) -> tuple[dict[str, Any],
         short = data[at] - 0x40
         if 0 <= short < 24 and at + short < len(data):
             at += short + 1
-            found[name] = data[at - short : at]
+            entries[name] = data[at - short : at]
         else:
-            found[name], at = _item(data, at, depth)
+            entries[name], at = _item(data, at, depth)
         length -= length > 0
-    return found, at + (length < 0)
+    return entries, at + (length < 0)
 
 
 def _simple(data: bytes, at: int, which: int) -> tuple[Any, int]:

@@ -58,8 +58,8 @@ def info(shared_info: str, version: str) -> bytes:
 
 def public_key(private_key: bytes) -> bytes:
     """The public key that belongs to a private one."""
-    found: bytes = _private(private_key).public_key().public_bytes_raw()
-    return found
+    key: bytes = _private(private_key).public_key().public_bytes_raw()
+    return key
 
 
 @cache
@@ -113,7 +113,7 @@ def read_private_keys(given: Sequence[str]) -> dict[str, bytes]:
     `private_key_base64`, a list of such, {"keys": a list}, or {id: key}; `kid` and `d` of JSON Web Keys are taken, too.
     A key without an id is called as its file is, without ending; if it is the only file given, it serves all reports.
     """
-    found: dict[str, bytes] = {}
+    keys: dict[str, bytes] = {}
     for path in given:
         paths = _inside(path) if os.path.isdir(path) else [path]
         for file in paths:
@@ -121,17 +121,17 @@ def read_private_keys(given: Sequence[str]) -> dict[str, bytes]:
                 name = os.path.splitext(os.path.basename(file))[0] if key_id is None else key_id
                 if key_id is None and len(given) == 1 and not os.path.isdir(path):
                     name = ANY
-                if found.setdefault(name, key) != key:
+                if keys.setdefault(name, key) != key:
                     raise InputError(f"two private keys have the id {brief(name)}, the second in {file}; leave out one")
-    return found
+    return keys
 
 
 def _inside(folder: str) -> list[str]:
     paths = [os.path.join(folder, name) for name in sorted(os.listdir(folder)) if name[0] not in "._"]
-    found = [path for path in paths if os.path.isfile(path)]
-    if not found:
+    files = [path for path in paths if os.path.isfile(path)]
+    if not files:
         raise InputError(f"the folder {folder} has no file in it; give the files of private keys")
-    return found
+    return files
 
 
 def _read(path: str) -> list[tuple[str | None, bytes]]:
@@ -151,14 +151,14 @@ def _read(path: str) -> list[tuple[str | None, bytes]]:
 
 def _from_json(text: bytes, path: str) -> list[tuple[str | None, bytes]]:
     try:
-        found = json.loads(text)
+        data = json.loads(text)
     except (ValueError, RecursionError):
         raise _refusal(path) from None
-    if isinstance(found, dict) and isinstance(found.get("keys"), list):
-        found = found["keys"]
-    if isinstance(found, dict) and found and not any(name in found for name in KEYS):
-        return [(key_id, _key(key, path)) for key_id, key in found.items()]
-    items = found if isinstance(found, list) else [found]
+    if isinstance(data, dict) and isinstance(data.get("keys"), list):
+        data = data["keys"]
+    if isinstance(data, dict) and data and not any(name in data for name in KEYS):
+        return [(key_id, _key(key, path)) for key_id, key in data.items()]
+    items = data if isinstance(data, list) else [data]
     if not items:
         raise _refusal(path)
     return [(_member(item, IDS), _key(_member(item, KEYS), path)) for item in items]

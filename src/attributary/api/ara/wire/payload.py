@@ -80,16 +80,17 @@ def decode(data: bytes) -> list[Contribution]:
     if len(data) > MOST_BYTES:
         raise Fault(f"a payload has {MOST_BYTES:,} bytes at most; got {len(data):,}")
     try:
-        found = cbor.read(data)
+        content = cbor.read(data)
     except ValueError as error:
         raise Fault(f"the payload is not CBOR as browsers write it: {error}") from None
-    if not isinstance(found, dict):
-        raise Fault(f"a payload is a map with names; got {brief(found)}")
-    if found.get("operation") != "histogram":
+    if not isinstance(content, dict):
+        raise Fault(f"a payload is a map with names; got {brief(content)}")
+    if content.get("operation") != "histogram":
         raise Fault(
-            f'a payload has operation "histogram"; got {brief(found.get("operation"))}', Category.UNSUPPORTED_OPERATION
+            f'a payload has operation "histogram"; got {brief(content.get("operation"))}',
+            Category.UNSUPPORTED_OPERATION,
         )
-    rows = found.get("data")
+    rows = content.get("data")
     if not isinstance(rows, list):
         raise Fault(f"a payload has a list of contributions as data; got {brief(rows)}")
     return [_contribution(row) for row in rows]

@@ -110,22 +110,22 @@ def _avro_shares(path: str) -> Iterator[Share]:
 def _json_reports(path: str) -> Iterator[Given]:
     if os.path.getsize(path) == 0:
         raise InputError(f"{path} is empty; reports are Avro or JSON")
-    found: Iterator[tuple[int, Content]]
+    reports: Iterator[tuple[int, Content]]
     with open(path, "rb") as file:
         start = file.read(1024).removeprefix(BOM_UTF8).lstrip()
         file.seek(0)
         if path.lower().endswith(LINES) or (start[:1] == b"{" and _has_lines(file)):
-            found = _lines(file)
+            reports = _lines(file)
             where = f"{path}: line"
         elif start[:1] == b"{":
-            found = iter([(1, _bounded(file.read(MOST_REPORT + 1)))])
+            reports = iter([(1, _bounded(file.read(MOST_REPORT + 1)))])
             where = f"{path}: report"
         elif start[:1] == b"[":
-            found = enumerate(_items(file, path), 1)
+            reports = enumerate(_items(file, path), 1)
             where = f"{path}: report"
         else:
             raise InputError(f"{path} is neither Avro nor JSON; give reports as the browser or the service has them")
-        for number, text in found:
+        for number, text in reports:
             yield _given(where, number, text)
 
 
