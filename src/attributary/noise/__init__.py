@@ -14,6 +14,7 @@ from attributary.noise.discrete_laplace import Entropy, dlap_variance, rate, sam
 from attributary.noise.model import NoiseModel
 from attributary.noise.on_counts import OnCounts
 from attributary.noise.on_sums import OnSums
+from attributary.noise.privacy_account import PrivacyAccount, gaussian_delta, gaussian_epsilon, gaussian_mu
 from attributary.noise.randomised_response import RandomisedResponse, StateWeights
 from attributary.noise.shapes import DISCRETE_LAPLACE, LAPLACE, NORMAL, NoiseShape
 from attributary.noise.statement import Statement, read_statement
@@ -24,11 +25,15 @@ __all__ = [
     "Entropy",
     "NoiseModel",
     "NoiseShape",
+    "PrivacyAccount",
     "RandomisedResponse",
     "StateWeights",
     "Statement",
     "dgauss_variance",
     "dlap_variance",
+    "gaussian_delta",
+    "gaussian_epsilon",
+    "gaussian_mu",
     "model",
     "page_of",
     "parse",
