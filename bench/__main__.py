@@ -7,7 +7,7 @@ import sys
 
 SUITES = (
     *("denoise", "nonnegative", "prior", "noise", "budget", "generate", "evaluate"),
-    *("logs", "values", "ara", "page", "explore"),
+    *("table", "logs", "values", "ara", "page", "explore"),
 )
 
 

@@ -4,9 +4,13 @@ import subprocess
 import sys
 
 import click
+import numpy as np
 from click.testing import CliRunner
 
+from attributary import Tree, denoise
 from attributary.cli.options import threads
+from attributary.denoising import compiled, linear
+from attributary.denoising.passes import engine, passes_once
 from attributary.kernel import LIMIT, limit_threads, usable_threads
 
 CODE = """# as in a read-only image without a home
@@ -58,3 +62,13 @@ def test_a_command_line_that_is_refused_limits_nothing() -> None:
     every = usable_threads()
     refused = CliRunner().invoke(command, ["--threads", "1", "--number", "x"])
     assert refused.exit_code == 2 and usable_threads() == every and LIMIT.get() is None
+
+
+def test_a_command_begins_without_numba_where_numpy_is_done_before() -> None:
+    tree = Tree.from_parents(np.concatenate([[-1], np.zeros(150_000, int)]))
+    noisy = np.arange(len(tree)) % 7.0
+    with passes_once():
+        assert engine(tree) is linear
+        once = denoise(tree, noisy, 2.0)
+    assert engine(tree) is compiled
+    np.testing.assert_allclose(once.count, denoise(tree, noisy, 2.0).count, rtol=1e-12, atol=1e-9)

@@ -9,7 +9,7 @@ import stat
 import sys
 from collections.abc import Callable
 from decimal import Decimal
-from math import isnan
+from math import isnan, nan
 from pathlib import Path
 
 import pyarrow as pa
@@ -72,7 +72,7 @@ def test_text_reads_the_same_elsewhere(table: pa.Table, kind: str) -> None:
 
 
 @settings(max_examples=100, deadline=None)
-@given(values=st.lists(st.floats(), min_size=1))
+@given(values=st.lists(st.floats(), min_size=1) | st.lists(st.sampled_from([0.0, -0.0, 0.1, nan]), min_size=9))
 def test_numbers_keep_all_their_digits(values: list[float]) -> None:
     blocks = text_module.text(pa.table({"x": values}), ",")
     lines = b"".join(bytes(block) for block in blocks).decode().splitlines()

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from attributary import Tree
 from attributary.tree import level_order as levels
+from attributary.tree import paths
 from attributary.tree.labels import codes, text_labels
 from forests import NAMED, parents
 
@@ -316,3 +317,12 @@ def test_verbs_refuse_values_of_another_shape() -> None:
         tree.hand_down([1])
     with pytest.raises(ValueError, match=r"rows are of shape \(2, 5\), nodes by levels; got \(3, 5\)"):
         tree.spread(np.ones((3, 5)))
+
+
+@given(key=st.lists(st.integers(0, 40), min_size=1), few=st.booleans())
+def test_distinct_keys_are_found_by_place_and_by_hash_alike(key: list[int], few: bool) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(paths, "SPARSE", 10**6 if few else 0)
+        distinct, at = paths._distinct(np.array(key))
+    assert distinct.tolist() == sorted(set(key))
+    assert distinct[at].tolist() == key

@@ -153,6 +153,7 @@ def denoise(
     from attributary.cli.printing import say
     from attributary.cli.progress import stages
     from attributary.cli.reading import refuse_inputs
+    from attributary.denoising.passes import passes_once
     from attributary.pipeline.denoise_table import denoise_table
     from attributary.tables import check_output, is_text, read_table, write_table
     from attributary.tables.not_private import words_of
@@ -169,7 +170,7 @@ def denoise(
     written = check_output(output, format_)
     trees = [tree] if tree or not files else _trees_beside(files)
     refuse_inputs([output], [*files, *trees, path, prior])
-    with stages(not quiet and not (output == "-" and sys.stdout.isatty())) as stage:
+    with passes_once(), stages(not quiet and not (output == "-" and sys.stdout.isatty())) as stage:
         if path is None:
             denoised = _summary(files[0], files[1:], tree, stage, how)
         else:

@@ -1,6 +1,8 @@
 """passes: the passes that suit a tree, in NumPy or compiled, and kernels run over its families."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from types import ModuleType
 from typing import Any
@@ -14,7 +16,9 @@ from attributary.kernel import kernel as compile_kernel
 from attributary.tree import Tree
 from attributary.types import Floats
 
-COMPILED_FROM = 100_000  # figures; below, NumPy is done before numba is imported
+COMPILED_FROM = 100_000  # figures; below, compiled passes gain next to nothing
+COMPILED_ONCE = 3_000_000  # below, NumPy is done before numba is imported
+ONCE: ContextVar[bool] = ContextVar("once", default=False)
 DEEP = 1_000  # levels; a long chain costs NumPy a call per level
 
 Kernel = Callable[..., Any]
@@ -37,11 +41,21 @@ def blue(tree: Tree, x: Floats, var: Floats) -> tuple[Floats, Floats]:
 
 def engine(tree: Tree, figures: int = 0) -> ModuleType:
     """The passes that suit the tree: NumPy for small ones, compiled for millions of nodes."""
-    if max(len(tree), figures) < COMPILED_FROM and tree.depth < DEEP:
+    if max(len(tree), figures) < (COMPILED_ONCE if ONCE.get() else COMPILED_FROM) and tree.depth < DEEP:
         return linear
     from attributary.denoising import compiled
 
     return compiled
+
+
+@contextmanager
+def passes_once() -> Iterator[None]:
+    """Within it, passes are taken to run once, as in a command: what numba takes to begin counts."""
+    token = ONCE.set(True)
+    try:
+        yield
+    finally:
+        ONCE.reset(token)
 
 
 def sweep(tree: Tree, kernel: Kernel, *arrays: NDArray[Any], upwards: bool = False) -> None:
@@ -50,7 +64,7 @@ def sweep(tree: Tree, kernel: Kernel, *arrays: NDArray[Any], upwards: bool = Fal
     Parents lo:hi come after their own parents, or before them on the way upwards. The same function runs on lists and,
     compiled, on arrays: Python alone is over before numba is imported.
     """
-    if engine(tree) is linear:
+    if len(tree) < COMPILED_FROM and tree.depth < DEEP:
         lists = {id(a): a.tolist() for a in arrays}  # an array given twice stays one
         kernel(tree.first.tolist(), *(lists[id(a)] for a in arrays), 0, int(tree.offsets[-2]))
         for a in arrays:

@@ -13,14 +13,16 @@ import numpy as np
 
 from attributary.types import Floats
 
-KNOTS = tuple(3 * (i / 48) ** 1.5 for i in range(49)) + tuple(3 * 10 ** (i / 32) for i in range(1, 129))
+LAPLACE, LIGHT = 3.0, 48  # the excess of Laplace noise, and the number of knots up to it
+KNOTS = tuple(LAPLACE * (i / LIGHT) ** 1.5 for i in range(LIGHT + 1)) + tuple(3 * 10 ** (i / 32) for i in range(1, 129))
 
 
 def quantile(level: float, excess: Floats) -> Floats:
     """For each excess kurtosis, the q with P(|X| ≤ q standard deviations) = level."""
     if not 0 < level < 1:
         raise ValueError(f"the level of an interval is between 0 and 1; got {level}")
-    return np.interp(excess, KNOTS, _table(level))
+    knots = KNOTS if np.max(excess, initial=0.0) > LAPLACE else KNOTS[: LIGHT + 1]
+    return np.interp(excess, knots, _table(level, len(knots)))
 
 
 def level_of(reach: float, excess: float) -> float:
@@ -31,8 +33,8 @@ def level_of(reach: float, excess: float) -> float:
 
 
 @lru_cache(maxsize=32)
-def _table(level: float) -> tuple[float, ...]:
-    return NormalDist().inv_cdf(0.5 + level / 2), *(_solve(1 - level, 3 / excess) for excess in KNOTS[1:])
+def _table(level: float, knots: int) -> tuple[float, ...]:
+    return NormalDist().inv_cdf(0.5 + level / 2), *(_solve(1 - level, 3 / excess) for excess in KNOTS[1:knots])
 
 
 def _solve(outside: float, n: float) -> float:

@@ -2,16 +2,22 @@
 
 import os
 import sys
+from collections import deque
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, BinaryIO, get_args
 
+import numpy as np
+
 from attributary.errors import InputError
+from attributary.kernel import usable_threads
 from attributary.tables.not_private import with_column
 from attributary.tables.table_source import DELIMITER, ENDINGS, Format, Named, by_name, is_text
 from attributary.tables.text_form import SEPARATORS
 from attributary.tables.whole_files import standard_output, whole_file
 
 ROWS = 2**15  # of text at a time
+AHEAD = 4  # blocks that are made while others are written
 
 
 def write_table(table: Any, path: str, format: Format | None = None) -> None:
@@ -89,22 +95,29 @@ def text(table: Any, delimiter: str) -> Iterator[Any]:
 
     awkward = "\ufeff" + "".join(SEPARATORS)  # which a reader might take for the separator
     yield _block([_quoted(pa.array([name]), delimiter, awkward) for name in table.column_names], delimiter)
-    for batch in table.to_batches(max_chunksize=ROWS):
-        cells = [
-            _cells(column, delimiter, name) for name, column in zip(batch.schema.names, batch.columns, strict=True)
-        ]
-        yield _block(cells, delimiter)
+    waiting: deque[Any] = deque()  # blocks are made by several threads, and written in their order
+    with ThreadPoolExecutor(min(usable_threads(), AHEAD)) as pool:
+        for batch in table.to_batches(max_chunksize=ROWS):
+            waiting.append(pool.submit(_rows, batch, delimiter))
+            if len(waiting) > AHEAD:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+
+def _rows(batch: Any, delimiter: str) -> Any:
+    names = zip(batch.schema.names, batch.columns, strict=True)
+    return _block([_cells(column, delimiter, name) for name, column in names], delimiter)
 
 
 def _block(cells: list[Any], delimiter: str) -> Any:
-    import pyarrow as pa
     import pyarrow.compute as pc
 
     if len(cells) == 1:  # an empty line would be no row
         cells = [pc.if_else(pc.equal(cells[0], ""), '""', cells[0])]
-    lines = pc.binary_join_element_wise(*cells, delimiter)
-    ended = pc.binary_join_element_wise(lines, "", "\n")
-    return pc.binary_join(pa.ListArray.from_arrays([0, len(ended)], ended), "")[0].as_buffer()
+    ended = pc.binary_join_element_wise(*cells[:-1], pc.binary_join_element_wise(cells[-1], "", "\n"), delimiter)
+    start, end = (np.frombuffer(ended.buffers()[1], np.int32)[i] for i in (0, len(ended)))
+    return ended.buffers()[2].slice(start, end - start)  # the rows stand one behind the other there
 
 
 def _cells(column: Any, delimiter: str, name: str) -> Any:
@@ -112,19 +125,34 @@ def _cells(column: Any, delimiter: str, name: str) -> Any:
     import pyarrow.compute as pc
 
     try:
+        if pa.types.is_floating(column.type):  # which costs most, and many nodes have the same variance
+            coded = pc.dictionary_encode(column, null_encoding="encode")
+            if len(coded.dictionary) < len(column) / 2:
+                return pc.take(pc.fill_null(pc.cast(coded.dictionary, pa.string()), ""), coded.indices)
         words = pc.cast(column, pa.string())
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
         raise InputError(
             f"a text file has no room for column {name!r}, which is {column.type}; write Parquet or Arrow instead"
         ) from None
-    return _quoted(pc.fill_null(words, ""), delimiter)
+    words = pc.fill_null(words, "")
+    return words if pa.types.is_primitive(column.type) else _quoted(words, delimiter)
 
 
 def _quoted(words: Any, delimiter: str, awkward: str = "") -> Any:
     import pyarrow.compute as pc
 
+    if len(words) and not awkward and not _has_byte(words, f'"\r\n{delimiter}'):  # as in nearly all tables
+        return words
     needy = pc.match_substring_regex(words, f'["\r\n{delimiter}{awkward}]')
     if not pc.any(needy).as_py():
         return words
     doubled = pc.replace_substring(words, '"', '""')
     return pc.if_else(needy, pc.binary_join_element_wise('"', doubled, '"', ""), words)
+
+
+def _has_byte(words: Any, wanted: str) -> bool:
+    """Whether any of these characters may be in the words: it is among their bytes."""
+    data = words.buffers()[2]
+    return data is not None and bool(
+        np.isin(np.arange(256), list(wanted.encode()))[np.frombuffer(data, np.uint8)].any()
+    )

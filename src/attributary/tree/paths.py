@@ -17,6 +17,7 @@ TOTALS = (
     *("todos", "todas", "tutti", "tutte", "suma", "soma", "razem", "ogółem", "celkem", "yhteensä", "summa"),
     *("итого", "всего", "合计", "总计", "小计", "合計", "総計", "小計", "합계", "총계", "toplam"),
 )  # what reads as a total, in any case, also in brackets
+SPARSE = 8  # places for each row
 OF_A_LABEL = (" total", " gesamt", " summe", " ergebnis")  # as spreadsheets write them: North Total
 
 
@@ -181,7 +182,15 @@ def _depth(codes: list[NDArray[np.int64]], attributes: list[str]) -> NDArray[np.
 
 
 def _distinct(key: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The sorted distinct keys, and where each key stands among them; by hashing, since most rows repeat."""
+    """The sorted distinct keys, and where each key stands among them.
+
+    By a place for each key where there are few more than rows, else by hashing.
+    """
+    most = int(key.max())
+    if most < SPARSE * len(key):
+        there = np.zeros(most + 1, bool)
+        there[key] = True
+        return np.flatnonzero(there), (np.cumsum(there) - 1)[key]
     import pyarrow as pa
     import pyarrow.compute as pc
 
