@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 EXTRAS ?= dev
 WORKERS ?= auto
 
-.PHONY: help demo test test-all test-duckdb1 test-oracles check bench fuzz vectors docs pictures dist clean
+.PHONY: help demo test test-all test-duckdb1 test-peers check bench fuzz vectors docs pictures dist clean
 
 help: ## this list
 	@echo "Attributary: conversion counts under differential privacy that add up."
@@ -32,10 +32,11 @@ test-duckdb1: $(VENV)/.ready-dev ## the tests of logs, on the last DuckDB before
 	PYTHONPATH=$(VENV)/duckdb1 $(BIN)/python -m pytest tests/logs/test_count.py tests/logs/test_attribution.py tests/logs/test_values_count.py tests/datasets/test_load.py \
 	    tests/cli/test_cli_count.py tests/cli/test_cli_run.py tests/explore/test_explore.py tests/explore/test_explore_cli.py
 
-test-oracles: $(VENV)/.ready-dev ## privacy accounts beside those of Google's dp-accounting
-	test -d $(VENV)/oracles || $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps \
-	    --target $(VENV)/oracles dp-accounting==0.6.0 attrs absl-py dm-tree mpmath wrapt
-	PYTHONPATH=$(VENV)/oracles $(BIN)/python -m pytest -n0 tests/noise/beside_dp_accounting.py
+PEERS := opendp==0.16.0 polars==1.36.1 polars-runtime-32==1.36.1 dp-accounting==0.6.0 attrs absl-py dm-tree mpmath wrapt
+test-peers: $(VENV)/.ready-dev ## recipes with OpenDP, and privacy accounts beside Google's dp-accounting
+	test -d $(VENV)/peers || $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps \
+	    --target $(VENV)/peers $(PEERS)
+	PYTHONPATH=$(VENV)/peers $(BIN)/python -m pytest -n0 tests/noise/beside_dp_accounting.py tests/pipeline/beside_opendp.py
 
 check: $(VENV)/.ready-dev ## lint, types, and the docs build
 	$(BIN)/ruff check .

@@ -1,4 +1,4 @@
-"""Privacy accounts beside those of Google's dp-accounting, which `make test-oracles` installs: never below its lower
+"""Privacy accounts beside those of Google's dp-accounting, which `make test-peers` installs: never below its lower
 bound, and at most 1 % above its upper one."""
 
 import pytest

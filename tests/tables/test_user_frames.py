@@ -110,3 +110,12 @@ def test_what_is_refused() -> None:
     ):
         with pytest.raises(InputError, match=words):
             Measurements.from_table(COLUMNS, LEVELS, names, variance=variance)
+
+
+def test_text_views_are_text() -> None:
+    """As polars 1 hands over its text."""
+    labels = pa.array(["a", None, "b"], pa.string_view())
+    table = arrow_table({"campaign": labels, "noisy": [1.0, 2.0, 3.0]})
+    assert table.schema.types == [pa.large_string(), pa.float64()]
+    assert table.column("campaign").to_pylist() == ["a", None, "b"]
+    assert len(Tree.from_paths({"campaign": pa.array(["a", "b"], pa.string_view())}, ["campaign"])) == 2

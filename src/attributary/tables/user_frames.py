@@ -22,7 +22,11 @@ def arrow_table(frame: Any) -> Any:
     if hasattr(frame, "collect") and not hasattr(frame, "__arrow_c_stream__"):  # polars, lazily
         frame = frame.collect()
     try:
-        return pa.table(frame)
+        table = pa.table(frame)
+        for i, kind in enumerate(table.schema.types):
+            if pa.types.is_string_view(kind):  # polars 1's text, which few of Arrow's functions take
+                table = table.set_column(i, table.column_names[i], table.column(i).cast(pa.large_string()))
+        return table
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:  # a column of pandas with cells of several types
         raise ValueError(f"a column has cells of one type; {'; '.join(map(str, error.args))}: convert it") from error
     except TypeError:
