@@ -10,9 +10,9 @@ from attributary import Tree
 from attributary.api.ara.keys.key_layout import BITS, bits, hashed, layout, layout_of
 from attributary.api.ara.keys.node_keys import domain, row, tree_keys, whole
 from attributary.api.ara.service.key_index import Index
-from attributary.api.query_tree import queried_tree
 from attributary.errors import InputError
 from attributary.logs.attribute_labels import MISSING
+from attributary.pipeline.read_tree import queried_tree
 from attributary.plan import Plan, make_plan
 from attributary.plan.plan import Bits
 from attributary.spec import Spec

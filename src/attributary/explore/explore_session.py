@@ -1,6 +1,5 @@
 """Session: what is open, and what a request may ask of it; no word of HTTP."""
 
-import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from threading import Lock
@@ -8,18 +7,9 @@ from typing import Any
 
 from attributary.errors import InputError
 from attributary.estimates import FROM_PRIOR
-from attributary.explore.estimate_store import EstimateStore, open_store
-from attributary.explore.plan_start import (
-    CONVERSIONS,
-    FANS,
-    MOST_NODES,
-    PlanStart,
-    made_up_start,
-    plan_start,
-    start_of_prior,
-)
+from attributary.explore.estimate_store import EstimateStore
+from attributary.explore.plan_start import CONVERSIONS, FANS, MOST_NODES, PlanStart, made_up_start
 from attributary.explore.queries import Queries, as_csv
-from attributary.explore.sources import Sources, sources_in
 from attributary.explore.sql import PAGE, view
 from attributary.explore.what_if import (
     Sample,
@@ -31,14 +21,9 @@ from attributary.explore.what_if import (
     requested_shares,
     requested_spec,
 )
-from attributary.logs.count import count
-from attributary.logs.duckdb import DuckDB
-from attributary.pipeline.read_tree import read_tree_and_prior
 from attributary.plan import MeasurePlan
-from attributary.prior import from_counts
 from attributary.report.facts import not_private
 from attributary.report.quantity import digits, tau_of_value
-from attributary.spec import Spec
 from attributary.spec.measure import COUNT
 from attributary.tables.not_private import together
 
@@ -176,69 +161,6 @@ class Session:
                 start = made_up_start(fans or FANS, key[-1]) if key else self.start(self.store)
                 self._starts[key] = (WhatIf(start), Sample(start))
             return self._starts[key]
-
-
-def open_session(
-    file: str | None = None,
-    earlier: str | None = None,
-    *,
-    levels: list[str] | None = None,
-    tau: float | None = None,
-    prior: str | None = None,
-    protected: bool = False,
-    memory: str | None = None,
-    stage: Callable[[str], None] = lambda _: None,
-) -> Session:
-    """A session on estimates, beside earlier ones, or on a plan, a spec with its `prior` or logs, or a folder of `run`.
-
-    `levels` are the columns that name a node, and `tau` the count below which errors stop being relative, where files
-    do not say. `protected`: the counts of the prior were. `memory` is DuckDB's limit, as in 4GB.
-    """
-    if tau is not None and not 0 < tau < float("inf"):
-        raise InputError(f"--tau is a number above 0; got {tau}")
-    sources = sources_in(file) if file else Sources()
-    if prior and not sources.spec:
-        raise InputError("--prior goes with a spec; give one, as in `attributary explore spec.toml --prior counts.csv`")
-    tables = _tables(sources, file, earlier)
-    begin = _of_spec(sources.spec, prior, protected, stage) if sources.spec else None
-    store = open_store(tables, levels, memory, stage) if tables else None
-    plan = sources.plan
-    session = Session(
-        (lambda: open_store(tables, levels, memory)) if tables else None,
-        lambda current: begin or plan_start(current, plan, tau),
-        tau if tau is not None else plan.spec.tau if plan else 10.0,
-        plan.spec.noise_model.shape.name if plan else "laplace",
-        store,
-        {part.measure.name: part for part in plan.by_measure} if plan else {},
-    )
-    if store is None:
-        session.plan({})  # what is wrong with a plan is said here, not on the page
-    return session
-
-
-def _tables(sources: Sources, file: str | None, earlier: str | None) -> list[str]:
-    """The tables to open: the estimates, and earlier ones."""
-    if earlier is None:
-        return [sources.estimates] if sources.estimates else []
-    before = sources_in(earlier).estimates
-    if sources.estimates is None or before is None:
-        raise InputError(
-            f"two tables of estimates are compared; {file if sources.estimates is None else earlier} is not one"
-        )
-    return [sources.estimates, before]
-
-
-def _of_spec(path: str, prior_path: str | None, protected: bool, stage: Callable[[str], None]) -> PlanStart:
-    """What the Plan tab begins with: the spec's tree with the prior, or with what its logs count."""
-    stage("reading")
-    spec = Spec.load(path)
-    if prior_path or spec.logs is None:
-        return start_of_prior(spec, *read_tree_and_prior(spec, None, prior_path, protected), prior_path or "nothing")
-    stage("counting the logs")
-    with DuckDB() as engine:
-        counts = count(spec, os.path.dirname(path), engine=engine)
-    tree = spec.tree(counts.table)
-    return start_of_prior(spec, tree, from_counts(tree, counts.table), f"the logs of {path}")
 
 
 def _fans(text: str) -> tuple[int, ...]:

@@ -5,18 +5,15 @@ from math import sqrt
 from typing import Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from attributary.budget import Expected
 
-FROZEN = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
 RULE = "an error, 0 or more"
 
 
-class Compared(BaseModel):
+class Compared(BaseModel, frozen=True, extra="forbid", ser_json_inf_nan="strings"):
     """An expected error: under the plan, under an equal split, and with all of the budget on the leaves."""
-
-    model_config = FROZEN
 
     plan: float = Field(description=RULE)
     equal: float = Field(description=RULE)
@@ -37,20 +34,16 @@ class Compared(BaseModel):
         return self.of(self.plan * factor, self.equal * factor, self.leaves * factor)
 
 
-class LevelErrors(BaseModel):
+class LevelErrors(BaseModel, frozen=True, extra="forbid", ser_json_inf_nan="strings"):
     """Those of one level."""
-
-    model_config = FROZEN
 
     level: str = Field(description="a level's name")
     nodes: int = Field(ge=0, description="how many nodes it has")
     error: Compared = Field(description="its errors")
 
 
-class PlanErrors(BaseModel):
+class PlanErrors(BaseModel, frozen=True, extra="forbid", ser_json_inf_nan="strings"):
     """Of all levels and the tree, nodes of all roots pooled; and the median of the roots, each for itself."""
-
-    model_config = FROZEN
 
     levels: tuple[LevelErrors, ...] = Field(description="one for each level")
     tree: Compared = Field(description="the tree's errors")

@@ -10,7 +10,7 @@ from math import sqrt
 from typing import Any, Literal, Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from attributary.errors import InputError
 from attributary.plan.contributions import Rounding, down, paths
@@ -23,13 +23,10 @@ from attributary.tree.match import match
 from attributary.types import Floats, Ints
 
 Row = tuple[int, ...]
-FROZEN = ConfigDict(frozen=True, extra="forbid")
 
 
-class PriorNote(BaseModel):
+class PriorNote(BaseModel, frozen=True, extra="forbid"):
     """What the plan was made from."""
-
-    model_config = FROZEN
 
     history: bool = Field(description="false if there was no prior, and the plan goes by the tree's structure")
     protected: bool = Field(description="true if the prior was protected itself, or if there was none")
@@ -39,10 +36,8 @@ class PriorNote(BaseModel):
     lost: float = Field(default=0.0, description="how many conversions they had")
 
 
-class MeasureShare(BaseModel):
+class MeasureShare(BaseModel, frozen=True, extra="forbid"):
     """One measure's share of the contributions: those of a conversion whose value is `clip` or more."""
-
-    model_config = FROZEN
 
     name: str = Field(description="a measure's name")
     clip: float = Field(gt=0, description="the most that one conversion counts; 1 for counts")
@@ -59,19 +54,15 @@ class MeasureShare(BaseModel):
         return self.mean if self.mean is not None and self.mean > 0 else self.clip
 
 
-class PerImpression(BaseModel):
+class PerImpression(BaseModel, frozen=True, extra="forbid"):
     """How many conversions of an impression count, as the plan chose."""
-
-    model_config = FROZEN
 
     default: int = Field(ge=1, description="for roots that have none of their own")
     roots: dict[str, int] = Field(default={}, description="for each root")
 
 
-class Trade(BaseModel):
+class Trade(BaseModel, frozen=True, extra="forbid"):
     """What would come of one limit, the others being as chosen: root mean squares over roots."""
-
-    model_config = FROZEN
 
     limit: float = Field(description="conversions of an impression, or where values are clipped")
     error: float = Field(description="the error to expect")
@@ -80,10 +71,8 @@ class Trade(BaseModel):
     chosen: float = Field(description="the part of the roots that it was chosen for")
 
 
-class Bits(BaseModel):
+class Bits(BaseModel, frozen=True, extra="forbid"):
     """The bits of one attribute in a key, and what is written in them."""
-
-    model_config = FROZEN
 
     attribute: str = Field(description="an attribute's name")
     bits: int = Field(ge=1, le=64, description="a whole number from 1 to 64")
@@ -93,10 +82,8 @@ class Bits(BaseModel):
     values: tuple[str, ...] | None = Field(default=None, description="a list of values, where they are coded by one")
 
 
-class Plan(BaseModel):
+class Plan(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True):
     """Whole-number contributions for every root and level, or for every node; 0 means no key."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
     format: Literal[1] = Field(default=1, description="1 is the only format that this version reads")
     method: str = Field(description="the way the budget was split")

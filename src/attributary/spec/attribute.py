@@ -10,17 +10,9 @@ from itertools import pairwise
 from math import isfinite
 from typing import Annotated, Any, NamedTuple
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ModelWrapValidatorHandler,
-    PlainValidator,
-    model_validator,
-)
+from pydantic import BeforeValidator, Field, PlainValidator
 
-from attributary.spec.mistakes import Mistake, all_at_once, value_in_words
+from attributary.spec.mistakes import Mistake, Section, value_in_words
 
 DOMAINS = ("domain", "range", "bucket")  # the ways to give one; a bucket goes with buckets and start
 LARGEST = 10_000_000  # values in a domain
@@ -73,14 +65,12 @@ def _is_number(value: Any) -> bool:
 Label = Annotated[str, BeforeValidator(_label)]
 
 
-class Attribute(BaseModel):
+class Attribute(Section):
     """An attribute of impressions or conversions, such as campaign or day.
 
     One that is known takes the values that occur in the impressions; one that is unknown is queried at all values
     of its domain, whether they occur or not (the paper's section 3.1).
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     name: str = Field(min_length=1, description='the name of a column, as in name = "campaign"')
     unknown: bool = Field(default=False, description="true if only a conversion has it, else false")
@@ -103,10 +93,32 @@ class Attribute(BaseModel):
         default=None, description='where the first bucket begins: a number, or a time as in "1d"'
     )
 
-    @model_validator(mode="wrap")
     @classmethod
-    def _checked(cls, given: Any, handler: ModelWrapValidatorHandler["Attribute"]) -> "Attribute":
-        return all_at_once(given, handler, _mistakes)
+    def mistakes(cls, given: dict[str, Any]) -> Iterator[Mistake]:
+        """What is wrong between the keys of an attribute, whatever else is wrong with them."""
+        name, ways = given.get("name"), [way for way in DOMAINS if way in given]
+        if isinstance(name, str) and name in TAKEN:
+            yield Mistake("name", f"{name!r} is the name of a column that our tables add; rename it")
+        if given.get("unknown") is True:
+            if not ways and "buckets" not in given:
+                yield Mistake(
+                    "domain",
+                    f"attribute {name!r} is unknown to the impression and needs a domain; add domain = [...], "
+                    "range = [first, last], or bucket and buckets",
+                )
+            for way in ways[1:]:
+                yield Mistake(way, f"a domain is given in one way; got {ways[0]} too: keep one of them")
+        elif ways:
+            yield Mistake(
+                ways[0],
+                f"a known attribute takes the values that occur; add unknown = true to {name!r}, or leave it out",
+            )
+        if "bucket" in given and "buckets" not in given:
+            yield Mistake("buckets", "is missing; say how many, as in buckets = 15")
+        for key in ("buckets", "start"):
+            if key in given and "bucket" not in given:
+                yield Mistake(key, 'goes with bucket, which is missing; say how wide they are, as in bucket = "2d"')
+        yield from _wrong_domain(given)
 
     @property
     def size(self) -> int:
@@ -143,32 +155,6 @@ class Attribute(BaseModel):
 
 def _plain(number: Decimal) -> str:
     return f"{number.normalize():f}"
-
-
-def _mistakes(given: dict[str, Any]) -> Iterator[Mistake]:
-    """What is wrong between the keys of an attribute, whatever else is wrong with them."""
-    name, ways = given.get("name"), [way for way in DOMAINS if way in given]
-    if isinstance(name, str) and name in TAKEN:
-        yield Mistake("name", f"{name!r} is the name of a column that our tables add; rename it")
-    if given.get("unknown") is True:
-        if not ways and "buckets" not in given:
-            yield Mistake(
-                "domain",
-                f"attribute {name!r} is unknown to the impression and needs a domain; add domain = [...], "
-                "range = [first, last], or bucket and buckets",
-            )
-        for way in ways[1:]:
-            yield Mistake(way, f"a domain is given in one way; got {ways[0]} too: keep one of them")
-    elif ways:
-        yield Mistake(
-            ways[0], f"a known attribute takes the values that occur; add unknown = true to {name!r}, or leave it out"
-        )
-    if "bucket" in given and "buckets" not in given:
-        yield Mistake("buckets", "is missing; say how many, as in buckets = 15")
-    for key in ("buckets", "start"):
-        if key in given and "bucket" not in given:
-            yield Mistake(key, 'goes with bucket, which is missing; say how wide they are, as in bucket = "2d"')
-    yield from _wrong_domain(given)
 
 
 def _wrong_domain(given: dict[str, Any]) -> Iterator[Mistake]:

@@ -3,18 +3,10 @@
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ModelWrapValidatorHandler,
-    model_validator,
-)
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from attributary.spec.attribute import A_SPAN, span
-from attributary.spec.mistakes import Mistake, all_at_once
+from attributary.spec.mistakes import Mistake, Section
 
 PAIR = ("impressions", "conversions", "user", "keys")  # keys of two logs that are yet to be joined
 ROWS = ("attributed", "converted", "conversion_time", "delay")  # keys of one whose rows have their conversions
@@ -38,14 +30,12 @@ def _listed(files: Any) -> Any:
 Files = Annotated[tuple[Name, ...], Field(strict=False, min_length=1), BeforeValidator(_listed)]
 
 
-class Logs(BaseModel):
+class Logs(Section):
     """The section [logs] of a spec: two logs to be joined, or one whose rows have their conversions.
 
     Files are relative to the spec's folder. Columns are called as the spec calls them, the attributes by their names;
     where a file calls one otherwise, `impression_columns` or `conversion_columns` says so.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     impressions: Files | None = Field(default=None, description=FILES)
     conversions: Files | None = Field(default=None, description=FILES)
@@ -79,10 +69,20 @@ class Logs(BaseModel):
     impression_columns: dict[Name, Name] = Field(default={}, description=COLUMNS)
     conversion_columns: dict[Name, Name] = Field(default={}, description=COLUMNS)
 
-    @model_validator(mode="wrap")
     @classmethod
-    def _checked(cls, given: Any, handler: ModelWrapValidatorHandler["Logs"]) -> "Logs":
-        return all_at_once(given, handler, _mistakes)
+    def mistakes(cls, given: dict[str, Any]) -> Iterator[Mistake]:
+        """What is wrong between the keys of the section, whatever else is wrong with them."""
+        rows, pair = ([key for key in keys if key in given] for keys in (ROWS, PAIR[:2]))
+        if rows and pair:
+            yield Mistake(
+                rows[0],
+                f"is of a log whose rows have their conversions, and {pair[0]} of two that are yet to be joined; "
+                "keep one",
+            )
+        if "delay" in given and "conversion_time" in given:
+            yield Mistake("delay", "either says when a conversion was; got conversion_time too: keep one of them")
+        if given.get("keys") and "user" not in given:
+            yield Mistake("user", 'is missing; keys go with it, as in user = "user"')
 
     @property
     def is_attributed(self) -> bool:
@@ -92,17 +92,3 @@ class Logs(BaseModel):
     @property
     def window_seconds(self) -> int | None:
         return None if self.window is None else span(self.window).seconds
-
-
-def _mistakes(given: dict[str, Any]) -> Iterator[Mistake]:
-    """What is wrong between the keys of the section, whatever else is wrong with them."""
-    rows, pair = ([key for key in keys if key in given] for keys in (ROWS, PAIR[:2]))
-    if rows and pair:
-        yield Mistake(
-            rows[0],
-            f"is of a log whose rows have their conversions, and {pair[0]} of two that are yet to be joined; keep one",
-        )
-    if "delay" in given and "conversion_time" in given:
-        yield Mistake("delay", "either says when a conversion was; got conversion_time too: keep one of them")
-    if given.get("keys") and "user" not in given:
-        yield Mistake("user", 'is missing; keys go with it, as in user = "user"')

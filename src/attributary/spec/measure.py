@@ -3,17 +3,9 @@
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    ModelWrapValidatorHandler,
-    PlainValidator,
-    model_validator,
-)
+from pydantic import AfterValidator, Field, PlainValidator
 
-from attributary.spec.mistakes import Mistake, all_at_once
+from attributary.spec.mistakes import Mistake, Section
 
 COUNT = "count"  # the measure that is 1 for every conversion
 AUTO = "auto"
@@ -41,10 +33,8 @@ def _name(text: str) -> str:
     return text
 
 
-class Measure(BaseModel):
+class Measure(Section):
     """A sum over conversions: of 1 (`count`), or of a column's values, each clipped at `clip`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     name: Annotated[str, AfterValidator(_name)] = Field(description='"count", or a name for a value, as in "revenue"')
     column: str | None = Field(
@@ -65,10 +55,11 @@ class Measure(BaseModel):
         description="the sum below which its errors stop being relative, above 0",
     )
 
-    @model_validator(mode="wrap")
     @classmethod
-    def _checked(cls, given: Any, handler: ModelWrapValidatorHandler["Measure"]) -> "Measure":
-        return all_at_once(given, handler, _mistakes)
+    def mistakes(cls, given: dict[str, Any]) -> Iterator[Mistake]:
+        for key in OF_VALUES if given.get("name") == COUNT else ():
+            if given.get(key) is not None:
+                yield Mistake(key, f"is of a value; {COUNT!r} is the number of conversions: leave it out, or rename it")
 
     @property
     def is_count(self) -> bool:
@@ -85,12 +76,6 @@ class Measure(BaseModel):
         if self.is_count:
             return 1.0
         return None if self.clip in (None, AUTO) else float(self.clip)
-
-
-def _mistakes(given: dict[str, Any]) -> Iterator[Mistake]:
-    for key in OF_VALUES if given.get("name") == COUNT else ():
-        if given.get(key) is not None:
-            yield Mistake(key, f"is of a value; {COUNT!r} is the number of conversions: leave it out, or rename it")
 
 
 def wrong_measures(measures: Any, names: list[Any], taken: set[str], on_sums: bool, limited: bool) -> Iterator[Mistake]:

@@ -6,9 +6,9 @@ A key's description is its rule, so that what pydantic refuses is told in our wo
 import json
 from collections.abc import Callable, Iterator
 from difflib import get_close_matches
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ModelWrapValidatorHandler, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from attributary.errors import InputError
@@ -67,6 +67,22 @@ def _unruly(value: Any) -> str | None:
         return f"whole numbers have fewer than {BITS} bits; got one of {value.bit_length():,} bits"
     odd = unprintable(value) if isinstance(value, str) else None
     return f"text has no control characters; got {odd}: leave it out" if odd else None
+
+
+class Section(BaseModel):
+    """A part of a spec. What is wrong between its keys is told together with what is wrong in each of them."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    @classmethod
+    def mistakes(cls, given: dict[str, Any]) -> Iterator[Mistake]:
+        """What is wrong between the keys, whatever else is wrong with them."""
+        yield from ()
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _checked(cls, given: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        return all_at_once(given, handler, cls.mistakes)
 
 
 def all_at_once(

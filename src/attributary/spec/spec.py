@@ -7,7 +7,6 @@ from difflib import get_close_matches
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
-    BaseModel,
     ConfigDict,
     Field,
     ModelWrapValidatorHandler,
@@ -21,7 +20,7 @@ from attributary.noise import MODELS, NoiseModel, model, page_of
 from attributary.spec.attribute import TAKEN, Attribute
 from attributary.spec.logs import Logs
 from attributary.spec.measure import COUNT, REPORTS, Measure, most, wrong_measures
-from attributary.spec.mistakes import BITS, DEEPEST, Mistake, Mistakes, all_at_once, in_words, refuse_unruly
+from attributary.spec.mistakes import BITS, DEEPEST, Mistake, Mistakes, Section, all_at_once, in_words, refuse_unruly
 from attributary.spec.neighbours import NEIGHBOURS, known_relation
 from attributary.spec.terms import ARA, ApiSection, Terms, terms_of, unknown_api, with_its_defaults
 from attributary.tree import Tree
@@ -40,10 +39,10 @@ def known_noise(name: Any) -> str:
     return page_of(name).name
 
 
-class Spec(BaseModel):
+class Spec(Section):
     """What is asked: a tree of attributes, and a budget for it. Frozen; every mistake is reported at once."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, populate_by_name=True)
+    model_config = ConfigDict(populate_by_name=True)
 
     epsilon: float = Field(gt=0, allow_inf_nan=False, description="a number above 0, as in epsilon = 4")
     tau: float = Field(
@@ -117,7 +116,7 @@ class Spec(BaseModel):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _checked(cls, given: Any, handler: ModelWrapValidatorHandler["Spec"]) -> "Spec":
+    def _checked(cls, given: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
         return all_at_once(with_its_defaults(given), handler, _between)
 
     @property

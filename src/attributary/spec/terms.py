@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from attributary.spec.mistakes import Mistake
+from attributary.spec.mistakes import Mistake, Section
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,8 @@ ARA = Terms(
 TERMS: dict[str, Terms] = {ARA.kind: ARA}
 
 
-class ApiSection(BaseModel):
+class ApiSection(Section):
     """The section [api] of a spec: the API that clients and answers speak."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     kind: str = Field(default=ARA.kind, description='the name of an attribution API, as in kind = "ara"')
 

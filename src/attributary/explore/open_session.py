@@ -1,0 +1,123 @@
+"""open_session: a session from files: estimates, a plan, a spec, or a folder."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from attributary.changes.series import estimate_files
+from attributary.errors import InputError
+from attributary.explore.estimate_store import open_store
+from attributary.explore.explore_session import Session
+from attributary.explore.plan_start import PlanStart, plan_start, start_of_prior
+from attributary.logs.count import count
+from attributary.logs.duckdb import DuckDB
+from attributary.pipeline.read_tree import read_tree_and_prior
+from attributary.plan import Plan
+from attributary.prior import from_counts
+from attributary.spec import Spec
+
+WHAT = "explore takes estimates, a plan, a spec, or a folder that `attributary run` wrote"
+FIRST_BYTES = 65536
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What a user wants to look at, by what is in the files."""
+
+    estimates: str | None = None
+    plan: Plan | None = None
+    spec: str | None = None  # its path
+
+
+def open_session(
+    file: str | None = None,
+    earlier: str | None = None,
+    *,
+    levels: list[str] | None = None,
+    tau: float | None = None,
+    prior: str | None = None,
+    protected: bool = False,
+    memory: str | None = None,
+    stage: Callable[[str], None] = lambda _: None,
+) -> Session:
+    """A session on estimates, beside earlier ones, or on a plan, a spec with its `prior` or logs, or a folder of `run`.
+
+    `levels` are the columns that name a node, and `tau` the count below which errors stop being relative, where files
+    do not say. `protected`: the counts of the prior were. `memory` is DuckDB's limit, as in 4GB.
+    """
+    if tau is not None and not 0 < tau < float("inf"):
+        raise InputError(f"--tau is a number above 0; got {tau}")
+    sources = _sources(file) if file else Sources()
+    if prior and not sources.spec:
+        raise InputError("--prior goes with a spec; give one, as in `attributary explore spec.toml --prior counts.csv`")
+    tables = _tables(sources, file, earlier)
+    begin = _of_spec(sources.spec, prior, protected, stage) if sources.spec else None
+    store = open_store(tables, levels, memory, stage) if tables else None
+    plan = sources.plan
+    session = Session(
+        (lambda: open_store(tables, levels, memory)) if tables else None,
+        lambda current: begin or plan_start(current, plan, tau),
+        tau if tau is not None else plan.spec.tau if plan else 10.0,
+        plan.spec.noise_model.shape.name if plan else "laplace",
+        store,
+        {part.measure.name: part for part in plan.by_measure} if plan else {},
+    )
+    if store is None:
+        session.plan({})  # what is wrong with a plan is said here, not on the page
+    return session
+
+
+def _tables(sources: Sources, file: str | None, earlier: str | None) -> list[str]:
+    """The tables to open: the estimates, and earlier ones."""
+    if earlier is None:
+        return [sources.estimates] if sources.estimates else []
+    before = _sources(earlier).estimates
+    if sources.estimates is None or before is None:
+        raise InputError(
+            f"two tables of estimates are compared; {file if sources.estimates is None else earlier} is not one"
+        )
+    return [sources.estimates, before]
+
+
+def _of_spec(path: str, prior_path: str | None, protected: bool, stage: Callable[[str], None]) -> PlanStart:
+    """What the Plan tab begins with: the spec's tree with the prior, or with what its logs count."""
+    stage("reading")
+    spec = Spec.load(path)
+    if prior_path or spec.logs is None:
+        return start_of_prior(spec, *read_tree_and_prior(spec, None, prior_path, protected), prior_path or "nothing")
+    stage("counting the logs")
+    with DuckDB() as engine:
+        counts = count(spec, os.path.dirname(path), engine=engine)
+    tree = spec.tree(counts.table)
+    return start_of_prior(spec, tree, from_counts(tree, counts.table), f"the logs of {path}")
+
+
+def _sources(path: str) -> Sources:
+    """What is in a file, or in the files of a folder; of a folder, whatever else it holds is passed over."""
+    if os.path.isdir(path):
+        return _folder(path)
+    try:
+        with open(path, "rb") as file:
+            beginning = file.read(FIRST_BYTES)
+    except FileNotFoundError:
+        raise InputError(f"there is no file {path}; {WHAT}") from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from None
+    if not beginning.strip():
+        raise InputError(f"{path} is empty; {WHAT}")
+    if path.endswith(".toml"):
+        return Sources(spec=path)
+    if path.endswith(".json") or beginning.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
+        return Sources(plan=Plan.load(path))
+    return Sources(estimates=path)
+
+
+def _folder(path: str) -> Sources:
+    tables = estimate_files(path)
+    if len(tables) > 1:
+        raise InputError(f"{path} has more than one table of estimates, {tables[0]} and {tables[1]}; name one of them")
+    plan = os.path.join(path, "plan.json")
+    sources = Sources(tables[0] if tables else None, Plan.load(plan) if os.path.exists(plan) else None)
+    if sources.estimates is None and sources.plan is None:
+        raise InputError(f"there are neither estimates nor a plan in {path}; {WHAT}")
+    return sources
