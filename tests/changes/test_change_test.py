@@ -94,7 +94,7 @@ def test_where_the_shape_is_not_known_the_chance_is_the_larger_one() -> None:
 @pytest.mark.parametrize("mean", [0.5, 3.0, 40.0])
 @pytest.mark.parametrize("scale", [0.5, 3.0])
 def test_without_a_change_chances_are_no_smaller_than_they_claim(mean: float, scale: float) -> None:
-    rng, size = np.random.default_rng(5), 100_000
+    rng, size = np.random.default_rng(5), 40_000
     now, before = (figures(rng.poisson(mean, size) + rng.laplace(0, scale, size), 2 * scale**2) for _ in range(2))
     chance = chance_of(TESTS["rates"].difference(now, before))
     for limit in (0.05, 0.01, 0.001):

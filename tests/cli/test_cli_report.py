@@ -101,7 +101,7 @@ def test_a_broken_or_foreign_file_is_one_line_and_the_old_page_stays(
     [
         (["none.parquet"], "there is no file none.parquet"),
         (["empty"], "there is nothing to report in empty"),
-        (["a.parquet", "b.parquet"], "a.parquet and b.parquet are both estimates"),
+        (["a.parquet", "b.parquet", "a.parquet"], "a.parquet and b.parquet are both estimates"),
         (["a.parquet", "-o", "empty"], "empty is a folder; give the name of a file in it"),
         (["a.parquet", "-o", "no/where.html"], "cannot be written: there is no folder"),
         (["a.parquet", "--tau", "0"], "--tau is a number above 0; got 0.0"),

@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 
 from attributary.changes.change_test import TESTS, PeriodFigures, sum_excess
-from attributary.changes.what_changed import Changes, SeriesPeriod, reach
+from attributary.changes.what_changed import Changes, SeriesPeriod, WithInterval, reach
 from attributary.denoising import Estimate
-from attributary.denoising.estimate import Interval
 from attributary.errors import InputError
-from attributary.estimates import Estimates, has_measures, is_estimates, read_estimates, read_measures, with_columns
+from attributary.estimates import Estimates, has_measures, is_estimates, read_estimates, read_measures
 from attributary.ratio import is_ratios
 from attributary.spec.measure import COUNT
 from attributary.tables import read_table
@@ -69,31 +68,20 @@ class Series:
         ]
         return PeriodFigures(count, variance, sum_excess(parts), np.sum([of.impressions for of in each], axis=0))
 
-    def interval(self, figures: PeriodFigures) -> Interval:
-        """Where the true figures lie, at the confidence of the series; these know noise alone."""
+    def interval(self, figures: PeriodFigures) -> WithInterval:
+        """These figures, and where the true ones lie at the confidence of the series: intervals know noise alone."""
         half = reach(self.confidence, figures.excess) * np.sqrt(figures.variance)
-        return Interval(figures.count - half, figures.count + half)
+        return WithInterval(figures.count, figures.count - half, figures.count + half)
+
+    @cached_property
+    def course(self) -> WithInterval:
+        """The same of all periods: arrays of periods by nodes."""
+        return WithInterval(*np.stack([self.interval(period.figures) for period in self.periods], axis=1))
 
     @property
     def not_private(self) -> str:
         """Why these figures are not private, if they are not."""
         return together(*(period.not_private for period in self.periods))
-
-    def table(self) -> Any:
-        """The Arrow table, one row per node and period: the figure with its interval, and the verdict on its change."""
-        import pyarrow as pa
-
-        tables, back = [], self.tree.from_level_order
-        for period, step in zip(self.periods, (None, *self.steps), strict=True):
-            low, high = self.interval(period.figures)
-            columns = {"estimate": period.figures.count, "variance": period.figures.variance, "low": low, "high": high}
-            columns["impressions"] = period.figures.impressions
-            named = self.tree.table().add_column(0, "period", pa.array([period.name] * len(self.tree)))
-            made = with_columns(named, {name: back(values) for name, values in columns.items()})
-            verdict = np.full(len(self.tree), "") if step is None else back(step.verdict)
-            there = back(np.isfinite(period.figures.count))
-            tables.append(made.append_column("verdict", pa.array(verdict)).filter(pa.array(there)))
-        return pa.concat_tables(tables)
 
     def _compared(self, tree: Tree, before: SeriesPeriod, now: SeriesPeriod) -> Changes:
         return Changes(tree, before, now, self.test, self.false_discoveries, self.proven, self.confidence)
@@ -147,6 +135,17 @@ def compare(this: Any, last: Any, **options: Any) -> Changes:
     return periods(dict(zip(names, (last, this), strict=True)), **options).steps[0]
 
 
+def period_tables(paths: list[str]) -> dict[str, str]:
+    """The tables of periods by name, oldest first: of a folder of them, or of THIS and LAST; none of one period."""
+    if len(paths) == 1:
+        return period_files(paths[0]) if os.path.isdir(paths[0]) else {}
+    tables = [table_of_period(path) for path in paths[::-1]]
+    if len(paths) != 2 or None in tables:
+        return {}
+    short = [_period_name(path.rstrip("/")) for path in paths[::-1]]
+    return dict(zip(short if short[0] != short[1] else paths[::-1], map(str, tables), strict=True))
+
+
 def period_files(folder: str) -> dict[str, str]:
     """The tables of estimates in a folder, or in the folders in it, by period in order; none where that is one only."""
     found = {_period_name(path): path for path in estimate_files(folder)}
@@ -160,6 +159,12 @@ def period_files(folder: str) -> dict[str, str]:
         if tables:
             found[name] = tables[0]
     return {name: found[name] for name in sorted(found, key=_in_order)} if len(found) > 1 else {}
+
+
+def table_of_period(path: str) -> str | None:
+    """The table of estimates that a path names, or that is the only one in a folder."""
+    tables = estimate_files(path) if os.path.isdir(path) else [path] if _has_estimates(path) else []
+    return tables[0] if len(tables) == 1 else None
 
 
 def estimate_files(folder: str) -> list[str]:
@@ -222,12 +227,9 @@ def _estimates(of: Any, measure: str | None, levels: list[str] | None) -> tuple[
     """The estimates of one measure, by its name; the first of a table that has several."""
     if isinstance(of, Estimates | Estimate):
         return measure or COUNT, of if isinstance(of, Estimates) else Estimates.of(of)
-    path = str(of)
-    if os.path.isdir(path):
-        tables = estimate_files(path)
-        if len(tables) != 1:
-            raise InputError(f"a period has one table of estimates; {path} has {len(tables)}")
-        path = tables[0]
+    path = table_of_period(str(of))
+    if path is None:
+        raise InputError(f"a period has one table of estimates; there is none at {of}")
     table = read_table(path)
     if not has_measures(table.column_names, levels):
         return measure or COUNT, read_estimates(table, path, levels)

@@ -33,8 +33,8 @@ class SeriesPeriod(NamedTuple):
         return self.fit is not None and self.fit.df > 0 and abs(self.fit.z) > Z_FINE
 
 
-class ChangeInterval(NamedTuple):
-    """A change of each node with its interval; nan where there is none, or where it would divide by about 0."""
+class WithInterval(NamedTuple):
+    """A figure of each node and its interval; nan where there is none, or where it would divide by about 0."""
 
     estimate: Floats
     low: Floats
@@ -81,15 +81,15 @@ class Changes:
         return np.sqrt(self.difference.noise + self.difference.sampling)
 
     @cached_property
-    def change(self) -> ChangeInterval:
+    def change(self) -> WithInterval:
         """The change in what the test is about, with the interval that noise and chance leave."""
         found = self.difference
         excess = sum_excess([(found.noise, found.excess), (found.sampling, np.zeros(len(found.change)))])
         half = reach(self.confidence, excess) * self.standard_error
-        return ChangeInterval(found.change, found.change - half, found.change + half)
+        return WithInterval(found.change, found.change - half, found.change + half)
 
     @cached_property
-    def relative(self) -> ChangeInterval:
+    def relative(self) -> WithInterval:
         """The change relative to before, 0.1 for +10 %, with Fieller's interval for a ratio of two noisy figures.
 
         (now − r·before)² ≤ q²·(variance now + r²·variance before) holds between its roots r, unless before may be 0.
@@ -100,7 +100,8 @@ class Changes:
             q2 = reach(self.confidence, sum_excess([(of_x, e_x), (ratio**2 * of_y, e_y)])) ** 2
             a, b, c = y**2 - q2 * of_y, x * y, x**2 - q2 * of_x
             half, known = np.sqrt(b**2 - a * c), (a > 0) & (y > 0)
-            return ChangeInterval(*(np.where(known, r - 1, np.nan) for r in (ratio, (b - half) / a, (b + half) / a)))
+            ends = np.maximum((b - half) / a, 0.0), np.maximum((b + half) / a, 0.0)  # no rate is negative
+            return WithInterval(*(np.where(known, r - 1, np.nan) for r in (ratio, *ends)))
 
     @cached_property
     def verdict(self) -> NDArray[Any]:

@@ -5,7 +5,8 @@ from typing import Any
 
 import click
 
-NODES = 200_000
+NODES, SERIES_NODES = 200_000, 2_000
+TESTS = ["rates", "counts", "per-impression"]
 FORMATS = ["svg", "png"]
 
 ABOUT = """One page to send on: the counts, how accurate they are, and how private.
@@ -13,6 +14,17 @@ ABOUT = """One page to send on: the counts, how accurate they are, and how priva
 \b
     $ attributary run shop/spec.toml -o shop/run
     $ attributary report shop/run -o report.html
+
+WEEKS, to answer "did it really grow, or is it noise?":
+
+\b
+    $ attributary report weeks/              # a folder of periods
+    $ attributary report this/run last/run   # two of them
+
+A folder of periods has a table of estimates, or a folder of `run`, for each; their names are the order. The page shows
+every node's course with its interval, sums over the periods, what is new or gone, and what changed by more than noise
+and chance explain. --test counts knows noise alone; --test per-impression compares conversions per impression, where
+the tables have a column impressions.
 
 A FILE is a plan (JSON), a table of estimates from `run` or `denoise`, an evaluation, or a folder of these; its content
 tells which. Tables of true counts in a folder are left out. Of several measures, the page shows all, with a switch
@@ -45,8 +57,20 @@ and the page says what is left out.
 )
 @click.option("--title", help="Title of the page.  [default: what is counted, by level]")
 @click.option(
-    "--nodes", type=click.IntRange(1, 10**9), default=NODES, show_default=True, help="Most nodes that the page shows."
+    "--nodes",
+    type=click.IntRange(1, 10**9),
+    help=f"Most nodes that the page shows.  [default: {NODES:,}; {SERIES_NODES:,} of periods]",
 )
+@click.option("--test", type=click.Choice(TESTS), help="Of periods: what is tested.  [default: rates, of counts]")
+@click.option(
+    "--false-discoveries",
+    type=float,
+    default=0.05,
+    show_default=True,
+    help="Of periods: expected share of wrong calls among the nodes called changed.",
+)
+@click.option("--proven", is_flag=True, help="Of periods: that share for any dependence of nodes; finds a little less.")
+@click.option("--measure", metavar="NAME", help="Of periods: which measure.  [default: the first]")
 @click.option("--charts", metavar="DIR", help="Also write each chart to this folder.")
 @click.option(
     "--format", "format_", type=click.Choice(FORMATS), default="svg", show_default=True, help="Format of the charts."
@@ -60,11 +84,13 @@ def report(
     noise: str | None,
     tau: float | None,
     title: str | None,
-    nodes: int,
+    nodes: int | None,
     charts: str | None,
     format_: str,
     quiet: bool,
+    **of_periods: Any,
 ) -> None:
+    from attributary.changes.series import period_tables
     from attributary.cli.printing import say
     from attributary.cli.progress import stages
     from attributary.cli.reading import refuse_inputs
@@ -77,12 +103,19 @@ def report(
         raise InputError(f"--tau is a number above 0; got {tau}")
     shape = noise and (parse(noise).shape if ":" in noise else shape_of(noise)).name
     _check_page(output)
+    names = (levels and [name.strip() for name in levels.split(",")]) or None
+    weeks = period_tables(list(files))
+    if weeks:
+        if charts:
+            raise InputError("--charts are of one period; give one run, or leave it out")
+        _report_series(weeks, output, nodes, title, quiet, levels=names, **of_periods)
+        return
     with stages(not quiet) as stage:
         stage("reading")
-        inputs = read(list(files), (levels and [name.strip() for name in levels.split(",")]) or None, shape)
+        inputs = read(list(files), names, shape)
         refuse_inputs([output], inputs.files)
         stage("drawing")
-        made = page(inputs, tau, nodes, title)
+        made = page(inputs, tau, nodes or NODES, title)
         stage("writing")
         pictures = _write_charts(made.charts, charts, format_, inputs.files) if charts else []
         save(made.html, output)
@@ -101,8 +134,44 @@ def report(
         say(f"{made.left_out:,} nodes are left out; raise --nodes to show more")
     if charts:
         say(f"{len(pictures)} charts written to {charts}")
+    _say_written(made.html, output)
+
+
+def _report_series(
+    weeks: dict[str, str], output: str, nodes: int | None, title: str | None, quiet: bool, **options: Any
+) -> None:
+    from attributary.changes import periods
+    from attributary.cli.printing import say
+    from attributary.cli.progress import stages
+    from attributary.cli.reading import refuse_inputs
+    from attributary.cli.summary_file import fact
+    from attributary.plan import Plan
+    from attributary.report import save, series_page
+
+    refuse_inputs([output], list(weeks.values()))
+    with stages(not quiet) as stage:
+        stage("reading")
+        series = periods(weeks, **options)
+        beside = [os.path.join(os.path.dirname(path), "plan.json") for path in weeks.values()]
+        plans = [Plan.load(path) for path in dict.fromkeys(beside) if os.path.exists(path)]
+        stage("drawing")
+        made = series_page(series, plans, nodes or SERIES_NODES, title)
+        save(made.html, output)
+    if series.not_private:
+        say(f"{'standard output' if output == '-' else output}: {series.not_private}", always=True)
+    if quiet:
+        return
+    fact("answer", made.lead)
+    for sentence in made.lead:
+        say(sentence)
+    _say_written(made.html, output)
+
+
+def _say_written(html: str, output: str) -> None:
+    from attributary.cli.printing import say
+
     if output != "-":
-        say(f"report written to {output} ({_size(len(made.html.encode()))})")
+        say(f"report written to {output} ({_size(len(html.encode()))})")
 
 
 def _size(bytes_: int) -> str:

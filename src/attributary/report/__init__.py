@@ -3,11 +3,14 @@
     >>> page(ReportInputs.of(plan, {"count": estimate})).html     # of values in memory
     >>> page(read(["shop/run"])).html                             # of files, or of a folder that `run` wrote
 
+    >>> series_page(attributary.periods("weeks")).html            # of periods: did it change, or is it noise?
+
 A `Page` holds its charts, too; `to_svg` and `to_png` draw one as a file of its own.
 """
 
 from attributary.report.chart import Chart, to_png, to_svg
 from attributary.report.inputs import ReportInputs, read
 from attributary.report.page import Page, page, save
+from attributary.report.series_page import series_page
 
-__all__ = ["Chart", "Page", "ReportInputs", "page", "read", "save", "to_png", "to_svg"]
+__all__ = ["Chart", "Page", "ReportInputs", "page", "read", "save", "series_page", "to_png", "to_svg"]

@@ -30,6 +30,7 @@ class Page(NamedTuple):
     html: str
     charts: list[Chart]
     left_out: int  # nodes that the page has no room for
+    lead: list[str]  # the answer, in sentences
 
 
 def page(inputs: ReportInputs, tau: float | None = None, nodes: int = NODES, title: str | None = None) -> Page:
@@ -76,7 +77,7 @@ def page(inputs: ReportInputs, tau: float | None = None, nodes: int = NODES, tit
     context["evaluation"] = evaluation_section(inputs.evaluation, drawing())
     if inputs.not_private:
         drawn = [replace(chart, title=f"NOT PRIVATE: {chart.title}") for chart in drawn]
-    return Page(_render(context), _apart(drawn), left)
+    return Page(_render(context), _apart(drawn), left, context["lead"])
 
 
 def save(content: str | bytes, path: str) -> None:
@@ -121,16 +122,6 @@ def _apart(drawn: list[Chart]) -> list[Chart]:
 
 
 def _render(context: dict[str, Any]) -> str:
-    from jinja2 import Environment, FunctionLoader, StrictUndefined
-
-    style, script = _text("page.css"), "\n".join(_text(name) for name in SCRIPTS)
-    environment = Environment(
-        loader=FunctionLoader(_text), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    policy = (
-        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
-    )
     measures = context["measures"]
     one = measures[0] if measures else None
     empty = {"about": "", "data": "", "left": "", "kept": "", "bins": (), "level_names": (), "nodes": 0}
@@ -142,8 +133,22 @@ def _render(context: dict[str, Any]) -> str:
         "flags": any(m["counts"] and m["counts"]["flags"] for m in measures),
         "prior": any(m["counts"] and m["counts"]["prior"] for m in measures),
     }
-    everything = {**empty, **context, **derived, "style": style, "script": script, "policy": policy}
-    return environment.get_template("page.html.jinja").render(everything)
+    return render("page.html.jinja", {**empty, **context, **derived}, SCRIPTS)
+
+
+def render(template: str, context: dict[str, Any], scripts: tuple[str, ...]) -> str:
+    """A template filled in, with style and scripts in the page, and a policy that allows these only."""
+    from jinja2 import Environment, FunctionLoader, StrictUndefined
+
+    style, script = _text("page.css"), "\n".join(_text(name) for name in scripts)
+    environment = Environment(
+        loader=FunctionLoader(_text), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    policy = (
+        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    return environment.get_template(template).render({**context, "style": style, "script": script, "policy": policy})
 
 
 @cache
