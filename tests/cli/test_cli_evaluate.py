@@ -3,6 +3,7 @@
 import csv
 import io
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -65,6 +66,15 @@ def test_on_counts(shop: Path, tmp_path: Path) -> None:
     again = run(shop / "spec.toml", "--counts", shop / "counts.csv", *FEW, "-q", "--seed", "0")
     assert again.stdout == done.stdout and again.stderr == ""
     assert run(shop / "spec.toml", "--counts", shop / "counts.csv", *FEW, "-q", "--seed", "1").stdout != done.stdout
+
+
+def test_methods_by_split_and_estimator_are_printed_with_their_errors(shop: Path) -> None:
+    chosen = ["--method", "optimal", "--method", "per-node", "--estimator", "nonnegative"]
+    done = run(shop / "spec.toml", "--counts", shop / "counts.csv", *FEW, *chosen)
+    rows = {row["method"]: row for row in table(done.stdout) if row["level"] == ""}
+    assert list(rows) == ["optimal-nonnegative", "per-node-nonnegative"], done.output
+    for name, row in rows.items():
+        assert re.search(rf"^{name} +{float(row['rmsre']):.4f}$", done.stderr, re.MULTILINE), done.stderr
 
 
 def test_on_an_earlier_report(shop: Path, tmp_path: Path) -> None:

@@ -374,6 +374,7 @@ def test_a_store_that_cannot_be_kept_is_refused(tmp_path: Path) -> None:
         (["optimal"], ["learned"], ["optimal-learned"]),
         (["per-node", "equal-raw"], [], ["equal-raw", "per-node-unbiased", "per-node-nonnegative"]),
         (["optimal-learned"], [], ["optimal-learned"]),
+        (["planned", "leaves"], [], ["leaves-unbiased", "planned-learned"]),
         ([], ["learned"], ["optimal-learned", "planned-learned", "per-node-learned"]),
         (["greedy", "leaves"], ["unbiased", "raw"], ["leaves-unbiased", "greedy-raw", "greedy-unbiased"]),
     ],
@@ -391,7 +392,6 @@ def test_methods_are_chosen_by_name_by_split_and_by_estimator(
         ([], ["blue"], "an estimator is one of raw, .*; got 'blue'"),
         (["leaves", "optimal"], ["learned"], "leaves is tried with the estimator unbiased; got learned"),
         (["optimal-learned"], ["raw"], "optimal-learned is tried with the estimator learned; got raw"),
-        (["planned"], [], "planned is tried with the estimator learned; got none"),
     ],
 )
 def test_methods_that_there_are_not_are_refused(names: list[str], estimates: list[str], rule: str) -> None:

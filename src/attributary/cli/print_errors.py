@@ -3,26 +3,35 @@
 from typing import Any
 
 from attributary.cli.printing import PrintedFigure, change, console, percent, print_table
-from attributary.evaluate.comparison import beside, best, tree_errors
+from attributary.evaluate.comparison import Best, beside, best, panels, tree_errors
 from attributary.spec.measure import COUNT
 
 SMALL = 1e-4  # an error that is as good as none
 
 
 def print_errors(table: Any) -> None:
-    """Prints the paper's best method and ours at every ε and, where limits were tried, the best method for each."""
-    _print_best(table)
+    """Prints the paper's best method and ours at every ε and, where limits were tried, the best method for each.
+
+    Where only methods of one side were tried, prints the error of each.
+    """
+    compared = best(table)
+    _print_best(compared)
     _print_limits(table)
+    out = console()
+    for caption, heads, rows in () if compared or "limits" in table.column_names else panels(table):
+        out.print(caption)
+        print_table(out, [list(heads), *map(list, rows)])
+        out.print()
 
 
-def _print_best(table: Any) -> None:
-    panels: dict[Any, list[list[str]]] = {}
-    for row in best(table):
+def _print_best(compared: list[Best]) -> None:
+    by_panel: dict[Any, list[list[str]]] = {}
+    for row in compared:
         small = max(row.paper, row.ours) < SMALL
         words = [f"{row.epsilon:g}", f"{row.paper:.4f}", row.paper_method, f"{row.ours:.4f}", row.our_method]
-        panels.setdefault(row[:4], []).append([*words, "" if small else change(row.ours, row.paper)])
+        by_panel.setdefault(row[:4], []).append([*words, "" if small else change(row.ours, row.paper)])
     out = console()
-    for (dataset, tree, noise, tau), rows in panels.items():
+    for (dataset, tree, noise, tau), rows in by_panel.items():
         out.print(f"{dataset}, {tree}: tree error under {noise} noise, tau = {tau:g}")
         print_table(out, [["epsilon", "paper's best", "method", "our best", "method", "change"], *rows])
         out.print()
@@ -30,14 +39,14 @@ def _print_best(table: Any) -> None:
 
 def _print_limits(table: Any) -> None:
     """The method of least error over all measures under each kind of limits, and its errors of each measure."""
-    panels: dict[Any, dict[str, list[dict[str, Any]]]] = {}
+    by_panel: dict[Any, dict[str, list[dict[str, Any]]]] = {}
     for row in tree_errors(table):
         if row.get("limits") is None:
             continue
-        panel = panels.setdefault(tuple(row[name] for name in ("dataset", "tree", "noise", "tau", "epsilon")), {})
+        panel = by_panel.setdefault(tuple(row[name] for name in ("dataset", "tree", "noise", "tau", "epsilon")), {})
         panel.setdefault(row["limits"], []).append(row)
     out = console()
-    for (dataset, tree, noise, tau, epsilon), limits in panels.items():
+    for (dataset, tree, noise, tau, epsilon), limits in by_panel.items():
         names = list(dict.fromkeys(row["measure"] for rows in limits.values() for row in rows if row["measure"]))
         values = [name for name in names if name != COUNT]
         heads = ["limits", "method", *(["together"] if len(names) > 1 else [])]

@@ -1,5 +1,6 @@
 """Evaluation: the table of errors, and in it the paper's best method beside ours, and the paper's stated figures."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -127,18 +128,19 @@ class Evaluation:
 
         Measures have tables of their own, in which a method has a row for all limits that it was tried under.
         """
-        panels: dict[tuple[str, str, str, float], dict[str, dict[float, float]]] = {}
-        for row in tree_errors(self.table):
-            limits = row.get("limits")
-            tree = row["tree"] if limits is None else f"{row['tree']}, {row['measure'] or 'all measures'}"
-            panel = panels.setdefault((row["dataset"], tree, row["noise"], row["tau"]), {})
-            method = row["method"] if limits is None else f"{row['method']}, {limits}"
-            panel.setdefault(method, {})[row["epsilon"]] = row["rmsre"]
-        return "".join(_panel(*names, methods) for names, methods in panels.items())
+        return "".join(html_table(*panel) for panel in panels(self.table))
 
 
-def _panel(dataset: str, tree: str, noise: str, tau: float, methods: dict[str, dict[float, float]]) -> str:
-    epsilons = sorted({epsilon for errors in methods.values() for epsilon in errors})
-    rows = [(name, *(f"{errors[e]:.4f}" if e in errors else "" for e in epsilons)) for name, errors in methods.items()]
-    caption = f"{dataset}, {tree}: tree error under {noise} noise, τ = {tau:g}"
-    return html_table(caption, ("method", *(f"ε = {epsilon:g}" for epsilon in epsilons)), rows)
+def panels(table: Any) -> Iterator[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]:
+    """For each tree, noise model and τ: a caption, heads, and a row for each method with its tree error at every ε."""
+    methods_of: dict[str, dict[str, dict[float, float]]] = {}
+    for row in tree_errors(table):
+        limits = row.get("limits")
+        tree = row["tree"] if limits is None else f"{row['tree']}, {row['measure'] or 'all measures'}"
+        caption = f"{row['dataset']}, {tree}: tree error under {row['noise']} noise, τ = {row['tau']:g}"
+        method = row["method"] if limits is None else f"{row['method']}, {limits}"
+        methods_of.setdefault(caption, {}).setdefault(method, {})[row["epsilon"]] = row["rmsre"]
+    for caption, methods in methods_of.items():
+        epsilons = sorted({epsilon for errors in methods.values() for epsilon in errors})
+        shown = [(name, *(f"{of[e]:.4f}" if e in of else "" for e in epsilons)) for name, of in methods.items()]
+        yield caption, ("method", *(f"ε = {epsilon:g}" for epsilon in epsilons)), shown

@@ -83,13 +83,18 @@ def chosen(names: Collection[str] = (), estimates: Collection[str] = ()) -> tupl
         method: split
         for (split, estimator), method in _PAIRS.items()
         if (not names or split in names or method.name in names)
-        and (estimator in estimates if estimates else not method.slow or method.name in names)
+        and (estimator in estimates if estimates else not method.slow or _names_it(method, split, names))
     }
     for name in names:
         if not any(name in (split, method.name) for method, split in fits.items()):
             able = " or ".join(SPLITS[name][1] if name in SPLITS else [name.rpartition("-")[2]])
-            raise InputError(f"{name} is tried with the estimator {able}; got {' and '.join(estimates) or 'none'}")
+            raise InputError(f"{name} is tried with the estimator {able}; got {' and '.join(estimates)}")
     return tuple(fits)
+
+
+def _names_it(method: Method, split: str, names: Collection[str]) -> bool:
+    """Whether names ask for a method, and not only for its split, unless the split has no other."""
+    return method.name in names or (split in names and len(SPLITS[split][1]) == 1)
 
 
 def by_way(methods: Collection[Method]) -> dict[Way, list[Method]]:
