@@ -106,6 +106,12 @@ def test_chances_of_draws_are_those_of_the_shape_where_steps_are_fine() -> None:
         ("api: contribution = 10 , epsilon=4,l1=20", "laplace", noise.dlap_variance(0.2) / 100, 1.0),
         ("api:epsilon=4,contribution=32768,sums=1", "laplace", noise.dlap_variance(4 / 65536) / 2**30, 32768.0),
         ("api:epsilon=4,contribution=0", "laplace", np.inf, 1.0),
+        ("laplace:epsilon=1,levels=3,sensitivity=2", "laplace", 72.0, 1.0),
+        ("laplace:epsilon=0.5", "laplace", 8.0, 1.0),
+        ("dlap:epsilon=3,levels=2", "dlap", noise.dlap_variance(np.array(1.5)), 1.0),
+        ("laplace:scale=3,rounded", "laplace", 18.0 + 1 / 12, 1.0),
+        ("normal:std=3,rounded=10", "normal", 9.0 + 100 / 12, 1.0),
+        ("api:epsilon=4,contribution=10,l1=20,sums,rounded=10", "laplace", noise.dlap_variance(0.2) / 100 + 1 / 12, 10),
     ],
 )
 def test_noise_is_stated_of_figures(text: str, shape: str, variance: float, divisor: float) -> None:
@@ -113,6 +119,29 @@ def test_noise_is_stated_of_figures(text: str, shape: str, variance: float, divi
     assert said.shape.name == shape
     figures = said.figures(lambda name, value: np.array([float(value)]))
     np.testing.assert_allclose(figures, [[variance], [divisor]])
+
+
+@pytest.mark.parametrize("name", ["laplace", "normal"])
+@pytest.mark.parametrize(("sides", "chance"), [("two-sided", 0.05), ("one-sided", 0.1)])
+def test_an_interval_states_the_noise_whose_quantile_it_is(name: str, sides: str, chance: float) -> None:
+    law = {"laplace": stats.laplace(scale=3 / 2**0.5), "normal": stats.norm(scale=3)}[name]
+    half = law.isf(chance / 2)
+    said = noise.parse(f"{name}:interval=low,high@0.95,{sides}")
+    noisy = np.array([100.0, -5.0, 1.0])
+    bounds = {"low": noisy - half, "high": noisy + half}
+    bounds["low"][2] = 0.0  # cut, so that half of its width says too little
+    np.testing.assert_allclose(said.figures(lambda which, _: bounds[which], noisy)[0], 9.0)
+    with pytest.raises(ValueError, match="from low to high; row 1 does not"):
+        said.figures(lambda which, _: bounds["high" if which == "low" else "low"], noisy)
+
+
+def test_noise_may_differ_by_level() -> None:
+    said = noise.parse_levels("region = laplace:scale=3; store=normal:std=2,4;")
+    assert {level: each.given for level, each in said.items()} == {"region": {"scale": "3"}, "store": {"std": "2,4"}}
+    assert noise.parse_levels("api:epsilon=4,contribution=1")[None].name == "api"
+    for text in ("laplace:scale=3; store=normal:std=2", "a=laplace:scale=3;a=laplace:scale=3", "store=gauss:std=1"):
+        with pytest.raises(InputError, match="stated"):
+            noise.parse_levels(text)
 
 
 def test_a_parameter_may_hold_commas() -> None:
@@ -123,9 +152,21 @@ def test_a_parameter_may_hold_commas() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("gauss:std=3", r"one of laplace:scale=…; dlap:rate=…; .*; got 'gauss:std=3'"),
-        ("laplace", r"stated as laplace:scale=…; in 'laplace', 'scale' is missing"),
-        ("laplace:3", "noise is stated as laplace:scale=…; got 'laplace:3'"),
+        ("gauss:std=3", r"one of laplace:scale=… or epsilon.*; dlap:rate=….*; got 'gauss:std=3'"),
+        ("laplace", r"stated as laplace:scale=… or epsilon=…\[,levels=1\].*; in 'laplace', 'scale' is missing"),
+        ("laplace:3", "noise is stated as laplace:scale=… or .*; got 'laplace:3'"),
+        ("laplace:levels=3", "'epsilon' is missing"),
+        ("laplace:scale=3,levels=3", "noise is stated as laplace"),
+        ("laplace:scale=3,rounded=x", "rounded is a number"),
+        ("laplace:interval=low,high@0.95", "say two-sided .* or one-sided .* 1.7-fold"),
+        ("laplace:interval=low,high@0.95,one-sided,two-sided", "say two-sided"),
+        ("laplace:interval=low@0.95,two-sided", "interval=LOW,HIGH@0.95, with two columns"),
+        ("laplace:interval=low,high,two-sided", "interval=LOW,HIGH@0.95, with two columns"),
+        ("laplace:interval=low,high@95,two-sided", "confidence of an interval is between 0 and 1; got 95"),
+        ("laplace:interval=low,high@0.4,one-sided", "confidence of an interval is between 0.5 and 1; got 0.4"),
+        ("laplace:interval=low,high@0.9,two-sided,scale=3", "an interval says all of the noise"),
+        ("laplace:scale=3,two-sided", "sides belong to it"),
+        ("dlap:interval=low,high@0.9,two-sided", "does not tell its variance"),
         (
             "api:epsilon=4,budget=2,contribution=1",
             r"api:contribution=…,epsilon=…\[,l1=65536\]\[,sums=0\]; .*'budget' is not",

@@ -184,7 +184,7 @@ def denoise(
     if words:
         say(f"{'standard output' if output == '-' else output}: {words}", always=True)
     if not quiet:
-        print_form(denoised.recognised)
+        print_form(denoised.recognised, denoised.doubts)
         print_estimates(denoised.estimates, denoised.table.num_rows, output, denoised.notes)
 
 

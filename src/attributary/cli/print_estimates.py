@@ -61,12 +61,17 @@ def print_estimates(estimates: dict[str, Estimate], rows: int, output: str, note
     out.print("; ".join([f"{rows:,} rows written to {where}{apart}", *notes]))
 
 
-def print_form(recognised: Sequence[str]) -> None:
-    """Prints what a table was taken for."""
+def print_form(recognised: Sequence[str], doubts: Sequence[str]) -> None:
+    """Prints what a table was taken for, and what its figures say against it."""
+    from rich.text import Text
+
     out = console()
     fact("recognised", list(recognised))
+    fact("doubts", list(doubts))
     for note in recognised:
-        out.print(one_line(f"recognised: {note}"))
+        out.print(Text(one_line(f"recognised: {note}")))
+    for doubt in doubts:
+        out.print(Text(one_line(doubt), WARNING))
 
 
 def _print(out: Out, name: str, est: Estimate) -> None:

@@ -17,7 +17,7 @@ from attributary.noise.on_sums import OnSums
 from attributary.noise.privacy_account import PrivacyAccount, gaussian_delta, gaussian_epsilon, gaussian_mu
 from attributary.noise.randomised_response import RandomisedResponse, StateWeights
 from attributary.noise.shapes import DISCRETE_LAPLACE, LAPLACE, NORMAL, NoiseShape
-from attributary.noise.statement import Statement, read_statement
+from attributary.noise.statement import Statement, by_level, read_statement
 
 __all__ = [
     "MODELS",
@@ -37,6 +37,7 @@ __all__ = [
     "model",
     "page_of",
     "parse",
+    "parse_levels",
     "rate",
     "register",
     "sample_dgauss",
@@ -81,9 +82,14 @@ def shape_of(name: str) -> NoiseShape:
 
 def parse(text: str) -> Statement:
     """Noise as a user states it of figures: a model or a shape, and its parameters."""
-    pages = {name: (shape, shape.formula) for name, shape in SHAPES.items()}
-    pages |= {name: (page.shape, page.formula) for name, page in MODELS.items()}
-    return read_statement(text, {name: (shape, each) for name, (shape, each) in pages.items() if each is not None})
+    pages = {name: (shape, shape.formulas) for name, shape in SHAPES.items()}
+    pages |= {name: (page.shape, (page.formula,)) for name, page in MODELS.items() if page.formula is not None}
+    return read_statement(text, {name: (shape, formulas) for name, (shape, formulas) in pages.items() if formulas})
+
+
+def parse_levels(text: str) -> dict[str | None, Statement]:
+    """The same by level, as in `region=laplace:scale=3; store=normal:std=2`; by None where all levels have one."""
+    return by_level(text, parse)
 
 
 register(OnSums, OnCounts, LAPLACE, DISCRETE_LAPLACE, NORMAL)

@@ -24,7 +24,7 @@ class NoiseShape:
     excess: Callable[[Floats], Floats]  # kurtosis, by variance: 0 if normal, 3 if Laplace
     beyond: Callable[[Floats, float], Floats]  # the standard deviations that it exceeds with this chance at most
     log_likelihood: Callable[[Floats, Floats], Floats]  # of noise, by variance
-    formula: Callable[..., Any] | None = None  # variance and divisor of figures, from what a user states of them
+    formulas: tuple[Callable[..., Any], ...] = ()  # variance and divisor of figures, from what a user states of them
 
 
 def _some(variance: Floats) -> Floats:
@@ -67,13 +67,25 @@ def _dlap_variance(rate: Floats) -> Floats:
     return variance
 
 
+def _rate(epsilon: Floats, levels: Floats, sensitivity: Floats) -> Floats:
+    """ε is for all levels together, which have equal parts of it, and a person moves a figure by the sensitivity."""
+    for name, values in (("epsilon", epsilon), ("levels", levels), ("sensitivity", sensitivity)):
+        if not (np.asarray(values) > 0).all():
+            raise ValueError(f"{name} is a positive number; got {np.min(values):g}")
+    rate: Floats = epsilon / (levels * sensitivity)
+    return rate
+
+
 LAPLACE = NoiseShape(
     "laplace",
     "Laplace; also discrete Laplace that was scaled down, as the API's",
     lambda variance: np.full_like(variance, 3.0),
     lambda variance, chance: np.full_like(variance, -log(chance) / sqrt(2)),
     _laplace_likelihood,
-    lambda scale: (2 * scale**2, np.ones_like(scale)),
+    (
+        lambda scale: (2 * scale**2, np.ones_like(scale)),
+        lambda epsilon, levels=1, sensitivity=1: (2 / _rate(epsilon, levels, sensitivity) ** 2, np.ones_like(epsilon)),
+    ),
 )
 DISCRETE_LAPLACE = NoiseShape(
     "dlap",
@@ -81,7 +93,13 @@ DISCRETE_LAPLACE = NoiseShape(
     lambda variance: 3.0 + 1.0 / np.where(variance > 0, variance, np.inf),
     _dlap_beyond,
     _dlap_likelihood,
-    lambda rate: (_dlap_variance(rate), np.ones_like(rate)),
+    (
+        lambda rate: (_dlap_variance(rate), np.ones_like(rate)),
+        lambda epsilon, levels=1, sensitivity=1: (
+            _dlap_variance(_rate(epsilon, levels, sensitivity)),
+            np.ones_like(epsilon),
+        ),
+    ),
 )
 NORMAL = NoiseShape(
     "normal",
@@ -89,5 +107,5 @@ NORMAL = NoiseShape(
     np.zeros_like,
     lambda variance, chance: np.full_like(variance, NormalDist().inv_cdf(1 - chance / 2)),
     _normal_likelihood,
-    lambda std: (std**2, np.ones_like(std)),
+    (lambda std: (std**2, np.ones_like(std)),),
 )

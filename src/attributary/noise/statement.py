@@ -1,8 +1,15 @@
-"""Statement: noise as a user states it of figures, `laplace:scale=3` or `api:epsilon=4,contribution=32768`."""
+"""Statement: noise as a user states it of figures, `laplace:scale=3` or `api:epsilon=4,contribution=32768`.
 
-from collections.abc import Callable, Mapping
+Besides the parameters of its model, every noise can be stated by the bounds that a clean room prints beside a figure,
+`laplace:interval=low,high@0.95,two-sided`, and `rounded` says that figures were rounded after their noise was added.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import Parameter, signature
+from typing import Any
+
+import numpy as np
 
 from attributary.errors import InputError, brief
 from attributary.noise.shapes import NoiseShape
@@ -10,6 +17,14 @@ from attributary.types import Floats
 
 Figures = tuple[Floats, Floats]  # the variance of figures, and what they are to be divided by
 Formula = Callable[..., Figures]  # its arguments are what may be stated; those with a default need not be
+Amounts = Callable[[str, str], Floats]  # reads a parameter, by its name and text
+
+INTERVAL, ROUNDED = "interval", "rounded"
+SIDES = {"two-sided": 1.0, "one-sided": 2.0}  # how many times the chance beyond one bound is that beyond both
+WHY_SIDES = (
+    "say two-sided (the true count is between the bounds so often) or one-sided (it is above low so often, and below "
+    "high so often): the variance of Laplace noise differs 1.7-fold"
+)
 
 
 @dataclass(frozen=True)
@@ -20,40 +35,115 @@ class Statement:
     shape: NoiseShape
     formula: Formula
     given: Mapping[str, str]
+    rounded: float = 0.0  # the step that figures were rounded to
+    confidence: float = 0.0  # of an interval, where one is given: of both its bounds together
 
-    def figures(self, amounts: Callable[[str, str], Floats]) -> Figures:
-        """The variance of figures, and what they are divided by; `amounts` reads a parameter, by name and text."""
-        return self.formula(**{name: amounts(name, text) for name, text in self.given.items()})
+    @property
+    def columns(self) -> list[str]:
+        """What may be names of columns among the parameters."""
+        return [name for text in self.given.values() for name in (text, *text.split(","))]
+
+    def figures(self, amounts: Amounts, noisy: Floats | None = None) -> Figures:
+        """The variance of figures, and what they are divided by; `amounts` reads a parameter, by name and text.
+
+        An interval that was cut at 0 is as wide as its upper half says, if the `noisy` figures are given.
+        """
+        if INTERVAL in self.given:
+            variance, divisor = self._of_interval(amounts, noisy)
+        else:
+            variance, divisor = self.formula(**{name: amounts(name, text) for name, text in self.given.items()})
+        with np.errstate(divide="ignore", invalid="ignore"):  # what is divided by 0 was not measured
+            rounding = (self.rounded / divisor) ** 2 / 12 if self.rounded else 0.0
+        return variance + rounding, divisor
+
+    def _of_interval(self, amounts: Amounts, noisy: Floats | None) -> Figures:
+        low, high = (amounts(name, text) for name, text in zip(("low", "high"), self._bounds(), strict=True))
+        if not (low <= high).all():
+            raise ValueError(f"an interval goes from low to high; row {int(np.argmin(low <= high)) + 1} does not")
+        half = (high - low) / 2
+        if noisy is not None:
+            half = np.where((low == 0) & (noisy >= 0), np.fmax(half, high - noisy), half)
+        return (half / self.shape.beyond(np.ones(1), 1 - self.confidence)) ** 2, np.ones_like(half)
+
+    def _bounds(self) -> list[str]:
+        return [text.strip() for text in self.given[INTERVAL].split(",")]
 
 
-def read_statement(text: str, known: Mapping[str, tuple[NoiseShape, Formula]]) -> Statement:
+def read_statement(text: str, known: Mapping[str, tuple[NoiseShape, Sequence[Formula]]]) -> Statement:
     """NAME:PARAMETER=VALUE,…; a value may itself hold commas, as one number per level does."""
     name, _, rest = text.strip().partition(":")
     if name not in known:
-        ways = "; ".join(f"{each}:{_form(formula)}" for each, (_, formula) in known.items())
+        ways = "; ".join(f"{each}:{_forms(formulas)}" for each, (_, formulas) in known.items())
         raise InputError(f"noise is stated as one of {ways}; got {brief(text)}")
-    shape, formula = known[name]
+    shape, formulas = known[name]
+    given = _given(text, rest, name, formulas)
+    rounded = _positive(given.pop(ROUNDED, "0"), ROUNDED)
+    sides = [side for side in SIDES if given.pop(side, None)]
+    if INTERVAL in given or sides:
+        if set(given) != {INTERVAL}:
+            raise InputError(f"an interval says all of the noise, and sides belong to it; got {brief(text)}")
+        return _with_interval(text, name, shape, formulas[0], given[INTERVAL], sides, rounded)
+    for formula in formulas:
+        parameters = signature(formula).parameters
+        needed = {key for key, one in parameters.items() if one.default is Parameter.empty}
+        if needed <= set(given) <= set(parameters):
+            return Statement(name, shape, formula, given, rounded)
+    every = [set(signature(formula).parameters) for formula in formulas]
+    strange = [key for key in given if not any(key in each for each in every)]
+    first = signature(next((f for f, each in zip(formulas, every, strict=True) if set(given) <= each), formulas[0]))
+    lacking = [key for key, one in first.parameters.items() if one.default is Parameter.empty and key not in given]
+    problem = f"{strange[0]!r} is not one of its parameters" if strange else f"{(lacking or ['one'])[0]!r} is missing"
+    raise InputError(f"noise is stated as {name}:{_forms(formulas)}; in {brief(text)}, {problem}")
+
+
+def _given(text: str, rest: str, name: str, formulas: Sequence[Formula]) -> dict[str, str]:
+    """What is stated, by name; a flag is 1."""
     given: dict[str, str] = {}
-    parameters = signature(formula).parameters
+    defaults = {key for f in formulas for key, one in signature(f).parameters.items() if one.default is not one.empty}
     for piece in rest.split(",") if rest else []:
         key, equals, value = (part.strip() for part in piece.partition("="))
         if equals and key in given:
             raise InputError(f"{key} is stated once; got {brief(text)}")
         if equals:
             given[key] = value
-        elif key in parameters and parameters[key].default is not Parameter.empty:
+        elif key in defaults or key == ROUNDED or key in SIDES:
             given[key] = "1"  # a flag, as in api:…,sums
         elif given:
             last = next(reversed(given))
             given[last] += f",{key}"
         else:
-            raise InputError(f"noise is stated as {name}:{_form(formula)}; got {brief(text)}")
-    strange = [key for key in given if key not in parameters]
-    lacking = [key for key, one in parameters.items() if one.default is Parameter.empty and key not in given]
-    if strange or lacking:
-        problem = f"{strange[0]!r} is not one of its parameters" if strange else f"{lacking[0]!r} is missing"
-        raise InputError(f"noise is stated as {name}:{_form(formula)}; in {brief(text)}, {problem}")
-    return Statement(name, shape, formula, given)
+            raise InputError(f"noise is stated as {name}:{_forms(formulas)}; got {brief(text)}")
+    return given
+
+
+def _with_interval(
+    text: str, name: str, shape: NoiseShape, formula: Formula, given: str, sides: list[str], rounded: float
+) -> Statement:
+    bounds, _, level = given.rpartition("@")
+    if len(bounds.split(",")) != 2:
+        raise InputError(f"an interval is stated as interval=LOW,HIGH@0.95, with two columns; got {brief(text)}")
+    if len(sides) != 1:
+        raise InputError(f"{WHY_SIDES}; got {brief(text)}")
+    beyond = SIDES[sides[0]] * (1 - _positive(level, "the confidence of an interval"))
+    if np.ptp(shape.beyond(np.array([1.0, 1e6]), 0.1)) > 0:
+        raise InputError(f"an interval of {name} noise does not tell its variance; state it as laplace or normal")
+    if not 0 < beyond < 1:
+        raise InputError(f"the confidence of an interval is between {'0.5' if beyond >= 1 else '0'} and 1; got {level}")
+    return Statement(name, shape, formula, {INTERVAL: bounds}, rounded, 1 - beyond)
+
+
+def _positive(text: str, what: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < np.inf:
+        raise InputError(f"{what} is a number, 0 or more; got {brief(text)}")
+    return value
+
+
+def _forms(formulas: Sequence[Formula]) -> str:
+    return " or ".join(map(_form, formulas))
 
 
 def _form(formula: Formula) -> str:
@@ -65,3 +155,19 @@ def _form(formula: Formula) -> str:
         else:
             optional.append(f"[,{name}={one.default:g}]")
     return ",".join(needed) + "".join(optional)
+
+
+def by_level(text: str, read: Callable[[str], Any]) -> dict[str | None, Any]:
+    """Noise that differs by level, as in `region=laplace:scale=3; store=normal:std=2`; by None where it does not."""
+    pieces = [piece.strip() for piece in text.split(";") if piece.strip()]
+    found: dict[str | None, Any] = {}
+    for piece in pieces:
+        level, equals, rest = piece.partition("=")
+        if not equals or ":" in level:
+            if len(pieces) > 1:
+                raise InputError(f"noise by level is stated as LEVEL=MODEL:…; LEVEL=MODEL:…; got {brief(text)}")
+            return {None: read(text)}
+        if level.strip() in found:
+            raise InputError(f"the noise of {level.strip()} is stated once; got {brief(text)}")
+        found[level.strip()] = read(rest)
+    return found or {None: read(text)}

@@ -5,7 +5,7 @@
 >>> denoise_table(frame, ["campaign", "day"], "noisy", variance=[8, 4]).table   # your rows and columns, and more
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from math import inf
 from typing import Any, NamedTuple
 
@@ -15,8 +15,9 @@ from attributary.denoising import Estimate
 from attributary.errors import InputError
 from attributary.estimates import ADDED, FROM_PRIOR, MEASURED, figures_of, with_columns, with_metadata
 from attributary.measurements import Measurements
-from attributary.noise import parse, shape_of
+from attributary.noise import Statement, parse_levels, shape_of
 from attributary.pipeline.estimator import Estimator
+from attributary.pipeline.figure_doubts import doubts_of
 from attributary.pipeline.level_columns import refuse_sums, refused
 from attributary.pipeline.read_prior import past_of_table
 from attributary.pipeline.table_form import TableForm, recognise
@@ -29,6 +30,7 @@ from attributary.types import Floats
 
 NOISY, NOISE_VARIANCE = MEASURED
 TOTALS = "say that it marks totals with --total, or that it is an ordinary label with --no-totals"
+SIGNED = ("low", "high")  # bounds, which may be below 0
 WAYS = "give --variance, or --std, or --noise, as in --noise laplace:scale=3"
 
 Amount = str | float | Sequence[float]  # a column, one number, or one per level from top to bottom
@@ -42,6 +44,7 @@ class Denoised(NamedTuple):
     estimates: dict[str, Estimate]
     notes: list[str]
     recognised: tuple[str, ...] = ()  # what the table was taken for, in words
+    doubts: tuple[str, ...] = ()  # what the figures say against it
 
 
 class NodeRows(NamedTuple):
@@ -87,14 +90,15 @@ def denoise_table(
     column = variance if isinstance(variance, str) else None
     names = _kept_names(table, column, prefix, path, chosen.uses_prior, value)
     copied = _copied(table, names, column, value)
+    stated = parse_levels(noise).values() if noise is not None and ":" in noise else ()
+    doubts = doubts_of(measured, path, any(each.rounded for each in stated))
     stage("denoising")
     past = None if prior is None else past_of_table(tree, prior, protected)
     with refused(path):
         est = chosen.denoise(tree, measured, earlier=None if past is None else past.of[0])
     result = _filled(table, tree) if fill else table
     if not keep_text:
-        stated = parse(noise).given.values() if noise is not None and ":" in noise else ()
-        result = _with_numbers(result, {value, variance, std, *stated})
+        result = _with_numbers(result, {value, variance, std, *(name for each in stated for name in each.columns)})
     columns = figures_of(est, confidence)
     order = [name for name in columns if name not in MEASURED] + copied
     added = {prefix + name: columns[name][: result.num_rows] for name in order}
@@ -103,7 +107,7 @@ def denoise_table(
     notes = [f"your column {variance} is called {NOISE_VARIANCE} there"] if renamed else []
     if past is not None:
         made, notes = mark(made, past.not_private), notes + past.notes
-    return Denoised(made, {COUNT: est}, notes, found.notes)
+    return Denoised(made, {COUNT: est}, notes, found.notes, tuple(doubts))
 
 
 def node_rows(
@@ -121,22 +125,22 @@ def node_rows(
     """The tree that a table's rows name, and what was measured of its nodes: see `Measurements.from_table`."""
     given = {"--variance": variance, "--std": std, "--noise": noise}
     ways = [name for name, way in given.items() if way is not None]
-    shape = "laplace"
+    shapes: tuple[str, ...] = ("laplace",)
     if noise is not None and len(ways) == 2 and ":" not in noise:
-        shape, ways = shape_of(noise).name, ways[:1]  # its variance is given, and this is its shape
+        shapes, ways = (shape_of(noise).name,), ways[:1]  # its variance is given, and this is its shape
     if len(ways) != 1:
         got = " and ".join(ways) or "none of them"
         raise InputError(f"the noise is given in one way; got {got}: {WAYS}")
-    statement = parse(noise or "") if ways == ["--noise"] else None
+    statements = parse_levels(noise or "") if ways == ["--noise"] else {}
     columns = [each for each in (variance, std) if isinstance(each, str)]
-    columns += [name for text in (statement.given.values() if statement else ()) for name in (text, *text.split(","))]
+    columns += [name for statement in statements.values() for name in statement.columns]
     found = recognise(frame, levels, value, amounts=columns, no_totals=no_totals, path=path, **form)
     table, path, tree, value, noisy = found.table, found.path, found.tree, found.value, found.figures
     extra = found.extra
-    if statement is not None:
-        shape = statement.shape.name
-        with refused(path):
-            spread, divisor = statement.figures(lambda name, text: _amounts(found, name, f"{name} in --noise", text))
+    code = None
+    if statements:
+        spread, divisor, code = _stated(found, statements)
+        shapes = tuple(dict.fromkeys(each.shape.name for each in statements.values()))
         with np.errstate(divide="ignore", invalid="ignore"):
             noisy, extra = noisy / divisor, np.where(extra > 0, extra / divisor**2, 0.0)
     elif variance is not None:
@@ -158,7 +162,37 @@ def node_rows(
     if not no_totals:
         refuse_sums(tree, np.where(spread < inf, noisy, np.nan), path, TOTALS)
     with refused(path):
-        return NodeRows(found, Measurements.of(tree, noisy, spread, shape, words_of(table)))
+        if code is None or len(shapes) == 1:
+            return NodeRows(found, Measurements.of(tree, noisy, spread, shapes[0], words_of(table)))
+        code = np.pad(code, (0, missing))
+        return NodeRows(found, Measurements.of(tree, noisy, spread, shapes, words_of(table), code))
+
+
+def _stated(form: TableForm, statements: Mapping[str | None, Statement]) -> tuple[Floats, Floats, Any]:
+    """The variance of each row as stated, what its figure is divided by, and the number of its noise's shape."""
+
+    def figures(statement: Statement) -> tuple[Floats, Floats]:
+        with refused(form.path):
+            return statement.figures(lambda name, text: _amounts(form, name, f"{name} in --noise", text), form.figures)
+
+    tree, rows = form.tree, form.table.num_rows
+    if None in statements:
+        return *figures(statements[None]), None
+    shapes = list(dict.fromkeys(each.shape.name for each in statements.values()))
+    spread, divisor, code = np.full(rows, inf), np.ones(rows), np.zeros(rows, np.uint8)
+    level = tree.level[:rows]
+    lacking = [name for i, name in enumerate(tree.level_names) if name not in statements and (level == i).any()]
+    strange = [name for name in statements if name not in tree.level_names]
+    if lacking or strange:
+        words = (
+            f"has no level {strange[0]!r}" if strange else f"has rows of level {lacking[0]!r}, whose noise is missing"
+        )
+        raise InputError(f"{shown(form.path)} {words}; its levels are {', '.join(tree.level_names)}")
+    for name, statement in statements.items():
+        here = level == tree.level_names.index(name or "")
+        each, parts = figures(statement)
+        spread[here], divisor[here], code[here] = each[here], parts[here], shapes.index(statement.shape.name)
+    return spread, divisor, code
 
 
 def _amounts(form: TableForm, name: str, option: str, given: Amount) -> Floats:
@@ -170,7 +204,7 @@ def _amounts(form: TableForm, name: str, option: str, given: Amount) -> Floats:
     if isinstance(given, str) and given in table.column_names:
         amounts = floats(table, given, path)
         amounts = np.where(np.isnan(amounts) & (form.extra > 0), 0.0, amounts)
-        bad = ~(amounts >= 0)
+        bad = np.isnan(amounts) if name in SIGNED else ~(amounts >= 0)
         if bad.any():
             row = int(np.argmax(bad))
             raise InputError(
