@@ -1,11 +1,11 @@
 """Attribution APIs: one seam, and one folder for each API behind it.
 
-Commands and pipelines ask here, and never an API itself. Which API it is says the spec, under [api]; `register` makes
-another one known. What planning goes by are the API's `Terms`.
+Commands and pipelines call this module, never an API directly. The spec names its API under [api]; `register` adds
+another one. Planning needs only the API's `Terms`.
 
-    told = api.clients(plan)                                # the plan with its keys
-    told.impression({"campaign": "123"}).lines              # what a server answers to a client
-    told.query(tree)                                        # what is queried
+    clients = api.clients(plan)                             # the plan with its keys
+    clients.impression({"campaign": "123"}).lines           # what a server answers to a client
+    clients.query(tree)                                     # what is queried
     api.answer(plan, files, tree).measures["count"]         # what came back, as Measurements
 """
 

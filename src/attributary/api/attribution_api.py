@@ -1,7 +1,7 @@
-"""AttributionApi: what an attribution API does for a plan, and the values that it speaks in.
+"""AttributionApi: what an attribution API does for a plan, and the values it takes and gives.
 
-An API is one value of a subclass. Planning knows nothing of it but its terms; commands and pipelines know
-nothing of it but what is here.
+An API is an instance of a subclass. Planning uses only its terms; commands and pipelines use only what is declared
+here.
 """
 
 from abc import ABC, abstractmethod
@@ -88,7 +88,7 @@ class Clients(ABC):
     @property
     @abstractmethod
     def asks(self) -> tuple[str, ...]:
-        """The attributes and values that a conversion has to tell."""
+        """The attributes and values that a conversion must provide."""
 
     @abstractmethod
     def impression(self, values: Mapping[str, Any], **options: Any) -> Message:

@@ -35,7 +35,7 @@ def excess_kurtosis(tree: Tree, measured: Measurements, variance: Floats) -> Flo
 
 
 def upward(tree: Tree, var: Floats, of_noise: Floats, up: Floats) -> Floats:
-    """The excess of z⇑, in level order; `own` is that of the figures, `var` their variance and `up` is var⇑."""
+    """The excess of z⇑, in level order; `of_noise` is that of the figures, `var` their variance and `up` is var⇑."""
     e_up = of_noise.copy()
     for level in reversed(range(tree.depth - 1)):
         family = Family(tree, level)

@@ -5,8 +5,8 @@ not needed, since with k_v = var⇑_v / var↑_p, v's share of its siblings' unc
 
     x̂_v = z⇑_v + k_v · (x̂_p − z↑_p),    v̂ar_v = (1 − k_v) · var⇑_v + k_v² · v̂ar_p
 
-Nothing is subtracted that may be nearly equal, save in a child that holds most of its family's uncertainty: there
-1 − k_v is added up from its siblings. A variance of 0 is honoured exactly; ∞ means not measured.
+There are no differences of nearly equal numbers but 1 − k_v of a child with most of its family's uncertainty, which is
+therefore summed over its siblings. A variance of 0 is kept exactly; ∞ means not measured.
 """
 
 from typing import NoReturn
@@ -80,7 +80,7 @@ def _down(family: Family, z: Floats, v: Floats, x_parent: Floats, v_parent: Floa
 
 
 def refuse(tree: Tree, x: Floats, var: Floats) -> None:
-    """Raises ValueError for the first node whose figure or variance makes no sense."""
+    """Raises ValueError for the first node with an invalid figure or variance."""
     bad = ~(var >= 0) | ((var < np.inf) & ~np.isfinite(x))
     if bad.any():
         place = np.flatnonzero(bad)

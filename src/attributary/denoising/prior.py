@@ -18,9 +18,9 @@ ROUNDING = 1e-6  # how far the shares of a family may be from 1 together
 class Prior:
     """A count for each node of a tree, in the tree's order, and where it comes from.
 
-    In an estimate it joins in one of two ways, or both. With `variance`, the mean of each node is one more measurement,
+    It can be used in an estimate in two ways, or both. With `variance`, the mean of each node is one more measurement,
     independent of all others. With `share` and `spread`, a node is expected to have that share of its parent's count,
-    give or take a variance; the shares of a family sum to 1, and those of a root are not looked at.
+    with that variance; the shares of a family sum to 1, and those of roots are ignored.
     """
 
     mean: Floats
@@ -37,7 +37,7 @@ class Prior:
 
     @property
     def history(self) -> bool:
-        """Whether there was an earlier period; without one, a plan goes by the tree's structure alone."""
+        """Whether there was an earlier period; without one, a plan depends on the tree's structure alone."""
         return self.new is not None
 
     def times(self, factor: float) -> "Prior":
@@ -66,7 +66,7 @@ def shares_of(tree: Tree, prior: Prior) -> tuple[Floats, Floats] | None:
 
 
 def refuse_shares(tree: Tree, share: Floats, spread: Floats) -> None:
-    """Raises ValueError for shares and spreads, in level order, that make no sense."""
+    """Raises ValueError for invalid shares and spreads, in level order."""
     if not (spread[tree.slice(0).stop :] >= 0).all():
         raise ValueError("a spread is 0 or more, or inf where nothing is known; got one that is negative or nan")
     for level in range(tree.depth - 1):

@@ -1,8 +1,8 @@
-"""quantile: how many standard deviations hold a given share, for noise between normal and Laplace, or heavier.
+"""quantile: the half-width of an interval in standard deviations, for noise between normal and Laplace, or heavier.
 
-An estimate is a weighted sum of independent Laplace figures. Its law is taken to be the symmetric variance-gamma law
-of the same variance and kurtosis: exactly right for one Laplace figure (excess kurtosis 3), for equally weighted sums
-of n of them (3/n), and for the normal limit (0).
+An estimate is a weighted sum of independent Laplace figures. Its distribution is approximated by the symmetric
+variance-gamma distribution of the same variance and kurtosis, which is exact for one Laplace figure (excess kurtosis
+3), for equally weighted sums of n of them (3/n), and in the normal limit (0).
 """
 
 from functools import lru_cache
@@ -26,7 +26,7 @@ def quantile(level: float, excess: Floats) -> Floats:
 
 
 def level_of(reach: float, excess: float) -> float:
-    """The share that so many standard deviations hold: what `quantile` inverts."""
+    """The probability within so many standard deviations; the inverse of `quantile`."""
     if not excess > 0:
         return 1 - erfc(reach / sqrt(2))
     return 1 - _tail(reach, 3 / excess)

@@ -2,11 +2,11 @@
 
 Push the weights down to the leaves. Let h_v say how much the sum grows with x̂_v: a leaf's weight, or the mean of its
 children's h weighted by k. What a family adds to the variance, given its parent, is Σ var⇑_u · (h_u − h_p)², and the
-roots add h² · var⇑. One pass, nothing subtracted that is nearly equal, and figures never measured that the sum does
-not need cost nothing.
+roots add h² · var⇑. This takes one pass without differences of nearly equal numbers, and figures that were not measured
+do not matter unless the sum needs them.
 
-Counts that were made non-negative, or that a prior drew somewhere, are all off in one direction, which sums do not
-average out. So an interval goes by the unbiased sum, whatever is shown.
+Counts that were made non-negative, or that used a prior, may all be biased in one direction, which does not average out
+in sums. Intervals are therefore those of the unbiased sum, whatever is shown.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from attributary.types import Floats
 
 @dataclass(frozen=True)
 class Total:
-    """A sum of counts, how far it may be off, and the same sum of unbiased counts."""
+    """A sum of counts with its uncertainty, and the same sum of unbiased counts."""
 
     count: float  # as shown
     variance: float  # of the unbiased sum; with a prior the count's mean squared error, if the prior is right
@@ -38,9 +38,9 @@ class Total:
         return float(np.sqrt(self.variance))
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """Where the true sum lies with this probability, knowing the noise's shape.
+        """The interval that holds the true sum with this probability, for the shape of the noise.
 
-        Around the unbiased sum, cut at 0 where no sum can be less, and widened to hold the count that is shown.
+        Around the unbiased sum, cut at 0 if counts are non-negative, and widened to include the count that is shown.
         """
         half = float(quantile(level, np.array([self.excess]))[0]) * float(np.sqrt(self.noise))
         low, high = max(self.unbiased - half, self.least), max(self.unbiased + half, self.least)
@@ -74,7 +74,7 @@ def total(tree: Tree, measured: Measurements, blue: Floats, weights: Floats) -> 
 
 
 def _mean(family: Family, pull: Floats, up: Floats) -> Floats:
-    """The children's h weighted by k; where figures are missing (∞), those alone count: they take what is left."""
+    """The mean of the children's h, weighted by k; of the unmeasured children alone (∞) where there are any."""
     missing = up == np.inf
     any_missing = family.spread(family.sum(missing.astype(np.float64))) > 0
     weight = np.where(any_missing, missing.astype(np.float64), up)
@@ -115,7 +115,7 @@ def _excess(tree: Tree, measured: Measurements, pull: Floats, up: Floats, varian
 
 
 def predicted_variance(tree: Tree, given: Measurements, prior: Prior, weights: Floats) -> float:
-    """The mean squared error of Σ weights · count, in the tree's order, if the prior is as good as it claims.
+    """The mean squared error of Σ weights · count, in the tree's order, if the prior is as good as it states.
 
     Let h_v say how much the sum grows with x̂_v: its own weight, and what its children pass on of it, Σ g_u·h_u. Given
     its parent, a family then adds Σ t_u·(h_u − h̄)² to the variance, h̄ the mean weighted by t; the roots add h²·var⇑.

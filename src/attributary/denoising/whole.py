@@ -19,7 +19,7 @@ def whole(tree: Tree, count: NDArray[np.float64], floor: Literal[0] | None = Non
     """Whole counts that add up, each within 1 of the consistent count it stands for, in level order.
 
     Roots are rounded to the nearest (half to even), each family by largest remainders, ties to the earlier sibling.
-    What is whole stays as it is. With floor = 0, none is negative.
+    Whole numbers stay as they are. With floor = 0, none is negative.
     """
     small = np.abs(count) < LIMIT
     if not small.all():

@@ -121,7 +121,7 @@ class Registrations:
 
     @property
     def asks(self) -> tuple[str, ...]:
-        """The attributes and values that a conversion has to tell."""
+        """The attributes and values that a conversion must provide."""
         names = (a.name for a in self.plan.spec.unknown if not self.plan.spec.is_delay(a))
         return tuple(dict.fromkeys([*names, *(measure.source for measure in self.plan.spec.values)]))
 
@@ -200,7 +200,7 @@ def _ids(plan: Plan, places: list[int]) -> dict[int, str]:
 def _rest(spec: Spec, known: ContributionClasses, ids: dict[int, str]) -> str | None:
     """The name of a key for what is left, where each conversion has to spend its whole part of the budget.
 
-    Else a browser would count more conversions of an impression than the plan: those with small values leave room.
+    Otherwise a browser would count more conversions per impression than the plan, as small values leave budget.
     """
     if not spec.values:
         once, left = bool((known.most == 1).all()), LARGEST // known.most - known.rows.sum(axis=1)
@@ -213,7 +213,7 @@ def _rest(spec: Spec, known: ContributionClasses, ids: dict[int, str]) -> str | 
 def _between(low: int, high: int) -> Json:
     """Filters for a time since the impression from `low` on, and before `high`, in whole seconds.
 
-    The browser's `_lookback_window` holds up to and including its end, so that both ends are one second less.
+    The browser's `_lookback_window` includes its end, so both ends are reduced by one second.
     """
     if low == 1 or high == 1:
         raise InputError("a filter's window is a second at least; make buckets of time that are 2s or longer")
@@ -222,7 +222,7 @@ def _between(low: int, high: int) -> Json:
 
 
 def _all_of(outside: list[Json]) -> Json:
-    """Filters for the whole trigger: a conversion that is outside of the buckets is in no count, not even above."""
+    """Filters for the whole trigger: a conversion outside of the buckets is not counted at any level."""
     if not outside:
         return {}
     last = min(each["filters"]["_lookback_window"] for each in outside)

@@ -1,9 +1,9 @@
 """cut: Algorithm 2 on a forest in pieces: the parts below a cut, and the tree above it.
 
 Each part hands up z⇑ and var⇑ of its nodes at the cut. To the tree above, they are measurements of its leaves. Once
-that is solved, the parts finish downwards from x̂ and v̂ar at the cut. Nothing else passes the cut, since what is below
-a node learns of the rest through the node's own count alone; non-negative counts, whole numbers and the shape of
-the noise go the same way.
+that is solved, the parts finish downwards from x̂ and v̂ar at the cut. Nothing else has to pass the cut, since a subtree
+depends on the rest of the tree only through the count of its root; non-negative counts, whole numbers and the shape of
+the noise are passed on in the same way.
 """
 
 from dataclasses import dataclass, field
@@ -60,7 +60,7 @@ class Solved(NamedTuple):
 
 
 def hand_up(tree: Tree, measured: Measurements, nonnegative: bool) -> Handed:
-    """What the tree above a cut needs to know of the roots below it; figures that make no sense are refused."""
+    """What the tree above a cut needs to know about the roots below it; invalid figures are refused."""
     x, var, of_noise = (tree.to_level_order(a) for a in (measured.noisy, measured.variance, measured.excess()))
     z, v = engine(tree).upward(tree, x, var)
     e_up = kurtosis.upward(tree, var, of_noise, v)
@@ -81,8 +81,8 @@ def solve(
 ) -> Solved:
     """The estimate of a piece; "top-down", if it is to be non-negative.
 
-    `above` is what is settled of the roots, in level order. Where leaves stand for the parts below them, `own` is the
-    excess kurtosis of each figure and `leaves` the least count of each leaf, in the tree's order.
+    `above` is what is settled of the roots, in level order. Where leaves stand for the parts below them, `of_noise` is
+    the excess kurtosis of each figure and `leaves` the least count of each leaf, in the tree's order.
     """
     passes, roots, back = engine(tree), tree.slice(0), tree.from_level_order
     of_noise = measured.excess() if of_noise is None else of_noise

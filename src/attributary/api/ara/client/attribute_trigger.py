@@ -101,7 +101,7 @@ def _unsuited(
 def _unaffordable(stored: Stored, trigger: Trigger, name: str | None, spent: int, storage: Storage) -> str:
     """Why a source has nothing left for a report; it is dropped whole, and nothing of the budget is spent.
 
-    A report that comes for each trigger with a context id tells nothing by its number, which is not limited then.
+    Reports with a context id come for every trigger, so their number reveals nothing and is not limited.
     """
     counted = trigger.trigger_context_id is None
     refused = (

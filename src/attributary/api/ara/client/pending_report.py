@@ -56,7 +56,7 @@ def attribution(
     limits: BrowserLimits,
     rng: Random,
 ) -> Attribution:
-    """The report of a trigger; the source's time is told, by the day, only where the trigger asks for it."""
+    """The report of a trigger; it includes the day of the source only if the trigger asks for it."""
     with_time = trigger.aggregatable_source_registration_time == "include" and source_time is not None
     delay = 0 if at_once(trigger) else 1000 * limits.minimum_delay + round(rng.uniform(0, 1000 * limits.delay_span))
     both = None not in debug_keys
@@ -86,8 +86,8 @@ def nulls(
 ) -> list[Attribution]:
     """The null reports beside the real one (from a source of this time) or in its place, which hide whether it is real.
 
-    Where reports tell the source's day, each other day may bring one; where not, only a missing report is replaced, and
-    always where its absence would be noticed.
+    If reports include the day of the source, there may be one for each other day; otherwise only a missing report is
+    replaced, always so if its absence would be noticed.
     """
     if trigger.aggregatable_source_registration_time == "include":
         shown = None if source_time is None else day(source_time)
@@ -102,7 +102,7 @@ def nulls(
 
 
 def at_once(trigger: Trigger) -> bool:
-    """Whether a report comes for every trigger and without delay: its absence or its time would tell nothing."""
+    """Whether a report is sent for every trigger without delay, so that its presence and its time reveal nothing."""
     return trigger.trigger_context_id is not None or trigger.aggregatable_filtering_id_max_bytes != 1
 
 

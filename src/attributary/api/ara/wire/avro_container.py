@@ -1,7 +1,7 @@
 """avro_container: an Avro file as a header and blocks of records, read without trust and written whole.
 
-A block says how long it is and how many records it holds. Nothing here believes it: a length is held against the file,
-a number of records against the length, and unpacking stops at a limit.
+A block states its length and number of records. Neither is trusted: the length is checked against the file, the number
+of records against the length, and unpacking stops at a limit.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ SMALLEST_TOLD = 64  # bytes; of a damaged stretch after another one, which is sh
 
 
 class Damaged(ValueError):  # noqa: N818
-    """What a file says of itself is not so; where."""
+    """A file that does not agree with its own header or blocks; where."""
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """cbor: the values in a text of CBOR, without trust.
 
-Only what JSON has too, and bytes: lists, maps with texts as names, texts, numbers. Tags are refused: they make large
-things of few bytes and run code. No length is believed beyond the bytes that are there, and nesting has a limit, so
-that time and memory are in proportion to the bytes.
+Reads what JSON has, and bytes: lists, maps with text keys, text, numbers. Tags are refused: they could make large
+values of few bytes, or run code. Lengths are checked against the bytes that are there, and nesting is limited, so that
+time and memory are proportional to the input.
 """
 
 import struct
