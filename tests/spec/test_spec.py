@@ -137,7 +137,7 @@ BAD = {
         "l1 = 1\ntotal = true\n" + HEAD,
         "l1: every level needs a contribution of at least 1; got 1 for 2",
     ),
-    "noise": ('noise = "gauss"\n' + HEAD, 'noise: noise is "api" (scaled contributions) or "unit" (whole counts); got'),
+    "noise": ('noise = "gauss"\n' + HEAD, 'noise: noise is "api" (scaled contributions) or "unit" (whole counts)'),
     "weights": ('weights = "x"\n' + HEAD, 'weights: "nodes" (all nodes of a level alike) or "counts"'),
     "neighbours": ('neighbours = "x"\n' + HEAD, 'neighbours: what epsilon protects: "conversion"'),
     "many conversions": (

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from attributary.spec import Spec
     from attributary.tree import Tree
 
-BUILT_IN = {"ara": "attributary.api.ara.adapter"}  # the module that registers it, imported when it is needed
+BUILT_IN = {"ara": "attributary.api.ara.adapter", "bigquery": "attributary.api.bigquery"}  # imported when needed
 APIS: dict[str, "AttributionApi"] = {}
 
 

@@ -84,6 +84,7 @@ class Clients(ABC):
     table: Sequence[Sequence[str]] = ()  # how keys are laid out: heads and rows
     heading: str = ""  # of the table
     notes: tuple[str, ...] = ()  # what laying out the keys changed
+    lines: tuple[str, ...] = ()  # what is run for all events together, such as queries
 
     @property
     @abstractmethod

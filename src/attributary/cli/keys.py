@@ -114,6 +114,8 @@ def keys(
         fact("registrations", {"lines": message.lines, "notes": message.notes})
         for line in message.lines:
             click.echo(line)
+    for line in clients.lines:
+        click.echo(line)
     if quiet:
         return
     if clients.changed or not messages:
@@ -199,4 +201,7 @@ def _print_layout(clients: "Clients", path: str) -> None:
     out.print()
     for note in clients.notes:
         out.print(note)
-    out.print(f"keys written to {path}" if clients.changed else f"{path} has these keys already; they stay as they are")
+    if clients.plan.keys is not None:
+        out.print(
+            f"keys written to {path}" if clients.changed else f"{path} has these keys already; they stay as they are"
+        )

@@ -16,6 +16,7 @@ from attributary.noise.on_counts import OnCounts
 from attributary.noise.on_sums import OnSums
 from attributary.noise.privacy_account import PrivacyAccount, gaussian_delta, gaussian_epsilon, gaussian_mu
 from attributary.noise.randomised_response import RandomisedResponse, StateWeights
+from attributary.noise.rounded_laplace import RoundedLaplace
 from attributary.noise.shapes import DISCRETE_LAPLACE, LAPLACE, NORMAL, NoiseShape
 from attributary.noise.statement import Statement, by_level, read_statement
 
@@ -92,4 +93,4 @@ def parse_levels(text: str) -> dict[str | None, Statement]:
     return by_level(text, parse)
 
 
-register(OnSums, OnCounts, LAPLACE, DISCRETE_LAPLACE, NORMAL)
+register(OnSums, OnCounts, RoundedLaplace, LAPLACE, DISCRETE_LAPLACE, NORMAL)

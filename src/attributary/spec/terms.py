@@ -28,6 +28,7 @@ class Terms:
     conversions: int  # of one impression, at most
     answer: str = "an answer"  # what people call one
     client_knows_delay: bool = False  # whether clients can tell the time from impression to conversion
+    settings: tuple[str, ...] = ()  # further keys of the section [api], all of them needed
 
 
 ARA = Terms(
@@ -40,13 +41,26 @@ ARA = Terms(
     answer="a summary report",
     client_knows_delay=True,  # a trigger's filters choose by the age of the source
 )
-TERMS: dict[str, Terms] = {ARA.kind: ARA}
+BIGQUERY = Terms(
+    kind="bigquery",
+    title="BigQuery",
+    l1=65_536,  # parts of ε
+    noise="bigquery",
+    largest_epsilon=1e20,  # which means no noise
+    conversions=1,  # rows of a privacy unit
+    answer="a result",
+    settings=("table", "privacy_unit", "delta"),
+)
+TERMS: dict[str, Terms] = {terms.kind: terms for terms in (ARA, BIGQUERY)}
 
 
 class ApiSection(Section):
     """The section [api] of a spec: the API that clients and answers speak."""
 
     kind: str = Field(default=ARA.kind, description='the name of an attribution API, as in kind = "ara"')
+    table: str | None = Field(default=None, description='the table of conversions, as in "project.dataset.conversions"')
+    privacy_unit: str | None = Field(default=None, description='the column of whom ε protects, as in "user_id"')
+    delta: float | None = Field(default=None, gt=0, lt=1, description="a number above 0, as in delta = 1e-6")
 
 
 def terms_of(given: Mapping[str, Any]) -> Terms:
@@ -73,3 +87,11 @@ def unknown_api(given: Mapping[str, Any]) -> Iterator[Mistake]:
     if isinstance(kind, str) and kind not in TERMS:
         known = " or ".join(f'"{name}" ({terms.title})' for name, terms in TERMS.items())
         yield Mistake(("api", "kind"), f"the attribution API is {known}; got {kind!r:.60}")
+        return
+    terms = terms_of(given)
+    for key in ("table", "privacy_unit", "delta"):
+        there = isinstance(section, dict) and key in section
+        if there != (key in terms.settings):
+            yield Mistake(
+                ("api", key), f"is of no use for the {terms.title}; leave it out" if there else "is missing; give it"
+            )
