@@ -18,8 +18,6 @@ from attributary.spec import Spec
 from attributary.tree import Tree
 from attributary.types import Floats
 
-PRIOR = "prior_"  # before the names of its arrays, in a file
-
 
 @dataclass(frozen=True, eq=False)
 class Case:
@@ -98,39 +96,13 @@ class Case:
             digest.update(name.encode() + np.ascontiguousarray(values).tobytes())
         return digest.hexdigest()
 
-    def save(self, path: str) -> None:
-        """Writes the case to a file, for other processes."""
-        words = [self.dataset, self.name, self.spec.model_dump_json(by_alias=True, exclude_none=True)]
-        flags = np.array([self.generated, self.prior.protected, self.tree.total])
-        np.savez(path, words=np.array(words), flags=flags, **self._arrays())
-
-    @classmethod
-    def load(cls, path: str) -> Self:
-        """The case in a file."""
-        with np.load(path) as file:
-            values = {name: file[name] for name in file.files}
-        dataset, name, spec = (str(word) for word in values["words"])
-        generated, protected, total = (bool(flag) for flag in values["flags"])
-        first, count = values["first"], values["count"]
-        roots = np.full(int(first[0]), -1, np.int32)
-        parent = np.concatenate([roots, np.repeat(np.arange(len(count), dtype=np.int32), np.diff(first))])
-        tree = Tree(parent, first, values["offsets"], total=total)
-        known: dict[str, Any] = {key[len(PRIOR) :]: values[key] for key in values if key.startswith(PRIOR)}
-        more: dict[str, Any] = {key: values[key] for key in ("full", "rounding") if key in values}
-        if "limits" in values:
-            limits, *numbers = (str(word) for word in values["limits"])
-            more["limits"] = Limits(limits, *(None if word == "None" else int(word) for word in numbers))
-        more |= {side: _profile(tree, side, values) for side in PROFILES if f"{side}_leaf" in values}
-        prior = Prior(**known, protected=protected)
-        return cls(dataset, name, Spec.model_validate_json(spec), tree, count, prior, generated, **more)
-
     def _arrays(self) -> dict[str, Any]:
         every: dict[str, Any] = {"first": self.tree.first, "offsets": self.tree.offsets, "count": self.count}
-        every |= {f"{PRIOR}{name}": values for name, values in arrays(self.prior).items()}
+        every |= {f"prior_{name}": values for name, values in arrays(self.prior).items()}
         every |= {} if self.full is None else {"full": self.full}
         every |= {"rounding": self.rounding} if np.ndim(self.rounding) else {}
         every |= {} if self.limits is None else {"limits": np.array([str(part) for part in self.limits])}
-        for side in PROFILES:
+        for side in ("measured", "earlier"):
             profile: Profile | None = getattr(self, side)
             every |= {} if profile is None else {f"{side}_{name}": part for name, part in _parts(profile).items()}
         return every
@@ -148,25 +120,13 @@ def changed(prior: Prior, change: Callable[[NDArray[Any]], NDArray[Any]]) -> Pri
     return replace(prior, **new)
 
 
-PROFILES = ("measured", "earlier")
-BY_MEASURE = ("value", "begin", "beyond")
-
-
 def _parts(profile: Profile) -> dict[str, Any]:
     """A profile's arrays; names of measures are text of the user's."""
     parts: dict[str, Any] = {"leaf": profile.leaf, "number": profile.number}
     if profile.rank is not None:
         parts["rank"] = profile.rank
-    for kind in BY_MEASURE:
+    for kind in ("value", "begin", "beyond"):
         each = getattr(profile, kind)
         parts |= {f"{kind}_names": np.array(list(each), str)}
         parts |= {f"{kind}_{i}": values for i, values in enumerate(each.values())}
     return parts
-
-
-def _profile(tree: Tree, side: str, values: dict[str, Any]) -> Profile:
-    parts: dict[str, Any] = {name: values.get(f"{side}_{name}") for name in ("leaf", "number", "rank")}
-    for kind in BY_MEASURE:
-        names = [str(name) for name in values[f"{side}_{kind}_names"]]
-        parts[kind] = {name: values[f"{side}_{kind}_{i}"] for i, name in enumerate(names)}
-    return Profile(tree, **parts)

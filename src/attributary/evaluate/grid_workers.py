@@ -86,7 +86,8 @@ def answers(tasks: Sequence[GridTask], cases: dict[str, Case], workers: int) -> 
     _refuse_nameless(tasks)
     with tempfile.TemporaryDirectory(prefix="attributary-", ignore_cleanup_errors=True) as folder:
         for key in {task.case for task in tasks}:
-            cases[key].save(_file(folder, key))
+            with open(_file(folder, key), "wb") as file:
+                pickle.dump(cases[key], file)
         before = set(multiprocessing.active_children())
         # Processes that start afresh: a copy of this one might hold locks of threads that it does not have.
         pool = ProcessPoolExecutor(
@@ -133,7 +134,7 @@ def _uninterrupted() -> Iterator[None]:
 
 
 def _file(folder: str, key: str) -> str:
-    return os.path.join(folder, f"{key}.npz")
+    return os.path.join(folder, f"{key}.pickle")
 
 
 def _begin(folder: str) -> None:
@@ -152,5 +153,6 @@ def _end_with(join: Callable[[], object]) -> None:
 
 def _run(task: GridTask) -> list[Row]:
     if task.case not in _CASES:
-        _CASES[task.case] = Case.load(_file(_FOLDER, task.case))
+        with open(_file(_FOLDER, task.case), "rb") as file:
+            _CASES[task.case] = pickle.load(file)
     return answer(task, _CASES[task.case])

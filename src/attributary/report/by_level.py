@@ -61,23 +61,9 @@ def shares(plan: Plan) -> list[LevelShare]:
     levels = []
     for i, (level, spread) in enumerate(zip(plan.expected.levels, _contributions(plan), strict=True)):
         part = np.asarray(spread, np.float64) / budget
-        low, middle, high = (float(x) for x in (part.min(), np.median(part), part.max()))
-        error, contribution = level.error, plan.default[i]
-        epsilon = plan.epsilon()[i]
-        levels.append(
-            LevelShare(
-                level.level,
-                level.nodes,
-                low,
-                middle,
-                high,
-                contribution,
-                epsilon,
-                error.plan,
-                error.equal,
-                error.leaves,
-            )
-        )
+        spans = float(part.min()), float(np.median(part)), float(part.max())
+        errors = level.error.plan, level.error.equal, level.error.leaves
+        levels.append(LevelShare(level.level, level.nodes, *spans, plan.default[i], plan.epsilon()[i], *errors))
     return levels
 
 
