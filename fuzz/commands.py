@@ -181,10 +181,10 @@ def _fork(case: Case, folder: str, log: str) -> tuple[int, int]:
 
 def _run(arguments: tuple[str, ...]) -> int:
     """Runs a command here; a traceback goes to standard error."""
+    from attributary import explore
     from attributary.cli import main
-    from attributary.explore import server
 
-    server.serve = lambda *given: None  # what explore does at its start is enough
+    explore.serve = lambda *given: None  # what explore does at its start is enough
     os.environ["ATTRIBUTARY_DEBUG"] = "1"  # errors come here as they are
     try:
         main.main(list(arguments), prog_name="attributary")

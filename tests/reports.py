@@ -1,6 +1,10 @@
 """Things to report on: a generated shop's run, labels that bite, a flat tree, an evaluation."""
 
+import atexit
+import shutil
+from functools import cache
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import numpy as np
@@ -95,8 +99,28 @@ def evaluation(folder: Path) -> Path:
 
 def shop(folder: Path) -> Path:
     """The folder that `attributary run` writes for a generated shop."""
+    return Path(shutil.copytree(_ran("spec.toml"), folder / "run"))
+
+
+def values(folder: Path) -> Path:
+    """The same for conversions and what they brought, with limits that the plan chose."""
+    return Path(shutil.copytree(_ran("values.toml"), folder / "run"))
+
+
+MEASURES = (
+    '\n[[measure]]\nname = "count"\n[[measure]]\nname = "revenue"\ncolumn = "value"\nunit = "EUR"\nclip = "auto"\n'
+)
+
+
+@cache
+def _ran(spec: str) -> Path:
+    """The folder that `attributary run` writes for the shop and this spec, made once in a process."""
+    folder = Path(mkdtemp())
+    atexit.register(shutil.rmtree, folder)
     generate("shop", f"{folder}/", 20_000, 0)
-    args = ["run", f"{folder}/spec.toml", "--prior-until", "2026-02-02", "-o", f"{folder}/run", "--seed", "3", "-q"]
+    text = (folder / "spec.toml").read_text().replace("epsilon = 1", "epsilon = 20")
+    (folder / "values.toml").write_text(f'conversions_per_impression = "auto"\n{text}{MEASURES}')
+    args = ["run", f"{folder}/{spec}", "--prior-until", "2026-02-02", "-o", f"{folder}/run", "--seed", "3", "-q"]
     assert CliRunner().invoke(main, args).exit_code == 0
     return folder / "run"
 
@@ -107,18 +131,3 @@ def write(path: Path, *files: Path, **options: Any) -> Path:
 
     path.write_text(page(read([str(file) for file in files]), **options).html, encoding="utf-8")
     return path
-
-
-MEASURES = (
-    '\n[[measure]]\nname = "count"\n[[measure]]\nname = "revenue"\ncolumn = "value"\nunit = "EUR"\nclip = "auto"\n'
-)
-
-
-def values(folder: Path) -> Path:
-    """The same for conversions and what they brought, with limits that the plan chose."""
-    generate("shop", f"{folder}/", 20_000, 0)
-    text = (folder / "spec.toml").read_text().replace("epsilon = 1", "epsilon = 20")
-    (folder / "values.toml").write_text(f'conversions_per_impression = "auto"\n{text}{MEASURES}')
-    args = ["run", f"{folder}/values.toml", "--prior-until", "2026-02-02", "-o", f"{folder}/run", "--seed", "3", "-q"]
-    assert CliRunner().invoke(main, args).exit_code == 0
-    return folder / "run"

@@ -13,7 +13,6 @@ from attributary.api.ara.wire import avro
 from attributary.cli import COMMANDS
 from attributary.cli.printing import PrintedFigure, percent, span
 from attributary.cli.summary_file import as_json
-from attributary.explore import server
 from attributary.tables.not_private import SEEDED
 from browser_reports import batch
 from command import attributary
@@ -227,7 +226,7 @@ def test_explore_tells_its_address_but_not_its_token(tmp_path: Path, monkeypatch
         ready("http://127.0.0.1:9/#token", "http://127.0.0.1:9/#once-ticket")
         assert made.exists()  # while the page is served, and not only when Ctrl-C has ended it
 
-    monkeypatch.setattr(server, "serve", served)
+    monkeypatch.setattr("attributary.explore.serve", served)
     loud = attributary("explore", "--no-browser", "--summary", made)
     said = json.loads(made.read_text())
     assert (loud.stdout, said["address"]) == ("http://127.0.0.1:9/#token\n", "http://127.0.0.1:9/")

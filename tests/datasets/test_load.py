@@ -236,7 +236,9 @@ def test_figures_count_what_they_say(folder: Path, connection: Any) -> None:
     ]
 
 
-def damaged(folder: Path, name: str) -> bytes:
+@pytest.fixture(scope="module")
+def damaged(folder: Path) -> dict[str, bytes]:
+    """What is in files that are damaged or wrong."""
     text = (folder / "csscl.tsv").read_bytes()
     packed = (folder / "csscl.tsv.gz").read_bytes()
     camb = (folder / "camb.tsv").read_bytes()
@@ -255,7 +257,7 @@ def damaged(folder: Path, name: str) -> bytes:
         "other.zip": _zip("notes.md", b"nothing"),
         "cut-inside.zip": _zip("x.tsv.gz", gzip.compress(text)[:-5_000]),
         "word.tar.gz": _tar(b"".join([*lines[:9], b"zero" + lines[9][1:], *lines[10:]])),
-    }[name]
+    }
 
 
 def _zip(name: str, data: bytes) -> bytes:
@@ -296,11 +298,11 @@ def _tar(data: bytes) -> bytes:
     ],
 )
 def test_a_damaged_or_wrong_file_is_refused(
-    name: str, words: str, expect: Any, folder: Path, tmp_path: Path, connection: Any
+    name: str, words: str, expect: Any, damaged: dict[str, bytes], tmp_path: Path, connection: Any
 ) -> None:
     path = tmp_path / name
-    if name not in ("no such file", "."):
-        path.write_bytes(damaged(folder, name))
+    if name in damaged:
+        path.write_bytes(damaged[name])
     with pytest.raises(InputError, match=words) as error:
         load(connection, str(path), "csscl", expect=expect)
     assert str(path).rstrip(".") in str(error.value)

@@ -2,16 +2,20 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import numpy as np
+import pytest
 from click.testing import CliRunner
+from numba.core import caching
 
+import attributary
 from attributary import Tree, denoise
 from attributary.cli.options import threads
 from attributary.denoising import compiled, linear
 from attributary.denoising.passes import engine, passes_once
-from attributary.kernel import LIMIT, limit_threads, usable_threads
+from attributary.kernel import LIMIT, kernel, limit_threads, usable_threads
 
 CODE = """# as in a read-only image without a home
 import numpy as np
@@ -27,9 +31,20 @@ print(est.count.min() >= 0, np.isfinite(learned.count).all())
 """
 
 
+@pytest.mark.sweep
 def test_large_trees_need_no_writable_folder() -> None:
     done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, timeout=300, check=False)
     assert (done.returncode, done.stdout) == (0, "True True\n"), done.stderr
+
+
+def test_a_kernel_needs_no_place_to_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(caching.CacheImpl, "_locator_classes", [])
+    assert kernel()(lambda x: x + 1)(1) == 2
+
+
+def test_nothing_else_keeps_what_is_compiled() -> None:
+    package = Path(attributary.__file__).parent
+    assert [path.name for path in package.rglob("*.py") if "cache=True" in path.read_text()] == ["kernel.py"]
 
 
 def test_threads_are_limited_only_within() -> None:

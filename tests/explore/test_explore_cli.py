@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from unittest.mock import patch
 
 import httpx
 import pytest
@@ -17,7 +18,7 @@ from attributary.cli import main
 from attributary.cli.explore import ABOUT
 from attributary.tables import write_table
 from command import PYTHON
-from explored import table, written
+from explored import Tab, client, table, written
 
 SPEC = """
 epsilon = 2
@@ -53,6 +54,19 @@ def serving(*arguments: str) -> Iterator[tuple[str, dict[str, str], subprocess.P
     finally:
         server.send_signal(signal.SIGINT)
         server.communicate(timeout=10)
+
+
+@contextmanager
+def opened(*arguments: str) -> Iterator[Tab]:
+    """A tab on what the command would serve."""
+    with patch("attributary.explore.serve") as served:
+        result = explore(*arguments)
+        assert result.exit_code == 0, result.output
+    session = served.call_args[0][0]
+    try:
+        yield client(session)
+    finally:
+        session.close()
 
 
 def test_it_serves_this_machine_until_it_is_interrupted() -> None:
@@ -97,12 +111,12 @@ def test_the_plan_tab_begins_with_what_there_is(arguments: list[str], words: str
     if arguments and arguments[0].startswith("run"):
         ran = CliRunner().invoke(main, ["run", "total.toml", "-o", "run", "-q"])
         assert ran.exit_code == 0, ran.output
-    with serving(*arguments) as (page, token, _):
-        found = httpx.get(f"{page}/api/plan", headers=token).json()
-        assert words in found["start"]["words"]
-        if arguments and arguments[0].startswith("run"):
-            assert (found["epsilon"], found["tau"]) == (3, 7)
-        assert ("NOT protected" in found["start"]["warning"]) == (arguments[:1] in (["spec.toml"], ["logs.toml"]))
+    with opened(*arguments) as tab:
+        found = tab.get("/api/plan").json()
+    assert words in found["start"]["words"]
+    if arguments and arguments[0].startswith("run"):
+        assert (found["epsilon"], found["tau"]) == (3, 7)
+    assert ("NOT protected" in found["start"]["warning"]) == (arguments[:1] in (["spec.toml"], ["logs.toml"]))
 
 
 def test_a_table_of_denoise_is_explored_with_its_levels() -> None:
@@ -110,16 +124,16 @@ def test_a_table_of_denoise_is_explored_with_its_levels() -> None:
     asked = "denoise --table noisy.csv --levels a,b --value x --variance 2,1 -o out.csv -q"
     made = CliRunner().invoke(main, asked.split())
     assert made.exit_code == 0, made.output
-    with serving("out.csv", "--levels", "a,b", "--tau", "3") as (page, token, _):
-        rows = httpx.get(f"{page}/api/rows?node=0&sort=label", headers=token).json()["rows"]
+    with opened("out.csv", "--levels", "a,b", "--tau", "3") as tab:
+        rows = tab.get("/api/rows?node=0&sort=label").json()["rows"]
         assert [row["label"] for row in rows] == ["p", "q"]
-        assert httpx.get(f"{page}/api/about", headers=token).json()["table"]["tau"] == 3
+        assert tab.get("/api/about").json()["table"]["tau"] == 3
 
 
 def test_two_tables_are_compared() -> None:
     written(table(["x", "z"], seed=5), Path("last.parquet"))
-    with serving("estimates.parquet", "last.parquet") as (page, token, _):
-        rows = httpx.get(f"{page}/api/rows?sort=label", headers=token).json()["rows"]
+    with opened("estimates.parquet", "last.parquet") as tab:
+        rows = tab.get("/api/rows?sort=label").json()["rows"]
         assert [row["label"] for row in rows] == ["x", "y", "z"]
         assert [row["verdict"] for row in rows][1:] == ["new", "gone"]
 
