@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from attributary import budget, noise, prior, rmsre
     from attributary.api import aggregate
     from attributary.changes import compare, periods
-    from attributary.denoising import Estimate
+    from attributary.denoising import Estimate, estimate_noise
     from attributary.denoising.denoise import denoise
     from attributary.measurements import Measurements
     from attributary.pipeline.run import run
@@ -27,6 +27,7 @@ __all__ = [
     "budget",
     "compare",
     "denoise",
+    "estimate_noise",
     "make_plan",
     "noise",
     "periods",
@@ -47,6 +48,7 @@ HOME = {
     "aggregate": "attributary.api",
     "compare": "attributary.changes",
     "denoise": "attributary.denoising",
+    "estimate_noise": "attributary.denoising",
     "make_plan": "attributary.plan",
     "periods": "attributary.changes",
     "run": "attributary.pipeline.run",

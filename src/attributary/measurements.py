@@ -42,6 +42,7 @@ class Measurements:
     code: Codes | None = None
     tree: Tree | None = None  # whose nodes they are of, where that is known: then denoise(measurements) is enough
     names: tuple[str, ...] = ()  # of the columns, where there are many and they have names
+    freedom: Floats | None = None  # degrees of freedom of the estimates' variances, where the noise was estimated
     frame: Any = field(default=None, repr=False)  # the user's table that they are from: row i is node i
     families: tuple[FamilyCovariance, ...] = ()  # of leaves, whose noise is correlated
 
@@ -96,11 +97,12 @@ class Measurements:
         The frame (Arrow, pandas, polars, a DuckDB relation or a dict of columns) has one row per node, empty in the
         `levels` below the node's own, or one row per leaf; `fill` adds nodes without a row. The noise is given in one
         way: by `variance` or `std`, each a column, a number or a number per level, or by `noise`, as in
-        "laplace:scale=3" or "api:epsilon=4,contribution=32768" (a shape's name alone goes with `variance`: "normal").
-        `totals` are labels that mark totals; with `no_totals`, labels such as ALL are ordinary ones. Several columns of
-        figures are given as a list; `variance` or `std` may then list a column for each. `denoise(…).frame()` is the
-        frame with the estimates beside its own columns. Levels and value that are not given are recognised where only
-        one reading fits; `form` are further options of `recognise`, such as suppressed=["<5"] and decimal=",".
+        "laplace:scale=3", "api:epsilon=4,contribution=32768" or "estimated" (a shape's name alone, such as "normal",
+        goes with `variance`). `totals` are labels that mark totals; with `no_totals`, labels such as ALL are ordinary
+        ones. Several columns of figures are given as a list; `variance` or `std` may then list a column for each.
+        `denoise(…).frame()` is the frame with the estimates beside its own columns. Levels and value that are not given
+        are recognised where only one reading fits; `form` are further options of `recognise`, such as suppressed=["<5"]
+        and decimal=",".
         """
         from attributary.pipeline.denoise_table import node_rows
 
@@ -124,11 +126,13 @@ class Measurements:
             raise InputError(f"figures are in one column or more, each named once; got {', '.join(names) or 'none'}")
         noisy, variances = (np.stack([getattr(m, name) for m in columns], 1) for name in ("noisy", "variance"))
         shared = bool((variances == variances[:, :1]).all())
+        freedom = None if columns[0].freedom is None else np.stack([np.asarray(m.freedom) for m in columns], 1)
         return replace(
             columns[0],
             noisy=noisy,
             variance=variances[:, 0].copy() if shared else variances,
             names=tuple(names),
+            freedom=freedom,
             frame=frame,
         )
 
@@ -211,8 +215,12 @@ class Measurements:
             there = ", ".join(self.names) or "numbers" if self.noisy.ndim > 1 else "one alone"
             raise ValueError(f"there is no column {column!r}; the columns are {there}")
         j = self.names.index(column) if isinstance(column, str) else range(self.noisy.shape[1])[column]
-        variance = self.variance if self.variance.ndim == 1 else np.ascontiguousarray(self.variance[:, j])
-        return replace(self, noisy=np.ascontiguousarray(self.noisy[:, j]), variance=variance, names=())
+        one: dict[str, Any] = {
+            name: np.ascontiguousarray(values[:, j])
+            for name in ("noisy", "variance", "freedom")
+            if (values := getattr(self, name)) is not None and values.ndim > 1
+        }
+        return replace(self, names=(), **one)
 
     @property
     def across(self) -> Floats:
@@ -276,7 +284,7 @@ class Measurements:
             made.noisy[at], joined = family.combine(mine.noisy[at], theirs.noisy[at], theirs.variance[at])
             made.variance[at] = joined.variance
             families.append(joined)
-        return replace(made, families=tuple(families), **_shapes(self, other))
+        return replace(made, families=tuple(families), freedom=_least_freedom(self, other), **_shapes(self, other))
 
     def plus(self, other: "Measurements") -> "Measurements":
         """They measured *different* conversions (batches, periods): values add, and so do variances."""
@@ -285,7 +293,13 @@ class Measurements:
         made = self.with_noise(self.noisy + other.noisy, variance, other.not_private)
         pairs = (self, other), (other, self)
         families = {f.nodes.tobytes(): f.plus(m.variance, m.families) for mine, m in pairs for f in mine.families}
-        return replace(made, families=tuple(families.values()))
+        return replace(made, families=tuple(families.values()), freedom=_least_freedom(self, other))
+
+
+def _least_freedom(one: Measurements, other: Measurements) -> Floats | None:
+    """Of noise levels that were estimated, the degrees of freedom of the less certain one."""
+    both = [each for each in (one.freedom, other.freedom) if each is not None]
+    return np.min(both, axis=0) if both else None
 
 
 def _shapes(one: Measurements, other: Measurements) -> dict[str, Any]:

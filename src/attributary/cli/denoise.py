@@ -66,6 +66,8 @@ then be empty; 0 means known exactly.
             ...,l1=65536                         all contributions together
             ...,sums                             figures are sums: divide them
     --noise normal --variance 8,4                the shape alone
+    --noise estimated                            nobody states it: from how far
+                                                 rows miss adding up
 
 THE ESTIMATOR is unbiased by default. nonnegative gives counts that are never negative. learned expects that families
 share their parent's count as other nodes with the same label do and, with --prior, as they did in an earlier period,

@@ -80,7 +80,8 @@ def _print(out: Out, name: str, est: Estimate) -> None:
     levels, doubt = level_variances(est), plausibility(est)
     out.print(f"{len(est.tree):,} nodes in {len(levels)} level{'s' if len(levels) > 1 else ''}")
     _print_levels(out, levels)
-    lines = [_fit(doubt), *(_corrections(est, doubt) if doubt.z is not None else []), *_negative(est), *_prior(est)]
+    fit = [_fit(doubt)] if est.measurements.freedom is None else []  # an estimated noise level fits by itself
+    lines = [*fit, *(_corrections(est, doubt) if doubt.z is not None else []), *_negative(est), *_prior(est)]
     for words, style in lines:
         out.print(Text(one_line(words), style))
     fact("estimates", {"measure": name, "nodes": len(est.tree), "levels": levels, **_figures(est, doubt)})

@@ -84,7 +84,7 @@ def measurements(
         if variance is not None:
             raise ValueError("measurements hold their variances; give either measurements or noisy and variance")
         checked = Measurements.of(tree, noisy.noisy, noisy.variance, noisy.shape, noisy.not_private, noisy.code)
-        return replace(checked, names=noisy.names, frame=noisy.frame, families=noisy.families)
+        return replace(noisy, noisy=checked.noisy, variance=checked.variance, tree=tree)
     if variance is None or noisy is None:
         raise ValueError("denoising needs the noise's variance; give one number, or one for each node")
     return Measurements.of(tree, noisy, variance, shape)

@@ -101,7 +101,7 @@ class Estimate:
         """
         if not 0 < level < 1:
             raise ValueError(f"the level of an interval is between 0 and 1; got {level}")
-        half = self._across(quantile(level, self._excess) * np.sqrt(self._error))
+        half = self._across(quantile(level, self._excess, self._freedom) * np.sqrt(self._error))
         low, high = self.blue - half, self.blue + half
         if self.nonnegative:
             low, high = np.maximum(low, 0), np.maximum(high, 0)
@@ -156,12 +156,18 @@ class Estimate:
     def _shown(self, of_blue: Total, weights: Floats) -> Total:
         """A total of unbiased counts as that of the counts shown."""
         least = 0.0 if self.nonnegative and (weights >= 0).all() else -np.inf
-        return replace(of_blue, count=float(np.dot(weights, self.count)), least=least)
+        freedom = float(np.min(np.broadcast_to(self._freedom, weights.shape)[weights != 0], initial=np.inf))
+        return replace(of_blue, count=float(np.dot(weights, self.count)), freedom=freedom, least=least)
 
     @property
     def _error(self) -> Floats:
         """The squared error that intervals go by."""
         return self.variance
+
+    @property
+    def _freedom(self) -> Floats | float:
+        """The degrees of freedom of each variance, where the noise level was estimated."""
+        return np.inf if self.measurements.freedom is None else self.measurements.freedom
 
     @cached_property
     def _excess(self) -> Floats:

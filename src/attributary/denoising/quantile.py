@@ -17,12 +17,18 @@ LAPLACE, LIGHT = 3.0, 48  # the excess of Laplace noise, and the number of knots
 KNOTS = tuple(LAPLACE * (i / LIGHT) ** 1.5 for i in range(LIGHT + 1)) + tuple(3 * 10 ** (i / 32) for i in range(1, 129))
 
 
-def quantile(level: float, excess: Floats) -> Floats:
-    """For each excess kurtosis, the q with P(|X| ≤ q standard deviations) = level."""
+def quantile(level: float, excess: Floats, freedom: Floats | float = np.inf) -> Floats:
+    """For each excess kurtosis, the q with P(|X| ≤ q standard deviations) = level.
+
+    Where the variance is itself an estimate with so many degrees of freedom, as many standard deviations as estimated:
+    X / √(χ²/freedom), of which the variance and the kurtosis are known, is taken to be of the same laws.
+    """
+    share = 1 / np.asarray(freedom)
+    excess = (3 + excess) * (1 - 2 * share) / (1 - 4 * share) - 3
     if not 0 < level < 1:
         raise ValueError(f"the level of an interval is between 0 and 1; got {level}")
     knots = KNOTS if np.max(excess, initial=0.0) > LAPLACE else KNOTS[: LIGHT + 1]
-    return np.interp(excess, knots, _table(level, len(knots)))
+    return np.interp(excess, knots, _table(level, len(knots))) / np.sqrt(1 - 2 * share)
 
 
 def level_of(reach: float, excess: float) -> float:

@@ -31,6 +31,7 @@ class Total:
     excess: float  # kurtosis of its noise: 0 if normal, 3 if Laplace
     unbiased: float
     noise: float  # variance of the unbiased sum
+    freedom: float = np.inf  # degrees of freedom of that variance, where the noise level was estimated
     least: float = -np.inf  # what the true sum is known to reach: 0 where no count and no weight is negative
 
     @property
@@ -42,7 +43,7 @@ class Total:
 
         Around the unbiased sum, cut at 0 if counts are non-negative, and widened to include the count that is shown.
         """
-        half = float(quantile(level, np.array([self.excess]))[0]) * float(np.sqrt(self.noise))
+        half = float(quantile(level, np.array([self.excess]), self.freedom)[0]) * float(np.sqrt(self.noise))
         low, high = max(self.unbiased - half, self.least), max(self.unbiased + half, self.least)
         return min(low, self.count), max(high, self.count)
 

@@ -8,6 +8,8 @@
 A model of your own is a subclass of `NoiseModel`, and `noise.register` makes it known to specs, plans and estimates.
 """
 
+from dataclasses import replace
+
 from attributary.errors import InputError
 from attributary.noise.discrete_gaussian import dgauss_variance, sample_dgauss
 from attributary.noise.discrete_laplace import Entropy, dlap_variance, rate, sample_dlap, sample_each
@@ -18,7 +20,7 @@ from attributary.noise.privacy_account import PrivacyAccount, gaussian_delta, ga
 from attributary.noise.randomised_response import RandomisedResponse, StateWeights
 from attributary.noise.rounded_laplace import RoundedLaplace
 from attributary.noise.shapes import DISCRETE_LAPLACE, LAPLACE, NORMAL, NoiseShape
-from attributary.noise.statement import Statement, by_level, read_statement
+from attributary.noise.statement import Statement, by_level, estimated, read_statement
 
 __all__ = [
     "MODELS",
@@ -85,7 +87,9 @@ def parse(text: str) -> Statement:
     """Noise as a user states it of figures: a model or a shape, and its parameters."""
     pages = {name: (shape, shape.formulas) for name, shape in SHAPES.items()}
     pages |= {name: (page.shape, (page.formula,)) for name, page in MODELS.items() if page.formula is not None}
-    return read_statement(text, {name: (shape, formulas) for name, (shape, formulas) in pages.items() if formulas})
+    pages[estimated.__name__] = (LAPLACE, (estimated,))
+    found = read_statement(text, {name: (shape, formulas) for name, (shape, formulas) in pages.items() if formulas})
+    return replace(found, shape=shape_of(found.given.get("shape", LAPLACE.name))) if found.is_estimated else found
 
 
 def parse_levels(text: str) -> dict[str | None, Statement]:

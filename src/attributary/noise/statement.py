@@ -27,6 +27,11 @@ WHY_SIDES = (
 )
 
 
+def estimated(per: str = "all", shape: str = "laplace") -> Figures:
+    """Noise that nobody states, to be estimated from how far figures miss adding up (`estimate_noise`)."""
+    raise TypeError("noise that is to be estimated has no formula")
+
+
 @dataclass(frozen=True)
 class Statement:
     """A noise model or a shape by name, with what is stated of it as text: numbers, or what stands for them."""
@@ -41,14 +46,21 @@ class Statement:
     @property
     def columns(self) -> list[str]:
         """What may be names of columns among the parameters."""
-        return [name for text in self.given.values() for name in (text, *text.split(","))]
+        return [name for text in self.given.values() if not self.is_estimated for name in (text, *text.split(","))]
+
+    @property
+    def is_estimated(self) -> bool:
+        """Whether nobody states how much noise there is; then its figures have the variance of rounding alone."""
+        return self.formula is estimated
 
     def figures(self, amounts: Amounts, noisy: Floats | None = None) -> Figures:
         """The variance of figures, and what they are divided by; `amounts` reads a parameter, by name and text.
 
         An interval that was cut at 0 is as wide as its upper half says, if the `noisy` figures are given.
         """
-        if INTERVAL in self.given:
+        if self.is_estimated and noisy is not None:
+            variance, divisor = np.zeros_like(noisy), np.ones_like(noisy)
+        elif INTERVAL in self.given:
             variance, divisor = self._of_interval(amounts, noisy)
         else:
             variance, divisor = self.formula(**{name: amounts(name, text) for name, text in self.given.items()})
@@ -80,7 +92,7 @@ def read_statement(text: str, known: Mapping[str, tuple[NoiseShape, Sequence[For
     rounded = _positive(given.pop(ROUNDED, "0"), ROUNDED)
     sides = [side for side in SIDES if given.pop(side, None)]
     if INTERVAL in given or sides:
-        if set(given) != {INTERVAL}:
+        if set(given) != {INTERVAL} or estimated in formulas:
             raise InputError(f"an interval says all of the noise, and sides belong to it; got {brief(text)}")
         return _with_interval(text, name, shape, formulas[0], given[INTERVAL], sides, rounded)
     for formula in formulas:
@@ -153,8 +165,8 @@ def _form(formula: Formula) -> str:
         if one.default is Parameter.empty:
             needed.append(f"{name}=…")
         else:
-            optional.append(f"[,{name}={one.default:g}]")
-    return ",".join(needed) + "".join(optional)
+            optional.append(f"[,{name}={one.default if isinstance(one.default, str) else f'{one.default:g}'}]")
+    return ",".join(needed) + "".join(optional) if needed else "".join(optional).replace("[,", "[", 1)
 
 
 def by_level(text: str, read: Callable[[str], Any]) -> dict[str | None, Any]:

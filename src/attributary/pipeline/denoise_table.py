@@ -6,12 +6,14 @@
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from math import inf
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from attributary.denoising import Estimate
+from attributary.denoising.noise_level import estimate_noise
 from attributary.errors import InputError
 from attributary.estimates import ADDED, FROM_PRIOR, MEASURED, figures_of, with_columns, with_metadata
 from attributary.measurements import Measurements
@@ -31,7 +33,7 @@ from attributary.types import Floats
 NOISY, NOISE_VARIANCE = MEASURED
 TOTALS = "say that it marks totals with --total, or that it is an ordinary label with --no-totals"
 SIGNED = ("low", "high")  # bounds, which may be below 0
-WAYS = "give --variance, or --std, or --noise, as in --noise laplace:scale=3"
+WAYS = "give --variance, or --std, or --noise, as in --noise laplace:scale=3, or --noise estimated if nobody states it"
 
 Amount = str | float | Sequence[float]  # a column, one number, or one per level from top to bottom
 Stage = Callable[[str], None]
@@ -134,6 +136,9 @@ def node_rows(
     statements = parse_levels(noise or "") if ways == ["--noise"] else {}
     columns = [each for each in (variance, std) if isinstance(each, str)]
     columns += [name for statement in statements.values() for name in statement.columns]
+    unstated = next((statement for statement in statements.values() if statement.is_estimated), None)
+    if unstated is not None and None not in statements:
+        raise InputError("noise is estimated of the whole table; estimated:per=level gives each level its own")
     found = recognise(frame, levels, value, amounts=columns, no_totals=no_totals, path=path, **form)
     table, path, tree, value, noisy = found.table, found.path, found.tree, found.value, found.figures
     extra = found.extra
@@ -162,6 +167,11 @@ def node_rows(
     if not no_totals:
         refuse_sums(tree, np.where(spread < inf, noisy, np.nan), path, TOTALS)
     with refused(path):
+        if unstated is not None:
+            per, known = unstated.given.get("per", "all"), np.where(spread < inf, noisy, np.nan)
+            level = estimate_noise(tree, known, shape=shapes[0], per=per, extra=spread)
+            noted = replace(found, notes=(*found.notes, *level.words))
+            return NodeRows(noted, replace(level.measurements, not_private=words_of(table)))
         if code is None or len(shapes) == 1:
             return NodeRows(found, Measurements.of(tree, noisy, spread, shapes[0], words_of(table)))
         code = np.pad(code, (0, missing))

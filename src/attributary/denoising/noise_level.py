@@ -1,0 +1,190 @@
+"""estimate_noise: how much noise there is, from how far figures miss adding up, where nobody states it.
+
+Figures that were measured twice, as a node and as the sum of those below it, differ by noise alone. With unknown
+variances θ, one for each group of levels, residual maximum likelihood (REML) asks of each group that
+
+    Σ (x_v − x̂_v)² / var_v² = Σ P_vv,    P_vv = (1 − v̂ar_v / var_v) / var_v,
+
+both sums over its nodes. Its information is ½·Σ D_vm, D_vm = −∂P_vv/∂θ_m, and Fisher's scoring goes by it. One group
+alone has θ̂ = Σ (x_v − x̂_v)² / degrees of freedom. The noise need not be normal: with tails of excess kurtosis κ, what
+the score of l shares with that of m grows by Σ κ_v·var_v²·D_vl·D_vm / 4. The estimates' variances are as uncertain as θ̂
+makes them, and have Satterthwaite's degrees of freedom, which intervals allow for.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import ceil
+from typing import NamedTuple, NoReturn
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from attributary.denoising.passes import blue
+from attributary.measurements import Measurements
+from attributary.noise import shape_of
+from attributary.tree import Tree
+from attributary.types import Floats, Ints
+
+LEAST = 8.0  # degrees of freedom: with fewer, a variance is known to less than half of itself
+ROUNDS = 100
+STEP = 1e-3  # of derivatives, relative
+CLEAR = 1e-6  # the least information on a part of the variances, relative to the most
+
+
+class NoiseLevel(NamedTuple):
+    """The variance of each group's noise with its standard error, and the measurements with that noise."""
+
+    measurements: Measurements
+    groups: tuple[str, ...]  # the levels of each, in words
+    variance: Floats
+    error: Floats
+    checks: float  # how many figures there are beyond those needed
+
+    @property
+    def words(self) -> list[str]:
+        """What was estimated, a line for each group."""
+        return [
+            f"noise of {name}: standard deviation {v**0.5:.4g} ± {e / 2 / v**0.5:.2g}, estimated from how far the rows "
+            f"miss adding up ({self.checks:,.0f} checks); the intervals allow for it"
+            for name, v, e in zip(self.groups, self.variance, self.error, strict=True)
+        ]
+
+
+def estimate_noise(
+    tree: Tree, noisy: ArrayLike, *, shape: str = "laplace", per: str | Sequence[object] = "all", extra: ArrayLike = 0.0
+) -> NoiseLevel:
+    """The noise level of a tree's figures, nan where nothing was measured, from how far they miss adding up.
+
+    `per` is "all" for one variance, "level" for one per level, or a name per level: those of one name share it.
+    `extra` is variance that is known besides, as of rounding. Refused where too little is measured twice, or where
+    what one group's noise adds cannot be told from another's.
+    """
+    group, names = _groups(tree, per)
+    back, into = tree.from_level_order, tree.to_level_order
+    x = into(np.asarray(noisy, np.float64))
+    if x.shape != (len(tree),):
+        raise ValueError(f"one figure for each of the {len(tree)} nodes is needed; got shape {x.shape}")
+    known, besides = np.isfinite(x), into(np.broadcast_to(np.asarray(extra, np.float64), x.shape))
+    given = _Figures(tree, np.where(known, x, 0.0), known & (besides < np.inf), group, besides, len(names))
+    theta, checks = _start(given)
+    moved, rounds = np.ones(len(names)), 0
+    while np.abs(moved).max() > 1e-9 and rounds < ROUNDS:
+        of, slope = _parts(given, theta), _slopes(given, theta)
+        score = (given.sums(of.residual**2) - given.sums(of.spare)) / 2 * theta
+        moved = np.clip(np.linalg.pinv(_information(given, theta, slope.spare), CLEAR) @ score, -1.0, 1.0)
+        theta, rounds = theta * np.exp(moved), rounds + 1
+    of, slope = _parts(given, theta), _slopes(given, theta)
+    tails = shape_of(shape).excess(of.variance) * np.where(given.known, of.variance, 0.0) ** 2 / 4
+    information = _information(given, theta, slope.spare)
+    inverse = np.linalg.pinv(information, CLEAR)
+    each = slope.spare * theta
+    spread = inverse @ (information + (each.T * tails) @ each) @ inverse  # of log θ̂
+    freedom = 2 / np.maximum(np.diag(spread), 1e-12)
+    clear = (np.diag(inverse @ information) > 0.999) & (np.abs(moved) < 1e-3)
+    if not (clear & (freedom >= LEAST)).all():
+        _refuse(names, clear & (freedom >= LEAST), checks, float(freedom[0]))
+    pull = slope.left * theta
+    with np.errstate(invalid="ignore", divide="ignore"):
+        satterthwaite = 2 * of.left**2 / np.einsum("vl,lm,vm->v", pull, spread, pull)
+    satterthwaite[~(satterthwaite >= LEAST)] = np.inf  # what is not estimated, or exact
+    measured = Measurements.of(tree, back(given.x), back(of.variance), shape)
+    measured = replace(measured, freedom=back(satterthwaite))
+    return NoiseLevel(measured, names, theta, theta * np.sqrt(np.diag(spread)), checks)
+
+
+class _Figures(NamedTuple):
+    """Figures in level order, and what their variances are made of."""
+
+    tree: Tree
+    x: Floats
+    known: np.ndarray
+    group: Ints
+    extra: Floats
+    groups: int
+
+    def sums(self, values: Floats) -> Floats:
+        total: Floats = np.bincount(self.group, values, self.groups).astype(np.float64)
+        return total
+
+
+class _Parts(NamedTuple):
+    """Of each node: its figure's variance, P, the residual by the variance, and the estimate's variance."""
+
+    variance: Floats
+    spare: Floats
+    residual: Floats
+    left: Floats
+
+
+def _parts(given: _Figures, theta: Floats) -> _Parts:
+    variance = np.where(given.known, theta[given.group] + given.extra, np.inf)
+    count, left = blue(given.tree, given.x, variance)
+    some = np.where(given.known, variance, 1.0)
+    spare = np.where(given.known, np.maximum(1 - left / some, 0.0) / some, 0.0)
+    return _Parts(variance, spare, np.where(given.known, (given.x - count) / some, 0.0), left)
+
+
+def _slopes(given: _Figures, theta: Floats) -> _Parts:
+    """The derivatives by each θ, one column each, with the sign of the spare turned; 0 where there are none."""
+    columns = []
+    for k in range(given.groups):
+        low, high = (_parts(given, theta * np.where(np.arange(given.groups) == k, 1 + h, 1.0)) for h in (-STEP, STEP))
+        with np.errstate(invalid="ignore"):
+            columns.append([(b - a) / (2 * STEP * theta[k]) for a, b in zip(low, high, strict=True)])
+    stacked = (np.nan_to_num(np.stack(each, 1), posinf=0.0, neginf=0.0) for each in zip(*columns, strict=True))
+    slope = _Parts(*stacked)
+    return slope._replace(spare=-slope.spare)
+
+
+def _information(given: _Figures, theta: Floats, slope: Floats) -> Floats:
+    """Fisher's information on log θ."""
+    half = np.stack([given.sums(each) for each in slope.T], 1) * np.outer(theta, theta) / 2
+    return (half + half.T) / 2
+
+
+def _start(given: _Figures) -> tuple[Floats, float]:
+    """One variance for all as a first guess, and how many checks there are."""
+    plain = _parts(given._replace(extra=np.zeros(len(given.x))), np.ones(given.groups))
+    checks, size = float(plain.spare.sum()), float(np.abs(given.x).max(initial=1.0))
+    if checks < 1e-9:
+        raise ValueError(
+            "the noise level cannot be estimated, since no figure is measured twice: rows are needed for nodes and for "
+            "all that is below them; add them, or state the noise"
+        )
+    theta = float((plain.residual**2).sum()) / checks
+    if not theta > (1e-9 * size) ** 2:
+        raise ValueError("the noise level cannot be estimated, since the rows add up exactly: they have no noise")
+    return np.full(given.groups, theta), checks
+
+
+def _groups(tree: Tree, per: str | Sequence[object]) -> tuple[Ints, tuple[str, ...]]:
+    """Which group each node is of, in level order, and the groups' levels in words."""
+    labels = per.split(",") if isinstance(per, str) else [str(each) for each in per]
+    if labels in (["all"], ["level"]):
+        labels = ["all"] * tree.depth if labels == ["all"] else [str(level) for level in range(tree.depth)]
+    if len(labels) != tree.depth:
+        raise ValueError(
+            f'noise is estimated per "all", "level", or with a name for each of the {tree.depth} levels '
+            f"({', '.join(tree.level_names)}), those of one name together, as in 1,2,2; got {per!r}"
+        )
+    distinct = list(dict.fromkeys(labels))
+    words = tuple(
+        ", ".join(name for name, label in zip(tree.level_names, labels, strict=True) if label == one)
+        for one in distinct
+    )
+    each = np.repeat([distinct.index(label) for label in labels], np.diff(tree.offsets))
+    return each, words if len(words) > 1 else ("all levels",)
+
+
+def _refuse(names: tuple[str, ...], good: np.ndarray, checks: float, freedom: float) -> NoReturn:
+    if len(names) == 1:
+        raise ValueError(
+            f"the noise level cannot be estimated from {checks:,.0f} figures measured twice; with noise of this shape "
+            f"about {ceil(LEAST * checks / freedom):,} are needed: add rows of totals, or state the noise"
+        )
+    bad = " and of ".join(name for name, fine in zip(names, good, strict=True) if not fine)
+    raise ValueError(
+        f"the noise of {bad} cannot be told from that of other levels by these figures (levels are told apart where "
+        f'their nodes have families of many sizes); estimate one level for all, with per="all", or say which levels '
+        "share theirs, as in per=1,2,2"
+    )
