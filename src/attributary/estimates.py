@@ -45,6 +45,7 @@ ADDED = (*NEEDED, "correction")  # beside figures that a user's table has alread
 FIGURES = (*MEASURED, *ADDED)
 FROM_PRIOR = "from_prior"  # one more where a prior had a part in the estimates
 MEASURE = "measure"  # the column that tells measures apart
+RATES = {"rate": "estimate", "rate_low": "low", "rate_high": "high"}  # per impression, of which column
 IMPRESSIONS = "impressions"  # of each node, where they are known; they are no private figures
 
 USUAL = 0.95  # confidence
@@ -229,6 +230,14 @@ def by_measure(tables: dict[str, Any]) -> Any:
         labelled.append(table.add_column(0, MEASURE, names))
     # Whole counts stand in one column with values, which are not whole.
     return pa.concat_tables(labelled, promote_options="permissive").unify_dictionaries()
+
+
+def with_impressions(table: Any, impressions: Floats) -> Any:
+    """The table of estimates with the impressions of each node, and what an impression brings, with its interval."""
+    columns = {name: table.column(of).to_numpy() for name, of in RATES.items()}
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rates = {name: np.where(impressions > 0, values / impressions, np.nan) for name, values in columns.items()}
+    return with_columns(table, {IMPRESSIONS: impressions.astype(np.int64), **rates})
 
 
 # Reading.

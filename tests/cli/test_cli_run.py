@@ -22,6 +22,7 @@ from attributary.tables.not_private import SEEDED, TRUE_COUNTS, words_of
 from command import attributary as command_line
 
 CONTRACT = ["noisy", "noise_variance", "estimate", "variance", "low", "high", "correction"]
+PER_IMPRESSION = ["impressions", "rate", "rate_low", "rate_high"]
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +44,14 @@ def test_the_whole_way(shop: Path, tmp_path: Path) -> None:
         "report.html",
     ]
     rows = read_table(str(tmp_path / "out" / "estimates.parquet")).to_pylist()
-    assert list(rows[0]) == ["node", "parent", "level", "campaign", "location", "day", *CONTRACT]
+    assert list(rows[0]) == ["node", "parent", "level", "campaign", "location", "day", *CONTRACT, *PER_IMPRESSION]
+    seen = pq.read_table(tmp_path / "out" / "counts.parquet").column("impressions").to_pandas().sum()
+    assert sum(row["impressions"] for row in rows if row["level"] == 0) == seen
+    for row in rows:
+        above = rows[row["parent"]]
+        assert row["level"] < 2 or row["impressions"] == above["impressions"], "no impression has a day"
+        assert row["rate_low"] * row["impressions"] == pytest.approx(row["low"])
+        assert row["rate"] * row["impressions"] == pytest.approx(row["estimate"])
     below: dict[int, float] = {}
     for row in rows:
         below[row["parent"]] = below.get(row["parent"], 0) + row["estimate"]

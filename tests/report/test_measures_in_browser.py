@@ -76,7 +76,8 @@ def test_ratios_have_neither_noise_nor_sums(tabs: Tabs, whole: Path, run: Path) 
     wide = tab.eval_on_selector_all("#icicle button[data-node]", "all => all.map(b => b.offsetWidth)")
     assert max(wide[1:]) > 50, "a ratio's nodes are as wide as their counts"
     tab.get_by_label("Conversions", exact=True).check(force=True)
-    assert tab.locator("#grid th[data-sort]:not([hidden])").count() == 6
+    assert tab.locator("#grid th[data-sort]:not([hidden])").count() == 7
+    assert tab.locator("#grid td[data-head='per impression']").count() > 0
 
 
 def test_keys_switch_and_filters_stay(tabs: Tabs, whole: Path) -> None:

@@ -190,7 +190,7 @@ def test_implausible_corrections_are_marked_and_can_be_singled_out(tabs: Tabs, o
 def test_keys_do_what_the_mouse_does(tabs: Tabs, whole: Path) -> None:
     tab = ready(tabs(), whole)
     tab.focus("#close")
-    for _ in range(6 + 1):  # the heads, then the table
+    for _ in range(7 + 1):  # the heads, then the table
         tab.keyboard.press("Tab")
     roots = cells(tab, 0)
     assert focused(tab) == roots[0]

@@ -18,7 +18,7 @@ import numpy as np
 
 from attributary import rmsre
 from attributary.denoising import Estimate, denoise
-from attributary.estimates import USUAL, by_measure, estimates_table
+from attributary.estimates import IMPRESSIONS, USUAL, by_measure, estimates_table, known_above, with_impressions
 from attributary.logs.count import count
 from attributary.logs.counts import Counts
 from attributary.logs.engine import Engine
@@ -37,8 +37,10 @@ from attributary.ratio import ratios_table
 from attributary.spec import Spec
 from attributary.tables import write_table
 from attributary.tables.not_private import TRUE_COUNTS, mark
+from attributary.tables.table_columns import floats
 from attributary.tables.whole_files import whole_folder
 from attributary.tree import Tree
+from attributary.tree.match import match
 from attributary.types import Floats
 
 FORMATS = ("parquet", "csv")
@@ -60,6 +62,21 @@ class Run:
     confidence: float  # of the intervals in tables and on the page
     generated: bool  # whether the rows of the logs were generated
 
+    @cached_property
+    def impressions(self) -> Floats | None:
+        """The impressions of each node, in the tree's order; None where no attribute is known to an impression.
+
+        An impression has no unknown attributes: nodes below the last known one have the impressions of the node above.
+        """
+        tree, known = self.tree, len(self.plan.spec.known)
+        if not known and not tree.total:
+            return None
+        rows, seen = match(tree, self.counts.table), floats(self.counts.table, IMPRESSIONS, "the counts")
+        first = np.bincount(rows.node[rows.leaf], np.nan_to_num(seen[rows.leaf]), len(tree))
+        each: Floats = tree.in_level_order.sum_up(first)
+        each[tree.offsets[tree.total + known] :] = np.nan
+        return tree.from_level_order(known_above(tree, each))
+
     @property
     def errors(self) -> dict[str, float]:
         """The error of this draw, by measure: RMSRE_τ of the tree, what limits cut off included."""
@@ -73,6 +90,8 @@ class Run:
         """The Arrow tables: estimates, ratios where there are counts and values, counts, and prior if there was one."""
         with np.errstate(divide="ignore"):  # Estimate.correction divides by 0 where an estimate is not moved
             made = {name: estimates_table(est, self.confidence) for name, est in self.estimates.items()}
+            if self.impressions is not None:
+                made = {name: with_impressions(table, self.impressions) for name, table in made.items()}
             tables = {"estimates": by_measure(made)}
             ratios = ratios_table(self.estimates, self.confidence)
         if ratios is not None:
@@ -88,7 +107,7 @@ class Run:
 
         with np.errstate(divide="ignore"):
             inputs = ReportInputs.of(self.plan, self.estimates, confidence=self.confidence, generated=self.generated)
-            return page(replace(inputs, files=files)).html
+            return page(replace(inputs.with_impressions(self.impressions), files=files)).html
 
     def save(self, folder: str, format: str = "parquet", stage: Callable[[str], None] = lambda _: None) -> None:
         """Writes plan.json, the tables and report.html to a folder, in the place of an earlier run's, all at once."""

@@ -15,6 +15,7 @@ from attributary.spec.measure import COUNT
 from attributary.tables import read_table
 from attributary.tables.not_private import together, words_of
 from attributary.tables.table_source import by_name
+from attributary.types import Floats
 
 WHAT = "a report is made of a plan, a table of estimates, an evaluation, or a folder of them"
 FIRST_BYTES = 4096
@@ -67,6 +68,16 @@ class ReportInputs:
     def first(self) -> Estimates | None:
         """The estimates of the first measure."""
         return next(iter(self.measures.values()), None)
+
+    def with_impressions(self, impressions: Floats | None) -> "ReportInputs":
+        """The same with the impressions of each node, in the tree's order, so that what each brings is shown."""
+        return replace(
+            self,
+            measures={
+                name: replace(est, impressions=None if impressions is None else est.tree.to_level_order(impressions))
+                for name, est in self.measures.items()
+            },
+        )
 
     def check(self) -> None:
         """Refuses a plan and estimates that are not about the same question."""

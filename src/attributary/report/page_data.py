@@ -134,7 +134,8 @@ def _figures(est: Estimates, keep: NDArray[np.bool_], digits: int) -> dict[str, 
     if est.from_prior is not None:
         figures["prior"] = 100 * est.from_prior[keep]  # to a tenth of a percent
     parts = {name: _parts(values, 10**digits) for name, values in figures.items()}
-    return parts | {"variance": est.variance[keep].astype("<f4")}
+    seen = {} if est.impressions is None else {"seen": est.impressions[keep].astype("<f8")}
+    return parts | {"variance": est.variance[keep].astype("<f4"), **seen}
 
 
 def _parts(values: NDArray[np.float64], part: int) -> NDArray[Any]:

@@ -12,7 +12,7 @@ from attributary.report.by_level import accuracy_section, budget_section
 from attributary.report.chart import Draw
 from attributary.report.inputs import ReportInputs
 from attributary.report.node_charts import counts_chart
-from attributary.report.quantity import Quantity, total_of, total_ratio
+from attributary.report.quantity import Quantity, rate, total_of, total_ratio
 from attributary.spec.measure import COUNT
 
 
@@ -73,7 +73,8 @@ def _named(name: str, kind: str, unit: str, tau: float) -> dict[str, Any]:
 def counts_section(quantity: Quantity, doubt: Plausibility, draw: Draw) -> dict[str, Any]:
     """What the sections on counts, tree and icicle say of one quantity."""
     est = quantity.estimates
-    total = total_of(est)
+    total, roots = total_of(est), slice(0, int(est.tree.first[0]))
+    seen = 0.0 if est.impressions is None else float(est.impressions[roots].sum())
     confidence = f"{100 * est.confidence:g}\u00a0% interval" if est.confidence else "interval"
     sizes = zip(np.diff(est.tree.offsets), est.tree.level_names, strict=True)
     levels = [f"{size:,}\u00a0×\u00a0{name}" for size, name in sizes]
@@ -89,6 +90,8 @@ def counts_section(quantity: Quantity, doubt: Plausibility, draw: Draw) -> dict[
         "chart": draw(counts_chart(quantity)),
         "confidence": confidence,
         "prior": est.from_prior is not None,
+        "rate": [] if est.impressions is None else rate(total.estimate, total.low, total.high, seen),
+        "seen": numerals.number(seen),
     }
 
 
@@ -109,4 +112,5 @@ def _ratio(quantity: Quantity, inputs: ReportInputs, draw: Draw) -> dict[str, An
         "chart": draw(counts_chart(quantity)) if known[first].any() else None,
         "confidence": "interval",
         "prior": False,
+        "rate": [],
     }

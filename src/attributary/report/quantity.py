@@ -79,6 +79,7 @@ def quantities(inputs: ReportInputs, tau: float | None) -> list[Quantity]:
             continue
         unit = (part.measure.unit if part else None) or ""
         of_value = tau_of_value(part, of_counts, _root_sum(est), _root_sum(inputs.measures.get(COUNT)))
+        est = replace(est, impressions=None)  # conversions have a rate
         shown.append(Quantity(name, "value", est, of_value, unit, part, _digits(est.variance)))
     units = {quantity.name: quantity.unit for quantity in shown}
     for name, est in inputs.ratios.items():
@@ -115,6 +116,14 @@ def _digits(variance: Floats) -> int:
 def digits(variance: float | None) -> int:
     """As many that the last one is not finer than a typical standard deviation; 1 where that is coarse."""
     return min(max(ceil(-log10(sqrt(variance))), 1), MOST_DIGITS) if variance else 1
+
+
+def rate(x: float, low: float, high: float, impressions: float) -> list[str]:
+    """What an impression brings, in percent, and its interval, with as many digits as it deserves; nothing of none."""
+    if not impressions > 0 or np.isnan(x):
+        return []
+    places = digits((100 * (high - low) / impressions) ** 2 / 16)
+    return [numerals.count(100 * each / impressions, places) + numerals.PERCENT for each in (x, low, high)]
 
 
 def label(est: Estimates, place: int) -> str:

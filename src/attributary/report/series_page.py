@@ -13,7 +13,7 @@ from attributary.report.course_svg import course_svg
 from attributary.report.facts import not_private, title, unit_of_privacy
 from attributary.report.page import Page, render
 from attributary.report.page_data import cut
-from attributary.report.quantity import digits
+from attributary.report.quantity import rate
 from attributary.spec.measure import COUNT
 
 NODES = 2_000
@@ -122,18 +122,11 @@ def _row(series: Series, node: int, name: str) -> dict[str, Any]:
         "change": change(last, node) if verdict not in (NEW, GONE, "") else "",
         "verdict": verdict,
         "kind": {GREW: "grew", FELL: "fell"}.get(verdict, "same"),
-        "rate": _rate(now, node, seen) if seen > 0 and np.isfinite(now.estimate[node]) else [],
+        "rate": rate(now.estimate[node], now.low[node], now.high[node], seen),
         "seen": numerals.number(seen),
         "svg": course_svg(series, node),
         "below": [],
     }
-
-
-def _rate(figures: WithInterval, node: int, impressions: float) -> list[str]:
-    """Conversions per impression in percent, and its interval, with as many digits as it deserves."""
-    x, low, high = (100 * float(values[node]) / impressions for values in figures)
-    places = digits((high - low) ** 2 / 16)
-    return [numerals.count(each, places) + numerals.PERCENT for each in (x, low, high)]
 
 
 def _figure(figures: WithInterval, node: int) -> dict[str, str]:

@@ -22,6 +22,7 @@ function treeTable(tree) {
     correction: (v) => Math.abs(tree.correction(v)),
     error: (v) => tree.error(v),
     prior: (v) => tree.prior(v),
+    rate: (v) => tree.estimate(v) / tree.seen(v),
   };
 
   function children(v) {
@@ -77,7 +78,16 @@ function treeTable(tree) {
     if (!ratio) cell("correction", "num minor", ...flag, signed(tree.correction(v)));
     cell("error", "num minor", percent(tree.error(v)));
     if (tree.prior) cell("weight of prior", "num minor", wholePercent(tree.prior(v) / 100));
+    if (tree.seen) cell("per impression", "num minor", ...rated(v));
     return line;
+  }
+
+  // What an impression brings, with as many digits as its interval deserves.
+  function rated(v) {
+    if (!(tree.seen(v) > 0)) return ["–"];
+    const [x, low, high] = [tree.estimate(v), tree.low(v), tree.high(v)].map((y) => (100 * y) / tree.seen(v));
+    const shown = (y) => fixed(y, Math.min(Math.max(Math.ceil(-Math.log10((high - low) / 4)), 1), 6)).replace("-", "−");
+    return [`${shown(x)}\u00a0%`, make("span", { class: "range" }, `${shown(low)} to ${shown(high)}`)];
   }
 
   // The rows of a node's children, and of theirs where they are open, in the order of the page.
@@ -194,7 +204,7 @@ function treeTable(tree) {
     const heads = [...grid.tHead.rows[0].cells];
     for (const head of heads) {
       const by = head.dataset.sort;
-      head.hidden = tree.measure.ratio ? by === "noisy" || by === "correction" || by === "prior" : by === "prior" && !tree.prior;
+      head.hidden = tree.measure.ratio ? by === "noisy" || by === "correction" || by === "prior" || by === "rate" : (by === "prior" && !tree.prior) || (by === "rate" && !tree.seen);
       if (by === "estimate") head.querySelector("button").textContent = tree.measure.unit ? `Estimate, ${tree.measure.unit}` : "Estimate";
       if (head.hidden && sort?.by === by) sort = null;
       if (head.hidden) head.removeAttribute("aria-sort");
