@@ -56,13 +56,11 @@ class FamilyCovariance:
 
     def plus(self, variance: Floats, families: "tuple[FamilyCovariance, ...]") -> "FamilyCovariance":
         """Of figures that are added to others, which have these variances and families."""
-        for other in families:
-            if np.array_equal(self.nodes, other.nodes):
-                return self.of(self.parent, self.nodes, self.covariance + other.covariance)
-        more = variance[self.nodes]
-        if not np.isfinite(more).all():
+        same = [each.covariance for each in families if np.array_equal(self.nodes, each.nodes)]
+        if not same and not np.isfinite(variance[self.nodes]).all():
             raise ValueError("figures with correlated noise are added to figures that are all measured; some are not")
-        return self.of(self.parent, self.nodes, self.covariance + np.eye(more.shape[1]) * more[:, None, :])
+        more = same[0] if same else np.eye(self.nodes.shape[1]) * variance[self.nodes][:, None, :]
+        return self.of(self.parent, self.nodes, self.covariance + more)
 
     @classmethod
     def of(cls, parent: Ints, nodes: Ints, covariance: Floats) -> "FamilyCovariance":

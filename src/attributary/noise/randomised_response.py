@@ -38,13 +38,6 @@ class StateWeights(NamedTuple):
     moment: Floats
 
 
-class Figures(NamedTuple):
-    """Unbiased figures (groups, figures) of each group, and their covariance (groups, figures, figures)."""
-
-    value: Floats
-    covariance: Floats
-
-
 @dataclass(frozen=True)
 class RandomisedResponse:
     """k-ary randomised response: with chance `rate` a response is drawn from all `states`, its true one included."""
@@ -56,9 +49,7 @@ class RandomisedResponse:
         if not (self.states >= 1 and self.states == int(self.states)):
             raise InputError(f"states are a whole number, 1 or more; got {self.states}")
         if not 0 <= self.rate < 1:
-            raise InputError(
-                f"the rate of random responses is from 0 to below 1, where they say nothing; got {self.rate}"
-            )
+            raise InputError(f"the rate of random responses is from 0 to below 1; got {self.rate}")
 
     @classmethod
     def at(cls, states: int, epsilon: float) -> Self:
@@ -74,8 +65,8 @@ class RandomisedResponse:
 
     def figures(
         self, people: Floats, sums: Floats, products: Floats, weights: StateWeights, expected: Floats | None = None
-    ) -> Figures:
-        """T̂ and its covariance, for groups of people; `expected` takes the place of T̂ in the covariance."""
+    ) -> tuple[Floats, Floats]:
+        """T̂ and its covariance, (groups, figures) and (groups, figures, figures); `expected` is T in the covariance."""
         p, (mean, moment) = self.rate, weights
         n = people[:, None]
         value = (sums - n * (p * mean)) / (1 - p)
@@ -87,11 +78,11 @@ class RandomisedResponse:
         size, axes = np.linalg.eigh(square)  # a sum of squares: what is negative is noise
         square = np.einsum("gij,gj,gkj->gik", axes, np.maximum(size, 0.0), axes)
         spread = n[..., None] * (moment - np.outer(mean, mean))
-        return Figures(value, p / (1 - p) ** 2 * ((1 - p) * square + spread))
+        return value, p / (1 - p) ** 2 * ((1 - p) * square + spread)
 
     def state_figures(
         self, people: Floats, observed: Floats, expected: Floats | None = None, covariance: bool = True
-    ) -> Figures:
+    ) -> tuple[Floats, Floats]:
         """The people in each of some states; their variances alone, (groups, states), without `covariance`."""
         size, k, p = observed.shape[1], self.states, self.rate
         if covariance:
@@ -101,7 +92,7 @@ class RandomisedResponse:
         value = (observed - n * (p / k)) / (1 - p)
         true = np.maximum(value if expected is None else expected, 0.0)  # never below a state in which nobody is
         spread = (1 - p) * (true * (1 - 2 / k) + n / k**2) + n / k * (1 - 1 / k)
-        return Figures(value, p / (1 - p) ** 2 * spread)
+        return value, p / (1 - p) ** 2 * spread
 
     def respond(self, true: Ints, rng: np.random.Generator) -> Ints:
         """The responses of people in these states, numbered from 0; for experiments, as `rng` protects nobody."""

@@ -47,6 +47,19 @@ def match(tree: Tree, table: Any) -> Match:
     return Match(node, last, labelled, is_leaf[node])
 
 
+def nodes_of_level(tree: Tree, table: Any, attributes: int) -> Ints:
+    """The node that the first so many attributes of each row name, in the tree's order; -1 where there is none."""
+    import pyarrow as pa
+
+    below = tree.attributes[attributes:]
+    paths = table.drop_columns([name for name in below if name in table.column_names])
+    for name in below:
+        paths = paths.append_column(name, pa.nulls(table.num_rows, pa.string()))
+    place = match(tree, paths).node
+    there = (place >= 0) & (tree.in_level_order.level[place] == attributes - 1 + tree.total)
+    return np.where(there, place if tree.order is None else tree.order[place], -1)
+
+
 def refuse_other_tree(tree: Tree, table: Any, match: Match) -> None:
     """Raises ValueError where not a single row is a leaf of the tree."""
     if match.leaf.any():

@@ -21,7 +21,7 @@ from attributary.noise import RandomisedResponse, StateWeights
 from attributary.tables.user_frames import arrow_table
 from attributary.tree import Tree
 from attributary.tree.labels import text_labels
-from attributary.tree.match import match
+from attributary.tree.match import nodes_of_level
 from attributary.tree.paths import describe
 from attributary.types import Ints
 
@@ -95,33 +95,33 @@ def _registered(header: str, source_type: str) -> Source:
 
 def _events(tree: Tree, sources: Any, reports: Any, registered: Source) -> tuple[Ints, Ints, Ints]:
     """The group of each source, and the source and the place of the trigger data of each report."""
+    group, above = nodes_of_level(tree, sources, len(tree.attributes) - 1), list(tree.attributes[:-1])
+    if (group < 0).any() or (tree.level[tree.leaves] < tree.depth - 1).any():
+        first = int(np.argmin(group))
+        where = describe(above, [sources.column(name)[first].as_py() for name in above])
+        raise InputError(
+            f"sources are in groups of leaves, all at the last level; that of row {first + 1} is in {where}"
+        )
+    ids = text_labels(sources, SOURCE_ID)
+    if len(ids.dictionary) < len(ids) or ids.null_count:
+        raise InputError(f"every source has a {SOURCE_ID} of its own; some are repeated or missing")
+    row = _places(reports, SOURCE_ID, ids.cast("string"))
+    if (row < 0).any():
+        raise InputError(f"{(row < 0).sum():,} of {len(row):,} reports are of sources that are not in the table")
+    data = _places(reports, TRIGGER_DATA, [str(value) for value in registered.trigger_data])
+    if (data < 0).any():
+        strange = reports.column(TRIGGER_DATA)[int(np.argmin(data))].as_py()
+        raise InputError(f"the sources' trigger data are {registered.trigger_data}; a report has {strange!r}")
+    return group, row, data
+
+
+def _places(table: Any, name: str, known: Any) -> Ints:
+    """Where each cell of a column, as text, is in a list; -1 where it is not."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    last = tree.attributes[-1] if tree.attributes else ""
-    paths = sources.drop_columns([last]) if last in sources.column_names else sources
-    paths = paths.append_column(last, pa.nulls(sources.num_rows, pa.string()))
-    place = match(tree, paths).node
-    group = np.where(place < 0, -1, place if tree.order is None else tree.order[place])
-    is_group = np.append(np.isin(np.arange(len(tree)), tree.parent[tree.leaves]), False)
-    if not is_group[group].all():
-        row, above = int(np.argmin(is_group[group])), list(tree.attributes[:-1])
-        where = describe(above, [sources.column(name)[row].as_py() for name in above])
-        raise InputError(f"a source is in a group just above the tree's leaves; that of row {row + 1} is in {where}")
-    ids, of = (text_labels(table, SOURCE_ID) for table in (sources, reports))
-    if len(pc.unique(ids)) < len(ids) or ids.null_count:
-        raise InputError(f"every source has a {SOURCE_ID} of its own; some are repeated or missing")
-    text = ids.cast(pa.string())
-    row = pc.fill_null(pc.index_in(of.cast(pa.string()), value_set=text), -1).to_numpy(zero_copy_only=False)
-    if (row < 0).any():
-        raise InputError(f"{(row < 0).sum():,} of {len(row):,} reports are of sources that are not in the table")
-    known = pa.array([str(value) for value in registered.trigger_data])
-    data = pc.fill_null(pc.index_in(text_labels(reports, TRIGGER_DATA).cast(pa.string()), value_set=known), -1)
-    told = data.to_numpy(zero_copy_only=False).astype(np.int64)
-    if (told < 0).any():
-        strange = reports.column(TRIGGER_DATA)[int(np.argmin(told))].as_py()
-        raise InputError(f"the sources' trigger data are {', '.join(known.to_pylist())}; a report has {strange!r}")
-    return group, row.astype(np.int64), told
+    found = pc.index_in(text_labels(table, name).cast(pa.string()), value_set=pa.array(known, pa.string()))
+    return pc.fill_null(found, -1).to_numpy(zero_copy_only=False).astype(np.int64)  # type: ignore[no-any-return]
 
 
 def _columns(tree: Tree, trigger_data: Mapping[str, int], registered: Source) -> Ints:
@@ -129,16 +129,13 @@ def _columns(tree: Tree, trigger_data: Mapping[str, int], registered: Source) ->
     place = {value: number for number, value in enumerate(registered.trigger_data)}
     labels = tree.labels[-1]
     names = labels.dictionary.cast("string").to_pylist()
-    for name in names:
-        if trigger_data.get(name) not in place:
+    given = [trigger_data.get(name, -1) for name in names]
+    for name, value in zip(names, given, strict=True):
+        if value not in place or given.count(value) > 1:
             raise InputError(
-                f"each label of {tree.attributes[-1]!r} has one of the sources' trigger data, "
-                f"{', '.join(map(str, place))}; {name!r} has {trigger_data.get(name)}"
+                f"each label of {tree.attributes[-1]!r} has trigger data of its own, one of {registered.trigger_data}; "
+                f"{name!r} has {trigger_data.get(name)}"
             )
-    if (tree.level[tree.leaves] < tree.depth - 1).any():
-        raise InputError("event-level reports are of a tree whose leaves are all at the last level; some are above it")
-    if len(set(trigger_data.values())) < len(trigger_data):
-        raise InputError("two labels have the same trigger data; give each its own")
     column = np.zeros(len(tree), np.int64)
-    column[tree.slice(tree.depth - 1)] = np.array([place[trigger_data[name]] for name in names])[labels.indices]
+    column[tree.slice(tree.depth - 1)] = np.array([place[value] for value in given])[labels.indices]
     return tree.from_level_order(column)
