@@ -89,10 +89,11 @@ def denoise_table(
         frame, levels, value, variance=variance, std=std, noise=noise, fill=fill, path=path, **form
     )
     table, tree, path, value = found.table, found.tree, found.path, found.value
-    column = variance if isinstance(variance, str) else None
-    names = _kept_names(table, column, prefix, path, chosen.uses_prior, value)
-    copied = _copied(table, names, column, value)
     stated = parse_levels(noise).values() if noise is not None and ":" in noise else ()
+    spent = [variance, std, *(name for each in stated for name in each.columns)]
+    column = variance if isinstance(variance, str) else None
+    names = _kept_names(table, spent, prefix, path, chosen.uses_prior, column, value)
+    copied = _copied(table, names, column, value)
     doubts = doubts_of(measured, path, any(each.rounded for each in stated))
     stage("denoising")
     past = None if prior is None else past_of_table(tree, prior, protected)
@@ -100,13 +101,13 @@ def denoise_table(
         est = chosen.denoise(tree, measured, earlier=None if past is None else past.of[0])
     result = _filled(table, tree) if fill else table
     if not keep_text:
-        result = _with_numbers(result, {value, variance, std, *(name for each in stated for name in each.columns)})
+        result = _with_numbers(result, {value, *(name for name in spent if isinstance(name, str))})
     columns = figures_of(est, confidence)
     order = [name for name in columns if name not in MEASURED] + copied
     added = {prefix + name: columns[name][: result.num_rows] for name in order}
     made = with_metadata(with_columns(result.rename_columns(names), added), est, confidence)
-    renamed = names != table.column_names
-    notes = [f"your column {variance} is called {NOISE_VARIANCE} there"] if renamed else []
+    both = zip(table.column_names, names, strict=True)
+    notes = [f"your column {old} is called {new} there" for old, new in both if old != new]
     if past is not None:
         made, notes = mark(made, past.not_private), notes + past.notes
     return Denoised(made, {COUNT: est}, notes, found.notes, tuple(doubts))
@@ -250,10 +251,15 @@ def _per_level(given: Amount) -> list[float] | None:
 # The user's columns beside those that are added.
 
 
-def _kept_names(table: Any, variance: str | None, prefix: str, path: str, prior: bool, value: str) -> list[str]:
-    """The names of the user's columns in the output; refuses those that an added column would hide."""
+def _kept_names(
+    table: Any, spent: Collection[Any], prefix: str, path: str, prior: bool, variance: str | None, value: str
+) -> list[str]:
+    """The names of the user's columns in the output; refuses those that an added column would hide.
+
+    Those that state the noise (`spent`) are called noise_variance, noise_low and the like instead.
+    """
     taken = {prefix + name for name in (*ADDED, *([FROM_PRIOR] if prior else []))}
-    names = [NOISE_VARIANCE if name == variance and name in taken else name for name in table.column_names]
+    names = [f"noise_{name}" if name in spent and name in taken else name for name in table.column_names]
     taken |= {prefix + name for name in _copied(table, names, variance, value)}
     clash = next((name for name in names if name in taken or names.count(name) > 1), None)
     if clash is not None:

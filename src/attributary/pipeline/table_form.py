@@ -90,7 +90,11 @@ def recognise(
         notes.append(str(spread))
         path = f"{path}, one row per cell"
     grouping = _grouping_columns(table)
-    value = value if value is not None else _value_column(table, [*(levels or ()), *grouping.values(), *amounts], path)
+    group_id = next((name for name in table.column_names if _letters(name) == "groupingid"), None)
+    roles = {*grouping.values(), *amounts, *([group_id] if group_id else [])}
+    if value is None:
+        value = _value_column(table, {*(levels or ()), *roles}, path)
+        notes.append(f"figures: column {value}")
     table, figures, extra, told = _figures(table, value, path, suppressed, empty, decimal)
     notes += told
     for name in amounts:
@@ -100,11 +104,14 @@ def recognise(
     table, told = _null_labels(table, grouping, path)
     notes += told
     if levels is None:
-        rest = [name for name in table.column_names if name not in {value, *amounts, *grouping.values(), *NOISE}]
+        rest = [name for name in table.column_names if name not in {value, *roles} and not _is_amount(table, name)]
+        rest = [name for name in rest if not _ends(table, name, ()).all()]
         marks = [] if no_totals else _marks(table, rest)
         levels = _levels(table, rest, [*totals, *marks], path)
         notes.append(f"levels: {' > '.join(levels)}")
     names = level_columns(table, levels, path).column_names
+    if group_id is not None and group_id not in names:
+        _check_group_id(table, names, group_id, path)
     marked, found = without_totals(table, names, totals, path), list(totals)
     try:
         tree = _tree(marked, names, fill, no_totals, path)
@@ -161,7 +168,7 @@ def _figures(
 
 def _value_column(table: Any, others: Collection[str], path: str) -> str:
     """The column of figures: the only one with a usual name, or the only one of numbers."""
-    free = [name for name in table.column_names[:KEEP] if name not in others and name.lower() not in NOISE]
+    free = [name for name in table.column_names[:KEEP] if name not in others and not _is_amount(table, name)]
     numeric = [name for name in free if _is_numeric(table, name)]
     usual = [name for name in numeric if name.lower() in FIGURES]
     for found in (usual, numeric):
@@ -169,6 +176,11 @@ def _value_column(table: Any, others: Collection[str], path: str) -> str:
             return str(found[0])
     words = " or ".join(f"--value {name}" for name in (usual or numeric)[:5]) or "no column has numbers only"
     raise InputError(f"{shown(path)} does not say which column has the figures; give it with --value: {words}")
+
+
+def _is_amount(table: Any, name: str) -> bool:
+    """Whether a column looks like what is said of the noise."""
+    return name.lower() in NOISE and _is_numeric(table, name)
 
 
 def _is_numeric(table: Any, name: str) -> bool:
@@ -280,6 +292,18 @@ def _grouping_columns(table: Any) -> dict[str, str]:
         if letters.startswith("grouping") and of is not None and of != name:
             found[of] = name
     return found
+
+
+def _check_group_id(table: Any, names: list[str], group_id: str, path: str) -> None:
+    """Refuses a GROUPING_ID that is at odds with the empty cells, whose first column is its highest bit."""
+    stated = floats(table, group_id, path)
+    empty = sum(_ends(table, name, _marks(table, [name])) * 2.0**i for i, name in enumerate(reversed(names)))
+    if (stated != empty).any():
+        row = int(np.argmax(stated != empty))
+        raise InputError(
+            f"{place(path, row)}: {group_id} does not match the empty cells of {', '.join(names)}: for groups of null, "
+            "select GROUPING(column) of each"
+        )
 
 
 def _letters(name: str) -> str:
