@@ -13,6 +13,7 @@ Whoever shows estimates takes an `Estimates`: `read_estimates` and `read_measure
 `Estimates.of` of an `Estimate` that is still in memory. Whoever writes some asks `figures_of` for the columns.
 """
 
+import json
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from math import sqrt
@@ -31,7 +32,7 @@ from attributary.noise import SHAPES
 from attributary.tables import place, shown
 from attributary.tables.not_private import NAME as NOT_PRIVATE
 from attributary.tables.not_private import SEEDED, mark, words_of
-from attributary.tables.table_columns import floats
+from attributary.tables.table_columns import floats, is_text_type
 from attributary.tables.user_frames import arrow_table, with_figures
 from attributary.tree import Tree
 from attributary.tree.match import match
@@ -44,6 +45,7 @@ NEEDED = ("estimate", "variance", "low", "high")
 ADDED = (*NEEDED, "correction")  # beside figures that a user's table has already
 FIGURES = (*MEASURED, *ADDED)
 FROM_PRIOR = "from_prior"  # one more where a prior had a part in the estimates
+LEVELS, BELOW = "levels", " > "  # what says which columns name nodes, and what is between their names
 MEASURE = "measure"  # the column that tells measures apart
 RATES = {"rate": "estimate", "rate_low": "low", "rate_high": "high"}  # per impression, of which column
 IMPRESSIONS = "impressions"  # of each node, where they are known; they are no private figures
@@ -216,6 +218,37 @@ def noted(table: Any, **notes: object) -> Any:
     """The table with these notes in its metadata, which Parquet and Arrow files keep and text does not."""
     added = {name.encode(): str(value).encode() for name, value in notes.items()}
     return table.replace_schema_metadata({**(table.schema.metadata or {}), **added})
+
+
+def with_levels(table: Any, tree: Tree, levels: tuple[str, ...], text: bool) -> Any:
+    """The table with the names of its level columns, so that whoever reads it need not be told them.
+
+    They are in the metadata. Text has none: there, the levels are the columns before the figures, or else a last column
+    says for each row which columns name its node, as in region > store.
+    """
+    import pyarrow as pa
+
+    table = noted(table, levels=json.dumps(levels))
+    if not text or LEVELS in table.column_names or label_columns(table.column_names) == list(levels):
+        return table
+    paths = [BELOW.join(levels[: depth + 1 - tree.total]) or None for depth in range(tree.depth)]
+    codes = pa.array(tree.level[: table.num_rows].astype(np.int32))
+    return table.append_column(LEVELS, pa.DictionaryArray.from_arrays(codes, pa.array(paths, pa.string())))
+
+
+def stated_levels(table: Any) -> list[str] | None:
+    """The level columns that a table states, in its metadata or in a column; None where it states none that it has."""
+    import pyarrow.compute as pc
+
+    try:
+        levels = json.loads((table.schema.metadata or {}).get(LEVELS.encode(), b"null"))
+    except ValueError:
+        levels = None
+    if levels is None and LEVELS in table.column_names and is_text_type(table.column(LEVELS).type):
+        longest = max((str(text or "") for text in pc.unique(table.column(LEVELS)).to_pylist()), key=len, default="")
+        levels = longest.split(BELOW)
+    good = isinstance(levels, list) and levels and all(name in table.column_names for name in levels)
+    return levels if good else None
 
 
 def by_measure(tables: dict[str, Any]) -> Any:
@@ -415,10 +448,9 @@ def tree_of(table: Any, path: str, levels: list[str] | None, rows: Ints | None =
             levels = label_columns(names)
             if not levels:
                 return _by_parents(table, path)
+        levels = levels or stated_levels(table)
         if levels is None:
-            raise InputError(
-                f"{shown(path)} does not say which columns name a node; give them with --levels, top to bottom"
-            )
+            return _by_place(table, path)
         return Tree.from_paths(_labels(table, levels, path, stars=not ours), levels, totals=None)
     except RowError as error:
         if rows is None:
@@ -429,6 +461,18 @@ def tree_of(table: Any, path: str, levels: list[str] | None, rows: Ints | None =
         raise
     except ValueError as error:
         raise InputError(f"{shown(path)}: {error}") from error
+
+
+def _by_place(table: Any, path: str) -> Tree:
+    """The tree of the columns before the figures, if it has one node for each row; else they are asked for."""
+    levels = label_columns(table.column_names)
+    try:
+        tree = Tree.from_paths(_labels(table, levels, path, stars=True), levels, totals=None)
+        if len(tree) == table.num_rows:
+            return tree
+    except ValueError:
+        pass
+    raise InputError(f"{shown(path)} does not say which columns name a node; give them with --levels, top to bottom")
 
 
 def label_columns(names: list[str]) -> list[str]:

@@ -53,14 +53,30 @@ def test_charts_are_files_too(ending: str, begins: bytes, run: Path, tmp_path: P
     assert all((tmp_path / "c" / f"{name}.{ending}").read_bytes().startswith(begins) for name in names)
 
 
-def test_a_table_of_denoise_with_its_levels(tmp_path: Path) -> None:
-    rows = "campaign,day,noisy\nshoes,,103\nshoes,mon,58\nshoes,tue,51\n"
+@pytest.mark.parametrize("ending", ["csv", "tsv", "parquet", "arrow"])
+@pytest.mark.parametrize("value", ["noisy", "Count"])
+@pytest.mark.parametrize("leaves", [False, True])
+def test_a_table_of_denoise_says_its_levels(ending: str, value: str, leaves: bool, tmp_path: Path) -> None:
+    rows = f"campaign,owner,day,{value}\n" + "shoes,Ada,,103\n" * (not leaves) + "shoes,Ada,mon,58\nshoes,Ada,tue,51\n"
     (tmp_path / "sales.csv").write_text(rows)
-    args = ["denoise", "--table", f"{tmp_path}/sales.csv", "--levels", "campaign,day", "--value", "noisy"]
-    CliRunner().invoke(main, [*args, "--variance", "8,4", "-o", f"{tmp_path}/out.csv", "-q"])
-    assert "give them with --levels" in report(tmp_path / "out.csv", "-o", tmp_path / "p.html").stderr
-    result = report(tmp_path / "out.csv", "--levels", "campaign, day", "-o", tmp_path / "p.html")
+    args = ["denoise", "--table", f"{tmp_path}/sales.csv", "--levels", "campaign,day", "--value", value, "--fill"]
+    out = tmp_path / f"out.{ending}"
+    assert CliRunner().invoke(main, [*args, "--variance", "8,4", "-o", str(out), "-q"]).exit_code == 0
+    result = report(out, "-o", tmp_path / "p.html")
     assert result.exit_code == 0 and "Conversions by campaign and day" in (tmp_path / "p.html").read_text()
+    table = read_table(str(out))
+    bare = table.select([name for name in table.column_names if name != "levels"]).replace_schema_metadata({})
+    write_table(bare, str(tmp_path / "bare.csv"))
+    assert "give them with --levels" in report(tmp_path / "bare.csv", "-o", tmp_path / "p.html").stderr
+    result = report(tmp_path / "bare.csv", "--levels", "campaign, day", "-o", tmp_path / "p.html")
+    assert result.exit_code == 0 and "Conversions by campaign and day" in (tmp_path / "p.html").read_text()
+
+
+def test_levels_that_a_table_states_but_lacks_are_asked_for(tmp_path: Path) -> None:
+    head = "a,Count,estimate,variance,low,high,levels\n"
+    for stated in ("a > b", "", "Count > a", "[]"):
+        (tmp_path / "x.csv").write_text(f"{head}x,1,1,1,0,2,{stated}\ny,2,2,1,1,3,{stated}\n")
+        assert report(tmp_path / "x.csv", "-o", tmp_path / "p.html").exit_code == 2
 
 
 def test_what_is_left_out_is_told(run: Path, tmp_path: Path) -> None:
@@ -160,11 +176,11 @@ def test_the_page_says_of_the_noise_what_the_terminal_says(
     z = re.search(r"z = (-?[\d.]+)", said.stderr)
     assert said.exit_code == 0 and z is not None, said.output
     table = read_table(out)
-    assert table.column_names[-2:] == ["noisy", "noise_variance"]
+    assert [*table.column_names, "levels"][8:11] == ["noisy", "noise_variance", "levels"]
     assert [float(x) for x in table.column("noisy").to_pylist()] == [103, 58, 51, 2, -3, 1]
     assert [float(x) for x in table.column("noise_variance").to_pylist()] == [8, 4, 4] * 2
     told = [] if ending == "parquet" else ["--noise", shape]
-    html = report(out, "--levels", "campaign,day", *told, "-o", "-", "-q").stdout
+    html = report(out, *told, "-o", "-", "-q").stdout
     assert f"(z = {z[1].replace('-', '−')})" in html
     assert "Error as measured" in html
 
@@ -178,7 +194,7 @@ def test_a_column_that_is_called_noisy_but_is_not_the_value_is_refused(tmp_path:
 
 
 def test_a_table_without_levels_is_named_once(tmp_path: Path) -> None:
-    (tmp_path / "g.csv").write_text("a,estimate,variance,low,high\nx,1,1,0,2\n")
+    (tmp_path / "g.csv").write_text("a,b,estimate,variance,low,high\nx,1,1,1,0,2\n")
     result = CliRunner().invoke(main, ["report", str(tmp_path / "g.csv"), "-o", str(tmp_path / "r.html")])
     assert result.exit_code == 2 and result.stderr.count("g.csv") == 1, result.stderr
 

@@ -424,11 +424,12 @@ class TestReading:
         by_path = {tuple(path(a, v)): a.estimate[v] for v in range(len(a))}
         assert by_path == {tuple(path(b, v)): b.estimate[v] for v in range(len(b))}
 
-    def test_a_table_of_denoise_needs_its_levels_and_may_lack_the_noise(self) -> None:
+    def test_levels_are_before_the_figures_and_the_noise_may_be_unknown(self) -> None:
         columns = {"campaign": ["x", "x", "x"], "day": ["*", "mon", "tue"], "estimate": ["10", "4", "6"]}
         columns |= {"variance": ["1", "2", "2"], "low": ["8", "1", "3"], "high": ["12", "7", "9"]}
         with pytest.raises(InputError, match="give them with --levels"):
-            read_estimates(pa.table(columns), "t.csv")
+            read_estimates(pa.table({"owner": ["a", "b", "a"], **columns}), "t.csv")
+        assert read_estimates(pa.table(columns), "t.csv").tree.attributes == ("campaign", "day")
         est = read_estimates(pa.table(columns), "t.csv", ["campaign", "day"])
         assert est.tree.depth == 2 and np.isnan(est.noisy).all() and changes(est, 10) == []
 

@@ -15,7 +15,7 @@ import numpy as np
 from attributary.denoising import Estimate
 from attributary.denoising.noise_level import estimate_noise
 from attributary.errors import InputError
-from attributary.estimates import ADDED, FROM_PRIOR, MEASURED, figures_of, with_columns, with_metadata
+from attributary.estimates import ADDED, FROM_PRIOR, MEASURED, figures_of, with_columns, with_levels, with_metadata
 from attributary.measurements import Measurements
 from attributary.noise import Statement, parse_levels, shape_of
 from attributary.pipeline.estimator import Estimator
@@ -106,6 +106,8 @@ def denoise_table(
     order = [name for name in columns if name not in MEASURED] + copied
     added = {prefix + name: columns[name][: result.num_rows] for name in order}
     made = with_metadata(with_columns(result.rename_columns(names), added), est, confidence)
+    if not prefix:  # or no report would find the figures, either
+        made = with_levels(made, tree, found.levels, keep_text)
     both = zip(table.column_names, names, strict=True)
     notes = [f"your column {old} is called {new} there" for old, new in both if old != new]
     if past is not None:
