@@ -22,7 +22,9 @@ from attributary.datasets.stream import Stream, map_blocks
 from attributary.errors import InputError
 
 ROWS = 2_000_000
-SOME = 60  # blocks of the 742 that camb has, whatever its number of rows
+BLOCKS = pytest.mark.parametrize(  # at most; camb has 742, whatever its number of rows
+    "blocks", [60, pytest.param(1000, marks=pytest.mark.sweep)], ids=["some blocks", "all blocks"]
+)
 STREAMS = {"csscl": csscl_stream, "camb": camb_stream}
 KINDS_OF_STREAM = pytest.mark.parametrize("kind", STREAMS)
 
@@ -174,19 +176,23 @@ def test_the_skew_keeps_its_shape_in_a_small_log() -> None:
 
 @KINDS_OF_STREAM
 @pytest.mark.parametrize("format", ["parquet", "published"])
-def test_a_seed_gives_the_same_bytes_with_any_number_of_workers(kind: str, format: str, tmp_path: Path) -> None:
+@BLOCKS
+def test_a_seed_gives_the_same_bytes_with_any_number_of_workers(
+    kind: str, format: str, blocks: int, tmp_path: Path
+) -> None:
     paths = [tmp_path / f"{name}.{'parquet' if format == 'parquet' else 'tsv.gz'}" for name in "abc"]
     for path, seed, workers in zip(paths, (7, 7, 8), (1, 3, 2), strict=True):
         stream = STREAMS[kind](270_000 if kind == "csscl" else 30_000, seed)
-        write(stream._replace(blocks=min(stream.blocks, SOME)), str(path), format, workers=workers)
+        write(stream._replace(blocks=min(stream.blocks, blocks)), str(path), format, workers=workers)
     one, same, other = (path.read_bytes() for path in paths)
     assert one == same != other
 
 
 @KINDS_OF_STREAM
-def test_a_block_is_the_same_whenever_it_is_made(kind: str) -> None:
+@BLOCKS
+def test_a_block_is_the_same_whenever_it_is_made(kind: str, blocks: int) -> None:
     stream, again = (STREAMS[kind](600_000, 2) for _ in range(2))
-    stream, again = (each._replace(blocks=min(each.blocks, SOME)) for each in (stream, again))
+    stream, again = (each._replace(blocks=min(each.blocks, blocks)) for each in (stream, again))
     numbers = [stream.blocks - 1, 0, 1]
     first = [stream.block(number) for number in numbers]
     assert [again.block(number) for number in reversed(numbers)] == first[::-1]

@@ -99,34 +99,48 @@ def plain(
     return Plain(number, beyond, value, full, fates)
 
 
-@settings(max_examples=100, deadline=None)
-@given(
-    impressions=st.lists(IMPRESSIONS, min_size=1, max_size=8),
-    sales=st.lists(SALES, max_size=12),
-    most=st.sampled_from([1, 2, 3, 20]),
-    clip=st.sampled_from([10, 0.5, 1e6]),
-    period=PERIODS,
-    chosen=st.sampled_from(["both", "clip", "most"]),
-)
-@example(
-    impressions=[Impression("a", 1, 0, c) for c in "xyx"],
-    sales=[Sale("a", 1, 0, "mon", 3.0)] * 3,
-    most=2,
-    clip=10,
-    period={},
-    chosen="both",
-)
-def test_the_sql_agrees_with_plain_python(
+OPEN = ["both", "clip", "most"]  # limits that the plan chooses
+LAW = {
+    "impressions": st.lists(IMPRESSIONS, min_size=1, max_size=8),
+    "sales": st.lists(SALES, max_size=12),
+    "most": st.sampled_from([1, 2, 3, 20]),
+    "clip": st.sampled_from([10, 0.5, 1e6]),
+    "period": PERIODS,
+}
+TIES = {
+    "impressions": [Impression("a", 1, 0, c) for c in "xyx"],
+    "sales": [Sale("a", 1, 0, "mon", 3.0)] * 3,
+    "most": 2,
+    "clip": 10,
+    "period": {},
+}
+
+
+@settings(max_examples=100)
+@given(**LAW, chosen=st.sampled_from(OPEN))
+@example(**TIES, chosen="both")
+def test_the_sql_agrees_with_plain_python(chosen: str, engine: DuckDB, tmp_path_factory: Any, **drawn: Any) -> None:
+    check_sql(tmp_path_factory.getbasetemp(), engine, [chosen], **drawn)
+
+
+@pytest.mark.sweep
+@settings(max_examples=200)
+@given(**LAW)
+@example(**TIES)
+def test_so_it_does_whatever_the_plan_chooses(engine: DuckDB, tmp_path_factory: Any, **drawn: Any) -> None:
+    check_sql(tmp_path_factory.getbasetemp(), engine, OPEN, **drawn)
+
+
+def check_sql(
+    folder: Path,
+    engine: DuckDB,
+    open_limits: list[str],
     impressions: list[Any],
     sales: list[Any],
     most: int,
     clip: float,
     period: Any,
-    chosen: str,
-    engine: DuckDB,
-    tmp_path_factory: Any,
 ) -> None:
-    folder = tmp_path_factory.getbasetemp()
     ours = [i._replace(user=i.user or None) for i in impressions]
     theirs = [s._replace(user=s.user or None) for s in sales]
     since, until = period.get("since", -1e99), period.get("until", 1e99)
@@ -144,16 +158,16 @@ def test_the_sql_agrees_with_plain_python(
         assert round((row["revenue"] + row["revenue_beyond"]) * 10**6) == expected.full[leaf]
     tree = spec().tree(counts.table)
     first = spec(most, clip).asked[1]
-    # Where the plan chooses one limit or both, rows by rank and value bin say the same.
-    open_ = spec(most if chosen == "clip" else "auto", clip if chosen == "most" else "auto")
-    rows = counted(folder, open_, impressions, sales, engine=engine, **period).table
-    assert rows.column("impressions").drop_null().to_pylist().count(0) == 0
-    assert sum(rows.column("impressions").drop_null().to_pylist()) == counts.impressions
-    by_bin, same = profile(tree, open_, rows), profile(tree, spec(most, clip), counts.table)
-    assert np.allclose(by_bin.full(first), same.full(first))
-    assert np.array_equal(by_bin.limited(open_.asked[0], most, 1), from_counts(tree, counts.table).mean)
-    if open_.asked[1].limit is not None:
-        assert np.allclose(by_bin.limited(first, most, clip), same.limited(first, most, clip))
+    for chosen in open_limits:  # where the plan chooses one limit or both, rows by rank and value bin say the same
+        open_ = spec(most if chosen == "clip" else "auto", clip if chosen == "most" else "auto")
+        rows = counted(folder, open_, impressions, sales, engine=engine, **period).table
+        assert rows.column("impressions").drop_null().to_pylist().count(0) == 0
+        assert sum(rows.column("impressions").drop_null().to_pylist()) == counts.impressions
+        by_bin, same = profile(tree, open_, rows), profile(tree, spec(most, clip), counts.table)
+        assert np.allclose(by_bin.full(first), same.full(first))
+        assert np.array_equal(by_bin.limited(open_.asked[0], most, 1), from_counts(tree, counts.table).mean)
+        if open_.asked[1].limit is not None:
+            assert np.allclose(by_bin.limited(first, most, clip), same.limited(first, most, clip))
 
 
 @settings(max_examples=30, deadline=None)
