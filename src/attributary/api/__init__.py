@@ -47,10 +47,7 @@ def api_of_kind(kind: str) -> "AttributionApi":
 def clients(plan: "Plan", **wishes: Any) -> "Clients":
     """The plan with its keys, and what clients are told; an InputError where the API cannot carry the plan."""
     spec, api = plan.spec, api_of(plan.spec)
-    if spec.noise_model.name != api.terms.noise:
-        raise InputError(
-            f'a plan for the {api.terms.title} has noise = "{api.terms.noise}"; this one has "{spec.noise}": plan anew'
-        )
+    _refuse_other_noise(plan)
     for attribute in spec.unknown if not api.terms.client_knows_delay else ():
         if spec.is_delay(attribute):
             raise InputError(
@@ -58,6 +55,16 @@ def clients(plan: "Plan", **wishes: Any) -> "Clients":
                 f"{api.terms.title} can tell; leave it out"
             )
     return api.clients(plan, **wishes)
+
+
+def _refuse_other_noise(plan: "Plan") -> None:
+    """Refuses a plan for noise that the API does not add."""
+    terms, noise = api_of(plan.spec).terms, plan.spec.noise
+    if noise != terms.noise:
+        raise InputError(
+            f'a plan for the {terms.title} has noise = "{terms.noise}"; this one has "{noise}": plan anew, as its '
+            "answers get no other noise"
+        )
 
 
 def answer(
@@ -94,4 +101,6 @@ def aggregate(
     `filtering_ids`, `most_errors` and `processes`.
     """
     used = api_of_kind(ARA.kind) if plan is None else api_of(plan.spec)
+    if plan is not None:
+        _refuse_other_noise(plan)
     return used.aggregate(plan, reports, domain, ledger, output=output, **options)

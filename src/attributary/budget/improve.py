@@ -3,7 +3,8 @@
 For given estimates Σ a_vu · x_u the error is Σ Q_u · var_u. With var_u = 1/ε_u², the best budgets have a closed form:
 with a budget b, the error of a node v and all below it is (q_v + s_v)³/b², where q_v = Q_v^⅓ and s_v³ is the sum of its
 children's errors at b = 1; v gets q_v / (q_v + s_v) of b. The best estimates for these budgets come from denoising.
-Neither step raises the error. Q_u is the derivative of E by var_u, computed by the adjoint.
+With var_u = 1/ε_u, as for Gaussian noise, cubes and cube roots are squares and square roots. Neither step raises the
+error. Q_u is the derivative of E by var_u, computed by the adjoint.
 """
 
 from collections.abc import Callable
@@ -30,13 +31,14 @@ class Paths(NamedTuple):
     open: NDArray[np.bool_]  # a budget that is not open stays 0
     error: NDArray[np.int64]  # which of the errors a budget is for
     budget: float
+    exponent: int = 2  # of the budget in the precision, or about so
 
 
 def improve(paths: Paths, gains: Gains, budget: Floats, rounds: int) -> tuple[Floats, Floats]:
     """Budgets (splits, places) made better, and their errors (splits, errors), none above what it was.
 
-    With the API's noise a whole step never fails. Other noise is not quite 1/ε², so that a step may have to be
-    shortened; where steps succeed, longer ones are tried.
+    With the API's noise, or Gaussian noise, a whole step never fails. Other noise is not quite 1/ε², so that a step may
+    have to be shortened; where steps succeed, longer ones are tried.
     """
     error, gain = gains(budget)
     step, idle = np.ones_like(error), 0
@@ -70,16 +72,20 @@ def best(paths: Paths, budget: Floats, error: Floats) -> Floats:
 
 def _step(paths: Paths, budget: Floats, gain: Floats, length: Floats) -> Floats:
     rest = _rest(paths, budget)
-    q = budget * np.cbrt(np.maximum(gain, 0.0))  # as −∂E/∂ε = 2Q/ε³, and the 2 is common to all
-    cost, s = q * q * q, np.zeros_like(q)
+    root, power = (np.cbrt, _cube) if paths.exponent == 2 else (np.sqrt, np.square)
+    q = budget * root(np.maximum(gain, 0.0))  # as −∂E/∂ε = 2Q/ε³, and the 2 is common to all
+    cost, s = power(q), np.zeros_like(q)
     for parent, child, start, _ in reversed(paths.links):
-        s[:, parent] = np.cbrt(np.add.reduceat(cost[:, child], start, axis=1))
-        both = q[:, parent] + s[:, parent]
-        cost[:, parent] = both * both * both
+        s[:, parent] = root(np.add.reduceat(cost[:, child], start, axis=1))
+        cost[:, parent] = power(q[:, parent] + s[:, parent])
     with np.errstate(all="ignore"):
         odds = budget / rest * (q * rest / (s * budget)) ** length
     unsure = np.isnan(odds)  # nothing to gain here, or nothing to spend: as it was
     return _spend(paths, np.where(unsure, budget, odds), np.where(unsure, rest, 1.0))
+
+
+def _cube(q: Floats) -> Floats:
+    return q * q * q
 
 
 def _rest(paths: Paths, budget: Floats) -> Floats:

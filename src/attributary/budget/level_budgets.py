@@ -99,7 +99,14 @@ class LevelBudgets:
             links.append(Link(above, child, np.arange(families) * size, size))
         last = np.arange(ends[-1]) >= (ends[-2] if levels > 1 else 0)
         which = np.tile(np.arange(rows), (1, levels, 1)) * (not self.objective.joint)
-        return Paths(tuple(links), last, self.pack(self.open[None])[0], self.pack(which)[0], self.free)
+        return Paths(
+            tuple(links),
+            last,
+            self.pack(self.open[None])[0],
+            self.pack(which)[0],
+            self.free,
+            self.objective.model.exponent,
+        )
 
     def split(self, problem: Problem, budget: Floats) -> Split:
         """The split that these free budgets make together with the fixed ones."""
@@ -107,9 +114,7 @@ class LevelBudgets:
         heads = int(problem.tree.offsets[2] - 1 if problem.total else problem.tree.first[0])
         rows = np.repeat(rows, heads, axis=0) if len(rows) < heads else rows
         total = float(rows[0, 0]) if problem.total else None
-        return Split(
-            problem.tree, rows[:, int(problem.total) :], problem.epsilon, problem.model.name, problem.l1, total
-        )
+        return Split(problem.tree, rows[:, int(problem.total) :], problem.epsilon, problem.noise, problem.l1, total)
 
     def _refuse(self, problem: Problem) -> None:
         """Raises ValueError where what is left out cannot be told from what is measured."""

@@ -54,7 +54,7 @@ class NodeBudgets:
         which = np.zeros(len(forest), np.int64) if self.objective.joint else forest.under(0)
         budget = max(0.0, self.problem.epsilon - float(np.nansum(self.problem.levels)))
         open_ = np.where(forest.leaf, free_below[forest.level], free[forest.level])
-        return Paths(forest.links, forest.leaf, open_, which, budget)
+        return Paths(forest.links, forest.leaf, open_, which, budget, self.problem.model.exponent)
 
     @cached_property
     def _fixed(self) -> Floats:
@@ -66,7 +66,7 @@ class NodeBudgets:
         problem, tree = self.problem, self.problem.tree
         epsilon = self.objective.forest.spread(tree, budget + self._fixed)
         total = float(epsilon[0]) if problem.total else None
-        return Split(tree, tree.from_level_order(epsilon), problem.epsilon, problem.model.name, problem.l1, total)
+        return Split(tree, tree.from_level_order(epsilon), problem.epsilon, problem.noise, problem.l1, total)
 
 
 def _row(problem: Problem, forest: Classes) -> Ints:

@@ -80,7 +80,7 @@ class PlainOptions(TypedDict, total=False):
     """Options that a problem holds as they are; their defaults are those of `Problem`."""
 
     phases: int  # of greedy, which optimal and per_node start from
-    noise: str  # a name in the registry of noise models
+    noise: str | NoiseModel  # a name in the registry of noise models, or a model
     l1: int  # what an impression may contribute in all
     by_root: bool  # a split for each root, or one for all that has the least sum of their errors
     total: bool  # level 0 is a total above the heads, which get the splits
@@ -103,7 +103,7 @@ class Problem:
     weights: Floats | None  # in level order
     levels: Floats  # the ε of a fixed level, nan of a free one
     phases: int = 20
-    noise: str = "api"
+    noise: str | NoiseModel = "api"
     l1: int = 65536
     by_root: bool = True
     total: bool = False

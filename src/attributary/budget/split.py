@@ -10,7 +10,7 @@ from attributary import rmsre
 from attributary.budget.problem import expectations
 from attributary.denoising.family_shares import predict
 from attributary.denoising.passes import engine
-from attributary.noise import model
+from attributary.noise import NoiseModel, model
 from attributary.tree import Tree
 from attributary.types import Floats
 
@@ -26,7 +26,7 @@ class Split:
     tree: Tree
     epsilon: Floats
     budget: float
-    noise: str = "api"
+    noise: str | NoiseModel = "api"
     l1: int = 65536
     total: float | None = None
 

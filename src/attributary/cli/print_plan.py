@@ -121,6 +121,8 @@ def _facts(plan: Plan, tree: Tree) -> dict[str, Any]:
         "epsilon": spec.epsilon,
         "tau": spec.tau,
         "noise": spec.noise,
+        **spec.noise_model.account,
+        "other_noise": plan.other_noise,
         "expected": plan.expected,
         "privacy_loss": plan.privacy_loss,
         "guarantees": plan.guarantees,
@@ -256,8 +258,11 @@ def _privacy(plan: Plan) -> list[str]:
     what = "all conversions of an impression that count" if many else "one conversion"
     lines = [
         f"noise: {spec.noise_model.words[0]}",
+        *([f"       {plan.other_noise.words(plan.expected.tree.plan)}"] if plan.other_noise else []),
         f"privacy: epsilon = {loss.conversion:.4g} for adding or removing {what}",
     ]
+    if spec.noise_model.account:
+        lines += [f"         with {', '.join(f'{name} = {x:.4g}' for name, x in spec.noise_model.account.items())}"]
     if spec.unknown:
         whose = "their" if many else "a conversion's"
         names = " or ".join(attribute.name for attribute in spec.unknown)

@@ -142,8 +142,9 @@ def _notes(done: "Run", output: str, private: bool) -> Iterator[str]:
     if done.generated:
         yield "the rows of these logs were generated"
     if private:
-        twice = 2 * done.plan.spec.epsilon
-        yield f"each run draws new noise: publishing two runs of these logs has a privacy loss of 2ε = {twice:g}"
+        noise = done.plan.spec.noise_model
+        twice = f"{'' if noise.account else '2'}ε = {noise.loss(2):.4g}"
+        yield f"each run draws new noise: publishing two runs of these logs has a privacy loss of {twice}"
     yield f"the page to look at: {os.path.join(output, 'report.html')}"
 
 

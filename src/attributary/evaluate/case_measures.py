@@ -108,7 +108,7 @@ def under_limits(case: Case, asked: list[Question], by_level: list[Shares]) -> l
     parts = None if limits.by_hand else best_parts(errors, chosen)
     whole = contributions(asked, by_level, parts, chosen.most)
     most = _most(asked[0], chosen)
-    ones = []
+    ones, page = [], page_of(case.noise)
     for k, (measure, clip) in enumerate(zip(spec.asked, chosen.clips, strict=True)):
         rows = _rows(asked[0], whole.default[k], None if whole.roots is None else whole.roots[k])
         contribution = tree.spread(rows, int(spec.total), rest=True).astype(np.float64)
@@ -121,9 +121,9 @@ def under_limits(case: Case, asked: list[Question], by_level: list[Shares]) -> l
             asked[k].prior,
             case.generated,
             measured.full(measure),
-            _rounding(measured, measure, most, clip, contribution),
+            _rounding(measured, measure, most, clip, contribution) if page.on_sums else 0.0,
         )
-        share = contribution / spec.l1 / clip
+        share = contribution / spec.l1 / page.repeats(clip)
         ones.append(OneMeasure(measure, alone, spec.epsilon, share, asked[k].tau, clip, float(np.mean(most))))
     return ones
 

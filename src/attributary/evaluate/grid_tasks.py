@@ -80,7 +80,9 @@ def _of_measure(task: GridTask, case: Case, ones: Sequence[OneMeasure]) -> list[
     """The rows of one measure, whose counts are the same at each of some ε."""
     one, alone = ones[0], ones[0].case
     pooling = Pooling.of(alone.tree, alone.truth, one.tau, task.pool)
-    noises = [SimulatedNoise(case.noise, each.epsilon, case.spec.l1, each.share) for each in ones]
+    noises = [
+        SimulatedNoise(case.noise, each.epsilon, case.spec.l1, each.share, case.spec.delta or 0.0) for each in ones
+    ]
     rows = [row for method in task.methods for row in _exactly(task, alone, method, noises, pooling)]
     if task.draws:
         tried = [Tried(m.estimator, m.intervals if task.coverage else None, m.batched) for m in task.methods]

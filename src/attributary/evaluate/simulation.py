@@ -49,10 +49,11 @@ class SimulatedNoise(NamedTuple):
     epsilon: float
     l1: int
     share: Floats
+    delta: float = 0.0
 
     @property
     def page(self) -> NoiseModel:
-        return model(self.model, self.epsilon, self.l1)
+        return model(self.model, self.epsilon, self.l1, self.delta)
 
     @property
     def shape(self) -> str:

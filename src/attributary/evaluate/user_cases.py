@@ -70,7 +70,7 @@ def user_cases(
             count = from_counts(tree, truth).mean
         cases = []
         for noise in noises or (spec.noise,):
-            asks = spec.model_copy(update={"noise": noise})
+            asks = spec.with_noise(noise)
             with refused(before_from):
                 prior = _private(asks, tree, past, seed, epsilon)
             cases.append(Case.of(name, " > ".join(spec.levels), asks, tree, count, prior, generated))
@@ -103,14 +103,14 @@ def limited_cases(
 ) -> list[Case]:
     """A case for each noise model and each way to come to limits; profiles are of the tree."""
     noises = noises or (spec.noise,)
-    if spec.values and not all(page_of(noise).on_sums for noise in noises):
+    if spec.values and not all(page_of(noise).values for noise in noises):
         raise InputError('sums of values need noise = "api"; use it, or measure counts alone')
     refuse_no_cut(spec, measured)
     refuse_unknown_limits(spec, earlier_profile)
     count = measured.full(next((m for m in spec.asked if m.is_count), spec.asked[0]))
     cases: list[Case] = []
     for noise in noises:
-        asks = spec.model_copy(update={"noise": noise})
+        asks = spec.with_noise(noise)
         one = Case.of(name, " > ".join(spec.levels), asks, tree, count, prior, generated)
         here, then = (replace(profile, tree=one.tree) for profile in (measured, earlier_profile))
         cases += [replace(one, limits=limits, measured=here, earlier=then) for limits in all_limits(spec)]
@@ -124,8 +124,9 @@ def private_prior(spec: Spec, tree: Tree, before: Any, rng: Entropy | None, epsi
     """
     earlier = spec.tree(before)
     count = from_counts(earlier, before).mean
-    split = equal(earlier, count, epsilon, spec.tau, noise=spec.noise, l1=spec.l1)
-    noisy = model(spec.noise, epsilon, spec.l1).measure(count, split.nodes(), rng)
+    noise = model(spec.noise, epsilon, spec.l1, spec.delta or 0.0)
+    split = equal(earlier, count, epsilon, spec.tau, noise=noise)
+    noisy = noise.measure(count, split.nodes(), rng)
     est = denoise(earlier, noisy, split.variance())
     table = earlier.table().append_column("estimate", [est.count]).append_column("variance", [est.variance])
     return from_estimates(tree, table, known=[attribute.name for attribute in spec.known])

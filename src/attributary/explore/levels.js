@@ -57,7 +57,7 @@ function writeLevels(plan, best, share) {
   const put = (kind, words) => (foot.querySelector(`.${kind}`).textContent = words);
   put("nodes", whole.format(plan.start.nodes));
   put("contribution", `${whole.format(plan.spent)} of ${whole.format(plan.l1)}`);
-  put("eps", small((plan.epsilon * plan.spent) / plan.l1));
+  put("eps", small(plan.loss.conversion));
   put("denoised", percent(infinite(plan.tree.error)));
   put("best-error", best ? percent(infinite(best.tree)) : "…");
 }
@@ -81,7 +81,7 @@ function writePrivacy(plan) {
   }
   const noise = plan.noise === "api"
     ? `A conversion contributes ${whole.format(plan.spent)} of at most ${whole.format(plan.l1)} to its keys; every sum gets noise DLap(ε / ${whole.format(plan.l1)}).`
-    : "Every count gets noise DLap(ε of its level).";
+    : plan.noise_words;
   document.getElementById("privacy").replaceChildren(...[...lines, noise, ...plan.notes].map((line) => make("li", {}, line)));
 }
 

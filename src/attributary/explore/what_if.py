@@ -139,7 +139,7 @@ def answer(what_if: WhatIf, params: Mapping[str, str]) -> dict[str, Any]:
     rows = [what_if.contribution(spec, share) for share in (requested_shares(what_if, spec, params), *simple)]
     mine, equal, leaves = what_if.errors(spec, rows)
     chosen, unknown = rows[0], rows[0][spec.first_unknown :]
-    loss = PrivacyLoss.of(int(chosen.sum()), int(unknown.sum()), spec.epsilon, spec.l1)
+    loss = PrivacyLoss.of(int(chosen.sum()) / spec.l1, int(unknown.sum()) / spec.l1, spec.noise_model)
     sizes = np.diff(what_if.start.tree.offsets).tolist()
     levels = [
         {
@@ -160,6 +160,7 @@ def answer(what_if: WhatIf, params: Mapping[str, str]) -> dict[str, Any]:
         "l1": spec.l1,
         "spent": int(chosen.sum()),
         "noise": spec.noise,
+        "noise_words": spec.noise_model.words[1],
         "neighbours": spec.neighbours,
         "loss": {"conversion": loss.conversion, "change": loss.change},
         "unknown": [attribute.name for attribute in spec.unknown],
@@ -215,7 +216,7 @@ def _level(spec: Spec, row: Ints, errors: ExpectedErrors, i: int) -> dict[str, A
     return {
         "contribution": int(row[i]),
         "share": int(row[i]) / spec.budget,
-        "epsilon": spec.epsilon * int(row[i]) / spec.l1,
+        "epsilon": spec.noise_model.loss(int(row[i]) / spec.l1),
         "error": _finite(errors.levels[i]),
         "raw": _finite(errors.raw[i]),
     }

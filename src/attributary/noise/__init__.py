@@ -13,6 +13,7 @@ from dataclasses import replace
 from attributary.errors import InputError
 from attributary.noise.discrete_gaussian import dgauss_variance, sample_dgauss
 from attributary.noise.discrete_laplace import Entropy, dlap_variance, rate, sample_dlap, sample_each
+from attributary.noise.gaussian import Gaussian
 from attributary.noise.model import NoiseModel
 from attributary.noise.on_counts import OnCounts
 from attributary.noise.on_sums import OnSums
@@ -63,9 +64,9 @@ def register(*given: type[NoiseModel] | NoiseShape) -> None:
             SHAPES[page.shape.name] = page.shape
 
 
-def model(name: str, epsilon: float, l1: int = 65536) -> NoiseModel:
-    """The noise model of that name, for a budget of ε in all."""
-    return page_of(name)(epsilon, l1)
+def model(name: str | NoiseModel, epsilon: float, l1: int = 65536, delta: float = 0.0) -> NoiseModel:
+    """The noise model of that name, for a budget of ε in all; a model stays what it is."""
+    return name if isinstance(name, NoiseModel) else page_of(name)(epsilon, l1, delta)
 
 
 def page_of(name: str) -> type[NoiseModel]:
@@ -97,4 +98,4 @@ def parse_levels(text: str) -> dict[str | None, Statement]:
     return by_level(text, parse)
 
 
-register(OnSums, OnCounts, RoundedLaplace, LAPLACE, DISCRETE_LAPLACE, NORMAL)
+register(OnSums, OnCounts, Gaussian, RoundedLaplace, LAPLACE, DISCRETE_LAPLACE, NORMAL)

@@ -16,17 +16,23 @@ from attributary.types import Floats, Ints
 class NoiseModel(ABC):
     """Noise under a budget of ε for all levels together; `budget` is the part of it that each node has.
 
+    The parts of levels sum to ε, whether it is ε that adds up or, as for Gaussian noise, something else in proportion.
     A node measures its count in steps of the noise's grid: what is added to them is a whole number.
     """
 
     epsilon: float
     l1: int = 65536
+    delta: float = 0.0  # of noise that needs one
 
     name: ClassVar[str]
     shape: ClassVar[NoiseShape]
     short: ClassVar[str]  # in a few words
     on_sums: ClassVar[bool]  # whether it is added to sums of contributions, as in the API
     proportional: ClassVar[bool]  # whether all variances go by one factor of ε: then a split is best at every ε
+    values: ClassVar[bool] = False  # whether sums of values can have it; else whole counts alone
+    approximate: ClassVar[bool] = False  # whether ε holds but for a chance of δ
+    exponent: ClassVar[int] = 2  # precision grows with this power of the budget, or about so
+    beside: ClassVar[str | None] = None  # the noise that a plan compares it with
     formula: ClassVar[Callable[..., Any] | None] = None  # variance and divisor of figures, from what a user states
 
     def __post_init__(self) -> None:
@@ -36,6 +42,24 @@ class NoiseModel(ABC):
             )
         if not 1 <= self.l1 < np.inf or self.l1 != int(self.l1):
             raise ValueError(f"l1 is a whole number, 1 or more; got {self.l1}: the API's is 65536")
+        if self.approximate and not 0 < self.delta < 1:
+            raise ValueError(f'noise "{self.name}" needs a delta above 0 and below 1, such as 1e-6; got {self.delta:g}')
+        if not self.approximate and self.delta != 0:
+            raise ValueError(f'noise "{self.name}" has no delta; got {self.delta:g}: leave it out')
+
+    @classmethod
+    def repeats(cls, conversions: float) -> float:
+        """How many times the budget of one so many conversions take that may all be of one key."""
+        return conversions ** (2 // cls.exponent)
+
+    def loss(self, share: float) -> float:
+        """The ε of a part of the budget, at its δ."""
+        return self.epsilon * share
+
+    @property
+    def account(self) -> dict[str, float]:
+        """What else is to be said of its privacy, such as δ."""
+        return {}
 
     @property
     def factor(self) -> float:

@@ -20,6 +20,7 @@ class OnCounts(NoiseModel):
     short = "whole counts"
     on_sums: ClassVar[bool] = False
     proportional: ClassVar[bool] = False
+    beside: ClassVar[str | None] = "gaussian"
 
     def variance(self, budget: Floats) -> Floats:
         variance = np.full(budget.shape, np.inf)

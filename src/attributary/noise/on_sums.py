@@ -22,6 +22,8 @@ class OnSums(NoiseModel):
     short = "scaled contributions"
     on_sums: ClassVar[bool] = True
     proportional: ClassVar[bool] = True
+    values: ClassVar[bool] = True
+    beside: ClassVar[str] = "gaussian"
 
     @staticmethod
     def formula(contribution: Floats, epsilon: Floats, l1: float = 65536, sums: float = 0) -> tuple[Floats, Floats]:

@@ -23,6 +23,7 @@ class RoundedLaplace(OnCounts):
     name = "bigquery"
     shape = LAPLACE
     short = "whole counts of BigQuery"
+    beside = None
 
     def variance(self, budget: Floats) -> Floats:
         with np.errstate(divide="ignore", over="ignore"):

@@ -7,8 +7,8 @@ For a root and limits m and C_k the error to expect is
 relative as RMSRE_τ, with s_k the part of measure k, and V_k the squared error of its tree with all of the budget, m = 1
 and C = 1. Limits cut off the same conversions at every level, so that denoising leaves the bias as it is. How a
 measure's part is best split by level does not depend on the part's size, nor on limits (under the API's noise), and the
-parts that make E smallest are in proportion to (w_k · C_k² · V_k)^⅓. What is left to search is m, for each root, and C,
-for all.
+parts that make E smallest are in proportion to (w_k · C_k² · V_k)^⅓; under Gaussian noise, where s_k is not squared, to
+the square root. What is left to search is m, for each root, and C, for all.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,6 +34,7 @@ class MeasureErrors:
     clips: Sequence[float]  # to choose from, in order
     noise: Callable[[int], Floats]  # of m: the squared error of noise with all of the budget and a clip of 1
     bias: Callable[[int, float], Floats]  # of m and the clip: the squared error of what they cut off
+    exponent: int = 2  # of s_k
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +61,7 @@ def measure_errors(q: Question, share: Shares) -> MeasureErrors:
 
     limit = q.measure.limit
     clips = [limit] if limit is not None else q.profile.clips(q.measure) if q.profile else []
-    return MeasureErrors(q.measure.weight, clips, noise, bias)
+    return MeasureErrors(q.measure.weight, clips, noise, bias, q.spec.noise_model.exponent)
 
 
 def cut_off(q: Question, most: int | Ints, clip: float) -> Floats:
@@ -79,8 +80,9 @@ def _squared(q: Question, variance: Floats) -> Floats:
 
 def _noise_variance(q: Question, share: Shares, m: int) -> Floats:
     """The noise variance of estimates, with all of the budget and a clip of 1."""
-    spec, top, rows = q.spec, int(q.spec.total), share.rows(q.tree) * q.spec.epsilon / m
-    split = Split(q.tree, rows[:, top:], spec.epsilon, spec.noise, spec.l1, float(rows[0, 0]) if top else None)
+    spec, top = q.spec, int(q.spec.total)
+    rows = share.rows(q.tree) * spec.epsilon / spec.noise_model.repeats(m)
+    split = Split(q.tree, rows[:, top:], spec.epsilon, spec.noise_model, spec.l1, float(rows[0, 0]) if top else None)
     return budget.expected(q.tree, q.prior.mean, split, q.tau, weights=q.weights).variance
 
 
@@ -121,7 +123,7 @@ def best_parts(measures: Sequence[MeasureErrors], limits: ChosenLimits) -> Float
 
 def _parts(measures: Sequence[MeasureErrors], clips: Sequence[float], m: int) -> Floats:
     need = np.array([s.weight * c**2 * s.noise(m) for s, c in zip(measures, clips, strict=True)])
-    parts = np.cbrt(np.where(np.isfinite(need), need, 0.0))
+    parts = np.where(np.isfinite(need), need, 0.0) ** (1 / (measures[0].exponent + 1))
     total = parts.sum(axis=0)
     equal = 1 / len(measures)
     shares: Floats = np.divide(parts, total, out=np.full_like(parts, equal), where=total > 0)
@@ -136,7 +138,8 @@ def _errors(measures: Sequence[MeasureErrors], clips: Sequence[float], m: int) -
 
 def _noise(measures: Sequence[MeasureErrors], clips: Sequence[float], m: int) -> Floats:
     need = [s.weight * c**2 * s.noise(m) for s, c in zip(measures, clips, strict=True)]
-    noise: Floats = np.sum(np.cbrt(need), axis=0) ** 3
+    power = measures[0].exponent + 1
+    noise: Floats = np.sum(np.power(need, 1 / power), axis=0) ** power
     return noise / sum(s.weight for s in measures)
 
 

@@ -104,10 +104,11 @@ class Question:
 
     @property
     def epsilon(self) -> float:
-        """The ε that splits are made at: that of one conversion that brings 1, where it makes a difference."""
-        if self.expects is None and self.spec.noise_model.proportional:
+        """The part of ε that is split: that of one conversion that brings 1, where it makes a difference."""
+        noise = self.spec.noise_model
+        if self.expects is None and noise.proportional:
             return self.spec.epsilon
-        return self.spec.epsilon / (self.spec.given_limit or 1) / (self.measure.limit or 1.0)
+        return self.spec.epsilon / noise.repeats(self.spec.given_limit or 1) / noise.repeats(self.measure.limit or 1.0)
 
     def of_known_heads(self, weights: Floats | None) -> Floats | None:
         """The weights without those of heads that are new."""
@@ -145,7 +146,7 @@ class Question:
         self, tree: Tree, mean: Floats, method: str, fixed: Floats, weights: Floats | None, **options: Any
     ) -> Split:
         spec = self.spec
-        options |= {"phases": self.phases, "noise": spec.noise, "l1": spec.l1, "denoised": self.denoised}
+        options |= {"phases": self.phases, "noise": spec.noise_model, "l1": spec.l1, "denoised": self.denoised}
         levels = fixed * self.epsilon
         try:
             return METHODS[method].split(tree, mean, self.epsilon, self.tau, weights=weights, levels=levels, **options)

@@ -14,7 +14,7 @@ from attributary.plan.choose_limits import ChosenLimits, best_parts, choose, mea
 from attributary.plan.contributions import Contributions, Rounding, contributions, most_of_unseen
 from attributary.plan.expected_errors import Compared, PlanErrors
 from attributary.plan.level_shares import Question, shares
-from attributary.plan.plan import MeasureShare, PerImpression, Plan, PriorNote, Trade, checksum
+from attributary.plan.plan import MeasureShare, OtherNoise, PerImpression, Plan, PriorNote, Trade, checksum
 from attributary.prior import Prior, none
 from attributary.prior.profile import Profile
 from attributary.spec import Spec
@@ -23,6 +23,7 @@ from attributary.spec.neighbours import NEIGHBOURS
 from attributary.tree import Tree
 from attributary.types import Floats
 
+DELTA = 1e-6  # of Gaussian noise that Laplace noise is compared with
 BESIDE = ("equal", "leaves")  # the splits that a plan is compared with
 WITH_LIMITS = "counts of an earlier period, as `attributary count` writes them for this spec"
 
@@ -39,6 +40,7 @@ def make_plan(
     phases: int = 20,
     profile: Profile | None = None,
     learn: bool = False,
+    compare: bool = True,
 ) -> Plan:
     """The plan that a method makes for a tree, with the errors to expect if the counts will be as in the prior.
 
@@ -46,6 +48,7 @@ def make_plan(
     Values, and limits that the plan is to choose, need a `profile` beside the prior. With several measures, shares are
     parts of each measure's part. With `learn`, plan and errors are for estimates that use what is known, the prior
     included, as `prior.learn` finds it; should that be worth nothing, the split is still good for unbiased ones.
+    Without `compare`, the plan does not say what the other kind of noise would mean.
     """
     prior = prior or none(tree)
     profile = profile if spec.has_limits else None  # else nothing is cut off
@@ -70,7 +73,27 @@ def make_plan(
     errors_of = [
         PlanErrors.of(spec.levels, sizes, *(_expected(plans[name], q) for name in (method, *BESIDE))) for q in questions
     ]
-    return _with_errors(plans[method], errors_of)
+    plan = _with_errors(plans[method], errors_of)
+    keys = sum(contribution > 0 for one in plan.measures for contribution in one.default)
+    other = _other_noise(spec, keys) if compare else None
+    if other is None:
+        return plan
+    options: Any = {"share": share, "keep": keep, "rounding": rounding, "phases": phases, "learn": learn}
+    error = make_plan(other, tree, prior, method, profile=profile, compare=False, **options).expected.tree.plan
+    beside = OtherNoise(noise=other.noise, delta=other.delta, error=error, keys=keys)
+    return plan.model_copy(update={"other_noise": beside})
+
+
+def _other_noise(spec: Spec, keys: int) -> Spec | None:
+    """The spec with Laplace noise in place of Gaussian, or with Gaussian noise where it may be better than Laplace.
+
+    That is from ε²/(2μ²) keys per conversion on: with k levels alike, variances are 2k²/ε² and k/μ².
+    """
+    if spec.noise_model.beside is None:
+        return None
+    other = spec.with_noise(spec.noise_model.beside, DELTA)
+    worth = spec.noise_model.approximate or keys >= spec.epsilon**2 / 2 * other.noise_model.factor
+    return other if worth else None
 
 
 class _Wishes(NamedTuple):

@@ -71,6 +71,23 @@ class Trade(BaseModel, frozen=True, extra="forbid"):
     chosen: float = Field(description="the part of the roots that it was chosen for")
 
 
+class OtherNoise(BaseModel, frozen=True, extra="forbid"):
+    """What the other kind of noise would mean: Gaussian beside Laplace, or Laplace beside Gaussian."""
+
+    noise: str = Field(description="the name of its noise model")
+    delta: float | None = Field(default=None, description="its δ, at the same ε")
+    error: float = Field(description="the tree error to expect with it")
+    keys: int = Field(ge=1, description="keys per conversion")
+
+    def words(self, error: float) -> str:
+        """Which noise has the smaller error, beside the plan's."""
+        here, there = ("Laplace", "Gaussian") if self.delta else ("Gaussian", "Laplace")
+        return (
+            f"{there} noise at the same epsilon, delta = {self.delta or 0:g}: expected error {self.error:.1%} instead "
+            f"of {error:.1%}; at {self.keys} keys per conversion {here if error <= self.error else there} is better"
+        )
+
+
 class Bits(BaseModel, frozen=True, extra="forbid"):
     """The bits of one attribute in a key, and what is written in them."""
 
@@ -104,6 +121,9 @@ class Plan(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True)
     )
     tradeoff: dict[str, tuple[Trade, ...]] | None = Field(
         default=None, description="what other limits would have meant"
+    )
+    other_noise: OtherNoise | None = Field(
+        default=None, description="what the other kind of noise would mean, where that was worked out"
     )
     learn: Literal[True] | None = Field(
         default=None, description="true if plan and errors are for estimates that use what is known, the prior included"
@@ -214,23 +234,32 @@ class Plan(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True)
         return plan.contribution(tree).astype(np.float64) * (self.spec.epsilon / self.spec.l1)
 
     def epsilon(self, root: str | None = None, measure: str | None = None) -> tuple[float, ...]:
-        """The ε of each level, for a root by its label, or of the default split; of several measures, name one."""
+        """The ε of each level, for a root by its label, or of the default split; of several measures, name one.
+
+        With a δ, each is that of a level alone, at the same δ.
+        """
         plan = self.of_measure(measure).plan
         row = plan.default if root is None else plan.roots.get(root, plan.default)
-        return tuple(self.spec.epsilon * contribution / self.spec.l1 for contribution in row)
+        return tuple(self.spec.noise_model.loss(contribution / self.spec.l1) for contribution in row)
 
     @property
     def privacy_loss(self) -> PrivacyLoss:
         """The privacy loss under each neighbour relation, for the root that loses most."""
+        return PrivacyLoss.of(*self.spent, self.spec.noise_model)
+
+    @property
+    def spent(self) -> tuple[float, float]:
+        """The largest part of the budget that any root takes: in all, and at the levels of unknown attributes."""
         unknown = self.spec.first_unknown
         rows = np.array([self.default, *self.roots.values()])
-        times = np.array([self.most(), *map(self.most, self.roots)])  # all conversions of an impression together
+        repeats = self.spec.noise_model.repeats  # all conversions of an impression together
+        times = np.array([repeats(most) for most in (self.most(), *map(self.most, self.roots))])
         path, below = times * rows.sum(axis=1), times * rows[:, unknown:].sum(axis=1)
         if self.nodes is not None:
             tree = Tree.from_parents(self.nodes.column("parent").to_numpy())
             spent = paths(tree, tree.to_level_order(self.nodes.column("contribution").to_numpy()), unknown)
-            path, below = np.append(self.most() * spent[0], path), np.append(self.most() * spent[1], below)
-        return PrivacyLoss.of(int(path.max()), int(below.max()), self.spec.epsilon, self.spec.l1)
+            path, below = np.append(times[0] * spent[0], path), np.append(times[0] * spent[1], below)
+        return int(path.max()) / self.spec.l1, int(below.max()) / self.spec.l1
 
     @property
     def guarantees(self) -> tuple[str, ...]:

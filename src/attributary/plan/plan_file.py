@@ -17,7 +17,7 @@ from attributary.tree import Tree
 FORMAT = 1
 ORDER = [  # of the keys, for the eye
     *("format", "method", "learn", "rounding", "privacy", "prior", "levels", "default", "roots", "measures"),
-    *("per_impression", "checksum", "keys", "expected", "tradeoff", "spec"),
+    *("per_impression", "checksum", "keys", "expected", "other_noise", "tradeoff", "spec"),
 ]
 WIDTH = 110
 
@@ -31,6 +31,7 @@ def to_json(plan: Plan) -> str:
     data["privacy"] = {
         "epsilon": plan.spec.epsilon,
         "noise": plan.spec.noise,
+        **plan.spec.noise_model.account,
         "holds for": list(plan.guarantees),
         "cost": {**loss._asdict(), **{name: loss.under(name) for name in NEIGHBOURS}},
     }

@@ -17,7 +17,8 @@ def plan_html(plan: Plan) -> str:
     spec, loss = plan.spec, plan.privacy_loss
     what = "node" if plan.nodes is not None else spec.split_by
     notes = [f"the split differs by {what}; shown is that of a new one"] if plan.nodes is not None or plan.roots else []
-    notes += [f"ε = {loss.conversion:.4g} for adding or removing one conversion"]
+    more = "".join(f", {name} = {x:.4g}" for name, x in spec.noise_model.account.items())
+    notes += [f"ε = {loss.conversion:.4g}{more} for adding or removing one conversion"]
     if spec.unknown:
         notes[-1] += f"; changing a conversion's {' or '.join(a.name for a in spec.unknown)}: ε = {loss.change:.4g}"
     if plan.learn:

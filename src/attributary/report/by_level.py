@@ -248,7 +248,7 @@ def budget_section(plan: Plan, draw: Draw, noun: str = "count") -> dict[str, Any
     """What a plan, or a measure's part of one, gives each level."""
     levels = shares(plan)
     tree = plan.expected.tree
-    percent, spent = numerals.percent, plan.privacy_loss.conversion / plan.spec.epsilon
+    percent, spent = numerals.percent, plan.spent[0]
     rows = [
         {
             "level": s.level,

@@ -145,10 +145,13 @@ def _budget(plan: Plan) -> Fact:
     factor = exp(min(spec.epsilon, 700))
     times = f"at most {numerals.number(float(f'{factor:.2g}'))} times" if factor < LARGE else "at most e^ε times"
     it = "it" if most_of_all(plan) == 1 else "them"
+    but = f", but for a chance of {spec.delta:g}" if spec.delta else ""
     more = [
         f"{unit_of_privacy(plan).capitalize()}: {_epsilon(loss.conversion)}. "
-        f"Whatever is published here is {times} as likely with {it} as without {it}."
+        f"Whatever is published here is {times} as likely with {it} as without {it}{but}."
     ]
+    if spec.noise_model.account:
+        more.append(f"{', '.join(f'{name} = {x:.4g}' for name, x in spec.noise_model.account.items())}.")
     warning = ""
     if spec.unknown:
         names = numerals.listed([a.name for a in spec.unknown], "or")
@@ -176,7 +179,7 @@ def unit_of_privacy(plan: Plan) -> str:
 
 def _noise(plan: Plan, est: Estimates | None) -> Fact:
     spec, warning = plan.spec, _other_noise(plan, est)
-    if spec.values or len(plan.measures) > 1:
+    if spec.noise_model.on_sums and (spec.values or len(plan.measures) > 1):
         return Fact(
             "Noise",
             "discrete Laplace, as in a summary report",
@@ -187,7 +190,9 @@ def _noise(plan: Plan, est: Estimates | None) -> Fact:
             warning,
         )
     what, how = spec.noise_model.words
-    return Fact("Noise", what, (how,), warning)
+    other = plan.other_noise
+    beside = () if other is None else (f"{other.words(plan.expected.tree.plan)}.",)
+    return Fact("Noise", what, (how, *beside), warning)
 
 
 def _other_noise(plan: Plan, est: Estimates | None) -> str:

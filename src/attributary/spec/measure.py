@@ -78,7 +78,7 @@ class Measure(Section):
         return None if self.clip in (None, AUTO) else float(self.clip)
 
 
-def wrong_measures(measures: Any, names: list[Any], taken: set[str], on_sums: bool, limited: bool) -> Iterator[Mistake]:
+def wrong_measures(measures: Any, names: list[Any], taken: set[str], values: bool, limited: bool) -> Iterator[Mistake]:
     """What is wrong between measures, and between them and the rest of a spec."""
     listed = [_fields(measure) for measure in measures] if isinstance(measures, list | tuple) else []
     called = [field.get("name") for field in listed]
@@ -97,7 +97,7 @@ def wrong_measures(measures: Any, names: list[Any], taken: set[str], on_sums: bo
                 yield Mistake(
                     ("attribute", i, "name"), f"{name!r} is the name of a column that our tables add; rename it"
                 )
-    if not on_sums and any(name != COUNT for name in called):
+    if not values and any(name != COUNT for name in called):
         yield Mistake("noise", 'values are scaled, as in the API; take noise = "api", or count conversions alone')
 
 

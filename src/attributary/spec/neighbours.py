@@ -2,12 +2,14 @@
 
 Adding or removing a conversion moves one key of every level: Σ ε_i. Changing the value of an unknown attribute moves
 two keys, the old and the new one, of every level at or below the first unknown attribute: 2·Σ ε_i over those.
-Definition 1 of the paper allows either, and its loss is the larger.
+Definition 1 of the paper allows either, and its loss is the larger. With Gaussian noise it is μ² that adds up so.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
+
+from attributary.noise import NoiseModel
 
 
 class PrivacyLoss(NamedTuple):
@@ -17,9 +19,9 @@ class PrivacyLoss(NamedTuple):
     change: float  # of changing a conversion's unknown attributes; 0 where there are none
 
     @classmethod
-    def of(cls, path: int, unknown: int, epsilon: float, l1: int) -> Self:
-        """From what a conversion contributes at most, in all and at the levels of unknown attributes."""
-        return cls(epsilon * path / l1, epsilon * 2 * unknown / l1)
+    def of(cls, path: float, unknown: float, noise: NoiseModel) -> Self:
+        """From the parts of the budget that a conversion takes at most, in all and at levels of unknown attributes."""
+        return cls(noise.loss(path), noise.loss(2 * unknown))
 
     def under(self, relation: str) -> float:
         """The loss under a relation, by its name."""

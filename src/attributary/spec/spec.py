@@ -28,6 +28,7 @@ from attributary.tree import Tree
 LARGEST_L1 = 10**9
 MOST = 100  # attributes, or measures
 LONGEST = 200_000_000  # characters; a domain may have millions of values
+NEEDS_DELTA = 'noise = "{}" needs delta, the chance that epsilon does not hold: add delta = 1e-6 to the spec'
 PART = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')\s*+\.\s*+"""
 DEEP_KEY = re.compile(rf"(?<![\w-]){PART}(?:{PART}){{{DEEPEST}}}")
 
@@ -53,7 +54,10 @@ class Spec(Section):
     )
     noise: Annotated[str, PlainValidator(known_noise)] = Field(
         default=ARA.noise,
-        description='"api" (scaled contributions, as in summary reports) or "unit" (noise on whole counts)',
+        description='"api" (scaled contributions, as in summary reports), "unit" (noise on whole counts) or "gaussian"',
+    )
+    delta: float | None = Field(
+        default=None, gt=0, lt=1, description='a chance above 0 and below 1, for noise = "gaussian", as in delta = 1e-6'
     )
     split_by: str | None = Field(
         default=None, description="the first attribute's name, if each of its values gets a split of its own"
@@ -136,7 +140,7 @@ class Spec(Section):
 
     def contributions_of(self, conversions: int) -> int:
         """What the contributions of one conversion may sum to where so many of an impression count."""
-        return self.l1 // conversions
+        return int(self.l1 // page_of(self.noise).repeats(conversions))
 
     @property
     def budget(self) -> int:
@@ -202,7 +206,14 @@ class Spec(Section):
     @property
     def noise_model(self) -> NoiseModel:
         """The page of its noise, for its budget."""
-        return model(self.noise, self.epsilon, self.l1)
+        return model(self.noise, self.epsilon, self.l1, self.delta or 0.0)
+
+    def with_noise(self, noise: str, delta: float | None = None) -> Self:
+        """The same under another noise model; where that needs a δ, the spec's or, if it has none, `delta`."""
+        page, delta = page_of(noise), self.delta or delta
+        if page.approximate and delta is None:
+            raise InputError(NEEDS_DELTA.format(noise))
+        return self.model_copy(update={"noise": noise, "delta": delta if page.approximate else None})
 
     def at(self, epsilon: float) -> Self:
         """The same under another budget."""
@@ -273,7 +284,12 @@ def _between(given: dict[str, Any]) -> Iterator[Mistake]:
     terms = terms_of(given)
     epsilon, l1 = given.get("epsilon"), given.get("l1", terms.l1)
     largest = terms.largest_epsilon
-    if isinstance(epsilon, int | float) and largest < epsilon < float("inf") and _on_sums(given):
+    page = _page(given)
+    if page is not None and page.approximate and given.get("delta") is None:
+        yield Mistake("delta", NEEDS_DELTA.format(page.name))
+    if page is not None and not page.approximate and given.get("delta") is not None:
+        yield Mistake("delta", f'noise = "{page.name}" holds without delta: leave it out, or take noise = "gaussian"')
+    if isinstance(epsilon, int | float) and largest < epsilon < float("inf") and page is not None and page.on_sums:
         yield Mistake(
             "epsilon",
             f'{terms.answer} takes at most {largest:g}; got {epsilon:g}: lower it, or plan with noise = "unit"',
@@ -284,10 +300,10 @@ def _between(given: dict[str, Any]) -> Iterator[Mistake]:
     if isinstance(limit, int) and terms.conversions < limit <= REPORTS:
         rule = f"clients of the {terms.title} report at most {terms.conversions}; got {limit}: lower it"
         yield Mistake("conversions_per_impression", rule)
-    yield from wrong_measures(measures, names, TAKEN, _on_sums(given), limit != 1)
+    yield from wrong_measures(measures, names, TAKEN, page is None or page.values, limit != 1)
     asked = len(measures) if isinstance(measures, list | tuple) and measures else 1
     times = limit if isinstance(limit, int) and limit > 0 else 1
-    if isinstance(l1, int) and l1 >= levels and l1 // times < levels * asked:
+    if isinstance(l1, int) and l1 >= levels and l1 // (page or MODELS[ARA.noise]).repeats(times) < levels * asked:
         yield Mistake(
             "l1",
             f"every level needs a contribution of at least 1; got {l1} for {levels} levels, {asked} measures and "
@@ -322,7 +338,7 @@ def _wrong_split(split_by: Any, names: list[Any]) -> Iterator[Mistake]:
         )
 
 
-def _on_sums(given: dict[str, Any]) -> bool:
-    """Whether noise goes to sums of contributions, as far as can be told of a spec that may have mistakes."""
-    name = given.get("noise", "api")
-    return isinstance(name, str) and name in MODELS and MODELS[name].on_sums
+def _page(given: dict[str, Any]) -> type[NoiseModel] | None:
+    """The page of a spec's noise; None of a spec that names none of them."""
+    name = given.get("noise", ARA.noise)
+    return MODELS.get(name) if isinstance(name, str) else None
