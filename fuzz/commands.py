@@ -74,6 +74,15 @@ COMMANDS = {
         (f"{TABLE} @noisy.csv --variance v -o out.csv", ""),
         (f"{TABLE} @noisy.tsv --std 2 --fill --estimator learned -o out.csv", ""),
         (f"{TABLE} @noisy.parquet --noise api:epsilon=1,contribution=9 --whole -o out.arrow", ""),
+        ("denoise --table @rollup.csv --noise laplace:interval=low,high@0.9,two-sided,rounded -o out.csv", ""),
+        (
+            "denoise --table @pivot.csv --noise 'region=laplace:scale=9;store=dlap:rate=1;week=normal:std=9' -o o.csv",
+            "",
+        ),
+        (
+            "denoise --table @rollup.csv --suppressed '<5' --empty unmeasured --decimal , --std 9 --prefix d_ -o out.parquet",
+            "",
+        ),
         (f"{TABLE} @noisy.arrow --variance v --prior @prior.csv --fill -o out.csv", ""),
     ],
     "report": [

@@ -62,6 +62,18 @@ TRIGGER = {
     "trigger_context_id": None,
     **FILTERS,
 }
+ROLLUP = """region;store;week;grouping_week;low;high;visits
+Nord;A;W1;0;1.100,5;1.300,5;1.200,5
+Nord;A;W2;0;0;9;<5
+Nord;A;ALL;1;1.100;1.300;1.190,5
+Nord;ALL;ALL;1;1.100;1.300;1.188
+ALL;ALL;ALL;1;1.100;1.300;1.203
+"""
+PIVOT = """region,store,W1,W2,Total
+North,A,1203,2,1206
+North,B,88,25,111
+North,Total,1291,27,1320
+"""
 NOISY = """campaign,location,noisy,v,note
 brand,,103.25,8,007
 brand,Berlin,58,4,"a, b"
@@ -193,6 +205,8 @@ def _tables() -> None:
     from attributary.tables import read_table, write_table
 
     _write("noisy.csv", NOISY)
+    _write("rollup.csv", ROLLUP)
+    _write("pivot.csv", PIVOT)
     table = read_table("noisy.csv")
     for ending in ("tsv", "parquet", "arrow", "arrows"):
         write_table(table, f"noisy.{ending}")

@@ -27,6 +27,7 @@ from attributary.api.ara.wire import aggregatable_report, avro, encryption, payl
 from attributary.api.ara.wire.encryption import read_private_keys
 from attributary.api.ara.wire.shared_info import Fault
 from attributary.errors import InputError, TryAgain
+from attributary.pipeline.table_form import recognise
 from attributary.plan import Plan
 from attributary.spec import Spec
 from attributary.tables import read_table
@@ -64,6 +65,12 @@ def _spec(data: bytes, path: str) -> None:
 def _table(data: bytes, path: str) -> None:
     table = read_table(path)
     table.slice(0, 5).to_pylist()
+
+
+def _table_form(data: bytes, path: str) -> None:
+    form = recognise(read_table(path), path=path)
+    if len(form.figures) != form.table.num_rows or not form.levels:
+        raise WrongError("a table without levels, or with a figure too many")
 
 
 def _json_report(data: bytes, path: str) -> None:
@@ -186,6 +193,7 @@ PARSERS = {
     "spec": Target(("spec.toml", "values.toml", "one_log.toml"), _spec),
     "plan-file": Target(("plan.json", "values.json", "nodes.json"), lambda data, path: Plan.load(path)),
     "text-table": Target(TABLES, _table),
+    "table-form": Target(("noisy.csv", "rollup.csv", "pivot.csv", "noisy.parquet"), _table_form),
     "parquet": Target(("noisy.parquet", "tree.parquet", "estimates.parquet"), _table),
     "arrow": Target(("noisy.arrow", "noisy.arrows"), _table),
     "shared-info": Target(("shared_info.json",), lambda data, path: shared_info.identity(_text(data)), ValueError),

@@ -15,6 +15,7 @@ from attributary import Measurements, Plan, Spec, Tree, budget, denoise, make_pl
 from attributary.datasets import generate
 from attributary.errors import InputError
 from attributary.noise import MODELS, SHAPES, Entropy, NoiseModel, NoiseShape
+from attributary.noise.privacy_account import gaussian_mu
 from attributary.tables import read_table
 from command import attributary as invoke
 
@@ -109,6 +110,8 @@ def test_chances_of_draws_are_those_of_the_shape_where_steps_are_fine() -> None:
         ("laplace:epsilon=1,levels=3,sensitivity=2", "laplace", 72.0, 1.0),
         ("laplace:epsilon=0.5", "laplace", 8.0, 1.0),
         ("dlap:epsilon=3,levels=2", "dlap", noise.dlap_variance(np.array(1.5)), 1.0),
+        ("normal:epsilon=1,delta=1e-6", "normal", 1 / gaussian_mu(1, 1e-6) ** 2, 1.0),
+        ("normal:epsilon=1,delta=1e-6,levels=3,sensitivity=2", "normal", 12 / gaussian_mu(1, 1e-6) ** 2, 1.0),
         ("laplace:scale=3,rounded", "laplace", 18.0 + 1 / 12, 1.0),
         ("normal:std=3,rounded=10", "normal", 9.0 + 100 / 12, 1.0),
         ("api:epsilon=4,contribution=10,l1=20,sums,rounded=10", "laplace", noise.dlap_variance(0.2) / 100 + 1 / 12, 10),
@@ -156,6 +159,7 @@ def test_a_parameter_may_hold_commas() -> None:
         ("laplace", r"stated as laplace:scale=… or epsilon=…\[,levels=1\].*; in 'laplace', 'scale' is missing"),
         ("laplace:3", "noise is stated as laplace:scale=… or .*; got 'laplace:3'"),
         ("laplace:levels=3", "'epsilon' is missing"),
+        ("normal:epsilon=1", "'delta' is missing"),
         ("laplace:scale=3,levels=3", "noise is stated as laplace"),
         ("laplace:scale=3,rounded=x", "rounded is a number"),
         ("laplace:interval=low,high@0.95", "say two-sided .* or one-sided .* 1.7-fold"),

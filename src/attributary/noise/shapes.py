@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from attributary.noise.discrete_laplace import dlap_log_likelihood, dlap_variance
+from attributary.noise.privacy_account import gaussian_mu
 from attributary.types import Floats
 
 
@@ -76,6 +77,14 @@ def _rate(epsilon: Floats, levels: Floats, sensitivity: Floats) -> Floats:
     return rate
 
 
+def _of_account(epsilon: Floats, delta: Floats, levels: Any = 1, sensitivity: Any = 1) -> tuple[Floats, Floats]:
+    """Gaussian noise of (ε, δ) for all levels together, which have equal parts of it."""
+    _rate(epsilon, levels, sensitivity)
+    pairs, row = np.unique(np.stack(np.broadcast_arrays(epsilon, delta), -1), axis=0, return_inverse=True)
+    mu = np.array([gaussian_mu(float(e), float(d)) for e, d in pairs])[row.reshape(np.shape(epsilon))]
+    return levels * (sensitivity / mu) ** 2, np.ones_like(epsilon)
+
+
 LAPLACE = NoiseShape(
     "laplace",
     "Laplace; also discrete Laplace that was scaled down, as the API's",
@@ -107,5 +116,5 @@ NORMAL = NoiseShape(
     np.zeros_like,
     lambda variance, chance: np.full_like(variance, NormalDist().inv_cdf(1 - chance / 2)),
     _normal_likelihood,
-    (lambda std: (std**2, np.ones_like(std)),),
+    (lambda std: (std**2, np.ones_like(std)), _of_account),
 )

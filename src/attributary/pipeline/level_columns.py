@@ -14,6 +14,7 @@ from attributary.tree import Tree
 from attributary.tree.labels import codes, refuse_unprintable
 from attributary.tree.paths import RowError, reads_as_total
 
+LONGEST = 1000  # of a message, whatever names are in it
 EXACT = 1e-9  # of a sum of figures, for rounding
 BY_CHANCE = 1e-4  # how often an ordinary label of a level may look like a sum
 
@@ -24,9 +25,9 @@ def refused(path: str) -> Iterator[None]:
     try:
         yield
     except RowError as error:
-        raise InputError(f"{place(path, error.row)}: {error.rule}") from error
+        raise InputError(f"{place(path, error.row)}: {error.rule[:LONGEST]}") from error
     except ValueError as error:
-        raise InputError(f"{shown(path)}: {error}") from error
+        raise InputError(f"{shown(path)}: {str(error)[:LONGEST]}") from error
 
 
 def level_columns(table: Any, names: Sequence[str], path: str) -> Any:

@@ -40,6 +40,7 @@ NOISE = (
     *("lower_bound", "upper_bound", "ci_low", "ci_high", "noise_interval_low", "noise_interval_high", "epsilon"),
 )  # and of those that say how noisy it is
 NEAR = (0.8, 1.25)  # what a total is of the sum of its rows, whatever the noise
+LONGEST = 200  # of names in a message
 KEEP = 50  # columns that a message or a guess looks at
 
 
@@ -174,7 +175,7 @@ def _value_column(table: Any, others: Collection[str], path: str) -> str:
     for found in (usual, numeric):
         if len(found) == 1:
             return str(found[0])
-    words = " or ".join(f"--value {name}" for name in (usual or numeric)[:5]) or "no column has numbers only"
+    words = " or ".join(f"--value {name[:LONGEST]}" for name in (usual or numeric)[:5]) or "no column has numbers only"
     raise InputError(f"{shown(path)} does not say which column has the figures; give it with --value: {words}")
 
 
@@ -215,13 +216,13 @@ def _levels(table: Any, names: Sequence[str], totals: Collection[str], path: str
     if names and nested and len(names) <= KEEP and len(set(rises)) == len(rises):
         marked = without_totals(table, ordered, [mark for mark in totals if mark], path)
         with refused(path):
-            tree = Tree.from_paths(marked, ordered, fill=True, totals=None)
+            tree = Tree.from_paths(level_columns(marked, ordered, path), ordered, fill=True, totals=None)
         if bool((tree.level[tree.is_leaf] == tree.depth - 1).all()):
             return ordered
     order = sorted(names[:KEEP], key=lambda name: int(ends[name].sum()))
     raise InputError(
         f"{shown(path)} does not say which columns name a node; give them with --levels, top to bottom, as in "
-        f"--levels {','.join(order) or 'region,store'}"
+        f"--levels {','.join(order)[:LONGEST] or 'region,store'}"
     )
 
 
