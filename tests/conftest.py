@@ -5,6 +5,7 @@ import shutil
 import signal
 from collections.abc import Callable, Iterator
 from functools import cache
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,12 @@ def _shared_session(request: pytest.FixtureRequest) -> None:
     """A page that gets itself a session gets this one."""
     if "cluster.md" in request.node.name:
         request.getfixturevalue("spark")
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages without their charts, where a test is not about them: drawing takes most of a run's time."""
+    monkeypatch.setattr(import_module("attributary.report.page"), "inline", lambda chart, width: "<svg></svg>")
 
 
 @pytest.fixture(scope="session")

@@ -3,9 +3,11 @@
 import atexit
 import shutil
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -121,7 +123,8 @@ def _ran(spec: str) -> Path:
     text = (folder / "spec.toml").read_text().replace("epsilon = 1", "epsilon = 20")
     (folder / "values.toml").write_text(f'conversions_per_impression = "auto"\n{text}{MEASURES}')
     args = ["run", f"{folder}/{spec}", "--prior-until", "2026-02-02", "-o", f"{folder}/run", "--seed", "3", "-q"]
-    assert CliRunner().invoke(main, args).exit_code == 0
+    with patch.object(import_module("attributary.report.page"), "inline", return_value="<svg></svg>"):
+        assert CliRunner().invoke(main, args).exit_code == 0
     return folder / "run"
 
 

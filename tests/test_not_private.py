@@ -16,6 +16,8 @@ from attributary.tables import read_table, write_table
 from attributary.tables.not_private import NO_NOISE, SEEDED, TRUE_COUNTS, mark, words_of
 from command import attributary
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 TABLE = pa.table({"campaign": ["a", None, "c"], "estimate": [1.5, -2.0, 3.0]})
 ENDINGS = ["csv", "tsv", "csv.gz", "parquet", "arrow", "arrows"]
 

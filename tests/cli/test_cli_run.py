@@ -21,6 +21,8 @@ from attributary.tables import read_table
 from attributary.tables.not_private import SEEDED, TRUE_COUNTS, words_of
 from command import attributary as command_line
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 CONTRACT = ["noisy", "noise_variance", "estimate", "variance", "low", "high", "correction"]
 PER_IMPRESSION = ["impressions", "rate", "rate_low", "rate_high"]
 

@@ -19,6 +19,8 @@ from attributary.tables import read_table
 from command import attributary as run
 from test_plan_measures import rows, spec
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 MEASURES = '\n[[measure]]\nname = "count"\n[[measure]]\nname = "revenue"\ncolumn = "value"\nunit = "EUR"\nclip = '
 
 

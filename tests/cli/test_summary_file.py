@@ -17,6 +17,8 @@ from attributary.tables.not_private import SEEDED
 from browser_reports import batch
 from command import attributary
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -25,6 +25,8 @@ from attributary.prior import from_counts
 from attributary.spec import Spec
 from command import attributary as run
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 ROWS = 6_000
 PRIVATE_KEY = bytes(range(32))
 SHOP, NEWS, ADS = "https://shop.example", "https://news.example", "https://ads.example"

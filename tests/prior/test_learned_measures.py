@@ -28,6 +28,8 @@ from attributary.tables import read_table, write_table
 from attributary.tables.not_private import EXACT_PRIOR, SEEDED, mark, words_of
 from test_plan_measures import planned, rows, spec
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 MEASURES = '\n[[measure]]\nname = "count"\n[[measure]]\nname = "revenue"\ncolumn = "value"\nclip = '
 
 
