@@ -12,6 +12,8 @@ from attributary.cli import main
 from attributary.tables import read_table, write_table
 from reports import biting, estimates, evaluation, labelled, shop
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 
 def report(*args: object) -> Result:
     return CliRunner().invoke(main, ["report", *map(str, args)])
