@@ -75,7 +75,7 @@ def test_the_best_split_is_the_plan_s_and_no_split_does_better(spec: Spec, seed:
 
 def test_what_is_kept_between_questions_changes_no_answer() -> None:
     what_if = WhatIf(made_up_start((6, 9, 5)))
-    values = {"epsilon": "1 8", "tau": "3 40", "noise": "api unit", "neighbours": "conversion definition-1"}
+    values = {"epsilon": "1 8", "tau": "3 40", "noise": "api unit gaussian", "neighbours": "conversion definition-1"}
     asked = [dict(zip(values, some, strict=True)) for some in product(*(words.split() for words in values.values()))]
     warm = [best_answer(what_if, a) for a in asked + asked[::-1]]
     cold = [best_answer(WhatIf(made_up_start((6, 9, 5))), a) for a in asked]

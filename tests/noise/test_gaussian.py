@@ -136,3 +136,17 @@ def test_intervals_and_fit_hold_where_levels_have_noise_of_both_kinds() -> None:
         here = covered[tree.level == i]
         assert abs(here.mean() - 0.9) < 0.02 + 4 * np.sqrt(0.09 / (here.size * len(inside)))
     assert abs(np.mean(z)) < 3 / np.sqrt(len(z)) and np.std(z) < 2
+
+
+def test_a_table_states_noise_of_both_kinds_by_level() -> None:
+    table = {
+        "region": ["north", "north", "north", "south", "south"],
+        "store": ["", "a", "b", "", "c"],
+        "noisy": [100.0, 61, 45, 30, 28],
+    }
+    said = "region=laplace:scale=3; store=gaussian:rho=0.02"
+    figures = Measurements.from_table(table, ["region", "store"], "noisy", noise=said)
+    assert figures.variance.tolist() == [18.0, 25, 25, 18, 25]
+    assert figures.excess().tolist() == [3, 0, 0, 3, 0]
+    est = denoise(figures)
+    assert est.tree.roll_up(est.count[est.tree.leaves]) == pytest.approx(est.count)

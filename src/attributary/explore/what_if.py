@@ -17,8 +17,10 @@ from attributary.budget.classes import Classes, classes
 from attributary.denoising import denoise
 from attributary.errors import InputError
 from attributary.explore.plan_start import PlanStart
+from attributary.noise import page_of
 from attributary.plan.contributions import contributions
 from attributary.plan.level_shares import Question, Shares, shares
+from attributary.plan.make import DELTA
 from attributary.spec import Spec
 from attributary.spec.neighbours import PrivacyLoss
 from attributary.tree import Tree
@@ -186,7 +188,9 @@ def requested_spec(what_if: WhatIf, params: Mapping[str, str]) -> Spec:
     for name in ("noise", "neighbours"):
         if params.get(name):
             changed[name] = params[name]
-    return Spec(**changed)
+    if page_of(changed["noise"]).approximate:
+        return Spec(**{"delta": DELTA, **changed})
+    return Spec(**{name: value for name, value in changed.items() if name != "delta"})
 
 
 def requested_shares(what_if: WhatIf, spec: Spec, params: Mapping[str, str]) -> Floats:

@@ -5,7 +5,7 @@ discrete Gaussian noise on a grid so fine, 2¹⁹ steps or more to σ, that its 
 """
 
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
@@ -96,11 +96,11 @@ class Gaussian(NoiseModel):
         )
 
 
-@cache
+@lru_cache(1024)
 def _mu(epsilon: float, delta: float) -> float:
     return gaussian_mu(epsilon, delta * (1 - GRAIN))
 
 
-@cache
+@lru_cache(1024)
 def _epsilon(mu: float, delta: float) -> float:
     return gaussian_epsilon(mu, delta * (1 - GRAIN))
