@@ -80,7 +80,7 @@ COMMANDS = {
             "",
         ),
         (
-            "denoise --table @rollup.csv --suppressed '<5' --empty unmeasured --decimal , --std 9 --prefix d_ -o out.parquet",
+            "denoise --table @rollup.csv --suppressed '<5' --empty zero --decimal , --std 9 --prefix d_ -o o.parquet",
             "",
         ),
         (f"{TABLE} @noisy.arrow --variance v --prior @prior.csv --fill -o out.csv", ""),

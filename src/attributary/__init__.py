@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from attributary.denoising.denoise import denoise
     from attributary.measurements import Measurements
     from attributary.pipeline.run import run
+    from attributary.pipeline.table_form import recognise
     from attributary.plan import Plan, make_plan
     from attributary.prior import Prior
     from attributary.spec import Spec
@@ -32,6 +33,7 @@ __all__ = [
     "noise",
     "periods",
     "prior",
+    "recognise",
     "rmsre",
     "run",
 ]
@@ -51,6 +53,7 @@ HOME = {
     "estimate_noise": "attributary.denoising",
     "make_plan": "attributary.plan",
     "periods": "attributary.changes",
+    "recognise": "attributary.pipeline.table_form",
     "run": "attributary.pipeline.run",
 }
 
