@@ -207,6 +207,7 @@ def _tables() -> None:
     _write("noisy.csv", NOISY)
     _write("rollup.csv", ROLLUP)
     _write("pivot.csv", PIVOT)
+    _write("results.csv", "campaign,location,conversions\nautumn,Paris,120\nautumn,New York,-3\n")
     table = read_table("noisy.csv")
     for ending in ("tsv", "parquet", "arrow", "arrows"):
         write_table(table, f"noisy.{ending}")

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from attributary import api
 from attributary.api.ara import parse
 from attributary.api.ara.parse.filter_rules import filter_data, filter_pair, matches
 from attributary.api.ara.parse.findings import Findings
@@ -28,9 +29,10 @@ from attributary.api.ara.wire.encryption import read_private_keys
 from attributary.api.ara.wire.shared_info import Fault
 from attributary.errors import InputError, TryAgain
 from attributary.pipeline.table_form import recognise
-from attributary.plan import Plan
+from attributary.plan import Plan, make_plan
 from attributary.spec import Spec
 from attributary.tables import read_table
+from attributary.tree import Tree
 from fuzz.corpus import PRIVATE_KEY, QUERIES, SHARED, SHOP, report_info
 from fuzz.findings import Finding, bad_words, coded, where
 from fuzz.mutations import mutated
@@ -71,6 +73,21 @@ def _table_form(data: bytes, path: str) -> None:
     form = recognise(read_table(path), path=path)
     if len(form.figures) != form.table.num_rows or not form.levels:
         raise WrongError("a table without levels, or with a figure too many")
+
+
+def _bigquery_result(data: bytes, path: str) -> None:
+    plan, tree = _bigquery()
+    api.answer(plan, [path], tree)
+
+
+@cache
+def _bigquery() -> tuple[Plan, Tree]:
+    section = {"kind": "bigquery", "table": "t", "privacy_unit": "u"}
+    spec = Spec(
+        epsilon=1, delta=1e-6, api=section, attribute=[{"name": "campaign"}, {"name": "location"}, {"name": "day"}]
+    )
+    tree = spec.tree({"campaign": ["autumn"] * 2, "location": ["Paris", "New York"], "day": ["Thursday", "Friday"]})
+    return make_plan(spec, tree, method="equal"), tree
 
 
 def _json_report(data: bytes, path: str) -> None:
@@ -194,6 +211,7 @@ PARSERS = {
     "plan-file": Target(("plan.json", "values.json", "nodes.json"), lambda data, path: Plan.load(path)),
     "text-table": Target(TABLES, _table),
     "table-form": Target(("noisy.csv", "rollup.csv", "pivot.csv", "noisy.parquet"), _table_form),
+    "bigquery-result": Target(("results.csv",), _bigquery_result),
     "parquet": Target(("noisy.parquet", "tree.parquet", "estimates.parquet"), _table),
     "arrow": Target(("noisy.arrow", "noisy.arrows"), _table),
     "shared-info": Target(("shared_info.json",), lambda data, path: shared_info.identity(_text(data)), ValueError),

@@ -130,11 +130,11 @@ def test_the_checker_refuses_what_is_not_in_the_grammar(wrong: str) -> None:
 
 TOML = """
 epsilon = 2
+delta = 1e-6
 [api]
 kind = "bigquery"
 table = "my-project.ads.conversions"
 privacy_unit = "user_id"
-delta = 1e-6
 [[attribute]]
 name = "campaign"
 [[attribute]]
@@ -165,7 +165,7 @@ def test_the_queries_are_in_the_grammar_and_have_the_planned_budget(total: bool)
 
 
 def test_the_noise_is_rounded_laplace_of_half_the_budget() -> None:
-    model, budget = noise.model("bigquery", 1.0), np.array([0.5, 2.0, 8.0, 0.0])
+    model, budget = noise.model("bigquery", 1.0, delta=1e-6), np.array([0.5, 2.0, 8.0, 0.0])
     some = budget[:3]
     assert np.allclose(model.variance(some), 2 * (2 / some) ** 2 + 1 / 12) and model.variance(budget)[3] == np.inf
     assert np.allclose(model.precision(some) * model.variance(some), 1) and model.precision(budget)[3] == 0
@@ -249,12 +249,14 @@ def test_what_does_not_fit_is_refused(folder: Path) -> None:
 
 
 def test_the_section_of_the_spec() -> None:
-    with pytest.raises(InputError, match="api.delta: is missing"):
+    with pytest.raises(InputError, match="delta: noise = .bigquery. needs delta"):
         Spec.parse(TOML.replace("delta = 1e-6\n", ""))
+    with pytest.raises(InputError, match="api.table: is missing"):
+        Spec.parse(TOML.replace('table = "my-project.ads.conversions"\n', ""))
     with pytest.raises(InputError, match="api.table: is of no use for the Attribution Reporting API"):
         Spec.parse(TOML.replace('"bigquery"', '"ara"'))
-    with pytest.raises(InputError, match="api.delta: a number above 0"):
+    with pytest.raises(InputError, match="delta: a chance above 0"):
         Spec.parse(TOML.replace("1e-6", "2"))
-    with pytest.raises(InputError, match="clients of the BigQuery report at most 1|at most 1"):
+    with pytest.raises(InputError, match="clients of the BigQuery API report at most 1; got 3"):
         Spec.parse(TOML.replace("epsilon = 2", "epsilon = 2\nconversions_per_impression = 3"))
     assert Spec.parse(TOML).noise == "bigquery"

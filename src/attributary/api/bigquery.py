@@ -67,7 +67,7 @@ class BigQuery(AttributionApi):
         return BigQueryClients(
             plan,
             table=[("level", "ε", "noise (standard deviation)"), *rows],
-            heading=f"queries that together have ε = {sum(epsilons.values()):.4g} and δ = {section.delta:g}",
+            heading=f"queries that together have ε = {sum(epsilons.values()):.4g} and δ = {plan.spec.delta:g}",
             notes=(f"no query for {', '.join(idle)}: {DROPS}; plan with --share {idle[0]}=0.2",) if idle else (),
             lines=tuple(_sql(plan, level, epsilons[level], section, len(asked)) for level in asked),
         )
@@ -86,7 +86,10 @@ class BigQuery(AttributionApi):
                 raise InputError(f"{path}: a result has {COUNT} and the attributes of a level, top to bottom")
             table = table.select([*here, COUNT])
             rows = table.drop_null()
-            found = nodes_of_level(tree, rows, len(here))
+            try:
+                found = nodes_of_level(tree, rows, len(here))
+            except ValueError as error:
+                raise InputError(f"{path}: {error}") from None
             node = found[found >= 0]
             if measured[node].any() or len(np.unique(node)) < len(node):
                 raise InputError(f"{path}: a node is measured twice; give the results of one run of the queries")
@@ -99,7 +102,7 @@ class BigQuery(AttributionApi):
         dropped = int(((budget > 0) & ~measured).sum())
         notes = [f"{dropped:,} nodes have no row and count as not measured"] if dropped else []
         notes += [f"{outside:,} rows are of no node of the tree, and left out"] if outside else []
-        page = model(plan.spec.noise, epsilon, l1)
+        page = model(plan.spec.noise, epsilon, l1, plan.spec.delta or 0.0)
         variance = np.where(measured, page.variance(budget), np.inf)
         return Answer({"count": Measurements.of(tree, noisy, variance, page.shape.name)}, tuple(notes))
 
@@ -111,7 +114,7 @@ def _sql(plan: Plan, level: str, epsilon: float, section: ApiSection, queries: i
     lines = [
         f"-- {level}",
         "SELECT WITH DIFFERENTIAL_PRIVACY",
-        f"  OPTIONS(epsilon = {epsilon!r}, delta = {(section.delta or 0) / queries!r}, max_groups_contributed = 1, "
+        f"  OPTIONS(epsilon = {epsilon!r}, delta = {(plan.spec.delta or 0) / queries!r}, max_groups_contributed = 1, "
         f"privacy_unit_column = {_quoted(section.privacy_unit)})",
         f"  {', '.join([*columns, counted])}",
         f"FROM {_quoted(section.table)}",

@@ -42,6 +42,10 @@ plan is changed accordingly, since estimates go by it.
 THE QUERY: with --impressions, the tree is built from the values that occurred (a table of impressions or of counts, CSV
 or Parquet) and the full domain of unknown attributes. The folder -o gets tree.parquet (the nodes) and domain.avro (the
 keys to query, in the format of the aggregation service).
+
+BIGQUERY: where the spec has kind = "bigquery" under [api], a SELECT WITH DIFFERENTIAL_PRIVACY for each level goes to
+standard output, with the level's share of epsilon and delta. With --impressions, the folder -o gets tree.parquet and
+queries.sql. Export each result as CSV or Parquet: `attributary denoise plan.json RESULTS...` takes them.
 """
 
 

@@ -24,6 +24,7 @@ class RoundedLaplace(OnCounts):
     shape = LAPLACE
     short = "whole counts of BigQuery"
     beside = None
+    approximate = True  # groups of few privacy units are dropped, but for a chance of δ
 
     def variance(self, budget: Floats) -> Floats:
         with np.errstate(divide="ignore", over="ignore"):

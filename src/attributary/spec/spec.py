@@ -57,7 +57,10 @@ class Spec(Section):
         description='"api" (scaled contributions, as in summary reports), "unit" (noise on whole counts) or "gaussian"',
     )
     delta: float | None = Field(
-        default=None, gt=0, lt=1, description='a chance above 0 and below 1, for noise = "gaussian", as in delta = 1e-6'
+        default=None,
+        gt=0,
+        lt=1,
+        description="a chance above 0 and below 1 that ε does not hold, as in delta = 1e-6",
     )
     split_by: str | None = Field(
         default=None, description="the first attribute's name, if each of its values gets a split of its own"

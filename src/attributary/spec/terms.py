@@ -43,13 +43,13 @@ ARA = Terms(
 )
 BIGQUERY = Terms(
     kind="bigquery",
-    title="BigQuery",
+    title="BigQuery API",
     l1=65_536,  # parts of ε
     noise="bigquery",
     largest_epsilon=1e20,  # which means no noise
     conversions=1,  # rows of a privacy unit
     answer="a result",
-    settings=("table", "privacy_unit", "delta"),
+    settings=("table", "privacy_unit"),
 )
 TERMS: dict[str, Terms] = {terms.kind: terms for terms in (ARA, BIGQUERY)}
 
@@ -60,7 +60,6 @@ class ApiSection(Section):
     kind: str = Field(default=ARA.kind, description='the name of an attribution API, as in kind = "ara"')
     table: str | None = Field(default=None, description='the table of conversions, as in "project.dataset.conversions"')
     privacy_unit: str | None = Field(default=None, description='the column of whom ε protects, as in "user_id"')
-    delta: float | None = Field(default=None, gt=0, lt=1, description="a number above 0, as in delta = 1e-6")
 
 
 def terms_of(given: Mapping[str, Any]) -> Terms:
@@ -89,7 +88,7 @@ def unknown_api(given: Mapping[str, Any]) -> Iterator[Mistake]:
         yield Mistake(("api", "kind"), f"the attribution API is {known}; got {kind!r:.60}")
         return
     terms = terms_of(given)
-    for key in ("table", "privacy_unit", "delta"):
+    for key in ("table", "privacy_unit"):
         there = isinstance(section, dict) and key in section
         if there != (key in terms.settings):
             yield Mistake(
