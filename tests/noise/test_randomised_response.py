@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from attributary import Measurements, Tree, denoise
 from attributary.api.ara import parse
 from attributary.api.ara.event_level_reports import event_level_measurements, randomised
+from attributary.denoising.posterior import whole_figures
 from attributary.errors import InputError
 from attributary.noise import RandomisedResponse
 
@@ -130,6 +131,7 @@ def test_joined_figures_are_dense_least_squares(case: tuple[Measurements, Measur
     assert np.isfinite(est.fit.z) and np.isfinite(est.interval(0.95).high).all()
     floor = denoise(GROUPS, both, nonnegative=True).count
     assert (floor >= 0).all() and np.isclose(floor[11], max(est.count[11], 0))
+    np.testing.assert_allclose(GROUPS.from_level_order(whole_figures(GROUPS, both).blue), est.count, atol=1e-6)
 
 
 def test_everyone_in_one_of_the_states_makes_the_sum_exact() -> None:

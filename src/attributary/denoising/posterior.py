@@ -33,6 +33,7 @@ def whole_figures(tree: Tree, measured: Measurements, reach: float = REACH) -> "
     """
     from attributary.denoising.whole_posterior import WholeFigures
 
+    measured = measured.independent
     var = tree.to_level_order(measured.variance)
     x = np.where(var < np.inf, tree.to_level_order(measured.noisy), 0.0)
     _refuse_fractions(tree, x, var)
