@@ -53,8 +53,12 @@ THE TABLE has one row per node, or one row per leaf. One row per node: a node ab
 below it empty (null in Parquet and Arrow) or has a * there; a row that is empty in all of them is the total above the
 first level. One row per leaf: nodes above are sums, and --fill adds rows for them. Leaves may end at any level.
 
-A LABEL THAT READS AS A TOTAL, such as ALL, or that is the sum of the rows beside it, is refused: --total ALL says that
-it marks totals (its cells are empty in the output), --no-totals that it is an ordinary label.
+WHAT IS NOT STATED is recognised where only one reading fits all rows, and printed: separators, decimal commas and
+thousands, levels by their empty cells, the column of figures, labels such as ALL that mark totals, cells such as <5,
+and pivots with a column per day. What fits two readings is refused, with the option that decides.
+
+\b
+    $ attributary denoise --table visits.csv --noise laplace:epsilon=1,levels=3
 
 THE NOISE is given by --variance, --std or --noise. An AMOUNT is a column, one number, or one number per level from top
 to bottom; if there is a column of that name, it is the column. A variance of inf means not measured, and the figure may
@@ -62,6 +66,12 @@ then be empty; 0 means known exactly.
 
 \b
     --noise laplace:scale=3                      also dlap:rate=1, normal:std=2
+    --noise laplace:epsilon=1,levels=3           of the whole table; also
+                                                 normal:epsilon=1,delta=1e-6
+    --noise laplace:interval=LOW,HIGH@0.95,two-sided
+                                                 columns of bounds; or one-sided
+    --noise 'region=laplace:scale=3; store=normal:std=2'
+            ...,rounded=10                       figures were rounded, too
     --noise api:epsilon=4,contribution=32768     as in a summary report
             ...,l1=65536                         all contributions together
             ...,sums                             figures are sums: divide them
@@ -101,8 +111,8 @@ such a name are not overwritten but refused; --prefix gives the added ones other
 @click.option(
     "--table", "path", metavar="FILE", help="CSV, TSV (also .gz or .zst), Parquet or Arrow; - is standard input."
 )
-@click.option("--levels", metavar="A,B,C", help="The columns that name a node, top to bottom.")
-@click.option("--value", metavar="COLUMN", help="The column of noisy figures.")
+@click.option("--levels", metavar="A,B,C", help="Columns that name a node, top to bottom.  [default: recognised]")
+@click.option("--value", metavar="COLUMN", help="Column of noisy figures.  [default: recognised]")
 @click.option("--variance", metavar="AMOUNT", help="Variance of the noise.")
 @click.option("--std", metavar="AMOUNT", help="Or its standard deviation.")
 @click.option("--noise", metavar="MODEL", help="Or the noise model with its parameters, as in laplace:scale=3.")

@@ -149,10 +149,11 @@ def _figures(
     table: Any, value: str, path: str, suppressed: Collection[str], empty: str | None, decimal: str | None
 ) -> tuple[Any, Floats, Floats, list[str]]:
     """The table, its figures as numbers, what they add to the variance of their noise, and notes."""
-    if not suppressed and empty is None and decimal is None:
+    if not suppressed and empty is None:
         try:
-            return table, floats(table, value, path), np.zeros(table.num_rows), []
-        except InputError:  # as nearly no table: it has another form, or is refused below
+            plain, note = plain_numbers(table, value, path, decimal)
+            return plain, floats(plain, value, path), np.zeros(table.num_rows), [note]
+        except InputError:  # it has suppressed cells, or is refused below
             pass
     known = without_suppressed(table, value, path, suppressed, empty)
     plain, note = plain_numbers(_with(table, value, known.cells), value, path, decimal)

@@ -4,6 +4,7 @@ from typing import Any
 
 from attributary.errors import InputError
 from attributary.tables.table_columns import (
+    FIRST,
     SHOWN,
     cell_in_words,
     column,
@@ -28,8 +29,10 @@ def plain_numbers(table: Any, name: str, path: str, decimal: str | None = None) 
     if decimal is not None and decimal not in WORDS:
         raise InputError(f"the decimal sign is . or ,; got {decimal[:SHOWN]!r}")
     cells = column(table, name, path)
-    if not is_text_type(cells.type) or (decimal is None and _is_plain(cells)):
+    if not is_text_type(cells.type):
         return table, ""
+    if decimal is None and _is_plain(cells):
+        return table, _points(cells, name)
     sign = decimal or _decimal(cells)
     if sign is None:
         row = _first(cells, "[.,]")
@@ -52,6 +55,17 @@ def plain_numbers(table: Any, name: str, path: str, decimal: str | None = None) 
     made, at = _numbers(cells, sign), table.column_names.index(name)
     example = f"{cells[row].as_py().strip()[:SHOWN]} is read as {made[row].as_py():.12g}"
     return table.set_column(at, name, made), f"column {name}: {example}"
+
+
+def _points(cells: Any, name: str) -> str:
+    """A note where the points of a plain column might be between thousands: few have three digits after each."""
+    import pyarrow.compute as pc
+
+    for part in (cells.slice(0, FIRST), cells):  # the first cells nearly always tell
+        row = _first(part, r"\.")
+        if row < 0 or not pc.all(_fits(part, ",")).as_py():
+            return ""
+    return f"column {name}: {cells[row].as_py().strip()[:SHOWN]} has a decimal point (--decimal , says otherwise)"
 
 
 def _is_plain(cells: Any) -> bool:
