@@ -55,10 +55,8 @@ first level. One row per leaf: nodes above are sums, and --fill adds rows for th
 
 WHAT IS NOT STATED is recognised where only one reading fits all rows, and printed: separators, decimal commas and
 thousands, levels by their empty cells, the column of figures, labels such as ALL that mark totals, cells such as <5,
-and pivots with a column per day. What fits two readings is refused, with the option that decides.
-
-\b
-    $ attributary denoise --table visits.csv --noise laplace:epsilon=1,levels=3
+and pivots with a column per day. What fits two readings is refused, with the option that decides. So --table and
+--noise may be all that is needed.
 
 THE NOISE is given by --variance, --std or --noise. An AMOUNT is a column, one number, or one number per level from top
 to bottom; if there is a column of that name, it is the column. A variance of inf means not measured, and the figure may
