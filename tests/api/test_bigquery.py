@@ -259,4 +259,7 @@ def test_the_section_of_the_spec() -> None:
         Spec.parse(TOML.replace("1e-6", "2"))
     with pytest.raises(InputError, match="clients of the BigQuery API report at most 1; got 3"):
         Spec.parse(TOML.replace("epsilon = 2", "epsilon = 2\nconversions_per_impression = 3"))
-    assert Spec.parse(TOML).noise == "bigquery"
+    spec = Spec.parse(TOML)
+    assert spec.noise == "bigquery" and spec.at(1.0).api == spec.api
+    again = Spec(epsilon=1, delta=1e-6, api=spec.api, attribute=[{"name": "campaign"}])
+    assert again.api == spec.api

@@ -82,6 +82,7 @@ def with_its_defaults(given: Any) -> Any:
 def unknown_api(given: Mapping[str, Any]) -> Iterator[Mistake]:
     """What is wrong with the API that a spec names."""
     section = given.get("api")
+    section = section.model_dump(exclude_none=True) if isinstance(section, ApiSection) else section
     kind = section.get("kind") if isinstance(section, dict) else None
     if isinstance(kind, str) and kind not in TERMS:
         known = " or ".join(f'"{name}" ({terms.title})' for name, terms in TERMS.items())
