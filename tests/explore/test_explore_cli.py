@@ -171,13 +171,14 @@ def test_what_cannot_be_explored_is_refused_on_the_terminal(arguments: list[str]
     Path("cut.parquet").write_bytes(Path("estimates.parquet").read_bytes()[:-50])
     Path("text.parquet").write_text("a,b\n1,2\n")
     Path("other.json").write_text("{}")
-    Path("out.csv").write_text("a,estimate,variance,low,high,correction\nx,1,1,0,2,0\n")
+    Path("out.csv").write_text("a,estimate,variance,low,high,correction\n" + "x,1,1,0,2,0\n" * 2)
     Path("broken.toml").write_text("epsilon =")
     for folder in ("folder", "two"):
         os.makedirs(folder)
     for name in ("one.parquet", "two.csv"):
         write_table(table(["x"]), f"two/{name}")
-    result = explore(*arguments)
+    with patch("attributary.explore.serve"):  # nothing is served for ever if it is not refused
+        result = explore(*arguments)
     assert result.exit_code == 2 and words in result.stderr, result.output
     assert len(result.stderr.splitlines()) == 1 and result.stderr.startswith("error: ")
 
