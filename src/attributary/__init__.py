@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from attributary.denoising import Estimate, estimate_noise
     from attributary.denoising.denoise import denoise
     from attributary.measurements import Measurements
+    from attributary.pipeline.check_table import check_table
     from attributary.pipeline.run import run
     from attributary.pipeline.table_form import recognise
     from attributary.plan import Plan, make_plan
@@ -26,6 +27,7 @@ __all__ = [
     "Tree",
     "aggregate",
     "budget",
+    "check_table",
     "compare",
     "denoise",
     "estimate_noise",
@@ -53,6 +55,7 @@ HOME = {
     "estimate_noise": "attributary.denoising",
     "make_plan": "attributary.plan",
     "periods": "attributary.changes",
+    "check_table": "attributary.pipeline.check_table",
     "recognise": "attributary.pipeline.table_form",
     "run": "attributary.pipeline.run",
 }

@@ -95,7 +95,7 @@ def test_what_is_left_out_is_told(run: Path, tmp_path: Path) -> None:
         ("x.json", b"\xff\xfe", "x.json is not a plan"),
         ("x.parquet", b"PAR1 and no more", "x.parquet is not a whole Parquet file"),
         ("x.csv", b"", "x.csv is empty"),
-        ("x.csv", b"a,b\n1,2\n", "x.csv is none of these: a report is made of a plan"),
+        ("x.csv", b"a,b\n1,2\n", "x.csv does not say which column has the figures"),
         ("x.csv", b"a,conversions\n1,2\n", "x.csv holds true counts, which no report shows"),
         ("x.png", b"\x89PNG\r\n\x1a\n\x00\x00\xff", "x.png is none of these"),
         ("spec.toml", b"epsilon = 4\n", "spec.toml is none of these"),

@@ -192,3 +192,18 @@ def test_how_it_is_asked_for() -> None:
         Measurements.from_table(frame, ["a"], "v", noise="estimated:interval=l,h@0.9,two-sided")
     with pytest.raises(InputError, match="one of laplace, dlap, normal; got 'round'"):
         Measurements.from_table(frame, ["a"], "v", noise="estimated:shape=round")
+
+
+def test_a_mangled_figure_does_not_make_the_noise_look_larger() -> None:
+    tree, rng = forest(30, 3, 8), np.random.default_rng(8)
+    _, x = figures(tree, np.full(3, 4.0), "laplace", rng)
+    plain = estimate_noise(tree, x)
+    x[tree.leaves[5]] += 700
+    level = estimate_noise(tree, x)
+    assert 0 < level.left_out < 0.1 * len(tree) and "implausible" in level.words[0]
+    assert level.variance == pytest.approx(plain.variance, rel=0.2)
+    assert np.nanargmax(np.abs(denoise(level.measurements).correction)) in {
+        tree.leaves[5],
+        *np.flatnonzero(tree.parent == tree.parent[tree.leaves[5]]),
+        tree.parent[tree.leaves[5]],
+    }

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from attributary.cli.options import chosen_estimator, estimator_options, threads
+from attributary.cli.options import amount_options, chosen_estimator, estimator_options, form_options, threads
 
 FORMATS = ["csv", "tsv", "parquet", "arrow", "arrows"]
 TREE = "tree.parquet"
@@ -110,23 +110,13 @@ such a name are not overwritten but refused; --prefix gives the added ones other
     "--table", "path", metavar="FILE", help="CSV, TSV (also .gz or .zst), Parquet or Arrow; - is standard input."
 )
 @click.option("--levels", metavar="A,B,C", help="Columns that name a node, top to bottom.  [default: recognised]")
-@click.option("--value", metavar="COLUMN", help="Column of noisy figures.  [default: recognised]")
-@click.option("--variance", metavar="AMOUNT", help="Variance of the noise.")
-@click.option("--std", metavar="AMOUNT", help="Or its standard deviation.")
+@amount_options
 @click.option("--noise", metavar="MODEL", help="Or the noise model with its parameters, as in laplace:scale=3.")
 @click.option("--fill", is_flag=True, help="Nodes without a row are not measured; add rows for them at the end.")
 @click.option("--prior", metavar="FILE", help="Estimates or counts of an earlier period, for --estimator learned.")
 @click.option("--protected", is_flag=True, help="The counts in --prior were protected themselves.")
 @estimator_options
-@click.option("--total", multiple=True, metavar="LABEL", help="A label that marks totals, as in --total ALL.")
-@click.option("--no-totals", is_flag=True, help="Labels such as ALL are ordinary ones.")
-@click.option(
-    "--suppressed", multiple=True, metavar="TEXT", help="Cells of this text are a bound, as in '<5' or '*=1..4'."
-)
-@click.option("--empty", type=click.Choice(["unmeasured", "zero"]), help="What empty figures are.")
-@click.option("--decimal", type=click.Choice([".", ","]), help="Decimal sign of the figures, if they do not tell.")
-@click.option("--separator", metavar="CHARACTER", help="What separates cells, if they do not tell: ';' or tab.")
-@click.option("--wide", metavar="LEVEL", help="A pivot: names of columns are the labels of a last level, as in day.")
+@form_options
 @click.option(
     "-o",
     "--output",

@@ -1,7 +1,7 @@
 """options: options that mean the same in several commands."""
 
 from collections.abc import Callable
-from functools import wraps
+from functools import reduce, wraps
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -102,6 +102,34 @@ def estimator_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (CONFIDENCE, WHOLE, JOINT, ESTIMATOR):
         command = option(command)
     return command
+
+
+AMOUNTS = (
+    click.option("--value", metavar="COLUMN", help="Column of noisy figures.  [default: recognised]"),
+    click.option("--variance", metavar="AMOUNT", help="Variance of the noise."),
+    click.option("--std", metavar="AMOUNT", help="Or its standard deviation."),
+)
+FORM = (
+    click.option("--total", multiple=True, metavar="LABEL", help="A label that marks totals, as in --total ALL."),
+    click.option("--no-totals", is_flag=True, help="Labels such as ALL are ordinary ones."),
+    click.option(
+        "--suppressed", multiple=True, metavar="TEXT", help="Cells of this text are a bound, as in '<5' or '*=1..4'."
+    ),
+    click.option("--empty", type=click.Choice(["unmeasured", "zero"]), help="What empty figures are."),
+    click.option("--decimal", type=click.Choice([".", ","]), help="Decimal sign of the figures, if they do not tell."),
+    click.option("--separator", metavar="CHARACTER", help="What separates cells, if they do not tell: ';' or tab."),
+    click.option("--wide", metavar="LEVEL", help="A pivot: names of columns are labels of a last level, as in day."),
+)
+
+
+def amount_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds --value, --variance and --std: the figures of a table, and their noise."""
+    return reduce(lambda made, option: option(made), reversed(AMOUNTS), command)
+
+
+def form_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds what says how a table is read, where it does not tell: --total, --suppressed, --decimal and the like."""
+    return reduce(lambda made, option: option(made), reversed(FORM), command)
 
 
 def chosen_estimator(name: str | None, joint: bool, whole: bool, prior: str | None = None) -> "Estimator":

@@ -5,9 +5,12 @@ from typing import Any
 
 import click
 
+from attributary.cli.options import amount_options, form_options
+
 NODES, SERIES_NODES = 200_000, 2_000
 TESTS = ["rates", "counts", "per-impression"]
 FORMATS = ["svg", "png"]
+RAW = ("value", "variance", "std", "no_totals", "suppressed", "empty", "decimal", "separator", "wide")
 
 ABOUT = """One page to send on: the counts, how accurate they are, and how private.
 
@@ -25,6 +28,15 @@ A folder of periods has a table of estimates, or a folder of `run`, for each; th
 every node's course with its interval, sums over the periods, what is new or gone, and what changed by more than noise
 and chance explain. --test counts knows noise alone; --test per-impression compares conversions per impression, where
 the tables have a column impressions.
+
+A RAW TABLE of noisy figures, to check it before anything else:
+
+\b
+    $ attributary report sales.csv
+    $ attributary report sales.csv --noise laplace:scale=3
+
+What is this, does it add up, is the noise as stated (or how large does it look), which figures look mangled, and what
+would denoising gain? Nothing is changed. What the table does not tell is said as in `denoise --table`.
 
 A FILE is a plan (JSON), a table of estimates from `run` or `denoise`, an evaluation, or a folder of these; its content
 tells which. Tables of true counts in a folder are left out. Of several measures, the page shows all, with a switch
@@ -71,6 +83,8 @@ and the page says what is left out.
 )
 @click.option("--proven", is_flag=True, help="Of periods: that share for any dependence of nodes; finds a little less.")
 @click.option("--measure", metavar="NAME", help="Of periods: which measure.  [default: the first]")
+@amount_options
+@form_options
 @click.option("--charts", metavar="DIR", help="Also write each chart to this folder.")
 @click.option(
     "--format", "format_", type=click.Choice(FORMATS), default="svg", show_default=True, help="Format of the charts."
@@ -101,7 +115,8 @@ def report(
 
     if tau is not None and not 0 < tau < float("inf"):
         raise InputError(f"--tau is a number above 0; got {tau}")
-    shape = noise and (parse(noise).shape if ":" in noise else shape_of(noise)).name
+    shape = noise and (parse(noise).shape if ":" in noise or noise == "estimated" else shape_of(noise)).name
+    raw = {name: of_periods.pop(name) for name in RAW} | {"noise": noise, "totals": of_periods.pop("total")}
     _check_page(output)
     names = (levels and [name.strip() for name in levels.split(",")]) or None
     weeks = period_tables(list(files))
@@ -112,7 +127,7 @@ def report(
         return
     with stages(not quiet) as stage:
         stage("reading")
-        inputs = read(list(files), names, shape)
+        inputs = read(list(files), names, shape, **raw)
         refuse_inputs([output], inputs.files)
         stage("drawing")
         made = page(inputs, tau, nodes or NODES, title)
@@ -128,6 +143,10 @@ def report(
     fact("nodes_left_out", made.left_out)
     fact("charts", pictures)
     fact("bytes", len(made.html.encode()))
+    if inputs.check_of_table:
+        fact("answer", made.lead)
+        for sentence in made.lead:
+            say(sentence)
     for path in inputs.left_out:
         say(f"{path} holds true counts, NOT protected: left out")
     if made.left_out:

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attributary.denoising.passes import blue
+from attributary.denoising.quantile import quantile
 from attributary.measurements import Measurements
 from attributary.noise import shape_of
 from attributary.tree import Tree
@@ -28,6 +29,9 @@ from attributary.types import Floats, Ints
 LEAST = 8.0  # degrees of freedom: with fewer, a variance is known to less than half of itself
 ROUNDS = 100
 STEP = 1e-3  # of derivatives, relative
+FALSE_ALARMS = 0.05  # the chance that a figure is left out of a table where nothing is wrong
+DOUBTLESS = 1.5  # a median of few moves may be small by chance
+FEW = 0.2  # of the figures: more are not taken for implausible
 CLEAR = 1e-6  # the least information on a part of the variances, relative to the most
 
 
@@ -39,13 +43,15 @@ class NoiseLevel(NamedTuple):
     variance: Floats
     error: Floats
     checks: float  # how many figures there are beyond those needed
+    left_out: int = 0  # figures that noise does not explain, and those that they are summed with
 
     @property
     def words(self) -> list[str]:
         """What was estimated, a line for each group."""
+        out = f", without {self.left_out:,} implausible figures" if self.left_out else ""
         return [
             f"noise of {name}: standard deviation {v**0.5:.4g} ± {e / 2 / v**0.5:.2g}, estimated from how far the rows "
-            f"miss adding up ({self.checks:,.0f} checks); the intervals allow for it"
+            f"miss adding up ({self.checks:,.0f} checks{out}); the intervals allow for it"
             for name, v, e in zip(self.groups, self.variance, self.error, strict=True)
         ]
 
@@ -66,16 +72,16 @@ def estimate_noise(
         raise ValueError(f"one figure for each of the {len(tree)} nodes is needed; got shape {x.shape}")
     known, besides = np.isfinite(x), into(np.broadcast_to(np.asarray(extra, np.float64), x.shape))
     given = _Figures(tree, np.where(known, x, 0.0), known & (besides < np.inf), group, besides, len(names))
-    theta, checks = _start(given)
-    moved, rounds = np.ones(len(names)), 0
-    while np.abs(moved).max() > 1e-9 and rounds < ROUNDS:
-        of, slope = _parts(given, theta), _slopes(given, theta)
-        score = (given.sums(of.residual**2) - given.sums(of.spare)) / 2 * theta
-        moved = np.clip(np.linalg.pinv(_information(given, theta, slope.spare), CLEAR) @ score, -1.0, 1.0)
-        theta, rounds = theta * np.exp(moved), rounds + 1
-    of, slope = _parts(given, theta), _slopes(given, theta)
-    tails = shape_of(shape).excess(of.variance) * np.where(given.known, of.variance, 0.0) ** 2 / 4
-    information = _information(given, theta, slope.spare)
+    checks = _checks(given)
+    theta, moved = _maximum(given)
+    odd = _implausible(given, theta, shape)
+    kept = given._replace(known=given.known & ~odd)
+    if odd.any():
+        checks = _checks(kept)
+        theta, moved = _maximum(kept)
+    of, slope = _parts(kept, theta), _slopes(kept, theta)
+    tails = shape_of(shape).excess(of.variance) * np.where(kept.known, of.variance, 0.0) ** 2 / 4
+    information = _information(kept, theta, slope.spare)
     inverse = np.linalg.pinv(information, CLEAR)
     each = slope.spare * theta
     spread = inverse @ (information + (each.T * tails) @ each) @ inverse  # of log θ̂
@@ -83,13 +89,15 @@ def estimate_noise(
     clear = (np.diag(inverse @ information) > 0.999) & (np.abs(moved) < 1e-3)
     if not (clear & (freedom >= LEAST)).all():
         _refuse(names, clear & (freedom >= LEAST), checks, float(freedom[0]))
+    if odd.any():
+        of, slope = _parts(given, theta), _slopes(given, theta)
     pull = slope.left * theta
     with np.errstate(invalid="ignore", divide="ignore"):
         satterthwaite = 2 * of.left**2 / np.einsum("vl,lm,vm->v", pull, spread, pull)
     satterthwaite[~(satterthwaite >= LEAST)] = np.inf  # what is not estimated, or exact
     measured = Measurements.of(tree, back(given.x), back(of.variance), shape)
     measured = replace(measured, freedom=back(satterthwaite))
-    return NoiseLevel(measured, names, theta, theta * np.sqrt(np.diag(spread)), checks)
+    return NoiseLevel(measured, names, theta, theta * np.sqrt(np.diag(spread)), checks, int(odd.sum()))
 
 
 class _Figures(NamedTuple):
@@ -142,19 +150,41 @@ def _information(given: _Figures, theta: Floats, slope: Floats) -> Floats:
     return (half + half.T) / 2
 
 
-def _start(given: _Figures) -> tuple[Floats, float]:
-    """One variance for all as a first guess, and how many checks there are."""
-    plain = _parts(given._replace(extra=np.zeros(len(given.x))), np.ones(given.groups))
-    checks, size = float(plain.spare.sum()), float(np.abs(given.x).max(initial=1.0))
+def _checks(given: _Figures) -> float:
+    checks = float(_parts(given._replace(extra=np.zeros(len(given.x))), np.ones(given.groups)).spare.sum())
     if checks < 1e-9:
         raise ValueError(
             "the noise level cannot be estimated, since no figure is measured twice: rows are needed for nodes and for "
             "all that is below them; add them, or state the noise"
         )
-    theta = float((plain.residual**2).sum()) / checks
-    if not theta > (1e-9 * size) ** 2:
+    return checks
+
+
+def _maximum(given: _Figures) -> tuple[Floats, Floats]:
+    """The most likely θ, by Fisher's scoring from one variance for all, and its last step."""
+    plain = _parts(given._replace(extra=np.zeros(len(given.x))), np.ones(given.groups))
+    theta = np.full(given.groups, float((plain.residual**2).sum() / plain.spare.sum()))
+    if not theta[0] > (1e-9 * float(np.abs(given.x).max(initial=1.0))) ** 2:
         raise ValueError("the noise level cannot be estimated, since the rows add up exactly: they have no noise")
-    return np.full(given.groups, theta), checks
+    moved, rounds = np.ones(given.groups), 0
+    while np.abs(moved).max() > 1e-9 and rounds < ROUNDS:
+        of, slope = _parts(given, theta), _slopes(given, theta)
+        score = (given.sums(of.residual**2) - given.sums(of.spare)) / 2 * theta
+        moved = np.clip(np.linalg.pinv(_information(given, theta, slope.spare), CLEAR) @ score, -1.0, 1.0)
+        theta, rounds = theta * np.exp(moved), rounds + 1
+    return theta, moved
+
+
+def _implausible(given: _Figures, theta: Floats, shape: str) -> np.ndarray:
+    """Figures moved further than noise explains that is as large as the median move says; none if they are many."""
+    of = _parts(given, theta)
+    seen = of.spare * np.where(given.known, of.variance, 0.0) > 1e-9
+    move = np.abs(np.where(seen, of.residual, 0.0)) / np.sqrt(np.where(seen, of.spare, 1.0))
+    variance = np.where(given.known, of.variance, 1.0)
+    usual = np.median(move[seen] / quantile(0.5, shape_of(shape).excess(variance))[seen])
+    beyond = shape_of(shape).beyond(variance, FALSE_ALARMS / max(int(seen.sum()), 1))
+    odd: np.ndarray = seen & (move > DOUBTLESS * beyond * usual)
+    return odd if odd.sum() <= FEW * seen.sum() else np.zeros_like(odd)
 
 
 def _groups(tree: Tree, per: str | Sequence[object]) -> tuple[Ints, tuple[str, ...]]:

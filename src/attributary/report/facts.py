@@ -68,7 +68,7 @@ def _sum(quantity: Quantity) -> str:
     total = total_of(quantity.estimates)
     confidence = quantity.estimates.confidence
     level = f"{100 * confidence:g}\u00a0% interval " if confidence else "interval "
-    what = "conversions" if quantity.kind == "count" else f"{quantity.unit} of {quantity.name}".strip()
+    what = quantity.called if quantity.kind == "count" else f"{quantity.unit} of {quantity.name}".strip()
     return f"{quantity.shown(total.estimate)} {what} ({level}{quantity.interval(total.low, total.high)})"
 
 

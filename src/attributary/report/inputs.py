@@ -8,6 +8,7 @@ from typing import Any
 from attributary.denoising import Estimate
 from attributary.errors import InputError
 from attributary.estimates import USUAL, Estimates, has_measures, is_estimates, read_estimates, read_measures
+from attributary.pipeline.check_table import TableCheck, check_table
 from attributary.plan import Plan
 from attributary.ratio import WITH_ESTIMATES, is_ratios, ratios_of, read_ratios
 from attributary.report.evaluation_curves import Point, is_evaluation, read_evaluation
@@ -34,6 +35,7 @@ class ReportInputs:
     left_out: tuple[str, ...] = ()  # files of a folder that hold true counts
     not_private: str = ""  # why what is shown is not, if something says so
     shape: str | None = None  # of the noise, where neither estimates nor plan state it
+    check_of_table: TableCheck | None = None  # of a raw table, whose estimates these are
     generated: bool = False  # the logs were generated: no real people, no real campaigns
 
     @classmethod
@@ -98,7 +100,7 @@ class ReportInputs:
             )
 
 
-KINDS = ("plan", "estimates", "ratios", "evaluation", "counts", "other")
+KINDS = ("plan", "estimates", "ratios", "evaluation", "table", "counts", "other")
 
 
 @dataclass(frozen=True)
@@ -108,9 +110,21 @@ class _File:
     table: Any = None
 
 
-def read(paths: list[str], levels: list[str] | None = None, shape: str | None = None) -> ReportInputs:
-    """What is in these files and folders; at most one plan, one table of estimates and one of ratios."""
-    files = [_look(file, path != file, levels) for path in paths for file in _files(path)]
+def read(
+    paths: list[str],
+    levels: list[str] | None = None,
+    shape: str | None = None,
+    separator: str | None = None,
+    **raw: Any,
+) -> ReportInputs:
+    """What is in these files and folders; at most one plan, one table of estimates and one of ratios.
+
+    A table that is nothing of these is checked, alone, with the options of `check_table` in `raw`.
+    """
+    alone = len(paths) == 1 and not os.path.isdir(paths[0])
+    files = [_look(file, path != file, levels, alone, raw, separator) for path in paths for file in _files(path)]
+    if alone and files[0].kind == "table":
+        return _of_table(files[0], levels, raw)
     for kind in ("plan", "estimates", "ratios"):
         alike = [file.path for file in files if file.kind == kind]
         if len(alike) > 1:
@@ -139,6 +153,12 @@ def read(paths: list[str], levels: list[str] | None = None, shape: str | None = 
     inputs = replace(inputs, not_private=together(*words))
     inputs.check()
     return inputs
+
+
+def _of_table(file: _File, levels: list[str] | None, raw: dict[str, Any]) -> ReportInputs:
+    check = check_table(file.table, levels, path=file.path, **raw)
+    read = {} if check.estimate is None else {COUNT: Estimates.of(check.estimate)}
+    return ReportInputs(None, read, files=(file.path,), not_private=words_of(file.table), check_of_table=check)
 
 
 def _measures(file: _File, plan: Plan | None, levels: list[str] | None) -> dict[str, Estimates]:
@@ -180,18 +200,24 @@ def _of_interest(name: str) -> bool:
     return not hidden and (name.endswith(".json") or by_name(name).format is not None)
 
 
-def _look(path: str, in_folder: bool, levels: list[str] | None) -> _File:
-    """What a file is; one that was named and is nothing of ours is refused, one in a folder is passed over."""
+def _look(
+    path: str, in_folder: bool, levels: list[str] | None, alone: bool, raw: dict[str, Any], separator: str | None
+) -> _File:
+    """What a file is; one that was named and is nothing of ours is checked or refused, one in a folder passed over."""
     if _is_json(path):
         if in_folder and not _looks_like_plan(path):
             return _File(path, "other")
         return _File(path, "plan")
     if by_name(path).format is None and not _beginning(path).startswith(BINARY):
         raise InputError(f"{path} is none of these: {WHAT}; tables end in .parquet, .csv, .tsv or .arrow")
-    table = read_table(path)
+    table = read_table(path, separator=separator)
     kind = _kind(table.column_names, levels)
+    stated = any(value not in (None, (), False) for value in raw.values())
+    if alone and (kind == "other" or (stated and kind == "counts")):
+        return _File(path, "table", table)
     if kind == "counts" and not in_folder:
-        raise InputError(f"{path} holds true counts, which no report shows; {WHAT}")
+        remedy = "if they are noisy, state their noise with --noise"
+        raise InputError(f"{path} holds true counts, which no report shows; {WHAT}; {remedy}")
     if kind == "other" and not in_folder:
         raise InputError(f"{path} is none of these: {WHAT}; its columns are {', '.join(table.column_names)[:200]}")
     return _File(path, kind, table if kind in ("estimates", "ratios", "evaluation") else None)

@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import os
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,6 +21,7 @@ from attributary.report.node_charts import icicle
 from attributary.report.page_data import kept_nodes, stored
 from attributary.report.panels import doubt_of, first_panel, later_panel, plan_panel
 from attributary.report.quantity import quantities
+from attributary.report.table_section import table_lead, table_section
 from attributary.tables.whole_files import standard_output, whole_file
 
 NODES = 200_000
@@ -51,9 +53,10 @@ def page(inputs: ReportInputs, tau: float | None = None, nodes: int = NODES, tit
 
     context: dict[str, Any] = {
         "title": title or _title(inputs),
-        "lead": facts.lead(inputs, shown),
+        "lead": table_lead(inputs.check_of_table) if inputs.check_of_table else facts.lead(inputs, shown),
+        "table": table_section(inputs.check_of_table) if inputs.check_of_table else None,
         "generated": inputs.generated,
-        "facts": facts.facts(plan, est),
+        "facts": [] if inputs.check_of_table else facts.facts(plan, est),
         "not_private": facts.not_private(inputs.not_private),
         "several": several,
         "version": __version__,
@@ -98,6 +101,8 @@ def save(content: str | bytes, path: str) -> None:
 def _title(inputs: ReportInputs) -> str:
     """The title of a page that is inputs none."""
     plan, est = inputs.plan, inputs.first
+    if inputs.check_of_table:
+        return f"Check of {os.path.basename(inputs.files[0])}"
     names = plan.levels if plan else est.tree.level_names if est else ()
     called = [quantity.called for quantity in quantities(inputs, None) if quantity.kind != "ratio"]
     called = called or (["conversions" if m.is_count else m.name for m in plan.spec.asked] if plan else ["conversions"])

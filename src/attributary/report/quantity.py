@@ -34,7 +34,7 @@ class Quantity:
     @property
     def called(self) -> str:
         """Its name in a sentence."""
-        return "conversions" if self.kind == "count" else self.name
+        return "conversions" if self.name == COUNT else self.name
 
     @property
     def head(self) -> str:
@@ -75,7 +75,8 @@ def quantities(inputs: ReportInputs, tau: float | None) -> list[Quantity]:
     for name, read in inputs.measures.items():
         est, part = _shaped(read, inputs), planned.get(name)
         if name == COUNT:
-            shown.append(Quantity(name, "count", est, of_counts, part=part))
+            table = inputs.check_of_table
+            shown.append(Quantity(table.form.value if table else name, "count", est, of_counts, part=part))
             continue
         unit = (part.measure.unit if part else None) or ""
         of_value = tau_of_value(part, of_counts, _root_sum(est), _root_sum(inputs.measures.get(COUNT)))

@@ -1,0 +1,108 @@
+"""check_table: what a raw table is, whether it adds up, how noisy it is, and what denoising would gain.
+
+>>> check = check_table(read_table("sales.csv"))
+>>> check.sums, check.doubts, check.estimate                 # nothing is written, and the table stays as it is
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from attributary.denoising import Estimate, denoise
+from attributary.errors import InputError
+from attributary.estimates import Plausibility, Suspect, plausibility, suspects
+from attributary.pipeline.denoise_table import node_rows
+from attributary.pipeline.figure_doubts import doubts_of
+from attributary.pipeline.table_form import TableForm, recognise
+
+ALIKE = 1e-9  # of a sum, for rounding
+LISTED = 10
+
+
+class SumCheck(NamedTuple):
+    """The figures of a level, against the sums of those below them, where all of them are there."""
+
+    level: str
+    sums: int
+    exact: int  # that hold
+    typical: float  # by which the median one misses
+    largest: float  # figure − sum, where it misses most
+    where: str
+
+
+@dataclass(frozen=True, eq=False)
+class TableCheck:
+    """What a table is taken for, and what its figures say of themselves."""
+
+    form: TableForm
+    sums: tuple[SumCheck, ...]  # of each level that has any
+    estimate: Estimate | None  # as `denoise` would give it; None where the noise is neither stated nor seen
+    noise: str  # why not
+    estimated: bool  # the noise, from how far the sums miss
+    notes: tuple[str, ...]  # what was recognised, in words
+    doubts: tuple[str, ...]
+
+    @property
+    def plausibility(self) -> Plausibility | None:
+        """Whether the noise is as stated, and which figures noise does not explain."""
+        return None if self.estimate is None else plausibility(self.estimate)
+
+    @property
+    def suspects(self) -> list[Suspect]:
+        """The figures that look mangled, the worst first."""
+        doubt = self.plausibility
+        return [] if self.estimate is None or doubt is None else suspects(self.estimate, doubt.implausible, LISTED)[1]
+
+
+def check_table(
+    frame: Any,
+    levels: Sequence[str] | None = None,
+    value: str | None = None,
+    *,
+    noise: str | None = None,
+    path: str = "the table",
+    **options: Any,
+) -> TableCheck:
+    """What a raw table of noisy figures says of itself; the options are those of `Measurements.from_table`.
+
+    Noise that is not stated is estimated. Where that cannot be done, `noise` says why, and there is no estimate.
+    """
+    asked = noise is not None and noise.startswith("estimated")
+    amounts = {name: options.pop(name, None) for name in ("variance", "std")}
+    stated = any(amount is not None for amount in amounts.values())
+    if not stated and (noise is None or ":" not in noise):
+        noise = "estimated" if noise in (None, "estimated") else f"estimated:shape={noise}"
+    estimated = noise is not None and noise.startswith("estimated")
+    form = None if not estimated else recognise(frame, levels, value, path=path, **options)
+    try:
+        rows = node_rows(frame, levels, value, noise=noise, path=path, **amounts, **options)
+        doubts = tuple(doubts_of(rows.measured, rows.form.path))
+    except InputError as error:
+        if form is None or asked:
+            raise
+        return TableCheck(form, _sums(form), None, str(error).removeprefix(f"{path}: "), True, form.notes, ())
+    return TableCheck(rows.form, _sums(rows.form), denoise(rows.measured), "", estimated, rows.form.notes, doubts)
+
+
+def _sums(form: TableForm) -> tuple[SumCheck, ...]:
+    tree = form.tree
+    known = np.where(np.isfinite(form.extra), form.figures, np.nan)
+    x = tree.to_level_order(np.pad(known, (0, len(tree) - len(known)), constant_values=np.nan))
+    found = []
+    for level in range(tree.depth - 1):
+        below = tree.slice(level + 1)
+        total = np.bincount(tree.family[below], x[below], len(tree))
+        has = np.bincount(tree.family[below], minlength=len(tree)) > 0
+        nodes = np.flatnonzero(has & np.isfinite(x + total))
+        if len(nodes):
+            miss = x[nodes] - total[nodes]
+            worst = int(np.argmax(np.abs(miss)))
+            at = int(nodes[worst]) if tree.order is None else int(tree.order[nodes[worst]])
+            exact = int((np.abs(miss) <= ALIKE * np.maximum(np.abs(x[nodes]), 1)).sum())
+            typical = float(np.median(np.abs(miss)))
+            found.append(
+                SumCheck(tree.level_names[level], len(nodes), exact, typical, float(miss[worst]), tree.name(at))
+            )
+    return tuple(found)
