@@ -26,6 +26,7 @@ DOORS = {
     ("measurements.py", "api/__init__.py"),  # Measurements.from_summary
     ("measurements.py", "plan/__init__.py"),  # the type of a plan
     ("denoising/estimate.py", "estimates.py"),  # Estimate.table
+    ("denoising/denoise.py", "prior/whole_counts.py"),  # denoise(posterior=True)
     ("plan/plan.py", "plan/plan_file.py"),  # Plan.load, Plan.save
     ("plan/plan.py", "plan/plan_html.py"),
     ("pipeline/run.py", "report/__init__.py"),  # Run.page

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from attributary.denoising import Estimate, denoise
 from attributary.denoising.estimate import Fit
+from attributary.denoising.posterior import Posterior
 from attributary.denoising.prediction import EXCESS, Prediction
 from attributary.denoising.quantile import level_of
 from attributary.errors import InputError
@@ -45,6 +46,8 @@ NEEDED = ("estimate", "variance", "low", "high")
 ADDED = (*NEEDED, "correction")  # beside figures that a user's table has already
 FIGURES = (*MEASURED, *ADDED)
 FROM_PRIOR = "from_prior"  # one more where a prior had a part in the estimates
+ZERO = "zero_probability"  # and one more where estimates are posterior means of whole counts
+OPTIONAL = (*FIGURES, FROM_PRIOR, ZERO)
 LEVELS, BELOW = "levels", " > "  # what says which columns name nodes, and what is between their names
 MEASURE = "measure"  # the column that tells measures apart
 RATES = {"rate": "estimate", "rate_low": "low", "rate_high": "high"}  # per impression, of which column
@@ -70,6 +73,7 @@ class Estimates:
     high: Floats
     correction: Floats
     from_prior: Floats | None = None  # the weight of the prior in each estimate, from 0 to 1
+    zero_probability: Floats | None = None  # of each count to be 0, where posterior means are shown
     not_private: str = ""  # why they are not private, if the file says so
     confidence: float | None = None  # of the intervals, where the file states it
     shape: str | None = None  # of the noise, where the file states it
@@ -169,7 +173,8 @@ def figures_of(est: Estimate, confidence: float = USUAL) -> dict[str, Any]:
     low, high = est.interval(confidence)
     values = (np.where(variance < np.inf, noisy, np.nan), variance, est.count, est.variance, low, high, est.correction)
     prior = {FROM_PRIOR: est.from_prior} if isinstance(est, Prediction) else {}
-    return dict(zip(FIGURES, values, strict=True)) | prior
+    zero = {ZERO: est.zero} if isinstance(est, Posterior) else {}
+    return dict(zip(FIGURES, values, strict=True)) | prior | zero
 
 
 def estimates_table(est: Estimate, confidence: float = USUAL) -> Any:
@@ -299,9 +304,9 @@ def read_estimates(table: Any, path: str, levels: list[str] | None = None, rows:
             f"{shown(path)} has rows for {table.num_rows:,} of {len(tree):,} nodes; a report needs all of them: "
             "denoise with --fill"
         )
-    there = {name: floats(table, name, path, rows) for name in (*FIGURES, FROM_PRIOR) if name in table.column_names}
+    there = {name: floats(table, name, path, rows) for name in OPTIONAL if name in table.column_names}
     _check(there, path, rows)
-    prior = there.get(FROM_PRIOR)
+    prior, zero = there.get(FROM_PRIOR), there.get(ZERO)
     absent = np.full(table.num_rows, np.nan)
     columns = {name: tree.to_level_order(there.get(name, absent)) for name in FIGURES}
     metadata = table.schema.metadata or {}
@@ -309,6 +314,7 @@ def read_estimates(table: Any, path: str, levels: list[str] | None = None, rows:
         tree,
         **columns,
         from_prior=None if prior is None else tree.to_level_order(prior),
+        zero_probability=None if zero is None else tree.to_level_order(zero),
         not_private=words_of(table) or earlier_words(metadata),
         confidence=stated_confidence(metadata),
         shape=stated_shape(metadata),

@@ -81,7 +81,9 @@ THE ESTIMATOR is unbiased by default. nonnegative gives counts that are never ne
 share their parent's count as other nodes with the same label do and, with --prior, as they did in an earlier period,
 whose estimates or counts the file holds. Each measure goes by its own rows in the file (column measure) and by its own
 tau. How far that is trusted is learned from today's figures. Errors become smaller, most where noise is large and
-counts are small, but estimates are no longer unbiased: do not use it for figures that someone is billed by.
+counts are small, but estimates are no longer unbiased: do not use it for figures that someone is billed by. posterior
+goes on from there: it weighs every whole count by its probability given all figures, and gives the mean. Its errors are
+the smallest, its intervals are whole numbers, and it is for counts alone, to read and to rank by.
 
 THE OUTPUT has your rows in your order with your columns, as they were (figures from a text file become numbers in
 Parquet and Arrow), and five more:
@@ -92,8 +94,9 @@ Parquet and Arrow), and five more:
     low, high   the interval of the true count, at --confidence
     correction  how far the figure was moved, in standard deviations of such
                 a move: beyond 5 or so, look at the row
-    from_prior  with --estimator learned: the weight of what was learned in
-                the estimate, from 0 to 1
+    from_prior  with --estimator learned or posterior: the weight of what was
+                learned in the estimate, from 0 to 1
+    zero_probability  with --estimator posterior: that of a count of 0
 
 Two more stand at the end, unless columns of yours have these names: noisy and noise_variance, each figure and the
 variance of its noise, where `report` and `explore` look for them.
@@ -113,7 +116,7 @@ such a name are not overwritten but refused; --prefix gives the added ones other
 @amount_options
 @click.option("--noise", metavar="MODEL", help="Or the noise model with its parameters, as in laplace:scale=3.")
 @click.option("--fill", is_flag=True, help="Nodes without a row are not measured; add rows for them at the end.")
-@click.option("--prior", metavar="FILE", help="Estimates or counts of an earlier period, for --estimator learned.")
+@click.option("--prior", metavar="FILE", help="Estimates or counts of an earlier period, for learned and posterior.")
 @click.option("--protected", is_flag=True, help="The counts in --prior were protected themselves.")
 @estimator_options
 @form_options

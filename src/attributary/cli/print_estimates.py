@@ -82,6 +82,7 @@ def _print(out: Out, name: str, est: Estimate) -> None:
     _print_levels(out, levels)
     fit = [_fit(doubt)] if est.measurements.freedom is None else []  # an estimated noise level fits by itself
     lines = [*fit, *(_corrections(est, doubt) if doubt.z is not None else []), *_negative(est), *_prior(est)]
+    lines += [(est.remark, PLAIN)] if est.remark else []
     for words, style in lines:
         out.print(Text(one_line(words), style))
     fact("estimates", {"measure": name, "nodes": len(est.tree), "levels": levels, **_figures(est, doubt)})

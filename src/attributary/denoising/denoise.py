@@ -27,6 +27,7 @@ def denoise(
     *,
     prior: Prior | None = None,
     nonnegative: Literal["top-down", "joint"] | bool | None = None,
+    posterior: bool = False,
     whole: bool = False,
     shape: str = "laplace",
 ) -> Estimate:
@@ -44,11 +45,17 @@ def denoise(
 
     A `prior` joins as one more measurement, or as shares of the parent's count, and gives up unbiasedness for a smaller
     error: the best linear prediction. One of which nothing is known (variance and spread inf) changes nothing.
+
+    `posterior` gives posterior means of whole counts (`Posterior`): families are expected to share as other nodes with
+    the same label do and, with a `prior` of an earlier period, as they did; how closely is learned from these figures.
+    The error is smallest, and the counts are not unbiased. For counts alone, not for sums of values.
     """
     if isinstance(tree, Measurements):
         tree, noisy = _with_tree(tree, noisy)
     given = measurements(tree, noisy, variance, shape)
     method = _method(nonnegative)
+    if posterior:
+        return _posterior(tree, given, prior, method, whole)
     used = given.independent
     shares = None if prior is None else shares_of(tree, prior)
     if prior is not None:
@@ -74,6 +81,14 @@ def denoise(
     if prior is None or (shares is None and used is given):
         return Estimate(*made)
     return Prediction(*made, prior)
+
+
+def _posterior(tree: Tree, given: Measurements, earlier: Prior | None, method: str | None, whole: bool) -> Estimate:
+    from attributary.prior.whole_counts import posterior_estimate
+
+    if method == "joint":
+        raise ValueError('posterior means are never negative; leave out nonnegative="joint"')
+    return posterior_estimate(denoise(tree, given, nonnegative=True), earlier, whole=whole)
 
 
 def measurements(

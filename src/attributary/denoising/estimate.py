@@ -120,6 +120,11 @@ class Estimate:
         return np.zeros(self.count.shape)
 
     @property
+    def remark(self) -> str:
+        """Which estimates are shown, where that depends on the figures; else empty."""
+        return ""
+
+    @property
     def correction(self) -> Floats:
         """How far denoising moved each figure, in standard deviations of that move; nan where nothing was measured."""
         var = self.measurements.across
@@ -237,6 +242,7 @@ def estimate_html(est: Estimate) -> str:
     kind = "non-negative " if est.nonnegative else ""
     notes = [f"and {more:,} more"] if more else []
     notes += [f"noise level: z = {est.fit.z:.2f}, within ±3 if it is as stated"] if est.fit.df else []
+    notes += [est.remark] if est.remark else []
     notes += [] if share is None else [f"weight of the prior: {share.mean():.0%} (estimates are no longer unbiased)"]
     heads = HEADS if share is None else (*HEADS, "weight of prior")
     caption = f"Estimate: {len(tree):,} {kind}counts in {tree.depth} levels"

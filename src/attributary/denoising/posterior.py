@@ -1,28 +1,97 @@
-"""posterior: the whole counts that are possible, and how probable each is given all noisy figures of a forest."""
+"""posterior: how probable each whole count is given all noisy figures of a forest, and an `Estimate` made of that."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from attributary.denoising.estimate import Estimate, Interval, weights_of
 from attributary.denoising.nonnegative import nonnegative
 from attributary.denoising.passes import engine
+from attributary.denoising.prediction import Prediction
+from attributary.denoising.total import Total
 from attributary.denoising.whole import whole
 from attributary.errors import InputError
 from attributary.kernel import usable_threads
 from attributary.measurements import Measurements
 from attributary.noise import NoiseShape
 from attributary.tree import Tree
-from attributary.types import Floats
+from attributary.types import Floats, Ints
 
 if TYPE_CHECKING:
     from attributary.denoising.whole_posterior import Weights, WholeFigures, WholeMarginals
 
+USUAL = 0.95  # the level of the intervals that are made with the estimates
 REACH = 9.0  # standard deviations of the unbiased estimate: the counts considered of each node
 ROUNDING = 1e-6  # of a count that is known exactly
 PARTS = 8  # of the roots, for each thread
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Posterior(Prediction):
+    """Posterior means of whole counts: closer on average than any unbiased estimate, and not unbiased.
+
+    `count` adds up; `variance` is the posterior's, `interval` has its quantiles, which are whole numbers, and `zero` is
+    the probability that nothing was counted. Where today's figures say that non-negative estimates are closer
+    (`topdown`, as `denoise(…, nonnegative=True)` gives them), and under roots with too much noise, those are shown.
+    """
+
+    topdown: Any = None  # Estimate
+    shown: Any = None  # of each node: whether its figures are the posterior's
+    told: Any = None  # WholeMarginals, in level order, with intervals of level USUAL
+    figures: Any = None  # WholeFigures
+    weights: Any = None  # Weights
+
+    @property
+    def plain(self) -> Estimate:
+        """The unbiased estimate from today's figures alone."""
+        topdown: Estimate = self.topdown
+        return replace(topdown, count=topdown.blue, nonnegative=False)
+
+    @property
+    def zero(self) -> Floats:
+        """The probability that a node's count is 0; nan where it is not known."""
+        return np.where(self.shown, self.tree.from_level_order(self.told.zero), np.nan)
+
+    def interval(self, level: float = USUAL) -> Interval:
+        """Where the true count lies with at least this probability, in whole numbers.
+
+        It is below with half of what is left at most, and above with the rest; the interval holds the estimate.
+        """
+        below, above = self.topdown.interval(level)
+        told = self.told if level == USUAL else marginals(self.tree, self.figures, self.weights, level)
+        low, high = (self.tree.from_level_order(values) for values in (told.low, told.high))
+        low, high = np.minimum(low, np.floor(self.count + ROUNDING)), np.maximum(high, np.ceil(self.count - ROUNDING))
+        low, high = np.where(self.shown, low, below), np.where(self.shown, high, above)
+        return Interval(np.minimum(low, self.count), np.maximum(high, self.count))
+
+    def total(self, nodes_or_weights: ArrayLike) -> Total:
+        """A sum of counts with its posterior mean and variance: of these nodes, or weighted.
+
+        Its interval goes by the unbiased sum: what a prior has wrong it has wrong for many nodes alike, so that it adds
+        up. `std` is that of the posterior.
+        """
+        weights, tree = weights_of(len(self.tree), nodes_or_weights), self.tree
+        rest = self.topdown.total(np.where(self.shown, 0.0, weights))
+        mine = tree.to_level_order(np.where(self.shown, weights, 0.0))
+        _, each = moments(tree, self.figures, self.weights, mine, np.nan_to_num(self.told.mean))
+        variance = float(np.where(tree.to_level_order(self.shown)[: len(each)], each, 0.0).sum())
+        return self._shown(replace(self.plain.total(weights), variance=variance + rest.variance), weights)
+
+    @property
+    def remark(self) -> str:
+        """Which estimates are shown."""
+        roots = self.tree.roots
+        number, of = int(self.shown[roots].sum()), len(roots)
+        if number == of:
+            return "posterior means of whole counts"
+        if number == 0:
+            return "non-negative estimates, not posterior means: they seem to be closer, judging by these figures"
+        return f"posterior means for {number:,} of {of:,} roots, and non-negative estimates where noise is too large"
 
 
 def whole_figures(tree: Tree, measured: Measurements, reach: float = REACH) -> "WholeFigures":
@@ -97,13 +166,18 @@ def family_weights(tree: Tree, alpha: Floats, free: float) -> "Weights":
     return Weights(alpha, np.bincount(tree.family[roots:], alpha[roots:], len(tree)).astype(np.float64), float(free))
 
 
-def marginals(tree: Tree, figures: "WholeFigures", weights: "Weights", level: float = 0.95) -> "WholeMarginals":
-    """The posterior of each node, with intervals of this level; nan under roots of which nothing is known."""
+def marginals(
+    tree: Tree, figures: "WholeFigures", weights: "Weights", level: float = 0.95, roots: Ints | None = None
+) -> "WholeMarginals":
+    """The posterior of each node under all roots, or under these, with intervals of this level; nan for the others.
+
+    It is nan, too, under roots of which nothing is known, and of those whose figures leave too many counts possible.
+    """
     from attributary.denoising.whole_posterior import WholeMarginals, marginals_of_roots
 
     told = WholeMarginals(*(np.full(len(tree), np.nan) for _ in WholeMarginals._fields))
     tail = (1 - level) / 2
-    _by_root(tree, lambda begin, end: marginals_of_roots(figures, weights, tail, told, begin, end))
+    _by_root(tree, roots, lambda some: marginals_of_roots(figures, weights, tail, told, some))
     return told
 
 
@@ -114,15 +188,20 @@ def moments(
     from attributary.denoising.whole_posterior import moments_of_roots
 
     mean, variance = np.zeros(int(tree.first[0])), np.zeros(int(tree.first[0]))
-    _by_root(tree, lambda begin, end: moments_of_roots(figures, weights, weight, centre, mean, variance, begin, end))
+    _by_root(tree, None, lambda some: moments_of_roots(figures, weights, weight, centre, mean, variance, some))
     return mean, variance
 
 
-def _by_root(tree: Tree, run: Callable[[int, int], None]) -> None:
-    """Runs run(begin, end) over all roots, in parts of about as many nodes, on all threads."""
-    roots, threads = int(tree.first[0]), usable_threads()
-    nodes = np.cumsum(np.bincount(tree.in_level_order.root, minlength=roots))
-    aims = len(tree) * np.arange(1, PARTS * threads) / (PARTS * threads)
-    cuts = np.unique(np.concatenate([[0], np.searchsorted(nodes, aims), [roots]])).tolist()
+def root_sizes(tree: Tree) -> Ints:
+    """The nodes under each root."""
+    return np.bincount(tree.in_level_order.root, minlength=int(tree.first[0]))
+
+
+def _by_root(tree: Tree, roots: Ints | None, run: Callable[[Ints], None]) -> None:
+    """Runs run(some) over all roots, or over these, in parts of about as many nodes, on all threads."""
+    every, threads = np.arange(int(tree.first[0])) if roots is None else roots, usable_threads()
+    nodes = np.cumsum(root_sizes(tree)[every])
+    aims = nodes[-1] * np.arange(1, PARTS * threads) / (PARTS * threads)
+    cuts = np.unique(np.concatenate([[0], np.searchsorted(nodes, aims), [len(every)]])).tolist()
     with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(lambda part: run(*part), pairwise(cuts)))
+        list(pool.map(lambda part: run(every[part[0] : part[1]]), pairwise(cuts)))

@@ -58,10 +58,12 @@ class WholeMarginals(NamedTuple):
     mean: Floats
     variance: Floats
     zero: Floats  # the probability of 0
-    low: Floats  # whole numbers that the count is below or above with at most a given probability
-    high: Floats
+    low: Floats  # whole numbers: the count is below with at most half of a given probability,
+    high: Floats  # and above with what is left of it
     slope: Floats  # E[ψ(c + α) − ψ(α)]: what the derivative of the evidence by α is made of
-    below: Floats  # the same for a parent and the sum of its children's α
+    bend: Floats  # E[ψ′(α) − ψ′(c + α)], for its second derivative
+    slope_below: Floats  # the same for a parent and the sum of its children's α
+    bend_below: Floats
 
 
 class _Places(NamedTuple):
@@ -76,11 +78,11 @@ class _Places(NamedTuple):
 
 
 @kernel(nogil=True, error_model="numpy")
-def marginals_of_roots(figures, weights, tail, told, begin, end):  # type: ignore[no-untyped-def]
-    """Fills `told` for all nodes under the roots begin:end."""
+def marginals_of_roots(figures, weights, tail, told, roots):  # type: ignore[no-untyped-def]
+    """Fills `told` for all nodes under these roots."""
     first, places = figures.first, _places(len(figures.x))
     buffer, one, two, levels = np.empty(1 << 16), np.empty(64), np.empty(64), np.empty((64, 2), np.int64)
-    for root in range(begin, end):
+    for root in roots:
         levels, depth = _levels(first, root, levels)
         buffer, one, used = _up(root, figures, weights, places, levels, depth, buffer, one)
         if used < 0:
@@ -100,12 +102,12 @@ def marginals_of_roots(figures, weights, tail, told, begin, end):  # type: ignor
 
 
 @kernel(nogil=True, error_model="numpy")
-def moments_of_roots(figures, weights, weight, centre, mean, variance, begin, end):  # type: ignore[no-untyped-def]
-    """Fills `mean` and `variance` of Σ weight·(count − centre) over the nodes under each of the roots begin:end."""
+def moments_of_roots(figures, weights, weight, centre, mean, variance, roots):  # type: ignore[no-untyped-def]
+    """Fills `mean` and `variance` of Σ weight·(count − centre) over the nodes under each of these roots."""
     first, places, nodes = figures.first, _places(len(figures.x)), len(figures.x)
     buffer, one, levels = np.empty(1 << 16), np.empty(64), np.empty((64, 2), np.int64)
     needed = np.zeros(2 * nodes, np.bool_)
-    for root in range(begin, end):
+    for root in roots:
         levels, depth = _levels(first, root, levels)
         buffer, one, used = _up(root, figures, weights, places, levels, depth, buffer, one)
         if used < 0:
@@ -421,27 +423,21 @@ def _tell(u, first, weights, tail, places, buffer, chance, told):  # type: ignor
     for k in range(n):
         chance[k] /= whole
         mean += k * chance[k]
-    variance, grown, grown_below, slope, below = 0.0, 0.0, 0.0, 0.0, 0.0
+    variance = 0.0
     for k in range(n):
         variance += (k - mean) * (k - mean) * chance[k]
-        if k > 0:
-            grown += 1.0 / (a + low + k - 1.0)
-            grown_below += 1.0 / (A + low + k - 1.0) if inner else 0.0
-        slope += chance[k] * grown
-        below += chance[k] * grown_below
-    least, seen = 0, chance[0]
-    while seen <= tail and least < n - 1:
+    least, most, below, above = 0, n - 1, 0.0, 0.0
+    while below + chance[least] <= tail and least < n - 1:
+        below += chance[least]
         least += 1
-        seen += chance[least]
-    most, seen = n - 1, chance[n - 1]
-    while seen <= tail and most > least:
+    while above + chance[most] <= 2.0 * tail - below and most > least:  # what the lower tail leaves
+        above += chance[most]
         most -= 1
-        seen += chance[most]
     told.mean[u], told.variance[u], told.zero[u] = low + mean, variance, chance[0] if low == 0 else 0.0
     told.low[u], told.high[u] = low + least, low + most
-    told.slope[u] = slope + (_digamma(a + low) - _digamma(a) if low > 0 else 0.0)
+    told.slope[u], told.bend[u] = _derivatives(chance, n, low, a)
     if inner:
-        told.below[u] = below + (_digamma(A + low) - _digamma(A) if low > 0 else 0.0)
+        told.slope_below[u], told.bend_below[u] = _derivatives(chance, n, low, A)
         F = _last(len(weights.alpha), first[u], first[u + 1] - first[u])
         s, shift = places.start[F], low - places.low[F]
         for k in range(places.size[F]):
@@ -449,14 +445,34 @@ def _tell(u, first, weights, tail, places, buffer, chance, told):  # type: ignor
             buffer[s + k] = chance[k - shift] / buffer[s + k] if there else 0.0
 
 
-@kernel(nogil=True)
-def _digamma(a):  # type: ignore[no-untyped-def]
-    found = 0.0
+@kernel(nogil=True, error_model="numpy")
+def _derivatives(chance, n, low, a):  # type: ignore[no-untyped-def]
+    """E[ψ(c + a) − ψ(a)] and E[ψ′(a) − ψ′(c + a)] of a count that is low, low + 1, … with these chances."""
+    grown, fallen, slope, bend = 0.0, 0.0, 0.0, 0.0
+    if low > 0:
+        (one, two), (three, four) = _polygammas(a + low), _polygammas(a)
+        grown, fallen = one - three, four - two
+    for k in range(n):
+        slope += chance[k] * grown
+        bend += chance[k] * fallen
+        step = 1.0 / (a + low + k)
+        grown += step
+        fallen += step * step
+    return slope, bend
+
+
+@kernel(nogil=True, error_model="numpy")
+def _polygammas(a):  # type: ignore[no-untyped-def]
+    """ψ(a) and ψ′(a)."""
+    one, two = 0.0, 0.0
     while a < 8.0:
-        found -= 1.0 / a
+        one -= 1.0 / a
+        two += 1.0 / (a * a)
         a += 1.0
     q = 1.0 / (a * a)
-    return found + math.log(a) - 0.5 / a - q * (1.0 / 12 - q * (1.0 / 120 - q * (1.0 / 252 - q / 240)))
+    one += math.log(a) - 0.5 / a - q * (1.0 / 12 - q * (1.0 / 120 - q * (1.0 / 252 - q / 240)))
+    two += 1.0 / a + 0.5 * q + q / a * (1.0 / 6 - q * (1.0 / 30 - q * (1.0 / 42 - q / 30)))
+    return one, two
 
 
 # Moments of a sum.

@@ -49,6 +49,8 @@ def denoise_summary(
     notes = [*answer.notes, *([] if past is None else past.notes)]
     for number, (measure, est) in enumerate(estimates.items()):
         notes += [] if past is None else past.far(number, measure, tree, est.count)
+    if chosen.kind.values and plan.spec.values:
+        notes += [f"--estimator {chosen.name} is for counts; values are estimated by {chosen.kind.values}"]
     if chosen.whole and plan.spec.values:
         notes += ["whole numbers are for counts; values are left as they are"]
     table = by_measure({measure: estimates_table(est, confidence) for measure, est in estimates.items()})
@@ -62,8 +64,8 @@ def estimate_measures(
     """The estimate of each measure of a plan, from its Measurements by name; only counts are made whole."""
     estimates = {}
     for number, part in enumerate(plan.by_measure):
-        counts = estimator if part.measure.is_count else Estimator(estimator.name, estimator.joint)
-        estimates[part.measure.name] = counts.denoise(
+        chosen = estimator if part.measure.is_count else estimator.for_values
+        estimates[part.measure.name] = chosen.denoise(
             tree,
             measures[part.measure.name],
             earlier=None if past is None else past.of[number],

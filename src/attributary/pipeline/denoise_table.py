@@ -15,7 +15,16 @@ import numpy as np
 from attributary.denoising import Estimate
 from attributary.denoising.noise_level import estimate_noise
 from attributary.errors import InputError
-from attributary.estimates import ADDED, FROM_PRIOR, MEASURED, figures_of, with_columns, with_levels, with_metadata
+from attributary.estimates import (
+    ADDED,
+    FROM_PRIOR,
+    MEASURED,
+    ZERO,
+    figures_of,
+    with_columns,
+    with_levels,
+    with_metadata,
+)
 from attributary.measurements import Measurements
 from attributary.noise import Statement, parse_levels, shape_of
 from attributary.pipeline.estimator import Estimator
@@ -260,7 +269,7 @@ def _kept_names(
 
     Those that state the noise (`spent`) are called noise_variance, noise_low and the like instead.
     """
-    taken = {prefix + name for name in (*ADDED, *([FROM_PRIOR] if prior else []))}
+    taken = {prefix + name for name in (*ADDED, *([FROM_PRIOR, ZERO] if prior else []))}
     names = [f"noise_{name}" if name in spent and name in taken else name for name in table.column_names]
     taken |= {prefix + name for name in _copied(table, names, variance, value)}
     clash = next((name for name in names if name in taken or names.count(name) > 1), None)

@@ -14,6 +14,7 @@ from attributary.denoising import Estimate, denoise
 from attributary.errors import InputError
 from attributary.measurements import Measurements
 from attributary.prior import Prior, learn
+from attributary.prior.whole_counts import posterior_estimate
 from attributary.tree import Tree
 
 TAU = 5.0  # errors are relative to the count, or to this if it is larger
@@ -42,6 +43,12 @@ def learned(tree: Tree, measured: Measurements, known: Background, joint: bool, 
     return denoise(tree, measured, prior=learned_shares(tree, measured, known), nonnegative="top-down", whole=whole)
 
 
+def posterior(tree: Tree, measured: Measurements, known: Background, joint: bool, whole: bool) -> Estimate:
+    """Posterior means of whole counts that add up, with a prior learned from these figures and an earlier period."""
+    nearest = denoise(tree, measured, nonnegative=True)
+    return posterior_estimate(nearest, known.earlier, tau=known.tau, whole=whole)
+
+
 def learned_shares(tree: Tree, measured: Measurements, known: Background) -> Prior:
     """Shares and their spread, learned in units of a conversion: how far a guess is trusted is a number of them."""
     worth = known.worth
@@ -57,12 +64,16 @@ class EstimatorKind(NamedTuple):
     words: str
     joint: bool = False  # it can fit all counts at once
     prior: bool = False  # it uses an earlier period
+    values: str = ""  # what is used for sums of values, where it is for counts alone
 
 
 ESTIMATORS = {
     "unbiased": EstimatorKind(unbiased, "adds up, with the least variance"),
     "nonnegative": EstimatorKind(nonnegative, "no count below 0", joint=True),
     "learned": EstimatorKind(learned, "also uses shares learned from similar nodes and the prior", prior=True),
+    "posterior": EstimatorKind(
+        posterior, "the most probable whole counts on average, for reading and ranking", prior=True, values="learned"
+    ),
 }
 
 
@@ -84,6 +95,11 @@ class Estimator:
     @property
     def kind(self) -> EstimatorKind:
         return ESTIMATORS[self.name]
+
+    @property
+    def for_values(self) -> "Estimator":
+        """The estimator of sums of values, which are not made whole."""
+        return Estimator(self.kind.values or self.name, self.joint)
 
     @property
     def uses_prior(self) -> bool:

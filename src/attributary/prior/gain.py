@@ -21,6 +21,7 @@ DOUBTS = np.array([1.0, 3.0, 10.0, 100.0, np.inf])  # how much wider; at last, n
 SURE = 0.5  # standard errors by which the tree must gain over no prior: trust must be earned
 FEW = 15.0  # nodes: where so few decide, twice as many standard errors
 SPARED = 0.08  # of a level's squared error: what it may lose
+SPARED_LEVEL = 0.2  # the same for a posterior: 10 % of the error itself
 SMALL = 6.0  # nodes of a level: with more, it must be seen to lose more than that; with fewer, not to lose it
 LEAST = 0.1  # of its variance: a level's squared error is no less
 PROBES, ENOUGH = 4, 10_000  # probes; one is enough for so many nodes
@@ -74,6 +75,27 @@ def widened(
         wider[0] = False
         step += wider & (step < last) if (step[wider] < last).any() else step < last
     return np.full(len(tree), np.inf)
+
+
+def worse(
+    tree: Tree, x: Floats, var: Floats, plain: tuple[Floats, Floats], count: Floats, variance: Floats, tau: float
+) -> bool:
+    """Whether posterior means with these variances seem worse than non-negative estimates; nan does not judge.
+
+    Given the figures, a posterior mean moves along with y as its variance says: cov(f, y) is the variance of the count
+    itself, exactly under normal noise. Worse means that the tree is seen to lose (by a standard error), or a level to
+    lose more than SPARED_LEVEL (by two).
+    """
+    judge = _judge(tree, x, var, plain, tau)
+    known = np.isfinite(count)
+    before = (judge.first - judge.y) ** 2 + 2 * judge.covariance
+    gain = np.where(known, judge.weight * (before - (count - judge.y) ** 2 - 2 * variance), 0.0)
+    error = np.where(known, judge.weight * (before - judge.variance), 0.0)
+    least = np.where(known, LEAST * judge.weight * judge.variance, 0.0)
+    starts = tree.offsets[:-1]
+    sums, squares, errors, floor = (np.add.reduceat(each, starts) for each in (gain, gain**2, error, least))
+    lost = sums + 2 * np.sqrt(squares) < -SPARED_LEVEL * np.maximum(errors, floor)
+    return bool(gain.sum() + np.sqrt(squares.sum()) < 0 or lost.any())
 
 
 def _sure(gain: Floats) -> bool:

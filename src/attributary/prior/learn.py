@@ -48,9 +48,8 @@ def learn(
         raise ValueError(f"tau is a positive number; got {tau}")
     given = measurements(tree, noisy, variance)
     x, var = tree.to_level_order(given.noisy), tree.to_level_order(given.variance)
-    past = None if earlier is None or not earlier.history else _past(tree, earlier)
-    label = label_codes(tree) if earlier is None or earlier.label is None else tree.to_level_order(earlier.label)
-    share, wide, mean = learned(tree, x, var, label, past, tau)
+    past = None if earlier is None or not earlier.history else past_counts(tree, earlier)
+    share, wide, mean = learned(tree, x, var, labels_of(tree, earlier), past, tau)
     back = tree.from_level_order
     known = Prior(back(mean)) if earlier is None else earlier
     return replace(
@@ -63,10 +62,20 @@ def learn(
 def learned(
     tree: Tree, x: Floats, var: Floats, label: NDArray[np.int32], past: PastCounts | None, tau: float
 ) -> tuple[Floats, Floats, Floats]:
-    """Share, spread and the resulting counts, all in level order."""
-    z, v = engine(tree).upward(tree, x, var)
+    """Share, spread and the resulting counts, all in level order; the spread is as wide as today's figures require."""
     plain: tuple[Floats, Floats] = engine(tree).blue(tree, x, var)
-    linear = plain[0]
+    share, wide, estimate = expected_shares(tree, x, var, plain[0], label, past, tau)
+    trusted = widened(tree, x, var, plain, share, wide, tau)
+    if (trusted != wide).any():
+        estimate = predict(tree, x, var, share, trusted, "top-down")[2]
+    return share, trusted, estimate
+
+
+def expected_shares(
+    tree: Tree, x: Floats, var: Floats, linear: Floats, label: NDArray[np.int32], past: PastCounts | None, tau: float
+) -> tuple[Floats, Floats, Floats]:
+    """The same without a check of what is gained; `linear` are the unbiased counts."""
+    z, v = engine(tree).upward(tree, x, var)
     first = nonnegative(tree, x, var, linear, "top-down")
     many = len(tree) >= COMPILED_FROM
     levels, root, estimate = kin(tree, label), roots(tree), first
@@ -91,10 +100,7 @@ def learned(
         wide *= doubt(root, mean, wide, z, v, len(tree))[root]
         wide = forgiving(wide, mean, z, v, many)
         linear, _, estimate = predict(tree, x, var, share, wide, "top-down")
-    trusted = widened(tree, x, var, plain, share, wide, tau)
-    if (trusted != wide).any():
-        estimate = predict(tree, x, var, share, trusted, "top-down")[2]
-    return share, trusted, estimate
+    return share, wide, estimate
 
 
 def _counted(tree: Tree, estimate: Floats) -> Floats:
@@ -106,7 +112,13 @@ def _counted(tree: Tree, estimate: Floats) -> Floats:
     return part
 
 
-def _past(tree: Tree, earlier: Prior) -> PastCounts:
+def labels_of(tree: Tree, earlier: Prior | None) -> NDArray[np.int32]:
+    """A number for the label of each node, in level order: the tree's, or the prior's if it has some."""
+    return label_codes(tree) if earlier is None or earlier.label is None else tree.to_level_order(earlier.label)
+
+
+def past_counts(tree: Tree, earlier: Prior) -> PastCounts:
+    """The counts of an earlier period, as they were estimated and made non-negative."""
     mean: Floats = tree.to_level_order(earlier.mean)
     if not mean.min(initial=0.0) < 0:
         return PastCounts(mean, mean)
@@ -131,7 +143,7 @@ def foreseen(tree: Tree, earlier: Prior, *, tau: float = TAU) -> Prior:
     x = order(earlier.mean)
     var = np.full(len(tree), EXACT) if earlier.variance is None else np.maximum(order(earlier.variance), EXACT)
     var = np.where(leaf, var, np.inf)
-    label = label_codes(tree) if earlier.label is None else order(earlier.label)
+    label = labels_of(tree, earlier)
     share, wide, count = learned(tree, x, var, label, None, tau)
     z, v = engine(tree).upward(tree, x, var)
     known = np.minimum(predict(tree, x, var, share, wide)[1], v)

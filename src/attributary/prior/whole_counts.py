@@ -1,0 +1,51 @@
+"""whole_counts: the posterior over whole counts, with a prior learned from these figures and an earlier period."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from attributary.denoising.estimate import Estimate
+from attributary.denoising.posterior import Posterior, marginals, whole_figures
+from attributary.denoising.prior import Prior
+from attributary.denoising.whole import whole as round_off
+from attributary.prior.concentration import bases, learn_weights
+from attributary.prior.gain import worse
+from attributary.prior.learn import expected_shares, labels_of, past_counts
+from attributary.prior.robust import TAU
+from attributary.tables.not_private import together
+
+
+def posterior_estimate(
+    topdown: Estimate, earlier: Prior | None = None, *, tau: float = TAU, whole: bool = False
+) -> Posterior:
+    """The posterior means of whole counts, or non-negative estimates (`topdown`) where those seem to be closer.
+
+    Families are expected to share as other nodes of the same label do and, with an `earlier` period, as they did; how
+    closely is learned from today's figures. Errors count relative to the count, but no less than `tau`.
+    """
+    tree, measured = topdown.tree, topdown.measurements
+    order, back = tree.to_level_order, tree.from_level_order
+    if earlier is not None:
+        if earlier.share is not None:
+            raise ValueError("the posterior learns shares by itself; give the earlier period, not what was learned")
+        measured = replace(measured, not_private=together(measured.not_private, earlier.not_private))
+        topdown = replace(topdown, measurements=measured)
+    if measured.noisy.ndim > 1 or measured.families:
+        raise ValueError("the posterior is of one column of figures with independent noise; give one at a time")
+    figures = whole_figures(tree, measured)
+    x, var, plain = figures.x, order(measured.variance), (figures.blue, figures.wide)
+    share, _, _ = expected_shares(tree, x, var, figures.blue, labels_of(tree, earlier), None, tau)
+    past = None if earlier is None or not earlier.history else past_counts(tree, earlier).settled
+    weights = learn_weights(tree, figures, bases(tree, share, past))
+    told = marginals(tree, figures, weights)
+    shown = np.isfinite(told.mean)
+    if worse(tree, x, var, plain, told.mean, told.variance, tau):
+        shown[:] = False
+    count = np.where(shown, told.mean, order(np.asarray(topdown.count, np.float64)))
+    variance = np.where(shown, told.variance, figures.wide)
+    made = round_off(tree, count, floor=0) if whole else count
+    known = Prior(back(count)) if earlier is None else earlier
+    return Posterior(
+        tree, measured, back(made), back(variance), back(count), True, known, topdown, back(shown), told, figures,
+        weights,
+    )  # fmt: skip
