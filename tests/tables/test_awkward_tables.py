@@ -79,7 +79,7 @@ RECOGNISED: list[tuple[str, str, Figures | None, dict[str, Any]]] = [
     ("empty_figures", "1 empty cells of visits: 0", VISITS | {("North", "A", "W2"): 0}, {"empty": "zero"}),
     ("grouping_columns", "levels: region > store > week", VISITS, {}),
     ("grouping_by_null", "3 empty cells of store are a group of their own", NULLS, {}),
-    ("grouping_id", "levels: region > store > week", VISITS, {}),
+    ("grouping_id", "", VISITS, LEVELS),
     ("wide_by_week", "W1 to W2 are the 2 values of week; Total is the total of a row", VISITS, {}),
     ("wide_by_date", "1.291 is read as 1291", DATES, {}),
     ("wide_by_colour", "red to green are the 2 values of colour", COLOURS, {"levels": ["region"], "wide": "colour"}),
@@ -94,6 +94,7 @@ RECOGNISED: list[tuple[str, str, Figures | None, dict[str, Any]]] = [
 ]
 # A file, the reason that it is refused for, and the options it is read with.
 REFUSED: list[tuple[str, str, dict[str, Any]]] = [
+    ("wide_with_owners", "give them with --levels, top to bottom, as in --levels region,owner", {}),
     ("bounds_beside_figures", "already has a column 'low'", {}),
     ("american_thousands", "is not a number with a decimal comma", {"decimal": ","}),
     ("thousands_or_decimals", "may be 1320 or 1.320: all signs there have three digits", {}),
@@ -117,7 +118,8 @@ REFUSED: list[tuple[str, str, dict[str, Any]]] = [
     ("dashes_for_nothing", "'-' in column 'visits' is not a number", LEVELS),
     ("empty_figures", "has an empty cell where a finite number is needed; .*--empty unmeasured", {}),
     ("grouping_contradicts", "grouping_store is 1, which says that the row is a total, but store is not empty", {}),
-    ("grouping_id_of_null", "grouping_id does not match the empty cells", {"levels": LEVELS["levels"]}),
+    ("grouping_id", "does not say which columns name a node", {}),
+    ("grouping_id_of_null", "'store' is empty but 'week' below it is not", LEVELS),
     ("cube", "'region' is empty but .* below it is not", LEVELS),
     ("cube", "does not say which columns name a node", {}),
     ("wide_by_colour", "does not say which column has the figures", {}),

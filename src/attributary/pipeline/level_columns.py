@@ -13,6 +13,7 @@ from attributary.tables.table_columns import column, is_text_type
 from attributary.tree import Tree
 from attributary.tree.labels import codes, refuse_unprintable
 from attributary.tree.paths import RowError, reads_as_total
+from attributary.types import Bools
 
 LONGEST = 1000  # of a message, whatever names are in it
 EXACT = 1e-9  # of a sum of figures, for rounding
@@ -63,6 +64,34 @@ def without_totals(table: Any, names: list[str], totals: Collection[str], path: 
     if lacking:
         raise InputError(f"{shown(path)}: no cell of {', '.join(names)} is {min(lacking)!r}; leave --total out")
     return table
+
+
+def path_ends(table: Any, name: str, totals: Collection[str]) -> Bools:
+    """Where a column names nothing: its cell is empty, a *, or a label that marks a total."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    cells = column(table, name, "")
+    if is_text_type(cells.type):
+        texts = pc.utf8_trim_whitespace(pc.fill_null(cells, ""))
+        found = pc.is_in(texts, pa.array(["", "*", *totals], texts.type))
+    else:
+        found = pc.is_null(cells, nan_is_null=pa.types.is_floating(cells.type))
+    ends: Bools = found.to_numpy()
+    return ends
+
+
+def total_labels(table: Any, names: Sequence[str]) -> list[str]:
+    """Labels of these columns that read as a total."""
+    import pyarrow.compute as pc
+
+    found: dict[str, None] = {}
+    for name in names:
+        cells = column(table, name, "")
+        if is_text_type(cells.type):
+            labels = pc.unique(cells).drop_null()
+            found |= dict.fromkeys(text.strip() for text in labels.filter(reads_as_total(labels, name)).to_pylist())
+    return list(found)
 
 
 def refuse_sums(tree: Tree, figures: ArrayLike, path: str, remedy: str) -> None:

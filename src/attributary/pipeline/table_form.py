@@ -11,24 +11,24 @@ InputError shows the options that say it.
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from attributary.errors import InputError
-from attributary.pipeline.level_columns import level_columns, refused, without_totals
+from attributary.pipeline.level_columns import level_columns, path_ends, refused, total_labels, without_totals
 from attributary.pipeline.suppressed_cells import without_suppressed
 from attributary.pipeline.wide_table import FIGURE, long_table, wide_columns
 from attributary.tables import place, shown
 from attributary.tables.number_form import plain_numbers
-from attributary.tables.table_columns import column, floats, is_text_type, number_cells
+from attributary.tables.table_columns import column, floats, number_cells
 from attributary.tables.text_form import NOTED
 from attributary.tables.user_frames import arrow_table
 from attributary.tree import Tree
-from attributary.tree.paths import TotalLabelError, reads_as_total
-from attributary.types import Bools, Floats
+from attributary.tree.paths import TotalLabelError
+from attributary.types import Floats
 
 NULL = "NULL"  # the label of rows that a query grouped by null
 FIGURES = (
@@ -87,12 +87,15 @@ def recognise(
         table = table.replace_schema_metadata(metadata)
     spread = wide_columns(table, levels, value, wide, amounts)
     if spread is not None:
-        table, levels, value = long_table(table, spread, () if no_totals else totals, path)
+        marks = [] if no_totals else [*totals, *total_labels(table, spread.levels)]
+        if levels is None:
+            spread = replace(spread, levels=tuple(_levels(table, spread.levels, marks, path)))
+            notes.append(f"levels: {' > '.join((*spread.levels, spread.level))}")
+        table, levels, value = long_table(table, spread, marks, path)
         notes.append(str(spread))
         path = f"{path}, one row per cell"
     grouping = _grouping_columns(table)
-    group_id = next((name for name in table.column_names if _letters(name) == "groupingid"), None)
-    roles = {*grouping.values(), *amounts, *([group_id] if group_id else [])}
+    roles = {*grouping.values(), *amounts}
     if value is None:
         value = _value_column(table, {*(levels or ()), *roles}, path)
         notes.append(f"figures: column {value}")
@@ -106,36 +109,25 @@ def recognise(
     notes += told
     if levels is None:
         rest = [name for name in table.column_names if name not in {value, *roles} and not _is_amount(table, name)]
-        rest = [name for name in rest if not _ends(table, name, ()).all()]
-        marks = [] if no_totals else _marks(table, rest)
+        rest = [name for name in rest if not path_ends(table, name, ()).all()]
+        marks = [] if no_totals else total_labels(table, rest)
         levels = _levels(table, rest, [*totals, *marks], path)
         notes.append(f"levels: {' > '.join(levels)}")
     names = level_columns(table, levels, path).column_names
-    if group_id is not None and group_id not in names:
-        _check_group_id(table, names, group_id, path)
-    marked, found = without_totals(table, names, totals, path), list(totals)
+    marked, found, read_as = without_totals(table, names, totals, path), list(totals), None if no_totals else ()
     try:
-        tree = _tree(marked, names, fill, no_totals, path)
-    except TotalLabelError as error:
-        marks = [] if totals else _true_marks(table, names, figures, path)
-        if not marks:
-            raise InputError(f"{place(path, error.row)}: {error.rule}") from error
-        marked, found = without_totals(table, names, marks, path), marks
-        notes += [f"{mark} marks totals: its figures are near the sums of the rows beside it" for mark in marks]
         with refused(path):
-            tree = _tree(marked, names, fill, no_totals, path)
+            tree = Tree.from_paths(level_columns(marked, names, path), names, fill=fill, totals=read_as)
+    except InputError as error:
+        found = _true_marks(table, names, figures, path) if isinstance(error.__cause__, TotalLabelError) else []
+        if totals or not found:
+            raise
+        notes += [f"{mark} marks totals: its figures are near the sums of the rows beside it" for mark in found]
+        marked = without_totals(table, names, found, path)
+        with refused(path):
+            tree = Tree.from_paths(level_columns(marked, names, path), names, fill=fill, totals=read_as)
     told = [note for note in notes if note]
     return TableForm(marked, path, tree, tuple(names), value, figures, extra, tuple(found), tuple(told))
-
-
-def _tree(table: Any, names: list[str], fill: bool, no_totals: bool, path: str) -> Tree:
-    try:
-        return Tree.from_paths(level_columns(table, names, path), names, fill=fill, totals=None if no_totals else ())
-    except TotalLabelError:
-        raise
-    except ValueError as error:
-        with refused(path):
-            raise error
 
 
 def _with(table: Any, name: str, cells: Any) -> Any:
@@ -210,58 +202,28 @@ def _levels(table: Any, names: Sequence[str], totals: Collection[str], path: str
     Only one may never be empty, no two may be empty in the same rows, and every node above the last level must have
     some below it: a column of remarks does not look like that.
     """
-    ends = {name: _ends(table, name, totals) for name in names[:KEEP]}
+    ends = {name: path_ends(table, name, totals) for name in names[:KEEP]}
     ordered = sorted(ends, key=lambda name: int(ends[name].sum()))
-    rises = [int(ends[name].sum()) for name in ordered]
-    nested = all((ends[a] <= ends[b]).all() for a, b in pairwise(ordered))
-    if names and nested and len(names) <= KEEP and len(set(rises)) == len(rises):
-        marked = without_totals(table, ordered, [mark for mark in totals if mark], path)
+    nested = all((ends[a] <= ends[b]).all() and (ends[a] < ends[b]).any() for a, b in pairwise(ordered))
+    if names and nested and len(names) <= KEEP:
+        marked = without_totals(table, ordered, totals, path)
         with refused(path):
             tree = Tree.from_paths(level_columns(marked, ordered, path), ordered, fill=True, totals=None)
         if bool((tree.level[tree.is_leaf] == tree.depth - 1).all()):
             return ordered
-    order = sorted(names[:KEEP], key=lambda name: int(ends[name].sum()))
     raise InputError(
         f"{shown(path)} does not say which columns name a node; give them with --levels, top to bottom, as in "
-        f"--levels {','.join(order)[:LONGEST] or 'region,store'}"
+        f"--levels {','.join(ordered)[:LONGEST] or 'region,store'}"
     )
-
-
-def _ends(table: Any, name: str, totals: Collection[str]) -> Bools:
-    """Where a column names nothing: its cell is empty, a *, or a label that marks a total."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    cells = column(table, name, "")
-    if is_text_type(cells.type):
-        texts = pc.utf8_trim_whitespace(pc.fill_null(cells, ""))
-        found = pc.is_in(texts, pa.array(["", "*", *totals], texts.type))
-    else:
-        found = pc.is_null(cells, nan_is_null=pa.types.is_floating(cells.type))
-    ends: Bools = found.to_numpy()
-    return ends
 
 
 # Totals.
 
 
-def _marks(table: Any, names: Sequence[str]) -> list[str]:
-    """Labels of these columns that read as a total."""
-    import pyarrow.compute as pc
-
-    found: dict[str, None] = {}
-    for name in names:
-        cells = column(table, name, "")
-        if is_text_type(cells.type):
-            labels = pc.unique(cells).drop_null()
-            found |= dict.fromkeys(text.strip() for text in labels.filter(reads_as_total(labels, name)).to_pylist())
-    return list(found)
-
-
 def _true_marks(table: Any, levels: Sequence[str], figures: Floats, path: str) -> list[str]:
-    """The labels that read as a total, if they are: all columns below them are empty, and figures are near the sums."""
-    marks = _marks(table, levels)
-    ends = [_ends(table, name, marks) for name in levels]
+    """The labels that read as a total, if they are: columns below them are empty, and each level is near its sums."""
+    marks, several = total_labels(table, levels), False
+    ends = [path_ends(table, name, marks) for name in levels]
     if not all((a <= b).all() for a, b in pairwise(ends)):
         return []
     try:
@@ -269,16 +231,16 @@ def _true_marks(table: Any, levels: Sequence[str], figures: Floats, path: str) -
     except ValueError:  # the labels are not what marks totals, and what is wrong is said of the table as it is
         return []
     figure = tree.to_level_order(np.append(figures, np.full(len(tree) - len(figures), np.nan)))
-    own = figure.copy()
     for level in reversed(range(1, tree.depth)):  # what has no figure is the sum of what is below it
-        here = tree.slice(level)
-        below = np.bincount(tree.family[here], np.nan_to_num(figure[here]), len(tree))
-        figure = np.where(np.isnan(figure), below, figure)
-    children = np.bincount(tree.family[tree.family >= 0], figure[tree.family >= 0], len(tree))
-    several = np.bincount(tree.family[tree.family >= 0], minlength=len(tree)) > 1
-    totals = several & np.isfinite(own)
-    summed = float(children[totals].sum())
-    return marks if summed > 0 and NEAR[0] < float(own[totals].sum()) / summed < NEAR[1] else []
+        here, up = tree.slice(level), tree.slice(level - 1)
+        family, own = tree.family[here], figure[up].copy()
+        below = np.bincount(family, np.nan_to_num(figure[here]), len(tree))[up]
+        stated = (np.bincount(family, minlength=len(tree))[up] > 1) & np.isfinite(own)
+        if stated.any() and not NEAR[0] < own[stated].sum() / (below[stated].sum() or np.nan) < NEAR[1]:
+            return []
+        several |= bool(stated.any())
+        figure[up] = np.where(np.isnan(own), below, own)
+    return marks if several else []
 
 
 # GROUPING().
@@ -287,25 +249,12 @@ def _true_marks(table: Any, levels: Sequence[str], figures: Floats, path: str) -
 def _grouping_columns(table: Any) -> dict[str, str]:
     """The columns that hold GROUPING() of others, by these others."""
     by_letters = {_letters(name): name for name in table.column_names}
-    found = {}
-    for name in table.column_names:
-        letters = _letters(name)
-        of = by_letters.get(letters.removeprefix("grouping"))
-        if letters.startswith("grouping") and of is not None and of != name:
-            found[of] = name
-    return found
+    flags = {_letters(name).removeprefix("grouping"): name for name in table.column_names if _is_flag(name)}
+    return {by_letters[of]: flag for of, flag in flags.items() if of and of in by_letters}
 
 
-def _check_group_id(table: Any, names: list[str], group_id: str, path: str) -> None:
-    """Refuses a GROUPING_ID that is at odds with the empty cells, whose first column is its highest bit."""
-    stated = floats(table, group_id, path)
-    empty = sum(_ends(table, name, _marks(table, [name])) * 2.0**i for i, name in enumerate(reversed(names)))
-    if (stated != empty).any():
-        row = int(np.argmax(stated != empty))
-        raise InputError(
-            f"{place(path, row)}: {group_id} does not match the empty cells of {', '.join(names)}: for groups of null, "
-            "select GROUPING(column) of each"
-        )
+def _is_flag(name: str) -> bool:
+    return _letters(name).startswith("grouping")
 
 
 def _letters(name: str) -> str:
@@ -319,11 +268,11 @@ def _null_labels(table: Any, grouping: dict[str, str], path: str) -> tuple[Any, 
 
     notes = []
     for name, flag in grouping.items():
-        flags, ends = floats(table, flag, path), _ends(table, name, ())
+        flags, ends = floats(table, flag, path), path_ends(table, name, ())
         odd = ~np.isin(flags, (0, 1))
         if odd.any():
             raise InputError(f"{place(path, int(np.argmax(odd)))}: {flag} is 0 or 1; got {flags[odd][0]:g}")
-        label = (flags == 1) & ~ends & ~_ends(table, name, _marks(table, [name]))
+        label = (flags == 1) & ~ends & ~path_ends(table, name, total_labels(table, [name]))
         if label.any():
             row = int(np.argmax(label))
             raise InputError(

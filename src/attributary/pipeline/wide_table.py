@@ -5,9 +5,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from attributary.errors import InputError
+from attributary.pipeline.level_columns import path_ends
 from attributary.tables import shown
-from attributary.tables.table_columns import column, is_text_type
+from attributary.tables.table_columns import column
 from attributary.tree.paths import reads_as_total
 
 FIGURE = "noisy"  # the column of figures in the long table
@@ -33,9 +36,11 @@ class WideColumns:
     columns: tuple[str, ...]
     margin: str | None
     levels: tuple[str, ...]  # of the rows, as given; the others if none are
+    dropped: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         margin = f"; {self.margin} is the total of a row" if self.margin else ""
+        margin += f"; left out: {', '.join(self.dropped)}" if self.dropped else ""
         first, last = self.columns[0], self.columns[-1]
         return f"a wide table: columns {first} to {last} are the {len(self.columns)} values of {self.level}{margin}"
 
@@ -50,8 +55,9 @@ def wide_columns(
     period = next((kind for kind, names in PERIODS.items() if sum(map(_is(names), free)) > 1), None)
     if named is None and period is None:
         return None
-    if named in table.column_names:
-        raise InputError(f"--wide names the level that columns are the labels of; {named} is a column already")
+    level = named or period or ""
+    if {level, FIGURE} & set(table.column_names):
+        raise InputError(f"a wide table becomes one with columns {level} and {FIGURE}, and has one of them already")
     labels = [name for name in free if period and _is(PERIODS[period])(name)]
     if not labels:
         if levels is None:
@@ -60,8 +66,9 @@ def wide_columns(
     margins = [name for name in free if _margin(name)]
     if len(margins) > 1:
         raise InputError(f"a wide table has one column of totals; got {' and '.join(margins[:2])}: leave out one")
-    rest = tuple(levels or (name for name in free if name not in {*labels, *margins}))
-    return WideColumns(named or period or "", tuple(labels), margins[0] if margins else None, rest)
+    rest = tuple(name for name in free if name not in {*labels, *margins})
+    dropped = () if levels is None else rest
+    return WideColumns(level, tuple(labels), margins[0] if margins else None, tuple(levels or rest), dropped)
 
 
 def _is(names: str) -> Any:
@@ -81,20 +88,11 @@ def long_table(table: Any, wide: WideColumns, totals: Collection[str], path: str
     days below stores.
     """
     import pyarrow as pa
-    import pyarrow.compute as pc
 
-    if not wide.levels:
-        raise InputError(f"{shown(path)}: a wide table needs columns that name its rows, besides {wide.columns[0]} …")
-    whole: Any = pa.array([True] * table.num_rows)
-    for name in wide.levels:
-        cells = column(table, name, path)
-        if is_text_type(cells.type):
-            trimmed = pc.fill_null(pc.utf8_trim_whitespace(cells), "")
-            distinct = pc.unique(trimmed)
-            marks = distinct.filter(reads_as_total(distinct, name)).to_pylist()
-            whole = pc.and_(whole, pc.invert(pc.is_in(trimmed, pa.array(["", "*", *totals, *marks], trimmed.type))))
-        else:
-            whole = pc.and_(whole, pc.is_valid(cells))
+    ends = [path_ends(table, name, totals) for name in wide.levels]
+    if not ends or np.any(ends, 0).all():
+        raise InputError(f"{shown(path)}: a wide table needs columns that name its rows, and rows that are not totals")
+    whole = pa.array(~np.any(ends, 0))
     inner, parts = table.filter(whole), []
     for name in (*([wide.margin] if wide.margin else []), *wide.columns):
         source = table if name == wide.margin else inner
@@ -103,6 +101,4 @@ def long_table(table: Any, wide: WideColumns, totals: Collection[str], path: str
         made[wide.level] = pa.array([label] * source.num_rows, pa.string())
         made[FIGURE] = column(source, name, path).cast(pa.string())
         parts.append(pa.table(made))
-    if inner.num_rows == 0:
-        raise InputError(f"{shown(path)}: all rows of the wide table are totals; rows of its last level are needed")
     return pa.concat_tables(parts, promote_options="permissive"), [*wide.levels, wide.level], FIGURE
