@@ -5,6 +5,7 @@ import pytest
 
 from attributary import Measurements, denoise
 from attributary.errors import InputError
+from attributary.pipeline.denoise_table import denoise_table
 from attributary.pipeline.suppressed_cells import parse_suppression
 from attributary.pipeline.table_form import recognise
 from attributary.tree import Tree
@@ -95,3 +96,14 @@ def test_what_is_not_there_is_refused(given: dict[str, object]) -> None:
         recognise({"a": ["x", "y"], "n": ["<5", "7"]}, ["a"], "n", **given)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="no cell of n is|empty cells are unmeasured or zero"):
         recognise({"a": ["x", "y"], "n": [5.0, 7.0]}, ["a"], "n", **given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("value", ["noisy", "n"])
+@pytest.mark.parametrize("keep_text", [False, True])
+def test_a_table_keeps_its_bounds_as_text_and_has_numbers_where_a_report_looks(value: str, keep_text: bool) -> None:
+    frame = {"a": ["x", "y", "z"], value: ["<5", "7", "1,5"]}
+    made = denoise_table(frame, ["a"], value, variance=1.0, keep_text=keep_text, fill=True).table
+    assert made.column("noisy").to_pylist() == [2.0, 7.0, 1.5]
+    assert made.column("noise_variance").to_pylist() == [3.0, 1.0, 1.0]
+    plain = denoise_table({"a": ["x", "y"], "n": ["<5", "7"]}, ["a"], "n", variance=1.0, keep_text=keep_text).table
+    assert plain.column("n").to_pylist() == (["<5", "7"] if keep_text else [None, 7.0])

@@ -108,9 +108,9 @@ def denoise_table(
     past = None if prior is None else past_of_table(tree, prior, protected)
     with refused(path):
         est = chosen.denoise(tree, measured, earlier=None if past is None else past.of[0])
-    result = _filled(table, tree) if fill else table
     if not keep_text:
-        result = _with_numbers(result, {value, *(name for name in spent if isinstance(name, str))})
+        table = _with_numbers(table, found, {value, *(name for name in spent if isinstance(name, str))})
+    result = _filled(table, tree) if fill else table
     columns = figures_of(est, confidence)
     order = [name for name in columns if name not in MEASURED] + copied
     added = {prefix + name: columns[name][: result.num_rows] for name in order}
@@ -309,9 +309,13 @@ def _filled(table: Any, tree: Tree) -> Any:
     return pa.concat_tables([table.cast(schema), pa.table(columns, schema=schema)])
 
 
-def _with_numbers(table: Any, columns: Collection[Any]) -> Any:
+def _with_numbers(table: Any, form: TableForm, columns: Collection[Any]) -> Any:
     """The table with these columns as numbers, where they are text and there are such: text has no place in Parquet."""
+    import pyarrow as pa
+
     for number, name in enumerate(table.column_names):
         if name in columns and is_text_type(table.column(name).type):
-            table = table.set_column(number, name, number_cells(table.column(name)))
+            known = pa.array(np.where(form.extra > 0, np.nan, form.figures), from_pandas=True)  # nor have bounds
+            cells = known if name == form.value else number_cells(table.column(name))
+            table = table.set_column(number, name, cells)
     return table
