@@ -48,7 +48,7 @@ def specs(draw: st.DrawFn) -> Spec:
         known=known,
         epsilon=draw(st.sampled_from([0.5, 1, 4.0, 10])),
         l1=draw(st.sampled_from([65536, 65536, 1000, 7])),
-        noise=draw(st.sampled_from(["api", "unit"])),
+        **draw(st.sampled_from([{"noise": "api"}, {"noise": "unit"}, {"noise": "gaussian", "delta": 1e-6}])),
         total=draw(st.booleans()),
         weights=draw(st.sampled_from(["nodes", "counts"])),
         neighbours=draw(st.sampled_from(["conversion", "definition-1"])),

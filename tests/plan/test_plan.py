@@ -107,8 +107,8 @@ def brute_costs(plan: Plan, tree: Tree) -> tuple[float, float]:
         if one != two and one[:known] == two[:known]:
             keys = first.keys() ^ second.keys()
             change = max(change, sum((first | second)[v] for v in keys))
-    scale = plan.spec.epsilon / plan.spec.l1
-    return conversion * scale, change * scale
+    model, whole = plan.spec.noise_model, plan.spec.l1
+    return model.loss(conversion / whole), model.loss(change / whole)
 
 
 @settings(max_examples=50, deadline=None)
@@ -132,12 +132,12 @@ def test_laws_of_every_plan(given: Spec, seed: int, method: str, seen: int) -> N
     some = contribution > 0
     assert (variance[~some] == np.inf).all()
     rate = given.epsilon / given.l1
-    wanted = (
-        noise.dlap_variance(rate) / contribution[some] ** 2.0
-        if given.noise == "api"
-        else noise.dlap_variance(rate * contribution[some])
-    )
-    assert np.allclose(variance[some], wanted, rtol=1e-12)
+    wanted = {
+        "api": lambda: noise.dlap_variance(rate) / contribution[some] ** 2.0,
+        "unit": lambda: noise.dlap_variance(rate * contribution[some]),
+        "gaussian": lambda: given.l1 / contribution[some] / noise.gaussian_mu(given.epsilon, 1e-6) ** 2,
+    }
+    assert np.allclose(variance[some], wanted[given.noise](), rtol=1e-9)
 
     conversion, change = brute_costs(plan, tree)
     assert plan.privacy_loss.conversion >= conversion - 1e-12 and plan.privacy_loss.change >= change - 1e-12
@@ -165,16 +165,25 @@ def test_a_plans_noise_is_its_splits_up_to_rounding(seed: int, method: str, spli
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("kind", ["api", "unit"])
+@pytest.mark.parametrize("kind", ["api", "unit", "gaussian"])
 def test_more_budget_never_raises_the_error(method: str, kind: str) -> None:
-    given = spec(noise=kind)
+    given = spec().with_noise(kind, 1e-6)
     tree, history = asked(given, 3)
     errors = [make_plan(given.at(e), tree, history, method).expected.tree.plan for e in (0.5, 1, 2, 4, 8, 16)]
     assert all(later < earlier for earlier, later in pairwise(errors))
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"split_by": "a"}, {"total": True, "split_by": "a"}, {"weights": "counts"}], ids=str
+    "options",
+    [
+        {},
+        {"split_by": "a"},
+        {"total": True, "split_by": "a"},
+        {"weights": "counts"},
+        {"noise": "gaussian", "delta": 1e-6},
+        {"noise": "gaussian", "delta": 1e-6, "total": True, "split_by": "a"},
+    ],
+    ids=str,
 )
 def test_no_method_is_better_than_optimal_and_per_node(options: dict[str, Any]) -> None:
     given = spec(**options)

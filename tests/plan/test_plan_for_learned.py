@@ -22,7 +22,12 @@ from plans import UNKNOWN, asked, spec, specs
 from test_cli_plan import SPEC, SPLIT, counts
 
 OPTIONS: list[dict[str, Any]] = [{}, {"split_by": "a"}, {"total": True}, {"split_by": "a", "total": True}]
-OPTIONS += [{"noise": "unit"}, {"weights": "counts"}, {"neighbours": "definition-1", "split_by": "a"}]
+OPTIONS += [
+    {"noise": "unit"},
+    {"noise": "gaussian", "delta": 1e-6},
+    {"weights": "counts"},
+    {"neighbours": "definition-1", "split_by": "a"},
+]
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)

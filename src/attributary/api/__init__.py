@@ -79,6 +79,7 @@ def answer(
     `rate` is the ε and the L1 of an answer that does not state its noise, if they are not the plan's; `name` is what
     messages call the plan.
     """
+    _refuse_other_noise(plan)
     return api_of(plan.spec).answer(plan, files, tree, rate, name)
 
 
