@@ -14,13 +14,11 @@ from scipy.stats import chi2_contingency, chisquare
 from attributary.errors import InputError
 from attributary.noise import discrete_gaussian
 from attributary.noise.discrete_gaussian import (
-    dgauss_log_likelihood,
     dgauss_variance,
     sample_dgauss,
-    sample_dgauss_each,
     sigma2_terms,
 )
-from attributary.noise.discrete_laplace import digits_of_exp
+from attributary.noise.discrete_laplace import digits_of_exp, drawn_for_each
 
 MILLION = 10**6
 SCALES = [0.2, Fraction(9, 4), 30.0, 1234.5, 3e10]
@@ -87,7 +85,7 @@ def test_a_small_draw_is_not_biased_by_what_it_leaves() -> None:
 
 def test_each_scale_has_its_own_noise() -> None:
     sigma2 = np.tile([np.inf, 0.5, 40.0], 50_000)
-    drawn = sample_dgauss_each(sigma2, seeded())
+    drawn = drawn_for_each(sigma2, sample_dgauss, seeded())
     assert (drawn[sigma2 == np.inf] == 0).all()
     for one in (0.5, 40.0):
         assert p_value(drawn[sigma2 == one], one) > 1e-4
@@ -119,14 +117,12 @@ def test_what_is_drawn_is_never_less_noise(sigma2: float) -> None:
 
 
 @pytest.mark.parametrize("sigma2", [1e-3, 0.05, 0.3, 1.0, 3.9, 4.1, 70.0])
-def test_variance_and_likelihood_are_those_of_the_exact_law(sigma2: float) -> None:
+def test_the_variance_is_that_of_the_exact_law(sigma2: float) -> None:
     k = np.arange(-200, 201)
     weight = np.exp(-(k**2) / (2 * sigma2))
     chance = weight / weight.sum()
     assert dgauss_variance(sigma2) == pytest.approx((chance * k**2).sum(), rel=1e-12)
     assert dgauss_variance(np.array([sigma2]))[0] <= sigma2 * (1 + 1e-15)
-    found = np.exp(dgauss_log_likelihood(k, np.full(len(k), sigma2)))
-    np.testing.assert_allclose(found, chance, rtol=1e-11, atol=1e-300)
 
 
 @pytest.mark.parametrize("sigma2", [0, -1, float("nan"), float("inf"), 1e-12, 1e300])

@@ -41,6 +41,13 @@ def test_delta_is_the_integral_also_where_it_is_tiny(mu: float, epsilon: float) 
         assert float(gaussian_delta(mu, epsilon)) == pytest.approx(slow_delta(mu, epsilon), rel=1e-8)
 
 
+@pytest.mark.parametrize("epsilon", [1e-6, 64.0, 1000.0, 1e6])
+def test_budgets_of_any_size_have_a_mu(epsilon: float) -> None:
+    mu = gaussian_mu(epsilon, 1e-6)
+    assert 0 < mu < np.sqrt(2 * epsilon) + 1e-5 and gaussian_delta(mu, epsilon) <= 1e-6
+    assert gaussian_epsilon(mu, 1e-6) == pytest.approx(epsilon, rel=1e-5)
+
+
 @settings(max_examples=25)
 @given(EPSILONS, DELTAS)
 def test_mu_and_epsilon_invert_each_other_and_never_understate(epsilon: float, delta: float) -> None:

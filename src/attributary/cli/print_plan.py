@@ -263,6 +263,7 @@ def _privacy(plan: Plan) -> list[str]:
     ]
     if spec.noise_model.account:
         lines += [f"         with {', '.join(f'{name} = {x:.4g}' for name, x in spec.noise_model.account.items())}"]
+        lines += [f"         sigma{part}" for part in _sigmas(plan)]
     if spec.unknown:
         whose = "their" if many else "a conversion's"
         names = " or ".join(attribute.name for attribute in spec.unknown)
@@ -274,6 +275,17 @@ def _privacy(plan: Plan) -> list[str]:
                 f'         neighbours = "definition-1" in the spec keeps both within {spec.epsilon:g} '
                 f"({NEIGHBOURS['definition-1'].protects})"
             ]
+    return lines
+
+
+def _sigmas(plan: Plan) -> list[str]:
+    """The standard deviation of the noise of each level, for whoever adds it; of the default split."""
+    spec, lines = plan.spec, []
+    for part in plan.by_measure:
+        budget = np.array(part.plan.default) * spec.epsilon / spec.l1
+        sigma = zip(plan.levels, np.sqrt(spec.noise_model.variance(budget)) * part.clip, strict=True)
+        of = f" of {part.measure.name}" * (len(plan.measures) > 1)
+        lines.append(f"{of}: {', '.join(f'{x:.4g} ({level})' for level, x in sigma if np.isfinite(x))}")
     return lines
 
 

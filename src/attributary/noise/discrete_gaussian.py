@@ -1,4 +1,4 @@
-"""Discrete Gaussian noise, P(k) ∝ exp(-k²/2σ²): its variance, its likelihood, and exact draws."""
+"""Discrete Gaussian noise, P(k) ∝ exp(-k²/2σ²): its variance, and exact draws."""
 
 from fractions import Fraction
 from functools import cache
@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from attributary.errors import InputError
 from attributary.noise.discrete_laplace import CHUNK, Entropy, below, digits_of_exp, reader, sample_dlap
-from attributary.types import Floats
 
 BITS = 54  # of the terms of σ²: what is made of them then fits 64 bits
 FINE = 42  # bits of them that look up the chance of acceptance
@@ -26,24 +25,11 @@ def dgauss_variance(sigma2: Fraction | float | NDArray[Any]) -> Any:
     bad = ~((given > 0) & (given < inf))
     if bad.any():
         raise InputError(f"the σ² of noise must be positive and finite, got {given[bad].flat[0]}; leave it out")
-    mass, squares = _sums(given)
-    variance: Any = np.where(given < SMOOTH, squares / mass, given)
-    return variance if isinstance(sigma2, np.ndarray) else float(variance)
-
-
-def dgauss_log_likelihood(k: NDArray[Any], sigma2: Floats) -> Floats:
-    """log P(k) = −k²/2σ² − log Σ exp(−j²/2σ²), for σ² above 0."""
-    norm = np.where(sigma2 < SMOOTH, _sums(sigma2)[0], np.sqrt(2 * np.pi * sigma2))
-    value: Floats = -np.square(k) / (2 * sigma2) - np.log(norm)
-    return value
-
-
-def _sums(sigma2: Floats) -> tuple[Floats, Floats]:
-    """Σ exp(−k²/2σ²) and Σ k²·exp(−k²/2σ²) for σ² below SMOOTH."""
     square = np.arange(1.0, 90.0) ** 2
-    small = np.minimum(sigma2, SMOOTH)[..., None]
-    each = np.exp(-square / (2 * small))
-    return 1 + 2 * each.sum(axis=-1), 2 * (square * each).sum(axis=-1)
+    chance = np.exp(-square / (2 * np.minimum(given, SMOOTH)[..., None]))
+    summed = 2 * (square * chance).sum(axis=-1) / (1 + 2 * chance.sum(axis=-1))
+    variance: Any = np.where(given < SMOOTH, summed, given)
+    return variance if isinstance(sigma2, np.ndarray) else float(variance)
 
 
 def sigma2_terms(sigma2: Fraction | float) -> tuple[int, int]:
@@ -83,15 +69,6 @@ def sample_dgauss(
         flat[done : done + accepted.size] = accepted
         done += accepted.size
     return draws
-
-
-def sample_dgauss_each(sigma2: Floats, rng: Entropy | None = None) -> NDArray[np.int64]:
-    """A draw for each σ², those of one σ² together; 0 where it is inf, which is for no key."""
-    drawn = np.zeros(sigma2.shape, np.int64)
-    for one in np.unique(sigma2[sigma2 < inf]):
-        here = sigma2 == one
-        drawn[here] = sample_dgauss(float(one), int(here.sum()), rng)
-    return drawn
 
 
 def _accept(Y: NDArray[np.int64], first: NDArray[np.uint16], p: int, q: int, t: int, read: Any) -> NDArray[np.bool_]:

@@ -112,10 +112,15 @@ def reader(rng: Entropy | None) -> Read:
 
 def sample_each(rates: NDArray[np.float64], rng: Entropy | None = None) -> NDArray[np.int64]:
     """A draw of DLap(rate) for each rate, those of one rate together; 0 where the rate is 0, which is for no key."""
-    drawn = np.zeros(rates.shape, np.int64)
-    for a in np.unique(rates[rates > 0]):
-        here = rates == a
-        drawn[here] = sample_dlap(float(a), int(here.sum()), rng)
+    return drawn_for_each(rates, sample_dlap, rng)
+
+
+def drawn_for_each(scales: NDArray[np.float64], sample: Callable[..., Any], rng: Entropy | None) -> NDArray[np.int64]:
+    """A draw for each scale, those of one scale together; 0 where it is 0 or inf, which is for no key."""
+    drawn = np.zeros(scales.shape, np.int64)
+    for scale in np.unique(scales[(scales > 0) & (scales < inf)]):
+        here = scales == scale
+        drawn[here] = sample(float(scale), int(here.sum()), rng)
     return drawn
 
 

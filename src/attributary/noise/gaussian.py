@@ -5,13 +5,12 @@ discrete Gaussian noise on a grid so fine, 2¹⁹ steps or more to σ, that its 
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
 
-from attributary.noise.discrete_gaussian import dgauss_log_likelihood, sample_dgauss_each
-from attributary.noise.discrete_laplace import Entropy
+from attributary.noise.discrete_gaussian import sample_dgauss
+from attributary.noise.discrete_laplace import Entropy, drawn_for_each
 from attributary.noise.model import NoiseModel
 from attributary.noise.privacy_account import gaussian_epsilon, gaussian_mu
 from attributary.noise.shapes import NORMAL
@@ -42,14 +41,14 @@ class Gaussian(NoiseModel):
     @property
     def mu(self) -> float:
         """μ of all levels together."""
-        return _mu(self.epsilon, self.delta)
+        return gaussian_mu(self.epsilon, self.delta * (1 - GRAIN))
 
     @property
     def account(self) -> dict[str, float]:
         return {"delta": self.delta, "mu": self.mu, "rho": self.mu**2 / 2}
 
     def loss(self, share: float) -> float:
-        return self.epsilon if share == 1 else _epsilon(self.mu * share**0.5, self.delta) if share > 0 else 0.0
+        return self.epsilon if share == 1 else gaussian_epsilon(self.mu * share**0.5, self.delta * (1 - GRAIN))
 
     @property
     def factor(self) -> float:
@@ -70,12 +69,7 @@ class Gaussian(NoiseModel):
         return np.where(budget > 0, np.exp2(np.maximum(GRID - np.frexp(deviation)[1], 0)), 1.0)
 
     def sample(self, budget: Floats, rng: Entropy | None = None) -> Ints:
-        return sample_dgauss_each(self._squared(budget), rng)
-
-    def log_likelihood(self, drawn: Floats, budget: Floats) -> Floats:
-        """log of exp(−k²/2σ²) / Σ exp(−j²/2σ²), with σ in steps."""
-        each = dgauss_log_likelihood(drawn, self._squared(np.where(budget > 0, budget, self.epsilon)))
-        return np.where(budget > 0, each, 0.0)
+        return drawn_for_each(self._squared(budget), sample_dgauss, rng)
 
     def replay(self, budget: Floats, plus: Floats, minus: Floats) -> Floats:
         """By Box and Muller: √(2E) and an angle are those of two normal numbers."""
@@ -94,13 +88,3 @@ class Gaussian(NoiseModel):
             f"Every figure gets normal noise; 1/σ² sums to μ² = {self.mu**2:.4g} over the keys of a conversion. "
             f"ε holds but for a chance of δ = {self.delta:g}.",
         )
-
-
-@lru_cache(1024)
-def _mu(epsilon: float, delta: float) -> float:
-    return gaussian_mu(epsilon, delta * (1 - GRAIN))
-
-
-@lru_cache(1024)
-def _epsilon(mu: float, delta: float) -> float:
-    return gaussian_epsilon(mu, delta * (1 - GRAIN))

@@ -10,7 +10,7 @@ this curve or below; on the fine grid that `gaussian` draws on, the difference i
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import erfc, exp, inf, pi, sqrt
 
 import numpy as np
@@ -27,23 +27,23 @@ def gaussian_delta(mu: float, epsilon: float | Floats) -> Floats:
     """The δ of μ-GDP at an ε, which may be negative; accurate for the tiniest δ, too."""
     loss = np.asarray(epsilon, np.float64)
     if mu == 0:
-        none: Floats = np.maximum(-np.expm1(loss), 0.0)
-        return none
-    t = loss / mu - mu / 2
-    far = np.maximum(t, 0.0)  # Φ(−t) − e^ε·Φ(−t − μ) = φ(t)·(R(t) − R(t + μ)), and both terms of R are of one size
-    tail = np.exp(-far * far / 2) / sqrt(2 * pi) * (_mills(far) - _mills(far + mu))
-    with np.errstate(over="ignore", invalid="ignore"):
-        near = _upper(np.minimum(t, 0.0)) - np.exp(np.where(t < 0, loss, 0.0)) * _upper(np.where(t < 0, t + mu, 0.0))
-    found: Floats = np.where(t < 0, near, tail)
+        return np.maximum(-np.expm1(loss), 0.0)
+    t = loss / mu - mu / 2  # so that φ(t) = e^ε·φ(t + μ), and both terms are φ(t) times ratios R of one size
+    density = np.exp(-t * t / 2) / sqrt(2 * pi)
+    first = np.where(t < 0, _upper(np.minimum(t, 0.0)), density * _mills(np.maximum(t, 0.0)))
+    low = np.exp(np.minimum(loss, 0.0)) * _upper(np.minimum(t + mu, 0.0))
+    found: Floats = first - np.where(t + mu < 0, low, density * _mills(np.maximum(t + mu, 0.0)))
     return found
 
 
+@lru_cache(1024)
 def gaussian_mu(epsilon: float, delta: float) -> float:
     """The largest μ whose noise has this (ε, δ): `gaussian_delta` solved for μ, rounded down."""
     _check(epsilon, delta)
     return _solve(lambda mu: float(gaussian_delta(mu, epsilon)) > delta, 1.0)[0]
 
 
+@lru_cache(1024)
 def gaussian_epsilon(mu: float, delta: float) -> float:
     """The least ε that μ-GDP has at this δ, rounded up."""
     return PrivacyAccount(mu).epsilon(delta)
@@ -62,21 +62,16 @@ class PrivacyAccount:
     laplace: tuple[float | tuple[float, int], ...] = ()
 
     def __post_init__(self) -> None:
-        levels = [self._level(each) for each in self.laplace]
-        if not 0 <= self.mu < inf or not all(0 < e < inf and n >= 1 and n == int(n) for e, n in levels):
+        if not 0 <= self.mu < inf or not all(0 < e < inf and n >= 1 and n == int(n) for e, n in self._levels):
             raise InputError(
                 "an account has mu, 0 or more, and for each level of Laplace noise its epsilon, above 0, or (epsilon, "
                 f"steps) with 1 step or more; got mu = {self.mu} and {', '.join(map(str, self.laplace)) or 'no levels'}"
             )
 
-    @staticmethod
-    def _level(each: float | tuple[float, int]) -> tuple[float, int]:
-        return each if isinstance(each, tuple) else (each, STEPS)
-
     @property
     def rho(self) -> float:
         """ρ of zero-concentrated differential privacy."""
-        return (self.mu**2 + sum(self._level(each)[0] ** 2 for each in self.laplace)) / 2
+        return (self.mu**2 + sum(epsilon**2 for epsilon, _ in self._levels)) / 2
 
     def delta(self, epsilon: float) -> float:
         """δ at this ε: the mean over what Laplace noise loses of the Gaussian δ at what is left of ε."""
@@ -100,19 +95,21 @@ class PrivacyAccount:
         """Both of them together."""
         return PrivacyAccount(sqrt(self.mu**2 + other.mu**2), self.laplace + other.laplace)
 
-    @property
+    @cached_property
+    def _levels(self) -> list[tuple[float, int]]:
+        return [each if isinstance(each, tuple) else (each, STEPS) for each in self.laplace]
+
+    @cached_property
     def _pure(self) -> float:
         """The ε of Laplace noise at δ = 0: the sum of all."""
-        return sum(self._level(each)[0] for each in self.laplace)
+        return sum(epsilon for epsilon, _ in self._levels)
 
     @cached_property
     def _losses(self) -> tuple[Floats, Floats]:
         """The privacy losses of all levels of Laplace noise together, on a grid, and the chance of each."""
-        levels = [self._level(each) for each in self.laplace]
-        width = self._pure / POINTS
-        first = 0
+        width, first = self._pure / POINTS, 0
         chance: Floats = np.ones(1)
-        for epsilon, steps in levels:
+        for epsilon, steps in self._levels:
             begin, each = _laplace_losses(epsilon, steps, width)
             first, chance = first + begin, np.convolve(chance, each).astype(np.float64)
         return np.arange(first, first + len(chance), dtype=np.float64) * width, chance
@@ -155,8 +152,7 @@ def _solve(beyond: Callable[[float], bool], start: float) -> tuple[float, float]
 
 def _upper(t: Floats) -> Floats:
     """Φ(−t)."""
-    tail: Floats = np.array([erfc(x) / 2 for x in (np.ravel(t) / sqrt(2)).tolist()]).reshape(np.shape(t))
-    return tail
+    return np.array([erfc(x) / 2 for x in (np.ravel(t) / sqrt(2)).tolist()]).reshape(np.shape(t))
 
 
 def _mills(t: Floats) -> Floats:

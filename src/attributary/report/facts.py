@@ -162,7 +162,8 @@ def _budget(plan: Plan) -> Fact:
             warning = f'{change}, which is less protection. neighbours = "definition-1" would keep both within ε.'
     each = f", one split per {spec.split_by}" if spec.split_by else ""
     more.append(f"Budget split: {METHODS[plan.method].words if plan.method in METHODS else plan.method}{each}.")
-    return Fact("Privacy budget", _epsilon(spec.epsilon), tuple(more), warning)
+    delta = f", δ\u00a0=\u00a0{spec.delta:g}" if spec.delta else ""
+    return Fact("Privacy budget", f"{_epsilon(spec.epsilon)}{delta}", tuple(more), warning)
 
 
 def _epsilon(epsilon: float) -> str:
