@@ -138,6 +138,15 @@ def test_two_tables_are_compared() -> None:
         assert [row["verdict"] for row in rows][1:] == ["new", "gone"]
 
 
+def test_a_folder_of_periods_is_compared() -> None:
+    for i in (10, 9):
+        os.makedirs(f"weeks/week {i}")
+        written(table(["x", "z"], seed=i), Path(f"weeks/week {i}/estimates.parquet"))
+    with opened("weeks") as tab:
+        assert tab.get("/api/about").json()["table"]["before"] == "week 9"
+        assert len(tab.get("/api/rows").json()["rows"]) == 2
+
+
 def explore(*arguments: str) -> Result:
     return CliRunner().invoke(main, ["explore", "--no-browser", *arguments])
 
@@ -151,7 +160,7 @@ def explore(*arguments: str) -> Result:
         (["cut.parquet"], "cut.parquet is not a whole Parquet file"),
         (["text.parquet"], "text.parquet"),
         (["folder"], "neither estimates nor a plan in folder"),
-        (["two"], "more than one table of estimates"),
+        (["estimates.parquet", "two"], "more than one table of estimates"),
         (["other.json"], "other.json is not a plan"),
         (["out.csv"], "give them with --levels"),
         (["estimates.parquet", "counts.csv"], "is not a table of estimates"),

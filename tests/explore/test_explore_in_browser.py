@@ -185,6 +185,7 @@ def test_comparing_with_last_week(tabs: Tabs, serve: Any, tmp_path: Path) -> Non
     tab.wait_for_selector("#here:not([hidden])")
     settled(tab)
     assert "gone" in tab.inner_text("#here") and tab.locator(ROWS).count() == 5
+    assert tab.locator("#course svg").count() == 1 and "2 periods together" in tab.inner_text("#course")
     assert violations(tab) == []
 
 

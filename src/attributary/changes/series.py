@@ -229,10 +229,10 @@ def _estimates(of: Any, measure: str | None, levels: list[str] | None) -> tuple[
         return measure or COUNT, of if isinstance(of, Estimates) else Estimates.of(of)
     path = table_of_period(str(of))
     if path is None:
-        raise InputError(f"a period has one table of estimates; there is none at {of}")
+        raise InputError(f"{of} is not a table of estimates, nor a folder with one")
     table = read_table(path)
     if not has_measures(table.column_names, levels):
-        return measure or COUNT, read_estimates(table, path, levels)
+        return COUNT, read_estimates(table, path, levels)
     found = read_measures(table, path, levels)
     name = measure or next(iter(found))
     if name not in found:

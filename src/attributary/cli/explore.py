@@ -10,12 +10,13 @@ ABOUT = """Look through estimates of any size in the browser, and try out budget
 \b
     $ attributary explore shop/run
     $ attributary explore this/estimates.parquet last/estimates.parquet
+    $ attributary explore weeks/
     $ attributary explore spec.toml --prior counts.parquet
     $ attributary explore
 
 COUNTS browses the tree: open a node, search by label, sort by count, error or correction, download as CSV. Where a
-table has several measures, choose one. With a second table, every count is shown beside the earlier one, with the
-change and whether noise explains it.
+table has several measures, choose one. With a second table, or a folder of periods as in `attributary report`,
+every count is shown beside the earlier one, with its course, the change, and whether noise and chance explain it.
 
 PLAN tries out epsilon, tau and the levels' shares, and shows the expected error of every level, the best split, and
 three examples of what a report would look like. It starts with the estimates, the plan, the spec and its prior or logs,

@@ -10,6 +10,23 @@ const inUnit = (x) => (about.unit ? `${figure(x)}\u00a0${about.unit}` : figure(x
 
 const roots = () => ({ id: "", path: [] });
 
+// A node's course over the periods, in the shapes that the report has, too.
+async function course(now, signal) {
+  const box = document.getElementById("course");
+  box.hidden = !about.before;
+  if (!about.before) return;
+  const { size, shapes, words } = await ask("course", { measure: now.measure, node: now.node }, { signal });
+  const draw = ([tag, attributes, text]) => {
+    const shape = document.createElementNS("http://www.w3.org/2000/svg", tag);
+    for (const [name, value] of Object.entries(attributes)) shape.setAttribute(name, value);
+    shape.append(text);
+    return shape;
+  };
+  const picture = draw(["svg", { class: "course", viewBox: `0 0 ${size.join(" ")}`, role: "img", "aria-label": "Course over the periods" }, ""]);
+  picture.append(...shapes.map(draw));
+  box.replaceChildren(picture, make("p", { class: "small" }, words));
+}
+
 async function here(now, signal) {
   if (!now.node) return roots();
   if (!nodes.has(now.node)) nodes.set(now.node, await ask("node", { measure: now.measure, node: now.node }, { signal }));
@@ -32,6 +49,7 @@ async function drawCounts() {
     const [node, page] = await Promise.all([here(now, signal), ask("rows", asked(now), { signal })]);
     if (signal.aborted) return;
     drawn(now, node, page, signal);
+    await course(now, signal);
     clear();
     section.removeAttribute("aria-busy");
     document.documentElement.dataset.ready = "counts";
@@ -92,14 +110,14 @@ function headline(node) {
   const box = document.getElementById("here");
   box.hidden = !node.id;
   if (!node.id) return;
-  const gone = node.node === null;
+  const gone = node.estimate === null;
   const level = about.levels[node.level]?.name ?? "";
   const parts = [
     make("p", { class: "eyebrow" }, level, " ", labelled(node.label)),
     make("p", { class: "big" }, gone ? "gone" : inUnit(node.estimate)),
   ];
   if (!gone) parts.push(make("p", { class: "range" }, `between ${figure(node.low)} and ${figure(node.high)}`));
-  const measured = node.noisy === null ? ["not measured: summed from the levels below"] : [`measured as ${figure(node.noisy)}`, `correction ${signed(number(node.correction))}`];
+  const measured = about.before ? [] : node.noisy === null ? ["not measured: summed from the levels below"] : [`measured as ${figure(node.noisy)}`, `correction ${signed(number(node.correction))}`];
   const facts = gone ? [] : [`${percent(node.error)} relative error`, ...measured, ...(about.prior ? [`weight of prior ${wholePercent(number(node.from_prior))}`] : [])];
   parts.push(make("p", { class: "small" }, facts.join(" · "), node.implausible ? make("strong", { class: "flag" }, "implausible") : ""));
   if (about.before) parts.push(make("p", { class: "small" }, ...compared(node)));

@@ -8,12 +8,24 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from attributary.changes import Series, periods
 from attributary.errors import InputError
-from attributary.estimates import FIGURES, FROM_PRIOR, MEASURE, NEEDED
-from attributary.explore.open_table import OpenTable, Stage, open_tables
+from attributary.estimates import (
+    FIGURES,
+    FROM_PRIOR,
+    MEASURE,
+    NEEDED,
+    by_measure,
+    has_measures,
+    measure_names,
+    with_columns,
+)
+from attributary.explore.open_table import OpenTable, Stage, Stamp, open_tables, refuse_other_stamp, stamp
 from attributary.logs.duckdb import print_no_progress
+from attributary.tables import read_table
+from attributary.tables.not_private import mark
 
-NAMES = ("now", "before")
+CHANGES = ("old", "change", "spread", "z", "chance", "relative", "relative_low", "relative_high", "verdict")
 
 
 class ColumnCheck(NamedTuple):
@@ -26,13 +38,14 @@ class ColumnCheck(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class EstimateStore:
-    """The estimates of a measure to look at and, to compare them with, earlier ones."""
+    """The estimates of a measure to look at; of periods, the last one's, with what changed since the one before."""
 
     now: OpenTable
-    before: OpenTable | None
     checked: ColumnCheck
     connection: Any
     folder: Any  # for copies, and for what does not fit into memory
+    files: dict[str, Stamp]  # that were opened, as they were then
+    series: Series | None = None  # where there are several periods
     number: int = 0  # of the measure
     others: tuple["EstimateStore", ...] = ()  # the other measures, of the first
 
@@ -48,13 +61,10 @@ class EstimateStore:
             raise InputError(f"there is no measure {measure[:40]!r} here, only {names}")
         return store_of
 
-    def view(self, name: str) -> str:
-        """What the table `now` or `before` of this measure is called in SQL."""
-        return f"{name}_{self.number}" if self.number else name
-
     @property
-    def tables(self) -> list[OpenTable]:
-        return [self.now] if self.before is None else [self.now, self.before]
+    def view(self) -> str:
+        """What the table of this measure is called in SQL."""
+        return f"now_{self.number}"
 
     @property
     def figures(self) -> tuple[str, ...]:
@@ -62,8 +72,8 @@ class EstimateStore:
         return (*FIGURES, FROM_PRIOR) if FROM_PRIOR in self.now.figures else FIGURES
 
     def check(self) -> None:
-        for table in self.tables:
-            table.check()
+        for path, stamped in self.files.items():
+            refuse_other_stamp(path, stamped)
 
     def close(self) -> None:
         self.connection.close()
@@ -71,36 +81,72 @@ class EstimateStore:
 
 
 def open_store(
-    paths: list[str], levels: list[str] | None = None, memory: str | None = None, stage: Stage = lambda words: None
+    paths: list[str] | dict[str, str],
+    levels: list[str] | None = None,
+    memory: str | None = None,
+    stage: Stage = lambda words: None,
 ) -> EstimateStore:
-    """One table or two, looked through once: an InputError says what is not as it should be."""
+    """One table, THIS and LAST, or periods by name, looked through once: an InputError says what is wrong with them."""
     import duckdb
 
+    named = paths if isinstance(paths, dict) else {path: path for path in reversed(paths)}
+    files = {path: stamp(path) for path in named.values()}
     folder = tempfile.TemporaryDirectory(prefix="attributary-")
     connection = duckdb.connect()
     print_no_progress(connection)
     try:
-        opened = [open_tables(path, levels, folder.name, stage) for path in paths]
-        pairs = _paired(opened)
-        _limit(connection, [table for table, *_ in opened], folder.name, memory)
+        if len(named) > 1:
+            stage(f"comparing {', '.join(named)}")
+            file, series = write_periods(named, levels, folder.name)
+            tables = [replace(each, path=list(files)[-1]) for each in open_tables(file, None, folder.name, stage)]
+        else:
+            tables, series = open_tables(next(iter(files)), levels, folder.name, stage), {}
+        _refuse_other_nodes(tables)
+        _limit(connection, tables, folder.name, memory)
         stores: list[EstimateStore] = []
-        for number, tables in enumerate(pairs):
-            _refuse_unlike(tables)
-            looks = []
-            for name, table in zip(NAMES, tables, strict=False):
-                view = f"{name}_{number}" if number else name
-                connection.execute(_view(view, table))
-                stage(f"checking {table.path}")
-                looks.append(_checked(connection, view, table))
-            before = tables[1] if len(tables) > 1 else None
-            stores.append(EstimateStore(tables[0], before, looks[0], connection, folder, number))
+        for number, table in enumerate(tables):
+            connection.execute(_view(f"now_{number}", table, bool(series)))
+            stage(f"checking {table.path}")
+            checked = _checked(connection, f"now_{number}", table, not series)
+            table = replace(table, forest=tables[0].forest)  # trees that are alike are kept once
+            stores.append(
+                EstimateStore(table, checked, connection, folder, files, series.get(table.measure or ""), number)
+            )
         return replace(stores[0], others=tuple(stores[1:]))
     except duckdb.Error as error:
         _close(connection, folder)
-        raise InputError(f"{' and '.join(paths)} cannot be read: {str(error).splitlines()[0][:200]}") from error
+        raise InputError(f"{' and '.join(files)} cannot be read: {str(error).splitlines()[0][:200]}") from error
     except BaseException:
         _close(connection, folder)
         raise
+
+
+def write_periods(named: dict[str, str], levels: list[str] | None, folder: str) -> tuple[str, dict[str, Series]]:
+    """Writes a table of the last period with what changed since the one before, a row for each node of any period.
+
+    And gives the series of each measure, by its name.
+    """
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    last = read_table(list(named.values())[-1])
+    several = has_measures(last.column_names, levels)
+    measures = measure_names(last, "the last period").unique().to_pylist() if several else [""]
+    series = {name: periods(named, measure=name or None, levels=levels) for name in measures}
+    tables = {}
+    for name, each in series.items():
+        step, now = each.steps[-1], each.course
+        columns: dict[str, Any] = dict(zip(("estimate", "low", "high"), (values[-1] for values in now), strict=True))
+        columns |= {"variance": step.now.figures.variance, "old": step.before.figures.count}
+        with np.errstate(divide="ignore", invalid="ignore"):
+            z = np.where(step.difference.change == 0, 0.0, step.difference.change / step.standard_error)
+        columns |= {"change": step.difference.change, "spread": step.standard_error, "z": z, "chance": step.chance}
+        columns |= dict(zip(("relative", "relative_low", "relative_high"), step.relative, strict=True))
+        made = with_columns(each.tree.in_level_order.table(), columns)
+        tables[name] = mark(made.append_column("verdict", pa.array(step.verdict)), each.not_private)
+    file = os.path.join(folder, "periods.parquet")
+    parquet.write_table(by_measure(tables), file, row_group_size=2**17)
+    return file, series
 
 
 def _close(connection: Any, folder: Any) -> None:
@@ -108,40 +154,12 @@ def _close(connection: Any, folder: Any) -> None:
     folder.cleanup()
 
 
-def _paired(opened: list[list[OpenTable]]) -> list[list[OpenTable]]:
-    """The tables of each measure, the earlier one behind the later; trees that are alike are kept once."""
-    for tables in opened:
-        other = next((t for t in tables if not np.array_equal(t.forest.parent, tables[0].forest.parent)), None)
-        if other is not None:
-            raise InputError(
-                f"{other.path}: {other.measure!r} has other nodes than {tables[0].measure!r}, {len(other):,} and "
-                f"{len(tables[0]):,}; measures of one table have a row for each node"
-            )
-    now = opened[0]
-    alike = [replace(table, forest=now[0].forest) for table in now]
-    if len(opened) == 1:
-        return [[table] for table in alike]
-    before = {table.measure: table for table in opened[1]}
-    missing = next((table.measure for table in now if table.measure not in before), None)
-    if missing is not None or (None in before) != (now[0].measure is None):
-        names = [", ".join(t.measure for t in tables if t.measure) or "one measure without a name" for tables in opened]
+def _refuse_other_nodes(tables: list[OpenTable]) -> None:
+    other = next((t for t in tables if not np.array_equal(t.forest.parent, tables[0].forest.parent)), None)
+    if other is not None:
         raise InputError(
-            f"only tables of the same measures are compared; {now[0].path} has {names[0]}, {opened[1][0].path} has "
-            f"{names[1]}"
-        )
-    return [[table, before[table.measure]] for table in alike]
-
-
-def _refuse_unlike(tables: list[OpenTable]) -> None:
-    if len(tables) < 2:
-        return
-    now, before = tables
-    if not now.attributes or not before.attributes:
-        raise InputError("tables are compared by their labels; one of these has no labels")
-    if (now.attributes, now.total) != (before.attributes, before.total):
-        raise InputError(
-            f"tables of one question are compared; {now.path} has the levels {', '.join(now.levels)}, "
-            f"{before.path} has {', '.join(before.levels)}"
+            f"{other.path}: {other.measure!r} has other nodes than {tables[0].measure!r}, {len(other):,} and "
+            f"{len(tables[0]):,}; measures of one table have a row for each node"
         )
 
 
@@ -174,7 +192,7 @@ def _literal(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else "'" + value.replace("'", "''") + "'"
 
 
-def _view(name: str, table: OpenTable) -> str:
+def _view(name: str, table: OpenTable, compared: bool) -> str:
     """A view with the same columns for all tables: node, parent, level, label, a0, a1, …, and the figures."""
     labels = [f"CAST({quoted(attribute)} AS VARCHAR)" for attribute in table.attributes]
     cases = " ".join(f"WHEN {i + table.total} THEN {label}" for i, label in enumerate(labels))
@@ -183,6 +201,7 @@ def _view(name: str, table: OpenTable) -> str:
     for figure in (*FIGURES, FROM_PRIOR):
         cell = quoted(figure) if figure in table.figures else "NULL"
         columns.append(f"CAST({cell} AS DOUBLE) AS {figure}")
+    columns += CHANGES if compared else ()
     path = _literal(os.path.abspath(table.file))
     rows = "" if table.measure is None else f" WHERE CAST({quoted(MEASURE)} AS VARCHAR) = {_literal(table.measure)}"
     return f"CREATE VIEW {name} AS SELECT {', '.join(columns)} FROM read_parquet({path}){rows}"
@@ -192,13 +211,13 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _checked(connection: Any, name: str, table: OpenTable) -> ColumnCheck:
-    """What all rows come to; a figure that is none is refused with its node."""
+def _checked(connection: Any, name: str, table: OpenTable, whole: bool) -> ColumnCheck:
+    """What all rows come to; a figure that is none is refused with its node, unless nodes may have gone."""
     rules: dict[str, Callable[[str], str]] = {
         column: (lambda c: f"coalesce({c} >= 0 AND NOT isnan({c}), false)")
         if column == "variance"
         else (lambda c: f"coalesce(isfinite({c}), false)")
-        for column in NEEDED
+        for column in (NEEDED if whole else ())
     }
     if FROM_PRIOR in table.figures:
         rules[FROM_PRIOR] = lambda c: f"coalesce({c} BETWEEN 0 AND 1, false)"

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
 
+from attributary.changes import TESTS
 from attributary.errors import InputError
 from attributary.estimates import FROM_PRIOR
 from attributary.explore.estimate_store import EstimateStore
@@ -22,10 +23,12 @@ from attributary.explore.what_if import (
     requested_spec,
 )
 from attributary.plan import MeasurePlan
+from attributary.report import numerals
+from attributary.report.course_svg import LARGE, course
 from attributary.report.facts import not_private
 from attributary.report.quantity import digits, tau_of_value
+from attributary.report.series_page import lead
 from attributary.spec.measure import COUNT
-from attributary.tables.not_private import together
 
 Params = Mapping[str, str]
 KEPT = 8  # made-up trees
@@ -71,11 +74,12 @@ class Session:
         return {
             "table": {
                 "file": now.path,
-                "before": store.before.path if store.before else None,
+                "before": store.series.periods[-2].name if store.series else None,
+                "test": TESTS[store.series.test].words if store.series else None,
                 "levels": [{"name": n, "nodes": s} for n, s in zip(now.levels, now.forest.sizes, strict=False)],
                 "nodes": len(now),
                 "labels": bool(now.attributes),
-                "not_private": not_private(together(*(table.not_private for table in store.tables))),
+                "not_private": not_private(now.not_private),
                 "confidence": now.confidence,
                 "prior": FROM_PRIOR in store.figures,
                 "tau": self._tau(store),
@@ -119,7 +123,20 @@ class Session:
         seen = view(params, queries.store)
         if seen.node is None:
             raise InputError("which node? an address names one, as in node=17")
-        return queries.node(seen)
+        return queries.node(seen.node)
+
+    def course(self, params: Params) -> dict[str, Any]:
+        """A node's course over the periods as a picture, and its sum over them; without a node, what changed."""
+        store = None if self.store is None else self.store.of(params.get("measure", ""))
+        if store is None or store.series is None:
+            raise InputError("a course is of several periods; give them to `attributary explore`")
+        series, node = store.series, view(params, store).node
+        if node is None:
+            words = " ".join(lead(series, "conversions" if series.measure == COUNT else series.measure, []))
+            return {"size": LARGE, "shapes": course(series.total, 0, large=True), "words": words}
+        x, low, high = (numerals.count(float(values[node])) for values in series.interval(series.sum))
+        words = f"{len(series.periods)} periods together: {x}, between {low} and {high}."
+        return {"size": LARGE, "shapes": course(series, node, large=True), "words": words}
 
     def count(self, queries: Queries, params: Params) -> dict[str, Any]:
         return {"of": queries.count(view(params, queries.store))}

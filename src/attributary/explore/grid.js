@@ -49,7 +49,7 @@ function rowOf(row, at, compared, flat) {
   if (row.children) name.append(make("span", { class: "made-of" }, `${count(row.children).replace(".0", "")} below`));
   line.append(make("th", { scope: "row", role: "rowheader" }, name));
   const cell = (head, kind, ...content) => line.append(make("td", { role: "cell", class: kind, "data-head": head }, ...content));
-  const gone = row.node === null;
+  const gone = row.estimate === null;
   cell("", "num estimate", gone ? "–" : figure(row.estimate));
   if (gone) cell("", "interval", "");
   else {
@@ -75,10 +75,12 @@ function rowOf(row, at, compared, flat) {
 const expected = (cell, row) => cell("weight of prior", "num minor", wholePercent(number(row.from_prior)));
 
 const plus = (x) => (x > 0 ? `+${figure(x)}` : figure(x));
-const changed = (row) => (row.change === null ? ["–"] : [plus(row.change), make("span", { class: "spread" }, ` ± ${figure(row.spread)}`)]);
+const plusPercent = (x) => (x > 0 ? `+${percent(x)}` : percent(x).replace("-", "−"));
+const relative = (row) => (row.relative_low === null ? "" : `${plusPercent(row.relative)} (${plusPercent(row.relative_low)} to ${plusPercent(row.relative_high)})`);
+const changed = (row) => (row.change === null ? ["–"] : [plus(row.change), make("span", { class: "spread" }, ` ± ${figure(row.spread)}`), make("span", { class: "spread percents" }, relative(row))]);
 
 function judged(row) {
-  const kind = { changed: "sure", "probably changed": "likely", "could be noise": "noise" }[row.verdict] ?? "noise";
+  const kind = { grew: "sure", fell: "likely" }[row.verdict] ?? "noise";
   const shown = [make("span", { class: `judge ${kind}` }, row.verdict)];
   if (row.z !== null && row.z !== undefined) shown.push(make("span", { class: "spread" }, ` ${signed(row.z)}`));
   return shown;

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from attributary.changes.series import estimate_files
+from attributary.changes.series import estimate_files, period_tables
 from attributary.errors import InputError
 from attributary.explore.estimate_store import open_store
 from attributary.explore.explore_session import Session
@@ -40,17 +40,20 @@ def open_session(
     memory: str | None = None,
     stage: Callable[[str], None] = lambda _: None,
 ) -> Session:
-    """A session on estimates, beside earlier ones, or on a plan, a spec with its `prior` or logs, or a folder of `run`.
+    """A session on estimates, alone or beside earlier ones, on a plan, a spec with its `prior` or logs, or a folder.
+
+    A folder is one that `run` wrote, or one of periods.
 
     `levels` are the columns that name a node, and `tau` the count below which errors stop being relative, where files
     do not say. `protected`: the counts of the prior were. `memory` is DuckDB's limit, as in 4GB.
     """
     if tau is not None and not 0 < tau < float("inf"):
         raise InputError(f"--tau is a number above 0; got {tau}")
-    sources = _sources(file) if file else Sources()
+    weeks = period_tables([file]) if file and earlier is None else {}
+    sources = _sources(file) if file and not weeks else Sources()
     if prior and not sources.spec:
         raise InputError("--prior goes with a spec; give one, as in `attributary explore spec.toml --prior counts.csv`")
-    tables = _tables(sources, file, earlier)
+    tables = weeks or _tables(sources, file, earlier)
     begin = _of_spec(sources.spec, prior, protected, stage) if sources.spec else None
     store = open_store(tables, levels, memory, stage) if tables else None
     plan = sources.plan
@@ -67,16 +70,16 @@ def open_session(
     return session
 
 
-def _tables(sources: Sources, file: str | None, earlier: str | None) -> list[str]:
-    """The tables to open: the estimates, and earlier ones."""
-    if earlier is None:
-        return [sources.estimates] if sources.estimates else []
+def _tables(sources: Sources, file: str | None, earlier: str | None) -> dict[str, str]:
+    """The tables to open by name: the estimates, and before them earlier ones."""
+    if file is None or earlier is None:
+        return {sources.estimates: sources.estimates} if sources.estimates else {}
     before = _sources(earlier).estimates
     if sources.estimates is None or before is None:
         raise InputError(
             f"two tables of estimates are compared; {file if sources.estimates is None else earlier} is not one"
         )
-    return [sources.estimates, before]
+    return {earlier: before, file: sources.estimates}
 
 
 def _of_spec(path: str, prior_path: str | None, protected: bool, stage: Callable[[str], None]) -> PlanStart:

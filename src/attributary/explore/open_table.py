@@ -61,6 +61,16 @@ def stamp(path: str) -> Stamp:
     return Stamp(stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns)
 
 
+def refuse_other_stamp(path: str, stamped: Stamp) -> None:
+    """Refuses a file that is no longer the one that was opened."""
+    try:
+        same = stamp(path) == stamped
+    except InputError as error:
+        raise ChangedError(str(error)) from None
+    if not same:
+        raise ChangedError(f"{path} has changed since it was opened; open it again")
+
+
 class MeasureRows(NamedTuple):
     """Rows of a table that are looked at."""
 
@@ -102,7 +112,6 @@ class OpenTable:
     figures: tuple[str, ...]  # the columns of figures that are there
     total: bool  # a node above the first attribute
     forest: Forest
-    stamp: Stamp  # of `path`, when it was opened
     not_private: str = ""  # why they are not, if the file says so
     confidence: float | None = None
     measure: str | None = None  # whose rows are looked at, where a column tells measures apart
@@ -118,15 +127,6 @@ class OpenTable:
             return tuple(f"level {i}" for i in range(depth))
         return ((("total",) if self.total else ()) + self.attributes)[:depth]
 
-    def check(self) -> None:
-        """Refuses a file that is no longer the one that was opened."""
-        try:
-            same = stamp(self.path) == self.stamp
-        except InputError as error:
-            raise ChangedError(str(error)) from None
-        if not same:
-            raise ChangedError(f"{self.path} has changed since it was opened; open it again")
-
 
 def open_tables(path: str, levels: list[str] | None, folder: str, stage: Stage) -> list[OpenTable]:
     """The estimates in a file, a table for each measure.
@@ -136,7 +136,7 @@ def open_tables(path: str, levels: list[str] | None, folder: str, stage: Stage) 
     import pyarrow as pa
     from pyarrow import parquet
 
-    opened = stamp(path)
+    stamp(path)  # or an error that says what is wrong with it
     file = _plainly(path, folder)
     if levels or not _is_ours(path):
         stage(f"reading {path}")
@@ -145,15 +145,15 @@ def open_tables(path: str, levels: list[str] | None, folder: str, stage: Stage) 
     try:
         with parquet.ParquetFile(file) as source:
             if not has_measures(source.schema_arrow.names):
-                return [_open(source, path, file, opened, stage)]
+                return [_open(source, path, file, stage)]
             names = measure_names(source.read([MEASURE]), path)
             counts = {str(each["values"]): int(each["counts"]) for each in names.value_counts().to_pylist()}
-            return [_open(source, path, file, opened, stage, MeasureRows(MEASURE, *each)) for each in counts.items()]
+            return [_open(source, path, file, stage, MeasureRows(MEASURE, *each)) for each in counts.items()]
     except (pa.ArrowException, OSError, UnicodeError) as error:
         raise InputError(f"{path} is not a whole Parquet file: {str(error).splitlines()[0][:200]}") from error
 
 
-def _open(source: Any, path: str, file: str, opened: Stamp, stage: Stage, kept: MeasureRows | None = None) -> OpenTable:
+def _open(source: Any, path: str, file: str, stage: Stage, kept: MeasureRows | None = None) -> OpenTable:
     schema = source.schema_arrow
     called = path if kept is None else f"{path}, {kept.value}"
     forest = read_forest(source, called, lambda part: stage(f"looking at {called}, {part:.0%}"), kept)
@@ -172,7 +172,6 @@ def _open(source: Any, path: str, file: str, opened: Stamp, stage: Stage, kept: 
         tuple(name for name in (*FIGURES, FROM_PRIOR) if name in schema.names),
         total,
         forest,
-        opened,
         _not_private(source),
         stated_confidence(metadata),
         kept.value if kept else None,

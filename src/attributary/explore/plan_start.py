@@ -147,10 +147,12 @@ def start_of_prior(spec: Spec, tree: Tree, prior: Prior, source: str) -> PlanSta
 
 def _of_store(store: EstimateStore, plan: Plan | None, tau: float | None) -> PlanStart:
     counts = next((each for each in (store, *store.others) if each.now.measure == COUNT), store)
-    now, view = counts.now, counts.view("now")
+    now, view = counts.now, counts.view
     tree = replace(Tree.from_parents(now.forest.parent), total=now.total)
     count = np.empty(len(now))
-    columns = store.connection.cursor().execute(f"SELECT node, estimate FROM {view}").fetchnumpy()
+    columns = (
+        store.connection.cursor().execute(f"SELECT node, coalesce(estimate, 0) AS estimate FROM {view}").fetchnumpy()
+    )
     count[columns["node"]] = columns["estimate"]
 
     def names(nodes: list[int]) -> list[str]:

@@ -86,6 +86,7 @@ def make_app(session: Session, token: str, port: int, ticket: str | None = None)
         Route("/api/about", partial(_planned, session.about)),
         Route("/api/rows", partial(_queried, session, session.page)),
         Route("/api/node", partial(_queried, session, session.node)),
+        Route("/api/course", partial(_planned, session.course)),
         Route("/api/count", partial(_queried, session, session.count)),
         Route("/api/rows.csv", partial(_streamed, session)),
         Route("/api/reopen", partial(_reopened, session), methods=["POST"]),

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from attributary.errors import InputError
 from attributary.estimates import FROM_PRIOR
-from attributary.explore.estimate_store import EstimateStore
+from attributary.explore.estimate_store import CHANGES, EstimateStore
 
 PAGE = 100  # rows
 LONGEST = 1000  # characters to search for
@@ -28,7 +28,6 @@ class View:
     """The children of a node or, where a level or words are given, all nodes below it that these hold for."""
 
     node: int | None = None  # None: above all roots
-    gone: bool = False  # the node is one of the earlier table
     find: str = ""
     level: int | None = None
     all_levels: bool = False
@@ -54,13 +53,12 @@ def view(params: Mapping[str, str], store: EstimateStore) -> View:
         raise InputError(
             f"words to search for have at most {LONGEST:,} characters, none of them NUL; got {len(find):,}"
         )
-    node, gone = _node(params.get("node", ""), store)
+    node = _whole(params["node"], "node", len(store.now)) if params.get("node") else None
     level = params.get("level", "")
     if node is not None and not store.now.attributes and (find or level):
         raise InputError("a table without labels is searched as a whole; leave out the node")
     return View(
         node,
-        gone,
         find,
         None if level in ("", "all") else _whole(level, "level", len(store.now.levels)),
         level == "all",
@@ -68,17 +66,6 @@ def view(params: Mapping[str, str], store: EstimateStore) -> View:
         params.get("down", "" if sort in ("label", "order") else "1") == "1",
         _whole(params.get("page") or "0", "page", 10**9),
     )
-
-
-def _node(text: str, store: EstimateStore) -> tuple[int | None, bool]:
-    """A node as in 17, or, of the earlier table, before-17."""
-    if not text:
-        return None, False
-    gone = text.startswith("before-")
-    table = store.before if gone else store.now
-    if table is None:
-        raise InputError("there is no earlier table to take a node from; leave out before-")
-    return _whole(text.removeprefix("before-"), "node", len(table)), gone
 
 
 def _whole(text: str, name: str, end: int) -> int:
@@ -100,65 +87,40 @@ class Place(NamedTuple):
     labels: tuple[str, ...]
 
 
-ABOVE_ALL = Place(None, -1, ())
-
-
 def sorts(store: EstimateStore) -> list[str]:
     """What rows can be sorted by."""
-    return [*KEYS, *(EXPECTED if FROM_PRIOR in store.figures else ()), *(COMPARED if store.before else ())]
+    return [*KEYS, *(EXPECTED if FROM_PRIOR in store.figures else ()), *(COMPARED if store.series else ())]
 
 
 def columns(store: EstimateStore) -> list[str]:
     """The columns of every answer, in order."""
-    names = ["node", "level", "label", *_labels(store), *store.figures]
-    return [*names, "earlier", "old", "old_variance", "change", "spread", "z"] if store.before else names
+    labels = [f"a{i}" for i in range(len(store.now.attributes))]
+    return ["node", "level", "label", *labels, *store.figures, *(CHANGES if store.series else ())]
 
 
-def rows(
-    store: EstimateStore, view: View, tau: float, now: Place | None, before: Place | None, every: bool = False
-) -> SqlQuery:
-    """A page of a view and one row more, which tells whether there is another page; or every row.
-
-    `now` and `before` are the node that the view is of, in each table; None where a table does not have it.
-    """
-    chosen = _chosen(store, view, now, before)
+def rows(store: EstimateStore, view: View, tau: float, place: Place, every: bool = False) -> SqlQuery:
+    """A page of a view and one row more, which tells whether there is another page; or every row."""
+    condition = _condition(view, place)
     key = (KEYS | EXPECTED | COMPARED)[view.sort]
-    values = [tau] if "?" in key else []
-    way = "DESC" if view.down else "ASC"
-    order = f"ORDER BY {key} {way} NULLS LAST, node NULLS LAST" + ", earlier" * bool(store.before)
+    order = f"ORDER BY {key} {'DESC' if view.down else 'ASC'} NULLS LAST, node"
     page = "" if every else f" LIMIT {PAGE + 1} OFFSET {PAGE * view.page}"
-    sql = f"SELECT {', '.join(columns(store))} FROM {chosen.sql} {order}{page}"
-    return SqlQuery(sql, [*chosen.values, *values])
+    sql = f"SELECT {', '.join(columns(store))} FROM {store.view} WHERE {condition.sql} {order}{page}"
+    return SqlQuery(sql, [*condition.values, *([tau] if "?" in key else [])])
 
 
-def count(store: EstimateStore, view: View, now: Place | None, before: Place | None) -> SqlQuery:
+def count(store: EstimateStore, view: View, place: Place) -> SqlQuery:
     """How many rows a view has in all."""
-    chosen = _chosen(store, view, now, before)
-    return SqlQuery(f"SELECT count(*) FROM {chosen.sql}", chosen.values)
+    condition = _condition(view, place)
+    return SqlQuery(f"SELECT count(*) FROM {store.view} WHERE {condition.sql}", condition.values)
 
 
-def row(store: EstimateStore, view: View, now: Place | None, before: Place | None) -> SqlQuery:
-    """The one row of the node that the view is of."""
-    parts = [_one(now), _one(before)]
-    chosen = (
-        _joined(store, *parts)
-        if store.before
-        else SqlQuery(f"(SELECT * FROM {store.view('now')} WHERE {parts[0].sql})", parts[0].values)
-    )
-    return SqlQuery(f"SELECT {', '.join(columns(store))} FROM {chosen.sql}", chosen.values)
+def row(store: EstimateStore, node: int) -> SqlQuery:
+    """The one row of a node."""
+    return SqlQuery(f"SELECT {', '.join(columns(store))} FROM {store.view} WHERE node = ?", [node])
 
 
-def _chosen(store: EstimateStore, view: View, now: Place | None, before: Place | None) -> SqlQuery:
-    condition = _condition(store, view, now)
-    if not store.before:
-        return SqlQuery(f"{store.view('now')} WHERE {condition.sql}", condition.values)
-    return _joined(store, condition, _condition(store, view, before))
-
-
-def _condition(store: EstimateStore, view: View, place: Place | None) -> SqlQuery:
+def _condition(view: View, place: Place) -> SqlQuery:
     """The rows of one table that a view asks for."""
-    if place is None:
-        return SqlQuery("false", [])
     if not view.flat:
         return SqlQuery("parent = ?", [-1 if place.node is None else place.node])
     parts: list[str] = []
@@ -176,29 +138,3 @@ def _condition(store: EstimateStore, view: View, place: Place | None) -> SqlQuer
         parts.append("contains(lower(label), lower(?))")
         values.append(view.find)
     return SqlQuery(" AND ".join(parts) or "true", values)
-
-
-def _one(place: Place | None) -> SqlQuery:
-    return SqlQuery("false", []) if place is None or place.node is None else SqlQuery("node = ?", [place.node])
-
-
-def _joined(store: EstimateStore, now: SqlQuery, before: SqlQuery) -> SqlQuery:
-    """Rows of both tables side by side, by their paths; a row that only one of them has stands alone."""
-    labels = _labels(store)
-    same = " AND ".join(["n.level = b.level", *(f"n.{a} IS NOT DISTINCT FROM b.{a}" for a in labels)])
-    both = ", ".join(f"coalesce(n.{name}, b.{name}) AS {name}" for name in ("level", "label", *labels))
-    figures = ", ".join(f"n.{figure}" for figure in store.figures)
-    change = "n.estimate - b.estimate"
-    spread = "sqrt(n.variance + b.variance)"
-    sql = f"""(
-        SELECT n.node, {both}, {figures}, b.node AS earlier, b.estimate AS old, b.variance AS old_variance,
-            {change} AS change, {spread} AS spread,
-            CASE WHEN {spread} > 0 THEN ({change}) / {spread} WHEN {change} = 0 THEN 0 ELSE NULL END AS z
-        FROM (SELECT * FROM {store.view("now")} WHERE {now.sql}) n
-        FULL JOIN (SELECT * FROM {store.view("before")} WHERE {before.sql}) b ON {same}
-    )"""
-    return SqlQuery(sql, [*now.values, *before.values])
-
-
-def _labels(store: EstimateStore) -> list[str]:
-    return [f"a{i}" for i in range(len(store.now.attributes))]

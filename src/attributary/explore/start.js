@@ -45,7 +45,7 @@ function introduce(table, measure = "") {
   const error = `Error is the estimate's standard deviation, relative to the ${noun}, or to τ = ${small(about.tau)}${about.unit && `\u00a0${about.unit}`} where the ${noun} is smaller.`;
   const expected = about.prior ? " Weight of prior: 0 % is as measured, 100 % as the prior says; such estimates are no longer unbiased." : "";
   const told = about.before
-    ? `The bar is the interval around the estimate (${how}); the hollow mark is the earlier estimate. ± is the standard error of the change, from the noise of both. “Could be noise”: noise alone makes such a change more than once in 20 times; “changed”: less than once in 1,000. This says that two counts differ, not why; of many rows, one in 20 looks “probably changed” by chance.`
+    ? `The bar is the interval around the estimate (${how}); the hollow mark is the earlier estimate. ± is the standard error of the change, percentages have 95 % intervals. The hypothesis is “${about.test}”; of the nodes that are said to have grown or fallen, at most 5 % are expected to be wrong calls, over all nodes (Benjamini and Hochberg). Figures are unbiased.`
     : `The bar is the interval around the estimate (${how}); the hollow mark is the noisy value. Correction is how far denoising moved the noisy value, in standard deviations; a node that was not measured is summed from the levels below. ${error}`;
   document.getElementById("explain").textContent = told + expected;
 }

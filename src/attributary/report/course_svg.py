@@ -1,6 +1,7 @@
 """course_svg: a node's course over the periods as a picture, a line in the band of its intervals."""
 
 from html import escape
+from typing import NamedTuple
 
 import numpy as np
 
@@ -8,13 +9,32 @@ from attributary.changes import Series
 from attributary.html import UNSEEN
 from attributary.report import numerals
 from attributary.report.chart import ticks
+from attributary.types import Floats
 
-SMALL, LARGE = (132.0, 34.0), (620.0, 240.0)
+SMALL, LARGE = (132, 34), (620, 240)
 LABELS = 5  # periods that are named below a large picture
 
 
 def course_svg(series: Series, node: int, large: bool = False) -> str:
-    """The course of a node, by its place in level order: a gap where a period lacks it, a dot where it changed.
+    """The course of a node, by its place in level order, as an SVG to stand in a page."""
+
+    def written(shape: Shape) -> str:
+        attributes = "".join(f' {name}="{escape(value)}"' for name, value in shape.attributes.items())
+        return f"<{shape.tag}{attributes}>{escape(shape.text)}</{shape.tag}>"
+
+    width, height = LARGE if large else SMALL
+    size = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
+    return f'<svg class="course" {size} aria-hidden="true">{"".join(map(written, course(series, node, large)))}</svg>'
+
+
+class Shape(NamedTuple):
+    tag: str
+    attributes: dict[str, str]
+    text: str = ""
+
+
+def course(series: Series, node: int, large: bool = False) -> list[Shape]:
+    """What the picture is made of: a gap where a period lacks the node, a dot where it changed.
 
     A small picture begins at 0; a large one has axes instead.
     """
@@ -28,23 +48,27 @@ def course_svg(series: Series, node: int, large: bool = False) -> str:
     def up(value: float) -> float:
         return float(height - below - (value - least) * (height - below - 6) / max(most - least, 1e-9))
 
-    def points(run: list[int], values: np.ndarray) -> str:
+    def points(run: list[int], values: Floats) -> str:
         return " ".join(f"{across[i]:.1f},{up(values[i]):.1f}" for i in run)
 
-    parts = []
+    def text(words: str, at: float, down: float, side: str) -> Shape:
+        return Shape("text", {"x": f"{at:.1f}", "y": f"{down:.1f}", "text-anchor": side}, words)
+
+    shapes = []
     for tick in ticks(least, most, 4) if large else ():
-        parts.append(f'<path d="M{left} {up(tick):.1f}H{width}"/>')
-        parts.append(f'<text x="{left - 8}" y="{up(tick) + 4:.1f}" text-anchor="end">{numerals.number(tick)}</text>')
+        shapes += [Shape("path", {"d": f"M{left} {up(tick):.1f}H{width}"})]
+        shapes += [text(numerals.number(tick), left - 8, up(tick) + 4, "end")]
     for i in np.unique(np.linspace(0, len(x) - 1, LABELS).round().astype(int)) if large else ():
         side = "start" if i == 0 else "end" if i == len(x) - 1 else "middle"
-        name = escape(UNSEEN.sub("\ufffd", numerals.short(series.periods[i].name, 16)))
-        parts.append(f'<text x="{across[i]:.1f}" y="{height - 4}" text-anchor="{side}">{name}</text>')
-    for run in np.split(np.arange(len(x)), np.flatnonzero(np.diff(np.isfinite(x))) + 1):
+        name = UNSEEN.sub("\ufffd", numerals.short(series.periods[i].name, 16))
+        shapes += [text(name, across[i], height - 4, side)]
+    for part in np.split(np.arange(len(x)), np.flatnonzero(np.diff(np.isfinite(x))) + 1):
+        run = part.tolist()
         if np.isfinite(x[run[0]]):
-            band = f"{points(run.tolist(), high)} {points(run.tolist()[::-1], low)}"
-            parts.append(f'<polygon points="{band}"/><polyline points="{points(run.tolist(), x)}"/>')
+            shapes += [Shape("polygon", {"points": f"{points(run, high)} {points(run[::-1], low)}"})]
+            shapes += [Shape("polyline", {"points": points(run, x)})]
     for i, step in enumerate(series.steps, 1):
         if step.changed[node]:
-            parts.append(f'<circle class="{step.verdict[node]}" cx="{across[i]:.1f}" cy="{up(x[i]):.1f}" r="3.5"/>')
-    size = f'viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}"'
-    return f'<svg class="course" {size} aria-hidden="true">{"".join(parts)}</svg>'
+            at = {"cx": f"{across[i]:.1f}", "cy": f"{up(x[i]):.1f}", "r": "3.5"}
+            shapes += [Shape("circle", {"class": str(step.verdict[node]), **at})]
+    return shapes
