@@ -18,6 +18,7 @@ from attributary.estimates import (
     by_measure,
     has_measures,
     measure_names,
+    noted,
     with_columns,
 )
 from attributary.explore.open_table import OpenTable, Stage, Stamp, open_tables, refuse_other_stamp, stamp
@@ -143,7 +144,8 @@ def write_periods(named: dict[str, str], levels: list[str] | None, folder: str) 
         columns |= {"change": step.difference.change, "spread": step.standard_error, "z": z, "chance": step.chance}
         columns |= dict(zip(("relative", "relative_low", "relative_high"), step.relative, strict=True))
         made = with_columns(each.tree.in_level_order.table(), columns)
-        tables[name] = mark(made.append_column("verdict", pa.array(step.verdict)), each.not_private)
+        made = noted(made.append_column("verdict", pa.array(step.verdict)), confidence=each.confidence)
+        tables[name] = mark(made, each.not_private)
     file = os.path.join(folder, "periods.parquet")
     parquet.write_table(by_measure(tables), file, row_group_size=2**17)
     return file, series
