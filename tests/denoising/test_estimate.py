@@ -128,6 +128,13 @@ def test_totals_of_one_node_have_its_interval() -> None:
     assert np.allclose(found.T, (low, high), rtol=1e-6, atol=1e-6)
 
 
+def test_quantiles_of_none_are_none_and_of_many_are_those_of_each() -> None:
+    assert quantile(0.9, np.array([])).shape == (0,)
+    excess = np.array([0.0, 0.01, 1.7, 3.0, 250.0, 1e9])
+    each = [quantile(0.9, np.array([e]))[0] for e in excess]
+    np.testing.assert_allclose(quantile(0.9, excess), each, rtol=1e-12)
+
+
 @pytest.mark.parametrize("level", [0.01, 0.25, 0.5, 0.8, 0.95, 0.99, 0.999])  # each has a table of its own
 @pytest.mark.parametrize("excess", [0.0, 0.02, 0.4, 1.5, 3.0, 6.0])
 def test_levels_and_quantiles_invert_each_other(level: float, excess: float) -> None:

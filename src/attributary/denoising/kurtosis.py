@@ -61,6 +61,8 @@ def downward(
             around[nodes], e_around[nodes] = _around(Family(tree, level - 1), up, e_up, down, e_down, most)
         outside = around[nodes], e_around[nodes]
         excess[nodes] = _mix(up[nodes], e_up[nodes], *outside)
+        if level == tree.depth - 1:
+            break
         e_down[nodes] = _mix(var[nodes], of_noise[nodes], *outside)
         down[nodes] = _parallel(var[nodes], around[nodes])
     return excess, Outside(around, e_around)
@@ -71,8 +73,10 @@ def _around(
 ) -> tuple[Floats, Floats]:
     """var↓ and the excess of z↓ of the children: their parent's z⇓ without their siblings' z⇑."""
     c, p = family.children, family.parent
-    known = np.where(up[c] == np.inf, 0.0, up[c])
-    holes = family.spread(family.sum((up[c] == np.inf).astype(np.float64))) - (up[c] == np.inf)
+    missing = up[c] == np.inf
+    known, holes = up[c], np.zeros(1)
+    if missing.any():
+        known, holes = np.where(missing, 0.0, known), family.spread(family.sum(missing.astype(np.float64))) - missing
     others = np.maximum(family.spread(family.sum(known)) - known, 0.0)
     fourth = e_up[c] * known**2
     others_fourth = np.maximum(family.spread(family.sum(fourth)) - fourth, 0.0)

@@ -13,8 +13,7 @@ import numpy as np
 
 from attributary.types import Floats
 
-LAPLACE, LIGHT = 3.0, 48  # the excess of Laplace noise, and the number of knots up to it
-KNOTS = tuple(LAPLACE * (i / LIGHT) ** 1.5 for i in range(LIGHT + 1)) + tuple(3 * 10 ** (i / 32) for i in range(1, 129))
+KNOTS = tuple(3 * (i / 48) ** 1.5 for i in range(49)) + tuple(3 * 10 ** (i / 32) for i in range(1, 129))
 
 
 def quantile(level: float, excess: Floats, freedom: Floats | float = np.inf) -> Floats:
@@ -27,8 +26,9 @@ def quantile(level: float, excess: Floats, freedom: Floats | float = np.inf) -> 
     excess = (3 + excess) * (1 - 2 * share) / (1 - 4 * share) - 3
     if not 0 < level < 1:
         raise ValueError(f"the level of an interval is between 0 and 1; got {level}")
-    knots = KNOTS if np.max(excess, initial=0.0) > LAPLACE else KNOTS[: LIGHT + 1]
-    return np.interp(excess, knots, _table(level, len(knots))) / np.sqrt(1 - 2 * share)
+    ends = np.searchsorted(KNOTS, [np.min(excess, initial=np.inf), np.max(excess, initial=0.0)])
+    first, last = max(int(ends.min()) - 1, 0), min(int(ends[1]) + 1, len(KNOTS))
+    return np.interp(excess, KNOTS[first:last], [_knot(level, i) for i in range(first, last)]) / np.sqrt(1 - 2 * share)
 
 
 def level_of(reach: float, excess: float) -> float:
@@ -38,9 +38,9 @@ def level_of(reach: float, excess: float) -> float:
     return 1 - _tail(reach, 3 / excess)
 
 
-@lru_cache(maxsize=32)
-def _table(level: float, knots: int) -> tuple[float, ...]:
-    return NormalDist().inv_cdf(0.5 + level / 2), *(_solve(1 - level, 3 / excess) for excess in KNOTS[1:knots])
+@lru_cache(maxsize=4096)
+def _knot(level: float, i: int) -> float:
+    return NormalDist().inv_cdf(0.5 + level / 2) if i == 0 else _solve(1 - level, 3 / KNOTS[i])
 
 
 def _solve(outside: float, n: float) -> float:

@@ -30,14 +30,12 @@ from attributary.noise import Statement, parse_levels, shape_of
 from attributary.pipeline.estimator import Estimator
 from attributary.pipeline.figure_doubts import doubts_of
 from attributary.pipeline.level_columns import refuse_sums, refused
-from attributary.pipeline.read_prior import past_of_table
 from attributary.pipeline.table_form import TableForm, recognise
-from attributary.spec.measure import COUNT
 from attributary.tables import place, shown
 from attributary.tables.not_private import mark, words_of
 from attributary.tables.table_columns import cell_in_words, columns_in_words, floats, is_text_type, number_cells
 from attributary.tree import Tree
-from attributary.types import Floats
+from attributary.types import COUNT, Floats
 
 NOISY, NOISE_VARIANCE = MEASURED
 TOTALS = "say that it marks totals with --total, or that it is an ordinary label with --no-totals"
@@ -105,7 +103,7 @@ def denoise_table(
     copied = _copied(table, names, column, value)
     doubts = doubts_of(measured, path, any(each.rounded for each in stated))
     stage("denoising")
-    past = None if prior is None else past_of_table(tree, prior, protected)
+    past = None if prior is None else _past(tree, prior, protected)
     with refused(path):
         est = chosen.denoise(tree, measured, earlier=None if past is None else past.of[0])
     if not keep_text:
@@ -122,6 +120,13 @@ def denoise_table(
     if past is not None:
         made, notes = mark(made, past.not_private), notes + past.notes
     return Denoised(made, {COUNT: est}, notes, found.notes, tuple(doubts))
+
+
+def _past(tree: Tree, prior: str, protected: bool) -> Any:
+    """What an earlier period says; imported here, since plans and specs come with it."""
+    from attributary.pipeline.read_prior import past_of_table
+
+    return past_of_table(tree, prior, protected)
 
 
 def node_rows(

@@ -5,9 +5,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, PlainValidator
 
+from attributary import types
 from attributary.spec.mistakes import Mistake, Section
 
-COUNT = "count"  # the measure that is 1 for every conversion
+COUNT = types.COUNT  # is 1 for every conversion
 AUTO = "auto"
 MICRO = 1_000_000  # values are added up in whole millionths, so that all engines agree
 LARGEST = 1e9  # of what a value may be clipped at: sums in millionths stay within 64 bits

@@ -66,8 +66,11 @@ def number_cells(cells: Any) -> Any:
     import pyarrow.compute as pc
 
     if is_text_type(cells.type):
-        trimmed = pc.utf8_trim_whitespace(cells)
-        cells = pc.if_else(pc.equal(trimmed, ""), None, trimmed)
+        try:
+            return cells.cast(pa.float64())  # as most columns can be
+        except pa.ArrowInvalid:
+            trimmed = pc.utf8_trim_whitespace(cells)
+            cells = pc.if_else(pc.equal(trimmed, ""), None, trimmed)
     return cells.cast(pa.float64(), safe=False)
 
 
