@@ -9,6 +9,7 @@ import pytest
 from attributary import Measurements, Plan, Spec, api, denoise, make_plan, noise, prior
 from attributary.errors import InputError
 from attributary.spec.mistakes import Mistakes
+from attributary.tables import read_table
 from command import attributary as invoke
 
 ATTRIBUTES: list[dict[str, Any]] = [
@@ -150,3 +151,24 @@ def test_no_attribution_api_gives_gaussian_noise(tmp_path: Any) -> None:
     assert 'plan.json: a plan for the Attribution Reporting API has noise = "api"' in refused.stderr
     with pytest.raises(InputError, match="answers get no other noise"):
         api.aggregate(plan, str(tmp_path), [1], output=str(tmp_path / "summary.avro"))
+
+
+def test_evaluate_tries_it_beside_laplace_noise(tmp_path: Any) -> None:
+    (tmp_path / "counts.csv").write_text("campaign,day,conversions\na,mon,90\na,tue,40\nb,mon,7\n")
+    rule = '[[attribute]]\nname = "campaign"\n[[attribute]]\nname = "day"\n'
+    (tmp_path / "pure.toml").write_text(f"epsilon = 2\n{rule}")
+    (tmp_path / "spec.toml").write_text(f'epsilon = 2\nnoise = "gaussian"\ndelta = 1e-6\n{rule}')
+    options = ["--counts", tmp_path / "counts.csv", "--noise", "gaussian,api", "--draws", 40, "-o", tmp_path / "e.csv"]
+    refused = invoke("evaluate", tmp_path / "pure.toml", *options, code=2)
+    assert 'noise = "gaussian" needs delta' in refused.stderr
+    invoke("evaluate", tmp_path / "spec.toml", *options, "--method", "equal-unbiased", "--epsilon", "2")
+    rows = read_table(str(tmp_path / "e.csv")).to_pylist()
+    errors = {(row["noise"], row["kind"]): float(row["rmsre"]) for row in rows if not row["level"]}
+    spec = Spec.load(str(tmp_path / "spec.toml"))
+    tree = spec.tree(read_table(str(tmp_path / "counts.csv")))
+    before = prior.from_counts(tree, read_table(str(tmp_path / "counts.csv")))
+    made = make_plan(spec, tree, before, "equal")
+    assert made.other_noise is not None
+    assert errors["gaussian", "exact"] == pytest.approx(made.expected.tree.plan, rel=1e-3)
+    assert errors["api", "exact"] == pytest.approx(made.other_noise.error, rel=1e-3)
+    assert errors["gaussian", "simulated"] == pytest.approx(errors["gaussian", "exact"], rel=0.3)

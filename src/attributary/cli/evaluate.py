@@ -56,7 +56,7 @@ each node is more than the API can carry out today; it shows what that would be 
     "noises",
     type=NoiseNames(),
     default=(),
-    help="Noise models, as in api,unit.  [default: the spec's]",
+    help="Noise models, as in api,unit,gaussian.  [default: the spec's]",
 )
 @grid_options
 @click.option(

@@ -79,7 +79,7 @@ results are kept in its folder cache: an interrupted run continues where it stop
     type=NoiseNames(),
     default="api,unit",
     show_default=True,
-    help="Noise models to try: api (on scaled sums), unit (on counts).",
+    help="Noise models to try: api (on scaled sums), unit (on counts), gaussian (delta = 1e-6).",
 )
 @grid_options
 @click.option("-o", "--output", metavar="DIR", required=True, help="Folder to write to.")

@@ -117,11 +117,12 @@ def sample_each(rates: NDArray[np.float64], rng: Entropy | None = None) -> NDArr
 
 def drawn_for_each(scales: NDArray[np.float64], sample: Callable[..., Any], rng: Entropy | None) -> NDArray[np.int64]:
     """A draw for each scale, those of one scale together; 0 where it is 0 or inf, which is for no key."""
-    drawn = np.zeros(scales.shape, np.int64)
-    for scale in np.unique(scales[(scales > 0) & (scales < inf)]):
-        here = scales == scale
-        drawn[here] = sample(float(scale), int(here.sum()), rng)
-    return drawn
+    drawn, flat = np.zeros(scales.size, np.int64), scales.ravel()
+    order = np.argsort(flat, kind="stable")
+    order = order[(flat[order] > 0) & (flat[order] < inf)]
+    for here in np.split(order, np.flatnonzero(np.diff(flat[order])) + 1) if order.size else []:
+        drawn[here] = sample(float(flat[here[0]]), here.size, rng)
+    return drawn.reshape(scales.shape)
 
 
 def _accepted(s: int, t: int, n: int, read: Read) -> NDArray[np.int64]:
