@@ -38,6 +38,7 @@ COMMANDS = {
         ("run @spec_csv.toml --threads 1 --method equal --format csv -o out -q", "@impressions.csv @conversions.csv"),
         ("run @values.toml --threads 1 --method equal -o out", LOGS),
         ("run @one_log.toml --threads 1 --estimator nonnegative -o out -q", "@events.csv"),
+        ("run @spec.toml --plan @plan.json --prior @estimates.parquet --threads 1 -o out -q", LOGS),
     ],
     "count": [
         ("count @spec.toml --threads 1 -o out.csv", "@impressions.parquet @conversions.parquet"),

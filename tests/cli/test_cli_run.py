@@ -229,3 +229,59 @@ def test_interrupted_at_the_page_leaves_the_earlier_run(
     said = run(shop / "spec.toml", "-o", out, "--again", code=130).stderr
     assert said == "interrupted; nothing was written\n"
     assert before == {path.name: path.read_bytes() for path in out.iterdir()} and os.listdir(tmp_path) == ["run"]
+
+
+@pytest.fixture(scope="module")
+def earlier_run(shop: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("earlier")
+    run(shop / "spec.toml", "--prior-until", "2026-02-02", "-q", "-o", folder, code=0)
+    return folder
+
+
+def test_a_plan_that_is_there_is_simulated_as_it_is(shop: Path, earlier_run: Path, tmp_path: Path) -> None:
+    other = tmp_path / "spec.toml"  # its epsilon does not matter: the plan's holds
+    text = (shop / "spec.toml").read_text().replace("epsilon = 1\n", "epsilon = 3\n")
+    other.write_text(
+        text.replace('"impressions.', f'"{shop}/impressions.').replace('"conversions.', f'"{shop}/conversions.')
+    )
+    said = run(other, "--plan", earlier_run / "plan.json", "-o", tmp_path / "out", code=0).stderr
+    assert "epsilon = 1, optimal split" in said and f"prior: as in {earlier_run}" in said and "largest of" not in said
+    given, done = (Plan.load(str(folder / "plan.json")) for folder in (earlier_run, tmp_path / "out"))
+    assert done.measures == given.measures and done.roots == given.roots and done.expected == given.expected
+    rows = read_table(str(tmp_path / "out" / "estimates.parquet")).to_pylist()
+    variance = attributary.run(str(other), plan=given, rng=np.random.default_rng(1)).estimates["count"].measurements
+    assert np.allclose([row["noise_variance"] or np.inf for row in rows], variance.variance)
+    counts = pq.read_table(tmp_path / "out" / "counts.parquet")
+    assert counts.column("conversions").to_pandas().sum() > given.prior.conversions, "the whole log is measured"
+
+
+def test_an_earlier_report_is_the_prior(shop: Path, earlier_run: Path, tmp_path: Path) -> None:
+    report, counts = (earlier_run / name for name in ("estimates.parquet", "prior.parquet"))
+    said = run(shop / "spec.toml", "--prior", report, "--estimator", "learned", "-o", tmp_path / "a", code=0).stderr
+    assert f"prior: {report}" in said and "protected" in said and "weight of the prior" in said
+    made = Plan.load(str(tmp_path / "a" / "plan.json"))
+    assert made.prior.history and made.prior.protected and made.learn
+    assert words_of(read_table(str(tmp_path / "a" / "estimates.parquet"))) == ""
+    loud = run(shop / "spec.toml", "--prior", counts, "--estimator", "learned", "-q", "-o", tmp_path / "b", code=0)
+    assert "NOT PRIVATE" in loud.stderr and "NOT PRIVATE" in (tmp_path / "b" / "report.html").read_text()
+    assert "NOT PRIVATE" in words_of(read_table(str(tmp_path / "b" / "estimates.parquet")))
+    run(shop / "spec.toml", "--prior", counts, "-q", "-o", tmp_path / "c", code=0)
+    assert not Plan.load(str(tmp_path / "c" / "plan.json")).prior.protected
+    assert words_of(read_table(str(tmp_path / "c" / "estimates.parquet"))) == "", "only the plan knows of the counts"
+
+
+def test_what_does_not_go_with_a_plan_or_a_prior(shop: Path, earlier_run: Path, tmp_path: Path) -> None:
+    plan, spec = earlier_run / "plan.json", shop / "spec.toml"
+    other = tmp_path / "other.toml"
+    other.write_text(spec.read_text().replace(', "Sunday"', ""))
+    fewer = tmp_path / "fewer.toml"
+    fewer.write_text(spec.read_text().replace('[[attribute]]\nname = "location"\n', ""))
+    for args, message in (
+        ((spec, "--plan", plan, "--method", "optimal"), "has its split already; got --method optimal"),
+        ((other, "--plan", plan), "their domains or measures differ: plan anew"),
+        ((fewer, "--plan", plan), "the plan has campaign > location > day, the spec has campaign > day: plan anew"),
+        ((spec, "--prior", plan, "--prior-until", "2026-02-02"), "got both: leave one of them out"),
+        ((spec, "--prior", tmp_path / "none.csv"), "none.csv"),
+    ):
+        result = run(*args, "-o", tmp_path / "out", code=2)
+        assert message in result.stderr and not (tmp_path / "out").exists(), result.stderr

@@ -338,9 +338,9 @@ def test_moments_are_exact(moment: dt.datetime) -> None:
 @pytest.mark.parametrize(
     ("clock", "wrong"),
     [
-        ("number", "2026-03-01"),
+        ("number", "2026-02-30"),
         ("number", float("nan")),
-        ("number", dt.date(2026, 3, 1)),
+        ("number", "soon"),
         ("date", "3"),
         ("time", "2026-03-01T12:00Z"),
         ("time", 5),
@@ -353,6 +353,31 @@ def test_moments_are_exact(moment: dt.datetime) -> None:
 def test_a_moment_of_another_clock_is_refused(clock: Any, wrong: Any) -> None:
     with pytest.raises(InputError, match="since the log's times are"):
         moment_micros(wrong, clock, "s", "--from")
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+@given(moment=st.datetimes(dt.datetime(1980, 1, 1), dt.datetime(2100, 1, 1)))
+def test_dates_are_moments_of_numbers_that_count_from_1970(unit: Any, moment: dt.datetime) -> None:
+    here = moment.replace(microsecond=0)
+    number = (here - dt.datetime(1970, 1, 1)) // dt.timedelta(seconds=1)
+    right = moment_micros(number * {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[unit], "number", unit, "x")
+    east = here.replace(tzinfo=dt.UTC).astimezone(dt.timezone(dt.timedelta(hours=2)))
+    for said in (here, here.isoformat(), f" {here.isoformat()} ", f"{here.isoformat()}Z", east, east.isoformat()):
+        assert moment_micros(said, "number", unit, "x") == right
+    day = here.date()
+    assert moment_micros(day, "number", unit, "x") == moment_micros(day, "date", unit, "x")
+    assert moment_micros(day.isoformat(), "number", unit, "x") == moment_micros(day, "date", unit, "x")
+
+
+def test_dates_choose_a_period_of_epoch_times(folder: Path, engine: DuckDB) -> None:
+    with pytest.raises(InputError, match="dates are for times that count from 1970; those of .* are numbers near"):
+        count(Spec.parse(TWO), str(folder), until="2026-03-01", engine=engine)
+    day = int(dt.datetime(2026, 3, 1, tzinfo=dt.UTC).timestamp())
+    (folder / "i.csv").write_text(f"user,time,campaign\na,{day - 1},x\nb,{day},y\n")
+    (folder / "c.csv").write_text(f"user,time,day\na,{day + 5},mon\nb,{day + 6},mon\n")
+    for until in ("2026-03-01", dt.date(2026, 3, 1), "2026-03-01T00:00", "2026-03-01T01:00+01:00", str(day)):
+        assert some(count(Spec.parse(TWO), str(folder), until=until, engine=engine)) == [("x", "mon", 1)]
+        assert some(count(Spec.parse(TWO), str(folder), since=until, engine=engine)) == [("y", "mon", 1)]
 
 
 def test_undated_impressions_are_in_no_period(folder: Path, engine: DuckDB) -> None:

@@ -67,7 +67,7 @@ def print_plan(plan: Plan, tree: Tree, prior: Prior, prior_path: str | None, ear
             out.print(_about(plan, part))
         print_table(out, _levels(plan, part, earlier and earlier.errors[part.measure.name]), together=4)
         _print_unmeasured(out, part.plan)
-    if plan.roots and len(plan.measures) == 1:
+    if plan.roots and len(plan.measures) == 1 and prior.history:
         print_table(out, _largest(plan, tree, prior))
     if len(plan.measures) > 1:
         out.print()

@@ -9,6 +9,7 @@ import click
 
 from attributary.cli.options import chosen_estimator, duckdb_limits, estimator_options, method_option
 from attributary.cli.summary_file import fact
+from attributary.errors import InputError
 
 if TYPE_CHECKING:
     from attributary.pipeline.run import Run
@@ -26,7 +27,10 @@ What the browsers and the aggregation service would do is simulated: each conver
 have, and the noisy figures are denoised as in `attributary denoise`.
 
 THE PRIOR, which tells the plan what counts to expect, are the counts of impressions before --prior-until; the later
-ones are then what is measured. Without it, the plan goes by the structure of the tree.
+ones are then what is measured. Dates are fine for times that count from 1970, too. Or it is a file (--prior): an
+earlier report, or counts. Without one, the plan goes by the structure of the tree.
+
+--plan simulates a plan that is there, with its budget, noise and limits; SPEC then says where the logs are.
 
 With --estimator learned, estimates also use shares learned from other nodes with the same label and, with
 --prior-until, from the earlier counts, measured with their own noise at the same epsilon. The optimal split is then
@@ -52,6 +56,9 @@ With --seed the noise is the same each time, and protects nobody: all that is wr
 @click.command(help=ABOUT, short_help="End to end on this machine, from logs to counts that add up.")
 @click.argument("spec", metavar="SPEC")
 @click.option("--prior-until", metavar="TIME", help="Impressions before this time are the prior, the others measured.")
+@click.option("--prior", metavar="FILE", help="Or an earlier report, or counts of an earlier period.")
+@click.option("--protected", is_flag=True, help="The counts in --prior were protected themselves.")
+@click.option("--plan", metavar="PLAN", help="Simulate this plan, as `attributary plan` wrote it.")
 @method_option()
 @estimator_options
 @click.option("--seed", type=click.IntRange(0), help="The same noise each time, which is NOT private.")
@@ -66,6 +73,9 @@ def run(
     *,
     spec: str,
     prior_until: str | None,
+    prior: str | None,
+    protected: bool,
+    plan: str | None,
     method: str,
     estimator: str | None,
     joint: bool,
@@ -93,12 +103,15 @@ def run(
     from attributary.pipeline.run import FILES
     from attributary.pipeline.run import run as end_to_end
     from attributary.spec import Spec
-    from attributary.tables.not_private import SEEDED
+    from attributary.tables.not_private import SEEDED, together
 
+    given = click.get_current_context().get_parameter_source("method")
+    if plan and given != click.core.ParameterSource.DEFAULT:
+        raise InputError(f"--plan {plan} has its split already; got --method {method}: leave one of them out")
     chosen = chosen_estimator(estimator, joint, whole)
     asks, folder = Spec.load(spec), os.path.dirname(spec)
     check_folder(output)
-    refuse_inputs([os.path.join(output, name) for name in FILES], [spec, *log_paths(asks, folder)])
+    refuse_inputs([os.path.join(output, name) for name in FILES], [spec, prior, plan, *log_paths(asks, folder)])
     _check_earlier(output, FILES, again or seed is not None)
     with ExitStack() as open_:
         bar = open_.enter_context(reading_bar(not quiet, lambda: rows_in_logs(asks.logs, folder)))
@@ -108,6 +121,9 @@ def run(
             asks,
             folder,
             prior_until=prior_until,
+            prior=prior,
+            protected=protected,
+            plan=plan,
             method=method,
             estimator=chosen,
             confidence=confidence,
@@ -116,13 +132,14 @@ def run(
             stage=stage,
         )
         done.save(output, format_, stage)
-    words = "" if seed is None else SEEDED
+    words = together("" if seed is None else SEEDED, *(est.not_private for est in done.estimates.values()))
     if words and (quiet or muted()):
         say(f"{output}: {words}", always=True)
     if quiet:
         return
     print_counts(done.counts, asks)
-    print_plan(done.plan, done.tree, done.prior, None if prior_until is None else f"impressions before {prior_until}")
+    source = prior or (None if prior_until is None else f"impressions before {prior_until}")
+    print_plan(done.plan, done.tree, done.prior, f"as in {plan}" if plan else source)
     say("")
     path, rows = os.path.join(output, f"estimates.{format_}"), done.tables["estimates"].num_rows
     with np.errstate(divide="ignore"):
@@ -150,7 +167,6 @@ def _notes(done: "Run", output: str, private: bool) -> Iterator[str]:
 
 def _check_earlier(folder: str, names: tuple[str, ...], again: bool) -> None:
     """Refuses to replace an earlier run unless that is wanted, and files that are not of a run at all."""
-    from attributary.errors import InputError
     from attributary.tables.whole_files import was_stopped
 
     there = [name for name in names if os.path.exists(os.path.join(folder, name))]

@@ -7,7 +7,7 @@ from typing import Any
 
 from attributary.errors import InputError
 from attributary.logs.log_columns import LogTable, comma_list, flag, is_empty, key, label, number
-from attributary.logs.times import CLOCK_WORDS, Clock, Period, duration_of, time_of, window_micros
+from attributary.logs.times import CLOCK_WORDS, Clock, Period, duration_of, refuse_dates, time_of, window_micros
 from attributary.logs.value_bins import last_rank, value_columns
 from attributary.spec import Attribute, Logs, Spec
 from attributary.spec.attribute import span
@@ -32,6 +32,7 @@ LAST_DELAY = "(moment - 1 - last_touch) / 2"
 def two_logs(spec: Spec, logs: Logs, impressions: LogTable, conversions: LogTable, period: Period) -> str:
     """SQL that counts impressions, conversions and what became of them."""
     seen, done, clock = _both_times(logs, impressions, conversions)
+    refuse_dates(impressions, seen, clock, period)
     keys = _keys(logs, impressions, conversions)
     known = {f"known_{i}": label(impressions, a.name) for i, a in enumerate(spec.known)} or {"known_0": "0"}
     attributes = {f"unknown_{i}": a for i, a in enumerate(spec.unknown)}
@@ -170,6 +171,7 @@ def _time_in_period(logs: Logs, log: LogTable, period: Period) -> tuple[str, str
     if logs.time is None:
         raise InputError('logs.time is missing; name the column of times, as in time = "time"')
     time, clock = time_of(log, logs.time)
+    refuse_dates(log, time, clock, period)
     return time, period.holds("time", clock, logs.time_unit)
 
 

@@ -7,7 +7,17 @@ from math import isfinite
 from typing import Literal, NamedTuple
 
 from attributary.errors import InputError
-from attributary.logs.log_columns import Doubt, LogTable, Unit, find_column, number, present, sample_cells, wrong_kind
+from attributary.logs.log_columns import (
+    SAMPLE,
+    Doubt,
+    LogTable,
+    Unit,
+    find_column,
+    number,
+    present,
+    sample_cells,
+    wrong_kind,
+)
 from attributary.spec import Logs
 from attributary.spec.attribute import span
 
@@ -21,7 +31,7 @@ CLOCK_WORDS: dict[Clock, str] = {
     "zoned": "times with a time zone",
 }
 FOR_EXAMPLE: dict[Clock, str] = {
-    "number": "a number, as in 3888000, or a span from 0, as in 45d",
+    "number": "a number, as in 3888000, a span from 0, as in 45d, or, if they count from 1970, a date or a time",
     "date": "a date, as in 2026-03-01",
     "time": "a time without a zone, as in 2026-03-01T12:00",
     "zoned": "a time with its zone, as in 2026-03-01T12:00Z",
@@ -34,6 +44,8 @@ SHAPES: dict[Clock, str] = {
     "zoned": r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d([.,]\d+)?)? ?(Z|UTC|[-+]\d\d(:?\d\d)?)",
 }
 
+IS_DATE = re.compile(SHAPES["date"])
+
 
 def clock_of(cells: Iterable[str]) -> Clock | None:
     """The clock of these texts, or None if they are not of one."""
@@ -42,15 +54,16 @@ def clock_of(cells: Iterable[str]) -> Clock | None:
 
 
 def moment_micros(moment: Moment, clock: Clock, unit: Unit, option: str) -> int:
-    """The microseconds from 0 or from 1970 to a moment in the log's clock; `option` is what an error calls it."""
+    """The microseconds from 0 or from 1970 to a moment in the log's clock; `option` is what an error calls it.
+
+    For a clock of numbers, dates and times without a zone are UTC's.
+    """
     refusal = InputError(
         f"{option} is {FOR_EXAMPLE[clock]}, since the log's times are {CLOCK_WORDS[clock]}; got {moment}"
     )
     if isinstance(moment, str):
         moment = _read_moment(moment.strip(), clock, unit, refusal)
-    if clock == "number":
-        if not isinstance(moment, (int, float)) or not isfinite(moment):
-            raise refusal
+    if clock == "number" and isinstance(moment, (int, float)) and isfinite(moment):
         return round(moment * 10**6 / PER_SECOND[unit])
     if not isinstance(moment, date):
         raise refusal
@@ -58,18 +71,18 @@ def moment_micros(moment: Moment, clock: Clock, unit: Unit, option: str) -> int:
         if clock == "zoned":
             raise refusal
         moment = datetime(moment.year, moment.month, moment.day)
-    if (moment.tzinfo is not None) != (clock == "zoned"):
+    if clock != "number" and (moment.tzinfo is not None) != (clock == "zoned"):
         raise refusal
     return (moment - datetime(1970, 1, 1, tzinfo=UTC if moment.tzinfo else None)) // timedelta(microseconds=1)
 
 
 def _read_moment(text: str, clock: Clock, unit: Unit, refusal: InputError) -> Moment:
     try:
-        if clock != "number":
-            return date.fromisoformat(text) if re.fullmatch(SHAPES["date"], text) else datetime.fromisoformat(text)
-        if re.fullmatch(SHAPES["number"], text):
+        if clock == "number" and re.fullmatch(SHAPES["number"], text):
             return float(text)
-        return span(text).seconds * PER_SECOND[unit]
+        if clock == "number" and not IS_DATE.match(text):
+            return span(text).seconds * PER_SECOND[unit]
+        return date.fromisoformat(text) if re.fullmatch(SHAPES["date"], text) else datetime.fromisoformat(text)
     except ValueError:
         raise refusal from None
 
@@ -84,6 +97,11 @@ class Period(NamedTuple):
     def is_all(self) -> bool:
         return self.since is None and self.until is None
 
+    @property
+    def has_dates(self) -> bool:
+        """Whether a date or a time is one of its ends, rather than a number or a span."""
+        return any(isinstance(end, date) or IS_DATE.match(str(end).strip()) for end in self)
+
     def holds(self, column: str, clock: Clock, unit: Unit, times: int = 1) -> str:
         """SQL that holds where a column of microseconds, or of so many times as many, is in the period or null."""
         since = None if self.since is None else moment_micros(self.since, clock, unit, "the period's beginning")
@@ -97,6 +115,7 @@ class Period(NamedTuple):
         return f"({column} IS NULL OR ({' AND '.join(ends)}))" if ends else "TRUE"
 
 
+EARLIEST = 315_532_800  # seconds from 1970 to 1980: below it, numbers count from a beginning of their own
 LATEST = 4_102_444_800  # seconds from 1970 to 2100
 ENDLESS = 2**62 - 1  # microseconds, which 64 bits hold twice
 IS_ZONED = "{0} LIKE '%Z' OR {0} LIKE '%UTC' OR SUBSTRING({0}, 12) LIKE '%+%' OR SUBSTRING({0}, 12) LIKE '%-%'"
@@ -120,6 +139,19 @@ def time_of(log: LogTable, name: str, like: Clock | None = None) -> tuple[str, C
             "2026-03-01, 2026-03-01T12:00:00 or 2026-03-01T12:00:00Z, all in one form"
         )
     return (_number_time(log, name) if clock == "number" else _text_time(log, column, clock)), clock
+
+
+def refuse_dates(log: LogTable, time: str, clock: Clock, period: Period) -> None:
+    """Refuses a date for numbers that do not count from 1970: it would be after all of them."""
+    if clock != "number" or not period.has_dates:
+        return
+    first = f"SELECT {time} AS time FROM {log.relation.sql} LIMIT {SAMPLE}"
+    last = log.engine.run(f"SELECT MAX(time) AS last FROM ({first}) AS times").column("last")[0].as_py()
+    if last is not None and last < EARLIEST * 10**6:
+        raise InputError(
+            f"dates are for times that count from 1970; those of {log.relation.name} are numbers near "
+            f"{last * PER_SECOND[log.unit] // 10**6}: give a number, or a span from 0, as in 45d (is time_unit right?)"
+        )
 
 
 def _number_time(log: LogTable, name: str) -> str:

@@ -98,7 +98,8 @@ def past_of_table(tree: Tree, path: str, protected: bool = False) -> EarlierPeri
 
 def _period(priors: list[Prior], path: str, table: Any) -> EarlierPeriod:
     exact = not all(prior.protected for prior in priors)
-    return EarlierPeriod(priors, path, words_of(table) or (EXACT_PRIOR if exact else ""))
+    words = words_of(table) or (EXACT_PRIOR if exact else "")
+    return EarlierPeriod([replace(prior, not_private=words) for prior in priors], path, words)
 
 
 def of_measure(table: Any, spec: Spec, path: str, name: str | None = None) -> Any:

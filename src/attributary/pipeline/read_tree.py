@@ -40,9 +40,15 @@ def read_tree_and_prior(spec: Spec, tree_path: str | None, prior_path: str | Non
     tree = _tree(spec, known, history, prior_path or "") if tree_path is None else read_tree(spec, (tree_path,))
     if history is None or prior_path is None:
         return TreeAndPrior(tree, none(tree))
-    prior = earlier(tree, known, history, prior_path, protected)
-    refuse_sums(tree, prior.mean, prior_path, "leave its rows out, or rename it")
-    return TreeAndPrior(tree, prior)
+    return TreeAndPrior(tree, prior_in_file(spec, tree, prior_path, protected, history))
+
+
+def prior_in_file(spec: Spec, tree: Tree, path: str, protected: bool, table: Any = None) -> Prior:
+    """What a file, or a `table` that was read from it, says of an earlier period: counts, or an earlier report."""
+    history = of_measure(read_table(path), spec, path) if table is None else table
+    prior = earlier(tree, [attribute.name for attribute in spec.known], history, path, protected)
+    refuse_sums(tree, prior.mean, path, "leave its rows out, or rename it")
+    return prior
 
 
 def _tree(spec: Spec, known: list[str], table: Any, path: str) -> Tree:

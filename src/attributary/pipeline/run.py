@@ -18,6 +18,7 @@ import numpy as np
 
 from attributary import rmsre
 from attributary.denoising import Estimate, denoise
+from attributary.errors import InputError
 from attributary.estimates import IMPRESSIONS, USUAL, by_measure, estimates_table, known_above, with_impressions
 from attributary.logs.count import count
 from attributary.logs.counts import Counts
@@ -28,7 +29,8 @@ from attributary.measurements import Measurements
 from attributary.noise import Entropy
 from attributary.pipeline.denoise_summary import estimate_measures
 from attributary.pipeline.estimator import Estimator
-from attributary.pipeline.read_prior import EarlierPeriod
+from attributary.pipeline.read_prior import EarlierPeriod, past_of_parts, profiled
+from attributary.pipeline.read_tree import prior_in_file
 from attributary.plan import MeasurePlan, Plan, make_plan
 from attributary.plan.make import why_not_learned
 from attributary.prior import Prior, from_counts, none
@@ -128,6 +130,9 @@ def run(
     folder: str | None = None,
     *,
     prior_until: Moment | None = None,
+    prior: str | None = None,
+    protected: bool = False,
+    plan: Plan | str | None = None,
     method: str = "optimal",
     estimator: Estimator | str = "unbiased",
     confidence: float = USUAL,
@@ -138,34 +143,60 @@ def run(
     """Counts the logs of a spec, plans, simulates a summary report, and denoises it.
 
     `spec` may be the path of its file; the logs are relative to its folder, or to `folder`. Impressions before
-    `prior_until` are the prior, which tells the plan what to expect, and the others are measured. The estimator
-    "learned" uses what other nodes of the same label and the prior share; the prior is measured with noise of its own
-    then, by the same plan. The noise is exact and from the operating system; with an `rng` it is not private, and all
-    tables say so. `stage` is told what comes next.
+    `prior_until` are the prior, which tells the plan what to expect, and the others are measured; or the `prior` is the
+    file of an earlier report, or of counts (`protected`, if they were so themselves). A `plan`, or the path of one, is
+    simulated as it is: its budget, noise and limits hold, and no method is needed. The estimator "learned" uses what
+    other nodes of the same label and the prior share; earlier impressions are measured with noise of their own then, by
+    the same plan. The noise is exact and from the operating system; with an `rng` it is not private, and all tables say
+    so. `stage` is told what comes next.
     """
+    if prior is not None and prior_until is not None:
+        raise InputError("the prior is a file, or the impressions before a time; got both: leave one of them out")
     if isinstance(spec, str):
         folder, spec = os.path.dirname(spec) if folder is None else folder, Spec.load(spec)
     folder, estimator = folder or ".", Estimator(estimator) if isinstance(estimator, str) else estimator
+    ready = Plan.load(plan) if isinstance(plan, str) else plan
+    spec = spec if ready is None else _spec_of(ready, spec)
     before = None if prior_until is None else count(spec, folder, until=prior_until, engine=engine)
     counts = count(spec, folder, since=prior_until, engine=engine)
     stage("planning")
     tree = spec.tree(counts.table)
-    known = None if before is None else profile(tree, spec, before.table)
     names = [attribute.name for attribute in spec.known]
-    prior = none(tree) if before is None else from_counts(tree, before.table, known=names)
-    learn = estimator.uses_prior and not why_not_learned(spec, prior, method, known)
-    plan = make_plan(spec, tree, prior, method, profile=known, learn=learn)
+    if prior is not None:
+        known, expected = profiled(spec, tree, prior), prior_in_file(spec, tree, prior, protected)
+    elif before is not None:
+        known, expected = profile(tree, spec, before.table), from_counts(tree, before.table, known=names)
+    else:
+        known, expected = None, none(tree)
+    learn = estimator.uses_prior and not why_not_learned(spec, expected, method, known)
+    plan = ready or make_plan(spec, tree, expected, method, profile=known, learn=learn)
     stage("simulating a summary report")
     now = profile(tree, spec, counts.table)
     measures = {part.measure.name: measure(part, tree, now, rng) for part in plan.by_measure}
     stage("denoising")
     past = None
-    if known is not None and estimator.uses_prior:
-        past = EarlierPeriod([measured_prior(part, tree, known, prior, rng) for part in plan.by_measure], "", "")
+    if prior is not None and estimator.uses_prior:
+        past = past_of_parts(plan, tree, prior, protected)
+    elif known is not None and estimator.uses_prior:
+        past = EarlierPeriod([measured_prior(part, tree, known, expected, rng) for part in plan.by_measure], "", "")
     estimates = estimate_measures(plan, tree, measures, estimator, past)
     truth = {part.measure.name: now.full(part.measure) for part in plan.by_measure}
     generated = spec.logs is not None and any(map(is_generated, all_files(spec.logs, folder)))
-    return Run(plan, tree, prior, counts, before, truth, estimates, confidence, generated)
+    return Run(plan, tree, expected, counts, before, truth, estimates, confidence, generated)
+
+
+def _spec_of(plan: Plan, spec: Spec) -> Spec:
+    """The plan's own spec with the logs of another one, which must ask for the same tree and measures."""
+    ours, theirs = (
+        (s.levels, [a.unknown and a.labels for a in s.attributes], [measure.name for measure in s.asked])
+        for s in (plan.spec, spec)
+    )
+    if ours != theirs:
+        of_plan, of_spec = (" > ".join(s.levels) for s in (plan.spec, spec))
+        both = f"the plan has {of_plan}, the spec has {of_spec}"
+        differ = "their domains or measures differ" if plan.levels == spec.levels else both
+        raise InputError(f"a plan is simulated on the tree and the measures that it was made for; {differ}: plan anew")
+    return plan.spec.model_copy(update={"logs": spec.logs})
 
 
 def measure(part: MeasurePlan, tree: Tree, conversions: Profile, rng: Entropy | None = None) -> Measurements:
