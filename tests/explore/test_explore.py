@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from attributary import compare
 from attributary.errors import InputError
+from attributary.estimates import by_measure
 from attributary.explore.estimate_store import open_store
 from attributary.tables import write_table
 from attributary.tree.labels import UNPRINTABLE
@@ -202,6 +203,21 @@ def test_what_is_new_or_gone_can_be_opened(two: Any) -> None:
         assert {r["verdict"] for r in children} == {label}
         assert sorted(r["label"] for r in children) == sorted(r["label"] for r in rows if r["path"][:-1] == [label])
         assert tab.get("/api/node", params={"node": row["id"]}).json()["verdict"] == label
+
+
+def test_measures_are_compared_by_their_names(tmp_path: Path) -> None:
+    def of(seed: int) -> pa.Table:
+        return by_measure({name: table(["x", "y"], seed=seed + i) for i, name in enumerate(("count", "revenue"))})
+
+    paths = written(of(1), tmp_path / "now.parquet"), written(of(5), tmp_path / "before.parquet")
+    tab = client(session(*paths))
+    for number, measure in enumerate(("count", "revenue")):
+        rows, now = every_page(tab, measure=measure, sort="label"), rows_of(table(["x", "y"], seed=1 + number))
+        assert [row["estimate"] for row in rows] == pytest.approx([row["estimate"] for row in now[:2]])
+        assert [row["verdict"] for row in rows] == compare(*paths, measure=measure).verdict[:2].tolist()
+    alone = written(table(["x", "y"]), tmp_path / "alone.parquet")
+    with pytest.raises(InputError, match="periods are of one measure; got count and revenue"):
+        open_store([paths[0], alone])
 
 
 def test_a_course_is_drawn_of_periods_only(two: Any, case: Any) -> None:

@@ -121,7 +121,7 @@ def periods(
     if TESTS[test].poisson and named != COUNT:
         raise InputError(f"sums of {named} are tested for noise alone: test 'counts'; got {test!r}")
     tree = _union([(name, est) for name, _, est in read])
-    made = tuple(_period(name, est, tree) for name, _, est in read)
+    made = tuple(_period(name, est, tree, named) for name, _, est in read)
     if test == "per-impression" and any(np.isnan(period.figures.impressions).all() for period in made):
         raise InputError("impressions are not known in every period; a table needs the column 'impressions'")
     return Series(tree, made, named, test, false_discoveries, proven, confidence)
@@ -261,7 +261,7 @@ def _union(named: list[tuple[str, Estimates]]) -> Tree:
     return tree
 
 
-def _period(name: str, est: Estimates, tree: Tree) -> SeriesPeriod:
+def _period(name: str, est: Estimates, tree: Tree, measure: str) -> SeriesPeriod:
     """The unbiased figures of a period's table on the tree of all periods."""
     plain = est.plain
     if plain is None and est.from_prior is not None:
@@ -281,7 +281,8 @@ def _period(name: str, est: Estimates, tree: Tree) -> SeriesPeriod:
         count, variance, excess = back(est.estimate), back(est.variance), np.full(len(est), np.nan)
     else:
         count, variance, excess = plain.blue, plain.variance, plain._excess
-    seen = np.full(len(est), np.nan) if est.impressions is None else back(est.impressions)
+    seen = None if measure != COUNT else est.impressions  # what an impression brings of a value is no rate
+    seen = np.full(len(est), np.nan) if seen is None else back(seen)
     figures = PeriodFigures(*(placed(values) for values in (count, variance, excess, seen)))
     recomputed = not np.allclose(count, back(est.estimate), rtol=1e-6, atol=1e-6)
     return SeriesPeriod(name, figures, est.fit, recomputed, est.not_private)

@@ -71,7 +71,7 @@ class Changes:
         """The least false-discovery rate at which each node is called changed."""
         return adjusted(self.chance, self.proven)
 
-    @property
+    @cached_property
     def changed(self) -> Bools:
         """The nodes that are called changed."""
         return np.nan_to_num(self.adjusted, nan=1.0) <= self.false_discoveries

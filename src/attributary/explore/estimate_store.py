@@ -138,7 +138,8 @@ def write_periods(named: dict[str, str], levels: list[str] | None, folder: str) 
     for name, each in series.items():
         step, now = each.steps[-1], each.course
         columns: dict[str, Any] = dict(zip(("estimate", "low", "high"), (values[-1] for values in now), strict=True))
-        columns |= {"variance": step.now.figures.variance, "old": step.before.figures.count}
+        columns |= {"correction": np.full(len(each.tree), np.nan), "variance": step.now.figures.variance}
+        columns |= {"old": step.before.figures.count}
         with np.errstate(divide="ignore", invalid="ignore"):
             z = np.where(step.difference.change == 0, 0.0, step.difference.change / step.standard_error)
         columns |= {"change": step.difference.change, "spread": step.standard_error, "z": z, "chance": step.chance}

@@ -112,7 +112,7 @@ def _row(series: Series, node: int, name: str) -> dict[str, Any]:
     """What a line says of a node: its figures of the last two periods, the change, and the course."""
     last = series.steps[-1]
     seen = float(last.now.figures.impressions[node])
-    now = series.interval(last.now.figures)
+    now = WithInterval(*(values[-1] for values in series.course))
     verdict = str(last.verdict[node])
     return {
         "name": name,
