@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from attributary.noise.discrete_laplace import Entropy
+from attributary.noise.discrete_laplace import Entropy, reader
 from attributary.noise.shapes import NoiseShape
 from attributary.types import Floats, Ints
 
@@ -113,16 +113,7 @@ class NoiseModel(ABC):
         below = np.floor(exact + 1e-9)
         fraction = np.maximum(exact - below, 0.0)
         if fraction.any():
-            chance = np.frombuffer((rng or _System()).bytes(4 * exact.size), "<u4").reshape(exact.shape) / 2**32
+            chance = np.frombuffer(reader(rng)(4 * exact.size), "<u4").reshape(exact.shape) / 2**32
             below = below + (chance < fraction)
         noisy: Floats = np.where(budget > 0, (below + self.sample(budget, rng)) / steps, 0.0)
         return noisy
-
-
-class _System:
-    """The operating system's entropy."""
-
-    def bytes(self, length: int, /) -> bytes:
-        import os
-
-        return os.urandom(length)

@@ -5,9 +5,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from attributary.noise.discrete_laplace import Entropy, dlap_log_likelihood, dlap_variance, sample_each
+from attributary.noise.discrete_laplace import Entropy, dlap_log_likelihood, sample_each
 from attributary.noise.model import NoiseModel
-from attributary.noise.shapes import DISCRETE_LAPLACE
+from attributary.noise.shapes import DISCRETE_LAPLACE, dlap_variances
 from attributary.types import Floats, Ints
 
 LARGE = 300.0  # a count with this budget has variance 1e-130; more must not let its precision overflow
@@ -23,11 +23,7 @@ class OnCounts(NoiseModel):
     beside: ClassVar[str | None] = "gaussian"
 
     def variance(self, budget: Floats) -> Floats:
-        variance = np.full(budget.shape, np.inf)
-        some = budget > 0
-        with np.errstate(over="ignore"):
-            variance[some] = dlap_variance(budget[some])
-        return variance
+        return dlap_variances(budget)
 
     def precision(self, budget: Floats) -> Floats:
         half = np.sinh(np.minimum(budget, LARGE) / 2)

@@ -5,7 +5,7 @@ Gaussian noise on figures with precisions π_i, each moved by 1, is μ-GDP with 
     δ(ε) = Φ(μ/2 − ε/μ) − e^ε · Φ(−μ/2 − ε/μ)
 
 exactly (Balle and Wang 2018). Discrete Gaussian noise has the same ρ. On whole counts with a small σ its δ may be above
-this curve or below; on the fine grid that `gaussian` draws on, the difference is below the last digits of a float.
+this curve or below; on the fine grid that `gaussian` draws on, it is within 1e-10 of it.
 """
 
 from collections.abc import Callable

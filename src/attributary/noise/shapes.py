@@ -61,7 +61,7 @@ def _dlap_beyond(variance: Floats, chance: float) -> Floats:
     return far
 
 
-def _dlap_variance(rate: Floats) -> Floats:
+def dlap_variances(rate: Floats) -> Floats:
     """The variance of discrete Laplace noise of this rate; inf for a rate of 0."""
     variance = np.full(rate.shape, np.inf)
     variance[rate > 0] = dlap_variance(rate[rate > 0])
@@ -103,9 +103,9 @@ DISCRETE_LAPLACE = NoiseShape(
     _dlap_beyond,
     _dlap_likelihood,
     (
-        lambda rate: (_dlap_variance(rate), np.ones_like(rate)),
+        lambda rate: (dlap_variances(rate), np.ones_like(rate)),
         lambda epsilon, levels=1, sensitivity=1: (
-            _dlap_variance(_rate(epsilon, levels, sensitivity)),
+            dlap_variances(_rate(epsilon, levels, sensitivity)),
             np.ones_like(epsilon),
         ),
     ),
