@@ -113,11 +113,13 @@ def recognise(
         marks = [] if no_totals else total_labels(table, rest)
         levels = _levels(table, rest, [*totals, *marks], path)
         notes.append(f"levels: {' > '.join(levels)}")
-    names = level_columns(table, levels, path).column_names
+    columns = level_columns(table, levels, path)
+    names = columns.column_names
     marked, found, read_as = without_totals(table, names, totals, path), list(totals), None if no_totals else ()
     try:
         with refused(path):
-            tree = Tree.from_paths(level_columns(marked, names, path), names, fill=fill, totals=read_as)
+            columns = columns if marked is table else level_columns(marked, names, path)
+            tree = Tree.from_paths(columns, names, fill=fill, totals=read_as)
     except InputError as error:
         found = _true_marks(table, names, figures, path) if isinstance(error.__cause__, TotalLabelError) else []
         if totals or not found:
