@@ -201,8 +201,8 @@ def _is_numeric(table: Any, name: str) -> bool:
 def _levels(table: Any, names: Sequence[str], totals: Collection[str], path: str) -> list[str]:
     """The columns that name nodes, top to bottom: whoever is empty in some row, so are all below it.
 
-    Only one may never be empty, no two may be empty in the same rows, and every node above the last level must have
-    some below it: a column of remarks does not look like that.
+    Only one may never be empty, no two may be empty in the same rows, every node must have its row, and every node
+    above the last level some below it: a column of remarks does not look like that.
     """
     ends = {name: path_ends(table, name, totals) for name in names[:KEEP]}
     ordered = sorted(ends, key=lambda name: int(ends[name].sum()))
@@ -211,7 +211,7 @@ def _levels(table: Any, names: Sequence[str], totals: Collection[str], path: str
         marked = without_totals(table, ordered, totals, path)
         with refused(path):
             tree = Tree.from_paths(level_columns(marked, ordered, path), ordered, fill=True, totals=None)
-        if bool((tree.level[tree.is_leaf] == tree.depth - 1).all()):
+        if len(tree) == table.num_rows and bool((tree.level[tree.is_leaf] == tree.depth - 1).all()):
             return ordered
     raise InputError(
         f"{shown(path)} does not say which columns name a node; give them with --levels, top to bottom, as in "
