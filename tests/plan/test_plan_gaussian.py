@@ -172,3 +172,25 @@ def test_evaluate_tries_it_beside_laplace_noise(tmp_path: Any) -> None:
     assert errors["gaussian", "exact"] == pytest.approx(made.expected.tree.plan, rel=1e-3)
     assert errors["api", "exact"] == pytest.approx(made.other_noise.error, rel=1e-3)
     assert errors["gaussian", "simulated"] == pytest.approx(errors["gaussian", "exact"], rel=0.3)
+
+
+def test_the_commands_and_the_page_say_what_it_protects_and_how_much_noise_to_add(tmp_path: Any) -> None:
+    spec, tree, page = tmp_path / "spec.toml", tmp_path / "tree.csv", tmp_path / "page.html"
+    measures = '[[measure]]\nname = "count"\n[[measure]]\nname = "revenue"\nclip = 100\n'
+    levels = '[[attribute]]\nname = "region"\n[[attribute]]\nname = "store"\n'
+    spec.write_text(f'epsilon = 1\nnoise = "gaussian"\ndelta = 1e-6\n{levels}{measures}')
+    tree.write_text("region,store\nnorth,a\nnorth,b\nsouth,c\n")
+    plan, summary = tmp_path / "plan.json", tmp_path / "summary.json"
+    printed = invoke("plan", spec, "--tree", tree, "-o", plan, "--summary", summary).stderr
+    assert "with delta = 1e-06, mu = 0.2367, rho = 0.02801" in printed
+    assert "sigma of count: 10.35 (region), 7.317 (store)" in printed
+    assert "sigma of revenue: 1035 (region), 731.7 (store)" in printed
+    assert "at 4 keys per conversion Laplace is better" in printed
+    facts = json.loads(summary.read_text())["plan"]
+    assert facts["delta"] == 1e-6 and facts["other_noise"]["keys"] == 4
+    invoke("report", plan, "-o", page)
+    shown = page.read_text()
+    assert "δ\u00a0=\u00a01e-06" in shown and "at 4 keys per conversion Laplace is better" in shown
+    assert "but for a chance of 1e-06" in shown and "DLap" not in shown
+    html = make_plan(asked(), asked().tree(TABLE))._repr_html_()
+    assert "delta = 1e-06, mu = 0.4483" in html
