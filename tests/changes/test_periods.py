@@ -9,7 +9,7 @@ import pytest
 import attributary
 from attributary import Tree, compare, denoise, periods
 from attributary.changes import Changes
-from attributary.changes.series import period_files
+from attributary.changes.period_files import period_files
 from attributary.errors import InputError
 from attributary.estimates import Estimates
 from attributary.prior import learn
@@ -143,6 +143,11 @@ def test_a_folder_of_periods_is_told_from_a_run(tmp_path: Path) -> None:
             write_table(est.table(), str(tmp_path / "runs" / name / "estimates.csv"))
     assert list(period_files(str(tmp_path / "runs"))) == ["week 2", "week 10"]
     assert period_files(str(tmp_path / "runs" / "week 2")) == {}
+    dotted = write_weeks(tmp_path / "dotted", {"2026.10": est, "2026.9": est})
+    assert list(period_files(str(dotted))) == ["2026.9", "2026.10"]
+    write_table(est.table(), str(dotted / "2026.9.csv"))
+    with pytest.raises(InputError, match="are of one"):
+        period_files(str(dotted))
     assert [period.name for period in periods(tmp_path / "runs").periods] == ["week 2", "week 10"]
 
 

@@ -1,7 +1,6 @@
 """Series: the estimates of several periods on one tree: every node's course, sums over periods, and what changed."""
 
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,20 +9,17 @@ from typing import Any
 import numpy as np
 
 from attributary.changes.change_test import TESTS, PeriodFigures, sum_excess
+from attributary.changes.period_files import period_files, table_of_period
 from attributary.changes.what_changed import Changes, SeriesPeriod, WithInterval, reach
 from attributary.denoising import Estimate
 from attributary.errors import InputError
-from attributary.estimates import Estimates, has_measures, is_estimates, read_estimates, read_measures
-from attributary.ratio import is_ratios
+from attributary.estimates import Estimates, has_measures, read_estimates, read_measures
 from attributary.spec.measure import COUNT
 from attributary.tables import read_table
 from attributary.tables.not_private import together
-from attributary.tables.table_source import by_content, by_name, opened
 from attributary.tree import Tree
 from attributary.tree.match import match
 from attributary.types import Floats
-
-FIRST_BYTES = 65536
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,83 +129,6 @@ def compare(this: Any, last: Any, **options: Any) -> Changes:
     if names[0] == names[1]:
         raise InputError(f"two periods are compared; got {names[0]} twice")
     return periods(dict(zip(names, (last, this), strict=True)), **options).steps[0]
-
-
-def period_tables(paths: list[str]) -> dict[str, str]:
-    """The tables of periods by name, oldest first: of a folder of them, or of THIS and LAST; none of one period."""
-    if len(paths) == 1:
-        return period_files(paths[0]) if os.path.isdir(paths[0]) else {}
-    tables = [table_of_period(path) for path in paths[::-1]]
-    if len(paths) != 2 or None in tables:
-        return {}
-    short = [_period_name(path.rstrip("/")) for path in paths[::-1]]
-    return dict(zip(short if short[0] != short[1] else paths[::-1], map(str, tables), strict=True))
-
-
-def period_files(folder: str) -> dict[str, str]:
-    """The tables of estimates in a folder, or in the folders in it, by period in order; none where that is one only."""
-    found = {_period_name(path): path for path in estimate_files(folder)}
-    if len(found) == 1:
-        return {}  # what `run` writes
-    for name in [] if found else os.listdir(folder):
-        below = os.path.join(folder, name)
-        tables = estimate_files(below) if os.path.isdir(below) else []
-        if len(tables) > 1:
-            raise InputError(f"a period has one table of estimates; {below} has {len(tables)}")
-        if tables:
-            found[name] = tables[0]
-    return {name: found[name] for name in sorted(found, key=_in_order)} if len(found) > 1 else {}
-
-
-def table_of_period(path: str) -> str | None:
-    """The table of estimates that a path names, or that is the only one in a folder."""
-    tables = estimate_files(path) if os.path.isdir(path) else [path] if _has_estimates(path) else []
-    return tables[0] if len(tables) == 1 else None
-
-
-def estimate_files(folder: str) -> list[str]:
-    """The tables of estimates in a folder."""
-    try:
-        paths = [os.path.join(folder, name) for name in sorted(os.listdir(folder)) if not name.startswith(".")]
-    except OSError as error:
-        raise InputError(f"{folder} cannot be read: {error.strerror}") from None
-    return [path for path in paths if by_name(path).format and os.path.isfile(path) and _has_estimates(path)]
-
-
-def _has_estimates(path: str) -> bool:
-    """Whether a table's columns are those of estimates; a file that cannot be read is none."""
-    import csv
-
-    import pyarrow as pa
-    from pyarrow import ipc, parquet
-
-    def of_estimates(names: list[str]) -> bool:
-        return is_estimates(names) and not is_ratios(names)
-
-    try:
-        with opened(path) as file:
-            beginning = bytes(file.read(FIRST_BYTES))
-            kind = by_content(beginning)
-            if kind == "parquet":
-                return of_estimates(parquet.read_schema(path).names)
-            if kind in ("csv", "tsv"):
-                first = beginning.decode("utf-8-sig", errors="replace").splitlines()[0]
-                return of_estimates(next(csv.reader([first], delimiter="\t" if kind == "tsv" else ",")))
-            file.seek(0)
-            reader = ipc.open_stream(file) if kind == "arrows" else ipc.open_file(file)
-            return of_estimates(reader.schema.names)
-    except (InputError, pa.ArrowException, OSError, csv.Error):
-        return False
-
-
-def _period_name(path: str) -> str:
-    """The period that a file is named after: estimates-2026-07.csv is of 2026-07."""
-    return os.path.basename(path).split(".")[0].removeprefix("estimates").strip("-_ ") or "estimates"
-
-
-def _in_order(name: str) -> list[tuple[int, str]]:
-    """What names are sorted by: week 2 is before week 10."""
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"([0-9]+)", name)]
 
 
 def _by_name(source: Any) -> Mapping[str, Any]:

@@ -104,7 +104,7 @@ def report(
     quiet: bool,
     **of_periods: Any,
 ) -> None:
-    from attributary.changes.series import period_tables
+    from attributary.changes.period_files import period_tables
     from attributary.cli.printing import say
     from attributary.cli.progress import stages
     from attributary.cli.reading import refuse_inputs
@@ -125,6 +125,8 @@ def report(
             raise InputError("--charts are of one period; give one run, or leave it out")
         _report_series(weeks, output, nodes, title, quiet, levels=names, **of_periods)
         return
+    if of_periods["test"] or of_periods["proven"] or of_periods["measure"]:
+        raise InputError("--test, --proven and --measure are of periods; give a folder of them, or THIS and LAST")
     with stages(not quiet) as stage:
         stage("reading")
         inputs = read(list(files), names, shape, **raw)

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from attributary.changes.series import estimate_files, period_tables
+from attributary.changes.period_files import estimate_files, period_tables
 from attributary.errors import InputError
 from attributary.explore.estimate_store import open_store
 from attributary.explore.explore_session import Session
