@@ -69,16 +69,14 @@ class Statement:
         return variance + rounding, divisor
 
     def _of_interval(self, amounts: Amounts, noisy: Floats | None) -> Figures:
-        low, high = (amounts(name, text) for name, text in zip(("low", "high"), self._bounds(), strict=True))
+        bounds = zip(("low", "high"), self.given[INTERVAL].split(","), strict=True)
+        low, high = (amounts(name, text.strip()) for name, text in bounds)
         if not (low <= high).all():
             raise ValueError(f"an interval goes from low to high; row {int(np.argmin(low <= high)) + 1} does not")
         half = (high - low) / 2
         if noisy is not None:
             half = np.where((low == 0) & (noisy >= 0), np.fmax(half, high - noisy), half)
         return (half / self.shape.beyond(np.ones(1), 1 - self.confidence)) ** 2, np.ones_like(half)
-
-    def _bounds(self) -> list[str]:
-        return [text.strip() for text in self.given[INTERVAL].split(",")]
 
 
 def read_statement(text: str, known: Mapping[str, tuple[NoiseShape, Sequence[Formula]]]) -> Statement:

@@ -14,7 +14,7 @@ import numpy as np
 from attributary.errors import InputError
 from attributary.tables import shown
 from attributary.tables.table_columns import column, is_text_type
-from attributary.types import Floats
+from attributary.types import Bools, Floats
 
 BELOW = re.compile(r"(<=?|≤)\s*(\d{1,9})")
 BETWEEN = re.compile(r"(\d{1,9})\s*(?:\.\.|-|–)\s*(\d{1,9})")
@@ -52,18 +52,13 @@ def parse_suppression(text: str) -> Suppression:
         raise InputError(
             "a suppressed cell has a text, as in --suppressed '<5'; for empty cells give --empty unmeasured"
         )
-    if between:
-        low, high = float(between[1]), float(between[2])
-        if low > high:
-            raise InputError(f"a bound goes from low to high; got {text[:40]!r}")
-        return Suppression(cell, low, high)
     below = BELOW.fullmatch(cell)
-    if not below:
+    if not between and not below:
         return Suppression(cell)
-    high = float(below[2]) - (below[1] == "<")
-    if high < 0:
-        raise InputError(f"a count is not below 0; got {text[:40]!r}")
-    return Suppression(cell, 0.0, high)
+    low, high = map(float, between.groups()) if between else (0.0, float(below[2]) - (below[1] == "<") if below else 0)
+    if low > high:
+        raise InputError(f"a bound goes from low to high, and a count is not below 0; got {text[:40]!r}")
+    return Suppression(cell, low, high)
 
 
 class KnownCells(NamedTuple):
@@ -83,28 +78,28 @@ def without_suppressed(table: Any, name: str, path: str, given: Collection[str],
     cells, rows = column(table, name, path), table.num_rows
     middle, variance, notes = np.full(rows, np.nan), np.zeros(rows), list[str]()
     stated = [parse_suppression(text) for text in given]
-    if is_text_type(cells.type):
-        trimmed = pc.fill_null(pc.utf8_trim_whitespace(cells), "")
-        hidden = np.zeros(rows, bool)
-        if not stated:
-            odd = trimmed.filter(pc.match_substring_regex(trimmed, r"^(<=?|≤)\s*\d{1,9}$"))
-            stated = [parse_suppression(text) for text in odd.unique().to_pylist()]
-        for each in stated:
-            here = pc.equal(trimmed, each.text).to_numpy()
-            if not here.any():
-                raise InputError(f"{shown(path)}: no cell of {name} is {each.text!r}; leave --suppressed out")
-            middle[here], variance[here] = each.middle, each.variance
-            hidden |= here
-            notes.append(f"{int(here.sum()):,} cells of {name}: {each}")
-        cells = pc.if_else(pa.array(hidden), None, cells)
-        blank = pc.equal(trimmed, "").to_numpy()
-    elif stated:
-        raise InputError(f"{shown(path)}: no cell of {name} is {stated[0].text!r}; leave --suppressed out")
-    else:
-        blank = pc.is_null(cells, nan_is_null=True).to_numpy()
+    is_text = is_text_type(cells.type)
+    trimmed = pc.fill_null(pc.utf8_trim_whitespace(cells), "") if is_text else pa.array([""] * rows)
+    if not stated:
+        odd = trimmed.filter(pc.match_substring_regex(trimmed, f"^{BELOW.pattern}$"))
+        stated = [parse_suppression(text) for text in odd.unique().to_pylist()]
+    for each in stated:
+        here = pc.equal(trimmed, each.text)
+        if not pc.any(here).as_py():
+            raise InputError(f"{shown(path)}: no cell of {name} is {each.text!r}; leave --suppressed out")
+        cells = pc.if_else(here, None, cells)
+        found = here.to_numpy()
+        middle[found], variance[found] = each.middle, each.variance
+        notes.append(f"column {name}: {each} ({_cells(found)})")
+    blank = (pc.equal(trimmed, "") if is_text else pc.is_null(cells, nan_is_null=True)).to_numpy()
     if empty is not None and empty not in EMPTY:
         raise InputError(f"empty cells are {' or '.join(EMPTY)}; got {empty[:40]!r}")
     if empty is not None and blank.any():
         middle[blank], variance[blank] = (np.nan, np.inf) if empty == "unmeasured" else (0.0, 0.0)
-        notes.append(f"{int(blank.sum()):,} empty cells of {name}: {'not measured' if empty == 'unmeasured' else '0'}")
+        notes.append(f"column {name}: empty is {'not measured' if empty == 'unmeasured' else '0'} ({_cells(blank)})")
     return KnownCells(cells, middle, variance, notes)
+
+
+def _cells(which: Bools) -> str:
+    number = int(which.sum())
+    return f"{number:,} cell{'s' if number > 1 else ''}"

@@ -52,7 +52,9 @@ def floats(table: Any, name: str, path: str, rows: NDArray[np.int64] | None = No
         values: NDArray[np.float64] = number_cells(cells).to_numpy()
     except pa.ArrowInvalid:
         row = _first_word(cells)
-        raise InputError(f"{at(row)} in column {name!r} is not a number; {_remedy(cells[row].as_py())}") from None
+        raise InputError(
+            f"{at(row)} in column {name!r} is not a number; numbers look like 12, -0.5, 1e3 or inf"
+        ) from None
     if is_text_type(cells.type):
         grouped = first_grouped(cells)
         if grouped is not None:
@@ -136,14 +138,6 @@ def refuse_grouped(cells: Iterable[str], where: str) -> None:
     if row is not None:
         cell = texts[row].as_py()
         raise InputError(f"{where}: {cell[:SHOWN]!r} {thousands_in_words(cell)}")
-
-
-def _remedy(cell: Any) -> str:
-    import re
-
-    if isinstance(cell, str) and re.fullmatch(GROUPED.strip("^$"), cell.strip()):
-        return f"write thousands without points, as in {cell.strip().replace('.', '')[:SHOWN]}"
-    return "numbers look like 12, -0.5, 1e3 or inf"
 
 
 def _numeric() -> list[Any]:
