@@ -44,6 +44,16 @@ def test_the_first_sentence_answers(grown: float, outlet: float, words: list[str
     assert all(word in said for word in words), said
 
 
+def test_rates_per_impression_are_called_so(tmp_path: Path) -> None:
+    weeks = made(1.5, weeks=2)
+    seen = np.full(len(weeks["W1"].tree), 1000.0)
+    folder = write_weeks(tmp_path / "weeks", weeks, seen)
+    assert series_page(periods(folder, test="per-impression")).lead[0].startswith("Conversions per impression grew")
+    small = {name: denoise(est.tree, est.blue * 0.01, 4.0) for name, est in weeks.items()}
+    page = series_page(periods(write_weeks(tmp_path / "small", small, seen), test="per-impression"))
+    assert "points" in page.html and "No clear change" in page.lead[0]
+
+
 def test_new_gone_and_doubtful_are_said() -> None:
     first = week(tree_of(["old", *CAMPAIGNS]), rates(tree_of(["old", *CAMPAIGNS])), np.random.default_rng(1))
     tree = tree_of([*CAMPAIGNS, "young"])

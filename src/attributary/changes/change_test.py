@@ -51,6 +51,7 @@ class ChangeTest(NamedTuple):
     words: str
     exposure: Callable[[PeriodFigures], Floats]  # what figures are divided by
     poisson: bool  # whether conversions may differ by chance, too
+    per: str = ""  # what figures are divided by, in words
 
     def figures(self, of: PeriodFigures) -> tuple[Floats, Floats, Floats]:
         """What is compared of a period, its variance, and the kurtosis."""
@@ -81,7 +82,7 @@ TESTS = {
     "rates": ChangeTest("rates equal: noise plus Poisson", lambda of: np.ones(len(of.count)), True),
     "counts": ChangeTest("counts equal, given the privacy noise", lambda of: np.ones(len(of.count)), False),
     "per-impression": ChangeTest(
-        "conversions per impression equal: noise plus Poisson", lambda of: of.impressions, True
+        "conversions per impression equal: noise plus Poisson", lambda of: of.impressions, True, " per impression"
     ),
 }
 

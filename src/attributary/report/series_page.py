@@ -58,7 +58,7 @@ def series_page(
 def lead(series: Series, called: str, plans: list[Plan]) -> list[str]:
     """Whether the whole changed, then what did among the nodes of the first level, in sentences."""
     whole, last, tree = series.total.steps[-1], series.steps[-1], series.tree
-    since = f"from {last.before.name} to {last.now.name}"
+    called, since = called + TESTS[series.test].per, f"from {last.before.name} to {last.now.name}"
     shown = change(whole, 0).replace("(", f"({_percent(series.confidence)} interval ", 1)
     explained = "noise and chance explain" if TESTS[series.test].poisson else "noise explains"
     if whole.changed[0]:
@@ -89,9 +89,10 @@ def lead(series: Series, called: str, plans: list[Plan]) -> list[str]:
 def change(changes: Changes, node: int) -> str:
     """A change in percent with its interval, or as a difference where percentages make no sense."""
     figures = changes.relative if np.isfinite(changes.relative.low[node]) else changes.change
-    shown = numerals.signed_percent if figures is changes.relative else _signed
+    per = TESTS[changes.test].per
+    shown = numerals.signed_percent if per or figures is changes.relative else _signed
     x, low, high = (shown(float(values[node])) for values in figures)
-    return f"{x} ({low} to {high})"
+    return f"{x} ({low} to {high})" + (" points" if per and figures is changes.change else "")
 
 
 def _signed(x: float) -> str:
