@@ -4,8 +4,8 @@ Two sweeps over flat arrays in level order. The last level is read straight from
 stored for the levels above it only, in the arrays that will hold the answer. Families are independent, so threads
 share the parents of a level. Indices are unsigned: a signed one might wrap around, and LLVM would not vectorise.
 
-Many columns of figures of one tree are an array of shape (nodes, columns): the same sweeps, row by row. Where the
-columns share their variances, every weight is one number per node.
+Many columns of figures that share their variances are an array of shape (nodes, columns): every weight is one number
+per node, and the sweeps go row by row.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from attributary.denoising.linear import contradiction, refuse, refuse_columns
+from attributary.denoising.linear import contradiction, refuse
 from attributary.denoising.threads import shared, spans
 from attributary.kernel import kernel
 from attributary.tree import Tree
@@ -25,32 +25,29 @@ TWO = np.uint64(2)
 
 
 def blue(tree: Tree, x: Floats, var: Floats) -> tuple[Floats, Floats]:
-    """The best linear unbiased counts and their variances, in level order (Algorithm 2); of each column, if many."""
-    if x.ndim > var.ndim:
-        return _blue_shared(tree, x, var)
+    """The best linear unbiased counts and their variances, in level order (Algorithm 2)."""
     if tree.depth == 1:
         return upward(tree, x, var)
-    order, down = spans(tree, x.size), _down if x.ndim == 1 else _down_rows
-    with shared(tree, x.size) as run:
+    order = spans(tree)
+    with shared(tree) as run:
         count, variance = _upward(tree, x, var, order, run)
         for span in order[:-1]:
-            run(span, down, count, variance, variance.view(np.int64), False, count, variance)
-        run(order[-1], down, x, var, var.view(np.int64), True, count, variance)
+            run(span, _down, count, variance, variance.view(np.int64), False, count, variance)
+        run(order[-1], _down, x, var, var.view(np.int64), True, count, variance)
     return count, variance
 
 
-def _blue_shared(tree: Tree, x: Floats, var: Floats) -> tuple[Floats, Floats]:
-    """The same of columns that share their variances, which are those of one column."""
+def blue_columns(tree: Tree, x: Floats, var: Floats) -> tuple[Floats, Floats] | None:
+    """The same of columns that share their variances; None where some are 0 or ∞, or a figure makes no sense."""
     if tree.depth == 1 or not ((var > 0) & (var < INF)).all():
-        count, variance = blue(tree, x, np.repeat(var[:, None], x.shape[1], 1))
-        return count, variance[:, 0].copy()
+        return None
     none, count, order = np.zeros(len(tree)), np.empty_like(x), spans(tree, x.size)
     _, up = upward(tree, none, var)
     with shared(tree, x.size) as run:
         for span in reversed(order):
             run(span, _up_shared, x, var, x if span == order[-1] else count, up, count)
-        if not np.isfinite(count[tree.slice(0)]).all():  # a figure that makes no sense reaches its root
-            refuse_columns(tree, x, var)
+        if not np.isfinite(count[tree.slice(0)]).all():  # what makes no sense reaches its root
+            return None
         for span in order:
             run(span, _down_shared, x if span == order[-1] else count, up, count)
     return count, blue(tree, none, var)[1]
@@ -66,7 +63,7 @@ def downward(tree: Tree, count: Floats, variance: Floats) -> None:
 def upward(tree: Tree, x: Floats, var: Floats) -> tuple[Floats, Floats]:
     """z⇑ and var⇑ of every node, in level order: the best estimate from the node and all below it."""
     if tree.depth == 1:
-        refuse(tree, x, var) if x.ndim == 1 else refuse_columns(tree, x, var)
+        refuse(tree, x, var)
         return np.where(var == INF, 0.0, x), var.copy()
     with shared(tree) as run:
         z, v = _upward(tree, x, var, spans(tree), run)
@@ -86,14 +83,12 @@ def _upward(
     tree: Tree, x: Floats, var: Floats, order: list[tuple[int, int]], run: Callable[..., list[int]]
 ) -> tuple[Floats, Floats]:
     """z⇑ and var⇑ of all levels but the last; NumPy makes the arrays, since it asks for huge pages."""
-    z, v, up = np.empty_like(x), np.empty_like(var), _up if x.ndim == 1 else _up_rows
+    z, v = np.empty_like(x), np.empty_like(var)
     for span in reversed(order):
         raw = span == order[-1]
         cz, cv = (x, var) if raw else (z, v)
-        trouble = max(run(span, up, x, var, cz, cv, cv.view(np.int64), raw, z, v))
+        trouble = max(run(span, _up, x, var, cz, cv, cv.view(np.int64), raw, z, v))
         if trouble >= 0:
-            if x.ndim > 1:
-                refuse_columns(tree, x, var)
             refuse(tree, x, var)
             contradiction(tree, x, cz, trouble)
     return z, v
@@ -272,72 +267,6 @@ def _combine(x, var, mean, wide, both, variance):  # type: ignore[no-untyped-def
             both[i] = w / (v + w) * x[i] + trust * mean[i]
             variance[i] = trust * w
     return True
-
-
-# The same of rows: figures of a node's columns. What is awkward in a family is left to the kernels above, by column.
-
-
-@kernel(nogil=True, fastmath={"reassoc"})
-def _up_rows(first, x, var, cz, cv, bits, raw, z, v, lo, hi):  # type: ignore[no-untyped-def]
-    columns = x.shape[1]
-    trouble, zs, vs = np.int64(-1), np.empty(columns), np.empty(columns)
-    p = hi
-    while p > lo:
-        p -= ONE
-        a, b = np.uint64(first[p]), np.uint64(first[p + ONE])
-        zs[:] = 0.0
-        vs[:] = 0.0
-        signs = np.int64(-1) if a == b else np.int64(0)
-        for i in range(a, b):
-            zi, vi, bi = cz[i], cv[i], bits[i]
-            for j in range(columns):
-                zs[j] += zi[j]
-                vs[j] += vi[j]
-                signs |= bi[j]
-        for j in range(columns):
-            both = var[p, j] + vs[j]
-            if signs >= 0 and var[p, j] > 0.0 and both < INF and abs(zs[j]) < INF and abs(x[p, j]) < INF:
-                trust, rest = vs[j] / both, var[p, j] / both
-                z[p, j] = trust * x[p, j] + rest * zs[j]
-                v[p, j] = rest * vs[j]
-            else:
-                args = (x[:, j], var[:, j], cz[:, j], cv[:, j], bits[:, j], raw, z[:, j], v[:, j])
-                trouble = max(trouble, _up(first, *args, p, p + ONE))
-    return trouble
-
-
-@kernel(nogil=True, fastmath={"reassoc"})
-def _down_rows(first, cz, cv, bits, raw, count, variance, lo, hi):  # type: ignore[no-untyped-def]
-    columns = cz.shape[1]
-    zs, vs, top = np.empty(columns), np.empty(columns), np.empty(columns, np.int64)
-    for p in range(lo, hi):
-        a, b = np.uint64(first[p]), np.uint64(first[p + ONE])
-        zs[:] = 0.0
-        vs[:] = 0.0
-        top[:] = 0
-        for i in range(a, b):
-            zi, vi, bi = cz[i], cv[i], bits[i]
-            for j in range(columns):
-                zs[j] += zi[j]
-                vs[j] += vi[j]
-                top[j] = max(top[j], bi[j])
-        plain, most = b - a > TWO, top.view(np.float64)
-        for j in range(columns):
-            plain &= vs[j] > 0.0 and vs[j] < INF and most[j] <= 0.5 * vs[j]
-        if not plain:
-            for j in range(columns):
-                _down(first, cz[:, j], cv[:, j], bits[:, j], raw, count[:, j], variance[:, j], p, p + ONE)
-            continue
-        vp = variance[p]
-        for j in range(columns):
-            zs[j], vs[j] = count[p, j] - zs[j], 1.0 / vs[j]  # surplus and precision
-        for i in range(a, b):
-            zi, vi, ci, wi = cz[i], cv[i], count[i], variance[i]
-            for j in range(columns):
-                k = vi[j] * vs[j]
-                ci[j] = zi[j] + k * zs[j]
-                wi[j] = (1.0 - k) * vi[j] + k * k * vp[j]
-    return -1
 
 
 @kernel(nogil=True, fastmath={"reassoc"})

@@ -96,15 +96,6 @@ def refuse(tree: Tree, x: Floats, var: Floats) -> None:
         )
 
 
-def refuse_columns(tree: Tree, x: Floats, var: Floats) -> None:
-    """Raises ValueError for the first of many columns with a figure at fault."""
-    for j in range(x.shape[1]):
-        try:
-            upward(tree, x[:, j], var[:, j] if var.ndim > 1 else var)
-        except ValueError as error:
-            raise ValueError(f"column {j}: {error}") from error
-
-
 def contradiction(tree: Tree, x: Floats, z: Floats, place: int) -> NoReturn:
     """Raises ValueError for an exact figure that is not the sum of the exact figures below it."""
     children = range(int(tree.first[place]), int(tree.first[place + 1]))

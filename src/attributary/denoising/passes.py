@@ -1,6 +1,7 @@
 """passes: the passes that suit a tree, in NumPy or compiled, and kernels run over its families."""
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from attributary.denoising import linear
 from attributary.denoising.threads import shared, spans
 from attributary.kernel import kernel as compile_kernel
+from attributary.kernel import usable_threads
 from attributary.tree import Tree
 from attributary.types import Floats
 
@@ -30,13 +32,26 @@ def blue(tree: Tree, x: Floats, var: Floats) -> tuple[Floats, Floats]:
     Many columns of figures are of shape (nodes, columns); their variances are, too, or those of one column for all.
     """
     passes = engine(tree, x.size)
-    if x.ndim == 1 or passes is not linear:
-        estimates: tuple[Floats, Floats] = passes.blue(tree, x, var)
-        return estimates
-    linear.refuse_columns(tree, x, var)
-    columns = [linear.blue(tree, x[:, j], var if var.ndim == 1 else var[:, j]) for j in range(x.shape[1])]
-    count, variance = (np.stack(each, axis=1) for each in zip(*columns, strict=True))
-    return count, variance if var.ndim > 1 else variance[:, 0].copy()
+    if x.ndim == 1:
+        one: tuple[Floats, Floats] = passes.blue(tree, x, var)
+        return one
+    together: tuple[Floats, Floats] | None = None
+    if passes is not linear and var.ndim == 1:
+        together = passes.blue_columns(tree, x, var)
+    if together is not None:
+        return together
+    rows, variances = np.ascontiguousarray(x.T), np.ascontiguousarray(np.broadcast_to(var.T, x.T.shape))
+    count, variance = np.empty_like(rows), np.empty_like(rows)
+
+    def column(j: int) -> None:
+        try:
+            count[j], variance[j] = passes.blue(tree, rows[j], variances[j])
+        except ValueError as error:
+            raise ValueError(f"column {j}: {error}") from error
+
+    with ThreadPoolExecutor(usable_threads()) as pool:
+        list(pool.map(column, range(len(rows))))
+    return np.ascontiguousarray(count.T), np.ascontiguousarray(variance.T) if var.ndim > 1 else variance[0]
 
 
 def engine(tree: Tree, figures: int = 0) -> ModuleType:
