@@ -67,7 +67,7 @@ class WholeMarginals(NamedTuple):
 
 
 class _Places(NamedTuple):
-    """Where messages stand in the buffer: of nodes, then of merges; and what is known of the sums that merges are."""
+    """Where messages stand in the buffer: of nodes, then of merges; what is known of merges; tilts of parents."""
 
     start: Ints
     low: Ints
@@ -75,6 +75,7 @@ class _Places(NamedTuple):
     z: Floats
     v: Floats
     settled: Ints
+    tilt: Floats
 
 
 @kernel(nogil=True, error_model="numpy")
@@ -148,7 +149,7 @@ def moments_of_roots(figures, weights, weight, centre, mean, variance, roots):  
 @kernel(nogil=True)
 def _places(nodes):  # type: ignore[no-untyped-def]
     start, low, size = np.empty(2 * nodes, np.int64), np.empty(2 * nodes, np.int64), np.empty(2 * nodes, np.int64)
-    return _Places(start, low, size, np.empty(nodes), np.empty(nodes), np.empty(nodes, np.int64))
+    return _Places(start, low, size, np.empty(nodes), np.empty(nodes), np.empty(nodes, np.int64), np.empty(nodes))
 
 
 @kernel(nogil=True)
@@ -227,6 +228,7 @@ def _family(p, figures, weights, places, buffer, one, used):  # type: ignore[no-
             return buffer, one, used
         z_all += figures.z[u]
         v_all += figures.v[u]
+    places.tilt[p] = tilt + _centre(places, buffer, a, b, 0.5 * (least + most), 0.25 * (most - least) + 1.0)
     if family == 1:
         m = nodes + a
         start[m], low[m], size[m] = used, low[a], size[a]
@@ -281,6 +283,40 @@ def _tilt(low, high, total):  # type: ignore[no-untyped-def]
 
 
 @kernel(nogil=True, error_model="numpy")
+def _centre(places, buffer, a, b, aim, near):  # type: ignore[no-untyped-def]
+    """Tilts the messages of the children a:b until their means sum to about `aim`; the logarithm of the tilt.
+
+    Else F would be tiny all over the window of the parent, where many children are each expected to have a little more.
+    """
+    moved = 0.0
+    for _ in range(40):
+        mean, variance = 0.0, 0.0
+        for u in range(a, b):
+            whole, first_moment, second = 0.0, 0.0, 0.0
+            for k in range(places.size[u]):
+                chance = buffer[places.start[u] + k]
+                whole += chance
+                first_moment += chance * k
+                second += chance * k * k
+            first_moment /= whole
+            mean += places.low[u] + first_moment
+            variance += second / whole - first_moment * first_moment
+        if abs(mean - aim) < near or not variance > 1e-9:
+            break
+        step = min(max((aim - mean) / variance, -0.5), 0.5)
+        moved += step
+        for u in range(a, b):
+            top = 0.0
+            for k in range(places.size[u]):
+                at = places.start[u] + k
+                buffer[at] *= math.exp(step * (k - places.size[u] // 2))
+                top = max(top, buffer[at])
+            for k in range(places.size[u]):
+                buffer[places.start[u] + k] /= top
+    return moved
+
+
+@kernel(nogil=True, error_model="numpy")
 def _mode(count, total):  # type: ignore[no-untyped-def]
     """The logarithm of the t with which w_A(c)·t^c has this mean."""
     return -np.log1p(total / max(count, 1e-3))
@@ -293,7 +329,7 @@ def _message(u, figures, weights, tilt, least_tilt, most_tilt, places, buffer, o
     inner, at, own, a, A = first[u] < first[u + 1], np.int64(0), 0.0, weights.alpha[u], 0.0
     if inner:
         F, A = _last(len(figures.x), first[u], first[u + 1] - first[u]), weights.total[u]
-        own, at = _tilt(low, high, A), places.start[F]
+        own, at = places.tilt[u], places.start[F]
         low, high = places.low[F], places.low[F] + places.size[F] - 1
     n = high - low + 1
     if n > WIDEST:

@@ -25,11 +25,12 @@ if TYPE_CHECKING:
     from attributary.denoising.whole_posterior import Weights, WholeFigures, WholeMarginals
 
 ENOUGH = 25_000  # nodes that θ is learned from: whole roots, drawn at random
-STEPS, FEWEST, WORK = 12, 4, 500_000  # at most; at least; nodes in all steps together
+STEPS, FEWEST, WORK = 12, 4, 1_000_000  # at most; at least; nodes in all steps together
 LARGEST_STEP = 1.5  # of log θ
 CLOSE = 0.3  # of the log-evidence: what is not worth another step
-VAGUE = 3.0  # standard deviation of log θ around its start, where figures say nothing
+VAGUE, VAGUE_ROOTS = 3.0, 1.0  # standard deviation of log θ around its start, where figures say nothing
 CAUTION = 0.5  # standard errors
+EACH = 0.3  # of a child, in large families
 CLOSELY = 20.0  # conversions that expectations are taken to be worth at first
 RANGE = (1e-6, 1e5)  # of θ, by its start
 LEAST = 1e-9  # of α
@@ -70,7 +71,9 @@ def bases(tree: Tree, share: Floats, past: Floats | None) -> Bases:
     start = np.tile([CLOSELY, 1.0, 1.0, *([] if past is None else [CLOSELY])], (tree.depth, 1))
     for level in range(tree.depth):
         here = tree.slice(level)
+        start[level, 0] = max(CLOSELY, EACH * (here.stop - here.start) / max(len(np.unique(parent[here])), 1))
         start[level] *= [base[here].any() for base in each]
+        start[level, 1] *= level == 0 or not np.allclose(expected[here], even[here])
         start[level, 2] *= not np.allclose(even[here], by_leaves[here])
         if past is not None:  # as much in all as shares, whatever the unit of the past; of roots, little is expected
             some = past[here] if level == 0 else past[np.unique(parent[here])]
@@ -82,7 +85,7 @@ def learn_weights(tree: Tree, figures: "WholeFigures", kinds: Bases) -> "Weights
     """The prior of each family that makes today's figures most probable."""
     some, theta = _sample(tree), kinds.start
     conversions = max(float(figures.blue[tree.slice(0)].sum()), 1.0)
-    climbs = [_Climb(kinds.start[level], []) for level in range(tree.depth)]
+    climbs = [_Climb(kinds.start[i], VAGUE if i else VAGUE_ROOTS, []) for i in range(tree.depth)]
     for _ in range(max(FEWEST, min(STEPS, WORK // int(root_sizes(tree)[some].sum())))):
         told = marginals(tree, figures, kinds.weights(theta, conversions), roots=some)
         found = [_climbed(climbs[i], theta[i], *_derivatives(kinds, theta, told, i)) for i in range(tree.depth)]
@@ -122,19 +125,20 @@ class _Climb(NamedTuple):
     """Where a level's θ began, and the steps so far: log θ, and the gradient there."""
 
     start: Floats
+    vague: float
     seen: list[tuple[Floats, Floats]]
 
 
 class _ClimbStep(NamedTuple):
     theta: Floats
-    careful: Floats  # the same, less CAUTION standard errors of log θ: too little trust costs less than too much
+    careful: Floats  # the same, less CAUTION standard errors of their scale: too little trust costs less than too much
     gain: float  # of the log-evidence, as expected
 
 
 def _climbed(climb: _Climb, theta: Floats, gradient: Floats, curvature: Floats) -> _ClimbStep:
     """The next θ of a level, by Newton's step of log θ."""
     used = climb.start > 0
-    log, scale, vague = np.log(theta[used]), theta[used], np.eye(int(used.sum())) / VAGUE**2
+    log, scale, vague = np.log(theta[used]), theta[used], np.eye(int(used.sum())) / climb.vague**2
     slope = scale * gradient[used] - vague @ (log - np.log(climb.start[used]))
     climb.seen.append((log, slope))
     values, vectors = np.linalg.eigh(curvature[np.ix_(used, used)] * np.outer(scale, scale))
@@ -144,9 +148,10 @@ def _climbed(climb: _Climb, theta: Floats, gradient: Floats, curvature: Floats) 
         along = metric @ moved
         if moved @ changed > FLAT * (moved @ along) > 0:
             metric = metric + np.outer(changed, changed) / (moved @ changed) - np.outer(along, along) / (moved @ along)
-    step = np.linalg.solve(metric, slope)
-    step *= min(1.0, LARGEST_STEP / max(float(np.abs(step).max(initial=0.0)), LEAST))
-    found, careful = np.zeros_like(theta), np.zeros_like(theta)
+    step, damping = np.linalg.solve(metric, slope), np.eye(len(log)) * float(np.abs(slope).max(initial=0.0)) / 64
+    while np.abs(step).max(initial=0.0) > LARGEST_STEP:  # shorter, least where the evidence is most curved
+        step, damping = np.linalg.solve(metric + damping, slope), 2 * damping
+    found = np.zeros_like(theta)
     found[used] = climb.start[used] * np.clip(np.exp(log + step) / climb.start[used], *RANGE)
-    careful[used] = found[used] * np.exp(-CAUTION * np.sqrt(np.diag(np.linalg.inv(metric))))
+    careful = found * np.exp(-CAUTION / np.sqrt(max(float(metric.sum()), LEAST)))
     return _ClimbStep(found, careful, float(slope @ step))

@@ -22,6 +22,7 @@ SURE = 0.5  # standard errors by which the tree must gain over no prior: trust m
 FEW = 15.0  # nodes: where so few decide, twice as many standard errors
 SPARED = 0.08  # of a level's squared error: what it may lose
 SPARED_LEVEL = 0.2  # the same for a posterior: 10 % of the error itself
+SPARED_TREE = 0.2  # and of all levels together: the estimate is for normal noise, and off by that much for other
 SMALL = 6.0  # nodes of a level: with more, it must be seen to lose more than that; with fewer, not to lose it
 LEAST = 0.1  # of its variance: a level's squared error is no less
 PROBES, ENOUGH = 4, 10_000  # probes; one is enough for so many nodes
@@ -55,7 +56,7 @@ def widened(
     is not significant, all levels do. Errors are relative to the count, or to `tau` if that is larger. Arrays are in
     level order; `plain` are the unbiased estimates and their variances.
     """
-    judge = _judge(tree, x, var, plain, tau)
+    judge = _judge(tree, x, var, plain, tau, PROBES if len(tree) < ENOUGH else 1)
     starts, level = tree.offsets[:-1], tree.in_level_order.level
     squared = judge.weight * ((judge.first - judge.y) ** 2 - judge.variance + 2 * judge.covariance)
     least = LEAST * np.add.reduceat(judge.weight * judge.variance, starts)
@@ -83,19 +84,20 @@ def worse(
     """Whether posterior means with these variances seem worse than non-negative estimates; nan does not judge.
 
     Given the figures, a posterior mean moves along with y as its variance says: cov(f, y) is the variance of the count
-    itself, exactly under normal noise. Worse means that the tree is seen to lose (by a standard error), or a level to
-    lose more than SPARED_LEVEL (by two).
+    itself, exactly under normal noise. Worse means that the tree is seen to lose more than SPARED_TREE (by a standard
+    error), or a level more than SPARED_LEVEL (by two). Weights go by the posterior means, which follow noise less.
     """
-    judge = _judge(tree, x, var, plain, tau)
-    known = np.isfinite(count)
+    judge, sizes = _judge(tree, x, var, plain, tau, PROBES), np.diff(tree.offsets)
+    known = np.isfinite(count) & (judge.weight > 0)
+    count, variance = np.where(known, count, 0.0), np.where(known, variance, 0.0)
+    weight = np.where(known, 1.0, 0.0) / np.maximum(count, tau) ** 2 / np.repeat(sizes, sizes)
     before = (judge.first - judge.y) ** 2 + 2 * judge.covariance
-    gain = np.where(known, judge.weight * (before - (count - judge.y) ** 2 - 2 * variance), 0.0)
-    error = np.where(known, judge.weight * (before - judge.variance), 0.0)
-    least = np.where(known, LEAST * judge.weight * judge.variance, 0.0)
+    gain = weight * (before - (count - judge.y) ** 2 - 2 * variance)
+    error, least = weight * (before - judge.variance), LEAST * weight * judge.variance
     starts = tree.offsets[:-1]
     sums, squares, errors, floor = (np.add.reduceat(each, starts) for each in (gain, gain**2, error, least))
     lost = sums + 2 * np.sqrt(squares) < -SPARED_LEVEL * np.maximum(errors, floor)
-    return bool(gain.sum() + np.sqrt(squares.sum()) < 0 or lost.any())
+    return bool(gain.sum() + np.sqrt(squares.sum()) < -SPARED_TREE * max(errors.sum(), floor.sum()) or lost.any())
 
 
 def _sure(gain: Floats) -> bool:
@@ -107,14 +109,14 @@ def _sure(gain: Floats) -> bool:
     return bool(gain.sum() > SURE * (1 + FEW / number) * np.sqrt(squares))
 
 
-def _judge(tree: Tree, x: Floats, var: Floats, plain: tuple[Floats, Floats], tau: float) -> _Judge:
+def _judge(tree: Tree, x: Floats, var: Floats, plain: tuple[Floats, Floats], tau: float, number: int) -> _Judge:
     y, claimed = plain
     first, sizes, known = nonnegative(tree, x, var, y, "top-down"), np.diff(tree.offsets), claimed < np.inf
     weight = np.where(known, 1.0, 0.0) / np.maximum(first, tau) ** 2 / np.repeat(sizes, sizes)
     variance = np.where(known, claimed, 0.0)
     deviation = np.sqrt(np.where(var < np.inf, var, 0.0))
     signs, probes = np.random.default_rng(0), []  # always the same: what is learned depends on the figures alone
-    for _ in range(PROBES if len(tree) < ENOUGH else 1):
+    for _ in range(number):
         moved = deviation * signs.choice([-1.0, 1.0], len(tree))
         there = x + STEP * moved
         along = engine(tree).blue(tree, moved, var)[0]
