@@ -108,9 +108,10 @@ def periods(
     read = [(name, *_estimates(of, measure, levels)) for name, of in _by_name(source).items()]
     if len(read) < 2:
         raise InputError(f"at least two periods are compared; got {len(read)}")
-    if (other := next((m for _, m, _ in read if m != read[0][1]), None)) is not None:
-        raise InputError(f"periods are of one measure; got {read[0][1]} and {other}")
-    named = read[0][1]
+    if (other := next(((name, m) for name, m, _ in read if m != read[0][1]), None)) is not None:
+        has = [f"{name} has {m or 'one without a name'}" for name, m in (read[0][:2], other)]
+        raise InputError(f"only tables of the same measures are compared; {', '.join(has)}")
+    named = read[0][1] or COUNT
     test = test or ("rates" if named == COUNT else "counts")
     if test not in TESTS:
         raise InputError(f"a test is one of {', '.join(TESTS)}; got {test!r:.40}")
@@ -143,15 +144,15 @@ def _by_name(source: Any) -> Mapping[str, Any]:
 
 
 def _estimates(of: Any, measure: str | None, levels: list[str] | None) -> tuple[str, Estimates]:
-    """The estimates of one measure, by its name; the first of a table that has several."""
+    """The estimates of one measure, the first of a table that has several, and its name; "" where nothing tells it."""
     if isinstance(of, Estimates | Estimate):
-        return measure or COUNT, of if isinstance(of, Estimates) else Estimates.of(of)
+        return measure or "", of if isinstance(of, Estimates) else Estimates.of(of)
     path = table_of_period(str(of))
     if path is None:
         raise InputError(f"{of} is not a table of estimates, nor a folder with one")
     table = read_table(path)
     if not has_measures(table.column_names, levels):
-        return COUNT, read_estimates(table, path, levels)
+        return "", read_estimates(table, path, levels)
     found = read_measures(table, path, levels)
     name = measure or next(iter(found))
     if name not in found:
