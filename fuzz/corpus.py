@@ -176,6 +176,21 @@ def _reports() -> None:
     _write("filters.json", json.dumps({"filter_data": SOURCE["filter_data"], **FILTERS}))
     labels = {"source": {"campaign": "brand", "location": "Paris"}, "trigger": {"day": "Monday"}, "destination": SHOP}
     _write("labels.json", json.dumps(labels))
+    sites = 'conversion-sites=("shop.example" "b.example";x), conversion-callers=()'
+    _write("impression.header", f'histogram-index=3, match-value=7, {sites}, lifetime-days=7, priority=-2, x=%"a"')
+    lists = 'match-values=(0 7), impression-sites=("news.example"), impression-callers=(), credit=(2 0.5)'
+    _write(
+        "conversion.header",
+        f'aggregation-service="{ADS}", histogram-size=20, epsilon=0.125, lookback-days=14, {lists}, value=3, '
+        'max-value=7, report-url="/reports?a=1"',
+    )
+    impression = {"histogramIndex": 3, "matchValue": 7, "conversionSites": ["shop.example"], "priority": -2}
+    conversion = {"aggregationService": ADS, "histogramSize": 20, "epsilon": 0.125, "matchValues": [0, 7], "value": 3}
+    conversion |= {"maxValue": 7, "credit": [2, 0.5], "impressionSites": ["news.example"], "lookbackDays": 7}
+    _write(
+        "options.json",
+        json.dumps({"impression": impression, "conversion": conversion, "time": 1e6, "site": "a.b.example"}),
+    )
 
 
 def report_info(number: int) -> dict[str, Any]:

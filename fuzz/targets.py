@@ -27,13 +27,23 @@ from attributary.api.ara.service.summary_report import read_summary
 from attributary.api.ara.wire import aggregatable_report, avro, encryption, payload, shared_info
 from attributary.api.ara.wire.encryption import read_private_keys
 from attributary.api.ara.wire.shared_info import Fault
+from attributary.api.w3c import (
+    ConversionOptions,
+    ImpressionOptions,
+    UserAgent,
+    UserAgentSettings,
+    measure_conversion_header,
+    parse_measure_conversion,
+    parse_save_impression,
+    save_impression_header,
+)
 from attributary.errors import InputError, TryAgain
 from attributary.pipeline.table_form import recognise
 from attributary.plan import Plan, make_plan
 from attributary.spec import Spec
 from attributary.tables import read_table
 from attributary.tree import Tree
-from fuzz.corpus import PRIVATE_KEY, QUERIES, SHARED, SHOP, report_info
+from fuzz.corpus import ADS, PRIVATE_KEY, QUERIES, SHARED, SHOP, report_info
 from fuzz.findings import Finding, bad_words, coded, where
 from fuzz.mutations import mutated
 
@@ -125,6 +135,36 @@ def _filters(data: bytes, path: str) -> None:
     pair = filter_pair(Fields(value, (), found))
     if said is not None and pair is not None:
         matches(said, 5.0, pair)
+
+
+def _impression_header(data: bytes, path: str) -> None:
+    options = parse_save_impression(_text(data))
+    if parse_save_impression(save_impression_header(options)) != options:
+        raise WrongError("an impression's header that does not parse back")
+
+
+def _conversion_header(data: bytes, path: str) -> None:
+    options, url = parse_measure_conversion(_text(data), f"{SHOP}/a/")
+    if parse_measure_conversion(measure_conversion_header(options, url), SHOP) != (options, url):
+        raise WrongError("a conversion's header that does not parse back")
+
+
+def _attribution_options(data: bytes, path: str) -> None:
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError):
+        ImpressionOptions.from_json(_text(data))
+        return
+    parts = value if isinstance(value, dict) else {}
+    site, time = parts.get("site"), parts.get("time")
+    place: dict[str, Any] = {"site": site if isinstance(site, str) else "a.example"}
+    place["time"] = time if isinstance(time, float) else 1e6
+    agent = UserAgent(UserAgentSettings(aggregation_services=(ADS,), activation_seconds=None), Random(1))
+    agent.save_impression(ImpressionOptions.from_json(parts.get("impression", value)), **place)
+    agent.save_impression(ImpressionOptions(1), **place)
+    options = ConversionOptions.from_json(parts.get("conversion", value))
+    if sum(agent.measure_conversion(options, **place)) > options.value:
+        raise WrongError("more than the value")
 
 
 def _ledger(data: bytes, path: str) -> None:
@@ -225,6 +265,9 @@ PARSERS = {
     "trigger": Target(("trigger.json",), _header(parse.trigger)),
     "filters": Target(("filters.json",), _filters),
     "private-key": Target(("private.key", "hexadecimal.key"), lambda data, path: read_private_keys([path])),
+    "impression-header": Target(("impression.header",), _impression_header),
+    "conversion-header": Target(("conversion.header",), _conversion_header),
+    "attribution-options": Target(("options.json",), _attribution_options),
     "labels": Target(("labels.json",), _labels),
     "ledger": Target(("ledger.sqlite",), _ledger),
     "batch-json": Target(("bad_report",), _batch(False, True)),

@@ -21,6 +21,7 @@ from click.testing import CliRunner
 
 import attributary
 from attributary import api, budget, evaluate, logs, noise, plan, prior, report
+from attributary.api import w3c
 from attributary.cli import main
 from attributary.spec.terms import TERMS
 
@@ -104,6 +105,6 @@ def test_the_reference_has_every_public_name() -> None:
     page = (TOP / "docs" / "reference.md").read_text(encoding="utf-8")
     listed = {path.rpartition(".")[2] for path in re.findall(r"^::: (\S+)", page, re.MULTILINE)}
     listed |= set(re.findall(r"`(?:\w+\.)?(\w+)", page))
-    for module in (attributary, budget, evaluate, logs, noise, plan, prior, report):
+    for module in (attributary, w3c, budget, evaluate, logs, noise, plan, prior, report):
         missing = set(module.__all__) - listed - {"MODELS", "SHAPES", "budget", "noise", "prior"}
         assert not missing, f"{module.__name__}: {sorted(missing)}"

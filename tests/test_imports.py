@@ -140,7 +140,7 @@ def test_product_code_imports_nothing_from_datasets_or_evaluate() -> None:
 
 @pytest.mark.parametrize("statement", ["import attributary", "import attributary.cli"])
 def test_heavy_packages_are_imported_only_when_needed(statement: str) -> None:
-    heavy = ("numba", "pyarrow", "pandas", "polars", "scipy", "publicsuffixlist")
+    heavy = ("numba", "pyarrow", "pandas", "polars", "scipy", "publicsuffixlist", "http_sf")
     code = f"{statement}; import sys; print([m for m in {heavy!r} if m in sys.modules])"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert shown.strip() == "[]"

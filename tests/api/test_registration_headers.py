@@ -12,7 +12,7 @@ from attributary.api.ara import parse
 from attributary.api.ara.parse import Issue, Parsed
 from attributary.api.ara.parse.browser_limits import BrowserLimits
 from attributary.api.ara.parse.event_level import information_gain
-from attributary.api.ara.parse.sites import parse_url, registrable
+from attributary.api.sites import parse_url, registrable
 from attributary.noise.randomised_response import response_rate
 
 SITE = {"destination": "https://a.test"}

@@ -11,7 +11,7 @@ from attributary.api.ara.client.source_limits import Admission
 from attributary.api.ara.client.source_storage import Storage, store
 from attributary.api.ara.parse import Parsed, Source, Trigger
 from attributary.api.ara.parse.browser_limits import DEFAULT, BrowserLimits
-from attributary.api.ara.parse.sites import Url, parse_url
+from attributary.api.sites import Url, parse_url
 from attributary.errors import InputError, brief
 
 INVALID = "header-parsing-error"

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from attributary.api.ara.parse.findings import Findings, Path
-from attributary.api.ara.parse.sites import Url, parse_url
+from attributary.api.sites import Url, parse_url
 from attributary.errors import brief
 
 UINT = re.compile(r"[0-9]+", re.ASCII)

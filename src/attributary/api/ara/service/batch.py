@@ -17,13 +17,13 @@ from itertools import chain, islice
 import numpy as np
 from numpy.typing import NDArray
 
-from attributary.api.ara.parse.sites import parse_url
 from attributary.api.ara.wire import encryption
 from attributary.api.ara.wire.avro import named_files
 from attributary.api.ara.wire.encryption import ANY
 from attributary.api.ara.wire.payload import Columns, columns
 from attributary.api.ara.wire.report_files import SHARE, Share, reports, reports_of, shares
 from attributary.api.ara.wire.shared_info import HOUR, Category, Fault, Origin, identity
+from attributary.api.sites import parse_url
 from attributary.errors import brief
 
 MANY = 4 * SHARE  # reports; starting processes takes as long as decrypting so many

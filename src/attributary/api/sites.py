@@ -48,7 +48,7 @@ def _parse(text: str) -> Url | None:
     if not match:
         web = text.lower().startswith(("http:", "https:"))
         return None if web else Url("null", "null", False, False, trustworthy=False)
-    scheme, host, digits = match["scheme"].lower(), _host(match["host"]), (match["port"] or "").lstrip("0")
+    scheme, host, digits = match["scheme"].lower(), parse_host(match["host"]), (match["port"] or "").lstrip("0")
     port = int(digits[:6] or 0) if match["port"] else DEFAULT_PORT[scheme]
     if host is None or port > 65535:
         return None
@@ -60,7 +60,7 @@ def _parse(text: str) -> Url | None:
         site=f"{scheme}://{domain}",
         more_than_origin=more,
         more_than_site=more or bool(port_text) or domain != host,
-        trustworthy=scheme == "https" or _is_local(host),
+        trustworthy=scheme == "https" or is_local(host),
     )
 
 
@@ -68,16 +68,21 @@ _kept = lru_cache(maxsize=4096)(_parse)  # the same few addresses come again and
 
 
 def registrable(host: str) -> str:
-    """The part of a host's name that one registers, by the Public Suffix List with its private section.
+    """The part of a host's name that one registers; a host that has no such part is its own site.
 
-    A host that has no such part is its own site: an address in numbers, localhost, github.io itself. A dot at the end
-    stays, and makes another site.
+    Those are an address in numbers, localhost, github.io itself.
+    """
+    return registrable_domain(host) or host
+
+
+def registrable_domain(host: str) -> str | None:
+    """The part of a host's name that one registers, if any, by the Public Suffix List with its private section.
+
+    A dot at the end stays, and makes another site.
     """
     name = host.removesuffix(".")
-    if _is_address(host):
-        return host
-    domain = _suffixes().privatesuffix(name)
-    return host if domain is None else domain + host[len(name) :]
+    domain = None if _is_address(host) else _suffixes().privatesuffix(name)
+    return None if domain is None else domain + host[len(name) :]
 
 
 @cache
@@ -87,7 +92,7 @@ def _suffixes() -> "PublicSuffixList":
     return PublicSuffixList()
 
 
-def _is_local(host: str) -> bool:
+def is_local(host: str) -> bool:
     """Whether a host is the machine itself, which needs no https to be trusted."""
     if _is_address(host):
         return host == "[::1]" or host.startswith("127.")
@@ -98,7 +103,7 @@ def _is_address(host: str) -> bool:
     return host.startswith("[") or host.rpartition(".")[2].isdigit()
 
 
-def _host(text: str) -> str | None:
+def parse_host(text: str) -> str | None:
     """A host's name in small letters and ASCII, or its number in the usual form; None where it is none."""
     if text.startswith("["):
         return _ipv6(text[1:-1])
