@@ -90,6 +90,8 @@ COMMANDS = {
         ("report @plan.json @estimates.csv -o out.html", ""),
         ("report @estimates.parquet -o out.html -q", ""),
         ("report @evaluation.csv -o out.html", ""),
+        ("report @rollup.csv --std 9 -o out.html", ""),
+        ("report @pivot.csv -o out.html -q", ""),
         ("report @estimates.csv --levels campaign,location,day -o out.html", ""),
     ],
     "evaluate": [

@@ -172,6 +172,8 @@ def test_what_cannot_be_estimated_is_refused_with_its_reason() -> None:
         estimate_noise(star, [np.nan, 4, 4])
     with pytest.raises(ValueError, match="add up exactly"):
         estimate_noise(star, [8, 4, 4])
+    with pytest.raises(ValueError, match=r"figures up to 1e\+100; got 1e\+308"):
+        estimate_noise(star, [1e308, 4, 4])
     with pytest.raises(ValueError, match="got shape"):
         estimate_noise(star, [8, 4])
     with pytest.raises(ValueError, match=r"a name for each of the 2 levels .* got 'weekly'"):

@@ -54,7 +54,7 @@ def test_sums_are_checked_level_by_level() -> None:
     worst = max(misses, key=lambda key: abs(misses[key]))
     assert stores.largest == pytest.approx(misses[worst]) and stores.where == f"region={worst[0]}, store={worst[1]}"
     assert check.plausibility is not None and check.plausibility.z is not None and abs(check.plausibility.z) < 3
-    assert not check.suspects and not check.estimated and check.estimate is not None
+    assert check.mangled == (0, []) and not check.estimated and check.estimate is not None
 
 
 def test_a_mangled_figure_is_named_whether_noise_is_stated_or_not() -> None:
@@ -63,7 +63,7 @@ def test_a_mangled_figure_is_named_whether_noise_is_stated_or_not() -> None:
     rows[mangled][3] *= 10
     for noise in (None, "laplace:scale=5"):
         check = check_table(frame(rows), noise=noise)
-        assert "region=South, store=S1" in check.suspects[0].name
+        assert "region=South, store=S1" in check.mangled[1][0].name
 
 
 def test_without_noise_in_sight_it_says_why() -> None:

@@ -28,6 +28,7 @@ from attributary.types import Floats, Ints
 
 LEAST = 8.0  # degrees of freedom: with fewer, a variance is known to less than half of itself
 ROUNDS = 100
+LARGEST = 1e100  # figures are squared, and squares are
 STEP = 1e-3  # of derivatives, relative
 FALSE_ALARMS = 0.05  # the chance that a figure is left out of a table where nothing is wrong
 DOUBTLESS = 1.5  # a median of few moves may be small by chance
@@ -70,6 +71,9 @@ def estimate_noise(
     x = into(np.asarray(noisy, np.float64))
     if x.shape != (len(tree),):
         raise ValueError(f"one figure for each of the {len(tree)} nodes is needed; got shape {x.shape}")
+    most = float(np.abs(x[np.isfinite(x)]).max(initial=0.0))
+    if most > LARGEST:
+        raise ValueError(f"the noise level is estimated of figures up to {LARGEST:g}; got {most:g}")
     known, besides = np.isfinite(x), into(np.broadcast_to(np.asarray(extra, np.float64), x.shape))
     given = _Figures(tree, np.where(known, x, 0.0), known & (besides < np.inf), group, besides, len(names))
     checks = _checks(given)

@@ -6,6 +6,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,16 +45,16 @@ class TableCheck:
     notes: tuple[str, ...]  # what was recognised, in words
     doubts: tuple[str, ...]
 
-    @property
+    @cached_property
     def plausibility(self) -> Plausibility | None:
         """Whether the noise is as stated, and which figures noise does not explain."""
         return None if self.estimate is None else plausibility(self.estimate)
 
-    @property
-    def suspects(self) -> list[Suspect]:
-        """The figures that look mangled, the worst first."""
+    @cached_property
+    def mangled(self) -> tuple[int, list[Suspect]]:
+        """How many figures look mangled, and the worst of them."""
         doubt = self.plausibility
-        return [] if self.estimate is None or doubt is None else suspects(self.estimate, doubt.implausible, LISTED)[1]
+        return (0, []) if self.estimate is None or doubt is None else suspects(self.estimate, doubt.implausible, LISTED)
 
 
 def check_table(

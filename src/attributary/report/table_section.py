@@ -48,15 +48,14 @@ def table_section(check: TableCheck) -> dict[str, Any]:
             each.level,
             f"{each.sums:,}",
             f"{each.exact:,}",
-            numerals.count(each.typical),
-            numerals.count(each.largest),
+            *map(numerals.count, (each.typical, each.largest)),
             each.where,
         )
         for each in check.sums
     ]
     suspects = [
         (each.name, numerals.count(each.noisy), numerals.count(each.estimate), f"{abs(each.correction):.1f}")
-        for each in check.suspects
+        for each in check.mangled[1]
     ]
     return {"facts": facts, "sums": sums, "suspects": suspects}
 
@@ -112,12 +111,10 @@ def _deviation(check: TableCheck) -> str:
 
 
 def _mangled(check: TableCheck) -> Fact:
-    doubt, found = check.plausibility, check.suspects
-    if doubt is None or not found:
-        return Fact(
-            "Mangled figures", NONE, (f"Threshold: {doubt.threshold:.1f} standard deviations.",) if doubt else ()
-        )
-    more = "" if len(found) == 1 else f" and {len(found) - 1} more"
+    number, found = check.mangled
+    if not found:
+        return Fact("Mangled figures", NONE)
+    more = "" if number == 1 else f" and {number - 1:,} more"
     worst = f"{numerals.count(found[0].noisy)} in the table, about {numerals.count(found[0].estimate)} expected"
     warning = f"{worst}. Noise alone does not explain that."
     return Fact("Mangled figures", f"{found[0].name}{more}", (), warning)
