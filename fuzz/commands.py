@@ -33,6 +33,11 @@ SMALL = "--epsilon 1 --tau 5 --draws 2 --method equal-unbiased --workers 1 --cac
 
 # The command lines of each command: @ marks what may be mutated; other files stand beside it.
 COMMANDS = {
+    "init": [
+        ("init @impressions.csv @conversions.csv -o out.toml", ""),
+        ("init @impressions.parquet @conversions.parquet -o out.toml -q", ""),
+        ("init @events.csv -o -", ""),
+    ],
     "run": [
         ("run @spec.toml --prior-until 2026-02-02 --threads 1 -o out -q", LOGS),
         ("run @spec_csv.toml --threads 1 --method equal --format csv -o out -q", "@impressions.csv @conversions.csv"),

@@ -50,3 +50,8 @@ class _Brief(reprlib.Repr):
 
 
 _BRIEF = _Brief()
+
+
+def one_line(words: str) -> str:
+    """The words with line breaks, escapes and the like spelt out."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in words)

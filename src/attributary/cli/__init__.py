@@ -10,12 +10,13 @@ import click
 
 from attributary import __version__
 from attributary.cli.command_errors import LONGEST, end_of, stand_in
-from attributary.cli.printing import one_line
+from attributary.cli.options import TextOrFile
 from attributary.cli.summary_file import with_summary
-from attributary.errors import InputError
+from attributary.errors import InputError, one_line
 from attributary.tables.whole_files import written
 
 COMMANDS = [
+    "init",
     "run",
     "generate",
     "count",
@@ -40,7 +41,9 @@ class Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         command: click.Command = getattr(import_module(f"attributary.cli.{cmd_name}"), cmd_name)
-        return with_summary(command)
+        for param in with_summary(command).params:
+            param.type = TextOrFile() if param.type is click.STRING else param.type
+        return command
 
     def main(self, args: Any = None, *_: Any, **options: Any) -> Any:
         name = "attributary"  # whatever it was called by
@@ -97,6 +100,15 @@ def _is_text(word: str) -> bool:
 def main() -> None:
     """Hierarchical conversion counts under differential privacy that add up.
 
+    \b
+    Make a table of noisy figures add up:
+        attributary denoise --table figures.csv -o estimates.csv
+    Run end to end from logs, on this machine:
+        attributary init impressions.csv conversions.csv
+        attributary run spec.toml
+    Plan a privacy budget before anything is measured:
+        attributary plan spec.toml --prior last_month.csv -o plan.json
+
     Data is written to files or standard output, messages to standard error.
 
     \b
@@ -107,4 +119,8 @@ def main() -> None:
         130  interrupted
         141  the reader of standard output has gone
         1    an internal error; please report it
+
+    \b
+    Tab completion, in ~/.bashrc (zsh and fish: the same with their names):
+        eval "$(_ATTRIBUTARY_COMPLETE=bash_source attributary)"
     """

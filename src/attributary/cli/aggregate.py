@@ -203,8 +203,9 @@ def _since(given: str, now: float) -> int:
 
 def _print(done: "Aggregation", now: float, quiet: bool) -> None:
     """Prints what became of the reports; if quiet, only what is new or not private."""
-    from attributary.cli.printing import muted, one_line, say
+    from attributary.cli.printing import muted, say
     from attributary.cli.summary_file import fact
+    from attributary.errors import one_line
 
     t, output = done.tally, done.output
     fact("answered", done.answered)

@@ -5,6 +5,7 @@ from functools import reduce, wraps
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from attributary.kernel import limit_threads
 
@@ -13,6 +14,13 @@ if TYPE_CHECKING:
 
 MOST_AT_ONCE = 1024  # threads or processes
 BETWEEN_0_AND_1 = click.FloatRange(0, 1, min_open=True, max_open=True)
+
+
+class TextOrFile(click.types.StringParamType):
+    """Text that a shell may complete by the names of files: most arguments are such."""
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        return [CompletionItem(incomplete, type="file")]
 
 
 class EstimatorName(click.ParamType):  # type: ignore[type-arg,unused-ignore]
@@ -29,6 +37,11 @@ class EstimatorName(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         from attributary.pipeline.estimator import ESTIMATORS
 
         return str(click.Choice(list(ESTIMATORS)).convert(value, param, ctx))
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        from attributary.pipeline.estimator import ESTIMATORS
+
+        return click.Choice(list(ESTIMATORS)).shell_complete(ctx, param, incomplete)
 
 
 class EstimatorOption(click.Option):
@@ -60,6 +73,9 @@ class BudgetMethodName(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         return str(click.Choice(self.names()).convert(value, param, ctx))
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        return click.Choice(self.names()).shell_complete(ctx, param, incomplete)
 
 
 def method_option(*more: str) -> Callable[[Any], Any]:

@@ -2,8 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from attributary.cli.printing import one_line, say
+from attributary.cli.printing import say
 from attributary.cli.summary_file import fact
+from attributary.errors import one_line
 
 if TYPE_CHECKING:
     from attributary.logs.attribute_labels import OutsideDomain

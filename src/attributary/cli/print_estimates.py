@@ -5,10 +5,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from attributary.cli.printing import Out, PrintedFigure, console, one_line, print_table
+from attributary.cli.printing import Out, PrintedFigure, console, print_table
 from attributary.cli.summary_file import fact
 from attributary.denoising import Estimate
 from attributary.denoising.prediction import Prediction
+from attributary.errors import one_line
 from attributary.estimates import Z_FINE, Plausibility, plausibility, suspects
 
 Line = tuple[str, str]  # words and their style

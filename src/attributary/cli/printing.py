@@ -139,8 +139,3 @@ def span(values: Any, shown: Callable[[float], str]) -> PrintedFigure:
     if low == high:
         return PrintedFigure(middle, median)
     return PrintedFigure(f"{middle} ({low} to {high})", {"median": median, "least": least, "largest": largest})
-
-
-def one_line(words: str) -> str:
-    """The words with line breaks, escapes and the like spelt out."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in words)

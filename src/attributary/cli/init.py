@@ -1,0 +1,61 @@
+"""attributary init: a first spec for logs, by what is in them."""
+
+import os
+
+import click
+
+ABOUT = """Write a first spec for logs, by what is in their columns.
+
+\b
+    $ attributary init impressions.csv conversions.csv -o spec.toml
+    $ attributary run spec.toml
+
+IMPRESSIONS and CONVERSIONS are CSV, TSV or Parquet: a file, a folder, or a pattern in quotes, as in 'logs/*.parquet'.
+Without CONVERSIONS, the rows of IMPRESSIONS say whether they have a conversion (a column converted, conversion_time or
+delay).
+
+THE SPEC names the columns that join the logs and tell the time, the attributes that impressions have (known) and those
+that only conversions have (unknown), with the values that occur as their domain, and a window. What is not certain is
+marked "# guessed: …" and printed: check it, and edit. A spec that is there is never overwritten.
+"""
+
+
+@click.command(help=ABOUT, short_help="Write a first spec for logs, by what is in them.")
+@click.argument("impressions", metavar="IMPRESSIONS")
+@click.argument("conversions", metavar="[CONVERSIONS]", required=False)
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    default="spec.toml",
+    show_default=True,
+    help="Where to write; - is standard output.",
+)
+@click.option("-q", "--quiet", is_flag=True, help="No progress and no messages.")
+def init(*, impressions: str, conversions: str | None, output: str, quiet: bool) -> None:
+    from attributary.cli.printing import say
+    from attributary.cli.progress import reading_bar
+    from attributary.cli.summary_file import fact
+    from attributary.errors import InputError, one_line
+    from attributary.pipeline.draft_spec import draft_spec
+    from attributary.tables import check_output
+    from attributary.tables.whole_files import standard_output, whole_file
+
+    if output != "-":
+        if os.path.lexists(output):
+            raise InputError(f"{output} is there already, and a spec is never overwritten; choose another name with -o")
+        check_output(output, "csv")  # it could be written there
+    with reading_bar(not quiet, lambda: 0) as bar:
+        draft = draft_spec(impressions, conversions, "spec.toml" if output == "-" else output, report=bar)
+    if output == "-":
+        standard_output().write(draft.text.encode())
+    else:
+        with whole_file(output) as file:
+            file.write(draft.text.encode())
+    if quiet:
+        return
+    for name, lines in (("recognised", draft.recognised), ("guessed", draft.guesses)):
+        fact(name, list(lines))
+        for line in lines:
+            say(one_line(f"{name}: {line}"))
+    say(f"spec written to {output}: check what is guessed, then attributary run {output}" if output != "-" else "")

@@ -1,0 +1,138 @@
+"""log_profile: what is in the columns of a log that nobody has described yet: how many values, numbers, times."""
+
+import re
+from typing import Any, NamedTuple
+
+from attributary.errors import InputError
+from attributary.logs.engine import Engine
+from attributary.logs.log_columns import LogTable, Unit, sample_cells
+from attributary.logs.log_files import files
+from attributary.logs.times import EARLIEST, LATEST, PER_SECOND, Clock, clock_of
+
+WORDS_MISSING = ("NA", "N/A", "NULL", "null", "None", "NaN", "nan", "\\N")
+MOST_COLUMNS = 500
+TIMES = {"time", "timestamp", "ts", "date", "datetime", "at", "when", "epoch"}  # words in a column's name
+DELAYS = {"delay", "lag", "since", "duration"}
+
+
+class LogColumn(NamedTuple):
+    """A column and what is in it; missing cells are left out."""
+
+    name: str
+    clock: Clock | None  # of its cells, were they times
+    labels: bool  # whether its type is one that labels and keys have
+    present: int
+    distinct: int  # about
+    numbers: int  # cells that are
+    whole: int
+    least: float
+    most: float
+    missing: tuple[str, ...]  # cells that look as if they meant a missing value
+
+    @property
+    def words(self) -> list[str]:
+        """The words of its name in lower case: campaignId is campaign, id."""
+        return [word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+", self.name)]
+
+    @property
+    def is_amount(self) -> bool:
+        """Whether it holds amounts, such as prices, rather than labels."""
+        return 0 < self.numbers == self.present and self.whole < self.present
+
+    @property
+    def unit(self) -> Unit:
+        """The unit of its cells, were they times that count from 1970."""
+        return next((unit for unit, per in PER_SECOND.items() if self.most < LATEST * per), "ns")
+
+    @property
+    def counts_from_1970(self) -> bool:
+        return self.least >= EARLIEST * PER_SECOND[self.unit]
+
+    @property
+    def time_likeness(self) -> int:
+        """How much it looks like a time, by its cells and its name; 0 where it does not."""
+        if self.clock is None or not self.present or DELAYS.intersection(self.words):
+            return 0
+        named = 2 * bool(TIMES.intersection(self.words))
+        if self.clock != "number":
+            return 3 + named
+        return 0 if self.least < 0 else named + (self.counts_from_1970 and self.whole == self.present)
+
+
+class LogProfile(NamedTuple):
+    """A log, its rows and its columns by name."""
+
+    table: LogTable
+    rows: int
+    columns: dict[str, LogColumn]
+
+    @property
+    def name(self) -> str:
+        return self.table.relation.name
+
+    def run(self, sql: str) -> dict[str, Any]:
+        """The one row that a query gives."""
+        row: dict[str, Any] = self.table.engine.run(sql, "looking at the rows").to_pylist()[0]
+        return row
+
+    def text(self, name: str) -> str:
+        """SQL for a column as text, null where it is missing."""
+        return _text(self.table, name)
+
+
+def profile_log(engine: Engine, names: str, missing: tuple[str, ...] = (), unit: Unit = "s") -> LogProfile:
+    """What is in the columns of a log: a file, a pattern or a folder. Cells in `missing` mean a missing value."""
+    relation = engine.open(files([names]))
+    table = LogTable(engine, relation, {}, missing, unit)
+    columns = list(relation.kinds)
+    odd = next((name for name in columns if clock_of([name]) is not None), None)
+    if odd is not None:
+        raise InputError(f"{relation.name} begins with values ({odd!r:.40}); give its first line the columns' names")
+    if len(columns) > MOST_COLUMNS:
+        raise InputError(f"{relation.name} has {len(columns):,} columns; at most {MOST_COLUMNS} are looked at")
+    figures = [figure for name in columns for figure in _figures(_text(table, name))]
+    sql = ", ".join(f"{figure} AS f{i}" for i, figure in enumerate(figures))
+    row = engine.run(f"SELECT COUNT(*) AS n, {sql} FROM {relation.sql}", "looking at the columns").to_pylist()[0]
+    each = len(figures) // len(columns)
+    cells = [[row[f"f{each * i + k}"] for k in range(each)] for i in range(len(columns))]
+    found = {name: _column(table, name, of_name) for name, of_name in zip(columns, cells, strict=True)}
+    if not row["n"]:
+        raise InputError(f"{relation.name} has no rows; a log with some tells what its columns are")
+    return LogProfile(table, row["n"], found)
+
+
+def _text(table: LogTable, name: str) -> str:
+    here = f"CAST({table.engine.column(name)} AS VARCHAR)"
+    cells = ", ".join(table.engine.text(cell) for cell in ("", *table.missing))
+    return f"CASE WHEN {here} NOT IN ({cells}) THEN {here} END"
+
+
+def _figures(cell: str) -> list[str]:
+    number = f"TRY_CAST({cell} AS DOUBLE)"
+    words = ", ".join(f"'{word}'" for word in WORDS_MISSING)
+    return [
+        f"COUNT({cell})",
+        f"APPROX_COUNT_DISTINCT({cell})",
+        f"COUNT({number})",
+        f"COUNT(*) FILTER (REGEXP_FULL_MATCH({cell}, '[-+]?[0-9]+'))",
+        f"MIN({number}) FILTER (ISFINITE({number}))",
+        f"MAX({number}) FILTER (ISFINITE({number}))",
+        f"COUNT(*) FILTER ({cell} = '-1') > 0 AND MIN({number}) FILTER ({cell} <> '-1') >= 0",
+        f"ARRAY_AGG(DISTINCT {cell}) FILTER ({cell} IN ({words}))",
+    ]
+
+
+def _column(table: LogTable, name: str, figures: list[Any]) -> LogColumn:
+    present, distinct, numbers, whole, least, most, minus_one, words = figures
+    kind = table.relation.kinds[name]
+    clock: Clock | None = None
+    if kind in ("date", "time", "zoned"):
+        clock = kind
+    elif kind == "text" and present:
+        clock = clock_of(sample_cells(table, name))
+    elif kind in ("whole", "number"):
+        clock = "number"
+    missing = (*(("-1",) if minus_one and kind in ("text", "whole") else ()), *(words or ()))
+    labels = kind in ("text", "whole", "bool")
+    low, high = float(least or 0), float(most or 0)
+    return LogColumn(name, clock, labels, present, distinct, numbers, whole, low, high, missing)

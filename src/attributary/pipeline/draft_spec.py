@@ -1,0 +1,385 @@
+"""draft_spec: a spec for logs that nobody has described yet, by what is in their columns; what is guessed says so.
+
+>>> draft = draft_spec("impressions.csv", "conversions.csv")
+>>> print(draft.text)                            # TOML with comments, to edit
+>>> draft.guesses                                # what to look at first
+"""
+
+import json
+import os
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from attributary.errors import InputError, one_line
+from attributary.logs.duckdb import DuckDB
+from attributary.logs.engine import CastError, Report
+from attributary.logs.log_columns import NAMED
+from attributary.logs.log_profile import DELAYS, LogColumn, LogProfile, profile_log
+from attributary.logs.times import CLOCK_WORDS, duration_of, time_of
+from attributary.spec import Spec
+from attributary.spec.attribute import TAKEN
+from attributary.spec.measure import ADDED
+
+CONVERTED = {"conversion", "conversions", "converted", "conv", "sale", "sales", "sold", "purchase", "purchased"}
+USERS = ("user", "uid", "userid", "visitor", "cookie", "customer", "person", "member", "email", "click", "gclid", "id")
+MUST_AGREE = {"advertiser", "merchant", "shop", "store", "site", "destination"}
+FIRST = ("advertiser", "partner", "merchant", "brand", "campaign", "cmp")  # attributes at the top
+FLAGS = {"0", "1", "true", "false", "t", "f"}
+IN_ORDER = ("mon tue wed thu fri sat sun", "jan feb mar apr may jun jul aug sep oct nov dec")
+WINDOWS = (1, 7, 14, 30, 60, 90)  # days
+COVERED = 0.95  # of the delays are within the window, where one is long enough
+DAY = 86_400 * 10**6  # microseconds
+BUCKETS = 15  # of the delay
+WHOLE = re.compile(r"0|-?[1-9][0-9]{0,14}")  # as a range writes it
+MOST_KNOWN, MOST_LISTED, KNOWN_LEVELS = 1000, 100, 3
+HEAD = """\
+# A draft by `attributary init`, from what is in the logs. Check what is marked "guessed", edit, and run:
+#     attributary run {name}
+epsilon = 4                    # guessed: the privacy budget; less is more private, and noisier
+tau = 10                       # guessed: below this count, errors stop being relative to the count
+
+# The levels of the tree, top to bottom:"""
+
+
+class SpecDraft(NamedTuple):
+    """A spec to edit, as TOML with comments, and what was recognised and guessed in it."""
+
+    text: str
+    recognised: tuple[str, ...]
+    guesses: tuple[str, ...]
+
+    @property
+    def spec(self) -> Spec:
+        return Spec.parse(self.text, "the draft")
+
+
+def draft_spec(
+    impressions: str, conversions: str | None = None, output: str = "spec.toml", *, report: Report | None = None
+) -> SpecDraft:
+    """A commented spec for two logs, or for one whose rows have their conversions; names may be patterns or folders.
+
+    It is to be written to `output`, and names the files relative to that. What is in the columns tells keys, times,
+    attributes and domains. InputError where no column joins the logs, or none says which rows have a conversion.
+    """
+    names = {"attributed" if conversions is None else "impressions": impressions}
+    names |= {} if conversions is None else {"conversions": conversions}
+    made = _Draft()
+    try:
+        with DuckDB(report=report) as engine:
+            logs = [profile_log(engine, name) for name in names.values()]
+            columns = [column for log in logs for column in log.columns.values()]
+            missing = tuple(dict.fromkeys(cell for column in columns for cell in column.missing))
+            logs = [profile_log(engine, name, missing) for name in names.values()] if missing else logs
+            roles = _one_log(made, *logs) if conversions is None else _two_logs(made, *logs)
+    except CastError as error:
+        raise InputError(f"not all times are in the form of the first ones, or in range ({error!s:.80})") from None
+    folder = os.path.dirname(os.path.abspath(output))
+    section = ["", "[logs]"]
+    for side, name in names.items():
+        section.append(f"{side} = {_toml(name if '://' in name else os.path.relpath(name, folder))}")
+    section += roles
+    if missing:
+        cells: list[Any] = [int(cell) if cell == "-1" else cell for cell in missing]
+        section.append(made.line(f"missing = {_toml(cells)}", "cells that seem to stand for a missing value"))
+    order = f"# {' > '.join(map(one_line, made.names))}"
+    levels = made.line(order, "which attributes, and their order: first what is read first")
+    after = ["", *made.after] if made.after else []
+    lines = [HEAD.format(name=one_line(os.path.basename(output))), levels, *made.attributes, *section, *after]
+    draft = SpecDraft("\n".join(lines) + "\n", tuple(made.recognised), tuple(made.guesses))
+    assert draft.spec
+    return draft
+
+
+@dataclass
+class _Draft:
+    """The parts of a draft as they are found."""
+
+    attributes: list[str] = field(default_factory=list)
+    after: list[str] = field(default_factory=list)  # comments at the end
+    recognised: list[str] = field(default_factory=list)
+    guesses: list[str] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)  # of the attributes
+    renamed: dict[str, str] = field(default_factory=dict)  # what a file calls an attribute, if its name is taken
+
+    def line(self, line: str, guess: str) -> str:
+        """The line, marked if it is a guess, which is also noted."""
+        if not guess:
+            return line
+        plain = line.removeprefix("# ")
+        self.guesses.append(f"{plain[:60]}{'…' * (len(plain) > 60)} ({guess})")
+        mark = f"# guessed: {guess}"
+        return f"{line:<30} {mark}" if len(line) + len(mark) < 110 else f"{mark}\n{line}"
+
+    def attribute(self, column: str, *lines: str, unknown: bool = False) -> None:
+        name = column
+        while name in TAKEN | ADDED | {*self.names}:
+            name += "_label"
+        self.names.append(name)
+        self.renamed |= {} if name == column else {name: column}
+        where = (
+            "unknown = true                 # known only at conversion time"
+            if unknown
+            else "# known: an impression has it"
+        )
+        self.attributes += ["", "[[attribute]]", f"name = {_toml(name)}", where, *lines]
+
+
+def _two_logs(made: _Draft, seen: LogProfile, done: LogProfile) -> list[str]:
+    """Writes the attributes, and gives the lines of [logs] that say what joins the two."""
+    when, then = _time(seen, done), _time(done, seen)
+    if when.clock != then.clock or (when.clock == "number" and when.unit != then.unit):
+        forms = [
+            CLOCK_WORDS[t.clock or "number"] + (f" in {t.unit}" if t.clock == "number" else "") for t in (when, then)
+        ]
+        raise InputError(
+            f"both logs must give times in the same form; {seen.name} has {forms[0]} ({when.name!r}), and {done.name} "
+            f"has {forms[1]} ({then.name!r}): convert one of them"
+        )
+    key, its, why = _join_key(seen, done, {when.name, then.name})
+    roles = [made.line(f"user = {_toml(key)}", why)]
+    shared = [name for name in done.columns if name in seen.columns and name not in (key, its, when.name, then.name)]
+    agree = [name for name in shared if MUST_AGREE.intersection(done.columns[name].words)]
+    if agree:
+        roles.append(made.line(f"keys = {_toml(agree)}", "both logs have it, and a conversion goes with its own"))
+    elif shared:
+        roles.append(f"# keys = {_toml(shared)}   # both logs have them: uncomment those that must agree")
+    roles += _time_lines(made, [(when, seen), (then, done)])
+    rows = [
+        f"(SELECT {log.text(name)} AS k, {_micros(log, time)} AS t FROM {log.table.relation.sql})"
+        for log, name, time in ((seen, key, when), (done, its, then))
+    ]
+    joined = f"SELECT c.t - i.t AS d FROM {rows[1]} AS c ASOF LEFT JOIN {rows[0]} AS i ON c.k = i.k AND c.t >= i.t"
+    window, share = _window(done, joined)
+    if not share:
+        raise InputError(
+            f"no conversion in {done.name} has an impression of the same {key!r} before it in {seen.name}: "
+            "are the two files swapped? give impressions first"
+        )
+    made.recognised.append(f"joined by {key}: {share:.1%} of the conversions have an impression before them")
+    roles.append(made.line(f'window = "{window}d"', "how long after its impression a conversion counts"))
+    used = {key, its, when.name, then.name}
+    _known(made, seen, [c for c in seen.columns.values() if c.name not in used])
+    known = set(made.renamed)
+    _unknown(made, done, [c for c in done.columns.values() if c.name not in used | {*seen.columns}], "TRUE", window)
+    called = {ours: theirs for ours, theirs in ((key, its), (when.name, then.name)) if ours != theirs}
+    return roles + _names(
+        impression_columns={name: column for name, column in made.renamed.items() if name in known},
+        conversion_columns=called | {name: column for name, column in made.renamed.items() if name not in known},
+    )
+
+
+def _one_log(made: _Draft, log: LogProfile) -> list[str]:
+    """Writes the attributes, and gives the lines of [logs] that say which rows have a conversion."""
+    flag = next((c for c in log.columns.values() if CONVERTED.intersection(c.words) and _is_flag(log, c)), None)
+    delay = next((c for c in log.columns.values() if DELAYS.intersection(c.words) and c.clock == "number"), None)
+    later = [c for c in log.columns.values() if CONVERTED.intersection(c.words) and c.time_likeness > 1 and c != flag]
+    then = later[0] if later and delay is None else None
+    if flag is None and delay is None and then is None:
+        raise InputError(
+            f"{log.name} has no column that says which rows have a conversion, as converted, conversion_time or delay "
+            f"would; its columns are {_list(log.columns)}. If it has impressions alone, give the conversions' file too"
+        )
+    when = _time(log) if then is not None or any(c.time_likeness > 1 for c in _not_later(log)) else None
+    marks = {"converted": flag, "conversion_time": then, "delay": delay}
+    roles = [made.line(f"{key} = {_toml(c.name)}", "by its name and its values") for key, c in marks.items() if c]
+    roles += [] if when is None else _time_lines(made, [(when, log)])
+    is_one = f"LOWER({log.text(flag.name)}) IN ('1', 'true', 't')" if flag else ""
+    mark = delay or then
+    converted = is_one or f"{log.text(mark.name if mark else '')} IS NOT NULL"
+    window = WINDOWS[3]
+    if mark is not None:
+        spent = duration_of(log.table, mark.name) if delay else f"{_micros(log, mark)} - {_micros(log, when or mark)}"
+        window, _ = _window(log, f"SELECT {spent} AS d FROM {log.table.relation.sql} WHERE {converted}")
+        roles.append(made.line(f'window = "{window}d"', "how long after its impression a conversion counts"))
+    used = [c.name for c in (flag, delay, then, when, *later) if c]
+    rest = [c for c in log.columns.values() if c.name not in used]
+    counts = ", ".join(f"COUNT({log.text(c.name)}) FILTER (NOT ({converted})) AS f{i}" for i, c in enumerate(rest))
+    before = log.run(f"SELECT COUNT(*) AS n{', ' * bool(rest)}{counts} FROM {log.table.relation.sql}")
+    known = [c for i, c in enumerate(rest) if before[f"f{i}"]]
+    _known(made, log, known)
+    _unknown(made, log, [c for c in rest if c not in known], converted, window if mark else None)
+    return roles + _names(impression_columns=made.renamed)
+
+
+def _time(log: LogProfile, other: LogProfile | None = None) -> LogColumn:
+    """The column that says when; one that the other log has too is preferred."""
+    columns = _not_later(log) if other is None else list(log.columns.values())
+    best = max(columns, key=lambda c: (c.time_likeness, other is not None and c.name in other.columns), default=None)
+    if best is None or best.time_likeness < 1:
+        raise InputError(
+            f"{log.name} has no column of times: numbers, or as in 2026-03-01, 2026-03-01T12:00:00 or "
+            f"2026-03-01T12:00:00Z, all in one form; its columns are {_list(log.columns)}"
+        )
+    return best
+
+
+def _not_later(log: LogProfile) -> list[LogColumn]:
+    """The columns that are not of the conversion, by their names."""
+    return [c for c in log.columns.values() if not CONVERTED.intersection(c.words)]
+
+
+def _time_lines(made: _Draft, times: list[tuple[LogColumn, LogProfile]]) -> list[str]:
+    """The keys time and time_unit; a guess where another column would do, or where numbers do not count from 1970."""
+    doubts = []
+    for time, log in times:
+        all_ = _not_later(log) if len(times) == 1 else log.columns.values()
+        others = [c.name for c in all_ if c != time and c.time_likeness >= time.time_likeness]
+        doubts += [f"{log.name} has {_list(others)} too"] if others else []
+    doubts += [f"{time.name!r} is a number" for time, _ in times if time.time_likeness == 1]
+    lines = [made.line(f"time = {_toml(times[0][0].name)}", "; ".join(doubts))]
+    numbers = [time for time, _ in times if time.clock == "number"]
+    if numbers and (numbers[0].unit != "s" or not numbers[0].counts_from_1970):
+        why = "" if numbers[0].counts_from_1970 else "these numbers do not count from 1970"
+        lines.append(made.line(f'time_unit = "{numbers[0].unit}"', why))
+    return lines
+
+
+class _JoinKey(NamedTuple):
+    impressions: str
+    conversions: str
+    why: str  # it is a guess; empty if it is none
+
+
+def _join_key(seen: LogProfile, done: LogProfile, times: set[str]) -> _JoinKey:
+    """The columns that join the two: of one name, or else of the same values."""
+
+    def may_join(log: LogProfile) -> list[LogColumn]:
+        return [c for c in log.columns.values() if c.labels and not c.is_amount and c.present and c.name not in times]
+
+    found = []
+    for ours in may_join(seen):
+        for theirs in may_join(done):
+            same, named = ours.name.lower() == theirs.name.lower(), [w for w in USERS if w in ours.words]
+            selective = ours.distinct >= (0.01 if same and named else 0.2) * seen.rows
+            if not selective or ours.distinct < 2 or not (same or theirs.distinct >= 0.2 * done.rows):
+                continue
+            cells = f"SELECT DISTINCT {done.text(theirs.name)} AS v FROM {done.table.relation.sql}"
+            known = f"SELECT {seen.text(ours.name)} FROM {seen.table.relation.sql}"
+            each = done.run(f"SELECT COUNT(v) AS n, COUNT(*) FILTER (v IN ({known})) AS both FROM ({cells}) AS cells")
+            if each["both"] > (0 if same else 0.5 * each["n"]):
+                rank = (not same, USERS.index(named[0]) if named else len(USERS), -ours.distinct)
+                found.append((rank, ours.name, theirs.name))
+    if not found:
+        raise InputError(
+            f"no column joins {done.name} to {seen.name}; a user or a click id must be in both. Their columns are "
+            f"{_list(done.columns)}, and {_list(seen.columns)}"
+        )
+    (differ, by_name, _), ours_, theirs_ = min(found)
+    others = [name for _, name, _ in sorted(found)[1:]]
+    why = f"{theirs_!r} has the same values" if differ else f"{_list(others)} would join them too" if others else ""
+    return _JoinKey(ours_, theirs_, why or ("by its values" if by_name == len(USERS) else ""))
+
+
+def _window(log: LogProfile, delays: str) -> tuple[int, float]:
+    """The days that most delays are within, and the share of conversions that have one."""
+    row = log.run(f"SELECT COUNT(*) AS n, COUNT(d) AS m, QUANTILE_DISC(d, {COVERED}) AS most FROM ({delays}) AS x")
+    return next((days for days in WINDOWS if (row["most"] or 0) < days * DAY), WINDOWS[-1]), row["m"] / max(1, row["n"])
+
+
+def _micros(log: LogProfile, time: LogColumn) -> str:
+    return time_of(replace(log.table, unit=time.unit if time.clock == "number" else "s"), time.name)[0]
+
+
+def _known(made: _Draft, log: LogProfile, columns: list[LogColumn]) -> None:
+    """Writes the attributes that impressions have, those that others determine above them."""
+
+    def rank(column: LogColumn) -> int:
+        return next((i for i, word in enumerate(FIRST) if word in column.words), len(FIRST))
+
+    def fits(column: LogColumn) -> bool:
+        most = min(MOST_KNOWN, max(50, log.rows // (5 if rank(column) == len(FIRST) else 2)))
+        return column.labels and not column.is_amount and column.time_likeness < 2 <= column.distinct <= most
+
+    fit = sorted(filter(fits, columns), key=lambda c: (rank(c), _is_flag(log, c)))
+    chosen: list[LogColumn] = []
+    for column in fit[:KNOWN_LEVELS]:
+        below = (i for i, other in enumerate(chosen) if _determines(log, other.name, column.name))
+        chosen.insert(next(below, len(chosen)), column)
+    for column in chosen:
+        made.attribute(column.name)
+    others = [c.name for c in columns if c not in chosen and c.present]
+    made.after += [f"# Not used, but known to an impression: {_list(others)}"] if others else []
+
+
+def _determines(log: LogProfile, one: str, other: str) -> bool:
+    cells = [f"COALESCE({log.text(name)}, '')" for name in (one, other)]
+    pair = f"CONCAT({cells[0]}, CHR(31), {cells[1]})"
+    row = log.run(f"SELECT COUNT(DISTINCT {cells[0]}) AS a, COUNT(DISTINCT {pair}) AS b FROM {log.table.relation.sql}")
+    return bool(row["a"] == row["b"])
+
+
+def _is_flag(log: LogProfile, column: LogColumn) -> bool:
+    return column.distinct <= 3 and set(_values(log, column.name, "TRUE", 4)) <= FLAGS
+
+
+def _values(log: LogProfile, name: str, condition: str, most: int) -> list[str]:
+    """The values of a column as they occur, at most so many, in the order that people have them in."""
+    sql = (
+        f"SELECT DISTINCT {log.text(name)} AS v FROM {log.table.relation.sql} WHERE {condition} ORDER BY v LIMIT {most}"
+    )
+    values = [
+        v for v in log.table.engine.run(sql).column("v").to_pylist() if v is not None and v.strip() not in ("", "*")
+    ]
+    for order in IN_ORDER:
+        if all(v.lower()[:3] in order.split() for v in values):
+            return sorted(values, key=lambda v: order.split().index(v.lower()[:3]))
+    return sorted(values, key=int) if all(WHOLE.fullmatch(v) for v in values) else values
+
+
+def _unknown(made: _Draft, log: LogProfile, columns: list[LogColumn], converted: str, window: int | None) -> None:
+    """Writes the attributes that conversions alone have, with their domains; without any, the delay."""
+    rows = log.run(f"SELECT COUNT(*) AS n FROM {log.table.relation.sql} WHERE {converted}")["n"]
+    nodes, others = 1, []
+    for column in columns:
+        amounts = column.is_amount or not column.labels or column.time_likeness > 1
+        values = [] if amounts else _values(log, column.name, converted, MOST_LISTED + 1)
+        if not 2 <= len(values) <= min(MOST_LISTED // nodes, max(12, rows // 3)):
+            others += [column] if column.present else []
+            continue
+        nodes *= len(values)
+        cells: list[Any] = values
+        why = "the values that occur; add those that may still come"
+        if all(WHOLE.fullmatch(v) for v in values) and column.present == rows:
+            first, last = int(values[0]), int(values[-1])
+            if last - first < 2 * len(values):
+                made.attribute(column.name, made.line(f"range = [{first}, {last}]", why), unknown=True)
+                continue
+        cells += ["missing"] if column.present < rows and "missing" not in values else []
+        made.attribute(column.name, made.line(f"domain = {_toml(cells)}", why), unknown=True)
+    if nodes == 1 and window is not None:
+        width = -(-window // BUCKETS)
+        why = "the time from impression to conversion; leave this attribute out if nobody asks for it"
+        bucket = [made.line(f'bucket = "{width}d"', why), f"buckets = {-(-window // width)}"]
+        made.attribute("delay", *bucket, unknown=True)
+    if not made.attributes:
+        raise InputError(
+            f"no column of {log.name} looks like an attribute, with 2 to {MOST_KNOWN:,} values; give logs that have one"
+        )
+    if others:
+        made.after.append(f"# Not used, but known at conversion time: {_list(c.name for c in others)}")
+    amount = next((c.name for c in others if c.is_amount or (not c.labels and c.clock == "number")), None)
+    if amount is not None and amount not in TAKEN | ADDED:
+        parts = ["", "# To measure sums besides counts:", "# [[measure]]", '# name = "count"', "# [[measure]]"]
+        made.after += [
+            *parts,
+            f"# name = {_toml(amount)}",
+            '# clip = "auto"                # the most of one conversion',
+        ]
+
+
+def _names(**tables: dict[str, str]) -> list[str]:
+    """Lines that say what the files call a column, where the spec calls it otherwise."""
+    each = {key: ", ".join(f"{_toml(a)} = {_toml(b)}" for a, b in names.items()) for key, names in tables.items()}
+    return [f"{key} = {{{pairs}}}" for key, pairs in each.items() if pairs]
+
+
+def _list(names: Iterable[str]) -> str:
+    every = [one_line(name)[:40] for name in names]
+    return ", ".join(every[:NAMED]) + (f" and {len(every) - NAMED} more" if len(every) > NAMED else "")
+
+
+def _toml(value: str | Sequence[Any]) -> str:
+    """A text, or a list of texts and numbers, in TOML, which writes them as JSON does."""
+    return json.dumps(value, ensure_ascii=False)
