@@ -57,6 +57,7 @@ USUAL = 0.95  # confidence
 ALIKE = 0.9  # of the nodes; rounding may make some corrections 0
 MANY = 100  # values of a column that are no measures any more
 FALSE_ALARMS = 0.05  # the chance that noise alone makes any correction of a table implausible
+GENERATED = b"generated"  # in the metadata of what was made of generated logs
 Z_FINE = 3.0  # the fit is fine up to here
 
 
@@ -77,6 +78,7 @@ class Estimates:
     not_private: str = ""  # why they are not private, if the file says so
     confidence: float | None = None  # of the intervals, where the file states it
     shape: str | None = None  # of the noise, where the file states it
+    generated: bool = False  # whether the file says that the rows counted were generated
     impressions: Floats | None = (
         None  # known to whoever shows them; of what is unknown to them, those of the node above
     )
@@ -318,6 +320,7 @@ def read_estimates(table: Any, path: str, levels: list[str] | None = None, rows:
         not_private=words_of(table) or earlier_words(metadata),
         confidence=stated_confidence(metadata),
         shape=stated_shape(metadata),
+        generated=GENERATED in metadata,
         impressions=_impressions(table, tree, path, levels, rows),
     )
 

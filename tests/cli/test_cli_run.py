@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import attributary
+from attributary.explore import open_session
 from attributary.logs.count import count
 from attributary.measurements import Measurements
 from attributary.plan import Plan, make_plan
@@ -70,6 +72,21 @@ def test_the_whole_way(shop: Path, tmp_path: Path) -> None:
         "error of this",
     ):
         assert words in result.stderr, words
+
+
+def test_generated_data_is_called_so_wherever_it_is_shown(shop: Path, tmp_path: Path) -> None:
+    for week in ("weeks/1", "weeks/2"):
+        assert run(shop / "spec.toml", "-o", tmp_path / week).exit_code == 0
+    for of in ("weeks/1", "weeks"):
+        command_line("report", tmp_path / of, "-o", tmp_path / "page.html")
+        html = (tmp_path / "page.html").read_text()
+        assert "(generated data)</title>" in html and '<span class="badge">generated data</span>' in html, of
+        with closing(open_session(str(tmp_path / of))) as session:
+            assert session.about({})["table"]["generated"], of
+    bare = read_table(str(tmp_path / "weeks/1/estimates.parquet")).replace_schema_metadata()
+    pq.write_table(bare, tmp_path / "bare.parquet")
+    command_line("report", tmp_path / "bare.parquet", "-o", tmp_path / "page.html")
+    assert "generated data" not in (tmp_path / "page.html").read_text()
 
 
 @pytest.mark.parametrize("estimator", ["unbiased", "learned"])

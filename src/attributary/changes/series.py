@@ -79,6 +79,11 @@ class Series:
         """Why these figures are not private, if they are not."""
         return together(*(period.not_private for period in self.periods))
 
+    @property
+    def generated(self) -> bool:
+        """Whether a period was counted in generated logs."""
+        return any(period.generated for period in self.periods)
+
     def _compared(self, tree: Tree, before: SeriesPeriod, now: SeriesPeriod) -> Changes:
         return Changes(tree, before, now, self.test, self.false_discoveries, self.proven, self.confidence)
 
@@ -205,7 +210,7 @@ def _period(name: str, est: Estimates, tree: Tree, measure: str) -> SeriesPeriod
     seen = np.full(len(est), np.nan) if seen is None else back(seen)
     figures = PeriodFigures(*(placed(values) for values in (count, variance, excess, seen)))
     recomputed = not np.allclose(count, back(est.estimate), rtol=1e-6, atol=1e-6)
-    return SeriesPeriod(name, figures, est.fit, recomputed, est.not_private)
+    return SeriesPeriod(name, figures, est.fit, recomputed, est.not_private, est.generated)
 
 
 def _added(figures: PeriodFigures, roots: slice) -> PeriodFigures:

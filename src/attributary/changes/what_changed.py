@@ -26,6 +26,7 @@ class SeriesPeriod(NamedTuple):
     fit: Fit | None = None  # whether the noise is as stated
     recomputed: bool = False  # the table's own estimates use a prior or are never negative
     not_private: str = ""
+    generated: bool = False  # made of generated logs
 
     @property
     def doubtful(self) -> bool:

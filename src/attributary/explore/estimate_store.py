@@ -146,6 +146,7 @@ def write_periods(named: dict[str, str], levels: list[str] | None, folder: str) 
         columns |= dict(zip(("relative", "relative_low", "relative_high"), step.relative, strict=True))
         made = with_columns(each.tree.in_level_order.table(), columns)
         made = noted(made.append_column("verdict", pa.array(step.verdict)), confidence=each.confidence)
+        made = noted(made, generated="logs") if each.generated else made
         tables[name] = mark(made, each.not_private)
     file = os.path.join(folder, "periods.parquet")
     parquet.write_table(by_measure(tables), file, row_group_size=2**17)

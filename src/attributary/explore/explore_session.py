@@ -80,6 +80,7 @@ class Session:
                 "nodes": len(now),
                 "labels": bool(now.attributes),
                 "not_private": not_private(now.not_private),
+                "generated": now.generated,
                 "confidence": now.confidence,
                 "prior": FROM_PRIOR in store.figures,
                 "tau": self._tau(store),

@@ -12,6 +12,7 @@ from attributary.errors import InputError
 from attributary.estimates import (
     FIGURES,
     FROM_PRIOR,
+    GENERATED,
     MEASURE,
     NEEDED,
     NODE,
@@ -114,6 +115,7 @@ class OpenTable:
     forest: Forest
     not_private: str = ""  # why they are not, if the file says so
     confidence: float | None = None
+    generated: bool = False  # made of generated logs
     measure: str | None = None  # whose rows are looked at, where a column tells measures apart
 
     def __len__(self) -> int:
@@ -174,6 +176,7 @@ def _open(source: Any, path: str, file: str, stage: Stage, kept: MeasureRows | N
         forest,
         _not_private(source),
         stated_confidence(metadata),
+        GENERATED in metadata,
         kept.value if kept else None,
     )
 

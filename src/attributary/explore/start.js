@@ -31,7 +31,7 @@ function introduce(table, measure = "") {
   document.title = `${words} – Attributary explorer`;
   const sizes = about.levels.map((level) => `${whole.format(level.nodes)} × ${level.name}`).join(", ");
   const beside = about.before ? `, beside ${about.before}` : "";
-  document.getElementById("opened").textContent = `${about.file}${beside}: ${whole.format(about.nodes)} ${about.called === "conversions" ? "counts" : "sums"}, ${sizes}.`;
+  document.getElementById("opened").textContent = `${about.file}${beside}: ${whole.format(about.nodes)} ${about.called === "conversions" ? "counts" : "sums"}, ${sizes}.${about.generated ? " Generated data." : ""}`;
   document.getElementById("choose").hidden = about.measures.length < 2;
   document.getElementById("measure").replaceChildren(...about.measures.map((name, i) => make("option", { value: i ? name : "" }, name === "count" ? "conversions" : name)));
   document.getElementById("measure").value = about.measure === about.measures[0] ? "" : about.measure;

@@ -19,7 +19,7 @@ import numpy as np
 from attributary import rmsre
 from attributary.denoising import Estimate, denoise
 from attributary.errors import InputError
-from attributary.estimates import IMPRESSIONS, USUAL, by_measure, estimates_table, known_above, with_impressions
+from attributary.estimates import IMPRESSIONS, USUAL, by_measure, estimates_table, known_above, noted, with_impressions
 from attributary.logs.count import count
 from attributary.logs.counts import Counts
 from attributary.logs.engine import Engine
@@ -94,7 +94,8 @@ class Run:
             made = {name: estimates_table(est, self.confidence) for name, est in self.estimates.items()}
             if self.impressions is not None:
                 made = {name: with_impressions(table, self.impressions) for name, table in made.items()}
-            tables = {"estimates": by_measure(made)}
+            estimates = by_measure(made)
+            tables = {"estimates": noted(estimates, generated="logs") if self.generated else estimates}
             ratios = ratios_table(self.estimates, self.confidence)
         if ratios is not None:
             tables["ratios"] = mark(ratios, *(est.not_private for est in self.estimates.values()))

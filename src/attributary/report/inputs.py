@@ -150,7 +150,8 @@ def read(
             inputs = replace(inputs, evaluation=(*inputs.evaluation, *read_evaluation(file.table, file.path)))
     words = [est.not_private for est in (*inputs.measures.values(), *inputs.ratios.values())]
     words += [words_of(file.table) for file in files if file.kind == "evaluation"]
-    inputs = replace(inputs, not_private=together(*words))
+    generated = any(est.generated for est in inputs.measures.values())
+    inputs = replace(inputs, not_private=together(*words), generated=generated)
     inputs.check()
     return inputs
 

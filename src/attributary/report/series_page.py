@@ -36,6 +36,7 @@ def series_page(
         "between": between,
         "lead": lead(series, called, plans or []),
         "not_private": not_private(series.not_private),
+        "generated": series.generated,
         "version": __version__,
         "total": _row(series.total, 0, f"All {called}") | {"svg": course_svg(series.total, 0, large=True)},
         "sum": _figure(series.total.interval(series.total.sum), 0),
