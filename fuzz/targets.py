@@ -153,7 +153,6 @@ def _attribution_options(data: bytes, path: str) -> None:
     try:
         value = json.loads(data)
     except (ValueError, RecursionError):
-        ImpressionOptions.from_json(_text(data))
         return
     parts = value if isinstance(value, dict) else {}
     site, time = parts.get("site"), parts.get("time")

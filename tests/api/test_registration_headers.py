@@ -12,7 +12,7 @@ from attributary.api.ara import parse
 from attributary.api.ara.parse import Issue, Parsed
 from attributary.api.ara.parse.browser_limits import BrowserLimits
 from attributary.api.ara.parse.event_level import information_gain
-from attributary.api.sites import parse_url, registrable
+from attributary.api.sites import parse_url, registrable_domain
 from attributary.noise.randomised_response import response_rate
 
 SITE = {"destination": "https://a.test"}
@@ -505,10 +505,10 @@ NO_HOST = [
 )
 def test_a_site_is_one_label_below_a_suffix(suffix: str) -> None:
     """Whatever stands before it: below, it is the same site; beside, it is another."""
-    here, there = (registrable(f"{name}.{suffix}") for name in ("here", "there"))
+    here, there = (registrable_domain(f"{name}.{suffix}") for name in ("here", "there"))
     assert (here, there) == (f"here.{suffix}", f"there.{suffix}")
-    assert {registrable(f"{more}here.{suffix}") for more in ("", "a.", "a.b.", "there.")} == {here}
-    assert registrable(suffix) == suffix
+    assert {registrable_domain(f"{more}here.{suffix}") for more in ("", "a.", "a.b.", "there.")} == {here}
+    assert registrable_domain(suffix) is None
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def _parse(text: str) -> Url | None:
         return None
     port_text = "" if port == DEFAULT_PORT[scheme] else f":{port}"
     more = bool(match["user"]) or (match["rest"] or "/") not in ("/", "\\")
-    domain = registrable(host)
+    domain = registrable_domain(host) or host  # what has none is its own site
     return Url(
         origin=f"{scheme}://{host}{port_text}",
         site=f"{scheme}://{domain}",
@@ -67,18 +67,10 @@ def _parse(text: str) -> Url | None:
 _kept = lru_cache(maxsize=4096)(_parse)  # the same few addresses come again and again
 
 
-def registrable(host: str) -> str:
-    """The part of a host's name that one registers; a host that has no such part is its own site.
-
-    Those are an address in numbers, localhost, github.io itself.
-    """
-    return registrable_domain(host) or host
-
-
 def registrable_domain(host: str) -> str | None:
     """The part of a host's name that one registers, if any, by the Public Suffix List with its private section.
 
-    A dot at the end stays, and makes another site.
+    An address in numbers, localhost and github.io itself have none. A dot at the end stays, and makes another site.
     """
     name = host.removesuffix(".")
     domain = None if _is_address(host) else _suffixes().privatesuffix(name)

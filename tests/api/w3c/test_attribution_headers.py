@@ -57,7 +57,7 @@ def test_a_header_saves_one_impression_the_last_that_it_states() -> None:
 
 
 def test_unknown_members_and_parameters_are_ignored() -> None:
-    header = 'histogram-index=1;a=2, match-value=3, octopus, conversion-sites=("a";b);c, match_value=9, *x=(1)'
+    header = 'histogram-index=1;a=2, match-value=3, octopus, conversion-sites=("a";b);c, match_value=9, value=0, *x=(1)'
     assert parse_save_impression(header) == ImpressionOptions(1, 3, ["a"])
 
 

@@ -51,7 +51,7 @@ class Fixed(Random):
 
 def result(agent: UserAgent, event: dict[str, Any]) -> Any:
     """What comes of an event: a histogram, the error that is stated so, or None."""
-    call = {"site": event.get("site"), "caller": event.get("intermediarySite"), "time": event["seconds"]}
+    call = {"site": event.get("site"), "caller": event.get("intermediarySite", ""), "time": event["seconds"]}
     try:
         match event["event"]:
             case "saveImpression":

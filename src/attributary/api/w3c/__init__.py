@@ -2,12 +2,9 @@
 
 Follows w3c/attribution at commit 9fab4e8 (2026-05-14), a draft that still changes. This package speaks that
 specification's language, as `api.ara` speaks the Attribution Reporting API's.
-
-    agent = UserAgent(rng=Random(1))
-    agent.activate(time=0)
-    agent.save_impression(ImpressionOptions(histogram_index=3), site="news.example", time=1)
 """
 
+from attributary.api.w3c.aggregate_shares import unwrap_shares
 from attributary.api.w3c.attribution_headers import (
     measure_conversion_header,
     parse_measure_conversion,
@@ -35,4 +32,5 @@ __all__ = [
     "parse_measure_conversion",
     "parse_save_impression",
     "save_impression_header",
+    "unwrap_shares",
 ]

@@ -5,26 +5,26 @@ Numbers with a fraction have at most three decimals in such fields.
 """
 
 from decimal import Decimal
-from typing import Any, TypeVar
+from operator import methodcaller
+from typing import Any
 from urllib.parse import urljoin
 
 from attributary.api.sites import parse_url
-from attributary.api.w3c.attribution_options import ConversionOptions, ImpressionOptions, PageOptions
+from attributary.api.w3c.attribution_options import ConversionOptions, ImpressionOptions
 from attributary.errors import InputError, brief
 
-POSITIVE = ("lifetime-days", "lookback-days", "histogram-size", "value", "max-value")
-Kind = TypeVar("Kind", bound=PageOptions)
+KEBAB = methodcaller("replace", "_", "-")
 
 
 def parse_save_impression(header: str) -> ImpressionOptions:
     """The options in a header `Save-Impression`; an InputError where a browser ignores the header."""
-    return _options(ImpressionOptions, _dictionary(header))
+    return ImpressionOptions.from_members(_dictionary(header, ["lifetime-days"]), KEBAB)
 
 
 def parse_measure_conversion(header: str, url: str) -> tuple[ConversionOptions, str]:
     """The options in a header `Measure-Conversion` of a response from `url`, and where its report goes."""
-    members = _dictionary(header)
-    options = _options(ConversionOptions, members)
+    members = _dictionary(header, ["lookback-days", "histogram-size", "value", "max-value"])
+    options = ConversionOptions.from_members(members, KEBAB)
     report_url = members.get("report-url")
     if not isinstance(report_url, str):
         raise InputError(f'report-url must be a string, as in report-url="/reports"; got {brief(report_url)}')
@@ -48,7 +48,7 @@ def measure_conversion_header(options: ConversionOptions, report_url: str) -> st
     return _header({**options.stated(), "report_url": report_url})
 
 
-def _dictionary(header: str) -> dict[str, Any]:
+def _dictionary(header: str, positive: list[str]) -> dict[str, Any]:
     """The members of a dictionary, without their parameters: numbers, text, or lists of them."""
     from http_sf import StructuredFieldError, parse  # here, as all else in this package does without
 
@@ -58,24 +58,17 @@ def _dictionary(header: str) -> dict[str, Any]:
         raise InputError(f"a header must be ASCII; got {brief(header)}") from None
     except StructuredFieldError as error:
         raise InputError(f"a header must be a dictionary of RFC 9651, as in histogram-index=3: {error}") from None
-    return {key: _plain(member[0]) for key, member in parsed.items()}  # type: ignore[union-attr, index]
+    members = {key: _plain(member[0]) for key, member in parsed.items()}  # type: ignore[union-attr, index]
+    for key in positive:
+        if members.get(key) == 0:
+            raise InputError(f"{key} must be positive in a header; got 0")
+    return members
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, list):
         return [_plain(item) for item, _ in value]
     return float(value) if isinstance(value, Decimal) else value
-
-
-def _options(kind: type[Kind], members: dict[str, Any]) -> Kind:
-    for key in POSITIVE:
-        if members.get(key) == 0:
-            raise InputError(f"{key} must be positive in a header; got 0")
-    return kind.from_members(members, _kebab)
-
-
-def _kebab(name: str) -> str:
-    return name.replace("_", "-")
 
 
 def _header(members: dict[str, Any]) -> str:
@@ -88,6 +81,6 @@ def _header(members: dict[str, Any]) -> str:
                 rule = f"{name} has at most three decimals in a header"
                 raise InputError(f"{rule}; got {number}: round it, or measure by a script's call")
     try:
-        return ser({_kebab(name): list(v) if isinstance(v, tuple) else v for name, v in members.items()})
+        return ser({KEBAB(name): list(v) if isinstance(v, tuple) else v for name, v in members.items()})
     except ValueError as error:
         raise InputError(f"cannot be written as a header: {error}; write domains in ASCII (xn--…)") from None

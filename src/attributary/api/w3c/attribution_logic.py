@@ -58,8 +58,7 @@ def allocate_credit(credit: Sequence[float], value: int, random: Callable[[], fl
     are exact, and a credit is what it reads (0.1 is a tenth).
     """
     given = [Fraction(str(each)) for each in credit]
-    total = sum(given)
-    parts = [value * each / total for each in given]
+    parts = [value * each / sum(given) for each in given]
     open_part = 0  # the only one before `n` that may still have a fraction
     for n in range(1, len(parts)):
         first, second = (parts[i] - floor(parts[i]) for i in (open_part, n))

@@ -4,7 +4,6 @@ Members, defaults and the order of the checks are the specification's. Names are
 JavaScript have the specification's (`histogramIndex`).
 """
 
-import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -12,7 +11,7 @@ from numbers import Integral, Real
 from typing import Any, Self
 
 from attributary.api.sites import is_local, parse_host, registrable_domain
-from attributary.errors import InputError, brief, why_not_json
+from attributary.errors import InputError, brief
 
 MAXIMUM_EPSILON = 4294  # so that microepsilons fit into 32 bits
 DAY = 86_400  # seconds
@@ -50,6 +49,14 @@ class UserAgentSettings:
     epoch_days: int = 7
     activation_seconds: float | None = 5
 
+    def __post_init__(self) -> None:
+        if isinstance(self.aggregation_services, str):
+            raise InputError(f"aggregation_services must be a list; got {brief(self.aggregation_services)}")
+        for name in self.__slots__[1:]:
+            value, least = getattr(self, name), int(name in ("lookback_days", "epoch_days"))
+            if value is not None and not value >= least:
+                raise InputError(f"{name} must be at least {least}; got {brief(value)}")
+
 
 class PageOptions:
     """What is common to the options of both calls: members are of Web IDL's types, and can be read from JSON."""
@@ -66,16 +73,11 @@ class PageOptions:
                 raise AttributionError("TypeError", f"{_camel(name)} must be a list; got {brief(value)}")
 
     @classmethod
-    def from_json(cls, source: str | Mapping[str, Any]) -> Self:
-        """Options as JavaScript has them: a JSON object, or a mapping like it. Unknown members are ignored."""
-        if isinstance(source, str):
-            try:
-                source = json.loads(source)
-            except (ValueError, RecursionError) as error:
-                raise InputError(f"options must be JSON: {why_not_json(error)}") from None
-        if not isinstance(source, Mapping):
-            raise InputError(f"options must be a JSON object, as in {{}}; got {brief(source)}")
-        return cls.from_members(source, _camel)
+    def from_json(cls, members: Mapping[str, Any]) -> Self:
+        """Options as JavaScript has them, of a JSON object that was loaded. Unknown members are ignored."""
+        if not isinstance(members, Mapping):
+            raise InputError(f"options must be a JSON object, as in {{}}; got {brief(members)}")
+        return cls.from_members(members, _camel)
 
     @classmethod
     def from_members(cls, members: Mapping[str, Any], spell: Callable[[str], str] = str) -> Self:

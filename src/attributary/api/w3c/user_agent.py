@@ -61,14 +61,7 @@ class UserAgent:
         self._tabs[tab] = Activation() if before.used else before
 
     def save_impression(
-        self,
-        options: ImpressionOptions,
-        *,
-        site: str,
-        time: float,
-        caller: str | None = None,
-        tab: str = "",
-        allowed: bool = True,
+        self, options: ImpressionOptions, site: str, time: float, caller: str = "", tab: str = "", allowed: bool = True
     ) -> None:
         """Saves an impression; an AttributionError is what the page would get."""
         on, by = self._admit("save-impression", site, caller, time, tab, allowed)
@@ -77,14 +70,7 @@ class UserAgent:
             self.impressions.append(SavedImpression(checked, on, by, time))
 
     def measure_conversion(
-        self,
-        options: ConversionOptions,
-        *,
-        site: str,
-        time: float,
-        caller: str | None = None,
-        tab: str = "",
-        allowed: bool = True,
+        self, options: ConversionOptions, site: str, time: float, caller: str = "", tab: str = "", allowed: bool = True
     ) -> tuple[int, ...]:
         """The histogram in the conversion's report, before encryption; an AttributionError as the page gets it."""
         on, by = self._admit("measure-conversion", site, caller, time, tab, allowed)
@@ -136,12 +122,10 @@ class UserAgent:
         first = self.epoch(now - self.settings.lookback_days * DAY)
         return first if self._cleared is None else max(first, self.epoch(self._cleared) + 1)
 
-    def _admit(
-        self, feature: str, site: str, caller: str | None, time: float, tab: str, allowed: bool
-    ) -> tuple[str, str]:
+    def _admit(self, feature: str, site: str, caller: str, time: float, tab: str, allowed: bool) -> tuple[str, str]:
         """The site and the caller of a call, which the page and its user allow."""
         now, on = _moment(time), parse_site(site)
-        by = on if caller is None else parse_site(caller)
+        by = parse_site(caller) if caller else on
         if not allowed:
             raise AttributionError("NotAllowedError", f"the permissions policy of {on} does not allow {feature}")
         seconds, state = self.settings.activation_seconds, self._tabs.get(tab, Activation())
