@@ -339,6 +339,7 @@ def test_a_refused_destination_is_shown_with_what_to_write() -> None:
 @example(32, 5, 16, "navigation", 14.0)
 @example(32, 5, 20, "event", 0.0)
 @example(1, 1, 1, "event", 5e-324)
+@example(22, 3, 16, "navigation", 0.0)  # a rate of exactly 1, however many states
 def test_what_event_level_reports_could_tell_is_found_for_any_number_of_them(
     data: int, windows: int, reports: int, kind: str, epsilon: float
 ) -> None:

@@ -15,7 +15,7 @@ correlations are of order 1/√k between a state that most people are in and ano
 """
 
 from dataclasses import dataclass
-from math import exp, inf, log
+from math import expm1, inf, log
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -28,7 +28,7 @@ LARGEST_EPSILON = 500.0  # beyond which nothing is random to any digit, and befo
 
 def response_rate(states: int, epsilon: float) -> float:
     """The chance that a response is drawn at random from all states, for ε: k / (k − 1 + e^ε)."""
-    return states / (states - 1 + exp(min(epsilon, LARGEST_EPSILON)))
+    return states / (states + expm1(min(epsilon, LARGEST_EPSILON)))
 
 
 class StateWeights(NamedTuple):
