@@ -8,6 +8,7 @@ from fractions import Fraction
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -310,6 +311,13 @@ def test_an_impression_is_checked_in_the_order_of_the_specification() -> None:
 def test_members_of_another_type_are_refused(member: str, value: Any) -> None:
     with pytest.raises(AttributionError, match=f"TypeError: {member} must be"):
         ImpressionOptions.from_json({"histogramIndex": 1, member: value})
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    credit, epsilon = np.array([2.0, 1.0]), np.float32(0.5)
+    options = ConversionOptions("", np.int64(3), epsilon, credit=credit, match_values=np.arange(2))  # type: ignore[arg-type]
+    assert options == ConversionOptions("", 3, 0.5, credit=[2, 1], match_values=[0, 1])
+    assert {type(options.histogram_size), type(options.epsilon), *map(type, options.credit)} == {int, float}
 
 
 @pytest.mark.parametrize(("member", "value"), [("epsilon", math.nan), ("epsilon", 10**400), ("credit", [math.inf])])

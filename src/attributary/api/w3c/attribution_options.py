@@ -5,7 +5,7 @@ JavaScript have the specification's (`histogramIndex`).
 """
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from numbers import Integral, Real
 from typing import Any, Self
@@ -67,7 +67,7 @@ class PageOptions:
         for name, value in self._members():
             if name not in _LISTS:
                 object.__setattr__(self, name, _convert(name, value))
-            elif isinstance(value, Sequence) and not isinstance(value, str):
+            elif isinstance(value, Iterable) and not isinstance(value, str | Mapping):
                 object.__setattr__(self, name, tuple(_convert(name, item) for item in value))
             else:
                 raise AttributionError("TypeError", f"{_camel(name)} must be a list; got {brief(value)}")
@@ -142,7 +142,7 @@ def _convert(name: str, value: Any) -> str | float:
     elif isinstance(value, Real) and not isinstance(value, bool):
         if name in ("epsilon", "credit"):
             rule = "a finite number"
-            if abs(value) <= sys.float_info.max:  # type: ignore[operator]
+            if -sys.float_info.max <= (value if isinstance(value, int) else float(value)) <= sys.float_info.max:
                 return float(value)
         elif isinstance(value, Integral) and int(value) in within:
             return int(value)
