@@ -113,7 +113,10 @@ MISTAKES = {
     "no file": (["spec.toml", "none.csv"], "there is no file"),
     "memory": (["spec.toml", "--memory", "lots"], "DuckDB does not accept 'lots' as memory_limit"),
     "temp": (["spec.toml", "--temp", "none"], "none cannot hold temporary files"),
-    "clock": (["spec.toml", "--from", "2026-01-01"], "since the log's times are numbers; got 2026-01-01"),
+    "clock": (
+        ["spec.toml", "--from", "2026-01-01"],
+        "dates are for times that count from 1970; those of i.csv are numbers near 100",
+    ),
     "master": (["spec.toml", "--master", "local"], "master is an option of Spark"),
     "memory for Spark": (["spec.toml", "--engine", "spark", "--memory", "1GB"], "memory is an option of DuckDB"),
 }

@@ -283,7 +283,7 @@ def test_starting_up_imports_nothing_heavy(args: str) -> None:
         ("--nothing", "no such option '--nothing'; see `attributary --help`"),
         ("denoise --nothing", "see `attributary denoise --help`"),
         ("denoise --confidence x", "invalid value for '--confidence': 'x' is not a valid float"),
-        ("denoise --estimator best", "'unbiased', 'nonnegative', 'learned'; see"),
+        ("denoise --estimator best", "'unbiased', 'nonnegative', 'learned', 'posterior'; see"),
         ("plan", "missing argument 'SPEC'; see `attributary plan --help`"),
         ("evaluate x --draws 1", "1 draw has no standard error"),
         ("denoise plan.json", "got only one file"),
