@@ -115,7 +115,8 @@ class Estimates:
             return None
         moved, variance = (self.tree.to_level_order(a) for a in (again.correction, again.variance))
         alike = np.isnan(moved) | np.isnan(self.correction) | np.isclose(moved, self.correction, 1e-3, 1e-3)
-        alike &= np.isposinf(self.plain_variance) | np.isclose(variance, self.plain_variance, 1e-3)
+        wider = self.zero_probability is not None and self.from_prior == 0  # a posterior, than without a prior
+        alike &= np.isposinf(self.plain_variance) | np.isclose(variance, self.plain_variance, 1e-3) | wider
         return again if alike.mean() > ALIKE else None
 
     @property

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -249,6 +250,12 @@ class Measurements:
     def beyond(self, chance: float) -> Floats:
         """The standard deviations that each node's noise exceeds with this chance at most."""
         return self.each(lambda shape, variance: shape.beyond(variance, chance))
+
+    @property
+    def fingerprint(self) -> str:
+        """The same for the same noisy figures, whatever the order of their nodes."""
+        known = (self.variance < np.inf) & np.isfinite(self.noisy)
+        return sha256(np.sort(np.asarray(self.noisy, np.float64)[known]).tobytes()).hexdigest()
 
     @property
     def independent(self) -> "Measurements":

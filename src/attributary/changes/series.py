@@ -14,12 +14,11 @@ from attributary.changes.what_changed import Changes, SeriesPeriod, WithInterval
 from attributary.denoising import Estimate
 from attributary.errors import InputError
 from attributary.estimates import Estimates, has_measures, read_estimates, read_measures
-from attributary.spec.measure import COUNT
 from attributary.tables import read_table
 from attributary.tables.not_private import together
 from attributary.tree import Tree
 from attributary.tree.match import match
-from attributary.types import Floats
+from attributary.types import COUNT, Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,6 +96,7 @@ def periods(
     confidence: float = 0.95,
     measure: str | None = None,
     levels: list[str] | None = None,
+    least: int = 2,
 ) -> Series:
     """The periods in a folder, or of a mapping by name: tables, folders of `run`, or estimates in memory.
 
@@ -111,7 +111,7 @@ def periods(
             f"{false_discoveries:g} and {confidence:g}"
         )
     read = [(name, *_estimates(of, measure, levels)) for name, of in _by_name(source).items()]
-    if len(read) < 2:
+    if len(read) < least:
         raise InputError(f"at least two periods are compared; got {len(read)}")
     if (other := next(((name, m) for name, m, _ in read if m != read[0][1]), None)) is not None:
         has = [f"{name} has {m or 'one without a name'}" for name, m in (read[0][:2], other)]
@@ -210,7 +210,9 @@ def _period(name: str, est: Estimates, tree: Tree, measure: str) -> SeriesPeriod
     seen = np.full(len(est), np.nan) if seen is None else back(seen)
     figures = PeriodFigures(*(placed(values) for values in (count, variance, excess, seen)))
     recomputed = not np.allclose(count, back(est.estimate), rtol=1e-6, atol=1e-6)
-    return SeriesPeriod(name, figures, est.fit, recomputed, est.not_private, est.generated)
+    return SeriesPeriod(
+        name, figures, est.fit, recomputed, est.not_private, est.generated, est.measurements.fingerprint
+    )
 
 
 def _added(figures: PeriodFigures, roots: slice) -> PeriodFigures:

@@ -27,6 +27,7 @@ class SeriesPeriod(NamedTuple):
     recomputed: bool = False  # the table's own estimates use a prior or are never negative
     not_private: str = ""
     generated: bool = False  # made of generated logs
+    fingerprint: str = ""  # of its noisy figures
 
     @property
     def doubtful(self) -> bool:

@@ -79,7 +79,8 @@ then be empty; 0 means known exactly.
 
 THE ESTIMATOR is unbiased by default. nonnegative gives counts that are never negative. learned expects that families
 share their parent's count as other nodes with the same label do and, with --prior, as they did in an earlier period,
-whose estimates or counts the file holds. Each measure goes by its own rows in the file (column measure) and by its own
+whose estimates or counts the file holds. A folder of earlier reports is used as a whole: of each, the noisy figures,
+and older ones count less. Each measure goes by its own rows in the file (column measure) and by its own
 tau. How far that is trusted is learned from today's figures. Errors become smaller, most where noise is large and
 counts are small, but estimates are no longer unbiased: do not use it for figures that someone is billed by. posterior
 goes on from there: it weighs every whole count by its probability given all figures, and gives the mean. Its errors are
@@ -116,7 +117,11 @@ such a name are not overwritten but refused; --prefix gives the added ones other
 @amount_options
 @click.option("--noise", metavar="MODEL", help="Or the noise model with its parameters, as in laplace:scale=3.")
 @click.option("--fill", is_flag=True, help="Nodes without a row are not measured; add rows for them at the end.")
-@click.option("--prior", metavar="FILE", help="Estimates or counts of an earlier period, for learned and posterior.")
+@click.option(
+    "--prior",
+    metavar="FILE|DIR",
+    help="Estimates or counts of an earlier period, or a folder of earlier reports, for learned and posterior.",
+)
 @click.option("--protected", is_flag=True, help="The counts in --prior were protected themselves.")
 @estimator_options
 @form_options

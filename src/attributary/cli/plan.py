@@ -28,8 +28,9 @@ SPEC is a TOML file that says what is asked: the attributes from top to bottom, 
 
 THE PRIOR says which counts to expect. It is a table with a column for each attribute: either counts of an earlier
 period (one row per leaf, a column conversions), or an earlier report, as `attributary denoise` wrote it (columns
-estimate and variance). Counts that were not protected make a plan that gives a little of them away; it says so. Without
-a prior, --tree alone plans by the structure of the tree.
+estimate and variance), or a folder of earlier reports, of which older ones count less. Counts that were not protected
+make a plan that gives a little of them away; it says so. Without a prior, --tree alone plans by the structure of the
+tree.
 
 THE TREE that is queried has the values of known attributes that occur in the table --tree, or else in the prior, and
 the whole domain of unknown ones below each.
@@ -51,7 +52,12 @@ nonnegative the plan is that of unbiased estimates.
 
 @click.command(help=ABOUT, short_help="Split a privacy budget where it does most good.")
 @click.argument("spec", metavar="SPEC")
-@click.option("--prior", "prior_path", metavar="FILE", help="Counts of an earlier period, or an earlier report.")
+@click.option(
+    "--prior",
+    "prior_path",
+    metavar="FILE|DIR",
+    help="Counts of an earlier period, an earlier report, or a folder of them.",
+)
 @click.option("--protected", is_flag=True, help="The counts in --prior were protected themselves.")
 @click.option(
     "--tree", "tree_path", metavar="FILE", help="Tables of the values to query; patterns are fine. [the prior's]"
@@ -107,8 +113,8 @@ def plan(
     earlier = Plan.load(last).under(asks) if last else None
     with stages(not quiet) as stage:
         stage("reading")
-        tree, prior = read_tree_and_prior(asks, tree_path, prior_path, protected)
-        options["profile"] = profiled(asks, tree, prior_path)
+        tree, prior, table = read_tree_and_prior(asks, tree_path, prior_path, protected)
+        options["profile"] = profiled(asks, tree, prior_path, table)
         plans = {}
         for name in methods_for(asks) if method == "all" else [method]:
             stage(f"splitting the budget of {len(tree):,} nodes, {name}")

@@ -293,7 +293,8 @@ def _prior(plan: Plan, tree: Tree, prior: Prior, path: str | None) -> list[str]:
     note, spec = plan.prior, plan.spec
     if not note.history:
         return ["prior: none; the plan goes by the tree's structure, as if no node had more than tau conversions"]
-    source = f"{path}, {note.conversions:,.0f} conversions"
+    several = f"{prior.source}, " if prior.source else ""
+    source = f"{path}, {several}{note.conversions:,.0f} conversions{' in an average period' * bool(several)}"
     lines = [f"prior: {source}, protected"]
     if not note.protected:
         lines = [f"!prior: {source}, NOT protected: whoever sees the plan learns a little of these counts"]

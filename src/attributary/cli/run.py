@@ -28,7 +28,7 @@ have, and the noisy figures are denoised as in `attributary denoise`.
 
 THE PRIOR, which tells the plan what counts to expect, are the counts of impressions before --prior-until; the later
 ones are then what is measured. Dates are fine for times that count from 1970, too. Or it is a file (--prior): an
-earlier report, or counts. Without one, the plan goes by the structure of the tree.
+earlier report, or counts; or a folder of earlier reports. Without one, the plan goes by the structure of the tree.
 
 --plan simulates a plan that is there, with its budget, noise and limits; SPEC then says where the logs are.
 
@@ -56,7 +56,9 @@ With --seed the noise is the same each time, and protects nobody: all that is wr
 @click.command(help=ABOUT, short_help="End to end on this machine, from logs to counts that add up.")
 @click.argument("spec", metavar="SPEC")
 @click.option("--prior-until", metavar="TIME", help="Impressions before this time are the prior, the others measured.")
-@click.option("--prior", metavar="FILE", help="Or an earlier report, or counts of an earlier period.")
+@click.option(
+    "--prior", metavar="FILE|DIR", help="Or an earlier report, a folder of them, or counts of an earlier period."
+)
 @click.option("--protected", is_flag=True, help="The counts in --prior were protected themselves.")
 @click.option("--plan", metavar="PLAN", help="Simulate this plan, as `attributary plan` wrote it.")
 @method_option()

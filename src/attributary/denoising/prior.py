@@ -33,6 +33,8 @@ class Prior:
     share: Floats | None = None  # of the parent's count
     spread: Floats | None = None  # variance of the count around share · parent's; inf where nothing is known
     not_private: str = ""  # why estimates that use it are not private, if they are not
+    periods: Floats | None = None  # of each node: how many periods' worth of conversions the mean is an average of
+    source: str = ""  # which periods these are, in words
     label: NDArray[np.int32] | None = None  # equal for equal labels of a level, where the tree does not hold them
 
     @property

@@ -103,7 +103,7 @@ def denoise_table(
     copied = _copied(table, names, column, value)
     doubts = doubts_of(measured, path, any(each.rounded for each in stated))
     stage("denoising")
-    past = None if prior is None else _past(tree, prior, protected)
+    past = None if prior is None else _past(tree, measured, prior, protected)
     with refused(path):
         est = chosen.denoise(tree, measured, earlier=None if past is None else past.of[0])
     if not keep_text:
@@ -122,11 +122,13 @@ def denoise_table(
     return Denoised(made, {COUNT: est}, notes, found.notes, tuple(doubts))
 
 
-def _past(tree: Tree, prior: str, protected: bool) -> Any:
+def _past(tree: Tree, measured: Measurements, prior: str, protected: bool) -> Any:
     """What an earlier period says; imported here, since plans and specs come with it."""
     from attributary.pipeline.read_prior import past_of_table
 
-    return past_of_table(tree, prior, protected)
+    past = past_of_table(tree, prior, protected)
+    past.refuse_today(measured)
+    return past
 
 
 def node_rows(

@@ -1,16 +1,22 @@
 """read_prior: what the table of an earlier period, its counts or its estimates, says of a tree, measure by measure."""
 
+import os
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from attributary.changes.period_files import period_files, table_of_period
+from attributary.changes.series import periods
 from attributary.errors import InputError
-from attributary.estimates import MEASURE
+from attributary.estimates import MEASURE, by_measure, has_measures, noted
+from attributary.measurements import Measurements
 from attributary.pipeline.level_columns import level_columns, refused
 from attributary.plan import Plan
 from attributary.prior import Prior, from_counts, from_estimates
+from attributary.prior.earlier import HISTORY, PERIODS
+from attributary.prior.history import history
 from attributary.prior.profile import Profile, profile
 from attributary.spec import Spec
 from attributary.spec.measure import BEYOND, COUNT, FROM
@@ -22,6 +28,27 @@ from attributary.tree import Tree
 COUNTS, ESTIMATES = ("conversions",), ("estimate", "variance")  # the columns that a prior is made of
 SHOWN = 5  # names of measures in a message
 FAR = 20.0  # times today's sum, or a part of it: then an earlier one may be in another unit
+
+
+def read_earlier(path: str) -> Any:
+    """The table of an earlier period; of a folder, its reports as one (prior.history), by their noisy figures."""
+    if not os.path.isdir(path):
+        return read_table(path)
+    found = period_files(path)
+    if not found and (only := table_of_period(path)) is not None:
+        found = {os.path.basename(only): only}
+    if not found:
+        raise InputError(
+            f"{shown(path)} is a folder without tables of estimates; --prior takes a folder of earlier reports, as "
+            "`attributary denoise` or `run` wrote them, or one file"
+        )
+    first = read_table(next(iter(found.values())))
+    named = first.column(MEASURE).unique().to_pylist() if has_measures(first.column_names) else [None]
+    made = {str(name): history(periods(found, measure=name, least=1)) for name in named}
+    words = {each.words for each in made.values()}
+    told = words.pop() if len(words) == 1 else "; ".join(f"{name}: {each.words}" for name, each in made.items())
+    table = by_measure({name: each.table for name, each in made.items()})
+    return noted(table, history=told, reports=",".join(each.reports for each in made.values()))
 
 
 def earlier(tree: Tree, known: list[str] | None, table: Any, path: str, protected: bool = False) -> Prior:
@@ -36,9 +63,11 @@ def earlier(tree: Tree, known: list[str] | None, table: Any, path: str, protecte
             f"variance (an earlier report); its columns are {', '.join(table.column_names)}"
         )
     rows = level_columns(table, tree.attributes, path)
-    for name in ESTIMATES if estimates else COUNTS:
+    metadata = table.schema.metadata or {}
+    several = HISTORY.encode() in metadata
+    for name in (*ESTIMATES, *([PERIODS] if several else [])) if estimates else COUNTS:
         rows = rows.append_column(name, [floats(table, name, path)])
-    rows = mark(rows, words_of(table))
+    rows = mark(noted(rows, history=metadata[HISTORY.encode()].decode()) if several else rows, words_of(table))
     with refused(path):
         if estimates:
             return from_estimates(tree, rows, known=known)
@@ -51,11 +80,21 @@ class EarlierPeriod(NamedTuple):
     of: list[Prior]  # of each measure, in its unit
     path: str
     not_private: str  # the words that what is made from it carries on, if any
+    reports: frozenset[str] = frozenset()  # the fingerprints of the reports of a folder
 
     @property
     def notes(self) -> list[str]:
-        """What to tell of its privacy."""
-        return [f"the prior {shown(self.path)}: {self.not_private}"] if self.not_private else []
+        """What to tell of its periods and of its privacy."""
+        told = [f"the prior {shown(self.path)}: {self.of[0].source}"] if self.of[0].source else []
+        return told + ([f"the prior {shown(self.path)}: {self.not_private}"] if self.not_private else [])
+
+    def refuse_today(self, measured: Measurements) -> None:
+        """Raises an InputError where the figures of today are among the earlier ones: they would count twice."""
+        if measured.fingerprint in self.reports:
+            raise InputError(
+                f"{shown(self.path)} already has a report with the noisy figures that are to be denoised, and they "
+                "would count twice; take it out of the folder"
+            )
 
     def far(self, number: int, name: str, tree: Tree, count: ArrayLike) -> list[str]:
         """What to tell where a measure's sum was far from that of today's counts."""
@@ -65,12 +104,13 @@ class EarlierPeriod(NamedTuple):
         return [f"{name} of the prior is {then / now:.2g} times today's: is it in the same unit? only shares are used"]
 
 
-def past_of_parts(plan: Plan, tree: Tree, path: str, protected: bool = False) -> EarlierPeriod:
+def past_of_parts(plan: Plan, tree: Tree, path: str, protected: bool = False, table: Any = None) -> EarlierPeriod:
     """What a file says of each measure of a plan: a report by measure, or counts under the plan's limits.
 
-    Counts mark what is made from them as not private, unless they were `protected` themselves.
+    Counts mark what is made from them as not private, unless they were `protected` themselves. `table` is what the
+    file holds, if it was read before.
     """
-    table, spec = read_table(path), plan.spec
+    table, spec = read_earlier(path) if table is None else table, plan.spec
     known = [attribute.name for attribute in spec.known]
     measured = plan.by_measure
     if "estimate" in table.column_names:
@@ -86,7 +126,7 @@ def past_of_parts(plan: Plan, tree: Tree, path: str, protected: bool = False) ->
 
 def past_of_table(tree: Tree, path: str, protected: bool = False) -> EarlierPeriod:
     """What a file says of figures without a spec; a report of several measures is refused."""
-    table = read_table(path)
+    table = read_earlier(path)
     report = MEASURE in table.column_names and MEASURE not in tree.attributes
     if report and len(table.column(MEASURE).unique()) > 1:
         raise InputError(
@@ -99,7 +139,8 @@ def past_of_table(tree: Tree, path: str, protected: bool = False) -> EarlierPeri
 def _period(priors: list[Prior], path: str, table: Any) -> EarlierPeriod:
     exact = not all(prior.protected for prior in priors)
     words = words_of(table) or (EXACT_PRIOR if exact else "")
-    return EarlierPeriod([replace(prior, not_private=words) for prior in priors], path, words)
+    reports = (table.schema.metadata or {}).get(b"reports", b"").decode().split(",")
+    return EarlierPeriod([replace(prior, not_private=words) for prior in priors], path, words, frozenset(reports))
 
 
 def of_measure(table: Any, spec: Spec, path: str, name: str | None = None) -> Any:
@@ -132,11 +173,11 @@ def measures_in(table: Any) -> str:
     return ", ".join(names[:SHOWN]) + (", …" if len(names) > SHOWN else "") if names else "none"
 
 
-def profiled(spec: Spec, tree: Tree, path: str | None) -> Profile | None:
+def profiled(spec: Spec, tree: Tree, path: str | None, table: Any = None) -> Profile | None:
     """The profile in a prior's file; None without one, or where conversions are counted once each, and nothing else."""
     if path is None or not spec.has_limits:
         return None
-    return profile_of(spec, tree, read_table(path), path)
+    return profile_of(spec, tree, read_earlier(path) if table is None else table, path)
 
 
 def profile_of(spec: Spec, tree: Tree, table: Any, path: str) -> Profile:

@@ -9,8 +9,10 @@ from attributary.errors import InputError
 from attributary.logs.attribute_labels import label_codes
 from attributary.logs.log_files import files, partition
 from attributary.pipeline.level_columns import level_columns, refuse_sums, refused
-from attributary.pipeline.read_prior import earlier, of_measure
+from attributary.pipeline.read_prior import earlier, of_measure, read_earlier
 from attributary.prior import Prior, none
+from attributary.prior.earlier import HISTORY
+from attributary.prior.history import LATEST
 from attributary.spec import Attribute, Logs, Spec
 from attributary.tables import read_table
 from attributary.tables.table_columns import column
@@ -26,6 +28,7 @@ class TreeAndPrior(NamedTuple):
 
     tree: Tree
     prior: Prior
+    table: Any = None  # of the prior
 
 
 def read_tree_and_prior(spec: Spec, tree_path: str | None, prior_path: str | None, protected: bool) -> TreeAndPrior:
@@ -36,16 +39,17 @@ def read_tree_and_prior(spec: Spec, tree_path: str | None, prior_path: str | Non
             f"a plan needs the values of {', '.join(known)} that will be queried; give counts of an earlier period "
             "with --prior, or a table of them with --tree"
         )
-    history = None if prior_path is None else of_measure(read_table(prior_path), spec, prior_path)
+    table = None if prior_path is None else read_earlier(prior_path)
+    history = None if prior_path is None else of_measure(table, spec, prior_path)
     tree = _tree(spec, known, history, prior_path or "") if tree_path is None else read_tree(spec, (tree_path,))
     if history is None or prior_path is None:
         return TreeAndPrior(tree, none(tree))
-    return TreeAndPrior(tree, prior_in_file(spec, tree, prior_path, protected, history))
+    return TreeAndPrior(tree, prior_in_file(spec, tree, prior_path, protected, table), table)
 
 
 def prior_in_file(spec: Spec, tree: Tree, path: str, protected: bool, table: Any = None) -> Prior:
     """What a file, or a `table` that was read from it, says of an earlier period: counts, or an earlier report."""
-    history = of_measure(read_table(path), spec, path) if table is None else table
+    history = of_measure(read_earlier(path) if table is None else table, spec, path)
     prior = earlier(tree, [attribute.name for attribute in spec.known], history, path, protected)
     refuse_sums(tree, prior.mean, path, "leave its rows out, or rename it")
     return prior
@@ -54,6 +58,8 @@ def prior_in_file(spec: Spec, tree: Tree, path: str, protected: bool, table: Any
 def _tree(spec: Spec, known: list[str], table: Any, path: str) -> Tree:
     if not known:
         return spec.tree()
+    if HISTORY.encode() in (table.schema.metadata or {}):  # what is queried is what the last period had
+        table = table.filter(table.column(LATEST))
     rows = level_columns(table, known, path)
     with refused(path):
         return spec.tree(rows)

@@ -29,7 +29,7 @@ from attributary.measurements import Measurements
 from attributary.noise import Entropy
 from attributary.pipeline.denoise_summary import estimate_measures
 from attributary.pipeline.estimator import Estimator
-from attributary.pipeline.read_prior import EarlierPeriod, past_of_parts, profiled
+from attributary.pipeline.read_prior import EarlierPeriod, past_of_parts, profiled, read_earlier
 from attributary.pipeline.read_tree import prior_in_file
 from attributary.plan import MeasurePlan, Plan, make_plan
 from attributary.plan.make import why_not_learned
@@ -163,8 +163,9 @@ def run(
     stage("planning")
     tree = spec.tree(counts.table)
     names = [attribute.name for attribute in spec.known]
+    table = None if prior is None else read_earlier(prior)
     if prior is not None:
-        known, expected = profiled(spec, tree, prior), prior_in_file(spec, tree, prior, protected)
+        known, expected = profiled(spec, tree, prior, table), prior_in_file(spec, tree, prior, protected, table)
     elif before is not None:
         known, expected = profile(tree, spec, before.table), from_counts(tree, before.table, known=names)
     else:
@@ -177,7 +178,7 @@ def run(
     stage("denoising")
     past = None
     if prior is not None and estimator.uses_prior:
-        past = past_of_parts(plan, tree, prior, protected)
+        past = past_of_parts(plan, tree, prior, protected, table)
     elif known is not None and estimator.uses_prior:
         past = EarlierPeriod([measured_prior(part, tree, known, expected, rng) for part in plan.by_measure], "", "")
     estimates = estimate_measures(plan, tree, measures, estimator, past)

@@ -5,6 +5,7 @@ added up, so that the prior is consistent even if nodes were added or removed si
 """
 
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from attributary.tree.paths import RowError
 from attributary.types import Bools, Floats
 
 PRIOR = "the prior"  # in messages
+PERIODS, HISTORY = "periods", "history"  # a column, and metadata, of several periods that were made one
 
 
 def none(tree: Tree) -> Prior:
@@ -65,7 +67,13 @@ def from_estimates(tree: Tree, estimates: Any, *, known: Collection[str] | None 
     leaves = np.zeros(len(tree))
     leaves[rows.node[rows.leaf]] = estimate[rows.leaf]
     mean = tree.in_level_order.sum_up(leaves)
-    return _prior(tree, table, mean, _variance(tree, rows, variance), True, rows, known, estimate)
+    made = _prior(tree, table, mean, _variance(tree, rows, variance), True, rows, known, estimate)
+    if HISTORY.encode() not in (table.schema.metadata or {}):
+        return made
+    each = np.ones(len(tree))
+    each[rows.node[rows.node >= 0]] = floats(table, PERIODS, PRIOR)[rows.node >= 0]
+    each = tree.from_level_order(each[tree.in_level_order.ancestor(0)])  # those of the root
+    return replace(made, periods=each, source=table.schema.metadata[HISTORY.encode()].decode())
 
 
 def _prior(

@@ -119,10 +119,11 @@ def labels_of(tree: Tree, earlier: Prior | None) -> NDArray[np.int32]:
 
 def past_counts(tree: Tree, earlier: Prior) -> PastCounts:
     """The counts of an earlier period, as they were estimated and made non-negative."""
-    mean: Floats = tree.to_level_order(earlier.mean)
+    times = np.ones(len(tree)) if earlier.periods is None else tree.to_level_order(earlier.periods)
+    mean: Floats = times * tree.to_level_order(earlier.mean)
     if not mean.min(initial=0.0) < 0:
         return PastCounts(mean, mean)
-    variance = np.ones(len(tree)) if earlier.variance is None else tree.to_level_order(earlier.variance).copy()
+    variance = np.ones(len(tree)) if earlier.variance is None else times**2 * tree.to_level_order(earlier.variance)
     return PastCounts(mean, settled(tree, mean.copy(), variance, mean, None))
 
 

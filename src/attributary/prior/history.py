@@ -1,0 +1,144 @@
+"""history: several earlier reports as one earlier period, in which each counts less than the one after it.
+
+The unbiased figures x̂ of each period and their variances v̂ar are folded, from the first period to the last, with a
+discount ℓ: M ← ℓ·M + x̂ and V ← ℓ²·V + v̂ar. A node's count is its M by the sum of the ℓʲ of the periods that had it, so
+that neither a new nor a paused node looks smaller than it is. The discount is the one with which each period would have
+been predicted best by those before it.
+"""
+
+from collections.abc import Collection
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from attributary.changes.series import Series, periods
+from attributary.changes.what_changed import SeriesPeriod
+from attributary.denoising.prior import Prior
+from attributary.denoising.topdown import settled
+from attributary.errors import InputError
+from attributary.estimates import noted, with_columns
+from attributary.prior.earlier import PERIODS, from_estimates
+from attributary.tables.not_private import mark
+from attributary.tree import Tree
+from attributary.types import Floats
+
+DISCOUNTS = (0.0, 0.3, 0.5, 0.65, 0.8, 0.9, 1.0)
+USUAL = 0.8  # where there are too few periods to tell
+TAU = 5.0  # errors are relative to the count, or to this if it is larger
+LATEST = "latest"  # a column
+
+
+def from_periods(
+    tree: Tree, source: Any, *, known: Collection[str] | None = None, discount: float | None = None, **options: Any
+) -> Prior:
+    """Several earlier reports as one prior: a folder of them, a mapping by name, or a `Series`.
+
+    `known` is as in `from_estimates`, a `discount` takes the place of the one that predicts best, and options are those
+    of `attributary.periods`.
+    """
+    series = source if isinstance(source, Series) else periods(source, least=1, **options)
+    return from_estimates(tree, history(series, discount).table, known=known)
+
+
+class History(NamedTuple):
+    """Several periods as one table of estimates, by node: `estimate` and `variance` of an average period.
+
+    `periods` is how many periods' worth of conversions the average is of (Σℓʲ), and `latest` whether the last one has
+    the node.
+    """
+
+    table: Any  # Arrow
+    names: tuple[str, ...]
+    discount: float
+    reports: str = ""  # fingerprints of the noisy figures
+
+    @property
+    def words(self) -> str:
+        """Which periods, and the discount."""
+        if len(self.names) == 1:
+            return f"1 period ({self.names[0]})"
+        return f"{len(self.names)} periods ({self.names[0]} to {self.names[-1]}), discount {self.discount:g}"
+
+
+def history(series: Series, discount: float | None = None) -> History:
+    """The periods of a series as one; the discount is chosen by how well it predicts, unless one is given.
+
+    A period without noisy figures, and one that is there twice, are refused.
+    """
+    _refuse(series.periods)
+    tree, (x, var) = series.tree, _figures(series)
+    ell = _best(tree, x, var) if discount is None else discount
+    power = ell ** np.arange(len(x) - 1, -1, -1.0)[:, None]
+    there = var < np.inf
+    weight = np.where(there, power, 0.0).sum(axis=0)
+    by = np.where(weight > 0, weight, 1.0)
+    M, V = (power * x).sum(axis=0), (power**2 * np.where(there, var, 0.0)).sum(axis=0)
+    estimate = tree.in_level_order.sum_up(np.where(tree.in_level_order.is_leaf, M / by, 0.0))
+    columns = {"estimate": estimate, "variance": _variance(tree, V / by**2, weight), PERIODS: weight}
+    table = with_columns(tree.table(), {name: tree.from_level_order(values) for name, values in columns.items()})
+    table = table.append_column(LATEST, [tree.from_level_order(there[-1])])
+    names, reports = zip(*((period.name, period.fingerprint) for period in series.periods), strict=True)
+    found = History(None, names, ell, ",".join(reports))
+    table = noted(table.filter(tree.from_level_order(weight > 0)), history=found.words)
+    return found._replace(table=mark(table, series.not_private))
+
+
+def _refuse(periods: tuple[SeriesPeriod, ...]) -> None:
+    seen: dict[str, str] = {}
+    for period in periods:
+        if period.fit is None:
+            raise InputError(
+                f"{period.name}: a history is made of noisy figures, and its table lacks noisy and noise_variance, or "
+                "they are not those that its estimates were made of; denoise it again, or leave it out"
+            )
+        if (other := seen.setdefault(period.fingerprint, period.name)) != period.name:
+            raise InputError(
+                f"{other} and {period.name} hold the same noisy figures, and a report counts once; remove one of them"
+            )
+
+
+def _figures(series: Series) -> tuple[Floats, Floats]:
+    """The unbiased counts, 0 where a period lacks a node, and their variances, inf there: periods by nodes."""
+    x, var = (np.stack([getattr(p.figures, name) for p in series.periods]) for name in ("count", "variance"))
+    there = np.isfinite(x) & (var < np.inf)
+    return np.where(there, x, 0.0), np.where(there, var, np.inf)
+
+
+def _variance(tree: Tree, var: Floats, weight: Floats) -> Floats:
+    """The variance of each average; of a node whose leaves came or went, the sum of its children's, never too small."""
+    found, alike = var.copy(), np.ones(len(tree), bool)
+    for level in range(tree.depth - 1, 0, -1):
+        here, parent = tree.slice(level), tree.family[tree.slice(level)]
+        np.logical_and.at(alike, parent, alike[here] & (weight[here] == weight[parent]))
+        inner = np.unique(parent)
+        sums = np.bincount(parent, found[here], len(tree))
+        found[inner] = np.where(alike[inner], found[inner], sums[inner])
+    return found
+
+
+def _best(tree: Tree, x: Floats, var: Floats) -> float:
+    """The discount with which shares of the periods so far predict the next period best."""
+    if len(x) < 3:  # one earlier period predicts the same with any
+        return USUAL
+    losses = [_loss(tree, x, var, discount) for discount in DISCOUNTS]
+    return DISCOUNTS[int(np.argmin(losses))]
+
+
+def _loss(tree: Tree, x: Floats, var: Floats, discount: float) -> float:
+    """Σ (x̂ − share·x̂ of the parent)², relative to the mean count, over all periods from the third on.
+
+    The noise of a period is independent of the periods before, so that its part is the same for all discounts.
+    """
+    roots, parent, loss = int(tree.first[0]), tree.family[int(tree.first[0]) :], 0.0
+    size = np.maximum(x.sum(axis=0) / np.maximum((var < np.inf).sum(axis=0), 1), TAU)[roots:]
+    M, V = np.zeros(len(tree)), np.zeros(len(tree))
+    for t, (now, noise) in enumerate(zip(x, var, strict=True)):
+        there = (noise < np.inf)[roots:]
+        if t >= 2:
+            past = np.where(there, settled(tree, M.copy(), V.copy(), M, None)[roots:], 0.0)
+            siblings, total = (np.bincount(parent, values, len(tree))[parent] for values in (there, past))
+            share = (past + 1.0 / np.maximum(siblings, 1.0)) / (total + 1.0)  # one conversion is shared equally
+            off = np.where(there, now[roots:] - share * np.maximum(now, 0.0)[parent], 0.0) / size
+            loss += float(np.dot(off, off))
+        M, V = discount * M + now, discount**2 * V + np.where(noise < np.inf, noise, 0.0)
+    return loss
