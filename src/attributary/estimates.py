@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 
 from attributary.denoising import Estimate, denoise
 from attributary.denoising.estimate import Fit
-from attributary.denoising.posterior import Posterior
 from attributary.denoising.prediction import EXCESS, Prediction
 from attributary.denoising.quantile import level_of
 from attributary.errors import InputError
@@ -176,7 +175,7 @@ def figures_of(est: Estimate, confidence: float = USUAL) -> dict[str, Any]:
     low, high = est.interval(confidence)
     values = (np.where(variance < np.inf, noisy, np.nan), variance, est.count, est.variance, low, high, est.correction)
     prior = {FROM_PRIOR: est.from_prior} if isinstance(est, Prediction) else {}
-    zero = {ZERO: est.zero} if isinstance(est, Posterior) else {}
+    zero = {} if est.zero is None else {ZERO: est.zero}
     return dict(zip(FIGURES, values, strict=True)) | prior | zero
 
 
@@ -442,6 +441,9 @@ def _check(columns: dict[str, Floats], path: str, rows: Ints | None) -> None:
     }
     if FROM_PRIOR in columns:
         rules[FROM_PRIOR] = ("a number from 0 to 1", (columns[FROM_PRIOR] >= 0) & (columns[FROM_PRIOR] <= 1))
+    if ZERO in columns:
+        zero = columns[ZERO]
+        rules[ZERO] = ("a number from 0 to 1, or empty", np.isnan(zero) | ((zero >= 0) & (zero <= 1)))
     for name, (rule, holds) in rules.items():
         if not holds.all():
             row = int(np.argmin(holds))

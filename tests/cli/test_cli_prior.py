@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
-from attributary import denoise, prior
+from attributary import Tree, denoise, prior
 from attributary.cli import main
 from attributary.pipeline.read_prior import past_of_table
 from attributary.tables import read_table, write_table
@@ -89,3 +89,45 @@ def test_a_column_that_would_be_hidden_is_refused(files: Path) -> None:
     assert result.exit_code == 2 and "--prefix" in result.stderr
     assert CliRunner().invoke(main, [*args, "--variance", "50", "-q"]).exit_code == 0
     assert prior.learn(of.tree, of.now, 50.0).share is not None
+
+
+def test_a_folder_of_earlier_reports(files: Path) -> None:
+    of, folder = world(1), files / "weeks"
+    folder.mkdir()
+    for week in range(3):
+        then = denoise(of.tree, of.earlier.mean + np.random.default_rng(week).laplace(0, 2, len(of.tree)), 8.0)
+        write_table(then.table(), str(folder / f"{week}.parquet"))
+    table = ["denoise", "--table", str(files / "noisy.parquet"), "--levels", ",".join(LEVELS), "--value", "noisy"]
+    options = ["--variance", "50", "--prior", str(folder), "-o", str(files / "now.parquet")]
+    result = CliRunner().invoke(main, [*table, *options])
+    assert result.exit_code == 0, result.stderr
+    assert f"the prior {folder}: 3 periods (0 to 2), discount " in result.stderr
+    (files / "now.parquet").rename(folder / "3.parquet")
+    again = CliRunner().invoke(main, [*table, *options])
+    assert again.exit_code == 2 and "already has a report with the noisy figures" in again.stderr
+
+
+SPEC = """
+epsilon = 4
+[[attribute]]
+name = "campaign"
+[[attribute]]
+name = "day"
+unknown = true
+domain = ["mon", "tue"]
+"""
+
+
+def test_a_plan_for_an_average_period_of_the_last_tree(tmp_path: Path) -> None:
+    (tmp_path / "spec.toml").write_text(SPEC)
+    (tmp_path / "weeks").mkdir()
+    for week, campaigns in (("1", "ab"), ("2", "bc")):
+        paths = [(c, d) for c in campaigns for d in (None, "mon", "tue")]
+        tree = Tree.from_paths({"campaign": [c for c, _ in paths], "day": [d for _, d in paths]}, ["campaign", "day"])
+        est = denoise(tree, np.tile([100.0, 60.0, 40.0], 2) * int(week) + ord(campaigns[0]) % 2, 2.0)
+        write_table(est.table(), str(tmp_path / "weeks" / f"{week}.csv"))
+    command = ["plan", str(tmp_path / "spec.toml"), "--prior", str(tmp_path / "weeks"), "-o", str(tmp_path / "p.json")]
+    result = CliRunner().invoke(main, command)
+    assert result.exit_code == 0, result.stderr
+    assert result.stderr.startswith("6 nodes in 2 levels")  # a is gone
+    assert "2 periods (1 to 2), discount 0.8, 356 conversions in an average period" in result.stderr

@@ -143,3 +143,56 @@ def test_a_notebook_shows_it() -> None:
     first = int(est.tree.to_level_order(np.arange(len(est.tree)))[0])
     assert "weight of prior" in html and f"{est.from_prior[first]:.0%}" in html and "no longer unbiased" in html
     assert "weight of prior" not in estimate_html(est.plain)
+
+
+@pytest.fixture
+def whole() -> Any:
+    """The same figures as posterior means of whole counts."""
+    return denoise(expected().measurements, posterior=True)
+
+
+def test_a_page_of_posterior_means_has_the_chance_of_zero(tabs: Tabs, tmp_path: Path, whole: Any) -> None:
+    write_table(estimates_table(whole, 0.95), str(tmp_path / "e.csv"))
+    tab = ready(tabs(), write(tmp_path / "e.html", tmp_path / "e.csv"))
+    assert "posterior means of whole counts" in tab.inner_text("body") and "not unbiased" in tab.inner_text("body")
+    for _ in range(2):
+        tab.click("#deeper")
+    rows = tab.eval_on_selector_all(ROWS, "rows => rows.map(r => [Number(r.dataset.node), r.cells[7].textContent])")
+    zero = whole.tree.to_level_order(whole.zero)
+    assert [int(text.removesuffix("\u00a0%")) for _, text in rows] == pytest.approx(
+        [100 * zero[v] for v, _ in rows], abs=0.56
+    )
+    ranges = tab.eval_on_selector_all(f"{ROWS} .interval .range", "cells => cells.map(c => c.textContent)")
+    assert all(bound.replace(",", "").isdigit() for text in ranges for bound in text.split(" to ")), ranges[:3]
+    tab.click("th[data-sort=zero] button")
+    leaves = [
+        int(text.split("\u00a0")[0]) for text in tab.locator(f"{ROWS}[aria-level='3'] td:last-child").all_inner_texts()
+    ]
+    assert leaves[:5] == sorted(leaves[:5], reverse=True) and violations(tab) == []
+
+
+def test_the_explorer_and_a_notebook_have_the_chance_of_zero(tmp_path: Path, whole: Any) -> None:
+    for path in ("e.parquet", "e.csv"):
+        write_table(estimates_table(whole, 0.95), str(tmp_path / path))
+        tab = client(session(str(tmp_path / path)))
+        assert tab.get("/api/about").json()["table"]["zero"] is True
+        rows = every_page(tab, level="all", sort="zero")
+        assert [r["zero_probability"] for r in rows] == pytest.approx(sorted(whole.zero, reverse=True))
+    assert "chance of 0" in estimate_html(whole) and "chance of 0" not in estimate_html(expected())
+    assert (
+        client(session(written(estimates_table(expected(), 0.95), tmp_path / "l.parquet")))
+        .get("/api/about")
+        .json()["table"]["zero"]
+        is False
+    )
+
+
+def test_a_chance_that_is_none_is_refused(tmp_path: Path, whole: Any) -> None:
+    table = estimates_table(whole, 0.95)
+    zero = table.column("zero_probability").to_pylist()
+    zero[4] = 1.1
+    wrong = table.set_column(table.column_names.index("zero_probability"), "zero_probability", pa.array(zero))
+    with pytest.raises(InputError, match="row 5: zero_probability is a number from 0 to 1, or empty; got 1.1"):
+        read_estimates(wrong, "table")
+    with pytest.raises(InputError, match="zero_probability is a number from 0 to 1; node 4 has 1.1"):
+        open_store([written(wrong, tmp_path / "wrong.parquet")])

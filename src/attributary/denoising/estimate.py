@@ -115,6 +115,11 @@ class Estimate:
         return self
 
     @property
+    def zero(self) -> Floats | None:
+        """The probability that a node's count is 0; None where estimates are not posterior means."""
+        return None
+
+    @property
     def from_prior(self) -> Floats:
         """How much of each estimate came from a prior, from 0 to 1; 0 without one."""
         return np.zeros(self.count.shape)
@@ -223,7 +228,7 @@ def estimate_html(est: Estimate) -> str:
     if est.count.ndim > 1:
         return f"<p>The first of {est.count.shape[1]:,} columns:</p>" + estimate_html(est.column(0))
     tree, (low, high) = est.tree, est.interval(0.95)
-    share = None if est.plain is est else est.from_prior
+    share, zero = None if est.plain is est else est.from_prior, est.zero
     with np.errstate(divide="ignore"):
         correction = est.correction
     some = tree.to_level_order(np.arange(len(tree)))[:ROWS].tolist()
@@ -235,6 +240,7 @@ def estimate_html(est: Estimate) -> str:
             f"{_count(low[v])} to {_count(high[v])}",
             "" if np.isnan(correction[v]) else f"{correction[v]:+.1f}",
             *(() if share is None else (f"{share[v]:.0%}",)),
+            *(() if zero is None else (f"{zero[v]:.0%}" if zero[v] >= 0 else "",)),
         )
         for v in some
     ]
@@ -244,7 +250,7 @@ def estimate_html(est: Estimate) -> str:
     notes += [f"noise level: z = {est.fit.z:.2f}, within ±3 if it is as stated"] if est.fit.df else []
     notes += [est.remark] if est.remark else []
     notes += [] if share is None else [f"weight of the prior: {share.mean():.0%} (estimates are no longer unbiased)"]
-    heads = HEADS if share is None else (*HEADS, "weight of prior")
+    heads = (*HEADS, *(() if share is None else ("weight of prior",)), *(() if zero is None else ("chance of 0",)))
     caption = f"Estimate: {len(tree):,} {kind}counts in {tree.depth} levels"
     return html_alarm(est.not_private) + html_table(caption, heads, rows, notes)
 

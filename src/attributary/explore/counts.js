@@ -6,6 +6,7 @@ let shownCount = null;
 let taken = ""; // the measure that `about` is of, as the address has it
 
 const figure = (x) => count(x, about.digits);
+const bound = (row, x) => (number(row.zero_probability) >= 0 ? whole.format(x) : figure(x)); // a posterior's are whole
 const inUnit = (x) => (about.unit ? `${figure(x)}\u00a0${about.unit}` : figure(x));
 
 const roots = () => ({ id: "", path: [] });
@@ -116,9 +117,9 @@ function headline(node) {
     make("p", { class: "eyebrow" }, level, " ", labelled(node.label)),
     make("p", { class: "big" }, gone ? "gone" : inUnit(node.estimate)),
   ];
-  if (!gone) parts.push(make("p", { class: "range" }, `between ${figure(node.low)} and ${figure(node.high)}`));
+  if (!gone) parts.push(make("p", { class: "range" }, `between ${bound(node, node.low)} and ${bound(node, node.high)}`));
   const measured = about.before ? [] : node.noisy === null ? ["not measured: summed from the levels below"] : [`measured as ${figure(node.noisy)}`, `correction ${signed(number(node.correction))}`];
-  const facts = gone ? [] : [`${percent(node.error)} relative error`, ...measured, ...(about.prior ? [`weight of prior ${wholePercent(number(node.from_prior))}`] : [])];
+  const facts = gone ? [] : [`${percent(node.error)} relative error`, ...measured, ...(about.prior ? [`weight of prior ${wholePercent(number(node.from_prior))}`] : []), ...(number(node.zero_probability) >= 0 ? [`chance of 0: ${wholePercent(node.zero_probability)}`] : [])];
   parts.push(make("p", { class: "small" }, facts.join(" · "), node.implausible ? make("strong", { class: "flag" }, "implausible") : ""));
   if (about.before) parts.push(make("p", { class: "small" }, ...compared(node)));
   box.replaceChildren(...parts);

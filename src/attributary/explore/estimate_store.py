@@ -15,6 +15,8 @@ from attributary.estimates import (
     FROM_PRIOR,
     MEASURE,
     NEEDED,
+    OPTIONAL,
+    ZERO,
     by_measure,
     has_measures,
     measure_names,
@@ -70,7 +72,7 @@ class EstimateStore:
     @property
     def figures(self) -> tuple[str, ...]:
         """The columns of figures that every answer has."""
-        return (*FIGURES, FROM_PRIOR) if FROM_PRIOR in self.now.figures else FIGURES
+        return tuple(name for name in OPTIONAL if name in FIGURES or name in self.now.figures)
 
     def check(self) -> None:
         for path, stamped in self.files.items():
@@ -202,7 +204,7 @@ def _view(name: str, table: OpenTable, compared: bool) -> str:
     cases = " ".join(f"WHEN {i + table.total} THEN {label}" for i, label in enumerate(labels))
     label = f"CASE level {cases} ELSE 'total' END" if labels else "'node ' || node"
     columns = ["node", "parent", "level", f"{label} AS label", *(f"{cell} AS a{i}" for i, cell in enumerate(labels))]
-    for figure in (*FIGURES, FROM_PRIOR):
+    for figure in OPTIONAL:
         cell = quoted(figure) if figure in table.figures else "NULL"
         columns.append(f"CAST({cell} AS DOUBLE) AS {figure}")
     columns += CHANGES if compared else ()
@@ -225,6 +227,8 @@ def _checked(connection: Any, name: str, table: OpenTable, whole: bool) -> Colum
     }
     if FROM_PRIOR in table.figures:
         rules[FROM_PRIOR] = lambda c: f"coalesce({c} BETWEEN 0 AND 1, false)"
+    if ZERO in table.figures:
+        rules[ZERO] = lambda c: f"coalesce({c} BETWEEN 0 AND 1, true)"
     wrong = [f"min(node) FILTER (NOT {rule(column)})" for column, rule in rules.items()]
     summary = ["count(*) FILTER (correction <> 0)", "sum(estimate) FILTER (level = 0)"]
     summary += ["approx_quantile(variance, 0.5) FILTER (variance > 0 AND isfinite(variance))"]
@@ -232,7 +236,8 @@ def _checked(connection: Any, name: str, table: OpenTable, whole: bool) -> Colum
     *first, corrections, total, variance = row
     for column, node in zip(rules, first, strict=True):
         if node is not None:
-            asks = {"variance": "a number, 0 or more", FROM_PRIOR: "a number from 0 to 1"}.get(column, "a number")
+            part = dict.fromkeys((FROM_PRIOR, ZERO), "a number from 0 to 1")
+            asks = ({"variance": "a number, 0 or more"} | part).get(column, "a number")
             (value,) = connection.execute(f"SELECT {column} FROM {name} WHERE node = ?", [node]).fetchone()
             raise InputError(f"{table.path}: {column} is {asks}; node {node} has {'none' if value is None else value}")
     if total is None:

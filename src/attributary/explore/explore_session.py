@@ -7,7 +7,7 @@ from typing import Any
 
 from attributary.changes import TESTS
 from attributary.errors import InputError
-from attributary.estimates import FROM_PRIOR
+from attributary.estimates import FROM_PRIOR, ZERO
 from attributary.explore.estimate_store import EstimateStore
 from attributary.explore.plan_start import CONVERSIONS, FANS, MOST_NODES, PlanStart, made_up_start
 from attributary.explore.queries import Queries, as_csv
@@ -83,6 +83,7 @@ class Session:
                 "generated": now.generated,
                 "confidence": now.confidence,
                 "prior": FROM_PRIOR in store.figures,
+                "zero": ZERO in store.figures,
                 "tau": self._tau(store),
                 "page": PAGE,
                 "measure": now.measure or "",

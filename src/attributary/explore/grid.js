@@ -6,11 +6,12 @@ const COMPARED = [
   ["estimate", "Now", "num"], ["", "Interval", "interval"], ["", "Before", "num"], ["change", "Change", "num"], ["significance", "Is it noise?", ""],
 ];
 const EXPECTED = [["prior", "Weight of prior", "num"]];
+const ZERO = [["zero", "Chance of 0", "num"]];
 
 function heads(about, now) {
   const line = document.querySelector("#grid thead tr");
   const first = ["label", now.find || now.level ? "Node" : "Label", ""];
-  const all = [first, ...(about.before ? COMPARED : ALONE), ...(about.prior ? EXPECTED : [])];
+  const all = [first, ...(about.before ? COMPARED : ALONE), ...(about.prior ? EXPECTED : []), ...(about.zero ? ZERO : [])];
   const unit = (sort) => (sort === "estimate" && about.unit ? `, ${about.unit}` : "");
   line.replaceChildren(...all.map(([sort, words, kind]) => {
     const head = make("th", { scope: "col", role: "columnheader", class: kind });
@@ -54,13 +55,13 @@ function rowOf(row, at, compared, flat) {
   if (gone) cell("", "interval", "");
   else {
     const drawn = { to: row.estimate, low: row.low, high: row.high, raw: compared ? row.old : row.noisy, tick: row.estimate };
-    cell("", "interval", bar(at, drawn), make("span", { class: "range" }, `${figure(row.low)} to ${figure(row.high)}`));
+    cell("", "interval", bar(at, drawn), make("span", { class: "range" }, `${bound(row, row.low)} to ${bound(row, row.high)}`));
   }
   if (compared) {
     cell("before", "num minor", figure(number(row.old)));
     cell("change", "num minor change", ...changed(row));
     cell("", "minor verdict-cell", ...judged(row));
-    if (about.prior) expected(cell, row);
+    expected(cell, row);
     return line;
   }
   cell("noisy", "num minor", row.noisy === null ? "not measured" : figure(row.noisy));
@@ -68,11 +69,14 @@ function rowOf(row, at, compared, flat) {
   if (row.implausible) line.classList.add("flagged");
   cell("correction", "num minor", ...flag, signed(number(row.correction)));
   cell("error", "num minor", percent(number(row.error)));
-  if (about.prior) expected(cell, row);
+  expected(cell, row);
   return line;
 }
 
-const expected = (cell, row) => cell("weight of prior", "num minor", wholePercent(number(row.from_prior)));
+function expected(cell, row) {
+  if (about.prior) cell("weight of prior", "num minor", wholePercent(number(row.from_prior)));
+  if (about.zero) cell("chance of 0", "num minor", wholePercent(number(row.zero_probability)));
+}
 
 const plus = (x) => (x > 0 ? `+${figure(x)}` : figure(x));
 const plusPercent = (x) => (x > 0 ? `+${percent(x)}` : percent(x).replace("-", "−"));

@@ -16,6 +16,8 @@ from attributary.estimates import (
     MEASURE,
     NEEDED,
     NODE,
+    OPTIONAL,
+    ZERO,
     Estimates,
     earlier_words,
     has_measures,
@@ -171,7 +173,7 @@ def _open(source: Any, path: str, file: str, stage: Stage, kept: MeasureRows | N
         path,
         file,
         tuple(attributes),
-        tuple(name for name in (*FIGURES, FROM_PRIOR) if name in schema.names),
+        tuple(name for name in OPTIONAL if name in schema.names),
         total,
         forest,
         _not_private(source),
@@ -254,8 +256,9 @@ def _ours(est: Estimates) -> Any:
     for name in FIGURES:
         values = est.tree.from_level_order(getattr(est, name))
         made = made.append_column(name, pa.array(values, from_pandas=True))
-    if est.from_prior is not None:
-        made = made.append_column(FROM_PRIOR, pa.array(est.tree.from_level_order(est.from_prior)))
+    for name in (FROM_PRIOR, ZERO):
+        if (values := getattr(est, name)) is not None:
+            made = made.append_column(name, pa.array(est.tree.from_level_order(values), from_pandas=True))
     return made
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from attributary.errors import InputError
-from attributary.estimates import FROM_PRIOR
+from attributary.estimates import FROM_PRIOR, ZERO
 from attributary.explore.estimate_store import CHANGES, EstimateStore
 
 PAGE = 100  # rows
@@ -20,7 +20,7 @@ KEYS = {
     "order": "node",
 }
 COMPARED = {"change": "change", "significance": "abs(z)"}
-EXPECTED = {"prior": FROM_PRIOR}
+EXPECTED = {"prior": FROM_PRIOR, "zero": ZERO}
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,8 @@ class Place(NamedTuple):
 
 def sorts(store: EstimateStore) -> list[str]:
     """What rows can be sorted by."""
-    return [*KEYS, *(EXPECTED if FROM_PRIOR in store.figures else ()), *(COMPARED if store.series else ())]
+    expected = [name for name, column in EXPECTED.items() if column in store.figures]
+    return [*KEYS, *expected, *(COMPARED if store.series else ())]
 
 
 def columns(store: EstimateStore) -> list[str]:

@@ -43,8 +43,8 @@ def denoise_summary(
     chosen = estimator or Estimator("unbiased" if prior is None else "learned")
     answer = api.answer(plan, summaries, tree, None if noise is None else _rate(noise, plan), name)
     past = None if prior is None else past_of_parts(plan, tree, prior, protected)
-    for measured in () if past is None else answer.measures.values():
-        past.refuse_today(measured)
+    if past is not None:
+        past.refuse_today(*answer.measures.values())
     stage("denoising")
     with refused(summaries[0]):
         estimates = estimate_measures(plan, tree, answer.measures, chosen, past)

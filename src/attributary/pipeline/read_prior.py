@@ -88,9 +88,9 @@ class EarlierPeriod(NamedTuple):
         told = [f"the prior {shown(self.path)}: {self.of[0].source}"] if self.of[0].source else []
         return told + ([f"the prior {shown(self.path)}: {self.not_private}"] if self.not_private else [])
 
-    def refuse_today(self, measured: Measurements) -> None:
-        """Raises an InputError where the figures of today are among the earlier ones: they would count twice."""
-        if measured.fingerprint in self.reports:
+    def refuse_today(self, *measured: Measurements) -> None:
+        """Raises an InputError where figures of today are among the earlier ones: they would count twice."""
+        if any(each.fingerprint in self.reports for each in measured):
             raise InputError(
                 f"{shown(self.path)} already has a report with the noisy figures that are to be denoised, and they "
                 "would count twice; take it out of the folder"

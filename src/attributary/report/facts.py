@@ -212,6 +212,9 @@ def _other_noise(plan: Plan, est: Estimates | None) -> str:
     )
 
 
+POSTERIOR = "The estimates are means over all whole counts, each weighted by its probability given the noisy values."
+
+
 def _weight(est: Estimates, weight: NDArray[np.float64]) -> Fact:
     each = [
         f"{name} {numerals.percent(weight[est.tree.slice(i)].mean())}" for i, name in enumerate(est.tree.level_names)
@@ -223,6 +226,7 @@ def _weight(est: Estimates, weight: NDArray[np.float64]) -> Fact:
             f"By level: {', '.join(numerals.few(each))}.",
             "The prior is what an earlier period, or other nodes with the same label, say to expect of a node. The "
             "noisier a node's own figure, the more weight the prior has.",
+            *(() if est.zero_probability is None else (POSTERIOR,)),
         ),
         "The estimates are no longer unbiased: closer on average, but not suited for billing.",
     )

@@ -27,7 +27,10 @@ function signed(x) {
   return `${x < 0 ? "−" : "+"}${tenth.format(Math.abs(x))} σ`;
 }
 
-const between = (tree, v) => (Number.isNaN(tree.estimate(v)) ? "–" : `${tree.count(tree.low(v))} to ${tree.count(tree.high(v))}`);
+function between(tree, v) {
+  const bound = tree.zero?.(v) >= 0 ? whole.format : tree.count; // a posterior's bounds are whole numbers
+  return Number.isNaN(tree.estimate(v)) ? "–" : `${bound(tree.low(v))} to ${bound(tree.high(v))}`;
+}
 
 // Characters that cannot be seen become pictures of themselves; all others stay.
 const visible = (text) =>

@@ -137,6 +137,7 @@ def _render(context: dict[str, Any]) -> str:
         "accuracy": any(m["accuracy"] for m in measures),
         "flags": any(m["counts"] and m["counts"]["flags"] for m in measures),
         "prior": any(m["counts"] and m["counts"]["prior"] for m in measures),
+        "zero": any(m["counts"] and m["counts"]["zero"] for m in measures),
         "rate": any(m["counts"] and m["counts"]["rate"] for m in measures),
     }
     return render("page.html.jinja", {**empty, **context, **derived}, SCRIPTS)

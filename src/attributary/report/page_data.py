@@ -133,6 +133,8 @@ def _figures(est: Estimates, keep: NDArray[np.bool_], digits: int) -> dict[str, 
     }
     if est.from_prior is not None:
         figures["prior"] = 100 * est.from_prior[keep]  # to a tenth of a percent
+    if est.zero_probability is not None:
+        figures["zero"] = 100 * est.zero_probability[keep]
     parts = {name: _parts(values, 10**digits) for name, values in figures.items()}
     seen = {} if est.impressions is None else {"seen": est.impressions[keep].astype("<f8")}
     return parts | {"variance": est.variance[keep].astype("<f4"), **seen}

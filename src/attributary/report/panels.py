@@ -90,6 +90,7 @@ def counts_section(quantity: Quantity, doubt: Plausibility, draw: Draw) -> dict[
         "chart": draw(counts_chart(quantity)),
         "confidence": confidence,
         "prior": est.from_prior is not None,
+        "zero": est.zero_probability is not None,
         "rate": [] if est.impressions is None else rate(total.estimate, total.low, total.high, seen),
         "seen": numerals.number(seen),
     }
@@ -112,5 +113,6 @@ def _ratio(quantity: Quantity, inputs: ReportInputs, draw: Draw) -> dict[str, An
         "chart": draw(counts_chart(quantity)) if known[first].any() else None,
         "confidence": "interval",
         "prior": False,
+        "zero": False,
         "rate": [],
     }

@@ -22,6 +22,7 @@ function treeTable(tree) {
     correction: (v) => Math.abs(tree.correction(v)),
     error: (v) => tree.error(v),
     prior: (v) => tree.prior(v),
+    zero: (v) => tree.zero(v),
     rate: (v) => tree.estimate(v) / tree.seen(v),
   };
 
@@ -78,6 +79,7 @@ function treeTable(tree) {
     if (!ratio) cell("correction", "num minor", ...flag, signed(tree.correction(v)));
     cell("error", "num minor", percent(tree.error(v)));
     if (tree.prior) cell("weight of prior", "num minor", wholePercent(tree.prior(v) / 100));
+    if (tree.zero) cell("chance of 0", "num minor", wholePercent(tree.zero(v) / 100));
     if (tree.seen) cell("per impression", "num minor", ...rated(v));
     return line;
   }
@@ -204,7 +206,8 @@ function treeTable(tree) {
     const heads = [...grid.tHead.rows[0].cells];
     for (const head of heads) {
       const by = head.dataset.sort;
-      head.hidden = tree.measure.ratio ? by === "noisy" || by === "correction" || by === "prior" || by === "rate" : (by === "prior" && !tree.prior) || (by === "rate" && !tree.seen);
+      const absent = (by === "prior" && !tree.prior) || (by === "zero" && !tree.zero) || (by === "rate" && !tree.seen);
+      head.hidden = absent || (tree.measure.ratio && ["noisy", "correction", "prior", "zero", "rate"].includes(by));
       if (by === "estimate") head.querySelector("button").textContent = tree.measure.unit ? `Estimate, ${tree.measure.unit}` : "Estimate";
       if (head.hidden && sort?.by === by) sort = null;
       if (head.hidden) head.removeAttribute("aria-sort");
