@@ -81,6 +81,7 @@ class Estimates:
     impressions: Floats | None = (
         None  # known to whoever shows them; of what is unknown to them, those of the node above
     )
+    figure: str = ""  # the column of noisy figures in the user's table, such as visits, where there is one
 
     @classmethod
     def of(cls, est: Estimate, confidence: float = USUAL) -> "Estimates":
@@ -227,15 +228,15 @@ def noted(table: Any, **notes: object) -> Any:
     return table.replace_schema_metadata({**(table.schema.metadata or {}), **added})
 
 
-def with_levels(table: Any, tree: Tree, levels: tuple[str, ...], text: bool) -> Any:
-    """The table with the names of its level columns, so that whoever reads it need not be told them.
+def with_roles(table: Any, tree: Tree, levels: tuple[str, ...], figure: str, text: bool) -> Any:
+    """The table with the names of its level columns and of its figures, so that whoever reads it need not be told them.
 
     They are in the metadata. Text has none: there, the levels are the columns before the figures, or else a last column
     says for each row which columns name its node, as in region > store.
     """
     import pyarrow as pa
 
-    table = noted(table, levels=json.dumps(levels))
+    table = noted(table, levels=json.dumps(levels), figure=figure)
     if not text or LEVELS in table.column_names or label_columns(table.column_names) == list(levels):
         return table
     paths = [BELOW.join(levels[: depth + 1 - tree.total]) or None for depth in range(tree.depth)]
@@ -322,7 +323,30 @@ def read_estimates(table: Any, path: str, levels: list[str] | None = None, rows:
         shape=stated_shape(metadata),
         generated=GENERATED in metadata,
         impressions=_impressions(table, tree, path, levels, rows),
+        figure=_figure(table, tree, there.get("noisy", absent)),
     )
+
+
+def _figure(table: Any, tree: Tree, noisy: Floats) -> str:
+    """The column of the user's that was denoised: the one stated, or one before the estimates that holds the same."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    names: list[str] = table.column_names
+    users = [name for name in names[: names.index("estimate")] if name not in (*tree.attributes, *NODE, *OPTIONAL)]
+    stated: str = (table.schema.metadata or {}).get(b"figure", b"").decode(errors="replace")
+    if stated in users:
+        return stated
+    for name in users:
+        cells = table.column(name)
+        if pa.types.is_string(cells.type):
+            number = pc.match_substring_regex(cells, r"^-?[0-9]+(\.[0-9]+)?$")
+            cells = pc.if_else(number, cells, None).cast(pa.float64())
+        if pa.types.is_integer(cells.type) or pa.types.is_floating(cells.type):
+            values = cells.cast(pa.float64(), safe=False).to_numpy()
+            if (known := np.isfinite(values)).any() and np.array_equal(values[known], noisy[known]):
+                return name
+    return ""
 
 
 def _impressions(table: Any, tree: Tree, path: str, levels: list[str] | None, rows: Ints | None) -> Floats | None:

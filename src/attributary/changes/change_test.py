@@ -36,6 +36,7 @@ class PeriodFigures:
     variance: Floats  # of the privacy noise
     excess: Floats  # kurtosis of the noise: 0 if normal, 3 if Laplace, nan where it is not known
     impressions: Floats  # nan where they are not known
+    shared: Floats | float = 0.0  # covariance with the period before: 0 unless both are of one table
 
 
 class Difference(NamedTuple):
@@ -67,7 +68,8 @@ class ChangeTest(NamedTuple):
             one, two = now.variance / a**2, before.variance / b**2
             rate = (np.maximum(now.count, 0) + np.maximum(before.count, 0)) / (a + b) * self.poisson
             excess = sum_excess([(one, now.excess), (two, before.excess)])
-            return Difference(now.count / a - before.count / b, one + two, excess, rate / a + rate / b)
+            noise = np.maximum(one + two - 2 * now.shared / (a * b), 0.0)
+            return Difference(now.count / a - before.count / b, noise, excess, rate / a + rate / b)
 
 
 def sum_excess(parts: list[tuple[Floats, Floats]]) -> Floats:

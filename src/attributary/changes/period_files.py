@@ -37,7 +37,7 @@ def period_files(folder: str) -> dict[str, str]:
             raise InputError(f"a period has one table of estimates; {below} has {len(tables)}")
         if tables:
             found[name] = tables[0]
-    return {name: found[name] for name in sorted(found, key=_in_order)} if len(found) > 1 else {}
+    return {name: found[name] for name in sorted(found, key=in_order)} if len(found) > 1 else {}
 
 
 def table_of_period(path: str) -> str | None:
@@ -87,6 +87,6 @@ def _period_name(path: str) -> str:
     return stem.removeprefix("estimates").strip("-_ ") or stem
 
 
-def _in_order(name: str) -> list[tuple[int, str]]:
+def in_order(name: str) -> list[tuple[int, str]]:
     """What names are sorted by: week 2 is before week 10."""
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"([0-9]+)", name)]

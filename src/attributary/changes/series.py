@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from attributary.changes.change_test import TESTS, PeriodFigures, sum_excess
+from attributary.changes.level_periods import level_periods
 from attributary.changes.period_files import period_files, table_of_period
 from attributary.changes.what_changed import Changes, SeriesPeriod, WithInterval, reach
 from attributary.denoising import Estimate
@@ -26,8 +27,8 @@ class Series:
     """The unbiased figures of periods, first to last, on a tree that has the nodes of all of them, in level order.
 
     Estimates that use a prior, or are never negative, are no longer unbiased, and share what they learned: their noisy
-    values are denoised again without that. The noise of different periods is independent, so that sums over periods
-    have the sums of the variances, exactly.
+    values are denoised again without that. The noise of different tables is independent, so that sums over periods
+    have the sums of the variances, exactly; periods within one table are dependent, and their covariance is kept.
     """
 
     tree: Tree
@@ -37,6 +38,8 @@ class Series:
     false_discoveries: float = 0.05
     proven: bool = False
     confidence: float = 0.95
+    figure: str = ""  # what is counted, where a table says so: visits
+    whole: PeriodFigures | None = None  # sums over the periods, where these are of one table and dependent
 
     @cached_property
     def steps(self) -> tuple[Changes, ...]:
@@ -50,11 +53,14 @@ class Series:
         roots = slice(0, int(self.tree.first[0]))
         of_roots = [period._replace(figures=_added(period.figures, roots)) for period in self.periods]
         options = (self.measure, self.test, self.false_discoveries, self.proven, self.confidence)
-        return Series(Tree.from_parents([-1]), tuple(of_roots), *options)
+        whole = self.whole and _added(self.whole, roots)
+        return Series(Tree.from_parents([-1]), tuple(of_roots), *options, self.figure, whole)
 
     @cached_property
     def sum(self) -> PeriodFigures:
         """Each node's sum over the periods that have it, with its exact variance."""
+        if self.whole is not None:
+            return self.whole
         each = [period.figures for period in self.periods]
         count, variance = (np.nansum([getattr(of, name) for of in each], axis=0) for name in ("count", "variance"))
         there = [np.isfinite(of.count) for of in each]
@@ -72,6 +78,11 @@ class Series:
     def course(self) -> WithInterval:
         """The same of all periods: arrays of periods by nodes."""
         return WithInterval(*np.stack([self.interval(period.figures) for period in self.periods], axis=1))
+
+    @property
+    def called(self) -> str:
+        """What is counted, in a sentence."""
+        return self.measure if self.measure != COUNT else self.figure or "conversions"
 
     @property
     def not_private(self) -> str:
@@ -97,9 +108,11 @@ def periods(
     measure: str | None = None,
     levels: list[str] | None = None,
     least: int = 2,
+    by: str | None = None,
 ) -> Series:
     """The periods in a folder, or of a mapping by name: tables, folders of `run`, or estimates in memory.
 
+    With `by`, the periods within one table, whose last level they are: by="week", or "week=W1..W4,W5..W8" for some.
     In a folder, each period is a folder that `attributary run` wrote, or a table of estimates; their names, in which
     numbers count as numbers, are the order. A `test` is one of TESTS: "rates" for counts; sums of a value are tested
     for noise alone, "counts", since nothing is known of how a conversion's value varies. Among the nodes called changed
@@ -110,8 +123,8 @@ def periods(
             "the false-discovery rate and the confidence are between 0 and 1; got "
             f"{false_discoveries:g} and {confidence:g}"
         )
-    read = [(name, *_estimates(of, measure, levels)) for name, of in _by_name(source).items()]
-    if len(read) < least:
+    read = [(name, *_estimates(of, measure, levels)) for name, of in _by_name({"": source} if by else source).items()]
+    if len(read) < least and not by:
         raise InputError(f"at least two periods are compared; got {len(read)}")
     if (other := next(((name, m) for name, m, _ in read if m != read[0][1]), None)) is not None:
         has = [f"{name} has {m or 'one without a name'}" for name, m in (read[0][:2], other)]
@@ -122,11 +135,14 @@ def periods(
         raise InputError(f"a test is one of {', '.join(TESTS)}; got {test!r:.40}")
     if TESTS[test].poisson and named != COUNT:
         raise InputError(f"sums of {named} are tested for noise alone: test 'counts'; got {test!r}")
-    tree = _union([(name, est) for name, _, est in read])
-    made = tuple(_period(name, est, tree, named) for name, _, est in read)
+    if by:
+        tree, made, whole = level_periods(read[0][2], by)
+    else:
+        tree, whole = _union([(name, est) for name, _, est in read]), None
+        made = tuple(_period(name, est, tree, named) for name, _, est in read)
     if test == "per-impression" and any(np.isnan(period.figures.impressions).all() for period in made):
         raise InputError("impressions are not known in every period; a table needs the column 'impressions'")
-    return Series(tree, made, named, test, false_discoveries, proven, confidence)
+    return Series(tree, made, named, test, false_discoveries, proven, confidence, read[-1][2].figure, whole)
 
 
 def compare(this: Any, last: Any, **options: Any) -> Changes:
@@ -222,4 +238,5 @@ def _added(figures: PeriodFigures, roots: slice) -> PeriodFigures:
         np.array([of[there].sum()]) for of in (figures.count, figures.variance, figures.impressions)
     )
     parts = [(figures.variance[v : v + 1], figures.excess[v : v + 1]) for v in there.tolist()]
-    return PeriodFigures(count, variance, sum_excess(parts), seen)
+    shared = np.broadcast_to(figures.shared, figures.count.shape)[there].sum()
+    return PeriodFigures(count, variance, sum_excess(parts), seen, np.array([shared]))

@@ -94,13 +94,14 @@ class Changes:
     def relative(self) -> WithInterval:
         """The change relative to before, 0.1 for +10 %, with Fieller's interval for a ratio of two noisy figures.
 
-        (now − r·before)² ≤ q²·(variance now + r²·variance before) holds between its roots r, unless before may be 0.
+        (now − r·before)² ≤ q²·(variance now − 2r·covariance + r²·variance before) holds between its roots r, unless
+        before may be 0.
         """
         (x, of_x, e_x), (y, of_y, e_y) = (TESTS[self.test].figures(each.figures) for each in (self.now, self.before))
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = x / y
             q2 = reach(self.confidence, sum_excess([(of_x, e_x), (ratio**2 * of_y, e_y)])) ** 2
-            a, b, c = y**2 - q2 * of_y, x * y, x**2 - q2 * of_x
+            a, b, c = y**2 - q2 * of_y, x * y - q2 * self.now.figures.shared, x**2 - q2 * of_x
             half, known = np.sqrt(b**2 - a * c), (a > 0) & (y > 0)
             ends = np.maximum((b - half) / a, 0.0), np.maximum((b + half) / a, 0.0)  # no rate is negative
             return WithInterval(*(np.where(known, r - 1, np.nan) for r in (ratio, *ends)))

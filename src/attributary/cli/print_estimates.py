@@ -120,8 +120,8 @@ def _fit(doubt: Plausibility) -> Line:
     if doubt.z is None:
         return "noise level cannot be checked: no figure was measured twice, and all stay as they are", PLAIN
     if abs(doubt.z) <= Z_FINE:
-        return f"noise level as stated (z = {doubt.z:.1f})", PLAIN
-    words = f"noise level {'higher' if doubt.z > 0 else 'lower'} than stated (z = {doubt.z:.1f}): "
+        return f"noise level as stated (z = {doubt.z:z.1f})", PLAIN
+    words = f"noise level {'higher' if doubt.z > 0 else 'lower'} than stated (z = {doubt.z:z.1f}): "
     if not 0.1 < doubt.ratio < 10:
         return f"{words}the noise looks far {'larger' if doubt.z > 0 else 'smaller'}; is the scale right?", WARNING
     return f"{words}its standard deviation looks {doubt.ratio:.2g} times the stated one", WARNING

@@ -23,6 +23,8 @@ WEEKS, to answer "did it really grow, or is it noise?":
 \b
     $ attributary report weeks/              # a folder of periods
     $ attributary report this/run last/run   # two of them
+    $ attributary report counts.csv --periods week                   # weeks within one table
+    $ attributary report counts.csv --periods week=W1..W4,W5..W8     # some of them, four by four
 
 A folder of periods has a table of estimates, or a folder of `run`, for each; their names are the order. The page shows
 every node's course with its interval, sums over the periods, what is new or gone, and what changed by more than noise
@@ -73,6 +75,12 @@ and the page says what is left out.
     type=click.IntRange(1, 10**9),
     help=f"Most nodes that the page shows.  [default: {NODES:,}; {SERIES_NODES:,} of periods]",
 )
+@click.option(
+    "--periods",
+    "by",
+    metavar="LEVEL",
+    help="Compare the labels of the last level, such as week; or some of them: week=W1,W5.",
+)
 @click.option("--test", type=click.Choice(TESTS), help="Of periods: what is tested.  [default: rates, of counts]")
 @click.option(
     "--false-discoveries",
@@ -119,7 +127,7 @@ def report(
     raw = {name: of_periods.pop(name) for name in RAW} | {"noise": noise, "totals": of_periods.pop("total")}
     _check_page(output)
     names = (levels and [name.strip() for name in levels.split(",")]) or None
-    weeks = period_tables(list(files))
+    weeks = _one_table(files) if of_periods["by"] else period_tables(list(files))
     if weeks:
         if charts:
             raise InputError("--charts are of one period; give one run, or leave it out")
@@ -158,6 +166,20 @@ def report(
     _say_written(made.html, output)
 
 
+def _one_table(files: tuple[str, ...]) -> dict[str, str]:
+    """The table whose last level is periods."""
+    from attributary.changes.period_files import table_of_period
+    from attributary.errors import InputError
+
+    path = table_of_period(files[0]) if len(files) == 1 else None
+    if path is None:
+        raise InputError(
+            f"--periods compares the estimates within one table; got {', '.join(files)}: denoise a raw table first, as "
+            "in `attributary denoise --table figures.csv -o estimates.csv`"
+        )
+    return {path: path}
+
+
 def _report_series(
     weeks: dict[str, str], output: str, nodes: int | None, title: str | None, quiet: bool, **options: Any
 ) -> None:
@@ -172,7 +194,7 @@ def _report_series(
     refuse_inputs([output], list(weeks.values()))
     with stages(not quiet) as stage:
         stage("reading")
-        series = periods(weeks, **options)
+        series = periods(next(iter(weeks.values())) if options["by"] else weeks, **options)
         beside = [os.path.join(os.path.dirname(path), "plan.json") for path in weeks.values()]
         plans = [Plan.load(path) for path in dict.fromkeys(beside) if os.path.exists(path)]
         stage("drawing")

@@ -55,7 +55,7 @@ class Estimate:
         kind = "non-negative " if self.nonnegative else ""
         words = f"; {self.not_private}" if self.not_private else ""
         many = "".join(f"{size:,} × " for size in self.count.shape[:-1]) + f"{self.count.shape[-1]:,}"
-        return f"Estimate({many} {kind}counts; fit z = {self.fit.z:.2f}{words})"
+        return f"Estimate({many} {kind}counts; fit z = {self.fit.z:z.2f}{words})"
 
     def _repr_html_(self) -> str:
         return estimate_html(self)
@@ -247,7 +247,7 @@ def estimate_html(est: Estimate) -> str:
     more = len(tree) - len(rows)
     kind = "non-negative " if est.nonnegative else ""
     notes = [f"and {more:,} more"] if more else []
-    notes += [f"noise level: z = {est.fit.z:.2f}, within ±3 if it is as stated"] if est.fit.df else []
+    notes += [f"noise level: z = {est.fit.z:z.2f}, within ±3 if it is as stated"] if est.fit.df else []
     notes += [est.remark] if est.remark else []
     notes += [] if share is None else [f"weight of the prior: {share.mean():.0%} (estimates are no longer unbiased)"]
     heads = (*HEADS, *(() if share is None else ("weight of prior",)), *(() if zero is None else ("chance of 0",)))

@@ -50,6 +50,26 @@ class Total:
 
 def total(tree: Tree, measured: Measurements, blue: Floats, weights: Floats) -> Total:
     """Σ weights · blue with its variance, in the tree's order."""
+    pull, up, variance = _parts(tree, measured, weights)
+    whole = float(variance.sum())
+    value = float(np.dot(weights, blue))
+    return Total(value, whole, _excess(tree, measured.independent, pull, up, whole), value, whole)
+
+
+def subtree_variance(tree: Tree, measured: Measurements, variance: Floats, weights: Floats) -> Floats:
+    """Of each node, the variance of Σ weights · blue over the leaves below it, in the tree's order.
+
+    `variance` is that of blue, and leaves alone have weights. Given x̂_v, the rest of its tree says nothing of what is
+    below v; so the families below v add what they add to any sum, and v itself h² times its variance.
+    """
+    pull, _, part = (tree.from_level_order(a) for a in _parts(tree, measured, weights))
+    child = tree.parent >= 0
+    families = np.bincount(tree.parent[child], part[child], len(tree))
+    return tree.sum_up(families) + _square(pull, variance)
+
+
+def _parts(tree: Tree, measured: Measurements, weights: Floats) -> tuple[Floats, Floats, Floats]:
+    """In level order: h, var⇑, and what each node adds to the variance of the sum, given its parent."""
     families, measured = measured.families, measured.independent
     var = tree.to_level_order(measured.variance)
     _, up = engine(tree).upward(tree, tree.to_level_order(measured.noisy), var)
@@ -60,18 +80,20 @@ def total(tree: Tree, measured: Measurements, blue: Floats, weights: Floats) -> 
         if family.size:
             c, p = family.children, family.parent
             pull[p] = _mean(family, pull[c], up[c])
-            off = pull[c] - family.spread(pull[p])
-            variance[c] = np.where(off == 0, 0.0, up[c] * np.where(off == 0, 1.0, off) ** 2)
+            variance[c] = _square(pull[c] - family.spread(pull[p]), up[c])
     if families:
         variance = tree.from_level_order(variance)
         for each in families:
             variance[each.nodes] = each.quadratic(tree.from_level_order(pull))
         variance = tree.to_level_order(variance)
     roots = tree.slice(0)
-    variance[roots] = np.where(pull[roots] == 0, 0.0, up[roots] * np.where(pull[roots] == 0, 1.0, pull[roots]) ** 2)
-    whole = float(variance.sum())
-    value = float(np.dot(weights, blue))
-    return Total(value, whole, _excess(tree, measured, pull, up, whole), value, whole)
+    variance[roots] = _square(pull[roots], up[roots])
+    return pull, up, variance
+
+
+def _square(h: Floats, variance: Floats) -> Floats:
+    """h² · variance; what has no weight adds nothing, even if it was not measured."""
+    return np.where(h == 0, 0.0, variance * np.where(h == 0, 1.0, h) ** 2)
 
 
 def _mean(family: Family, pull: Floats, up: Floats) -> Floats:
@@ -140,10 +162,8 @@ def predicted_variance(tree: Tree, given: Measurements, prior: Prior, weights: F
         weight = np.where(family.spread(mass) > 0, weight, 1.0)
         anchor = h[c][family.anchor(weight)]  # equal weights stay exactly equal, and cost exactly nothing
         mean = anchor + family.sum(weight / family.spread(family.sum(weight)) * (h[c] - family.spread(anchor)))
-        off = h[c] - family.spread(mean)
-        with np.errstate(invalid="ignore"):
-            variance[c] = np.where(off == 0, 0.0, t * np.where(off == 0, 1.0, off) ** 2)
+        variance[c] = _square(h[c] - family.spread(mean), t)
         h[p] += family.sum(up.pull[c] * h[c]) + (1 - family.sum(up.pull[c])) * mean
     roots = tree.slice(0)
-    variance[roots] = np.where(h[roots] == 0, 0.0, up.v[roots] * np.where(h[roots] == 0, 1.0, h[roots]) ** 2)
+    variance[roots] = _square(h[roots], up.v[roots])
     return float(variance.sum())

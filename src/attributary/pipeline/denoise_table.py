@@ -22,8 +22,8 @@ from attributary.estimates import (
     ZERO,
     figures_of,
     with_columns,
-    with_levels,
     with_metadata,
+    with_roles,
 )
 from attributary.measurements import Measurements
 from attributary.noise import Statement, parse_levels, shape_of
@@ -114,7 +114,7 @@ def denoise_table(
     added = {prefix + name: columns[name][: result.num_rows] for name in order}
     made = with_metadata(with_columns(result.rename_columns(names), added), est, confidence)
     if not prefix:  # or no report would find the figures, either
-        made = with_levels(made, tree, found.levels, keep_text)
+        made = with_roles(made, tree, found.levels, value, keep_text)
     both = zip(table.column_names, names, strict=True)
     notes = [f"your column {old} is called {new} there" for old, new in both if old != new]
     if past is not None:

@@ -332,7 +332,7 @@ def _fit(doubt: Plausibility) -> dict[str, Any]:
     """Whether the noise is as stated, in words."""
     if doubt.z is None:
         return {"fine": True, "words": "The noise level cannot be checked: no figure was measured twice."}
-    z = f"{doubt.z:,.1f}".replace("-", numerals.MINUS)
+    z = f"{doubt.z:z,.1f}".replace("-", numerals.MINUS)
     if abs(doubt.z) <= Z_FINE:
         return {"fine": True, "words": f"Noise level as stated (z = {z})."}
     if not 0.1 <= doubt.ratio <= 10:

@@ -76,7 +76,8 @@ def quantities(inputs: ReportInputs, tau: float | None) -> list[Quantity]:
         est, part = _shaped(read, inputs), planned.get(name)
         if name == COUNT:
             table = inputs.check_of_table
-            shown.append(Quantity(table.form.value if table else name, "count", est, of_counts, part=part))
+            figure = table.form.value if table else est.figure or name
+            shown.append(Quantity(figure, "count", est, of_counts, part=part))
             continue
         unit = (part.measure.unit if part else None) or ""
         of_value = tau_of_value(part, of_counts, _root_sum(est), _root_sum(inputs.measures.get(COUNT)))

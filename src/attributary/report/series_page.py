@@ -14,7 +14,6 @@ from attributary.report.facts import not_private, title, unit_of_privacy
 from attributary.report.page import Page, render
 from attributary.report.page_data import cut
 from attributary.report.quantity import rate
-from attributary.spec.measure import COUNT
 
 NODES = 2_000
 NAMED = 4  # changes that a sentence names
@@ -26,7 +25,7 @@ def series_page(
 ) -> Page:
     """The page, which answers in its first sentence; at most so many `nodes` are in it. `plans` state what ε was."""
     last, tree = series.steps[-1], series.tree
-    called = "conversions" if series.measure == COUNT else series.measure
+    called = series.called
     kept = cut(tree, np.nan_to_num(series.sum.count), last.changed, nodes)
     changed = sorted(np.flatnonzero(last.changed), key=lambda v: last.chance[v])
     first, final = series.periods[0].name, series.periods[-1].name
@@ -50,6 +49,7 @@ def series_page(
         "rate": _percent(series.false_discoveries),
         "proven": series.proven,
         "confidence": _percent(series.confidence),
+        "dependent": series.whole is not None,
         "recomputed": any(period.recomputed for period in series.periods),
         "impressions": bool(np.isfinite(series.total.sum.impressions).all()),
     }
@@ -158,7 +158,7 @@ def _period(series: Series, i: int) -> dict[str, Any]:
         "z": "not measured twice",
     }
     if period.fit is not None and period.fit.df > 0:
-        row["z"] = f"z = {period.fit.z:.1f}" + (", not as stated" if period.doubtful else "")
+        row["z"] = f"z = {period.fit.z:z.1f}" + (", not as stated" if period.doubtful else "")
     if not i:
         return row | {"change": "", "calls": [], "doubtful": period.doubtful}
     step, whole = series.steps[i - 1], total.steps[i - 1]

@@ -88,7 +88,7 @@ def _noise(check: TableCheck) -> Fact:
         return Fact("Noise", f"standard deviation {_deviation(check)}, as estimated", more)
     if doubt.z is None:
         return Fact("Noise", "cannot be checked", ("No figure was measured twice.",))
-    more = (f"z = {doubt.z:.1f}: within ±{Z_FINE:g} if it is as stated.",)
+    more = (f"z = {doubt.z:z.1f}: within ±{Z_FINE:g} if it is as stated.",)
     if abs(doubt.z) <= Z_FINE:
         return Fact("Noise", "as stated", more)
     warning = f"Its standard deviation looks {doubt.ratio:.2g} times the stated one."

@@ -157,6 +157,21 @@ class Tree:
         same.__dict__["family"] = self.family  # kept, not made again
         return same
 
+    def above(self, level: int) -> "Tree":
+        """The nodes above a level as a tree of their own, in level order."""
+        nodes, names = int(self.offsets[level]), max(level - self.total, 0)
+        first = np.minimum(self.first[: nodes + 1], nodes).astype(np.uint32)
+        parent = self.family[:nodes].astype(np.int32)
+        return Tree(
+            parent,
+            first,
+            self.offsets[: level + 1],
+            None,
+            self.attributes[:names],
+            self.labels[:names],
+            self.total,
+        )
+
     def sum_up(self, values: ArrayLike, reduce: np.ufunc = np.add) -> Values:
         """Each node's value and those of all nodes below it, added up; or reduced by another ufunc, as np.maximum."""
         total = self._of_nodes(values, reduce)
