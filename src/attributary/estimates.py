@@ -49,6 +49,7 @@ ZERO = "zero_probability"  # and one more where estimates are posterior means of
 OPTIONAL = (*FIGURES, FROM_PRIOR, ZERO)
 LEVELS, BELOW = "levels", " > "  # what says which columns name nodes, and what is between their names
 MEASURE = "measure"  # the column that tells measures apart
+ANYTHING = ("count", "counts", "value", "n", "num", "cnt", "dp_count", "total", "total_count")  # names that say little
 RATES = {"rate": "estimate", "rate_low": "low", "rate_high": "high"}  # per impression, of which column
 IMPRESSIONS = "impressions"  # of each node, where they are known; they are no private figures
 
@@ -333,7 +334,8 @@ def _figure(table: Any, tree: Tree, noisy: Floats) -> str:
     import pyarrow.compute as pc
 
     names: list[str] = table.column_names
-    users = [name for name in names[: names.index("estimate")] if name not in (*tree.attributes, *NODE, *OPTIONAL)]
+    others = {*tree.attributes, *NODE, *OPTIONAL}
+    users = [name for name in names[: names.index("estimate")] if name not in others and name.lower() not in ANYTHING]
     stated: str = (table.schema.metadata or {}).get(b"figure", b"").decode(errors="replace")
     if stated in users:
         return stated

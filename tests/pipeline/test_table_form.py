@@ -76,3 +76,17 @@ def test_levels_of_a_whole_table_are_recognised(mark: str | None, total: bool) -
     form = attributary.recognise(table)
     assert list(form.levels) == levels and len(form.tree) == table.num_rows == len(form.figures)
     assert form.totals == (("ALL",) if mark == "ALL" else ()) and "levels: region > store > week" in form.notes
+
+
+def test_what_is_asked_for_names_columns_of_labels() -> None:
+    bounds = {
+        "region": ["N", "N", "S"],
+        "store": [None, "a", None],
+        "from": [1, 2, 3],
+        "to": [5, 6, 7],
+        "users": [3, 4, 5],
+    }
+    with pytest.raises(InputError, match="top to bottom, as in --levels region,store$"):
+        recognise(bounds, path="b.csv")
+    with pytest.raises(InputError, match="^the table has no column 'sd'"):
+        attributary.Measurements.from_table(bounds, ["region", "store"], "users", noise="normal:std=sd")

@@ -28,6 +28,8 @@ def refused(path: str) -> Iterator[None]:
     except RowError as error:
         raise InputError(f"{place(path, error.row)}: {error.rule[:LONGEST]}") from error
     except ValueError as error:
+        if str(error).startswith(shown(path)):  # it says so itself
+            raise
         raise InputError(f"{shown(path)}: {str(error)[:LONGEST]}") from error
 
 

@@ -36,8 +36,9 @@ FIGURES = (
     *("clicks", "impressions", "sessions", "events", "n", "cnt", "dp_count", "num", "total_count", "reach"),
 )  # usual names of a column of figures
 NOISE = (
-    *("variance", "noise_variance", "var", "std", "stddev", "sd", "sigma", "scale", "low", "high", "lower", "upper"),
-    *("lower_bound", "upper_bound", "ci_low", "ci_high", "noise_interval_low", "noise_interval_high", "epsilon"),
+    *("variance", "noise_variance", "var", "std", "stddev", "sd", "sigma", "scale", "low", "high", "lo", "hi"),
+    *("lower", "upper", "lower_bound", "upper_bound", "ci_low", "ci_high", "epsilon"),
+    *("noise_interval_low", "noise_interval_high"),
 )  # and of those that say how noisy it is
 NEAR = (0.8, 1.25)  # what a total is of the sum of its rows, whatever the noise
 LONGEST = 200  # of names in a message
@@ -213,9 +214,10 @@ def _levels(table: Any, names: Sequence[str], totals: Collection[str], path: str
             tree = Tree.from_paths(level_columns(marked, ordered, path), ordered, fill=True, totals=None)
         if len(tree) == table.num_rows and bool((tree.level[tree.is_leaf] == tree.depth - 1).all()):
             return ordered
+    texts = [name for name in ordered if not _is_numeric(table, name)] or ordered
     raise InputError(
         f"{shown(path)} does not say which columns name a node; give them with --levels, top to bottom, as in "
-        f"--levels {','.join(ordered)[:LONGEST] or 'region,store'}"
+        f"--levels {','.join(texts)[:LONGEST] or 'region,store'}"
     )
 
 

@@ -23,6 +23,8 @@ def arrow_table(frame: Any) -> Any:
         frame = frame.collect()
     try:
         table = pa.table(frame)
+        unnamed = [name for name in table.column_names if name.startswith("__index_level_")]  # pandas' row numbers
+        table = table.drop_columns(unnamed) if unnamed else table
         for i, kind in enumerate(table.schema.types):
             if pa.types.is_string_view(kind):  # polars 1's text, which few of Arrow's functions take
                 table = table.set_column(i, table.column_names[i], table.column(i).cast(pa.large_string()))
