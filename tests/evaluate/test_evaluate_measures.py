@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attributary.api.ara.keys.event_values import scaled
+from attributary.api.event_values import scaled
 from attributary.errors import InputError
 from attributary.evaluate import Case, Store, evaluate, user_cases
 from attributary.evaluate.case_measures import OneMeasure, level_shares, questions, under_limits

@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from attributary.errors import InputError
-from attributary.spec.terms import ARA, TERMS
+from attributary.spec.terms import ARA, TERMS, with_its_defaults
 
 if TYPE_CHECKING:
     from attributary.api.attribution_api import Aggregation, Answer, AttributionApi, Clients
@@ -22,7 +22,11 @@ if TYPE_CHECKING:
     from attributary.spec import Spec
     from attributary.tree import Tree
 
-BUILT_IN = {"ara": "attributary.api.ara.adapter", "bigquery": "attributary.api.bigquery"}  # imported when needed
+BUILT_IN = {  # imported when needed
+    "ara": "attributary.api.ara.adapter",
+    "bigquery": "attributary.api.bigquery",
+    "w3c": "attributary.api.w3c.page_calls",
+}
 APIS: dict[str, "AttributionApi"] = {}
 
 
@@ -60,9 +64,10 @@ def clients(plan: "Plan", **wishes: Any) -> "Clients":
 def _refuse_other_noise(plan: "Plan") -> None:
     """Refuses a plan for noise that the API does not add."""
     terms, noise = api_of(plan.spec).terms, plan.spec.noise
-    if noise != terms.noise:
+    added = with_its_defaults({"api": plan.spec.api})["noise"]
+    if noise != added:
         raise InputError(
-            f'a plan for the {terms.title} has noise = "{terms.noise}"; this one has "{noise}": plan anew, as its '
+            f'a plan for the {terms.title} has noise = "{added}"; this one has "{noise}": plan anew, as its '
             "answers get no other noise"
         )
 

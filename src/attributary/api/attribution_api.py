@@ -7,7 +7,7 @@ here.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from attributary.errors import InputError
 from attributary.measurements import Measurements
@@ -31,6 +31,8 @@ class Query:
 
     size: int  # keys
     write: Callable[[str], None]  # to a path
+    unit: str = "keys"  # what people call them
+    nodes: int | None = None  # that are measured, if not as many as there are keys
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +87,10 @@ class Clients(ABC):
     heading: str = ""  # of the table
     notes: tuple[str, ...] = ()  # what laying out the keys changed
     lines: tuple[str, ...] = ()  # what is run for all events together, such as queries
+
+    def with_tree(self, tree: Tree) -> Self:
+        """The same for the tree of the impressions that occurred, where keys go by what occurs."""
+        return self
 
     @property
     @abstractmethod

@@ -46,6 +46,11 @@ keys to query, in the format of the aggregation service).
 BIGQUERY: where the spec has kind = "bigquery" under [api], a SELECT WITH DIFFERENTIAL_PRIVACY for each level goes to
 standard output, with the level's share of epsilon and delta. With --impressions, the folder -o gets tree.parquet and
 queries.sql. Export each result as CSV or Parquet: `attributary denoise plan.json RESULTS...` takes them.
+
+W3C ATTRIBUTION: where the spec has kind = "w3c", --impressions gives every node that runs an index of a histogram and
+writes the indexes into the plan; the folder -o gets tree.parquet and indexes.csv. Run it again when campaigns start or
+end: nodes keep their indexes, new ones take free ones, and those of ended ones are used again under a new version. With
+--impression and --conversion, the calls of a page's script and the response headers go to standard output.
 """
 
 
@@ -99,15 +104,17 @@ def keys(
     except InputError as error:
         raise InputError(f"{plan}: {error}") from error
     messages: list[Message] = []
-    if impression is not None:
-        messages += [clients.impression(_assigned("--impression", impression), **wanted)]
-    if conversion is not None or (impression is not None and not clients.asks):
-        messages += [clients.conversion(_assigned("--conversion", conversion or ""), **wanted)]
     tree, query = None, None
     with stages(not quiet) as stage:  # all of it before anything is written: keys that collide must not stay
         if impressions:
             stage("reading impressions")
             tree = read_tree(clients.plan.spec, impressions)
+            clients = clients.with_tree(tree)
+        if impression is not None:
+            messages += [clients.impression(_assigned("--impression", impression), **wanted)]
+        if conversion is not None or (impression is not None and not clients.asks):
+            messages += [clients.conversion(_assigned("--conversion", conversion or ""), **wanted)]
+        if tree is not None:
             stage(f"making the keys of {len(tree):,} nodes")
             query = clients.query(tree)
             stage("writing")
@@ -128,11 +135,12 @@ def keys(
         for note in message.notes:
             say(f"note: {note}")
     if tree is not None and query is not None:
-        without = f"; {len(tree) - query.size:,} nodes have none" if query.size < len(tree) else ""
-        nodes, asked = f"{len(tree):,} nodes written to {output}/{TREE}", f"{query.size:,} keys"
+        lacking = len(tree) - (query.size if query.nodes is None else query.nodes)
+        without = f"; {lacking:,} nodes are not measured" if query.nodes else f"; {lacking:,} nodes have none"
+        nodes, asked = f"{len(tree):,} nodes written to {output}/{TREE}", f"{query.size:,} {query.unit}"
         fact("nodes", len(tree))
         fact("keys", query.size)
-        say(f"{nodes}, {asked} to {output}/{files[1]}{without}")
+        say(f"{nodes}, {asked} to {output}/{files[1]}{without if lacking else ''}")
 
 
 def _options(given: dict[str, Any], api: "AttributionApi") -> dict[str, Any]:
@@ -201,11 +209,12 @@ def _print_layout(clients: "Clients", path: str) -> None:
 
     out = console()
     out.print(f"{path}: {clients.heading}")
-    print_table(out, [list(row) for row in clients.table])
+    if clients.table:
+        print_table(out, [list(row) for row in clients.table])
     out.print()
     for note in clients.notes:
         out.print(note)
-    if clients.plan.keys is not None:
-        out.print(
-            f"keys written to {path}" if clients.changed else f"{path} has these keys already; they stay as they are"
-        )
+    what = "keys" if clients.plan.keys is not None else "indexes" if clients.plan.layout is not None else ""
+    if what:
+        stay = f"{path} has these {what} already; they stay as they are"
+        out.print(f"{what} written to {path}" if clients.changed else stay)

@@ -77,6 +77,7 @@ def print_plan(plan: Plan, tree: Tree, prior: Prior, prior_path: str | None, ear
             f"{percent(error.equal)} ({change(error.plan, error.equal)})"
         )
     _print_tradeoffs(out, plan)
+    _print_schemes(out, plan)
     out.print()
     for line in [*_errors(plan, earlier), *_privacy(plan), *_prior(plan, tree, prior, prior_path), *_notes(plan)]:
         out.print(Text(line.removeprefix("!"), style="yellow" if line.startswith("!") else ""))
@@ -218,6 +219,24 @@ def _print_tradeoffs(out: Out, plan: Plan) -> None:
         print_table(out, rows)
 
 
+def _print_schemes(out: Out, plan: Plan) -> None:
+    """Prints what each scheme of the API would mean, and why one was taken."""
+    if plan.schemes is None:
+        return
+    rows = [["scheme", "expected error", "credits", "reports", "bytes", "impressions per view", "all or nothing", ""]]
+    for cost in plan.schemes:
+        numbers = [f"{cost.credits or '–'}", f"{cost.reports}", f"{cost.bytes:,}", f"{cost.impressions}"]
+        took = "does not fit" if cost.refused else "chosen" if cost.chosen else ""
+        rows.append([cost.scheme, percent(cost.error), *numbers, "yes" if cost.atomic else "no", took])
+    out.print()
+    unit = "credits" if plan.spec.noise_model.on_sums else "millionths of epsilon"
+    out.print(f"schemes: reports and their bytes are those of one conversion; contributions above are {unit}")
+    print_table(out, rows)
+    for cost in plan.schemes:
+        out.print(f"{cost.scheme}: {cost.words}{f'; {why}' if (why := cost.refused or cost.why) else ''}")
+    fact("schemes", plan.schemes)
+
+
 # Lines
 
 
@@ -256,6 +275,10 @@ def _privacy(plan: Plan) -> list[str]:
     spec, loss = plan.spec, plan.privacy_loss
     many = max(map(plan.most, [None, *plan.roots])) > 1
     what = "all conversions of an impression that count" if many else "one conversion"
+    if spec.terms.guarantee and spec.api is not None:
+        per = f"{spec.api.site_epsilon:g} per device, site and epoch"
+        first = f"privacy: epsilon = {spec.epsilon:g} per conversion, of {per}"
+        return [f"noise: {spec.noise_model.words[0]}", first, *(f"         {each}" for each in spec.terms.guarantee)]
     lines = [
         f"noise: {spec.noise_model.words[0]}",
         *([f"       {plan.other_noise.words(plan.expected.tree.plan)}"] if plan.other_noise else []),

@@ -11,8 +11,10 @@ from attributary import budget
 from attributary.budget import METHODS
 from attributary.errors import InputError
 from attributary.plan.choose_limits import ChosenLimits, best_parts, choose, measure_errors
+from attributary.plan.choose_scheme import choose_scheme
 from attributary.plan.contributions import Contributions, Rounding, contributions, most_of_unseen
 from attributary.plan.expected_errors import Compared, PlanErrors
+from attributary.plan.few_contributions import improved, with_best_credits
 from attributary.plan.level_shares import Question, shares
 from attributary.plan.plan import MeasureShare, OtherNoise, PerImpression, Plan, PriorNote, Trade, checksum
 from attributary.prior import Prior, none
@@ -48,9 +50,19 @@ def make_plan(
     Values, and limits that the plan is to choose, need a `profile` beside the prior. With several measures, shares are
     parts of each measure's part. With `learn`, plan and errors are for estimates that use what is known, the prior
     included, as `prior.learn` finds it; should that be worth nothing, the split is still good for unbiased ones.
-    Without `compare`, the plan does not say what the other kind of noise would mean.
+    Without `compare`, the plan does not say what the other kind of noise, or other schemes of the API, would mean.
     """
     prior = prior or none(tree)
+    schemes = {each.name: each for each in spec.terms.schemes}
+    scheme = schemes.get((spec.api and spec.api.scheme) or "")
+    if schemes and (compare or scheme is None):
+        given: Any = {"keep": keep, "rounding": rounding, "phases": phases, "profile": profile, "learn": learn}
+
+        def make(carried: Spec, fixed: Mapping[str, float] | None = None) -> Plan:
+            both = {**(share or {}), **(fixed or {})}
+            return make_plan(carried, tree, prior, method, share=both, compare=False, **given)
+
+        return choose_scheme(spec, tree, make)
     profile = profile if spec.has_limits else None  # else nothing is cut off
     _check(spec, tree, prior, method, profile, learn)
     wishes = _Wishes(method, rounding, learn, _note(tree, prior))
@@ -60,15 +72,19 @@ def make_plan(
         for measure in spec.asked
     ]
     split = {name: [shares(q, name) for q in questions] for name in dict.fromkeys((method, *BESIDE))}
+    if scheme is not None and spec.l1 > (scheme.credits or spec.l1):
+        spec = with_best_credits(questions[0], split[method][0], scheme.credits, rounding, keep)
+        questions = [replace(questions[0], spec=spec)]
     errors = [measure_errors(q, by_level) for q, by_level in zip(questions, split[method], strict=True)]
     limits = choose(errors, _conversions(spec, profile))
     parts = {name: None if name != method else best_parts(errors, limits) for name in split}
-    plans = {
-        name: _plan(
-            questions, limits, contributions(questions, by_level, parts[name], limits.most, rounding, keep), wishes
-        )
+    whole = {
+        name: contributions(questions, by_level, parts[name], limits.most, rounding, keep)
         for name, by_level in split.items()
     }
+    if method not in BESIDE and len(questions) == 1:
+        whole[method] = improved(questions[0], whole[method], keep)
+    plans = {name: _plan(questions, limits, each, wishes) for name, each in whole.items()}
     sizes: list[int] = np.diff(tree.offsets).tolist()
     errors_of = [
         PlanErrors.of(spec.levels, sizes, *(_expected(plans[name], q) for name in (method, *BESIDE))) for q in questions
@@ -255,6 +271,8 @@ def _check(spec: Spec, tree: Tree, prior: Prior, method: str, profile: Profile |
         )
     if len(prior.mean) != len(tree):
         raise InputError(f"a prior is made for one tree; it has {len(prior.mean):,} counts for {len(tree):,} nodes")
+    if METHODS[method].by_node and spec.terms.schemes:
+        raise InputError(f"a {method} plan is not for the {spec.terms.title}; take optimal, with split_by")
     if method not in methods_for(spec):
         raise InputError(
             f"a {method} plan is for one measure, with limits that the spec gives: nodes have one contribution each; "
@@ -298,7 +316,8 @@ def why_not_learned(spec: Spec, prior: Prior, method: str, profile: Profile | No
 
 def methods_for(spec: Spec) -> list[str]:
     """The names of the methods that can make a plan for a spec."""
-    return [name for name, method in METHODS.items() if not method.by_node or _limits_given(spec)]
+    by_node = _limits_given(spec) and not spec.terms.schemes
+    return [name for name, method in METHODS.items() if not method.by_node or by_node]
 
 
 def _limits_given(spec: Spec) -> bool:

@@ -88,6 +88,34 @@ class OtherNoise(BaseModel, frozen=True, extra="forbid"):
         )
 
 
+class SchemeCost(BaseModel, frozen=True, extra="forbid"):
+    """What one scheme of an API would mean for a plan."""
+
+    scheme: str = Field(description="its name")
+    words: str = Field(default="", description="what it does")
+    error: float = Field(description="the error to expect: of the tree, or the median of roots with their own splits")
+    credits: int | None = Field(default=None, description="whole credits of a conversion; none where ε is split")
+    reports: int = Field(ge=1, description="reports of one conversion")
+    bytes: int = Field(ge=1, description="their length together")
+    histogram: int = Field(ge=1, description="indexes of the longest of them")
+    impressions: int = Field(ge=1, description="impressions that one view of an ad saves")
+    atomic: bool = Field(description="whether a conversion is measured at all levels or at none")
+    by_root: bool = Field(default=False, description="whether roots have splits of their own")
+    refused: str = Field(default="", description="why it cannot be taken; empty if it can")
+    chosen: bool = Field(default=False, description="whether it was taken")
+    why: str = Field(default="", description="why it was")
+
+
+class IndexLayout(BaseModel, frozen=True, extra="forbid"):
+    """Which node has which index of a histogram: dense numbers, in spaces of their own where reports are."""
+
+    version: int = Field(ge=0, lt=2**28, description="part of every match value; a new one where indexes are reused")
+    start: int = Field(description="the second since 1970 that priorities count from")
+    spaces: dict[str, tuple[tuple[str, ...], ...]] = Field(
+        description="for each space, the paths of its nodes by index, from the first attribute down"
+    )
+
+
 class Bits(BaseModel, frozen=True, extra="forbid"):
     """The bits of one attribute in a key, and what is written in them."""
 
@@ -131,6 +159,10 @@ class Plan(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True)
     keys: tuple[Bits, ...] | None = Field(
         default=None, description="the bits of each attribute in a key, top to bottom"
     )
+    schemes: tuple[SchemeCost, ...] | None = Field(
+        default=None, description="what each scheme of the API would mean, where it has several"
+    )
+    layout: IndexLayout | None = Field(default=None, description="the indexes of nodes, where an API has them")
     prior: PriorNote = Field(description="what the plan was made of")
     expected: PlanErrors = Field(description="the errors to expect")
     spec: Spec = Field(description="what was asked")

@@ -17,7 +17,7 @@ from attributary.tree import Tree
 FORMAT = 1
 ORDER = [  # of the keys, for the eye
     *("format", "method", "learn", "rounding", "privacy", "prior", "levels", "default", "roots", "measures"),
-    *("per_impression", "checksum", "keys", "expected", "other_noise", "tradeoff", "spec"),
+    *("per_impression", "checksum", "keys", "expected", "other_noise", "tradeoff", "schemes", "layout", "spec"),
 ]
 WIDTH = 110
 
@@ -27,14 +27,15 @@ def to_json(plan: Plan) -> str:
     data = json.loads(plan.model_dump_json(by_alias=True, exclude_none=True))
     if plan.measures == (plan.counts_alone,):
         del data["measures"]
-    loss = plan.privacy_loss
+    loss, guarantee = plan.privacy_loss, list(plan.spec.terms.guarantee)
     data["privacy"] = {
         "epsilon": plan.spec.epsilon,
         "noise": plan.spec.noise,
         **plan.spec.noise_model.account,
-        "holds for": list(plan.guarantees),
-        "cost": {**loss._asdict(), **{name: loss.under(name) for name in NEIGHBOURS}},
+        "holds for": guarantee or list(plan.guarantees),
     }
+    if not guarantee:
+        data["privacy"]["cost"] = {**loss._asdict(), **{name: loss.under(name) for name in NEIGHBOURS}}
     return _lines({key: data[key] for key in ORDER if key in data}) + "\n"
 
 

@@ -142,6 +142,11 @@ def _question(plan: Plan, est: Estimates | None) -> Fact:
 
 def _budget(plan: Plan) -> Fact:
     spec, loss = plan.spec, plan.privacy_loss
+    each = f", one split per {spec.split_by}" if spec.split_by else ""
+    split = f"Budget split: {METHODS[plan.method].words if plan.method in METHODS else plan.method}{each}."
+    if spec.terms.guarantee:
+        said = [f"{words[:1].upper()}{words[1:]}." for words in (unit_of_privacy(plan), *spec.terms.guarantee)]
+        return Fact("Privacy budget", f"{_epsilon(spec.epsilon)} per conversion", (*said, split))
     factor = exp(min(spec.epsilon, 700))
     times = f"at most {numerals.number(float(f'{factor:.2g}'))} times" if factor < LARGE else "at most e^ε times"
     it = "it" if most_of_all(plan) == 1 else "them"
@@ -160,8 +165,7 @@ def _budget(plan: Plan) -> Fact:
             more.append(f"{change} (Definition 1 of the paper).")
         else:
             warning = f'{change}, which is less protection. neighbours = "definition-1" would keep both within ε.'
-    each = f", one split per {spec.split_by}" if spec.split_by else ""
-    more.append(f"Budget split: {METHODS[plan.method].words if plan.method in METHODS else plan.method}{each}.")
+    more.append(split)
     delta = f", δ\u00a0=\u00a0{spec.delta:g}" if spec.delta else ""
     return Fact("Privacy budget", f"{_epsilon(spec.epsilon)}{delta}", tuple(more), warning)
 
@@ -173,6 +177,10 @@ def _epsilon(epsilon: float) -> str:
 
 def unit_of_privacy(plan: Plan) -> str:
     """What may be added or removed without changing by more than ε what is published."""
+    api = plan.spec.api
+    if plan.spec.terms.guarantee and api is not None:
+        site = _epsilon(api.site_epsilon or plan.spec.epsilon)
+        return f"the reports of one conversion, of {site} for the impressions of one device, per site and epoch"
     if most_of_all(plan) > 1:
         return "adding or removing all counted conversions of one impression"
     return "adding or removing one conversion"

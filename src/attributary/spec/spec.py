@@ -22,7 +22,7 @@ from attributary.spec.logs import Logs
 from attributary.spec.measure import COUNT, REPORTS, Measure, most, wrong_measures
 from attributary.spec.mistakes import BITS, DEEPEST, Mistake, Mistakes, Section, all_at_once, in_words, refuse_unruly
 from attributary.spec.neighbours import NEIGHBOURS, known_relation
-from attributary.spec.terms import ARA, ApiSection, Terms, terms_of, unknown_api, with_its_defaults
+from attributary.spec.terms import ARA, ApiSection, Terms, at_epsilon, terms_of, unknown_api, with_its_defaults
 from attributary.tree import Tree
 
 LARGEST_L1 = 10**9
@@ -220,7 +220,7 @@ class Spec(Section):
 
     def at(self, epsilon: float) -> Self:
         """The same under another budget."""
-        return type(self)(**{**self.model_dump(by_alias=True, exclude_none=True), "epsilon": epsilon})
+        return type(self)(**at_epsilon(self.model_dump(by_alias=True, exclude_none=True), epsilon))
 
     def tree(self, known: Any = None) -> Tree:
         """The tree that is queried: known attributes as they occur in a table, the full domain of unknown ones below.

@@ -1,19 +1,21 @@
 """terms: what a spec and its plan need to know of the attribution API that they are for.
 
     [api]
-    kind = "ara"       # the default: the Attribution Reporting API
+    kind = "ara"       # the default: the Attribution Reporting API; or "bigquery", or "w3c"
 
 The facts of an API that planning goes by are one value, `Terms`; what else an API does (what clients are told, what is
 queried, how an answer becomes measurements) is behind `attributary.api`, where an API is registered with its terms.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from pydantic import Field
 
+from attributary.spec import w3c_schemes
 from attributary.spec.mistakes import Mistake, Section
+from attributary.spec.w3c_schemes import MICRO, Scheme
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,10 @@ class Terms:
     answer: str = "an answer"  # what people call one
     client_knows_delay: bool = False  # whether clients can tell the time from impression to conversion
     settings: tuple[str, ...] = ()  # further keys of the section [api], all of them needed
+    optional: Mapping[str, Any] = field(default_factory=dict)  # and others, with their defaults
+    derived: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None  # ε, l1 and noise, where the section has them
+    schemes: tuple[Scheme, ...] = ()  # ways to measure a hierarchy, of which the plan chooses
+    guarantee: tuple[str, ...] = ()  # what ε protects, where that is not one conversion
 
 
 ARA = Terms(
@@ -51,7 +57,21 @@ BIGQUERY = Terms(
     answer="a result",
     settings=("table", "privacy_unit"),
 )
-TERMS: dict[str, Terms] = {terms.kind: terms for terms in (ARA, BIGQUERY)}
+W3C = Terms(
+    kind="w3c",
+    title="W3C Attribution API",
+    l1=1000 * MICRO,  # µε
+    noise=w3c_schemes.COUNTS[1],
+    largest_epsilon=1000,
+    conversions=1,
+    answer="a conversion",
+    settings=("site_epsilon",),
+    optional={**w3c_schemes.DEFAULTS, "scheme": None, "site": None},
+    derived=w3c_schemes.of_section,
+    schemes=w3c_schemes.SCHEMES,
+    guarantee=w3c_schemes.GUARANTEE,
+)
+TERMS: dict[str, Terms] = {terms.kind: terms for terms in (ARA, BIGQUERY, W3C)}
 
 
 class ApiSection(Section):
@@ -60,6 +80,28 @@ class ApiSection(Section):
     kind: str = Field(default=ARA.kind, description='the name of an attribution API, as in kind = "ara"')
     table: str | None = Field(default=None, description='the table of conversions, as in "project.dataset.conversions"')
     privacy_unit: str | None = Field(default=None, description='the column of whom ε protects, as in "user_id"')
+    site_epsilon: float | None = Field(
+        default=None, gt=0, le=1000, description="ε that a browser grants a site per epoch, above 0 and at most 1000"
+    )
+    aggregators: Literal[1, 2] | None = Field(default=None, description="how many aggregators add noise, 1 or 2")
+    conversions_per_epoch: int | None = Field(
+        default=None, ge=1, le=10_000, description="how many conversions of a device one epoch pays for, 1 or more"
+    )
+    others: float | None = Field(
+        default=None, ge=0, allow_inf_nan=False, description="ε that other callers on the site use per epoch, 0 or more"
+    )
+    histogram: int | None = Field(
+        default=None, ge=1, le=1_000_000, description="the largest histogram that browsers take, 1 to 1,000,000"
+    )
+    minimum_batch: int | None = Field(
+        default=None, ge=1, le=MICRO, description="how many reports a batch has at least, 1 or more"
+    )
+    scheme: Literal["A", "B", "C"] | None = Field(
+        default=None, description='"A", "B" or "C"; leave it out, and the plan chooses'
+    )
+    site: str | None = Field(
+        default=None, description="the first attribute's name, if its values are the sites where conversions happen"
+    )
 
 
 def terms_of(given: Mapping[str, Any]) -> Terms:
@@ -72,26 +114,74 @@ def terms_of(given: Mapping[str, Any]) -> Terms:
 
 
 def with_its_defaults(given: Any) -> Any:
-    """A spec's keys with the l1 and the noise of the API that they name, where they give none."""
+    """A spec's keys with the l1, the noise and the settings of the API that they name, where they give none."""
     if not isinstance(given, dict) or "api" not in given:
         return given
-    terms = terms_of(given)
-    return {"l1": terms.l1, "noise": terms.noise} | given
+    terms, section = terms_of(given), _section(given)
+    if terms.derived is None or not isinstance(section, dict):
+        return {"l1": terms.l1, "noise": terms.noise} | given
+    section = {key: value for key, value in terms.optional.items() if value is not None} | section
+    return terms.derived(section) | given | {"api": section}
+
+
+def at_epsilon(given: dict[str, Any], epsilon: float) -> dict[str, Any]:
+    """A spec's keys under another budget; where it follows from that of a site, under another one of those."""
+    terms, section = terms_of(given), _section(given)
+    if terms.derived is None:
+        return {**given, "epsilon": epsilon}
+    grants = epsilon * section["conversions_per_epoch"] + section["others"]
+    chosen = () if section.get("scheme") else ("l1", "noise")
+    kept = {key: value for key, value in given.items() if key not in ("epsilon", *chosen)}
+    return {**kept, "epsilon": epsilon, "api": {**section, "site_epsilon": grants}}
+
+
+def _section(given: Mapping[str, Any]) -> Any:
+    section = given.get("api")
+    return section.model_dump(exclude_none=True) if isinstance(section, ApiSection) else section
 
 
 def unknown_api(given: Mapping[str, Any]) -> Iterator[Mistake]:
-    """What is wrong with the API that a spec names."""
-    section = given.get("api")
-    section = section.model_dump(exclude_none=True) if isinstance(section, ApiSection) else section
+    """What is wrong with the API that a spec names, and with its settings."""
+    section = _section(given)
     kind = section.get("kind") if isinstance(section, dict) else None
     if isinstance(kind, str) and kind not in TERMS:
         known = " or ".join(f'"{name}" ({terms.title})' for name, terms in TERMS.items())
         yield Mistake(("api", "kind"), f"the attribution API is {known}; got {kind!r:.60}")
         return
     terms = terms_of(given)
-    for key in ("table", "privacy_unit"):
+    for key in ApiSection.model_fields:
         there = isinstance(section, dict) and key in section
-        if there != (key in terms.settings):
-            yield Mistake(
-                ("api", key), f"is of no use for the {terms.title}; leave it out" if there else "is missing; give it"
-            )
+        if there and key not in ("kind", *terms.settings, *terms.optional):
+            yield Mistake(("api", key), f"is of no use for the {terms.title}; leave it out")
+        if not there and key in terms.settings:
+            yield Mistake(("api", key), "is missing; give it")
+    if terms.derived is not None and isinstance(section, dict):
+        yield from _against_the_section(given, section, terms.derived(section))
+
+
+def _against_the_section(
+    given: Mapping[str, Any], section: Mapping[str, Any], derived: Mapping[str, Any]
+) -> Iterator[Mistake]:
+    """Keys that follow from the section, and say something else."""
+    epsilon, l1, scheme = given.get("epsilon"), given.get("l1"), section.get("scheme")
+    if w3c_schemes.one_conversion(section) < 1:
+        yield Mistake(("api", "others"), "others leave nothing of site_epsilon; lower others or conversions_per_epoch")
+        return
+    if isinstance(epsilon, int | float) and not abs(epsilon - derived["epsilon"]) <= 16 / MICRO:
+        rule = "epsilon is that of one conversion, (site_epsilon − others) / conversions_per_epoch"
+        yield Mistake("epsilon", f"{rule} = {derived['epsilon']:g}; got {epsilon:g}: leave it out")
+    credits = next((each.credits for each in w3c_schemes.SCHEMES if each.name == scheme), 0)
+    if l1 != derived["l1"] and not (isinstance(l1, int) and 1 <= l1 <= credits):
+        yield Mistake("l1", f"is the number of credits of scheme B (up to 15) or C (up to 10); got {l1}: leave it out")
+    if given.get("noise") != derived["noise"]:
+        rule = f"noise follows from scheme and aggregators ({derived['noise']})"
+        yield Mistake("noise", f"{rule}; got {given.get('noise')!r:.60}: leave it out")
+    if given.get("neighbours", "conversion") != "conversion":
+        yield Mistake("neighbours", "conversions are public under the W3C Attribution API; leave it out")
+    attributes = given.get("attribute", given.get("attributes"))
+    first = attributes[0] if isinstance(attributes, list | tuple) and attributes else None
+    name = first.get("name") if isinstance(first, dict) else getattr(first, "name", None)
+    if isinstance(section.get("site"), str) and section["site"] != name:
+        yield Mistake(("api", "site"), f"names the first attribute, {name!r:.60}; got {section['site']!r:.60}")
+    if isinstance(section.get("site"), str) and given.get("total") is True:
+        yield Mistake("total", "sites have budgets and reports of their own, and none for all of them; leave it out")

@@ -70,14 +70,14 @@ class PageOptions:
             elif isinstance(value, Iterable) and not isinstance(value, str | Mapping):
                 object.__setattr__(self, name, tuple(_convert(name, item) for item in value))
             else:
-                raise AttributionError("TypeError", f"{_camel(name)} must be a list; got {brief(value)}")
+                raise AttributionError("TypeError", f"{camel(name)} must be a list; got {brief(value)}")
 
     @classmethod
     def from_json(cls, members: Mapping[str, Any]) -> Self:
         """Options as JavaScript has them, of a JSON object that was loaded. Unknown members are ignored."""
         if not isinstance(members, Mapping):
             raise InputError(f"options must be a JSON object, as in {{}}; got {brief(members)}")
-        return cls.from_members(members, _camel)
+        return cls.from_members(members, camel)
 
     @classmethod
     def from_members(cls, members: Mapping[str, Any], spell: Callable[[str], str] = str) -> Self:
@@ -146,10 +146,10 @@ def _convert(name: str, value: Any) -> str | float:
                 return float(value)
         elif isinstance(value, Integral) and int(value) in within:
             return int(value)
-    raise AttributionError("TypeError", f"{_camel(name)} must be {rule}; got {brief(value)}")
+    raise AttributionError("TypeError", f"{camel(name)} must be {rule}; got {brief(value)}")
 
 
-def _camel(name: str) -> str:
+def camel(name: str) -> str:
     first, *others = name.split("_")
     return first + "".join(map(str.capitalize, others))
 

@@ -1,0 +1,171 @@
+"""histogram_results: aggregate results of W3C Attribution as JSON, and what they say of the nodes of a tree.
+
+    [{"task": "location-v1", "batch": {"day": "mon"}, "report_count": 812, "vector": [31, 7, 340282…]},
+     {"task": "location-v1", "batch": {"day": "tue"}, "report_count": 790, "shares": [[…], […]]}]
+
+A vector holds the sums of a batch, two shares are added up to one. Sums are modulo the field's prime, so that large
+ones are negative; JSON numbers or their decimal digits as text. A batch that cannot be used costs itself alone.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from attributary.api.attribution_api import Answer
+from attributary.api.w3c.aggregate_shares import FIELD128, unwrap_shares
+from attributary.api.w3c.index_layout import known_paths, space_of, used_levels
+from attributary.api.w3c.page_calls import kinds_of, task_of
+from attributary.errors import InputError, brief, why_not_json
+from attributary.measurements import Measurements
+from attributary.plan import Plan
+from attributary.plan.choose_scheme import index_level
+from attributary.plan.plan import IndexLayout
+from attributary.spec.w3c_schemes import ReportKind, scheme_of
+from attributary.tree import Tree
+from attributary.types import Floats, Ints
+
+SHOWN = 10  # reasons
+LARGEST = 2**62  # of a sum: more is not what it seems to be
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """What a vector of a task means: a node of the known attributes for each index."""
+
+    kind: ReportKind
+    size: int
+    nodes: Mapping[int, tuple[Ints, Ints]]  # by level: indexes, and places of nodes within the level of their labels
+
+
+def answer(plan: Plan, files: Sequence[str], tree: Tree, name: str = "the plan") -> Answer:
+    """What aggregate results say of a tree's nodes: batches of different reports add up, and so does their noise."""
+    if plan.layout is None:
+        raise InputError(f"{name} has no indexes; give the plan that `attributary keys --impressions` wrote")
+    if tree.level_names != plan.levels:
+        raise InputError(f"the plan's levels are {', '.join(plan.levels)}; the tree has {', '.join(tree.level_names)}")
+    tasks = _tasks(plan, plan.layout, tree)
+    total, batches = np.zeros(len(tree)), np.zeros(len(tree))
+    reasons, seen, used = [], set(), 0
+    for path in files:
+        for number, item in enumerate(_items(path), 1):
+            text = json.dumps(item, sort_keys=True)
+            try:
+                if text in seen:
+                    raise InputError("says the same as another one, and each is counted once")
+                seen.add(text)
+                _add(plan, tasks, tree, item, total, batches)
+                used += 1
+            except InputError as error:
+                reasons.append(f"{path}: result {number} is left out: it {error}")
+    if not used:
+        raise InputError(reasons[0] if reasons else f"{files[0]} has no results; give a list of them")
+    budget, page = tree.to_level_order(plan.budget(tree)), plan.spec.noise_model
+    measured = (batches > 0) & (budget > 0)
+    steps = page.steps(budget)
+    noisy = np.where(measured, total / steps, 0.0)
+    variance = np.where(measured, page.variance(budget) * np.maximum(batches, 1), np.inf)
+    missing = int(((budget > 0) & ~measured).sum())
+    notes = [f"{used:,} {'batch' if used == 1 else 'batches'} added up"]
+    notes += [f"{missing:,} nodes are in no batch and count as not measured"] if missing else []
+    notes += [*reasons[:SHOWN], *([f"and {len(reasons) - SHOWN:,} more"] if len(reasons) > SHOWN else [])]
+    noisy, variance = tree.from_level_order(noisy), tree.from_level_order(variance)
+    return Answer({"count": Measurements.of(tree, noisy, variance, page.shape.name)}, tuple(notes))
+
+
+def _tasks(plan: Plan, layout: IndexLayout, tree: Tree) -> dict[str, Task]:
+    """All tasks of a plan, by name."""
+    spec, levels = plan.spec, used_levels(plan)
+    places = {level: {path: i for i, path in enumerate(known_paths(tree, level))} for level in levels}
+    at_site = spec.api is not None and spec.api.site is not None
+    roots = sorted({path[0] for paths in layout.spaces.values() for path in paths}) if at_site else [""]
+    tasks = {}
+    for root in roots:
+        for kind in kinds_of(plan, root):
+            space = layout.spaces.get(space_of(spec, index_level(spec, kind.levels[0]), (root,)), ())
+            together = scheme_of(spec).atomic and not kind.batch
+            measured = [level for level in levels if level < spec.first_unknown] if together else kind.levels
+            nodes = {}
+            for level in measured:
+                at = places[index_level(spec, level)]
+                pairs = [(i, at[path]) for i, path in enumerate(space) if path in at]
+                found = np.array(pairs, np.int64).reshape(-1, 2)
+                nodes[level] = found[:, 0], found[:, 1]
+            tasks[task_of(layout, kind, root)] = Task(kind, len(space), nodes)
+    return tasks
+
+
+def _add(plan: Plan, tasks: dict[str, Task], tree: Tree, item: Any, total: Floats, batches: Floats) -> None:
+    """Adds a result to the sums of its nodes, in level order; an InputError says why it cannot be used."""
+    if not isinstance(item, dict):
+        raise InputError(f"is not a JSON object; got {brief(item)}")
+    task = tasks.get(item["task"]) if isinstance(item.get("task"), str) else None
+    if task is None:
+        raise InputError(f"is of task {brief(item.get('task'))}; the plan has {', '.join(list(tasks)[:5])}")
+    reports, least = item.get("report_count"), (plan.spec.api and plan.spec.api.minimum_batch) or 1
+    if not isinstance(reports, int) or isinstance(reports, bool) or not reports >= least:
+        raise InputError(f"has a report_count of {brief(reports)}; a batch has at least {least} reports")
+    sums = np.array(_vector(item, task.size), np.float64)
+    place = 0
+    labels = item.get("batch", {})
+    wanted = plan.spec.unknown[: task.kind.batch]
+    if not isinstance(labels, dict) or set(labels) != {attribute.name for attribute in wanted}:
+        names = ", ".join(attribute.name for attribute in wanted) or "no attributes"
+        raise InputError(f"has batch {brief(labels)}; batches of its task have {names}")
+    width = 1
+    for attribute in wanted:
+        if labels[attribute.name] not in attribute.labels:
+            raise InputError(f"has {attribute.name} = {brief(labels[attribute.name])}, which is not in its domain")
+        place = place * len(attribute.labels) + attribute.labels.index(labels[attribute.name])
+        width *= len(attribute.labels)
+    for level, (index, known) in task.nodes.items():
+        node = tree.slice(level).start + known * width + place
+        total[node] += sums[index]
+        batches[node] += 1
+
+
+def _vector(item: Mapping[str, Any], size: int) -> list[int]:
+    """The sums of a result, signed, of which there must be as many as the task has."""
+    both = [item["vector"], None] if "vector" in item else item.get("shares")
+    if not isinstance(both, list) or len(both) != 2 or ("vector" in item and "shares" in item):
+        raise InputError("has neither a vector nor two shares, or has both")
+    first, second = (_numbers(each, size) for each in (both[0], both[0] if both[1] is None else both[1]))
+    if "vector" in item:  # some aggregators give signed numbers
+        first, second = [number % FIELD128 if number > -LARGEST else -1 for number in first], [0] * size
+    sums = unwrap_shares(first, second)
+    if not all(abs(number) < LARGEST for number in sums):
+        raise InputError("has sums beyond 2^62, which no counts and no noise make: are the shares of one batch?")
+    return sums
+
+
+def _numbers(given: Any, size: int) -> list[int]:
+    if not isinstance(given, list):
+        raise InputError(f"has {brief(given)} where a list of whole numbers is needed")
+    if len(given) != size:
+        raise InputError(f"has {len(given):,} sums; its task has {size:,}")
+    numbers = []
+    for each in given:
+        text = isinstance(each, str) and len(each) <= 40 and each.isascii() and each.removeprefix("-").isdigit()
+        if not text and (not isinstance(each, int) or isinstance(each, bool)):
+            raise InputError(f"has {brief(each)} where a whole number is needed")
+        numbers.append(int(each))
+    return numbers
+
+
+def _items(path: str) -> list[Any]:
+    """The results in a file: a list, or an object that has them under "results"."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            data = json.load(file)
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path} is not JSON: {why_not_json(error)}; give aggregate results") from None
+    items = data.get("results") if isinstance(data, dict) else data
+    if not isinstance(items, list):
+        raise InputError(
+            f'{path} is not a list of results, as in [{{"task": "…", "report_count": 812, "vector": […]}}]'
+        )
+    return items

@@ -1,0 +1,93 @@
+"""index_layout: dense indexes of histograms for the nodes of a tree, and the match values that go with them.
+
+A node keeps its index as long as its campaign runs. New nodes take new indexes, up to the largest histogram; then those
+of nodes that have ended, under a new version, so that impressions from before are not taken for theirs.
+"""
+
+from typing import NamedTuple
+
+from attributary.errors import InputError
+from attributary.plan import Plan
+from attributary.plan.choose_scheme import index_level
+from attributary.plan.plan import IndexLayout
+from attributary.spec import Spec
+from attributary.spec.w3c_schemes import scheme_of
+from attributary.tree import Tree
+
+LEVELS = 16  # match values of one version: a level each, and one for the batches of scheme C
+BATCHES = LEVELS - 1
+Path = tuple[str, ...]
+
+
+class LaidOut(NamedTuple):
+    """A layout, and what is different from the one before it, in words."""
+
+    layout: IndexLayout
+    notes: tuple[str, ...]
+
+
+def lay_out(plan: Plan, tree: Tree, start: int) -> LaidOut:
+    """The plan's layout with an index for each node of the tree; priorities of a new one count from `start`."""
+    spec, before = plan.spec, plan.layout
+    most = 0 if spec.api is None or spec.api.histogram is None else spec.api.histogram
+    spaces = dict(before.spaces) if before else {}
+    running: dict[str, list[Path]] = {}
+    for level in used_levels(plan):
+        for path in known_paths(tree, level):
+            running.setdefault(space_of(spec, level, path), []).append(path)
+    notes, reused = [], 0
+    for space, paths in running.items():
+        there = list(spaces.get(space, ()))
+        new = list(dict.fromkeys(path for path in paths if path not in set(there)))
+        room = most - len(there)
+        ended = [i for i, path in enumerate(there) if path not in set(paths)] if len(new) > room else []
+        if len(new) > room + len(ended):
+            raise InputError(
+                f"{len(paths):,} nodes of {space!r} need an index each, and a histogram has {most:,}: leave nodes or a "
+                "level out, raise histogram under [api] if browsers take more, or give each conversion site its own "
+                "(site under [api])"
+            )
+        if there and new and not ended:
+            notes.append(f"histogram of {space!r}: {len(there) + len(new):,} indexes instead of {len(there):,}")
+        for path in new:
+            if len(there) < most:
+                there.append(path)
+            else:
+                there[ended.pop(0)], reused = path, reused + 1
+        spaces[space] = tuple(there)
+    version = 1 if before is None else before.version + (reused > 0)
+    if reused:
+        notes.append(
+            f"version {version}: {reused:,} indexes of nodes that have ended are used again; impressions that were "
+            "saved before are no longer measured"
+        )
+    return LaidOut(IndexLayout(version=version, start=before.start if before else start, spaces=spaces), tuple(notes))
+
+
+def used_levels(plan: Plan) -> list[int]:
+    """The levels whose nodes need indexes; -1 for a histogram of one."""
+    rows = [plan.default, *plan.roots.values()]
+    return sorted({index_level(plan.spec, i) for row in rows for i, part in enumerate(row) if part > 0})
+
+
+def space_of(spec: Spec, level: int, path: Path) -> str:
+    """The space that a node's index is in: of its site where each has its own, of its level where that has reports."""
+    site = path[:1] if spec.api is not None and spec.api.site is not None else ()
+    name = "all" if level < 0 or scheme_of(spec).atomic else spec.levels[level]
+    return " ".join((*site, name))
+
+
+def match_value(layout: IndexLayout, level: int) -> int:
+    """What tells a level's impressions from those of other levels, and of other versions."""
+    return LEVELS * layout.version + level + 1
+
+
+def known_paths(tree: Tree, level: int) -> list[Path]:
+    """The paths of a level's nodes, in level order; of no attribute, the one path without any."""
+    paths: list[Path] = [()]
+    for i in range(int(tree.total), level + 1):
+        labels = tree.labels[i - int(tree.total)].cast("string").to_pylist()
+        first = tree.offsets[i - 1] if i > int(tree.total) else 0
+        above = (tree.family[tree.slice(i)] - first).tolist() if i > int(tree.total) else [0] * len(labels)
+        paths = [(*paths[p], label) for p, label in zip(above, labels, strict=True)]
+    return paths

@@ -1,0 +1,276 @@
+"""page_calls: W3C Attribution behind the seam of `attributary.api`: what pages call, and what histograms say."""
+
+import csv
+import json
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from attributary.api import register
+from attributary.api.attribution_api import Answer, AttributionApi, Clients, Message, Query
+from attributary.api.event_values import known_labels, unknown_labels
+from attributary.api.w3c.attribution_headers import measure_conversion_header, save_impression_header
+from attributary.api.w3c.attribution_options import (
+    DAY,
+    ConversionOptions,
+    ImpressionOptions,
+    PageOptions,
+    camel,
+    parse_site,
+)
+from attributary.api.w3c.index_layout import BATCHES, LEVELS, lay_out, match_value, space_of, used_levels
+from attributary.api.w3c.privacy_ledgers import deduction
+from attributary.errors import InputError, brief
+from attributary.plan import Plan
+from attributary.plan.choose_scheme import index_level
+from attributary.plan.plan import IndexLayout
+from attributary.spec.terms import W3C
+from attributary.spec.w3c_schemes import MICRO, ReportKind, report_bytes, report_kinds, scheme_of
+from attributary.tree import Tree
+
+SERVICE = "https://agg-service.example"
+MONTH = 30  # days
+LATEST = (2**31 - 1) // LEVELS  # seconds that a priority can count
+
+
+class ReportCall(NamedTuple):
+    """A report of a conversion: the task that it belongs to, its batch, and what the page asks for."""
+
+    task: str
+    batch: dict[str, str]
+    options: ConversionOptions
+
+
+@dataclass(frozen=True, eq=False)
+class W3cClients(Clients):
+    """A plan with its indexes: pages save impressions and measure conversions by script or by header."""
+
+    @property
+    def asks(self) -> tuple[str, ...]:
+        site = self.plan.spec.api and self.plan.spec.api.site
+        return (*([site] if site else []), *(attribute.name for attribute in self.plan.spec.unknown))
+
+    def with_tree(self, tree: Tree, start: int | None = None) -> "W3cClients":
+        """The same with an index for each node; priorities of a new layout count from `start`, by default from now."""
+        made = lay_out(self.plan, tree, int(time.time()) if start is None else start)
+        changed = made.layout != self.plan.layout
+        return _clients(self.plan.model_copy(update={"layout": made.layout}), made.notes, changed=changed)
+
+    def saved_impressions(
+        self, values: Mapping[str, Any], seconds: float, sites: Sequence[str] = ()
+    ) -> list[ImpressionOptions]:
+        """The impressions that one view of an ad saves, at a time in seconds since 1970."""
+        spec, layout = self.plan.spec, _layout(self.plan)
+        path, scheme = known_labels(spec, values), scheme_of(spec)
+        row = self.plan.roots.get(path[0] if path else "", self.plan.default)
+        found: dict[int, ImpressionOptions] = {}
+        for level in sorted({index_level(spec, i) for i, part in enumerate(row) if part > 0}):
+            prefix = path[: level + 1 - int(spec.total)]
+            space = space_of(spec, level, prefix)
+            if prefix not in layout.spaces.get(space, ()):
+                named = ", ".join(prefix) or "all"
+                raise InputError(f"{named} has no index yet; give a table of impressions with it by --impressions")
+            index = layout.spaces[space].index(prefix)
+            found[level] = ImpressionOptions(index, match_value(layout, level), sites, (), _days(self.plan))
+        if scheme.splits_by_root:
+            repeated = [each for level, each in found.items() for _ in range(_own(spec, row, level))]
+            last = found.get(spec.first_unknown - 1)
+            batches = [replace(last, match_value=LEVELS * layout.version + BATCHES)] if last else []
+            return repeated + batches * any(row[spec.first_unknown :])
+        if not scheme.atomic:
+            return list(found.values())
+        tick = int(seconds) - layout.start
+        if not -LATEST <= tick < LATEST:
+            raise InputError(f"priorities count {LATEST:,} seconds from {layout.start}; got {seconds:.0f}: plan anew")
+        ranked = enumerate(found.values())
+        return [replace(each, priority=LEVELS * tick + LEVELS - 1 - rank) for rank, each in ranked]
+
+    def report_calls(self, values: Mapping[str, Any], service: str = SERVICE) -> list[ReportCall]:
+        """The reports that a conversion makes, from its unknown attributes and, where sites differ, its site."""
+        spec, layout = self.plan.spec, _layout(self.plan)
+        site = spec.api.site if spec.api is not None else None
+        if site and site not in values:
+            raise InputError(f"a conversion happens on a site; give {site}")
+        labels = unknown_labels(spec, {name: value for name, value in values.items() if name != site})
+        root = str(values[site]) if site else ""
+        calls = []
+        for kind in kinds_of(self.plan, root):
+            space = space_of(spec, index_level(spec, kind.levels[0]), (root,))
+            if space not in layout.spaces:
+                raise InputError(
+                    f"{brief(root)} has no index yet; give a table of impressions with it by --impressions"
+                )
+            matches = _match_values(self.plan, layout, kind)
+            shared = (1,) * kind.value if _repeats(self.plan, kind) else kind.credit
+            options = ConversionOptions(
+                service,
+                len(layout.spaces[space]),
+                lookback_days=_days(self.plan),
+                match_values=matches,
+                credit=shared if len(shared) > 1 else (1,),
+                value=kind.value,
+                max_value=kind.value,
+            )
+            batch = dict(list(labels.items())[: kind.batch])
+            calls.append(ReportCall(task_of(layout, kind, root), batch, charged(options, kind.micro)))
+        return calls
+
+    def impression(self, values: Mapping[str, Any], **options: Any) -> Message:
+        """Calls and headers of one view. Options are `destination`, a site or up to five, and `time`."""
+        spec = self.plan.spec
+        given = options.get("destination", ())
+        sites = [parse_site(site.removeprefix("https://")) for site in ([given] if isinstance(given, str) else given)]
+        if spec.api is not None and spec.api.site is not None:
+            sites = [parse_site(str(values.get(spec.api.site, "")))]
+        seconds = options.get("time", time.time())
+        saved = self.saved_impressions(values, seconds, sites)
+        scripts = [
+            _script("saveImpression", each, self._priority(each, seconds), times=len(list(same)))
+            for each, same in groupby(saved)
+        ]
+        headers = [f"Save-Impression: {save_impression_header(each)}" for each in saved]
+        notes = [] if sites else ["conversions on any site match; give yours with --destination"]
+        notes += [f"{len(saved)} impressions by header need as many responses"] if len(saved) > 1 else []
+        notes += ["priorities in the headers are those of now; count them anew in every response"] * any(
+            each.priority for each in saved
+        )
+        return Message((*scripts, *headers), tuple(notes))
+
+    def conversion(self, values: Mapping[str, Any], **options: Any) -> Message:
+        """Calls and headers of one conversion; the option is `service`, the address of the aggregation service."""
+        lines, headers, notes = [], [], []
+        for call in self.report_calls(values, options.get("service", SERVICE)):
+            batch = ", ".join(f"{name} = {label}" for name, label in call.batch.items()) or "any"
+            lines.append(f"{_script('measureConversion', call.options)}  // task {call.task}, batch: {batch}")
+            try:
+                headers.append(f"Measure-Conversion: {measure_conversion_header(call.options, '/reports')}")
+            except InputError as error:
+                notes.append(f"no header for {call.task}: {error}")
+        notes.append(f"the aggregation service is a placeholder ({SERVICE}), as is the header's report-url")
+        return Message((*lines, *headers), tuple(notes))
+
+    def _priority(self, saved: ImpressionOptions, seconds: float) -> str:
+        """A priority as a script computes it; nothing where it is 0."""
+        start = _layout(self.plan).start
+        rank = saved.priority - LEVELS * (int(seconds) - start)
+        return f"{LEVELS} * (Math.floor(Date.now() / 1000) - {start}) + {rank}" if saved.priority else ""
+
+    def query(self, tree: Tree) -> Query:
+        spec, layout = self.plan.spec, _layout(self.plan)
+
+        def write(path: str) -> None:
+            with open(path, "w", encoding="utf-8", newline="") as file:
+                rows = csv.writer(file)
+                rows.writerow(["space", "index", "match_value", *(attribute.name for attribute in spec.known)])
+                for space, paths in layout.spaces.items():
+                    for index, node in enumerate(paths):
+                        level = len(node) - 1 + int(spec.total)
+                        labels = (*node, *[""] * (len(spec.known) - len(node)))
+                        rows.writerow([space, index, match_value(layout, level), *labels])
+
+        measured = int((self.plan.contribution(tree) > 0).sum())
+        return Query(sum(map(len, layout.spaces.values())), write, "indexes", measured)
+
+
+class W3cAttribution(AttributionApi):
+    """W3C Attribution Level 1: indexes of histograms, scripts and headers for pages, aggregate results as answers."""
+
+    terms = W3C
+    query_file = "indexes.csv"
+    options = frozenset({"destination"})
+
+    def clients(self, plan: Plan, **wishes: Any) -> W3cClients:
+        if len(plan.spec.known) > LEVELS - 3:
+            raise InputError(f"there are match values for {LEVELS - 3} known attributes; leave some out")
+        return _clients(plan)
+
+    def answer(
+        self, plan: Plan, files: Sequence[str], tree: Tree, rate: tuple[float, int] | None = None, name: str = ""
+    ) -> Answer:
+        from attributary.api.w3c.histogram_results import answer
+
+        if rate is not None:
+            raise InputError("the noise of aggregate results follows from the plan's scheme; leave --noise out")
+        return answer(plan, files, tree, name)
+
+
+def kinds_of(plan: Plan, root: str = "") -> tuple[ReportKind, ...]:
+    """The kinds of reports of a conversion; where roots are sites, of one on this site."""
+    at_site = plan.spec.api is not None and plan.spec.api.site is not None
+    return report_kinds(plan.spec, plan.roots.get(root, plan.default) if at_site else plan.default)
+
+
+def task_of(layout: IndexLayout, kind: ReportKind, root: str = "") -> str:
+    """The name of the task that a kind's reports belong to: its length and maxValue go with it."""
+    return f"{root}{'/' if root else ''}{kind.name}-v{layout.version}"
+
+
+def charged(options: ConversionOptions, micro: int) -> ConversionOptions:
+    """The same with the largest ε that costs so many µε: browsers round up what doubles make of it."""
+    epsilon = micro / MICRO
+    while deduction(2 * options.value, replace(options, epsilon=epsilon)) > micro:
+        epsilon = math.nextafter(epsilon, 0)
+    return replace(options, epsilon=epsilon)
+
+
+def _clients(plan: Plan, notes: tuple[str, ...] = (), *, changed: bool = False) -> W3cClients:
+    """The plan with a table of its tasks."""
+    layout, spec = plan.layout, plan.spec
+    if layout is None:
+        heading = f"scheme {scheme_of(spec).name}; nodes have no indexes yet: give those that run with --impressions"
+        return W3cClients(plan, heading=heading, notes=notes)
+    rows = [("task", "levels", "batches by", "ε", "maxValue", "histogram", "bytes of a report")]
+    sites = {path[0] for paths in layout.spaces.values() for path in paths} if spec.api and spec.api.site else {""}
+    for root in sorted(sites):
+        for kind in kinds_of(plan, root):
+            size = len(layout.spaces[space_of(spec, index_level(spec, kind.levels[0]), (root,))])
+            levels = ", ".join(spec.levels[level] for level in kind.levels)
+            batches = ", ".join(attribute.name for attribute in spec.unknown[: kind.batch]) or "any"
+            numbers = (f"{kind.micro / MICRO:g}", str(kind.value), f"{size:,}", f"{report_bytes(size, kind.value):,}")
+            rows.append((task_of(layout, kind, root), levels, batches, *numbers))
+    heading = f"scheme {scheme_of(spec).name}, version {layout.version} of the indexes"
+    return W3cClients(plan, changed, rows, heading, notes)
+
+
+def _layout(plan: Plan) -> IndexLayout:
+    if plan.layout is None:
+        raise InputError("nodes have no indexes yet; give a table of those that run with --impressions")
+    return plan.layout
+
+
+def _own(spec: Any, row: Sequence[int], level: int) -> int:
+    """How often an impression is saved for a level itself, batches below it aside."""
+    return row[level] if 0 <= level < spec.first_unknown else 0
+
+
+def _repeats(plan: Plan, kind: ReportKind) -> bool:
+    """Whether credit is shared among impressions that were saved several times."""
+    return scheme_of(plan.spec).splits_by_root and kind.batch == 0
+
+
+def _match_values(plan: Plan, layout: IndexLayout, kind: ReportKind) -> list[int]:
+    """Those of the impressions that a kind of report measures."""
+    if scheme_of(plan.spec).splits_by_root:
+        known = [level for level in used_levels(plan) if level >= 0]
+        return [LEVELS * layout.version + BATCHES] if kind.batch else [match_value(layout, each) for each in known]
+    return [match_value(layout, index_level(plan.spec, level)) for level in kind.levels]
+
+
+def _days(plan: Plan) -> int:
+    """How long an impression counts: as in the spec's logs, a month at most."""
+    seconds = plan.spec.logs.window_seconds if plan.spec.logs is not None else None
+    return MONTH if seconds is None else min(max(math.ceil(seconds / DAY), 1), MONTH)
+
+
+def _script(call: str, options: PageOptions, priority: str = "", times: int = 1) -> str:
+    """A call as a page's script makes it, once or several times."""
+    stated = {camel(name): list(x) if isinstance(x, tuple) else x for name, x in options.stated().items()}
+    stated |= {"priority": "@"} if priority else {}
+    loop = f"for (let i = 0; i < {times}; i++) " if times > 1 else ""
+    return f"{loop}navigator.attribution.{call}({json.dumps(stated)});".replace('"@"', priority)
+
+
+register(W3cAttribution())
