@@ -20,10 +20,11 @@ from attributary.tables import read_table
 from command import attributary as invoke
 
 TABLE = {"campaign": ["a", "a", "b", "b", "c"], "day": ["1", "2", "1", "2", "1"], "conversions": [90, 40, 7, 0, 3]}
+AGGREGATORS = ["one-aggregator", "two-aggregators", "one-aggregator-counts", "two-aggregators-counts"]
 BUDGETS = st.lists(st.one_of(st.just(0.0), st.floats(1e-3, 4)), min_size=1, max_size=6)
 
 
-@pytest.mark.parametrize("name", ["api", "unit"])
+@pytest.mark.parametrize("name", ["api", "unit", *AGGREGATORS])
 @given(budgets=BUDGETS, epsilon=st.floats(4, 20), l1=st.sampled_from([65536, 1000, 20]))
 def test_precision_is_one_over_variance_and_slope_is_how_it_grows(
     name: str, budgets: list[float], epsilon: float, l1: int
@@ -38,7 +39,7 @@ def test_precision_is_one_over_variance_and_slope_is_how_it_grows(
     np.testing.assert_allclose(model.slope(part)[part > 0], grown[part > 0], rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["api", "unit"])
+@pytest.mark.parametrize("name", ["api", "unit", *AGGREGATORS])
 def test_what_is_drawn_has_the_variance_and_shape_that_the_page_says(name: str) -> None:
     model, part = noise.model(name, 2.0, 200), np.repeat([0.0, 0.4, 1.6], 60_000)
     count = np.full(len(part), 30.0)
@@ -66,17 +67,17 @@ def test_figures_that_are_not_whole_are_right_on_average() -> None:
     np.testing.assert_allclose(noisy * 10, np.rint(noisy * 10), atol=1e-9)
 
 
-@pytest.mark.parametrize("name", ["laplace", "dlap", "normal"])
+@pytest.mark.parametrize("name", ["laplace", "dlap", "normal", "laplace-twice", "dlap-twice"])
 @pytest.mark.parametrize("variance", [0.3, 2.0, 50.0])
 def test_likelihoods_add_up_to_one_and_have_the_variance(name: str, variance: float) -> None:
-    width = 0.002 * np.sqrt(variance) if name != "dlap" else 1.0
+    width = 0.002 * np.sqrt(variance) if not name.startswith("dlap") else 1.0
     x = np.arange(-np.ceil(40 * np.sqrt(variance) / width), np.ceil(40 * np.sqrt(variance) / width) + 1) * width
     chance = np.exp(noise.shape_of(name).log_likelihood(x, np.full(len(x), variance))) * width
     assert chance.sum() == pytest.approx(1, rel=1e-5)
     assert (chance * x**2).sum() == pytest.approx(variance, rel=1e-4)
 
 
-@pytest.mark.parametrize("name", ["api", "unit"])
+@pytest.mark.parametrize("name", ["api", "unit", *AGGREGATORS])
 def test_chances_of_draws_add_up_to_one_and_have_the_variance(name: str) -> None:
     model = noise.model(name, 3.0, 12)
     for part in (0.5, 1.5, 3.0):
@@ -86,6 +87,21 @@ def test_chances_of_draws_add_up_to_one_and_have_the_variance(name: str) -> None
         variance = (exact * (k / model.steps(budget)) ** 2).sum()
         assert variance == pytest.approx(model.variance(budget)[0])
     assert model.log_likelihood(np.zeros(1), np.zeros(1)) == 0
+
+
+@pytest.mark.parametrize("a", [0.04, 0.5, 2.5])
+def test_two_draws_are_the_convolution_of_one_with_itself(a: float) -> None:
+    k = np.arange(-2000.0, 2001)
+    one = np.exp(noise.model("one-aggregator-counts", 2 * a).log_likelihood(k, np.full(len(k), 2 * a)))
+    two = np.exp(noise.model("two-aggregators-counts", 2 * a).log_likelihood(k, np.full(len(k), 2 * a)))
+    near = slice(1900, 2101)
+    np.testing.assert_allclose(two[near], np.convolve(one, one, "same")[near], rtol=1e-9, atol=1e-15)
+    variance, shape = np.array([(two * k**2).sum()]), noise.shape_of("dlap-twice")
+    assert shape.excess(variance)[0] == pytest.approx((two * k**4).sum() / variance[0] ** 2 - 3, rel=1e-6)
+    for chance in (0.3, 0.05, 1e-3):
+        beyond = shape.beyond(variance, chance)[0] * np.sqrt(variance[0])
+        assert two[np.abs(k) > beyond + 1e-9].sum() <= chance
+        assert two[np.abs(k) > beyond - 3].sum() > chance
 
 
 def test_chances_of_draws_are_those_of_the_shape_where_steps_are_fine() -> None:
@@ -103,6 +119,8 @@ def test_chances_of_draws_are_those_of_the_shape_where_steps_are_fine() -> None:
         ("normal:std=3", "normal", 9.0, 1.0),
         ("dlap:rate=1.5", "dlap", noise.dlap_variance(np.array(1.5)), 1.0),
         ("dlap:rate=0", "dlap", np.inf, 1.0),
+        ("laplace-twice:scale=3", "laplace-twice", 36.0, 1.0),
+        ("dlap-twice:rate=1.5", "dlap-twice", 2 * noise.dlap_variance(np.array(1.5)), 1.0),
         ("api:epsilon=4,contribution=32768", "laplace", noise.model("api", 4).variance(np.array([2.0]))[0], 1.0),
         ("api: contribution = 10 , epsilon=4,l1=20", "laplace", noise.dlap_variance(0.2) / 100, 1.0),
         ("api:epsilon=4,contribution=32768,sums=1", "laplace", noise.dlap_variance(4 / 65536) / 2**30, 32768.0),

@@ -17,6 +17,7 @@ from attributary.tree import Tree
 
 TIE = 0.05
 MOST_LEVELS = 10  # that share a credit: browsers take at least so many
+REMEDY = "raise histogram under [api] if browsers take more, leave a level out, or measure fewer values"
 Make = Callable[..., Plan]
 
 
@@ -32,7 +33,8 @@ def choose_scheme(spec: Spec, tree: Tree, make: Make) -> Plan:
     costs = {name: scheme_cost(plan, tree, _error(spec, plan)) for name, plan in plans.items()}
     possible = [cost for cost in costs.values() if not cost.refused]
     if not possible:
-        raise InputError("; ".join(f"scheme {cost.scheme} {cost.refused}" for cost in costs.values()))
+        reasons = "; ".join(f"scheme {cost.scheme} {cost.refused}" for cost in costs.values())
+        raise InputError(f"{reasons}: {REMEDY}")
     least = min(cost.error for cost in possible)
     near = [cost for cost in possible if cost.error <= least * (1 + TIE)]
     best = min(near, key=lambda cost: (cost.reports, cost.impressions, cost.bytes))
@@ -75,10 +77,9 @@ def scheme_cost(plan: Plan, tree: Tree, error: float) -> SchemeCost:
     largest = max(size(kind) for kinds in each for kind in kinds)
     refused = ""
     if largest > most:
-        refused = f"needs {largest:,} indexes of a histogram, and browsers take {most:,}: raise histogram under [api] "
-        refused += "if they take more, leave a level out, or measure fewer values"
+        refused = f"needs {largest:,} indexes of a histogram, and browsers take {most:,}"
     if scheme.atomic and len(used) > MOST_LEVELS:
-        refused = f"shares credit among {MOST_LEVELS} levels at most, and there are {len(used)}: leave some out"
+        refused = f"shares credit among {MOST_LEVELS} levels at most, and there are {len(used)}"
     return SchemeCost(
         scheme=scheme.name,
         words=scheme.words,

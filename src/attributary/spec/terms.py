@@ -130,9 +130,9 @@ def at_epsilon(given: dict[str, Any], epsilon: float) -> dict[str, Any]:
     if terms.derived is None:
         return {**given, "epsilon": epsilon}
     grants = epsilon * section["conversions_per_epoch"] + section["others"]
-    chosen = () if section.get("scheme") else ("l1", "noise")
-    kept = {key: value for key, value in given.items() if key not in ("epsilon", *chosen)}
-    return {**kept, "epsilon": epsilon, "api": {**section, "site_epsilon": grants}}
+    follows = [key for key, value in terms.derived(section).items() if given.get(key) == value]
+    kept = {key: value for key, value in given.items() if key not in ("epsilon", *follows)}
+    return {**kept, "api": {**section, "site_epsilon": grants}}
 
 
 def _section(given: Mapping[str, Any]) -> Any:

@@ -65,6 +65,8 @@ class W3cClients(Clients):
         """The impressions that one view of an ad saves, at a time in seconds since 1970."""
         spec, layout = self.plan.spec, _layout(self.plan)
         path, scheme = known_labels(spec, values), scheme_of(spec)
+        if spec.api is not None and spec.api.site is not None:
+            sites = [parse_site(path[0])]
         row = self.plan.roots.get(path[0] if path else "", self.plan.default)
         found: dict[int, ImpressionOptions] = {}
         for level in sorted({index_level(spec, i) for i, part in enumerate(row) if part > 0}):
@@ -120,11 +122,8 @@ class W3cClients(Clients):
 
     def impression(self, values: Mapping[str, Any], **options: Any) -> Message:
         """Calls and headers of one view. Options are `destination`, a site or up to five, and `time`."""
-        spec = self.plan.spec
         given = options.get("destination", ())
         sites = [parse_site(site.removeprefix("https://")) for site in ([given] if isinstance(given, str) else given)]
-        if spec.api is not None and spec.api.site is not None:
-            sites = [parse_site(str(values.get(spec.api.site, "")))]
         seconds = options.get("time", time.time())
         saved = self.saved_impressions(values, seconds, sites)
         scripts = [
@@ -132,7 +131,7 @@ class W3cClients(Clients):
             for each, same in groupby(saved)
         ]
         headers = [f"Save-Impression: {save_impression_header(each)}" for each in saved]
-        notes = [] if sites else ["conversions on any site match; give yours with --destination"]
+        notes = [] if saved[0].conversion_sites else ["conversions on any site match; give yours with --destination"]
         notes += [f"{len(saved)} impressions by header need as many responses"] if len(saved) > 1 else []
         notes += ["priorities in the headers are those of now; count them anew in every response"] * any(
             each.priority for each in saved
