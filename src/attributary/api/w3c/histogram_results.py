@@ -16,8 +16,7 @@ import numpy as np
 
 from attributary.api.attribution_api import Answer
 from attributary.api.w3c.aggregate_shares import FIELD128, unwrap_shares
-from attributary.api.w3c.index_layout import known_paths, space_of, used_levels
-from attributary.api.w3c.page_calls import kinds_of, task_of
+from attributary.api.w3c.index_layout import kinds_of, known_paths, space_of, task_of, used_levels
 from attributary.errors import InputError, brief, why_not_json
 from attributary.measurements import Measurements
 from attributary.plan import Plan

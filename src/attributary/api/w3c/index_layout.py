@@ -11,7 +11,7 @@ from attributary.plan import Plan
 from attributary.plan.choose_scheme import index_level
 from attributary.plan.plan import IndexLayout
 from attributary.spec import Spec
-from attributary.spec.w3c_schemes import scheme_of
+from attributary.spec.w3c_schemes import ReportKind, report_kinds, scheme_of
 from attributary.tree import Tree
 
 LEVELS = 16  # match values of one version: a level each, and one for the batches of scheme C
@@ -80,6 +80,17 @@ def space_of(spec: Spec, level: int, path: Path) -> str:
 def match_value(layout: IndexLayout, level: int) -> int:
     """What tells a level's impressions from those of other levels, and of other versions."""
     return LEVELS * layout.version + level + 1
+
+
+def kinds_of(plan: Plan, root: str = "") -> tuple[ReportKind, ...]:
+    """The kinds of reports of a conversion; where roots are sites, of one on this site."""
+    at_site = plan.spec.api is not None and plan.spec.api.site is not None
+    return report_kinds(plan.spec, plan.roots.get(root, plan.default) if at_site else plan.default)
+
+
+def task_of(layout: IndexLayout, kind: ReportKind, root: str = "") -> str:
+    """The name of the task that a kind's reports belong to: its length and maxValue go with it."""
+    return f"{root}{'/' if root else ''}{kind.name}-v{layout.version}"
 
 
 def known_paths(tree: Tree, level: int) -> list[Path]:

@@ -21,14 +21,23 @@ from attributary.api.w3c.attribution_options import (
     camel,
     parse_site,
 )
-from attributary.api.w3c.index_layout import BATCHES, LEVELS, lay_out, match_value, space_of, used_levels
+from attributary.api.w3c.index_layout import (
+    BATCHES,
+    LEVELS,
+    kinds_of,
+    lay_out,
+    match_value,
+    space_of,
+    task_of,
+    used_levels,
+)
 from attributary.api.w3c.privacy_ledgers import deduction
 from attributary.errors import InputError, brief
 from attributary.plan import Plan
 from attributary.plan.choose_scheme import index_level
 from attributary.plan.plan import IndexLayout
 from attributary.spec.terms import W3C
-from attributary.spec.w3c_schemes import MICRO, ReportKind, report_bytes, report_kinds, scheme_of
+from attributary.spec.w3c_schemes import MICRO, ReportKind, report_bytes, scheme_of
 from attributary.tree import Tree
 
 SERVICE = "https://agg-service.example"
@@ -194,17 +203,6 @@ class W3cAttribution(AttributionApi):
         if rate is not None:
             raise InputError("the noise of aggregate results follows from the plan's scheme; leave --noise out")
         return answer(plan, files, tree, name)
-
-
-def kinds_of(plan: Plan, root: str = "") -> tuple[ReportKind, ...]:
-    """The kinds of reports of a conversion; where roots are sites, of one on this site."""
-    at_site = plan.spec.api is not None and plan.spec.api.site is not None
-    return report_kinds(plan.spec, plan.roots.get(root, plan.default) if at_site else plan.default)
-
-
-def task_of(layout: IndexLayout, kind: ReportKind, root: str = "") -> str:
-    """The name of the task that a kind's reports belong to: its length and maxValue go with it."""
-    return f"{root}{'/' if root else ''}{kind.name}-v{layout.version}"
 
 
 def charged(options: ConversionOptions, micro: int) -> ConversionOptions:
