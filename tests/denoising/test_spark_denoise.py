@@ -126,6 +126,54 @@ def test_the_variance_may_be_an_expression(spark: Any) -> None:
     assert np.allclose(found.column("estimate").to_numpy(), expected.column("estimate").to_numpy(), atol=1e-9)
 
 
+def labelled_counts(roots: int = 60) -> pa.Table:
+    """Whole counts that trees share alike by label, with noise: a row for each node."""
+    rng = np.random.default_rng(6)
+    labels = np.indices((roots, 4, 5)).reshape(3, -1).astype(str)
+    tree = Tree.from_paths(dict(zip("abc", labels.tolist(), strict=True)), ["a", "b", "c"], fill=True)
+    truth = tree.roll_up(rng.poisson(np.tile(rng.gamma(0.7, 4, 20), roots)).astype(float))
+    table = tree.table().select(["a", "b", "c"])
+    noisy, note = truth + rng.laplace(0, 3, len(tree)), [f"#{i}" for i in range(len(tree))]
+    return table.append_column("note", [note]).append_column("noisy", [noisy])
+
+
+def test_posterior_means_root_by_root(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "NODES", 300)
+    monkeypatch.setattr(module, "SAMPLE", 500)
+    table, levels, learned = labelled_counts(), ["a", "b", "c"], []
+    learn = module.learn_families
+    monkeypatch.setattr(module, "learn_families", lambda *given: learned.append(learn(*given)) or learned[-1])
+    found = by_note(denoise_spark(spark.createDataFrame(table), levels, "noisy", 18.0, posterior=True).toArrow())
+    tree = Tree.from_paths(table, levels)
+    est = denoise(tree, table.column("noisy").to_numpy(), 18.0, posterior=learned[0])
+    assert est.remark == "posterior means of whole counts"
+    assert found.column_names[-2:] == ["from_prior", "zero_probability"]
+    low, high = est.interval()
+    values = (est.count, est.variance, low, high, est.correction, est.from_prior, est.zero)
+    columns = dict(zip([*ADDED, *found.column_names[-2:]], values, strict=True))
+    expected = by_note(table)
+    row = {note: i for i, note in enumerate(table.column("note").to_pylist())}
+    place = [row[note] for note in expected.column("note").to_pylist()]
+    for name, values in columns.items():
+        assert np.allclose(found.column(name).to_numpy(), np.asarray(values)[place], rtol=1e-9, atol=1e-9), name
+    noisy, how = table.column("noisy").to_numpy(), ({"nonnegative": True}, {"posterior": True})
+    near, whole = (denoise(tree, noisy, 18.0, **each).count for each in how)  # type: ignore[arg-type]
+    assert np.square(est.count - whole).mean() < 0.1 * np.square(near - whole).mean()
+
+
+def test_exact_fractions_are_refused_at_once(spark: Any) -> None:
+    frame = spark.createDataFrame(labelled_counts(3).append_column("variance", [np.full(75, 0.0)]))
+    with pytest.raises(InputError, match="whole counts|exactly"):
+        denoise_spark(frame, ["a", "b", "c"], "noisy", "variance", posterior=True)
+
+
+@pytest.mark.parametrize("how", [{"cut": "b"}, {"nonnegative": "joint"}])
+def test_posterior_means_need_whole_trees(spark: Any, how: dict[str, Any]) -> None:
+    frame = spark.createDataFrame(labelled_counts(2))
+    with pytest.raises(InputError, match="posterior means need whole trees on one worker"):
+        denoise_spark(frame, ["a", "b", "c"], "noisy", 18.0, posterior=True, **how)
+
+
 ROWS = {"a": ["x", "x", "x"], "b": [None, "p", "q"], "noisy": [5.0, 1.0, 3.0], "variance": [1.0, 1.0, 1.0]}
 MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "a figure that is none": ({"noisy": [5.0, None, 3.0]}, "a=x, b=p has nan"),

@@ -183,3 +183,11 @@ def test_what_an_earlier_period_gives_away_is_marked() -> None:
     forest = Forest(9)
     past = Prior(forest.truth, new=np.zeros(len(forest.tree), bool), not_private="exact counts")
     assert denoise(forest.measured(5.0), posterior=True, prior=past).not_private == "exact counts"
+
+
+def test_how_far_it_has_come_is_told() -> None:
+    said: list[str] = []
+    Estimator("posterior").denoise(Forest(1).tree, Forest(1).measured(3.0), stage=said.append)
+    assert said[0] == "learning how families share" and said[-1] == "weighing whole counts, 100% of the nodes"
+    shares = [int(words.split(", ")[1].split("%")[0]) for words in said[1:]]
+    assert shares == sorted(shares) and len(shares) > 3

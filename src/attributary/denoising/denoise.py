@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,6 +19,9 @@ from attributary.tables.not_private import together
 from attributary.tree import Tree
 from attributary.types import Floats
 
+if TYPE_CHECKING:
+    from attributary.denoising.posterior import FamilyPrior
+
 
 def denoise(
     tree: Tree | Measurements,
@@ -27,7 +30,7 @@ def denoise(
     *,
     prior: Prior | None = None,
     nonnegative: Literal["top-down", "joint"] | bool | None = None,
-    posterior: bool = False,
+    posterior: "bool | FamilyPrior" = False,
     whole: bool = False,
     shape: str = "laplace",
 ) -> Estimate:
@@ -48,14 +51,15 @@ def denoise(
 
     `posterior` gives posterior means of whole counts (`Posterior`): families are expected to share as other nodes with
     the same label do and, with a `prior` of an earlier period, as they did; how closely is learned from these figures.
-    The error is smallest, and the counts are not unbiased. For counts alone, not for sums of values.
+    The error is smallest, and the counts are not unbiased. For counts alone, not for sums of values. A `FamilyPrior`
+    takes the place of what would be learned.
     """
     if isinstance(tree, Measurements):
         tree, noisy = _with_tree(tree, noisy)
     given = measurements(tree, noisy, variance, shape)
     method = _method(nonnegative)
     if posterior:
-        return _posterior(tree, given, prior, method, whole)
+        return _posterior(tree, given, prior, method, whole, None if posterior is True else posterior or None)
     used = given.independent
     shares = None if prior is None else shares_of(tree, prior)
     if prior is not None:
@@ -83,12 +87,19 @@ def denoise(
     return Prediction(*made, prior)
 
 
-def _posterior(tree: Tree, given: Measurements, earlier: Prior | None, method: str | None, whole: bool) -> Estimate:
+def _posterior(
+    tree: Tree,
+    given: Measurements,
+    earlier: Prior | None,
+    method: str | None,
+    whole: bool,
+    families: "FamilyPrior | None",
+) -> Estimate:
     from attributary.prior.whole_counts import posterior_estimate
 
     if method == "joint":
         raise ValueError('posterior means are never negative; leave out nonnegative="joint"')
-    return posterior_estimate(denoise(tree, given, nonnegative=True), earlier, whole=whole)
+    return posterior_estimate(denoise(tree, given, nonnegative=True), earlier, whole=whole, families=families)
 
 
 def measurements(

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -94,6 +94,51 @@ class Posterior(Prediction):
         return f"posterior means for {number:,} of {of:,} roots, and non-negative estimates where noise is too large"
 
 
+class FamilyPrior(NamedTuple):
+    """How families share by the labels of their members, learned from some roots, for others with the same levels.
+
+    For forests in parts: a node is expected to have the share that nodes with its label had on average, or an equal one
+    if its label is new.
+    """
+
+    total: Floats  # of each level, Σα of a family; at first, of a root alone
+    share: tuple[dict[str, float], ...]  # of each level, by label
+    free: float  # the logarithm of the roots' tilt
+    shown: bool  # whether posterior means are, or non-negative estimates, which seemed to be closer
+
+    @classmethod
+    def of(cls, est: Posterior) -> "FamilyPrior":
+        """What the posterior means of some roots go by."""
+        tree, weights, count = est.tree, est.weights, est.tree.to_level_order(est.count)
+        total, shares = [float(weights.alpha[tree.slice(0)].mean())], [dict[str, float]()]
+        for level in range(1, tree.depth):
+            parent, (names, code) = tree.family[tree.slice(level)], _labels(tree, level)
+            share, weight = weights.alpha[tree.slice(level)] / weights.total[parent], np.maximum(count[parent], 1.0)
+            sums, by = (np.bincount(code, values, len(names)) for values in (weight * share, weight))
+            shares.append(dict(zip(names, (sums / np.where(by > 0, by, 1.0)).tolist(), strict=True)))
+            total.append(float(weights.total[np.unique(parent)].mean()))
+        return cls(np.array(total), tuple(shares), weights.free, bool(est.shown.any()))
+
+    def weights(self, tree: Tree) -> "Weights":
+        """The prior of each family of a forest."""
+        alpha = np.full(len(tree), self.total[0])
+        for level in range(1, tree.depth):
+            here, parent, known = tree.slice(level), tree.family[tree.slice(level)], min(level, len(self.total) - 1)
+            names, code = _labels(tree, level)
+            usual = float(np.mean(list(self.share[known].values())))
+            share = np.array([self.share[known].get(name, usual) for name in names])[code]
+            alpha[here] = self.total[known] * share / np.bincount(parent, share, len(tree))[parent]
+        return family_weights(tree, alpha, self.free)
+
+
+def _labels(tree: Tree, level: int) -> tuple[list[str], Ints]:
+    """The labels of a level, and which of them each node has; all the same in trees without labels."""
+    if not tree.labels or level < tree.total:
+        return [""], np.zeros(tree.slice(level).stop - tree.slice(level).start, np.int64)
+    labels = tree.labels[level - tree.total]
+    return [str(name) for name in labels.dictionary.to_pylist()], labels.indices.to_numpy()
+
+
 def whole_figures(tree: Tree, measured: Measurements, reach: float = REACH) -> "WholeFigures":
     """The figures of a forest, and the window of whole counts considered of each node.
 
@@ -167,17 +212,23 @@ def family_weights(tree: Tree, alpha: Floats, free: float) -> "Weights":
 
 
 def marginals(
-    tree: Tree, figures: "WholeFigures", weights: "Weights", level: float = 0.95, roots: Ints | None = None
+    tree: Tree,
+    figures: "WholeFigures",
+    weights: "Weights",
+    level: float = 0.95,
+    roots: Ints | None = None,
+    done: Callable[[float], None] = lambda _: None,
 ) -> "WholeMarginals":
     """The posterior of each node under all roots, or under these, with intervals of this level; nan for the others.
 
     It is nan, too, under roots of which nothing is known, and of those whose figures leave too many counts possible.
+    `done` is told the share of the roots that is done.
     """
     from attributary.denoising.whole_posterior import WholeMarginals, marginals_of_roots
 
     told = WholeMarginals(*(np.full(len(tree), np.nan) for _ in WholeMarginals._fields))
     tail = (1 - level) / 2
-    _by_root(tree, roots, lambda some: marginals_of_roots(figures, weights, tail, told, some))
+    _by_root(tree, roots, lambda some: marginals_of_roots(figures, weights, tail, told, some), done)
     return told
 
 
@@ -197,11 +248,14 @@ def root_sizes(tree: Tree) -> Ints:
     return np.bincount(tree.in_level_order.root, minlength=int(tree.first[0]))
 
 
-def _by_root(tree: Tree, roots: Ints | None, run: Callable[[Ints], None]) -> None:
+def _by_root(
+    tree: Tree, roots: Ints | None, run: Callable[[Ints], None], done: Callable[[float], None] = lambda _: None
+) -> None:
     """Runs run(some) over all roots, or over these, in parts of about as many nodes, on all threads."""
     every, threads = np.arange(int(tree.first[0])) if roots is None else roots, usable_threads()
     nodes = np.cumsum(root_sizes(tree)[every])
     aims = nodes[-1] * np.arange(1, PARTS * threads) / (PARTS * threads)
     cuts = np.unique(np.concatenate([[0], np.searchsorted(nodes, aims), [len(every)]])).tolist()
     with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(lambda part: run(every[part[0] : part[1]]), pairwise(cuts)))
+        for end, _ in zip(cuts[1:], pool.map(lambda part: run(every[part[0] : part[1]]), pairwise(cuts)), strict=True):
+            done(float(nodes[end - 1] / nodes[-1]))

@@ -47,7 +47,7 @@ def denoise_summary(
         past.refuse_today(*answer.measures.values())
     stage("denoising")
     with refused(summaries[0]):
-        estimates = estimate_measures(plan, tree, answer.measures, chosen, past)
+        estimates = estimate_measures(plan, tree, answer.measures, chosen, past, stage)
     notes = [*answer.notes, *([] if past is None else past.notes)]
     for number, (measure, est) in enumerate(estimates.items()):
         notes += [] if past is None else past.far(number, measure, tree, est.count)
@@ -61,7 +61,12 @@ def denoise_summary(
 
 
 def estimate_measures(
-    plan: Plan, tree: Tree, measures: Any, estimator: Estimator, past: EarlierPeriod | None = None
+    plan: Plan,
+    tree: Tree,
+    measures: Any,
+    estimator: Estimator,
+    past: EarlierPeriod | None = None,
+    stage: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Estimate]:
     """The estimate of each measure of a plan, from its Measurements by name; only counts are made whole."""
     estimates = {}
@@ -73,6 +78,7 @@ def estimate_measures(
             earlier=None if past is None else past.of[number],
             tau=part.tau,
             worth=part.share.worth,
+            stage=stage,
         )
     return estimates
 

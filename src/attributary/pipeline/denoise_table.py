@@ -105,7 +105,7 @@ def denoise_table(
     stage("denoising")
     past = None if prior is None else _past(tree, measured, prior, protected)
     with refused(path):
-        est = chosen.denoise(tree, measured, earlier=None if past is None else past.of[0])
+        est = chosen.denoise(tree, measured, earlier=None if past is None else past.of[0], stage=stage)
     if not keep_text:
         table = _with_numbers(table, found, {value, *(name for name in spent if isinstance(name, str))})
     result = _filled(table, tree) if fill else table

@@ -25,6 +25,7 @@ class Background(NamedTuple):
 
     earlier: Prior | None = None  # of the same tree, in the unit of the measurements
     tau: float = TAU
+    stage: Callable[[str], None] = lambda _: None  # is told what comes next
     worth: float = 1.0  # what a conversion brings on average, in that unit; 1 for counts
 
 
@@ -46,7 +47,7 @@ def learned(tree: Tree, measured: Measurements, known: Background, joint: bool, 
 def posterior(tree: Tree, measured: Measurements, known: Background, joint: bool, whole: bool) -> Estimate:
     """Posterior means of whole counts that add up, with a prior learned from these figures and an earlier period."""
     nearest = denoise(tree, measured, nonnegative=True)
-    return posterior_estimate(nearest, known.earlier, tau=known.tau, whole=whole)
+    return posterior_estimate(nearest, known.earlier, tau=known.tau, whole=whole, stage=known.stage)
 
 
 def learned_shares(tree: Tree, measured: Measurements, known: Background) -> Prior:
@@ -107,5 +108,5 @@ class Estimator:
         return self.kind.prior
 
     def denoise(self, tree: Tree, measured: Measurements, **known: Any) -> Estimate:
-        """The estimate; `earlier`, `tau` and `worth` are what is known besides (Background)."""
+        """The estimate; `earlier`, `tau`, `worth` and `stage` are what is known besides (Background)."""
         return self.kind.make(tree, measured, Background(**known), self.joint, self.whole)

@@ -181,7 +181,7 @@ def run(
         past = past_of_parts(plan, tree, prior, protected, table)
     elif known is not None and estimator.uses_prior:
         past = EarlierPeriod([measured_prior(part, tree, known, expected, rng) for part in plan.by_measure], "", "")
-    estimates = estimate_measures(plan, tree, measures, estimator, past)
+    estimates = estimate_measures(plan, tree, measures, estimator, past, stage)
     truth = {part.measure.name: now.full(part.measure) for part in plan.by_measure}
     generated = spec.logs is not None and any(map(is_generated, all_files(spec.logs, folder)))
     return Run(plan, tree, expected, counts, before, truth, estimates, confidence, generated)

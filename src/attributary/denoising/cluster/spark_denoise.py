@@ -26,10 +26,12 @@ from attributary.denoising.cluster.worker import (
     finish,
     hand_up_roots,
     label,
+    learn_families,
 )
 from attributary.denoising.denoise import _method
+from attributary.denoising.posterior import FamilyPrior
 from attributary.errors import InputError
-from attributary.estimates import ADDED, MEASURED
+from attributary.estimates import ADDED, FROM_PRIOR, MEASURED, ZERO
 from attributary.logs.spark import any_pandas
 from attributary.measurements import Measurements
 
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 
 KEPT_AS = MEASURED[1]  # what the user's variance column is called where its name is taken
 VERDICT = (("refused", "string"), ("orphan", "string"), ("inner", "boolean"))
+SAMPLE = 25_000  # nodes that the prior of a posterior is learned from, about
 NODES = 250_000  # of a part, about; the number of parts hangs on nothing else, so that the same frame gives the same
 
 
@@ -50,6 +53,7 @@ def denoise_spark(
     *,
     cut: str | None = None,
     nonnegative: Literal["top-down", "joint"] | bool | None = None,
+    posterior: bool = False,
     whole: bool = False,
     shape: str = "laplace",
     fill: bool = False,
@@ -57,6 +61,9 @@ def denoise_spark(
     prefix: str = "",
 ) -> "DataFrame":
     """The rows of a Spark frame with five more columns: estimate, variance, low, high and correction.
+
+    With `posterior`, they are posterior means of whole counts, and from_prior and zero_probability are two more. How
+    families share is learned by the driver, from whole trees of about 25,000 nodes drawn by their labels.
 
     The frame has one row per node, null in the `levels` below the node's own, or one row per leaf. `variance` is a
     column, a number or a Spark expression. Every tree goes to one worker as a whole, unless `cut` names a level: then
@@ -74,11 +81,16 @@ def denoise_spark(
         fill=fill,
         confidence=confidence,
         prefix=prefix,
+        posterior=posterior,
     )
     rows = figures(frame, task, value, variance)
     nodes, above = _counted(rows, task)
     if nodes == 0:
         raise InputError("a tree needs at least one row; the frame is empty")
+    if posterior:
+        if above or task.cut or task.nonnegative == "joint":
+            raise InputError("posterior means need whole trees on one worker; leave out the cut, the total and joint")
+        task = task._replace(posterior=_learned(rows, task, nodes))
     at_cut = column(cell(task, task.levels[task.cut]))
     parts = _dealt(rows.where(at_cut.isNotNull()), task, ceil(nodes / NODES))
     if above == 0 and task.cut == 0:
@@ -107,6 +119,22 @@ def _dealt(rows: "DataFrame", task: ClusterTask, parts: int) -> "DataFrame":
 
     root = sf.xxhash64(*(cell(task, name) for name in task.levels[: task.cut + 1]))
     return rows.withColumn(PART, sf.pmod(root, sf.lit(parts)).cast("int"))
+
+
+def _learned(rows: "DataFrame", task: ClusterTask, nodes: int) -> FamilyPrior:
+    """How families share, from the trees of about so many nodes; of large trees, one at least."""
+    from pyspark.sql import functions as sf
+
+    parts = ceil(nodes / SAMPLE)
+    root = sf.pmod(sf.xxhash64(sf.lit("sample"), cell(task, task.levels[0])), sf.lit(parts))
+    slim = _slim(rows, task).withColumn(PART, root.cast("int"))
+    for number in range(parts):
+        if (some := slim.where(column(PART) == number).toArrow()).num_rows:
+            try:
+                return learn_families(task, some)
+            except ValueError as error:
+                raise InputError(str(error)) from None
+    raise AssertionError("no rows, though there were some")
 
 
 def _check(parts: "DataFrame", task: ClusterTask) -> None:
@@ -201,6 +229,7 @@ def asked(
     fill: bool,
     confidence: float,
     prefix: str,
+    posterior: bool = False,
 ) -> ClusterTask:
     """What is asked of every part; options and names that make no sense are refused."""
     names = list(levels)
@@ -219,7 +248,7 @@ def asked(
         Measurements(np.empty(0), np.empty(0), shape)
     except ValueError as error:
         raise InputError(str(error)) from None
-    added = [prefix + name for name in ADDED]
+    added = [prefix + name for name in ((*ADDED, FROM_PRIOR, ZERO) if posterior else ADDED)]
     columns = _kept(frame.columns, variance, {name.casefold() for name in added})
     return ClusterTask(
         names, names.index(cut or names[0]), frame.columns, columns, added, method, whole, shape, fill, confidence

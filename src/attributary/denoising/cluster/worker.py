@@ -11,8 +11,9 @@ from attributary.denoising.cluster.cut import Handed, Settled, hand_up, solve
 from attributary.denoising.denoise import denoise
 from attributary.denoising.estimate import Estimate
 from attributary.denoising.passes import engine
+from attributary.denoising.posterior import FamilyPrior, Posterior, whole_figures
 from attributary.errors import InputError
-from attributary.estimates import ADDED, figures_of
+from attributary.estimates import ADDED, FROM_PRIOR, ZERO, figures_of
 from attributary.measurements import Measurements
 from attributary.tree import Tree
 from attributary.tree.paths import RowError, describe
@@ -32,6 +33,17 @@ class ClusterTask(NamedTuple):
     shape: str = "laplace"
     fill: bool = False
     confidence: float = 0.95
+    posterior: FamilyPrior | None = None  # what posterior means go by, if they are asked for
+
+    @property
+    def figures(self) -> tuple[str, ...]:
+        """What the added columns hold."""
+        return ADDED if self.posterior is None else (*ADDED, FROM_PRIOR, ZERO)
+
+    def denoised(self, tree: Tree, measured: Measurements) -> Estimate:
+        """The estimate of a forest, or of whole trees of it."""
+        how: dict[str, Any] = {"posterior": self.posterior} if self.posterior else {"nonnegative": self.nonnegative}
+        return denoise(tree, measured, whole=self.whole, **how)
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,10 +84,20 @@ def check(task: ClusterTask, rows: Any) -> Any:
     """What is wrong with a part that is to be denoised on its own, if anything: one row."""
 
     def work(part: Part) -> dict[str, Any]:
-        denoise(part.tree, part.measured, nonnegative=task.nonnegative, whole=task.whole)  # type: ignore[arg-type]
+        if task.posterior:
+            whole_figures(part.tree, part.measured)
+        task._replace(posterior=None).denoised(part.tree, part.measured)
         return {}
 
     return _told(task, rows, work, [])
+
+
+def learn_families(task: ClusterTask, rows: Any) -> FamilyPrior:
+    """How families share, learned from the rows of some roots."""
+    part = _read(task, rows)
+    est = denoise(part.tree, part.measured, posterior=True)
+    assert isinstance(est, Posterior)
+    return FamilyPrior.of(est)
 
 
 def hand_up_roots(task: ClusterTask, rows: Any) -> Any:
@@ -101,7 +123,7 @@ def finish(task: ClusterTask, rows: Any, above: Any = None) -> Any:
     """The part's rows with their estimates; `above` is what is settled of its roots, where there is a tree above."""
     part = _read(task, rows)
     if above is None:
-        est = denoise(part.tree, part.measured, nonnegative=task.nonnegative, whole=task.whole)  # type: ignore[arg-type]
+        est = task.denoised(part.tree, part.measured)
     else:
         above = above.sort_by("root")
         _refuse_other_figures(part, above.column("z").to_numpy())
@@ -111,7 +133,7 @@ def finish(task: ClusterTask, rows: Any, above: Any = None) -> Any:
 
 
 def with_estimates(task: ClusterTask, rows: Any, paths: Any, est: Estimate) -> Any:
-    """The user's rows with five more columns; where the `paths` of all nodes are given, those without a row follow."""
+    """The user's rows with the added columns; where the `paths` of all nodes are given, those without a row follow."""
     import pyarrow as pa
 
     table = rows.drop_columns([PART, NOISY, VARIANCE])
@@ -137,7 +159,8 @@ def estimates(task: ClusterTask, est: Estimate) -> dict[str, Any]:
     figures = figures_of(est, task.confidence)
     # Where nothing was measured there is no correction.
     return {
-        name: pa.array(figures[key], mask=np.isnan(figures[key])) for name, key in zip(task.added, ADDED, strict=True)
+        name: pa.array(figures[key], mask=np.isnan(figures[key]))
+        for name, key in zip(task.added, task.figures, strict=True)
     }
 
 
