@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from attributary.pipeline.draft_spec import draft_spec
     from attributary.pipeline.run import run
     from attributary.pipeline.table_form import recognise
-    from attributary.plan import Plan, make_plan
+    from attributary.plan import Plan, make_plan, what_if
     from attributary.prior import Prior
     from attributary.spec import Spec
     from attributary.tree import Tree
@@ -40,6 +40,7 @@ __all__ = [
     "recognise",
     "rmsre",
     "run",
+    "what_if",
 ]
 
 __version__ = "0.1.0"
@@ -61,6 +62,7 @@ HOME = {
     "draft_spec": "attributary.pipeline.draft_spec",
     "recognise": "attributary.pipeline.table_form",
     "run": "attributary.pipeline.run",
+    "what_if": "attributary.plan",
 }
 
 

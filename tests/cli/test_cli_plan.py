@@ -108,7 +108,7 @@ def test_narrow_terminals_get_two_tables(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("COLUMNS", "80")
     narrow = done("split.toml", "--prior", "counts.csv")
     assert row(wide, "location") == row(narrow, "location")
-    assert max(len(line) for line in narrow.splitlines() if re.match("level|campaign|all", line)) <= 80
+    assert max(len(line) for line in narrow.splitlines() if re.match("(level|campaign|all) ", line)) <= 80
 
 
 def test_splits_of_roots_and_roots_without_history() -> None:
@@ -143,12 +143,51 @@ def test_all_methods_side_by_side() -> None:
 def test_what_if(kind: str) -> None:
     Path("spec.toml").write_text(f'noise = "{kind}"\n{SPEC}', encoding="utf-8")
     said = done("spec.toml", "--prior", "counts.csv", "--what-if", "epsilon=1,2,4")
-    errors = [row(said, str(epsilon)) for epsilon in (1, 2, 4)]
-    assert all(len(figures) == 5 for figures in errors)
-    assert errors[1][3] == row(said, "all")[3]
-    assert [float(figures[3].rstrip("%")) for figures in errors] == sorted(
-        (float(figures[3].rstrip("%")) for figures in errors), reverse=True
+    errors = [row(said, f"epsilon={epsilon}") for epsilon in (1, 2, 4)]
+    assert all(len(figures) == 6 for figures in errors)
+    assert errors[1] == row(said, "as planned") and errors[1][4] == row(said, "all")[3]
+    assert [float(figures[4].rstrip("%")) for figures in errors] == sorted(
+        (float(figures[4].rstrip("%")) for figures in errors), reverse=True
     )
+
+
+def test_what_if_of_periods_and_levels_is_the_librarys() -> None:
+    """One table: levels that a variant does not have are –, and what is joined by ; is changed together."""
+    Path("map.csv").write_text("location,land\nParis,FR\nLima,PE\nPune,IN\nOslo,NO\nBonn,DE\n", encoding="utf-8")
+    asks = ["--what-if", "period=7d,4w", "--what-if", "location=map.csv:land", "--what-if", "period=28d; location="]
+    said = done("spec.toml", "--prior", "counts.csv", "--prior-period", "14d", *asks, "--summary", "s.json")
+    assert row(said, "what if") == ["nodes", "campaign", "location", "land", "day", "all", "all, equal split"]
+    assert row(said, "location=map.csv:land")[2] == "–" and row(said, "period=28d; no location")[2:4] == ["–", "–"]
+    assert "periods: counts in proportion to the time" in said
+    spec, table = Spec.load("spec.toml"), read_table("counts.csv")
+    twice = {name: table[name].to_pylist() for name in ("campaign", "day")}
+    twice["conversions"] = [2 * int(cell) for cell in table["conversions"].to_pylist()]
+    less = Spec(
+        **{**spec.model_dump(by_alias=True, exclude_none=True), "attribute": [spec.attributes[0], spec.attributes[2]]}
+    )
+    tree = less.tree(twice)
+    wanted = make_plan(less, tree, prior.from_counts(tree, twice, known=["campaign"]), compare=False)
+    variants = json.loads(Path("s.json").read_text(encoding="utf-8"))["what_if"]
+    assert [variant["change"] for variant in variants] == [
+        "period=7d",
+        "period=4w",
+        "location=map.csv:land",
+        "period=28d; no location",
+    ]
+    assert variants[-1]["expected"]["tree"]["plan"] == pytest.approx(wanted.expected.tree.plan, rel=1e-9)
+
+
+def test_levels_are_told_by_their_nodes_too() -> None:
+    said = done("spec.toml", "--prior", "counts.csv", "-o", "plan.json")
+    for level in Plan.load("plan.json").expected.levels:
+        assert level.worst is not None and level.median is not None
+        named = f"worst: {level.worst.name}, {level.worst.count:,.4g} conversions, {level.worst.error:.1%}"
+        assert re.search(
+            rf"^{level.level}: .*median node {level.median:.1%}; .*{re.escape(named)}$", said, re.MULTILINE
+        )
+    assert "typical" not in said
+    alone = done("spec.toml", "--tree", "counts.csv")
+    assert re.search(r"^day: median node \d+\.\d%; worst \d+\.\d%$", alone, re.MULTILINE)  # no prior, no node to name
 
 
 def test_period_by_period() -> None:
@@ -251,7 +290,43 @@ BAD: dict[str, tuple[list[str], str]] = {
     "too much": (["spec.toml", "--prior", "counts.csv", "--share", "day=2"], "shares are parts of ε, 0 or more"),
     "what if": (
         ["spec.toml", "--prior", "counts.csv", "--what-if", "tau=3"],
-        "--what-if takes budgets, as in",
+        "--what-if takes budgets (epsilon=1,2,4), periods",
+    ),
+    "what if words": (
+        ["spec.toml", "--prior", "counts.csv", "--what-if", "epsilon=few"],
+        "--what-if takes budgets as numbers, as in epsilon=1,2,4,8; got few",
+    ),
+    "what if of no period": (
+        ["spec.toml", "--prior", "counts.csv", "--what-if", "period=7d"],
+        "--what-if period=… needs to know how long the prior's period was; state it, as in --prior-period 14d",
+    ),
+    "what if of no time": (
+        ["spec.toml", "--prior", "counts.csv", "--prior-period", "14d", "--what-if", "period=0d"],
+        "--what-if period=0d: a whole number of seconds",
+    ),
+    "what if of no column": (
+        ["spec.toml", "--prior", "counts.csv", "--what-if", "location=country"],
+        "counts.csv has no column 'country'",
+    ),
+    "what if of no prior": (
+        ["spec.toml", "--tree", "counts.csv", "--what-if", "location=country"],
+        "--what-if location=country names a column of the prior; give one, or a table: location=FILE:country",
+    ),
+    "what if of an old period": (
+        ["spec.toml", "--tree", "counts.csv", "--prior-period", "14d", "--what-if", "period=7d"],
+        "another period needs counts of an earlier one",
+    ),
+    "what if of two lands": (
+        ["spec.toml", "--prior", "counts.csv", "--what-if", "location=two.csv:land"],
+        "two.csv: a location is in one land; 'Paris' is in 'FR' and in 'US': tell them apart by their labels",
+    ),
+    "what if of a part": (
+        ["spec.toml", "--prior", "counts.csv", "--what-if", "location=part.csv:land"],
+        "location 'Lima' has no land; give the table a row for it, or leave it out",
+    ),
+    "what if of a level twice": (
+        ["spec.toml", "--prior", "counts.csv", "--what-if", "location=two.csv:campaign"],
+        "'campaign' is a level already: leave 'location' out instead, as in location=",
     ),
     "what if 0": (
         ["spec.toml", "--prior", "counts.csv", "--what-if", "epsilon=1,0"],
@@ -269,6 +344,8 @@ BAD: dict[str, tuple[list[str], str]] = {
     "counts without any": (["heavy.toml", "--tree", "counts.csv"], 'weights = "counts" needs a prior with conversions'),
 }
 FILES = {
+    "two.csv": "location,land,campaign\nParis,FR,1\nParis,US,1\n",
+    "part.csv": "location,land\nParis,FR\n",
     "wrong.toml": SPEC.replace("2", "-1", 1),
     "heavy.toml": 'weights = "counts"\n' + SPEC,
     "tree.csv": "campaign\n1\n",

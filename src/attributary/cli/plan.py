@@ -1,13 +1,10 @@
 """attributary plan: how much of the budget each level gets, and the error that each will have."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from attributary.cli.options import ESTIMATOR, chosen_estimator, method_option
-
-if TYPE_CHECKING:
-    from attributary.spec import Spec
 
 ROUNDINGS = ["largest-remainder", "floor"]
 
@@ -40,9 +37,15 @@ expect: the root mean squared error of a level's counts, each relative to its co
 
 \b
     $ attributary plan spec.toml --prior counts.csv --method all
-    $ attributary plan spec.toml --prior counts.csv --what-if epsilon=1,2,4,8
+    $ attributary plan spec.toml --prior counts.csv --what-if epsilon=1,2,4 \\
+          --prior-period 14d --what-if period=7d,28d --what-if day=
     $ attributary plan spec.toml --prior estimates.csv --last plan.json \\
           -o next.json
+
+WHAT IF something else were asked? --what-if, as often as you like, makes one table of it: other budgets (epsilon=1,2),
+a shorter or longer period (period=7d,28d, with --prior-period unless the prior's file tells), a coarser attribute
+(location=country, a column of the prior, or location=map.csv:country, a column of a table beside location), or one less
+(location=). What is to be changed together goes into one text: "period=28d; location=country".
 
 WITH --estimator learned, the plan and the errors it prints assume `attributary denoise --prior`. Should the prior then
 be worth nothing, unbiased estimates have an error at most 25 % above that of the best plan for them. For --estimator
@@ -74,7 +77,15 @@ nonnegative the plan is that of unbiased estimates.
     show_default=True,
     help="floor may leave a little of L1.",
 )
-@click.option("--what-if", metavar="epsilon=1,2,4", help="Also print the errors under other budgets.")
+@click.option(
+    "--what-if",
+    multiple=True,
+    metavar="epsilon=1,2,4",
+    help="Also print the errors under other budgets, periods (period=7d,28d) or levels (location=country).",
+)
+@click.option(
+    "--prior-period", metavar="SPAN", help="How long the prior's period was, as in 14d: for --what-if period."
+)
 @click.option("--last", metavar="PLAN", help="Also compare with an earlier plan.")
 @click.option("-o", "--output", metavar="FILE", help="Where to write the plan, as JSON; - is standard output.")
 @click.option("-q", "--quiet", is_flag=True, help="No table, no words.")
@@ -88,7 +99,8 @@ def plan(
     estimator: str | None,
     share: tuple[str, ...],
     keep: tuple[str, ...],
-    what_if: str | None,
+    what_if: tuple[str, ...],
+    prior_period: str | None,
     last: str | None,
     output: str | None,
     quiet: bool,
@@ -98,9 +110,11 @@ def plan(
     from attributary.cli.printing import say
     from attributary.cli.progress import stages
     from attributary.cli.reading import refuse_inputs
+    from attributary.pipeline.read_changes import read_changes
     from attributary.pipeline.read_prior import profiled
     from attributary.pipeline.read_tree import read_tree_and_prior
     from attributary.plan import Plan, make_plan
+    from attributary.plan import what_if as variants
     from attributary.plan.make import methods_for
     from attributary.spec import Spec
 
@@ -109,7 +123,7 @@ def plan(
     refuse_inputs(_files(output, by_node), [spec, prior_path, tree_path, last])
     asks = Spec.load(spec)
     options |= {"share": _shares(share, asks.levels), "keep": keep, "learn": learn}
-    budgets = _epsilons(what_if, asks)
+    changes = read_changes(what_if, asks, prior_path, prior_period)
     earlier = Plan.load(last).under(asks) if last else None
     with stages(not quiet) as stage:
         stage("reading")
@@ -120,13 +134,11 @@ def plan(
             stage(f"splitting the budget of {len(tree):,} nodes, {name}")
             plans[name] = make_plan(asks, tree, prior, name, **options)
         chosen = plans["optimal" if method == "all" else method]
-        others = {}
-        for epsilon in budgets:
-            stage(f"trying epsilon = {epsilon:g}")
-            if not chosen.fixed_epsilon:
-                others[epsilon] = chosen.at(epsilon)
-            else:
-                others[epsilon] = make_plan(asks.at(epsilon), tree, prior, chosen.method, **options)
+        others = []
+        known = {name: value for name, value in options.items() if name != "learn"}
+        for variant in variants(chosen, tree, prior, changes, **known):
+            stage(f"tried {variant.change.words}")
+            others.append(variant)
         beside = None if earlier is None else Earlier.of(last or "", earlier, chosen, tree, prior, options["profile"])
         if output:
             stage("writing")
@@ -138,7 +150,7 @@ def plan(
     else:
         print_plan(chosen, tree, prior, prior_path, beside)
     if others:
-        print_what_if(others)
+        print_what_if(chosen, others)
     where = "standard output" if output == "-" else output
     say(f"plan written to {where}" if output else "nothing written; -o plan.json keeps a plan")
 
@@ -178,28 +190,6 @@ def _write(plan: Any, output: str) -> None:
         out.flush()
     else:
         plan.save(output)
-
-
-def _epsilons(what_if: str | None, spec: "Spec") -> list[float]:
-    """The budgets in `epsilon=1,2,4`."""
-    from attributary.errors import InputError
-    from attributary.spec.mistakes import Mistakes
-
-    if what_if is None:
-        return []
-    name, _, values = what_if.partition("=")
-    try:
-        epsilons = [float(value) for value in values.split(",")]
-    except ValueError:
-        epsilons = []
-    if name.strip() != "epsilon" or not epsilons:
-        raise InputError(f"--what-if takes budgets, as in epsilon=1,2,4,8; got {what_if}")
-    for epsilon in epsilons:
-        try:
-            spec.at(epsilon)
-        except Mistakes as mistakes:
-            raise InputError(f"--what-if {mistakes.lines[0]}") from None
-    return epsilons
 
 
 def _shares(share: tuple[str, ...], levels: tuple[str, ...]) -> dict[str, float]:

@@ -7,7 +7,7 @@ import numpy as np
 from attributary.budget import Expected
 from attributary.cli.printing import Out, PrintedFigure, change, console, percent, print_table, span
 from attributary.cli.summary_file import fact
-from attributary.plan import MeasurePlan, Plan, expected
+from attributary.plan import MeasurePlan, Plan, Variant, expected
 from attributary.plan.expected_errors import Compared, PlanErrors
 from attributary.prior import Prior, foreseen
 from attributary.prior.profile import Profile
@@ -66,7 +66,7 @@ def print_plan(plan: Plan, tree: Tree, prior: Prior, prior_path: str | None, ear
             out.print()
             out.print(_about(plan, part))
         print_table(out, _levels(plan, part, earlier and earlier.errors[part.measure.name]), together=4)
-        _print_unmeasured(out, part.plan)
+        _print_by_node(out, part)
     if plan.roots and len(plan.measures) == 1 and prior.history:
         print_table(out, _largest(plan, tree, prior))
     if len(plan.measures) > 1:
@@ -97,15 +97,33 @@ def print_methods(plans: dict[str, Plan], earlier: Earlier | None) -> None:
     print_table(out, rows)
 
 
-def print_what_if(plans: dict[float, Plan]) -> None:
-    """Prints the errors under other budgets."""
-    first = next(iter(plans.values()))
-    rows = [["epsilon", *first.levels, "all", "all, equal split"]]
-    for epsilon, plan in plans.items():
-        rows += [[f"{epsilon:g}", *_figures(plan.expected, False), percent(plan.expected.tree.equal)]]
+def print_what_if(plan: Plan, variants: list[Variant]) -> None:
+    """Prints the errors of the plan and of its variants, level by level; a level that a variant does not have is –."""
+    levels = _all_levels(plan, variants)
+    rows = [["what if", "nodes", *levels, "all", "all, equal split"]]
+    for words, errors in [("as planned", plan.expected), *((v.change.words, v.plan.expected) for v in variants)]:
+        of_level = {level.level: percent(level.error.plan) for level in errors.levels}
+        nodes = sum(level.nodes for level in errors.levels)
+        whole = [percent(errors.tree.plan), percent(errors.tree.equal)]
+        rows.append([words, f"{nodes:,}", *(of_level.get(level, "–") for level in levels), *whole])
     out = console()
-    out.print(f"\nexpected errors under other budgets, {first.method} split")
+    out.print(f"\nexpected errors if something else were asked, {plan.method} split; all: over the levels there are")
     print_table(out, rows)
+    if any(variant.change.times != 1 for variant in variants):
+        out.print(
+            "periods: counts in proportion to the time, one report at epsilon for each; values that the prior has not "
+            "seen are left out, and a longer period has more of them; domains stay as they are"
+        )
+    fact("what_if", [{"change": v.change.words, "expected": v.plan.expected} for v in variants])
+
+
+def _all_levels(plan: Plan, variants: list[Variant]) -> list[str]:
+    """The levels of the plan, each followed by what variants have in its place."""
+    levels: dict[str, None] = {}
+    for name in plan.levels:
+        levels[name] = None
+        levels |= dict.fromkeys(new for variant in variants for new in variant.change.levels([name]))
+    return list(levels)
 
 
 def _figures(errors: PlanErrors, by_root: bool) -> list[str]:
@@ -185,12 +203,15 @@ def _key(contribution: float) -> PrintedFigure:
     return PrintedFigure(f"{contribution:,.0f}" if contribution else "not measured", contribution)
 
 
-def _print_unmeasured(out: Out, plan: Plan) -> None:
-    """Says what becomes of levels that no root, or no node, has a key of, and how good that is."""
-    contributions, _ = _contributions(plan)
-    for level, contribution in zip(plan.expected.levels, contributions, strict=True):
+def _print_by_node(out: Out, part: MeasurePlan) -> None:
+    """Says of each level what its nodes are off by, since a root mean square is not that, and what has no key."""
+    contributions, _ = _contributions(part.plan)
+    unit = "conversions" if part.measure.is_count else part.measure.unit or f"of {part.measure.name}"
+    for level, contribution in zip(part.plan.expected.levels, contributions, strict=True):
         if not contribution.any() and np.isfinite(level.error.plan):
             out.print(f"{level.level}: {SUMMED}; expected error {percent(level.error.plan)}")
+        if words := level.words(percent, unit):
+            out.print(f"{level.level}: {words}")
 
 
 def _largest(plan: Plan, tree: Tree, prior: Prior) -> list[list[str]]:
@@ -320,7 +341,10 @@ def _prior(plan: Plan, tree: Tree, prior: Prior, path: str | None) -> list[str]:
     source = f"{path}, {several}{note.conversions:,.0f} conversions{' in an average period' * bool(several)}"
     lines = [f"prior: {source}, protected"]
     if not note.protected:
-        lines = [f"!prior: {source}, NOT protected: whoever sees the plan learns a little of these counts"]
+        lines = [
+            f"!prior: {source}, NOT protected: whoever sees the plan learns a little of these counts, and "
+            "those of the nodes that it names"
+        ]
     new = int(prior.new_roots(tree).sum()) if spec.split_by else 0
     if note.new:
         takes = f"; {new:,} of them are values of {spec.split_by} and take the default split" if new else ""

@@ -2,5 +2,6 @@
 
 from attributary.plan.make import expected, make_plan
 from attributary.plan.plan import MeasurePlan, Plan
+from attributary.plan.variants import Change, Coarser, Variant, what_if
 
-__all__ = ["MeasurePlan", "Plan", "expected", "make_plan"]
+__all__ = ["Change", "Coarser", "MeasurePlan", "Plan", "Variant", "expected", "make_plan", "what_if"]

@@ -85,9 +85,9 @@ def make_plan(
     if method not in BESIDE and len(questions) == 1:
         whole[method] = improved(questions[0], whole[method], keep)
     plans = {name: _plan(questions, limits, each, wishes) for name, each in whole.items()}
-    sizes: list[int] = np.diff(tree.offsets).tolist()
     errors_of = [
-        PlanErrors.of(spec.levels, sizes, *(_expected(plans[name], q) for name in (method, *BESIDE))) for q in questions
+        PlanErrors.of(tree, q.prior.mean, q.tau, *(_expected(plans[name], q) for name in (method, *BESIDE)))
+        for q in questions
     ]
     plan = _with_errors(plans[method], errors_of)
     keys = sum(contribution > 0 for one in plan.measures for contribution in one.default)

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from attributary.estimates import Z_FINE, Estimates, Plausibility
 from attributary.plan import Plan
+from attributary.plan.expected_errors import LevelErrors
 from attributary.report import numerals
 from attributary.report.chart import AMBER, GREY, INK, MUTED, NARROW, TEAL, Chart, Draw, VegaLite, ticks
 from attributary.report.quantity import Quantity, path
@@ -28,6 +29,8 @@ class LevelShare(NamedTuple):
     plan: float  # the errors to expect
     equal: float
     leaves: float
+    median: float = np.nan  # the error of the median node
+    worst: str = ""  # the worst node, with its count and its error
 
     @property
     def unmeasured(self) -> bool:
@@ -63,8 +66,20 @@ def shares(plan: Plan) -> list[LevelShare]:
         part = np.asarray(spread, np.float64) / budget
         spans = float(part.min()), float(np.median(part)), float(part.max())
         errors = level.error.plan, level.error.equal, level.error.leaves
-        levels.append(LevelShare(level.level, level.nodes, *spans, plan.default[i], plan.epsilon()[i], *errors))
+        by_node = np.nan if level.median is None else level.median, _worst(level)
+        levels.append(
+            LevelShare(level.level, level.nodes, *spans, plan.default[i], plan.epsilon()[i], *errors, *by_node)
+        )
     return levels
+
+
+def _worst(level: LevelErrors) -> str:
+    """The worst node in words: its name and count, if the prior knows any, and its error."""
+    if level.worst is None or level.nodes < 2:
+        return ""
+    error = numerals.percent(level.worst.error)
+    known = level.largest[0].count > 0
+    return f"{level.worst.name} ({numerals.count(level.worst.count)}): {error}" if known else error
 
 
 def changes(est: Estimates, tau: float) -> list[LevelChange]:
@@ -254,7 +269,7 @@ def budget_section(plan: Plan, draw: Draw, noun: str = "count") -> dict[str, Any
             "level": s.level,
             "nodes": f"{s.nodes:,}",
             "budget": None if s.unmeasured else [span(s), f"{s.contribution:,}", numerals.number(s.epsilon)],
-            "errors": _errors(s.plan, s.equal, s.leaves),
+            "errors": _errors(s.plan, s.equal, s.leaves, percent(s.median), s.worst or numerals.NOTHING),
         }
         for s in levels
     ]
@@ -275,11 +290,12 @@ def budget_section(plan: Plan, draw: Draw, noun: str = "count") -> dict[str, Any
     }
 
 
-def _errors(plan: float, equal: float, leaves: float) -> list[str]:
-    """A plan's expected error beside that of an equal split, the change against it, and with all on the leaves."""
+def _errors(plan: float, equal: float, leaves: float, *by_node: str) -> list[str]:
+    """A plan's expected error and those of its median and worst node, beside an equal split and all on the leaves."""
     percent = numerals.percent
     return [
         percent(plan),
+        *(by_node or (numerals.NOTHING, numerals.NOTHING)),
         percent(equal),
         numerals.signed_percent(plan / equal - 1 if equal > 0 else 0.0),
         percent(leaves),
