@@ -177,6 +177,28 @@ def test_generate_tells_what_it_prints(tmp_path: Path) -> None:
     assert said["written"] == [f"{tmp_path}/shop"]
 
 
+def test_init_tells_what_it_prints(shop: Path, tmp_path: Path) -> None:
+    logs = [shop / f"{name}.parquet" for name in ("impressions", "conversions")]
+    loud = attributary("init", *logs, "-o", tmp_path / "s.toml", "--summary", tmp_path / "i.json")
+    said = json.loads((tmp_path / "i.json").read_text())
+    assert loud.stderr.splitlines() == said["messages"] and said["written"] == [str(tmp_path / "s.toml")]
+    lines = [f"{kind}: {text}" for kind in ("recognised", "guessed") for text in said[kind]]
+    assert lines == said["messages"][:-1] and 'window = "30d"' in said["guessed"][0]
+
+
+def test_report_of_periods_tells_its_answer(shop: Path, tmp_path: Path) -> None:
+    attributary("run", shop / "spec.toml", "--seed", 1, "-q", "-o", tmp_path / "run")
+    loud = attributary(
+        *("report", tmp_path / "run" / "estimates.parquet", "--periods", "day=Saturday,Sunday"),
+        *("-o", tmp_path / "page.html", "--summary", tmp_path / "p.json"),
+    )
+    said = json.loads((tmp_path / "p.json").read_text())
+    assert "conversions from Saturday to Sunday" in said["answer"][0] and said["written"] == [
+        str(tmp_path / "page.html")
+    ]
+    assert set(said["answer"]) < set(said["messages"]) and all(line in loud.stderr for line in said["messages"])
+
+
 def test_aggregate_tells_what_it_prints(shop: Path, tmp_path: Path) -> None:
     avro.write_domain(str(tmp_path / "domain.avro"), np.array([[0, 1], [0, 2]], np.uint64))
     avro.write_reports(str(tmp_path / "reports.avro"), batch([[(1, 300)], [(1, 300), (9, 1)], [(2, 40, 3)]]))
