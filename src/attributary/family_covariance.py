@@ -38,7 +38,7 @@ class FamilyCovariance:
         rows[np.abs(rows) <= ROUNDING * np.abs(self.covariance).sum(axis=2)] = 0.0
         return rows
 
-    def combine(self, own: Floats, noisy: Floats, variance: Floats) -> "tuple[Floats, FamilyCovariance]":
+    def combine(self, figures: Floats, noisy: Floats, variance: Floats) -> "tuple[Floats, FamilyCovariance]":
         """Combined with independent figures of the same nodes: inf is not measured, 0 is exact.
 
         (Σ⁻¹ + V⁻¹)⁻¹ = B·(B + Σ·A)⁻¹·Σ with V = B·A⁻¹, which neither ∞ nor 0 nor a known sum stops.
@@ -47,9 +47,9 @@ class FamilyCovariance:
         with np.errstate(invalid="ignore"):
             b = np.where(variance == np.inf, 1.0, np.maximum(variance / (variance + unit), TINY))
         a = np.where(variance == np.inf, 0.0, 1.0 / (variance + unit))
-        gain = b[:, :, None] * np.linalg.inv(np.eye(own.shape[1]) * b[:, :, None] + self.covariance * a[:, None, :])
+        gain = b[:, :, None] * np.linalg.inv(np.eye(figures.shape[1]) * b[:, :, None] + self.covariance * a[:, None, :])
         start = np.where(variance == np.inf, 0.0, noisy)
-        value = start + np.where(variance > 0, np.einsum("gij,gj->gi", gain, own - start), 0.0)
+        value = start + np.where(variance > 0, np.einsum("gij,gj->gi", gain, figures - start), 0.0)
         both = gain @ self.covariance
         both *= (variance > 0)[:, :, None] & (variance > 0)[:, None, :]
         return value, self.of(self.parent, self.nodes, (both + np.swapaxes(both, 1, 2)) / 2)
@@ -111,8 +111,8 @@ def leaf_families(tree: Tree) -> list[tuple[Ints, Ints]]:
             f"{tree.name(int(number[node]))} {'has both' if mixed.any() else 'is a leaf without a group above it'}"
         )
     parents = parents[leaves > 0]
-    found = []
+    families = []
     for each in np.unique(size[parents]).tolist():
         here = parents[size[parents] == each]
-        found.append((number[here], number[first[here][:, None] + np.arange(each)]))
-    return found
+        families.append((number[here], number[first[here][:, None] + np.arange(each)]))
+    return families

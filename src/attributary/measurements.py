@@ -168,20 +168,20 @@ class Measurements:
         nodes in the tree's order, of which others are passed over. Without `people`, each group has all states as
         leaves. Variances depend on the true counts: on those `expected`, as an estimate gives them, else on figures.
         """
-        found = _of_nodes(tree, responses, "responses")
+        number = _of_nodes(tree, responses, "responses")
         plug = None if expected is None else _of_nodes(tree, expected, "expected counts")
-        asked = None if people is None else _of_nodes(tree, people, "people")
+        people_of = None if people is None else _of_nodes(tree, people, "people")
         blocks: list[FamilyFigures] = []
         for parent, nodes in leaf_families(tree):
             size = nodes.shape[1]
-            if size > response.states or (asked is None and size < response.states):
+            if size > response.states or (people_of is None and size < response.states):
                 raise ValueError(
                     f"{tree.name(int(parent[0]))} has {size} leaves, and there are {response.states} states; "
                     "leaves are states, and if not all of them are there, give people"
                 )
-            n = found[nodes].sum(axis=1) if asked is None else asked[parent]
+            n = number[nodes].sum(axis=1) if people_of is None else people_of[parent]
             likely = None if plug is None else plug[nodes]
-            blocks.append((parent, nodes, response.state_figures(n, found[nodes], likely, size <= LARGEST_FAMILY)))
+            blocks.append((parent, nodes, response.state_figures(n, number[nodes], likely, size <= LARGEST_FAMILY)))
         return cls.of_families(tree, blocks)
 
     @classmethod

@@ -57,8 +57,8 @@ class BigQuery(AttributionApi):
         if plan.roots or plan.nodes is not None or plan.spec.values:
             raise InputError("BigQuery has one ε for the counts of a level; plan counts alone, with one split for all")
         epsilons = dict(zip(plan.levels, plan.epsilon(), strict=True))
-        asked = [level for level, epsilon in epsilons.items() if epsilon > 0]
-        idle = [level for level in epsilons if level not in asked]
+        measured = [level for level, epsilon in epsilons.items() if epsilon > 0]
+        idle = [level for level in epsilons if level not in measured]
         std = np.sqrt(plan.spec.noise_model.variance(np.array(plan.epsilon())))
         rows = zip(
             epsilons, (f"{each:.4g}" for each in epsilons.values()), (f"{each:.3g}" for each in std), strict=True
@@ -69,7 +69,7 @@ class BigQuery(AttributionApi):
             table=[("level", "ε", "noise (standard deviation)"), *rows],
             heading=f"queries that together have ε = {sum(epsilons.values()):.4g} and δ = {plan.spec.delta:g}",
             notes=(f"no query for {', '.join(idle)}: {DROPS}; plan with --share {idle[0]}=0.2",) if idle else (),
-            lines=tuple(_sql(plan, level, epsilons[level], section, len(asked)) for level in asked),
+            lines=tuple(_sql(plan, level, epsilons[level], section, len(measured)) for level in measured),
         )
 
     def answer(
@@ -87,17 +87,17 @@ class BigQuery(AttributionApi):
             table = table.select([*here, COUNT])
             rows = table.drop_null()
             try:
-                found = nodes_of_level(tree, rows, len(here))
+                nodes = nodes_of_level(tree, rows, len(here))
             except ValueError as error:
                 raise InputError(f"{path}: {error}") from None
-            node = found[found >= 0]
+            node = nodes[nodes >= 0]
             if measured[node].any() or len(np.unique(node)) < len(node):
                 raise InputError(f"{path}: a node is measured twice; give the results of one run of the queries")
             if not (budget[node] > 0).all():
                 raise InputError(
                     f"{path}: the plan has no query for {plan.levels[tree.level[node[0]]]}; is it its result?"
                 )
-            noisy[node], measured[node] = floats(rows, COUNT, path)[found >= 0], True
+            noisy[node], measured[node] = floats(rows, COUNT, path)[nodes >= 0], True
             outside += table.num_rows - len(node)
         dropped = int(((budget > 0) & ~measured).sum())
         notes = [f"{dropped:,} nodes have no row and count as not measured"] if dropped else []

@@ -99,14 +99,14 @@ def _placed(attribute: Attribute, label: str) -> str | None:
     return attribute.labels[int(place)] if 0 <= place < attribute.buckets else None
 
 
-def _refuse_names(attributes: tuple[Attribute, ...], given: Mapping[str, Any], whose: str) -> None:
+def _refuse_names(attributes: tuple[Attribute, ...], values: Mapping[str, Any], whose: str) -> None:
     names = [attribute.name for attribute in attributes]
     has = f"{whose} has {', '.join(names)}" if names else f"{whose} has none"
-    for name in given:
+    for name in values:
         if name not in names:
             raise InputError(f"there is no attribute {brief(name)} to register; {has}: leave it out")
     for name in names:
-        if name not in given:
+        if name not in values:
             raise InputError(f"{name!r} is missing; {has}: give it, or leave it empty for a missing value")
 
 

@@ -66,15 +66,15 @@ class Classes:
     @cached_property
     def links(self) -> tuple[Link, ...]:
         """The families below each level but the last, top to bottom."""
-        found = []
+        pairs = []
         for i in range(1, self.depth):
             child = self.slice(i)
             up = self.parent[child]
             start = np.flatnonzero(np.concatenate([[True], up[1:] != up[:-1]]))
             above = self.slice(i - 1)
             parent = above if len(start) == above.stop - above.start else up[start]
-            found.append(Link(parent, child, start, np.diff(start, append=len(up))))
-        return tuple(found)
+            pairs.append(Link(parent, child, start, np.diff(start, append=len(up))))
+        return tuple(pairs)
 
     def add_up(self, tree: Tree, values: Floats | None = None) -> Floats:
         """The sum of a value over the members of each class; how many they are, without values."""
@@ -129,11 +129,13 @@ def classes(tree: Tree, apart: int | Literal["nodes"] = 0, kind: Ints | None = N
             leaf.append(np.ones(len(has), bool))
             break
         above = np.repeat(member[-1], end - begin)
-        own = np.arange(len(above)) if apart != "nodes" and i <= apart else shape.get(i, np.zeros(len(above), np.int64))
+        code = (
+            np.arange(len(above)) if apart != "nodes" and i <= apart else shape.get(i, np.zeros(len(above), np.int64))
+        )
         if kind is not None:
-            own = own * (int(kind.max()) + 1) + kind[tree.slice(i)]
-        shapes = int(own.max()) + 1
-        place, key = _dense(above * shapes + own, len(parent[-1]) * shapes)
+            code = code * (int(kind.max()) + 1) + kind[tree.slice(i)]
+        shapes = int(code.max()) + 1
+        place, key = _dense(above * shapes + code, len(parent[-1]) * shapes)
         parent.append(key // shapes)
         size, size_above = np.bincount(place), np.bincount(member[-1])
         times.append(size / size_above[parent[-1]])

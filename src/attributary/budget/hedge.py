@@ -79,19 +79,19 @@ def hedge(problem: Problem, rows: LevelBudgets, plain: Floats, others: Floats, s
     finalists = np.argsort(error, axis=0, kind="stable")[:number][:, hedged.paths.error]
     budget, error = improve(hedged.paths, hedged.gains, np.take_along_axis(sieved, finalists, axis=0), ROUNDS)
     budget = prune(hedged.paths, hedged.errors, budget, error)
-    found = best(hedged.paths, budget, hedged.errors(budget))[None]
-    if (rows.errors(found) > LIMIT**2 * rows.errors(plain[None])).any():
+    candidates = best(hedged.paths, budget, hedged.errors(budget))[None]
+    if (rows.errors(candidates) > LIMIT**2 * rows.errors(plain[None])).any():
         doubt = np.append(MORE, np.full(len(sieved) * small, MORE[1]))
-        starts = np.concatenate([np.repeat(found, len(MORE), axis=0), sieved[: len(sieved) * small]])
+        starts = np.concatenate([np.repeat(candidates, len(MORE), axis=0), sieved[: len(sieved) * small]])
         more = replace(hedged, doubt=doubt[:, None] * hedged.doubt)
         again, error = improve(hedged.paths, more.gains, starts, AGAIN)
-        found = np.concatenate([found, prune(hedged.paths, more.errors, again, error)])
-    ends = [*((one, plain) for one in found), *pairwise(found)]
-    own = found[1 + len(MORE) :]  # what doubt made of each start, in a small tree
-    ends += zip(sieved[: len(own)], own, strict=True)
-    found = np.array([plain, *(_within(rows, plain, *both) for both in ends)])
-    error = hedged.errors(found)
-    chosen = best(hedged.paths, found, error)[None]
+        candidates = np.concatenate([candidates, prune(hedged.paths, more.errors, again, error)])
+    ends = [*((one, plain) for one in candidates), *pairwise(candidates)]
+    from_starts = candidates[1 + len(MORE) :]  # what doubt made of each start, in a small tree
+    ends += zip(sieved[: len(from_starts)], from_starts, strict=True)
+    candidates = np.array([plain, *(_within(rows, plain, *both) for both in ends)])
+    error = hedged.errors(candidates)
+    chosen = best(hedged.paths, candidates, error)[None]
     pruned: Floats = prune(hedged.paths, hedged.errors, chosen, error.min(axis=0, keepdims=True))[0]
     return pruned
 

@@ -96,12 +96,12 @@ def _rest(paths: Paths, budget: Floats) -> Floats:
     return rest
 
 
-def _spend(paths: Paths, own: Floats, rest: Floats) -> Floats:
-    """Budgets in these proportions: at each place, own of own + rest, of what is left on its path; at the end, all."""
+def _spend(paths: Paths, here: Floats, rest: Floats) -> Floats:
+    """Budgets in these proportions: at each place here of here + rest of what is left on its path, at the end all."""
     with np.errstate(all="ignore"):
-        take = np.where(paths.open & (own > 0), 1.0 / (1.0 + rest / own), 0.0)
-        keep = np.where(own > 0, 1.0 / (1.0 + own / rest), 1.0)
-    left, spent = np.full_like(own, paths.budget), np.zeros_like(own)
+        take = np.where(paths.open & (here > 0), 1.0 / (1.0 + rest / here), 0.0)
+        keep = np.where(here > 0, 1.0 / (1.0 + here / rest), 1.0)
+    left, spent = np.full_like(here, paths.budget), np.zeros_like(here)
     for parent, child, _, size in paths.links:
         spent[:, parent] = take[:, parent] * left[:, parent]
         left[:, child] = np.repeat(keep[:, parent] * left[:, parent], size, axis=1)

@@ -120,8 +120,8 @@ class LevelBudgets:
         """Raises ValueError where what is left out cannot be told from what is measured."""
         share = self.free * self.open / np.maximum(1, self.open.sum(axis=0))
         if (self.errors(self.pack(share[None])) > ENDLESS).any():
-            own = share.max(axis=1) + self.fixed
-            without = [name for name, most in zip(problem.tree.level_names, own, strict=True) if most == 0]
+            largest = share.max(axis=1) + self.fixed
+            without = [name for name, most in zip(problem.tree.level_names, largest, strict=True) if most == 0]
             raise ValueError(
                 f"counts need a figure of their own, or one of all below them; without budget: {', '.join(without)}: "
                 "give it some, or no weight"
@@ -139,9 +139,9 @@ class LevelBudgets:
 
     def _spread(self, budget: Floats) -> Floats:
         """The budget of each class."""
-        own = self.table(budget) + self.fixed[:, None]
-        leaf = np.cumsum(own[:, ::-1], axis=1)[:, ::-1]
-        spread: Floats = np.concatenate([own, leaf], axis=1).reshape(len(own), -1)[:, self._slot]
+        table = self.table(budget) + self.fixed[:, None]
+        leaf = np.cumsum(table[:, ::-1], axis=1)[:, ::-1]
+        spread: Floats = np.concatenate([table, leaf], axis=1).reshape(len(table), -1)[:, self._slot]
         return spread
 
 

@@ -73,8 +73,8 @@ def optimally(rows: LevelBudgets, phases: int, more: Floats | None = None) -> Fl
     budget, error = improve(rows.paths, rows.gains, starts, SIEVE)
     finalists = np.argsort(error, axis=0, kind="stable")[:FINALISTS][:, rows.paths.error]
     budget, error = improve(rows.paths, rows.gains, np.take_along_axis(budget, finalists, axis=0), ROUNDS)
-    found = np.concatenate([prune(rows.paths, rows.errors, budget, error), baselines])
-    return best(rows.paths, found, rows.errors(found))
+    candidates = np.concatenate([prune(rows.paths, rows.errors, budget, error), baselines])
+    return best(rows.paths, candidates, rows.errors(candidates))
 
 
 def _level_sets(rows: LevelBudgets) -> Floats:

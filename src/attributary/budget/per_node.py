@@ -43,9 +43,9 @@ class NodeBudgets:
 
     def of_rows(self, rows: LevelBudgets, budget: Floats) -> Floats:
         """The same split, by node."""
-        forest, own = self.objective.forest, rows.table(budget)
-        leaf = np.cumsum(own[:, ::-1], axis=1)[:, ::-1]
-        return np.where(forest.leaf, leaf[:, forest.level, self.row], own[:, forest.level, self.row])
+        forest, table = self.objective.forest, rows.table(budget)
+        leaf = np.cumsum(table[:, ::-1], axis=1)[:, ::-1]
+        return np.where(forest.leaf, leaf[:, forest.level, self.row], table[:, forest.level, self.row])
 
     @cached_property
     def paths(self) -> Paths:
@@ -97,5 +97,5 @@ def per_node(tree: Tree, prior_count: ArrayLike, epsilon: float, tau: float, **o
     by_level, even = best_by_level(problem, rows), equally(rows, rows.open)
     starts = nodes.of_rows(rows, np.array([(1 - t) * by_level + t * even for t in TOWARDS_EQUAL]))
     budget, error = improve(nodes.paths, nodes.gains, starts, ROUNDS)
-    found = np.concatenate([prune(nodes.paths, nodes.errors, budget, error), starts[:1]])
-    return nodes.split(best(nodes.paths, found, nodes.errors(found)))
+    candidates = np.concatenate([prune(nodes.paths, nodes.errors, budget, error), starts[:1]])
+    return nodes.split(best(nodes.paths, candidates, nodes.errors(candidates)))

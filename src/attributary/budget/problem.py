@@ -149,8 +149,8 @@ class Problem:
         return Objective(forest, weight, self.model, self.denoised, joint=self.total or not self.by_root)
 
 
-def _counts(tree: Tree, given: ArrayLike) -> Floats:
-    count = np.asarray(given, np.float64)
+def _counts(tree: Tree, counts: ArrayLike) -> Floats:
+    count = np.asarray(counts, np.float64)
     if count.shape not in ((), (len(tree),)):
         raise ValueError(
             f"one prior count for each of the {len(tree)} nodes is needed, or one for all; got shape {count.shape}"
@@ -162,10 +162,10 @@ def _counts(tree: Tree, given: ArrayLike) -> Floats:
     return spread
 
 
-def _weights(tree: Tree, given: ArrayLike | None) -> Floats | None:
-    if given is None:
+def _weights(tree: Tree, weights: ArrayLike | None) -> Floats | None:
+    if weights is None:
         return None
-    weight = np.asarray(given, np.float64)
+    weight = np.asarray(weights, np.float64)
     if weight.shape != (len(tree),) or not (weight >= 0).all() or not 0 < weight.sum() < np.inf:
         raise ValueError(
             f"weights are one number, 0 or more, for each of the {len(tree)} nodes, and not all 0; "
@@ -175,22 +175,22 @@ def _weights(tree: Tree, given: ArrayLike | None) -> Floats | None:
     return ordered
 
 
-def _fixed(tree: Tree, given: Levels | None, epsilon: float) -> Floats:
+def _fixed(tree: Tree, levels: Levels | None, epsilon: float) -> Floats:
     """The ε of each level that is fixed, nan for the others."""
     fixed = np.full(tree.depth, np.nan)
-    if isinstance(given, Mapping):
+    if isinstance(levels, Mapping):
         names = tree.level_names
-        for name, share in given.items():
+        for name, share in levels.items():
             if name not in names:
                 raise ValueError(f"levels are named {', '.join(names)}; got {name!r}")
             fixed[names.index(name)] = share
             if not share >= 0:
                 raise ValueError(f"the epsilon of a level is 0 or more; {name!r} has {share}: leave it out to be free")
-    elif given is not None:
-        fixed = np.array(given, np.float64)
+    elif levels is not None:
+        fixed = np.array(levels, np.float64)
     if fixed.shape != (tree.depth,) or (fixed < 0).any():
         raise ValueError(
-            f"levels are one epsilon, 0 or more, for each of the {tree.depth} levels, nan for a free one; got {given!r}"
+            f"levels are one epsilon, 0 or more, for each of the {tree.depth} levels, nan if free; got {levels!r}"
         )
     if not np.nansum(fixed) <= epsilon * (1 + 1e-12):
         raise ValueError(
@@ -270,8 +270,8 @@ def expectations(tree: Tree, share: ArrayLike | None, spread: ArrayLike | None) 
         if not family.size:
             continue
         c = family.children
-        told = family.spread(family.sum((wide[c] < np.inf).astype(np.float64))) > 0
-        part[c] = np.where(told, part[c], 1.0 / family.spread(family.count.astype(np.float64)))
+        measured = family.spread(family.sum((wide[c] < np.inf).astype(np.float64))) > 0
+        part[c] = np.where(measured, part[c], 1.0 / family.spread(family.count.astype(np.float64)))
         if not (part[c] >= 0).all() or not (np.abs(family.sum(part[c]) - 1) <= ROUNDING).all():
             raise ValueError("shares are 0 or more and sum to 1 in each family of which anything is expected")
     return part, np.maximum(wide, FINEST)

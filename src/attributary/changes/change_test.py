@@ -89,12 +89,12 @@ TESTS = {
 }
 
 
-def chance_of(found: Difference) -> Floats:
+def chance_of(difference: Difference) -> Floats:
     """How often noise, and conversions that come by chance, make a difference of this size or more; nan where none."""
-    size, known = np.abs(found.change), np.isfinite(found.change)
-    if np.isnan(found.excess[known]).any():
-        return np.maximum(*(tails(size, found.noise, np.full(len(size), e), found.sampling) for e in UNKNOWN))
-    return tails(size, found.noise, found.excess, found.sampling)
+    size, known = np.abs(difference.change), np.isfinite(difference.change)
+    if np.isnan(difference.excess[known]).any():
+        return np.maximum(*(tails(size, difference.noise, np.full(len(size), e), difference.sampling) for e in UNKNOWN))
+    return tails(size, difference.noise, difference.excess, difference.sampling)
 
 
 def tails(size: Floats, noise: Floats, excess: Floats, normal: Floats) -> Floats:

@@ -24,20 +24,20 @@ def period_tables(paths: list[str]) -> dict[str, str]:
 
 def period_files(folder: str) -> dict[str, str]:
     """The tables of estimates in a folder, or in the folders in it, by period in order; none where that is one only."""
-    found: dict[str, str] = {}
+    by_period: dict[str, str] = {}
     for path in estimate_files(folder):
-        if (other := found.setdefault(_period_name(path), path)) != path:
+        if (other := by_period.setdefault(_period_name(path), path)) != path:
             raise InputError(f"a period has one table of estimates; {other} and {path} are of one")
-    if len(found) == 1:
+    if len(by_period) == 1:
         return {}  # what `run` writes
-    for name in [] if found else os.listdir(folder):
+    for name in [] if by_period else os.listdir(folder):
         below = os.path.join(folder, name)
         tables = estimate_files(below) if os.path.isdir(below) else []
         if len(tables) > 1:
             raise InputError(f"a period has one table of estimates; {below} has {len(tables)}")
         if tables:
-            found[name] = tables[0]
-    return {name: found[name] for name in sorted(found, key=in_order)} if len(found) > 1 else {}
+            by_period[name] = tables[0]
+    return {name: by_period[name] for name in sorted(by_period, key=in_order)} if len(by_period) > 1 else {}
 
 
 def table_of_period(path: str) -> str | None:

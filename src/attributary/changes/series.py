@@ -158,10 +158,10 @@ def _by_name(source: Any) -> Mapping[str, Any]:
         return source
     if not isinstance(source, str | os.PathLike):
         raise InputError(f"periods are a folder, or a mapping by name; got {type(source).__name__}")
-    found = period_files(str(source)) if os.path.isdir(source) else {}
-    if not found:
+    files = period_files(str(source)) if os.path.isdir(source) else {}
+    if not files:
         raise InputError(f"{source} is not a folder of periods: it needs two tables of estimates or folders of `run`")
-    return found
+    return files
 
 
 def _estimates(of: Any, measure: str | None, levels: list[str] | None) -> tuple[str, Estimates]:
@@ -174,11 +174,11 @@ def _estimates(of: Any, measure: str | None, levels: list[str] | None) -> tuple[
     table = read_table(path)
     if not has_measures(table.column_names, levels):
         return "", read_estimates(table, path, levels)
-    found = read_measures(table, path, levels)
-    name = measure or next(iter(found))
-    if name not in found:
-        raise InputError(f"{path} has no measure {name!r}; it has {', '.join(found)}")
-    return name, found[name]
+    by_measure = read_measures(table, path, levels)
+    name = measure or next(iter(by_measure))
+    if name not in by_measure:
+        raise InputError(f"{path} has no measure {name!r}; it has {', '.join(by_measure)}")
+    return name, by_measure[name]
 
 
 def _union(named: list[tuple[str, Estimates]]) -> Tree:

@@ -85,10 +85,12 @@ class Changes:
     @cached_property
     def change(self) -> WithInterval:
         """The change in what the test is about, with the interval that noise and chance leave."""
-        found = self.difference
-        excess = sum_excess([(found.noise, found.excess), (found.sampling, np.zeros(len(found.change)))])
+        difference = self.difference
+        excess = sum_excess(
+            [(difference.noise, difference.excess), (difference.sampling, np.zeros(len(difference.change)))]
+        )
         half = reach(self.confidence, excess) * self.standard_error
-        return WithInterval(found.change, found.change - half, found.change + half)
+        return WithInterval(difference.change, difference.change - half, difference.change + half)
 
     @cached_property
     def relative(self) -> WithInterval:

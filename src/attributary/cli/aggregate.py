@@ -175,28 +175,28 @@ def _is_plan(path: str) -> bool:
     return True
 
 
-def _ids(given: str) -> frozenset[int]:
-    words = [word.strip() for word in given.split(",")]
+def _ids(text: str) -> frozenset[int]:
+    words = [word.strip() for word in text.split(",")]
     if not all(word.isdecimal() and int(word) < 2**64 for word in words):
-        raise InputError(f"filtering ids are whole numbers from 0, as in 0,1; got --filtering-ids {given}")
+        raise InputError(f"filtering ids are whole numbers from 0, as in 0,1; got --filtering-ids {text}")
     return frozenset(map(int, words))
 
 
-def _share(given: str) -> float:
-    number = re.fullmatch(r"\s*(\d{1,3}(?:\.\d{1,9})?)\s*%\s*", given)
+def _share(text: str) -> float:
+    number = re.fullmatch(r"\s*(\d{1,3}(?:\.\d{1,9})?)\s*%\s*", text)
     if number is None or not float(number[1]) <= 100:
-        raise InputError(f"--max-errors is a share of the reports from 0% to 100%; got {given[:40]!r}")
+        raise InputError(f"--max-errors is a share of the reports from 0% to 100%; got {text[:40]!r}")
     return float(number[1]) / 100
 
 
-def _since(given: str, now: float) -> int:
+def _since(text: str, now: float) -> int:
     """The second that reports must be due from, by whole days or hours: a retry soon after is the same query."""
     from attributary.spec.attribute import A_SPAN, span
 
     try:
-        age = span(given).seconds
+        age = span(text).seconds
     except ValueError:
-        raise InputError(f"--max-age is {A_SPAN}; got {given[:40]!r}") from None
+        raise InputError(f"--max-age is {A_SPAN}; got {text[:40]!r}") from None
     step = DAY if age >= DAY else 3600
     return max(int(now) // step * step - age, 0)
 

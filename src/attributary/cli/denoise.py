@@ -239,14 +239,14 @@ def _refuse_mixtures(
     """Refuses what is neither a table nor a plan with its summary report, or something of both."""
     from attributary.errors import InputError
 
-    given = [name for name, value in named.items() if value is not None]
-    given += [f"--{name.replace('_', '-')}" for name, value in of_table.items() if value]
+    options = [name for name, value in named.items() if value is not None]
+    options += [f"--{name.replace('_', '-')}" for name, value in of_table.items() if value]
     if len(files) == 1:
         if not files[0].endswith((".json", ".avro")):
             raise InputError(f"{files[0]} is a table: use --table {files[0]}, or give a plan and a summary report")
         raise InputError(f"a plan goes with its summary report, as in {files[0]} summary.avro; got only one file")
-    if files and given:
-        raise InputError(f"{given[0]} belongs to --table; a plan and its summary report say what it would")
+    if files and options:
+        raise InputError(f"{options[0]} belongs to --table; a plan and its summary report say what it would")
     if files:
         return
     if tree is not None:

@@ -137,20 +137,20 @@ def keys(
     if tree is not None and query is not None:
         lacking = len(tree) - (query.size if query.nodes is None else query.nodes)
         without = f"; {lacking:,} nodes are not measured" if query.nodes else f"; {lacking:,} nodes have none"
-        nodes, asked = f"{len(tree):,} nodes written to {output}/{TREE}", f"{query.size:,} {query.unit}"
+        nodes, keys_in_words = f"{len(tree):,} nodes written to {output}/{TREE}", f"{query.size:,} {query.unit}"
         fact("nodes", len(tree))
         fact("keys", query.size)
-        say(f"{nodes}, {asked} to {output}/{files[1]}{without if lacking else ''}")
+        say(f"{nodes}, {keys_in_words} to {output}/{files[1]}{without if lacking else ''}")
 
 
-def _options(given: dict[str, Any], api: "AttributionApi") -> dict[str, Any]:
+def _options(options: dict[str, Any], api: "AttributionApi") -> dict[str, Any]:
     """The options that were given, as values; refuses those that the plan's API does not have."""
-    pairs = {name: _pairs(f"--{name}", given[name]) for name in ("bits", "values")}
+    pairs = {name: _pairs(f"--{name}", options[name]) for name in ("bits", "values")}
     read = {
-        **given,
+        **options,
         "bits": {name: _whole(text) for name, text in pairs["bits"]},
         "values": {name: tuple(text.split(",")) for name, text in pairs["values"]},
-        "destination": given["destination"][0] if len(given["destination"]) == 1 else list(given["destination"]),
+        "destination": options["destination"][0] if len(options["destination"]) == 1 else list(options["destination"]),
     }
     wanted = {name: value for name, value in read.items() if value not in (None, {}, [])}
     for name in wanted:
@@ -173,8 +173,8 @@ def _assigned(option: str, text: str) -> dict[str, str]:
     return values
 
 
-def _pairs(option: str, given: tuple[str, ...]) -> list[tuple[str, str]]:
-    pairs = [text.partition("=") for text in given]
+def _pairs(option: str, texts: tuple[str, ...]) -> list[tuple[str, str]]:
+    pairs = [text.partition("=") for text in texts]
     for name, equals, value in pairs:
         if not (name and equals and value):
             raise InputError(f"{option} takes an attribute and what it gets, as in {option} campaign=…; got {name!r}")

@@ -37,8 +37,8 @@ def refuse_inputs(outputs: Iterable[str | None], inputs: Iterable[str | None], o
     """
     from attributary.plan.plan_file import beside
 
-    given = [path for path in inputs if path and path != "-" and "://" not in path]
-    given += [beside(path) for path in given if path.endswith(".json")]
+    paths = [path for path in inputs if path and path != "-" and "://" not in path]
+    paths += [beside(path) for path in paths if path.endswith(".json")]
     places, summary = [(output, option) for output in outputs if output and output != "-"], current()
     if summary is not None and summary.path != "-":
         if any(_same(output, summary.path) for output, _ in places):
@@ -50,7 +50,7 @@ def refuse_inputs(outputs: Iterable[str | None], inputs: Iterable[str | None], o
         remedy = f"choose another place with {said}"
         if _is_database(output):
             raise InputError(f"{output} is a database, as the ledger of queries is, and would be overwritten; {remedy}")
-        for path in given:
+        for path in paths:
             if _same(output, path):
                 also = "" if output == path else f" ({path})"
                 raise InputError(f"{output} is what this command reads{also}, and would be overwritten; {remedy}")
@@ -80,20 +80,20 @@ def _same(one: str, other: str) -> bool:
         return os.path.realpath(one) == os.path.realpath(other)
 
 
-def _among(output: str, given: str) -> bool:
+def _among(output: str, input_path: str) -> bool:
     place = os.path.realpath(output)
-    if os.path.isdir(given):
-        return _below(place, os.path.realpath(given))
-    if not has_magic(given) or os.path.exists(given):
+    if os.path.isdir(input_path):
+        return _below(place, os.path.realpath(input_path))
+    if not has_magic(input_path) or os.path.exists(input_path):
         return False
-    parts = PurePath(os.path.abspath(given)).parts
+    parts = PurePath(os.path.abspath(input_path)).parts
     fixed = next(i for i, part in enumerate(parts) if has_magic(part))
     folder, rest = os.path.realpath(os.path.join(*parts[:fixed])), parts[fixed:]
     if "**" in rest:
         return _below(place, folder)
     if PurePath(place).match(os.path.join(_literal(folder), *rest)):
         return True
-    return os.path.exists(output) and any(_same(output, path) for path in glob(given))
+    return os.path.exists(output) and any(_same(output, path) for path in glob(input_path))
 
 
 def _below(place: str, folder: str) -> bool:

@@ -56,16 +56,16 @@ def denoise(
     """
     if isinstance(tree, Measurements):
         tree, noisy = _with_tree(tree, noisy)
-    given = measurements(tree, noisy, variance, shape)
+    measured = measurements(tree, noisy, variance, shape)
     method = _method(nonnegative)
     if posterior:
-        return _posterior(tree, given, prior, method, whole, None if posterior is True else posterior or None)
-    used = given.independent
+        return _posterior(tree, measured, prior, method, whole, None if posterior is True else posterior or None)
+    used = measured.independent
     shares = None if prior is None else shares_of(tree, prior)
     if prior is not None:
-        _refuse_vague(prior, given)
-        given = replace(given, not_private=together(given.not_private, prior.not_private))
-        used = with_means(tree, given, prior)
+        _refuse_vague(prior, measured)
+        measured = replace(measured, not_private=together(measured.not_private, prior.not_private))
+        used = with_means(tree, measured, prior)
     x, var = tree.to_level_order(used.noisy), tree.to_level_order(used.variance)
     if shares is None:
         blue, blue_variance = best_linear(tree, x, var)
@@ -79,17 +79,17 @@ def denoise(
     back = tree.from_level_order
     plain = back(blue)
     variance = back(blue_variance)
-    for family in given.families:
+    for family in measured.families:
         variance[family.nodes] = family.estimated(variance[family.parent])
-    made = (tree, given, plain if count is blue else back(count), variance, plain, method is not None)
-    if prior is None or (shares is None and used is given):
+    made = (tree, measured, plain if count is blue else back(count), variance, plain, method is not None)
+    if prior is None or (shares is None and used is measured):
         return Estimate(*made)
     return Prediction(*made, prior)
 
 
 def _posterior(
     tree: Tree,
-    given: Measurements,
+    measured: Measurements,
     earlier: Prior | None,
     method: str | None,
     whole: bool,
@@ -99,7 +99,7 @@ def _posterior(
 
     if method == "joint":
         raise ValueError('posterior means are never negative; leave out nonnegative="joint"')
-    return posterior_estimate(denoise(tree, given, nonnegative=True), earlier, whole=whole, families=families)
+    return posterior_estimate(denoise(tree, measured, nonnegative=True), earlier, whole=whole, families=families)
 
 
 def measurements(
@@ -130,13 +130,13 @@ def _each_column(make: Callable[..., Any], *arrays: Floats) -> Any:
     return np.stack([make(*(np.ascontiguousarray(a[:, j]) if a.ndim > 1 else a for a in arrays)) for j in columns], 1)
 
 
-def _refuse_vague(prior: Prior, given: Measurements) -> None:
-    if given.noisy.ndim > 1:
+def _refuse_vague(prior: Prior, measured: Measurements) -> None:
+    if measured.noisy.ndim > 1:
         raise ValueError(
             "a prior is that of one column of figures; denoise each column with its own: "
             "denoise(tree, measurements.column(0), prior=…)"
         )
-    if given.families:
+    if measured.families:
         raise ValueError("a prior goes with figures whose noise is independent; these have families: leave it out")
     if prior.variance is None and prior.share is None:
         raise ValueError(

@@ -75,11 +75,11 @@ def estimate_noise(
     if most > LARGEST:
         raise ValueError(f"the noise level is estimated of figures up to {LARGEST:g}; got {most:g}")
     known, besides = np.isfinite(x), into(np.broadcast_to(np.asarray(extra, np.float64), x.shape))
-    given = _Figures(tree, np.where(known, x, 0.0), known & (besides < np.inf), group, besides, len(names))
-    checks = _checks(given)
-    theta, moved = _maximum(given)
-    odd = _implausible(given, theta, shape)
-    kept = given._replace(known=given.known & ~odd)
+    figures = _Figures(tree, np.where(known, x, 0.0), known & (besides < np.inf), group, besides, len(names))
+    checks = _checks(figures)
+    theta, moved = _maximum(figures)
+    odd = _implausible(figures, theta, shape)
+    kept = figures._replace(known=figures.known & ~odd)
     if odd.any():
         checks = _checks(kept)
         theta, moved = _maximum(kept)
@@ -94,12 +94,12 @@ def estimate_noise(
     if not (clear & (freedom >= LEAST)).all():
         _refuse(names, clear & (freedom >= LEAST), checks, float(freedom[0]))
     if odd.any():
-        of, slope = _parts(given, theta), _slopes(given, theta)
+        of, slope = _parts(figures, theta), _slopes(figures, theta)
     pull = slope.left * theta
     with np.errstate(invalid="ignore", divide="ignore"):
         satterthwaite = 2 * of.left**2 / np.einsum("vl,lm,vm->v", pull, spread, pull)
     satterthwaite[~(satterthwaite >= LEAST)] = np.inf  # what is not estimated, or exact
-    measured = Measurements.of(tree, back(given.x), back(of.variance), shape)
+    measured = Measurements.of(tree, back(figures.x), back(of.variance), shape)
     measured = replace(measured, freedom=back(satterthwaite))
     return NoiseLevel(measured, names, theta, theta * np.sqrt(np.diag(spread)), checks, int(odd.sum()))
 
@@ -128,19 +128,21 @@ class _Parts(NamedTuple):
     left: Floats
 
 
-def _parts(given: _Figures, theta: Floats) -> _Parts:
-    variance = np.where(given.known, theta[given.group] + given.extra, np.inf)
-    count, left = blue(given.tree, given.x, variance)
-    some = np.where(given.known, variance, 1.0)
-    spare = np.where(given.known, np.maximum(1 - left / some, 0.0) / some, 0.0)
-    return _Parts(variance, spare, np.where(given.known, (given.x - count) / some, 0.0), left)
+def _parts(figures: _Figures, theta: Floats) -> _Parts:
+    variance = np.where(figures.known, theta[figures.group] + figures.extra, np.inf)
+    count, left = blue(figures.tree, figures.x, variance)
+    some = np.where(figures.known, variance, 1.0)
+    spare = np.where(figures.known, np.maximum(1 - left / some, 0.0) / some, 0.0)
+    return _Parts(variance, spare, np.where(figures.known, (figures.x - count) / some, 0.0), left)
 
 
-def _slopes(given: _Figures, theta: Floats) -> _Parts:
+def _slopes(figures: _Figures, theta: Floats) -> _Parts:
     """The derivatives by each θ, one column each, with the sign of the spare turned; 0 where there are none."""
     columns = []
-    for k in range(given.groups):
-        low, high = (_parts(given, theta * np.where(np.arange(given.groups) == k, 1 + h, 1.0)) for h in (-STEP, STEP))
+    for k in range(figures.groups):
+        low, high = (
+            _parts(figures, theta * np.where(np.arange(figures.groups) == k, 1 + h, 1.0)) for h in (-STEP, STEP)
+        )
         with np.errstate(invalid="ignore"):
             columns.append([(b - a) / (2 * STEP * theta[k]) for a, b in zip(low, high, strict=True)])
     stacked = (np.nan_to_num(np.stack(each, 1), posinf=0.0, neginf=0.0) for each in zip(*columns, strict=True))
@@ -148,14 +150,14 @@ def _slopes(given: _Figures, theta: Floats) -> _Parts:
     return slope._replace(spare=-slope.spare)
 
 
-def _information(given: _Figures, theta: Floats, slope: Floats) -> Floats:
+def _information(figures: _Figures, theta: Floats, slope: Floats) -> Floats:
     """Fisher's information on log θ."""
-    half = np.stack([given.sums(each) for each in slope.T], 1) * np.outer(theta, theta) / 2
+    half = np.stack([figures.sums(each) for each in slope.T], 1) * np.outer(theta, theta) / 2
     return (half + half.T) / 2
 
 
-def _checks(given: _Figures) -> float:
-    checks = float(_parts(given._replace(extra=np.zeros(len(given.x))), np.ones(given.groups)).spare.sum())
+def _checks(figures: _Figures) -> float:
+    checks = float(_parts(figures._replace(extra=np.zeros(len(figures.x))), np.ones(figures.groups)).spare.sum())
     if checks < 1e-9:
         raise ValueError(
             "the noise level cannot be estimated, since no figure is measured twice: rows are needed for nodes and for "
@@ -164,27 +166,27 @@ def _checks(given: _Figures) -> float:
     return checks
 
 
-def _maximum(given: _Figures) -> tuple[Floats, Floats]:
+def _maximum(figures: _Figures) -> tuple[Floats, Floats]:
     """The most likely θ, by Fisher's scoring from one variance for all, and its last step."""
-    plain = _parts(given._replace(extra=np.zeros(len(given.x))), np.ones(given.groups))
-    theta = np.full(given.groups, float((plain.residual**2).sum() / plain.spare.sum()))
-    if not theta[0] > (1e-9 * float(np.abs(given.x).max(initial=1.0))) ** 2:
+    plain = _parts(figures._replace(extra=np.zeros(len(figures.x))), np.ones(figures.groups))
+    theta = np.full(figures.groups, float((plain.residual**2).sum() / plain.spare.sum()))
+    if not theta[0] > (1e-9 * float(np.abs(figures.x).max(initial=1.0))) ** 2:
         raise ValueError("the noise level cannot be estimated, since the rows add up exactly: they have no noise")
-    moved, rounds = np.ones(given.groups), 0
+    moved, rounds = np.ones(figures.groups), 0
     while np.abs(moved).max() > 1e-9 and rounds < ROUNDS:
-        of, slope = _parts(given, theta), _slopes(given, theta)
-        score = (given.sums(of.residual**2) - given.sums(of.spare)) / 2 * theta
-        moved = np.clip(np.linalg.pinv(_information(given, theta, slope.spare), CLEAR) @ score, -1.0, 1.0)
+        of, slope = _parts(figures, theta), _slopes(figures, theta)
+        score = (figures.sums(of.residual**2) - figures.sums(of.spare)) / 2 * theta
+        moved = np.clip(np.linalg.pinv(_information(figures, theta, slope.spare), CLEAR) @ score, -1.0, 1.0)
         theta, rounds = theta * np.exp(moved), rounds + 1
     return theta, moved
 
 
-def _implausible(given: _Figures, theta: Floats, shape: str) -> np.ndarray:
+def _implausible(figures: _Figures, theta: Floats, shape: str) -> np.ndarray:
     """Figures moved further than noise explains that is as large as the median move says; none if they are many."""
-    of = _parts(given, theta)
-    seen = of.spare * np.where(given.known, of.variance, 0.0) > 1e-9
+    of = _parts(figures, theta)
+    seen = of.spare * np.where(figures.known, of.variance, 0.0) > 1e-9
     move = np.abs(np.where(seen, of.residual, 0.0)) / np.sqrt(np.where(seen, of.spare, 1.0))
-    variance = np.where(given.known, of.variance, 1.0)
+    variance = np.where(figures.known, of.variance, 1.0)
     usual = np.median(move[seen] / quantile(0.5, shape_of(shape).excess(variance))[seen])
     beyond = shape_of(shape).beyond(variance, FALSE_ALARMS / max(int(seen.sum()), 1))
     odd: np.ndarray = seen & (move > DOUBTLESS * beyond * usual)

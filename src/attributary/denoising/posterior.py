@@ -63,8 +63,8 @@ class Posterior(Prediction):
         It is below with half of what is left at most, and above with the rest; the interval holds the estimate.
         """
         below, above = self.topdown.interval(level)
-        told = self.told if level == USUAL else marginals(self.tree, self.figures, self.weights, level)
-        low, high = (self.tree.from_level_order(values) for values in (told.low, told.high))
+        marginal = self.told if level == USUAL else marginals(self.tree, self.figures, self.weights, level)
+        low, high = (self.tree.from_level_order(values) for values in (marginal.low, marginal.high))
         low, high = np.minimum(low, np.floor(self.count + ROUNDING)), np.maximum(high, np.ceil(self.count - ROUNDING))
         low, high = np.where(self.shown, low, below), np.where(self.shown, high, above)
         return Interval(np.minimum(low, self.count), np.maximum(high, self.count))
@@ -226,10 +226,10 @@ def marginals(
     """
     from attributary.denoising.whole_posterior import WholeMarginals, marginals_of_roots
 
-    told = WholeMarginals(*(np.full(len(tree), np.nan) for _ in WholeMarginals._fields))
+    made = WholeMarginals(*(np.full(len(tree), np.nan) for _ in WholeMarginals._fields))
     tail = (1 - level) / 2
-    _by_root(tree, roots, lambda some: marginals_of_roots(figures, weights, tail, told, some), done)
-    return told
+    _by_root(tree, roots, lambda some: marginals_of_roots(figures, weights, tail, made, some), done)
+    return made
 
 
 def moments(

@@ -137,13 +137,13 @@ def _excess(tree: Tree, measured: Measurements, pull: Floats, up: Floats, varian
     return float(np.sum(excess[use] * share**2))
 
 
-def predicted_variance(tree: Tree, given: Measurements, prior: Prior, weights: Floats) -> float:
+def predicted_variance(tree: Tree, measured: Measurements, prior: Prior, weights: Floats) -> float:
     """The mean squared error of Σ weights · count, in the tree's order, if the prior is as good as it states.
 
     Let h_v say how much the sum grows with x̂_v: its own weight, and what its children pass on of it, Σ g_u·h_u. Given
     its parent, a family then adds Σ t_u·(h_u − h̄)² to the variance, h̄ the mean weighted by t; the roots add h²·var⇑.
     """
-    used, shares = with_means(tree, given, prior), shares_of(tree, prior)
+    used, shares = with_means(tree, measured, prior), shares_of(tree, prior)
     if shares is None:
         return total(tree, used, np.zeros(len(tree)), weights).variance
     x, var = tree.to_level_order(used.noisy), tree.to_level_order(used.variance)

@@ -95,10 +95,10 @@ def profile_log(engine: Engine, names: str, missing: tuple[str, ...] = (), unit:
     row = engine.run(f"SELECT COUNT(*) AS n, {sql} FROM {relation.sql}", "looking at the columns").to_pylist()[0]
     each = len(figures) // len(columns)
     cells = [[row[f"f{each * i + k}"] for k in range(each)] for i in range(len(columns))]
-    found = {name: _column(table, name, of_name) for name, of_name in zip(columns, cells, strict=True)}
+    by_name = {name: _column(table, name, of_name) for name, of_name in zip(columns, cells, strict=True)}
     if not row["n"]:
         raise InputError(f"{relation.name} has no rows; a log with some tells what its columns are")
-    return LogProfile(table, row["n"], found)
+    return LogProfile(table, row["n"], by_name)
 
 
 def _text(table: LogTable, name: str) -> str:

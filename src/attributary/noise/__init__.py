@@ -90,8 +90,12 @@ def parse(text: str) -> Statement:
     pages = {name: (shape, shape.formulas) for name, shape in SHAPES.items()}
     pages |= {name: (page.shape, (page.formula,)) for name, page in MODELS.items() if page.formula is not None}
     pages[estimated.__name__] = (LAPLACE, (estimated,))
-    found = read_statement(text, {name: (shape, formulas) for name, (shape, formulas) in pages.items() if formulas})
-    return replace(found, shape=shape_of(found.given.get("shape", LAPLACE.name))) if found.is_estimated else found
+    statement = read_statement(text, {name: (shape, formulas) for name, (shape, formulas) in pages.items() if formulas})
+    return (
+        replace(statement, shape=shape_of(statement.given.get("shape", LAPLACE.name)))
+        if statement.is_estimated
+        else statement
+    )
 
 
 def parse_levels(text: str) -> dict[str | None, Statement]:

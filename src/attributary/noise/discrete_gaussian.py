@@ -21,14 +21,14 @@ SMOOTH = 4.0  # from this σ² on, sums over whole numbers are integrals, to the
 
 def dgauss_variance(sigma2: Fraction | float | NDArray[Any]) -> Any:
     """The variance of the discrete Gaussian with parameter σ²: never more than σ², and equal to it from about 4 on."""
-    given = np.asarray(sigma2, np.float64)
-    bad = ~((given > 0) & (given < inf))
+    scale = np.asarray(sigma2, np.float64)
+    bad = ~((scale > 0) & (scale < inf))
     if bad.any():
-        raise InputError(f"the σ² of noise must be positive and finite, got {given[bad].flat[0]}; leave it out")
+        raise InputError(f"the σ² of noise must be positive and finite, got {scale[bad].flat[0]}; leave it out")
     square = np.arange(1.0, 90.0) ** 2
-    chance = np.exp(-square / (2 * np.minimum(given, SMOOTH)[..., None]))
+    chance = np.exp(-square / (2 * np.minimum(scale, SMOOTH)[..., None]))
     summed = 2 * (square * chance).sum(axis=-1) / (1 + 2 * chance.sum(axis=-1))
-    variance: Any = np.where(given < SMOOTH, summed, given)
+    variance: Any = np.where(scale < SMOOTH, summed, scale)
     return variance if isinstance(sigma2, np.ndarray) else float(variance)
 
 

@@ -127,9 +127,9 @@ def _given(text: str, rest: str, name: str, formulas: Sequence[Formula]) -> dict
 
 
 def _with_interval(
-    text: str, name: str, shape: NoiseShape, formula: Formula, given: str, sides: list[str], rounded: float
+    text: str, name: str, shape: NoiseShape, formula: Formula, text_of_bounds: str, sides: list[str], rounded: float
 ) -> Statement:
-    bounds, _, level = given.rpartition("@")
+    bounds, _, level = text_of_bounds.rpartition("@")
     if len(bounds.split(",")) != 2:
         raise InputError(f"an interval is stated as interval=LOW,HIGH@0.95, with two columns; got {brief(text)}")
     if len(sides) != 1:
@@ -170,14 +170,14 @@ def _form(formula: Formula) -> str:
 def by_level(text: str, read: Callable[[str], Any]) -> dict[str | None, Any]:
     """Noise that differs by level, as in `region=laplace:scale=3; store=normal:std=2`; by None where it does not."""
     pieces = [piece.strip() for piece in text.split(";") if piece.strip()]
-    found: dict[str | None, Any] = {}
+    levels: dict[str | None, Any] = {}
     for piece in pieces:
         level, equals, rest = piece.partition("=")
         if not equals or ":" in level:
             if len(pieces) > 1:
                 raise InputError(f"noise by level is stated as LEVEL=MODEL:…; LEVEL=MODEL:…; got {brief(text)}")
             return {None: read(text)}
-        if level.strip() in found:
+        if level.strip() in levels:
             raise InputError(f"the noise of {level.strip()} is stated once; got {brief(text)}")
-        found[level.strip()] = read(rest)
-    return found or {None: read(text)}
+        levels[level.strip()] = read(rest)
+    return levels or {None: read(text)}

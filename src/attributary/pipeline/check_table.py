@@ -70,7 +70,7 @@ def check_table(
 
     Noise that is not stated is estimated. Where that cannot be done, `noise` says why, and there is no estimate.
     """
-    asked = noise is not None and noise.startswith("estimated")
+    to_estimate = noise is not None and noise.startswith("estimated")
     amounts = {name: options.pop(name, None) for name in ("variance", "std")}
     stated = any(amount is not None for amount in amounts.values())
     if not stated and (noise is None or ":" not in noise):
@@ -81,7 +81,7 @@ def check_table(
         rows = node_rows(frame, levels, value, noise=noise, path=path, **amounts, **options)
         doubts = tuple(doubts_of(rows.measured, rows.form.path))
     except InputError as error:
-        if form is None or asked:
+        if form is None or to_estimate:
             raise
         return TableCheck(form, _sums(form), None, str(error).removeprefix(f"{path}: "), True, form.notes, ())
     return TableCheck(rows.form, _sums(rows.form), denoise(rows.measured), "", estimated, rows.form.notes, doubts)
@@ -91,7 +91,7 @@ def _sums(form: TableForm) -> tuple[SumCheck, ...]:
     tree = form.tree
     known = np.where(np.isfinite(form.extra), form.figures, np.nan)
     x = tree.to_level_order(np.pad(known, (0, len(tree) - len(known)), constant_values=np.nan))
-    found = []
+    sums = []
     for level in range(tree.depth - 1):
         below = tree.slice(level + 1)
         total = np.bincount(tree.family[below], x[below], len(tree))
@@ -103,7 +103,7 @@ def _sums(form: TableForm) -> tuple[SumCheck, ...]:
             at = int(nodes[worst]) if tree.order is None else int(tree.order[nodes[worst]])
             exact = int((np.abs(miss) <= ALIKE * np.maximum(np.abs(x[nodes]), 1)).sum())
             typical = float(np.median(np.abs(miss)))
-            found.append(
+            sums.append(
                 SumCheck(tree.level_names[level], len(nodes), exact, typical, float(miss[worst]), tree.name(at))
             )
-    return tuple(found)
+    return tuple(sums)

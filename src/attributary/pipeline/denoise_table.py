@@ -92,10 +92,10 @@ def denoise_table(
     """
     chosen = estimator or Estimator("unbiased" if prior is None else "learned")
     stage("building the tree")
-    found, measured = node_rows(
+    recognised, measured = node_rows(
         frame, levels, value, variance=variance, std=std, noise=noise, fill=fill, path=path, **form
     )
-    table, tree, path, value = found.table, found.tree, found.path, found.value
+    table, tree, path, value = recognised.table, recognised.tree, recognised.path, recognised.value
     stated = parse_levels(noise).values() if noise is not None and ":" in noise else ()
     spent = [variance, std, *(name for each in stated for name in each.columns)]
     column = variance if isinstance(variance, str) else None
@@ -107,19 +107,19 @@ def denoise_table(
     with refused(path):
         est = chosen.denoise(tree, measured, earlier=None if past is None else past.of[0], stage=stage)
     if not keep_text:
-        table = _with_numbers(table, found, {value, *(name for name in spent if isinstance(name, str))})
+        table = _with_numbers(table, recognised, {value, *(name for name in spent if isinstance(name, str))})
     result = _filled(table, tree) if fill else table
     columns = figures_of(est, confidence)
     order = [name for name in columns if name not in MEASURED] + copied
     added = {prefix + name: columns[name][: result.num_rows] for name in order}
     made = with_metadata(with_columns(result.rename_columns(names), added), est, confidence)
     if not prefix:  # or no report would find the figures, either
-        made = with_roles(made, tree, found.levels, value, keep_text)
+        made = with_roles(made, tree, recognised.levels, value, keep_text)
     both = zip(table.column_names, names, strict=True)
     notes = [f"your column {old} is called {new} there" for old, new in both if old != new]
     if past is not None:
         made, notes = mark(made, past.not_private), notes + past.notes
-    return Denoised(made, {COUNT: est}, notes, found.notes, tuple(doubts))
+    return Denoised(made, {COUNT: est}, notes, recognised.notes, tuple(doubts))
 
 
 def _past(tree: Tree, measured: Measurements, prior: str, protected: bool) -> Any:
@@ -144,8 +144,8 @@ def node_rows(
     **form: Any,
 ) -> NodeRows:
     """The tree that a table's rows name, and what was measured of its nodes: see `Measurements.from_table`."""
-    given = {"--variance": variance, "--std": std, "--noise": noise}
-    ways = [name for name, way in given.items() if way is not None]
+    amounts = {"--variance": variance, "--std": std, "--noise": noise}
+    ways = [name for name, way in amounts.items() if way is not None]
     shapes: tuple[str, ...] = ("laplace",)
     if noise is not None and len(ways) == 2 and ":" not in noise:
         shapes, ways = (shape_of(noise).name,), ways[:1]  # its variance is given, and this is its shape
@@ -158,20 +158,26 @@ def node_rows(
     unstated = next((statement for statement in statements.values() if statement.is_estimated), None)
     if unstated is not None and None not in statements:
         raise InputError("noise is estimated of the whole table; estimated:per=level gives each level its own")
-    found = recognise(frame, levels, value, amounts=columns, no_totals=no_totals, path=path, **form)
-    table, path, tree, value, noisy = found.table, found.path, found.tree, found.value, found.figures
-    extra = found.extra
+    recognised = recognise(frame, levels, value, amounts=columns, no_totals=no_totals, path=path, **form)
+    table, path, tree, value, noisy = (
+        recognised.table,
+        recognised.path,
+        recognised.tree,
+        recognised.value,
+        recognised.figures,
+    )
+    extra = recognised.extra
     code = None
     if statements:
-        spread, divisor, code = _stated(found, statements)
+        spread, divisor, code = _stated(recognised, statements)
         shapes = tuple(dict.fromkeys(each.shape.name for each in statements.values()))
         with np.errstate(divide="ignore", invalid="ignore"):
             noisy, extra = noisy / divisor, np.where(extra > 0, extra / divisor**2, 0.0)
     elif variance is not None:
-        spread = _amounts(found, "variance", "--variance", variance)
+        spread = _amounts(recognised, "variance", "--variance", variance)
     else:
         assert std is not None
-        spread = _amounts(found, "std", "--std", std) ** 2
+        spread = _amounts(recognised, "std", "--std", std) ** 2
     spread = spread + extra
     bad = ~np.isfinite(noisy) & (spread < inf)
     if bad.any():
@@ -189,12 +195,12 @@ def node_rows(
         if unstated is not None:
             per, known = unstated.given.get("per", "all"), np.where(spread < inf, noisy, np.nan)
             level = estimate_noise(tree, known, shape=shapes[0], per=per, extra=spread)
-            noted = replace(found, notes=(*found.notes, *level.words))
+            noted = replace(recognised, notes=(*recognised.notes, *level.words))
             return NodeRows(noted, replace(level.measurements, not_private=words_of(table)))
         if code is None or len(shapes) == 1:
-            return NodeRows(found, Measurements.of(tree, noisy, spread, shapes[0], words_of(table)))
+            return NodeRows(recognised, Measurements.of(tree, noisy, spread, shapes[0], words_of(table)))
         code = np.pad(code, (0, missing))
-        return NodeRows(found, Measurements.of(tree, noisy, spread, shapes, words_of(table), code))
+        return NodeRows(recognised, Measurements.of(tree, noisy, spread, shapes, words_of(table), code))
 
 
 def _stated(form: TableForm, statements: Mapping[str | None, Statement]) -> tuple[Floats, Floats, Any]:
@@ -224,31 +230,31 @@ def _stated(form: TableForm, statements: Mapping[str | None, Statement]) -> tupl
     return spread, divisor, code
 
 
-def _amounts(form: TableForm, name: str, option: str, given: Amount) -> Floats:
+def _amounts(form: TableForm, name: str, option: str, stated: Amount) -> Floats:
     """An amount of 0 or more for every row: from a column of that name, else one number, else one for each level.
 
     The cells of suppressed figures may be empty, where only the bound is known.
     """
     table, tree, path = form.table, form.tree, form.path
-    if isinstance(given, str) and given in table.column_names:
-        amounts = floats(table, given, path)
+    if isinstance(stated, str) and stated in table.column_names:
+        amounts = floats(table, stated, path)
         amounts = np.where(np.isnan(amounts) & (form.extra > 0), 0.0, amounts)
         bad = np.isnan(amounts) if name in SIGNED else ~(amounts >= 0)
         if bad.any():
             row = int(np.argmax(bad))
             raise InputError(
-                f"{place(path, row)}: column {given!r} has {cell_in_words(table, given, row)}; {name} must be 0 or more"
-                + (", or inf if the row was not measured" if name in ("variance", "std") else "")
+                f"{place(path, row)}: column {stated!r} has {cell_in_words(table, stated, row)}; {name} must be 0 "
+                "or more" + (", or inf if the row was not measured" if name in ("variance", "std") else "")
             )
         return amounts
-    per_level = _per_level(given)
+    per_level = _per_level(stated)
     if per_level is None:
         raise InputError(
-            f"{shown(path)} has no column {given!r}, which is not a number either; {option} is a column, a number, or "
+            f"{shown(path)} has no column {stated!r}, which is not a number either; {option} is a column, a number, or "
             f"a number per level, as in 4,2,1; {columns_in_words(table)}"
         )
     if not all(amount >= 0 for amount in per_level):
-        raise InputError(f"{name} must be 0 or more; got {option} {given}")
+        raise InputError(f"{name} must be 0 or more; got {option} {stated}")
     if len(per_level) == 1:
         return np.full(table.num_rows, per_level[0])
     if len(per_level) != tree.depth:
@@ -259,9 +265,9 @@ def _amounts(form: TableForm, name: str, option: str, given: Amount) -> Floats:
     return tree.by_level(per_level)[: table.num_rows]
 
 
-def _per_level(given: Amount) -> list[float] | None:
+def _per_level(amount: Amount) -> list[float] | None:
     try:
-        return [float(each) for each in (given.split(",") if isinstance(given, str) else np.atleast_1d(given))]
+        return [float(each) for each in (amount.split(",") if isinstance(amount, str) else np.atleast_1d(amount))]
     except (TypeError, ValueError):
         return None
 

@@ -248,7 +248,7 @@ def _join_key(seen: LogProfile, done: LogProfile, times: set[str]) -> _JoinKey:
     def may_join(log: LogProfile) -> list[LogColumn]:
         return [c for c in log.columns.values() if c.labels and not c.is_amount and c.present and c.name not in times]
 
-    found = []
+    keys = []
     for ours in may_join(seen):
         for theirs in may_join(done):
             same, named = ours.name.lower() == theirs.name.lower(), [w for w in USERS if w in ours.words]
@@ -260,14 +260,14 @@ def _join_key(seen: LogProfile, done: LogProfile, times: set[str]) -> _JoinKey:
             each = done.run(f"SELECT COUNT(v) AS n, COUNT(*) FILTER (v IN ({known})) AS both FROM ({cells}) AS cells")
             if each["both"] > (0 if same else 0.5 * each["n"]):
                 rank = (not same, USERS.index(named[0]) if named else len(USERS), -ours.distinct)
-                found.append((rank, ours.name, theirs.name))
-    if not found:
+                keys.append((rank, ours.name, theirs.name))
+    if not keys:
         raise InputError(
             f"no column joins {done.name} to {seen.name}; a user or a click id must be in both. Their columns are "
             f"{_list(done.columns)}, and {_list(seen.columns)}"
         )
-    (differ, by_name, _), ours_, theirs_ = min(found)
-    others = [name for _, name, _ in sorted(found)[1:]]
+    (differ, by_name, _), ours_, theirs_ = min(keys)
+    others = [name for _, name, _ in sorted(keys)[1:]]
     why = f"{theirs_!r} has the same values" if differ else f"{_list(others)} would join them too" if others else ""
     return _JoinKey(ours_, theirs_, why or ("by its values" if by_name == len(USERS) else ""))
 

@@ -26,16 +26,16 @@ def doubts_of(measured: Measurements, path: str, rounded: bool = False) -> list[
     tree, known = measured.tree, (measured.variance > 0) & (measured.variance < np.inf)
     if tree is None or not known.any() or measured.noisy.ndim > 1:
         return []
-    noisy, variance, found = measured.noisy[known], measured.variance[known], list[str]()
+    noisy, variance, doubts = measured.noisy[known], measured.variance[known], list[str]()
     zeros = clamped(noisy, variance)
     if zeros:
-        found.append(
+        doubts.append(
             f"figures look cut at 0 ({zeros:,} are 0 and none is below, though their noise has standard deviation "
             f"{sqrt(float(np.median(variance))):.3g}): sums of small ones are too high; ask for uncut figures"
         )
     step = 0.0 if rounded else rounding_step(noisy)
     if step > 1 and step**2 / 12 > MATTERS * float(np.median(variance)):
-        found.append(
+        doubts.append(
             f"all figures are multiples of {step:g}: if they were rounded after noise was added, say so "
             f"(--noise …,rounded={step:g}), which adds {step**2 / 12:.3g} to their variance"
         )
@@ -45,12 +45,12 @@ def doubts_of(measured: Measurements, path: str, rounded: bool = False) -> list[
                 f"{shown(path)}: each figure of {gap.above} is between those of {gap.below} under it, as averages and "
                 "rates are, which do not add up; give counts or sums"
             )
-        found.append(
+        doubts.append(
             f"figures of {gap.below} add up to {gap.share:.0%} of those of {gap.above}, which noise does not explain "
             f"({gap.z:+.0f} standard deviations): they do not measure the same (rows left out, a limit of groups per "
             "user, or distinct users?), and what is made of them is off"
         )
-    return found
+    return doubts
 
 
 def clamped(noisy: Floats, variance: Floats) -> int:

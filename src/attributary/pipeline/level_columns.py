@@ -76,10 +76,10 @@ def path_ends(table: Any, name: str, totals: Collection[str]) -> Bools:
     cells = column(table, name, "")
     if is_text_type(cells.type):
         texts = pc.utf8_trim_whitespace(pc.fill_null(cells, ""))
-        found = pc.is_in(texts, pa.array(["", "*", *totals], texts.type))
+        is_end = pc.is_in(texts, pa.array(["", "*", *totals], texts.type))
     else:
-        found = pc.is_null(cells, nan_is_null=pa.types.is_floating(cells.type))
-    ends: Bools = found.to_numpy()
+        is_end = pc.is_null(cells, nan_is_null=pa.types.is_floating(cells.type))
+    ends: Bools = is_end.to_numpy()
     return ends
 
 
@@ -87,13 +87,13 @@ def total_labels(table: Any, names: Sequence[str]) -> list[str]:
     """Labels of these columns that read as a total."""
     import pyarrow.compute as pc
 
-    found: dict[str, None] = {}
+    marks: dict[str, None] = {}
     for name in names:
         cells = column(table, name, "")
         if is_text_type(cells.type):
             labels = pc.unique(cells).drop_null()
-            found |= dict.fromkeys(text.strip() for text in labels.filter(reads_as_total(labels, name)).to_pylist())
-    return list(found)
+            marks |= dict.fromkeys(text.strip() for text in labels.filter(reads_as_total(labels, name)).to_pylist())
+    return list(marks)
 
 
 def refuse_sums(tree: Tree, figures: ArrayLike, path: str, remedy: str) -> None:

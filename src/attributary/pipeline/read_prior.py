@@ -34,21 +34,21 @@ def read_earlier(path: str) -> Any:
     """The table of an earlier period; of a folder, its reports as one (prior.history), by their noisy figures."""
     if not os.path.isdir(path):
         return read_table(path)
-    found = period_files(path)
-    if not found and (only := table_of_period(path)) is not None:
-        found = {os.path.basename(only): only}
-    if not found:
+    files = period_files(path)
+    if not files and (only := table_of_period(path)) is not None:
+        files = {os.path.basename(only): only}
+    if not files:
         raise InputError(
             f"{shown(path)} is a folder without tables of estimates; --prior takes a folder of earlier reports, as "
             "`attributary denoise` or `run` wrote them, or one file"
         )
-    first = read_table(next(iter(found.values())))
+    first = read_table(next(iter(files.values())))
     named = first.column(MEASURE).unique().to_pylist() if has_measures(first.column_names) else [None]
-    made = {str(name): history(periods(found, measure=name, least=1)) for name in named}
+    made = {str(name): history(periods(files, measure=name, least=1)) for name in named}
     words = {each.words for each in made.values()}
-    told = words.pop() if len(words) == 1 else "; ".join(f"{name}: {each.words}" for name, each in made.items())
+    words_of_all = words.pop() if len(words) == 1 else "; ".join(f"{name}: {each.words}" for name, each in made.items())
     table = by_measure({name: each.table for name, each in made.items()})
-    return noted(table, history=told, reports=",".join(each.reports for each in made.values()))
+    return noted(table, history=words_of_all, reports=",".join(each.reports for each in made.values()))
 
 
 def earlier(tree: Tree, known: list[str] | None, table: Any, path: str, protected: bool = False) -> Prior:
@@ -85,8 +85,8 @@ class EarlierPeriod(NamedTuple):
     @property
     def notes(self) -> list[str]:
         """What to tell of its periods and of its privacy."""
-        told = [f"the prior {shown(self.path)}: {self.of[0].source}"] if self.of[0].source else []
-        return told + ([f"the prior {shown(self.path)}: {self.not_private}"] if self.not_private else [])
+        said = [f"the prior {shown(self.path)}: {self.of[0].source}"] if self.of[0].source else []
+        return said + ([f"the prior {shown(self.path)}: {self.not_private}"] if self.not_private else [])
 
     def refuse_today(self, *measured: Measurements) -> None:
         """Raises an InputError where figures of today are among the earlier ones: they would count twice."""

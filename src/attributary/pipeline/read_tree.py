@@ -65,10 +65,10 @@ def _tree(spec: Spec, known: list[str], table: Any, path: str) -> Tree:
         return spec.tree(rows)
 
 
-def read_tree(spec: Spec, given: tuple[str, ...]) -> Tree:
+def read_tree(spec: Spec, names: tuple[str, ...]) -> Tree:
     """The tree of the impressions, or counts, in some files; names, patterns and folders."""
     tables = []
-    paths = given if "-" in given else files(given).paths
+    paths = names if "-" in names else files(names).paths
     for path in paths if spec.known else ():
         if "://" in path:
             raise InputError(f"{path} is an address, which only counting reads; copy the file, or give counts of it")

@@ -70,14 +70,14 @@ class KnownCells(NamedTuple):
     notes: list[str]
 
 
-def without_suppressed(table: Any, name: str, path: str, given: Collection[str], empty: str | None) -> KnownCells:
+def without_suppressed(table: Any, name: str, path: str, texts: Collection[str], empty: str | None) -> KnownCells:
     """A column of figures with what is known of its suppressed cells: those given, or else texts such as <5."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     cells, rows = column(table, name, path), table.num_rows
     middle, variance, notes = np.full(rows, np.nan), np.zeros(rows), list[str]()
-    stated = [parse_suppression(text) for text in given]
+    stated = [parse_suppression(text) for text in texts]
     is_text = is_text_type(cells.type)
     trimmed = pc.fill_null(pc.utf8_trim_whitespace(cells), "") if is_text else pa.array([""] * rows)
     if not stated:
@@ -88,9 +88,9 @@ def without_suppressed(table: Any, name: str, path: str, given: Collection[str],
         if not pc.any(here).as_py():
             raise InputError(f"{shown(path)}: no cell of {name} is {each.text!r}; leave --suppressed out")
         cells = pc.if_else(here, None, cells)
-        found = here.to_numpy()
-        middle[found], variance[found] = each.middle, each.variance
-        notes.append(f"column {name}: {each} ({_cells(found)})")
+        here_rows = here.to_numpy()
+        middle[here_rows], variance[here_rows] = each.middle, each.variance
+        notes.append(f"column {name}: {each} ({_cells(here_rows)})")
     blank = (pc.equal(trimmed, "") if is_text else pc.is_null(cells, nan_is_null=True)).to_numpy()
     if empty is not None and empty not in EMPTY:
         raise InputError(f"empty cells are {' or '.join(EMPTY)}; got {empty[:40]!r}")

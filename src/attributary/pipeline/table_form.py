@@ -100,14 +100,14 @@ def recognise(
     if value is None:
         value = _value_column(table, {*(levels or ()), *roles}, path)
         notes.append(f"figures: column {value}")
-    table, figures, extra, told = _figures(table, value, path, suppressed, empty, decimal)
-    notes += told
+    table, figures, extra, more = _figures(table, value, path, suppressed, empty, decimal)
+    notes += more
     for name in amounts:
         if name in table.column_names and name != value:
             table, note = plain_numbers(table, name, path, decimal)
             notes.append(note)
-    table, told = _null_labels(table, grouping, path)
-    notes += told
+    table, more = _null_labels(table, grouping, path)
+    notes += more
     if levels is None:
         rest = [name for name in table.column_names if name not in {value, *roles} and not _is_amount(table, name)]
         rest = [name for name in rest if not path_ends(table, name, ()).all()]
@@ -116,21 +116,21 @@ def recognise(
         notes.append(f"levels: {' > '.join(levels)}")
     columns = level_columns(table, levels, path)
     names = columns.column_names
-    marked, found, read_as = without_totals(table, names, totals, path), list(totals), None if no_totals else ()
+    marked, marked_by, read_as = without_totals(table, names, totals, path), list(totals), None if no_totals else ()
     try:
         with refused(path):
             columns = columns if marked is table else level_columns(marked, names, path)
             tree = Tree.from_paths(columns, names, fill=fill, totals=read_as)
     except InputError as error:
-        found = _true_marks(table, names, figures, path) if isinstance(error.__cause__, TotalLabelError) else []
-        if totals or not found:
+        marked_by = _true_marks(table, names, figures, path) if isinstance(error.__cause__, TotalLabelError) else []
+        if totals or not marked_by:
             raise
-        notes += [f"{mark} marks totals: its figures are near the sums of the rows beside it" for mark in found]
-        marked = without_totals(table, names, found, path)
+        notes += [f"{mark} marks totals: its figures are near the sums of the rows beside it" for mark in marked_by]
+        marked = without_totals(table, names, marked_by, path)
         with refused(path):
             tree = Tree.from_paths(level_columns(marked, names, path), names, fill=fill, totals=read_as)
-    told = [note for note in notes if note]
-    return TableForm(marked, path, tree, tuple(names), value, figures, extra, tuple(found), tuple(told))
+    more = [note for note in notes if note]
+    return TableForm(marked, path, tree, tuple(names), value, figures, extra, tuple(marked_by), tuple(more))
 
 
 def _with(table: Any, name: str, cells: Any) -> Any:
@@ -168,9 +168,9 @@ def _value_column(table: Any, others: Collection[str], path: str) -> str:
     free = [name for name in table.column_names[:KEEP] if name not in others and not _is_amount(table, name)]
     numeric = [name for name in free if _is_numeric(table, name)]
     usual = [name for name in numeric if name.lower() in FIGURES]
-    for found in (usual, numeric):
-        if len(found) == 1:
-            return str(found[0])
+    for some in (usual, numeric):
+        if len(some) == 1:
+            return str(some[0])
     words = " or ".join(f"--value {name[:LONGEST]}" for name in (usual or numeric)[:5]) or "no column has numbers only"
     raise InputError(f"{shown(path)} does not say which column has the figures; give it with --value: {words}")
 
@@ -237,13 +237,13 @@ def _true_marks(table: Any, levels: Sequence[str], figures: Floats, path: str) -
     figure = tree.to_level_order(np.append(figures, np.full(len(tree) - len(figures), np.nan)))
     for level in reversed(range(1, tree.depth)):  # what has no figure is the sum of what is below it
         here, up = tree.slice(level), tree.slice(level - 1)
-        family, own = tree.family[here], figure[up].copy()
+        family, sums = tree.family[here], figure[up].copy()
         below = np.bincount(family, np.nan_to_num(figure[here]), len(tree))[up]
-        stated = (np.bincount(family, minlength=len(tree))[up] > 1) & np.isfinite(own)
-        if stated.any() and not NEAR[0] < own[stated].sum() / (below[stated].sum() or np.nan) < NEAR[1]:
+        stated = (np.bincount(family, minlength=len(tree))[up] > 1) & np.isfinite(sums)
+        if stated.any() and not NEAR[0] < sums[stated].sum() / (below[stated].sum() or np.nan) < NEAR[1]:
             return []
         several |= bool(stated.any())
-        figure[up] = np.where(np.isnan(own), below, own)
+        figure[up] = np.where(np.isnan(sums), below, sums)
     return marks if several else []
 
 

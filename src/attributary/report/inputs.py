@@ -85,11 +85,11 @@ class ReportInputs:
         """Refuses a plan and estimates that are not about the same question."""
         if self.plan is None or self.first is None:
             return
-        asked = [measure.name for measure in self.plan.spec.asked]
-        other = next((name for name in self.measures if name not in asked), None)
+        names_of_plan = [measure.name for measure in self.plan.spec.asked]
+        other = next((name for name in self.measures if name not in names_of_plan), None)
         if other is not None:
             raise InputError(
-                f"the estimates have the measure {other!r}; those of the plan are {', '.join(asked)}: "
+                f"the estimates have the measure {other!r}; those of the plan are {', '.join(names_of_plan)}: "
                 "give files of one run"
             )
         names, levels = self.first.tree.level_names, self.plan.levels

@@ -111,13 +111,13 @@ def _deviation(check: TableCheck) -> str:
 
 
 def _mangled(check: TableCheck) -> Fact:
-    number, found = check.mangled
-    if not found:
+    number, examples = check.mangled
+    if not examples:
         return Fact("Mangled figures", NONE)
     more = "" if number == 1 else f" and {number - 1:,} more"
-    worst = f"{numerals.count(found[0].noisy)} in the table, about {numerals.count(found[0].estimate)} expected"
+    worst = f"{numerals.count(examples[0].noisy)} in the table, about {numerals.count(examples[0].estimate)} expected"
     warning = f"{worst}. Noise alone does not explain that."
-    return Fact("Mangled figures", f"{found[0].name}{more}", (), warning)
+    return Fact("Mangled figures", f"{examples[0].name}{more}", (), warning)
 
 
 def _gain(check: TableCheck) -> str:

@@ -47,7 +47,7 @@ def words_in(metadata: Any) -> str:
 
 def together(*words: str) -> str:
     """Several such words as one text, each once."""
-    each = dict.fromkeys(part for given in words for part in given[:LONGEST].split(" | ") if part)
+    each = dict.fromkeys(part for text in words for part in text[:LONGEST].split(" | ") if part)
     return " | ".join(each)[:LONGEST]
 
 

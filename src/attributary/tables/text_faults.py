@@ -104,7 +104,7 @@ def _line(path: str, row: int) -> int | None:
             if not is_text(kind):
                 return None
             form = text_form(beginning, DELIMITER[kind], path)
-            found = next(islice(rows(file, form), row + 1, None), None)
-            return found.line if found else None
+            line = next(islice(rows(file, form), row + 1, None), None)
+            return line.line if line else None
     except (InputError, UnicodeError, csv.Error):
         return None

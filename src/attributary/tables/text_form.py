@@ -19,7 +19,7 @@ class TextForm(NamedTuple):
     stated: bool = False  # by a first line sep=;, as spreadsheets write it
 
 
-def text_form(beginning: bytes, usual: str, name: str, given: str | None = None) -> TextForm:
+def text_form(beginning: bytes, usual: str, name: str, separator: str | None = None) -> TextForm:
     """The separator of a file with this beginning: the one given, a first line's, or the one that fits all rows.
 
     `usual` is what its ending says. Where both that and another give all rows of the beginning the header's cells, the
@@ -27,8 +27,8 @@ def text_form(beginning: bytes, usual: str, name: str, given: str | None = None)
     """
     text = beginning.decode("utf-8-sig", errors="replace")
     stated = re.match(r"sep=(.)\r?\n", text)
-    if given is not None:
-        return TextForm(separator_by_name(given), stated is not None)
+    if separator is not None:
+        return TextForm(separator_by_name(separator), stated is not None)
     if stated:
         return TextForm(stated[1], True)
     lines = text.splitlines(keepends=True)

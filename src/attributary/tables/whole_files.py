@@ -170,11 +170,11 @@ def _tidy(target: str, names: Collection[str]) -> None:
 
 def _others(target: str) -> list[str]:
     parent, name = os.path.split(target)
-    found = []
+    others = []
     for folder, begins in ((parent, f".{name}{MARK}"), (target, MARK)):
         with suppress(OSError):
-            found += [os.path.join(folder, each) for each in os.listdir(folder) if each.startswith(begins)]
-    return [place for place in found if os.path.isdir(place)]
+            others += [os.path.join(folder, each) for each in os.listdir(folder) if each.startswith(begins)]
+    return [place for place in others if os.path.isdir(place)]
 
 
 def _lock(place: str) -> int | None:

@@ -52,16 +52,18 @@ def event_level_measurements(
     registered = _registered(header, source_type)
     group, of_report, data = _events(tree, arrow_table(sources), arrow_table(reports), registered)
     column = _columns(tree, trigger_data, registered)
-    told, at = np.unique(of_report, return_inverse=True)  # the sources with reports, and their numbers of each data
-    times = np.zeros((len(told), len(registered.trigger_data)))
+    reporting, at = np.unique(
+        of_report, return_inverse=True
+    )  # the sources with reports, and their numbers of each data
+    times = np.zeros((len(reporting), len(registered.trigger_data)))
     np.add.at(times, (at, data), 1)
     people = np.bincount(group, minlength=len(tree)).astype(np.float64)
     blocks = []
     for parent, nodes in leaf_families(tree):
         slot = np.full(len(tree), -1)
         slot[parent] = np.arange(len(parent))
-        mine = slot[group[told]] >= 0
-        of = slot[group[told]][mine]
+        mine = slot[group[reporting]] >= 0
+        of = slot[group[reporting]][mine]
         each = np.take_along_axis(times[mine], column[nodes][of], axis=1)
         sums, products = np.zeros(nodes.shape), np.zeros((*nodes.shape, nodes.shape[1]))
         np.add.at(sums, of, each)
@@ -85,12 +87,12 @@ def randomised(registered: Source, labels: int) -> tuple[RandomisedResponse, Sta
 
 
 def _registered(header: str, source_type: str) -> Source:
-    found = source(header, source_type)
-    if found.value is None:
-        raise InputError(f"browsers refuse this source: {'; '.join(map(str, found.errors))}")
-    if not found.value.max_event_level_reports or not found.value.trigger_data:
+    registration = source(header, source_type)
+    if registration.value is None:
+        raise InputError(f"browsers refuse this source: {'; '.join(map(str, registration.errors))}")
+    if not registration.value.max_event_level_reports or not registration.value.trigger_data:
         raise InputError("these sources have no event-level reports; max_event_level_reports or trigger_data is empty")
-    return found.value
+    return registration.value
 
 
 def _events(tree: Tree, sources: Any, reports: Any, registered: Source) -> tuple[Ints, Ints, Ints]:
@@ -120,8 +122,8 @@ def _places(table: Any, name: str, known: Any) -> Ints:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    found = pc.index_in(text_labels(table, name).cast(pa.string()), value_set=pa.array(known, pa.string()))
-    return pc.fill_null(found, -1).to_numpy(zero_copy_only=False).astype(np.int64)  # type: ignore[no-any-return]
+    place = pc.index_in(text_labels(table, name).cast(pa.string()), value_set=pa.array(known, pa.string()))
+    return pc.fill_null(place, -1).to_numpy(zero_copy_only=False).astype(np.int64)  # type: ignore[no-any-return]
 
 
 def _columns(tree: Tree, trigger_data: Mapping[str, int], registered: Source) -> Ints:
@@ -129,13 +131,13 @@ def _columns(tree: Tree, trigger_data: Mapping[str, int], registered: Source) ->
     place = {value: number for number, value in enumerate(registered.trigger_data)}
     labels = tree.labels[-1]
     names = labels.dictionary.cast("string").to_pylist()
-    given = [trigger_data.get(name, -1) for name in names]
-    for name, value in zip(names, given, strict=True):
-        if value not in place or given.count(value) > 1:
+    data = [trigger_data.get(name, -1) for name in names]
+    for name, value in zip(names, data, strict=True):
+        if value not in place or data.count(value) > 1:
             raise InputError(
                 f"each label of {tree.attributes[-1]!r} has trigger data of its own, one of {registered.trigger_data}; "
                 f"{name!r} has {trigger_data.get(name)}"
             )
     column = np.zeros(len(tree), np.int64)
-    column[tree.slice(tree.depth - 1)] = np.array([place[value] for value in given])[labels.indices]
+    column[tree.slice(tree.depth - 1)] = np.array([place[value] for value in data])[labels.indices]
     return tree.from_level_order(column)

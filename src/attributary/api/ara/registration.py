@@ -188,12 +188,12 @@ def registrations(plan: Plan) -> Registrations:
 
 def _ids(plan: Plan, places: list[int]) -> dict[int, str]:
     """The name of each level's key: the level's, or l0, l1, … for all if any is too long. A measure's follows it."""
-    asked, levels = plan.spec.asked, len(plan.levels)
-    ends = [f" {measure.name}" if len(asked) > 1 else "" for measure in asked]
+    measures, levels = plan.spec.asked, len(plan.levels)
+    ends = [f" {measure.name}" if len(measures) > 1 else "" for measure in measures]
     names = {place: plan.levels[place % levels] + ends[place // levels] for place in places}
     if all(len(name.encode()) <= LONGEST_ID for name in names.values()):
         return names
-    ends = [f" m{k}" if len(asked) > 1 else "" for k in range(len(asked))]
+    ends = [f" m{k}" if len(measures) > 1 else "" for k in range(len(measures))]
     return {place: f"l{place % levels}{ends[place // levels]}" for place in places}
 
 

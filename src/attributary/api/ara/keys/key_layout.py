@@ -256,10 +256,10 @@ def _bits(attribute: Attribute, width: int, listed: Sequence[str] | None) -> Bit
 def _fixed(attribute: Attribute, wanted: Mapping[str, int], values: Mapping[str, Sequence[str]]) -> int:
     """The bits of an attribute whose number is given or follows from its values; 0 for one that shares what is left."""
     size = attribute.size if attribute.unknown else len(values.get(attribute.name, ()))
-    given, needed = wanted.get(attribute.name, 0), size.bit_length()
-    if given and given < needed:
-        raise InputError(f"{attribute.name!r} has {size:,} values, which take {needed} bits; got {given}")
-    return given or needed
+    bits, needed = wanted.get(attribute.name, 0), size.bit_length()
+    if bits and bits < needed:
+        raise InputError(f"{attribute.name!r} has {size:,} values, which take {needed} bits; got {bits}")
+    return bits or needed
 
 
 def _shared(nodes: Mapping[str, int], left: int) -> dict[str, int]:

@@ -56,9 +56,9 @@ def _all(data: Mapping[str, Set[str]], age: float, config: FilterConfig, negated
     return all(_meet(data[key], values) != negated for key, values in config.map.items() if key in data)
 
 
-def _meet(of_source: Set[str], asked: Set[str]) -> bool:
+def _meet(of_source: Set[str], of_trigger: Set[str]) -> bool:
     """Whether the two share a value; asking for none is met only by a source that has none."""
-    return not of_source.isdisjoint(asked) if asked else not of_source
+    return not of_source.isdisjoint(of_trigger) if of_trigger else not of_source
 
 
 SOURCE_TYPES = ("event", "navigation")

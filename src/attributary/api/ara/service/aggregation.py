@@ -177,12 +177,12 @@ def _ledger(named: str | None, output: str) -> str:
     return ledgers.users_ledger()
 
 
-def _domain(given: str | Sequence[str] | Keys) -> tuple[Keys, str]:
+def _domain(domain: str | Sequence[str] | Keys) -> tuple[Keys, str]:
     """The keys to sum up, and what messages call them."""
-    if isinstance(given, np.ndarray):
-        keys, name = given, "the domain"
+    if isinstance(domain, np.ndarray):
+        keys, name = domain, "the domain"
     else:
-        keys, name = avro.read_domain(given), given if isinstance(given, str) else given[0]
+        keys, name = avro.read_domain(domain), domain if isinstance(domain, str) else domain[0]
     if not len(keys):
         raise InputError(f"{name} has no keys; a summary report needs some to sum up")
     return keys, name
@@ -220,7 +220,7 @@ class KeySums:
 
 
 def add_up(
-    given: Sequence[str],
+    paths: Sequence[str],
     domain: Keys,
     key: batch.Key | None = None,
     filtering_ids: Collection[int] = (0,),
@@ -240,7 +240,7 @@ def add_up(
     categories: Counter[str] = Counter()
     oldest: int | None = None
     everything = repeated = faulty = summed = nulls = filtered = missed = 0
-    for part in batch.parts(given, key, processes, rules):
+    for part in batch.parts(paths, key, processes, rules):
         keep = batch.once(part, seen)
         fresh = keep[part.columns.report]
         chosen = fresh & np.isin(part.columns.filtering_id, wanted)

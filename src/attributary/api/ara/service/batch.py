@@ -53,10 +53,10 @@ class OpenReports:
 
 
 def parts(
-    given: Sequence[str], key: Key | None = None, processes: int = 1, rules: Rules | None = None
+    names: Sequence[str], key: Key | None = None, processes: int = 1, rules: Rules | None = None
 ) -> Iterator[OpenReports]:
     """The reports of all files, opened with private keys; without one, what they hold in the clear."""
-    paths = named_files(given, "reports")
+    paths = named_files(names, "reports")
     rules = rules or Rules()
     rules = replace(rules, reporting_site=_site(rules.reporting_site) if rules.reporting_site else main_site(paths))
     coming = shares(paths)

@@ -64,17 +64,17 @@ class NodeSums(NamedTuple):
 
 
 def answer(
-    plan: Plan, given: Sequence[str], tree: Tree, rate: tuple[float, int] | None = None, name: str = "the plan"
+    plan: Plan, paths: Sequence[str], tree: Tree, rate: tuple[float, int] | None = None, name: str = "the plan"
 ) -> Answer:
     """What summary reports say of a tree's nodes; `rate`, ε and L1, is of those that do not state their noise."""
     each, layout_ = plan.by_measure, layout(plan)
     keys = [tree_keys(layout_, tree, k) for k in range(len(each))]
-    reports = [read_summary(files) for files in grouped(given)]
+    reports = [read_summary(files) for files in grouped(paths)]
     contribution = np.concatenate([part.contribution(tree) for part in each])
     used, noise = _noise(reports, plan, name, rate)
     nodes = measured(np.concatenate(keys), contribution, reports, *used)
     if not (nodes.variance < np.inf).any():
-        why = f"{given[0]} has {nodes.notes.unknown:,} other keys" if nodes.notes.unknown else f"{given[0]} is empty"
+        why = f"{paths[0]} has {nodes.notes.unknown:,} other keys" if nodes.notes.unknown else f"{paths[0]} is empty"
         raise InputError(f"no node of the tree is measured: {why}; are {name} and the tree those that it was made by?")
     measures = {}
     for k, part in enumerate(each):
@@ -125,10 +125,10 @@ def _words(notes: Notes, reports: int) -> list[str]:
     return [f"{number:,} {words}" for number, words in said if number] + list(notes.says)
 
 
-def grouped(given: Sequence[str]) -> list[list[str]]:
+def grouped(paths: Sequence[str]) -> list[list[str]]:
     """The files of each summary report: a folder holds one, files named as in x-1-of-3.avro are shards of one."""
     groups: dict[tuple[str, str], list[str]] = {}
-    for name in given:
+    for name in paths:
         for path in named_files([name], "the summary report"):
             one = os.path.isdir(name)
             stem = SHARD.sub("", path)

@@ -145,9 +145,9 @@ def write_domain(path: str, keys: Keys) -> None:
     avro_container.write(path, DOMAIN_SCHEMA, encoded_domain(keys))
 
 
-def read_domain(given: str | Sequence[str]) -> Keys:
+def read_domain(paths: str | Sequence[str]) -> Keys:
     """The keys of a domain, in the order of its files; a key may come twice."""
-    return _columns(_paths(given, "the domain"), {"bucket": BYTES})[0]
+    return _columns(_paths(paths, "the domain"), {"bucket": BYTES})[0]
 
 
 def write_results(path: str, keys: Keys, metric: Ints, note: str = "", stated: StatedNoise = NOTHING_STATED) -> None:
@@ -190,11 +190,11 @@ def write_debug_results(path: str, results: DebugResults, note: str = "") -> Non
     avro_container.write(path, DEBUG_RESULTS_SCHEMA, blocks, {NOTE: note} if note else None)
 
 
-def read_debug_results(given: str | Sequence[str]) -> DebugResults:
+def read_debug_results(paths: str | Sequence[str]) -> DebugResults:
     """Sums and noise side by side, in the order of the files."""
     wanted = {"bucket": BYTES, "unnoised_metric": LONG, "noise": LONG, "annotations": TAGS}
     results: list[list[Any]] = []
-    for path in _paths(given, "the debug results"):
+    for path in _paths(paths, "the debug results"):
         with _opened(path) as (file, header):
             fields = record_fields(header.schema, wanted)
             for count, data in avro_container.blocks(file, header):
@@ -210,9 +210,9 @@ def write_reports(path: str, reports: Iterable[Report]) -> None:
     avro_container.write(path, REPORTS_SCHEMA, _report_blocks(iter(reports)))
 
 
-def read_reports(given: str | Sequence[str]) -> Iterator[Report]:
+def read_reports(paths: str | Sequence[str]) -> Iterator[Report]:
     """The reports of Avro files; a damaged file is an InputError where the damage is."""
-    for path in _paths(given, "reports"):
+    for path in _paths(paths, "reports"):
         for row in rows_or_damage(path, [at for at, _, _ in report_blocks(path)]):
             if isinstance(row, Damaged):
                 raise InputError(f"{path}: {row}")
@@ -295,5 +295,5 @@ def _opened(path: str) -> Iterator[tuple[BinaryIO, Header]]:
         raise InputError(f"{path}: {damage}; give a file with the aggregation service's schema") from None
 
 
-def _paths(given: str | Sequence[str], what: str) -> list[str]:
-    return named_files([given] if isinstance(given, str) else given, what)
+def _paths(paths: str | Sequence[str], what: str) -> list[str]:
+    return named_files([paths] if isinstance(paths, str) else paths, what)

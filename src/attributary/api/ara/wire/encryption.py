@@ -106,7 +106,7 @@ MOST_FILE_BYTES = 2**20  # of a file
 IDS, KEYS = ("key_id", "kid", "id"), ("private_key_base64", "private_key", "d")  # members of a key in JSON
 
 
-def read_private_keys(given: Sequence[str]) -> dict[str, bytes]:
+def read_private_keys(names: Sequence[str]) -> dict[str, bytes]:
     """The X25519 private keys in some files or folders, by their ids.
 
     A file holds a key (its 32 bytes, or their base64 or hexadecimal digits), or JSON: an object with `key_id` and
@@ -114,12 +114,12 @@ def read_private_keys(given: Sequence[str]) -> dict[str, bytes]:
     A key without an id is called as its file is, without ending; if it is the only file given, it serves all reports.
     """
     keys: dict[str, bytes] = {}
-    for path in given:
+    for path in names:
         paths = _inside(path) if os.path.isdir(path) else [path]
         for file in paths:
             for key_id, key in _read(file):
                 name = os.path.splitext(os.path.basename(file))[0] if key_id is None else key_id
-                if key_id is None and len(given) == 1 and not os.path.isdir(path):
+                if key_id is None and len(names) == 1 and not os.path.isdir(path):
                     name = ANY
                 if keys.setdefault(name, key) != key:
                     raise InputError(f"two private keys have the id {brief(name)}, the second in {file}; leave out one")
