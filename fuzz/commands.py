@@ -55,11 +55,17 @@ COMMANDS = {
         ("plan @spec.toml --prior @prior.csv -o out.json", ""),
         ("plan @spec.toml --prior @estimates.parquet --method equal -q -o out.json", ""),
         ("plan @spec.toml --tree @tree.parquet --last @plan.json --method equal -o out.json", ""),
+        ("plan @w3c.toml --prior @prior.csv -o out.json", ""),
         ("plan @values.toml --prior @values.csv --method leaves -o out.json", ""),
     ],
     "keys": [
         ("keys @plan.json --impressions @impressions.parquet -o out", ""),
         ("keys @plan.json --impressions @impressions.csv -o out -q", ""),
+        (
+            "keys @w3c.json --impressions @impressions.csv -o out --impression 'campaign=brand,location=Paris' "
+            "--conversion day=Monday",
+            "",
+        ),
         (
             "keys @nodes.json --impression 'campaign=brand,location=Paris' --conversion day=Monday",
             "@nodes.nodes.parquet",
@@ -74,6 +80,7 @@ COMMANDS = {
     ],
     "denoise": [
         ("denoise @plan.json @summary.avro --tree @tree.parquet -o out.csv", ""),
+        ("denoise @w3c.json @w3c_results.json --tree @tree.parquet -o out.csv", ""),
         ("denoise @plan.json @summary.json --tree @tree.parquet --estimator nonnegative -q -o out.parquet", ""),
     ],
     "denoise-table": [

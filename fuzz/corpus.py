@@ -128,6 +128,11 @@ def _logs() -> None:
     _write("spec_csv.toml", spec.replace(".parquet", ".csv"))
     _write("values.toml", f"conversions_per_impression = 2\n{spec}{MEASURES}")
     _write("one_log.toml", ONE_LOG)
+    lines = [line for line in spec.splitlines() if not line.startswith(("epsilon", "neighbours"))]
+    section = (
+        '[api]\nkind = "w3c"\nsite_epsilon = 2.0\naggregators = 2\nothers = 0.5\nminimum_batch = 3\nscheme = "B"\n'
+    )
+    _write("w3c.toml", "\n".join([*lines, section]))
     rows = [f"c{i % 2},{int(i % 3 == 2)},2026-01-{i % 9 + 1:02} 10:00,2026-01-{i % 9 + 3:02} 09:00" for i in range(30)]
     _write("events.csv", "\n".join(["campaign,sold,time,sold_at", *rows, ""]))
 
@@ -141,12 +146,17 @@ def _plans() -> None:
     _run("count", "one_log.toml", "-o", "one_log.csv")
     _run("plan", "values.toml", "--prior", "values.csv", "-o", "values.json")
     _run("keys", "plan.json", "--impressions", "impressions.parquet", "-o", ".")
+    _run("plan", "w3c.toml", "--prior", "prior.csv", "--share", "campaign=0.3", "-o", "w3c.json")
+    _run("keys", "w3c.json", "--impressions", "impressions.parquet", "-o", "w3c")
 
 
 def _reports() -> None:
     from attributary.api.ara.service import ledger
     from attributary.api.ara.wire import avro
     from attributary.api.ara.wire.aggregatable_report import Report, to_json
+    from attributary.api.w3c.aggregate_shares import FIELD128
+    from attributary.api.w3c.index_layout import kinds_of, task_of
+    from attributary.plan import Plan
 
     encrypted, clear = ([_report(i, secret) for i in range(6)] for secret in (True, False))
     avro.write_reports("encrypted.avro", encrypted)
@@ -167,6 +177,16 @@ def _reports() -> None:
     ]
     rows = [{"bucket": key, "metric": int(sum_)} for key, sum_ in zip(keys, found.metric, strict=True)]
     _write("summary.json", json.dumps(rows))
+    plan = Plan.load("w3c.json")
+    assert plan.layout is not None
+    size = len(plan.layout.spaces["all"])
+    kinds = [(task_of(plan.layout, kind), kind.batch) for kind in kinds_of(plan)]
+    batches = [(task, {"day": day} if by else {}) for task, by in kinds for day in ("Monday", "Sunday")[: 1 + by]]
+    results = [{"task": task, "batch": batch, "report_count": 40, "vector": [3, -1] * (size // 2) + ["7"] * (size % 2)}
+               for task, batch in batches]  # fmt: skip
+    results += [{**results[-1], "report_count": 41, "shares": [[FIELD128 - 9] * size, [11] * size]}]
+    del results[-1]["vector"]
+    _write("w3c_results.json", json.dumps(results))
     for k in (0, 1):  # one query that is answered, and one that has begun
         ledger.reserve("ledger.sqlite", SHARED[k : k + 1], QUERIES[k])
         if k == 0:

@@ -38,6 +38,7 @@ from attributary.api.w3c import (
     save_impression_header,
 )
 from attributary.errors import InputError, TryAgain
+from attributary.pipeline.read_tree import read_tree
 from attributary.pipeline.table_form import recognise
 from attributary.plan import Plan, make_plan
 from attributary.spec import Spec
@@ -88,6 +89,18 @@ def _table_form(data: bytes, path: str) -> None:
 def _bigquery_result(data: bytes, path: str) -> None:
     plan, tree = _bigquery()
     api.answer(plan, [path], tree)
+
+
+def _w3c_results(data: bytes, path: str) -> None:
+    plan = Plan.load(_good("w3c.json"))
+    found = api.answer(plan, [path], _w3c_tree()).measures["count"]
+    if not np.isfinite(found.noisy).all() or (found.variance <= 0).any():
+        raise WrongError("a count that is not finite, or exact")
+
+
+@cache
+def _w3c_tree() -> Tree:
+    return read_tree(Plan.load(_good("w3c.json")).spec, (_good("tree.parquet"),))
 
 
 @cache
@@ -250,6 +263,7 @@ PARSERS = {
     "plan-file": Target(("plan.json", "values.json", "nodes.json"), lambda data, path: Plan.load(path)),
     "text-table": Target(TABLES, _table),
     "table-form": Target(("noisy.csv", "rollup.csv", "pivot.csv", "noisy.parquet"), _table_form),
+    "w3c-results": Target(("w3c_results.json",), _w3c_results),
     "bigquery-result": Target(("results.csv",), _bigquery_result),
     "parquet": Target(("noisy.parquet", "tree.parquet", "estimates.parquet"), _table),
     "arrow": Target(("noisy.arrow", "noisy.arrows"), _table),

@@ -31,6 +31,8 @@ them, named in the column measure; values are in their unit.
 Its noise is what the report states (`attributary aggregate` writes ε and L1 into it). For a report that states none,
 --noise api:epsilon=4 does, or else it is the plan's; the messages say which ε was used, and where it is from.
 
+RESULTS of BigQuery (tables) and of W3C Attribution (JSON) go with their plan and tree in the same way.
+
 ANY OTHER TABLE goes by --table:
 
 \b

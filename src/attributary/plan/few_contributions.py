@@ -17,6 +17,7 @@ from attributary.spec.w3c_schemes import MICRO, micro_of
 from attributary.types import Floats, Ints
 
 FEW = 64
+NEXT = 1.005  # times the least error
 LESS = 1 - 1e-9  # an error that is smaller, and not by rounding alone
 
 
@@ -36,9 +37,9 @@ def improved(q: Question, whole: Contributions, keep: Collection[str] = ()) -> C
 
 
 def with_best_credits(q: Question, share: Shares, most: int, rounding: Rounding, keep: Collection[str]) -> Spec:
-    """The spec with the number of credits, up to `most`, that has the least error.
+    """The spec with the fewest credits, up to `most`, whose error is next to the least.
 
-    Where shares are fixed, only numbers count that can tell them best.
+    Fewer make shorter reports, or fewer impressions. Where shares are fixed, only numbers count that tell them best.
     """
     tried: dict[int, tuple[float, float]] = {}
     for number in range(min(len(q.spec.levels), most), most + 1):
@@ -49,8 +50,11 @@ def with_best_credits(q: Question, share: Shares, most: int, rounding: Rounding,
         errors = _expected(asked, rows, q.weights)
         error = float(np.nanmedian(errors.roots)) if q.by_root else errors.tree
         missed = np.nansum(np.abs(rows / number - q.fixed), axis=1).max()
-        tried[number] = round(float(missed), 9), error * (2 - LESS) ** number  # of equal ones, the fewest
-    return with_credits(q.spec, min(tried, key=lambda number: tried[number]))
+        tried[number] = round(float(missed), 9), error
+    best = min(tried.values())
+    return with_credits(
+        q.spec, min(n for n, (missed, error) in tried.items() if missed == best[0] and error <= NEXT * best[1])
+    )
 
 
 def with_credits(spec: Spec, number: int) -> Spec:

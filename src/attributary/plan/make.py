@@ -72,19 +72,21 @@ def make_plan(
         for measure in spec.asked
     ]
     split = {name: [shares(q, name) for q in questions] for name in dict.fromkeys((method, *BESIDE))}
+    fine = questions
     if scheme is not None and spec.l1 > (scheme.credits or spec.l1):
         spec = with_best_credits(questions[0], split[method][0], scheme.credits, rounding, keep)
         questions = [replace(questions[0], spec=spec)]
     errors = [measure_errors(q, by_level) for q, by_level in zip(questions, split[method], strict=True)]
     limits = choose(errors, _conversions(spec, profile))
     parts = {name: None if name != method else best_parts(errors, limits) for name in split}
+    asked = {name: questions if name == method else fine for name in split}  # few credits have no equal parts
     whole = {
-        name: contributions(questions, by_level, parts[name], limits.most, rounding, keep)
+        name: contributions(asked[name], by_level, parts[name], limits.most, rounding, keep)
         for name, by_level in split.items()
     }
     if method not in BESIDE and len(questions) == 1:
         whole[method] = improved(questions[0], whole[method], keep)
-    plans = {name: _plan(questions, limits, each, wishes) for name, each in whole.items()}
+    plans = {name: _plan(asked[name], limits, each, wishes) for name, each in whole.items()}
     errors_of = [
         PlanErrors.of(tree, q.prior.mean, q.tau, *(_expected(plans[name], q) for name in (method, *BESIDE)))
         for q in questions

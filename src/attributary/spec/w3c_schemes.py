@@ -47,8 +47,8 @@ COUNTS = (AggregatorCounts.name, TwoAggregatorCounts.name)
 SUMS = (AggregatorSums.name, TwoAggregatorSums.name)
 SCHEMES = (
     Scheme("A", "a report for each level", 0, False, COUNTS),
-    Scheme("B", "one report; each level has some of the credit", 15, False, SUMS),
-    Scheme("C", "one report; impressions are saved several times", 10, True, SUMS),
+    Scheme("B", "levels of known attributes share a report, each with some of its credit", 15, False, SUMS),
+    Scheme("C", "the same, by impressions that are saved several times: splits by root are possible", 10, True, SUMS),
 )
 DEFAULTS: Mapping[str, Any] = {
     "aggregators": 2,

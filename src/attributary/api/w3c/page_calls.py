@@ -266,6 +266,7 @@ def _script(call: str, options: PageOptions, priority: str = "", times: int = 1)
     """A call as a page's script makes it, once or several times."""
     stated = {camel(name): list(x) if isinstance(x, tuple) else x for name, x in options.stated().items()}
     stated |= {"priority": "@"} if priority else {}
+    stated |= {"epsilon": options.epsilon} if isinstance(options, ConversionOptions) else {}
     loop = f"for (let i = 0; i < {times}; i++) " if times > 1 else ""
     return f"{loop}navigator.attribution.{call}({json.dumps(stated)});".replace('"@"', priority)
 
