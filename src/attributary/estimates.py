@@ -51,7 +51,7 @@ LEVELS, BELOW = "levels", " > "  # what says which columns name nodes, and what 
 MEASURE = "measure"  # the column that tells measures apart
 ANYTHING = ("count", "counts", "value", "n", "num", "cnt", "dp_count", "total", "total_count")  # names that say little
 RATES = {"rate": "estimate", "rate_low": "low", "rate_high": "high"}  # per impression, of which column
-IMPRESSIONS = "impressions"  # of each node, where they are known; they are no private figures
+IMPRESSIONS = "impressions"  # of each node, where they are known; they are not private
 
 USUAL = 0.95  # confidence
 ALIKE = 0.9  # of the nodes; rounding may make some corrections 0

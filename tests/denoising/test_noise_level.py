@@ -56,7 +56,7 @@ def test_it_is_residual_maximum_likelihood(seed: int, extra: float, holes: bool)
     try:
         level = estimate_noise(tree, x, shape="normal", per="1,2,2", extra=extra)
     except ValueError as error:  # chance made one level's noise hard to see
-        assert "cannot be told" in str(error)  # noqa: PT017
+        assert "cannot be separated" in str(error)  # noqa: PT017
         return
     known = np.isfinite(x)
     base = contrasts(tree)
@@ -180,7 +180,7 @@ def test_what_cannot_be_estimated_is_refused_with_its_reason() -> None:
         estimate_noise(star, x, per="weekly")
     same = forest(400, 2, 1, low=5, high=5)  # only σ₀² + 5·σ₁² is seen, however many families there are
     _, x = figures(same, np.array([5.0, 2.0]), "normal", np.random.default_rng(1))
-    with pytest.raises(ValueError, match="the noise of level 0 and of level 1 cannot be told"):
+    with pytest.raises(ValueError, match="the noise of level 0 and of level 1 cannot be separated"):
         estimate_noise(same, x, per="level")
     with pytest.raises(InputError, match=r"estimated:\[per=all\]\[,shape=laplace\]; .* 'scale' is not one"):
         Measurements.from_table({"a": ["x"], "v": [1.0]}, ["a"], "v", noise="estimated:scale=3")

@@ -30,7 +30,7 @@ DROPS = "BigQuery drops groups of few privacy units, and sums of what it drops a
 
 @dataclass(frozen=True, eq=False)
 class BigQueryClients(Clients):
-    """A plan whose levels are queries: impressions and conversions are told nothing."""
+    """A plan whose levels are queries: no client takes part."""
 
     asks = ()
 

@@ -36,7 +36,7 @@ class Url(NamedTuple):
 
 
 def parse_url(text: str) -> Url | None:
-    """The origin and site of an address, or None where it is no address at all."""
+    """The origin and site of an address, or None where it is not an address."""
     return _kept(text) if len(text) <= LONGEST_KEPT else _parse(text)
 
 

@@ -220,7 +220,7 @@ def _refuse(names: tuple[str, ...], good: np.ndarray, checks: float, freedom: fl
         )
     bad = " and of ".join(name for name, fine in zip(names, good, strict=True) if not fine)
     raise ValueError(
-        f"the noise of {bad} cannot be told from that of other levels by these figures (levels are told apart where "
+        f"the noise of {bad} cannot be separated from that of other levels by these figures (it can where "
         f'their nodes have families of many sizes); estimate one level for all, with per="all", or say which levels '
         "share theirs, as in per=1,2,2"
     )

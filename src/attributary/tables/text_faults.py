@@ -56,7 +56,7 @@ def fault(file: Any, form: TextForm, name: str) -> str | None:
 
 
 def rows(file: Any, form: TextForm, strict: bool = False) -> Iterator[Row]:
-    """The rows of a text table and the lines they begin in, the header first; blank lines are no rows."""
+    """The rows of a text table and the lines they begin in, the header first; blank lines are not rows."""
     csv.field_size_limit(LONGEST_CELL)
     text = TextIOWrapper(file, encoding="utf-8-sig", newline="")
     try:

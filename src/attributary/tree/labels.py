@@ -46,7 +46,7 @@ def text_labels(table: Any, name: str, stars: bool = False) -> Any:
 
 
 def labels_only(coded: Any, no_labels: list[str]) -> Any:
-    """A dictionary-coded column, null where it is nan or one of the texts that are no labels, trimmed."""
+    """A dictionary-coded column, null where it is nan or one of the texts that are not labels, trimmed."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -237,7 +237,7 @@ def by_path(rows: Any, levels: list[str]) -> Any:
 
 
 def read_forest(rows: Any, levels: list[str]) -> Tree:
-    """The forest of these rows, nodes without one added; mistakes are told by path, since rows have no numbers."""
+    """The forest of these rows, nodes without one added; mistakes are reported by path, since rows have no numbers."""
     try:
         return Tree.from_paths(rows, levels, fill=True, totals=None)
     except RowError as error:

@@ -47,7 +47,7 @@ def _any(data: Mapping[str, Set[str]], age: float, configs: Sequence[FilterConfi
 
 
 def _all(data: Mapping[str, Set[str]], age: float, config: FilterConfig, negated: bool) -> bool:
-    """Whether each key matches, or for a negated configuration, each does not; a key the source lacks is no hindrance.
+    """Whether each key matches, or for a negated configuration, each does not; a key that the source lacks is ignored.
 
     Negation is by key and not of the whole: {a: [1], b: [2]} negated is neither a = 1 nor b = 2.
     """

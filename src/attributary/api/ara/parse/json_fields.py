@@ -22,7 +22,7 @@ NAMES: dict[str, tuple[type, ...]] = {
 
 
 def is_a(j: Any, name: str) -> bool:
-    """Whether a JSON value is of the type with this name; true is no number."""
+    """Whether a JSON value is of the type with this name; true is not a number."""
     return type(j) in NAMES[name]
 
 

@@ -165,7 +165,7 @@ PLAIN = re.compile(r'(?:[^"\[\]{},]++|"[^"\\]*+(?:\\.[^"\\]*+)*+")*+', re.DOTALL
 
 
 def _items(file: BinaryIO, path: str) -> Iterator[Content]:
-    """The items of a JSON list; as texts where they are no objects, or None where they are too long.
+    """The items of a JSON list; as texts where they are not objects, or None where they are too long.
 
     What is wrong within an item is told of that item alone: only its quotes, brackets and commas must be whole.
     """

@@ -44,7 +44,7 @@ APIS = {  # those that the aggregation service takes, and whether their reports 
     "shared-storage": False,
 }
 VERSIONS = ("", "0.1", "1.0")
-MAJOR = re.compile(r"(?!0+\.0+$)0*([01])\.[0-9]{1,9}")  # 0.0 is no version
+MAJOR = re.compile(r"(?!0+\.0+$)0*([01])\.[0-9]{1,9}")  # 0.0 is not a version
 HOUR = 3600
 Origin = tuple[str, str, str, str, str, int | None]
 REPORT_ID = "[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
