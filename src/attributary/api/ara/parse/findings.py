@@ -44,7 +44,7 @@ class _Hinted(Issue):
 
 @dataclass(slots=True)
 class Findings:
-    """What was found so far; while `soft`, errors are reported as warnings, for parts that may be wrong without harm."""
+    """What was found so far; while `soft`, errors become warnings, for parts that may be wrong without harm."""
 
     errors: list[Issue] = field(default_factory=list)
     warnings: list[Issue] = field(default_factory=list)
