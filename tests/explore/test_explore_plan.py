@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import plans
-from attributary import Tree, prior
+from attributary import Tree, prior, rmsre
 from attributary.errors import InputError
 from attributary.explore.plan_start import (
     MOST_NODES,
@@ -47,8 +47,12 @@ def test_errors_and_contributions_are_those_of_the_plan(spec: Spec, seed: int, p
     assert found["loss"]["conversion"] == pytest.approx(plan.privacy_loss.conversion)
     assert found["loss"]["change"] == pytest.approx(plan.privacy_loss.change)
     variance = plan.variance(tree)
+    by_node = rmsre.nodes(before.mean, wanted.variance, spec.tau)
     for i, level in enumerate(found["levels"]):
         here = tree.level == i
+        assert number(level["median"]) == pytest.approx(np.median(by_node[here]), rel=1e-9)
+        assert number(level["worst"]["error"]) == pytest.approx(by_node[here].max(), rel=1e-9)
+        assert level["worst"]["count"] in before.mean[here]
         weight = np.maximum(before.mean[here], 0) if spec.weights == "counts" else np.ones(here.sum())
         relative = variance[here] / np.maximum(before.mean[here], spec.tau) ** 2
         if weight.sum() > 0:

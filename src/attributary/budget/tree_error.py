@@ -45,6 +45,16 @@ def denoised(forest: Classes, weight: Floats, precision: Floats) -> ErrorSweep:
     return ErrorSweep(bulk[:, roots] * up[:, roots] + rest[:, roots], up, below, bulk)
 
 
+def variances(forest: Classes, precision: Floats) -> Floats:
+    """v̂ar of each class, by one sweep up and one down."""
+    _, up, below, _ = denoised(forest, np.zeros(len(forest)), precision)
+    variance = up.copy()
+    for parent, child, _, size in forest.links:
+        u, v = up[:, child], below[:, parent]
+        variance[:, child] = u * (1.0 - u * np.repeat((1.0 - variance[:, parent] / v) / v, size, axis=1))
+    return variance
+
+
 def gain(forest: Classes, weight: Floats, sweep: ErrorSweep) -> Floats:
     """−∂E/∂π of each class, by one sweep down."""
     _, up, below, bulk = sweep

@@ -62,6 +62,13 @@ function writeLevels(plan, best, share) {
   put("best-error", best ? percent(infinite(best.tree)) : "…");
 }
 
+// A root mean square is what the worst nodes make of it: beside it, the median node and the worst.
+function writeNodes(levels) {
+  const lines = levels.filter((level) => level.worst && level.nodes > 1).map(({ level, median, worst }) => make("li", {},
+    make("bdi", {}, clipped(level, 40)), `: median node ${percent(infinite(median))}; worst: `, labelled(worst.name), ` (${count(worst.count)}), ${percent(infinite(worst.error))}`));
+  document.getElementById("by-node").replaceChildren(...lines);
+}
+
 function writeSum(plan, best) {
   const mine = infinite(plan.tree.error);
   const theirs = best ? infinite(best.tree) : NaN;

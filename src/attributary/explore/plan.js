@@ -41,6 +41,7 @@ function writePlan(now) {
   levelRows(plan.levels, moved);
   const known = best && best.levels.length === plan.levels.length ? best : null;
   writeLevels(plan, known, share);
+  writeNodes(plan.levels);
   writeSum(plan, known);
   writePrivacy(plan);
   fill("epsilon", plan.epsilon);

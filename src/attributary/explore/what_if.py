@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from attributary import rmsre
 from attributary.budget import tree_error
 from attributary.budget.classes import Classes, classes
 from attributary.denoising import denoise
@@ -30,6 +31,7 @@ MOST_DIGITS = 30
 DRAWS = 3
 SIBLINGS = 3  # children that are shown of each node on the way down
 MOST = 50_000  # nodes that are drawn for
+MOST_BY_NODE = 1_000_000  # nodes whose errors are compared while a slider moves
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,6 +94,23 @@ class WhatIf:
             for i in range(len(rows))
         ]
 
+    def by_node(self, spec: Spec, row: Ints) -> list[dict[str, Any]]:
+        """Of each level the median node and the worst, by name; nothing of trees too large for a slider."""
+        start, tree = self.start, self.start.tree
+        if len(tree) > MOST_BY_NODE:
+            return []
+        variance = tree_error.variances(self.forest, self._precision(spec, row)[None])[0]
+        each = self.forest.spread(tree, np.where(variance > tree_error.ENDLESS, np.inf, variance))
+        error = rmsre.nodes(self.count, each, spec.tau)
+        levels = []
+        for i in range(tree.depth):
+            here = tree.slice(i)
+            v = here.start + int(np.argmax(error[here]))
+            name = start.names([v if tree.order is None else int(tree.order[v])])[0]
+            worst = {"name": name, "count": float(self.count[v]), "error": _finite(error[v])}
+            levels.append({"median": _finite(float(np.median(error[here]))), "worst": worst})
+        return levels
+
     def _precision(self, spec: Spec, row: Ints) -> Floats:
         """1 / variance of the figure of each class; 0 without a key."""
         down = np.cumsum(row[::-1])[::-1]  # a leaf above the last level takes what is below it, too
@@ -143,6 +162,7 @@ def answer(what_if: WhatIf, params: Mapping[str, str]) -> dict[str, Any]:
     chosen, unknown = rows[0], rows[0][spec.first_unknown :]
     loss = PrivacyLoss.of(int(chosen.sum()) / spec.l1, int(unknown.sum()) / spec.l1, spec.noise_model)
     sizes = np.diff(what_if.start.tree.offsets).tolist()
+    by_node = what_if.by_node(spec, chosen)
     levels = [
         {
             "level": name,
@@ -151,6 +171,7 @@ def answer(what_if: WhatIf, params: Mapping[str, str]) -> dict[str, Any]:
             **_level(spec, chosen, mine, i),
             "equal": _finite(equal.levels[i]),
             "leaves": _finite(leaves.levels[i]),
+            **(by_node[i] if by_node else {}),
         }
         for i, name in enumerate(spec.levels[: len(sizes)])
     ]

@@ -13,7 +13,7 @@ from attributary.plan import MeasurePlan, Plan
 from attributary.plan.plan import Trade
 from attributary.report import numerals
 from attributary.report.inputs import ReportInputs
-from attributary.report.quantity import Quantity, total_of
+from attributary.report.quantity import Quantity, label, total_of
 from attributary.tables.not_private import EXACT_PRIOR, NO_NOISE, SEEDED, TRUE_COUNTS
 
 
@@ -27,6 +27,7 @@ class Fact(NamedTuple):
 
 
 SAME_NOISE = 0.02  # how far variances may be from those planned, relative to them
+EVEN = 0.05  # how far the sides of an interval may differ to be one figure
 LARGE = 1e6  # a factor that nobody can picture
 
 
@@ -44,7 +45,8 @@ def lead(inputs: ReportInputs, quantities: Sequence[Quantity]) -> list[str]:
     if est is None:
         return _lead_of_plan(plan) if plan else []
     sums = [quantity for quantity in quantities if quantity.kind != "ratio"]
-    sentences = [f"An estimated {numerals.listed([_sum(quantity) for quantity in sums])}."]
+    leads = _leads(sums[0])
+    sentences = [f"{numerals.listed([_sum(quantity) for quantity in sums])}{f'; {leads}' if leads else ''}."]
     errors = [
         f"{numerals.percent(error)} for a {name}"
         for name, error in zip(est.tree.level_names, typical_errors(est, sums[0].tau), strict=True)
@@ -67,9 +69,30 @@ def _sum(quantity: Quantity) -> str:
     """The sum of all roots in words, with its interval."""
     total = total_of(quantity.estimates)
     confidence = quantity.estimates.confidence
-    level = f"{100 * confidence:g}\u00a0% interval " if confidence else "interval "
+    level = f"{100 * confidence:g}\u00a0% interval" if confidence else "interval"
     what = quantity.called if quantity.kind == "count" else f"{quantity.unit} of {quantity.name}".strip()
-    return f"{quantity.shown(total.estimate)} {what} ({level}{quantity.interval(total.low, total.high)})"
+    said, below, above = (
+        f"{quantity.shown(total.estimate)} {what}",
+        total.estimate - total.low,
+        total.high - total.estimate,
+    )
+    if np.isfinite(above) and abs(above - below) <= EVEN * above:
+        return f"{said}, give or take {quantity.figure(above)} ({level})"
+    return f"{said} ({level} {quantity.interval(total.low, total.high)})"
+
+
+def _leads(quantity: Quantity) -> str:
+    """Which node of the first attribute has most, in words; the two largest where noise does not tell them apart."""
+    est = quantity.estimates
+    here = est.tree.slice(min(int(est.tree.total), est.tree.depth - 1))
+    if here.stop - here.start < 2 or not est.tree.attributes or not np.isfinite(est.estimate[here]).all():
+        return ""
+    first, second = (here.start + np.argsort(-est.estimate[here], kind="stable")[:2]).tolist()
+    names = [numerals.short(label(est, v)) for v in (first, second)]
+    figures = [quantity.shown(est.estimate[v]) for v in (first, second)]
+    if est.low[first] > est.high[second]:
+        return f"{names[0]} leads with {figures[0]}"
+    return f"{names[0]} and {names[1]} lead with {figures[0]} and {figures[1]}"
 
 
 def typical_errors(est: Estimates, tau: float) -> list[float]:
