@@ -92,6 +92,7 @@ def evaluate(
     from attributary.cli.summary_file import fact
     from attributary.errors import InputError
     from attributary.evaluate import user_cases
+    from attributary.logs.log_files import is_generated
     from attributary.spec import Spec
     from attributary.tables import check_output, read_table, write_table
 
@@ -106,7 +107,7 @@ def evaluate(
     with resumable(not throwaway), where as kept:
         make_folder(kept, "--cache")
         logs = None if counts else _count_logs(asks, folder, prior_until, kept, threads, quiet)
-        generated = logs is not None and logs.generated
+        generated = logs.generated if logs else is_generated(counts or "")
         cases = user_cases(
             asks,
             logs.measured if logs else read_table(counts or ""),
@@ -129,7 +130,7 @@ def evaluate(
         to = "standard output" if output == "-" else output
         say(f"{table.num_rows:,} rows written to {to}; {_about_prior(prior_until, prior, cases[0].prior.protected)}")
         if generated:
-            say("the rows of these logs were generated")
+            say("the rows were generated" if counts else "the rows of these logs were generated")
 
 
 def _about_prior(prior_until: str | None, prior: str | None, private: bool) -> str:

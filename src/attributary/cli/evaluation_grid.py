@@ -24,7 +24,7 @@ METHODS = """A METHOD is a split of the budget (--method) and an estimator (--es
     leaves      the whole budget on the leaves
     greedy      the paper's Algorithm 3, using the prior
     optimal     the best split by level
-    planned     the same for learned estimates, as `plan --estimator learned` makes it
+    planned     the same for other than unbiased estimates, as `plan --estimator` makes it
     per-node    a budget for each node
 
 \b
@@ -32,7 +32,11 @@ METHODS = """A METHOD is a split of the budget (--method) and an estimator (--es
     unbiased     counts add up
     nonnegative  they are never negative either
     learned      estimates that use the prior, too (slow: only if asked for)
+    posterior    posterior means of whole counts, with the prior (slow)
+    limit0       on generated forests: nothing can be closer; slow
+    limit1       the same for who knows the earlier period without noise
 
+Beside them is always zeros, which answers 0 everywhere: a method above it is worth nothing.
 The paper's five are equal-raw, equal-unbiased, leaves-unbiased, greedy-raw and greedy-unbiased."""
 
 
@@ -75,7 +79,7 @@ class MethodName(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     def _names(self) -> Any:
         from attributary.evaluate import methods
 
-        return click.Choice([name for registry in self.registries for name in getattr(methods, registry)])
+        return click.Choice(list({name: None for registry in self.registries for name in getattr(methods, registry)}))
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         return self._names().convert(value, param, ctx)
@@ -105,7 +109,7 @@ GRID = (
         multiple=True,
         type=MethodName("ESTIMATES"),
         metavar="NAME",
-        help="An estimator of those above; may be repeated.  [default: all but learned]",
+        help="An estimator of those above; may be repeated.  [default: all but the slow ones]",
     ),
     click.option(
         "--draws",

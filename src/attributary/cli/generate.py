@@ -1,10 +1,10 @@
-"""attributary generate: logs that look like the published ones, and a small shop."""
+"""attributary generate: logs that look like the published ones, a small shop, and counts of a known process."""
 
 from typing import Any
 
 import click
 
-KINDS = ["csscl", "camb", "shop"]
+KINDS = ["csscl", "camb", "shop", "forest"]
 FORMATS = ["parquet", "published"]
 
 ABOUT = """Generate logs: no row is real, and every file says so.
@@ -16,9 +16,14 @@ ABOUT = """Generate logs: no row is real, and every file says so.
            campaign > cat1 > cat8 > delay
     shop   a small shop with names, as impressions and conversions,
            and a spec.toml that asks for campaign > location > day
+    forest counts of two periods drawn by a known process, and a
+           spec.toml: campaign > location > product > day
 
 \b
     $ attributary generate csscl --rows 100000 -o logs/
+    $ attributary generate forest -o forest/
+    $ attributary evaluate forest/spec.toml --counts forest/counts.parquet \\
+          --prior forest/earlier.parquet --method optimal-posterior --method optimal-limit1
 
 The look-alikes have the published figures (rows, skews, delays, amounts, users); fewer or more rows keep their
 proportions. Everything beyond these figures is assumed, as documented. The same seed and number of rows give the
@@ -31,9 +36,11 @@ Criteo's file: text with tabs, -1 where a value is missing.
 
 
 @click.command(help=ABOUT, short_help="Generate logs like the published ones, or of a small shop.")
-@click.argument("kind", type=click.Choice(KINDS), metavar="csscl|camb|shop")
+@click.argument("kind", type=click.Choice(KINDS), metavar="csscl|camb|shop|forest")
 @click.option(
-    "--rows", type=click.IntRange(1, 10**10), help="Number of rows (shop: impressions).  [default: as published]"
+    "--rows",
+    type=click.IntRange(1, 10**10),
+    help="Number of rows (shop: impressions; forest: leaves).  [default: as published]",
 )
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the random draws.")
 @click.option(

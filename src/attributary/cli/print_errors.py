@@ -4,6 +4,7 @@ from typing import Any
 
 from attributary.cli.printing import PrintedFigure, change, console, percent, print_table
 from attributary.evaluate.comparison import Best, beside, best, panels, tree_errors
+from attributary.evaluate.methods import ZEROS
 from attributary.spec.measure import COUNT
 
 SMALL = 1e-4  # an error that is as good as none
@@ -29,11 +30,12 @@ def _print_best(compared: list[Best]) -> None:
     for row in compared:
         small = max(row.paper, row.ours) < SMALL
         words = [f"{row.epsilon:g}", f"{row.paper:.4f}", row.paper_method, f"{row.ours:.4f}", row.our_method]
-        by_panel.setdefault(row[:4], []).append([*words, "" if small else change(row.ours, row.paper)])
+        words += ["" if small else change(row.ours, row.paper), f"{row.zeros:.4f}"]
+        by_panel.setdefault(row[:4], []).append(words)
     out = console()
     for (dataset, tree, noise, tau), rows in by_panel.items():
         out.print(f"{dataset}, {tree}: tree error under {noise} noise, tau = {tau:g}")
-        print_table(out, [["epsilon", "paper's best", "method", "our best", "method", "change"], *rows])
+        print_table(out, [["epsilon", "paper's best", "method", "our best", "method", "change", "zeros"], *rows])
         out.print()
 
 
@@ -44,7 +46,7 @@ def _print_limits(table: Any) -> None:
         if row.get("limits") is None:
             continue
         panel = by_panel.setdefault(tuple(row[name] for name in ("dataset", "tree", "noise", "tau", "epsilon")), {})
-        panel.setdefault(row["limits"], []).append(row)
+        panel.setdefault(ZEROS.name if row["method"] == ZEROS.name else row["limits"], []).append(row)
     out = console()
     for (dataset, tree, noise, tau, epsilon), limits in by_panel.items():
         names = list(dict.fromkeys(row["measure"] for rows in limits.values() for row in rows if row["measure"]))

@@ -9,8 +9,12 @@ from attributary.datasets.camb_look_alike import ROWS as CAMB_ROWS
 from attributary.datasets.camb_look_alike import camb_stream
 from attributary.datasets.csscl_look_alike import ROWS as CSSCL_ROWS
 from attributary.datasets.csscl_look_alike import csscl_stream
+from attributary.datasets.forest import ROWS as FOREST_ROWS
+from attributary.datasets.forest import SPEC as FOREST_SPEC
+from attributary.datasets.forest import forest
 from attributary.datasets.shop import ROWS as SHOP_ROWS
-from attributary.datasets.shop import SPEC, shop
+from attributary.datasets.shop import SPEC as SHOP_SPEC
+from attributary.datasets.shop import shop
 from attributary.datasets.stream import WORKERS, Stream, inner_name, map_blocks
 from attributary.errors import InputError, brief
 from attributary.tables import check_output, write_table
@@ -20,8 +24,9 @@ Progress = Callable[[int], None]
 GROUP = 2**18  # rows in a row group of Parquet, at least
 LEVEL = 3  # of gzip
 MOST_ROWS = 10**10
-KINDS = {"csscl": CSSCL_ROWS, "camb": CAMB_ROWS, "shop": SHOP_ROWS}  # with their rows by default
+KINDS = {"csscl": CSSCL_ROWS, "camb": CAMB_ROWS, "shop": SHOP_ROWS, "forest": FOREST_ROWS}  # with rows by default
 STREAMS = {"csscl": csscl_stream, "camb": camb_stream}
+FOLDERS: dict[str, tuple[Callable[[int, int], Any], str]] = {"shop": (shop, SHOP_SPEC), "forest": (forest, FOREST_SPEC)}
 FORMATS = {"parquet": (".parquet", ".pq"), "published": (".tsv.gz", ".tsv")}  # with the endings of such files
 
 
@@ -40,31 +45,35 @@ def generate(
 ) -> list[Written]:
     """Writes a generated log, each file whole or not at all; the same seed and number of rows give the same bytes.
 
-    csscl and camb go to a file, or under a name of their own to a folder; the shop goes to a folder. A path without an
-    ending is a folder, and is made if it is not there. `progress` is told, again and again, how many rows were added.
+    csscl and camb go to a file, or under a name of their own to a folder; shop and forest go to a folder. A path
+    without an ending is a folder, and is made if it is not there. `progress` is told, again and again, how many rows
+    were added.
     """
     if kind not in KINDS:
         raise InputError(f"the kinds of generated logs are {', '.join(KINDS)}; got {kind!r}")
     number = KINDS[kind] if rows is None else rows
     if number > MOST_ROWS:
         raise InputError(f"a generated log has {MOST_ROWS:,} rows at most; got {brief(number)}")
-    if kind == "shop":
-        return _generate_shop(_folder(output), number, seed, format, progress or (lambda rows: None))
+    if kind in FOLDERS:
+        return _generate_folder(kind, _folder(output), number, seed, format, progress or (lambda rows: None))
     path, chosen = _file(output, kind, format)
     write(STREAMS[kind](number, seed), path, chosen, progress)
     return [Written(path, number)]
 
 
-def _generate_shop(folder: str, rows: int, seed: int, format: str | None, progress: Progress) -> list[Written]:
+def _generate_folder(
+    kind: str, folder: str, rows: int, seed: int, format: str | None, progress: Progress
+) -> list[Written]:
     if format not in (None, "parquet"):
-        raise InputError(f"the shop is written as parquet; got format {format!r}, which is for csscl and camb")
-    tables = shop(rows, seed)._asdict()
+        raise InputError(f"the {kind} is written as parquet; got format {format!r}, which is for csscl and camb")
+    make, spec = FOLDERS[kind]
+    tables = make(rows, seed)._asdict()
     names = {name: f"{name}.parquet" for name in tables}
     with whole_folder(folder, (*names.values(), "spec.toml")) as place:
         for name, table in tables.items():
             write_table(table, os.path.join(place, names[name]))
         with whole_file(os.path.join(place, "spec.toml")) as file:
-            file.write(SPEC.encode())
+            file.write(spec.encode())
     progress(rows)
     return [Written(os.path.join(folder, names[name]), len(table)) for name, table in tables.items()]
 

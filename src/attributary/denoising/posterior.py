@@ -94,6 +94,18 @@ class Posterior(Prediction):
         return f"posterior means for {number:,} of {of:,} roots, and non-negative estimates where noise is too large"
 
 
+class KnownFamilies(NamedTuple):
+    """How families share where it is known: α of each node, in the tree's order."""
+
+    alpha: Floats
+    free: float  # the logarithm of the roots' tilt
+    shown: bool = True
+
+    def weights(self, tree: Tree) -> "Weights":
+        """The prior of each family."""
+        return family_weights(tree, tree.to_level_order(self.alpha), self.free)
+
+
 class FamilyPrior(NamedTuple):
     """How families share by the labels of their members, learned from some roots, for others with the same levels.
 

@@ -45,6 +45,12 @@ class OneMeasure(NamedTuple):
 
 def usable(case: Case, methods: tuple[Method, ...], named: bool) -> tuple[Method, ...]:
     """The methods that can be tried on a case; those that were named and cannot are refused."""
+    for method in methods:
+        if method.needs and getattr(case.prior, method.needs, None) is None:
+            raise InputError(
+                f"{method.name} knows the process that generated the counts; give those of `attributary generate "
+                "forest`, --counts and --prior, or leave it out"
+            )
     if case.limits is None:
         return methods
     fits = tuple(method for method in methods if method.way in PLANS and not method.slow)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from attributary.evaluate.methods import METHODS
+from attributary.evaluate.methods import METHODS, ZEROS
 from attributary.evaluate.paper_trees import PAPER, STATED_EPSILON, STATED_METHOD
 from attributary.html import html_table
 
@@ -25,6 +25,7 @@ class Best(NamedTuple):
     paper: float
     our_method: str
     ours: float
+    zeros: float  # the error of answering 0 everywhere; nan where it is not in the table
 
     @property
     def change(self) -> float:
@@ -67,13 +68,20 @@ def best(table: Any) -> list[Best]:
         points.setdefault(_point(row)[:-1], []).append(row)
     every = []
     for point, rows in points.items():
-        sides: dict[bool, list[Row]] = {True: [], False: []}
+        sides: dict[str, list[Row]] = {"paper": [], "ours": [], "beside": []}
         for row in rows:
-            sides[row["method"] in METHODS and METHODS[row["method"]].paper].append(row)
-        if all(sides.values()):
-            least = [min(sides[paper], key=lambda row: row["rmsre"]) for paper in (True, False)]
-            every.append(Best(*point, *(cell for row in least for cell in (row["method"], row["rmsre"]))))
+            sides[whose(row["method"])].append(row)
+        if sides["paper"] and sides["ours"]:
+            least = [min(sides[side], key=lambda row: row["rmsre"]) for side in ("paper", "ours")]
+            zeros = next((row["rmsre"] for row in sides["beside"] if row["method"] == ZEROS.name), float("nan"))
+            every.append(Best(*point, *(cell for row in least for cell in (row["method"], row["rmsre"])), zeros))
     return every
+
+
+def whose(method: str) -> str:
+    """Whether a method is the paper's, ours, or stands beside both to compare with."""
+    known = METHODS.get(method)
+    return "ours" if known is None else "paper" if known.paper else "beside" if known.beside else "ours"
 
 
 def beside(table: Any) -> list[Beside]:

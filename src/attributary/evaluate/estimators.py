@@ -12,8 +12,10 @@ import numpy as np
 from attributary.denoising import Estimate, denoise
 from attributary.denoising.nonnegative import nonnegative as settle
 from attributary.denoising.passes import engine
+from attributary.evaluate.known_process import known_families
 from attributary.measurements import Measurements
 from attributary.prior import Prior, learn
+from attributary.prior.whole_counts import posterior_estimate
 from attributary.tree import Tree
 from attributary.types import Floats
 
@@ -51,6 +53,16 @@ def learned(tree: Tree, noisy: Floats, variance: Floats, prior: Prior) -> Floats
     return np.asarray(denoise(tree, noisy, variance, prior=known, nonnegative="top-down").count, np.float64)
 
 
+def zeros(tree: Tree, noisy: Floats, variance: Floats, prior: Prior) -> Floats:
+    """0 for every node: whoever is above that error had better not measured anything."""
+    return np.zeros(len(tree))
+
+
+def zeros_variance(tree: Tree, variance: Floats) -> Floats:
+    """The variances of `zeros`: none."""
+    return np.zeros(len(tree))
+
+
 Intervals = Callable[[Tree, Measurements, Prior], Estimate]
 
 LEVEL = 0.95
@@ -70,6 +82,21 @@ def nonnegative_intervals(tree: Tree, measured: Measurements, prior: Prior) -> E
 def learned_intervals(tree: Tree, measured: Measurements, prior: Prior) -> Estimate:
     """The estimates of `learned` with intervals."""
     return denoise(tree, measured, prior=learn(tree, measured, None, prior), nonnegative="top-down")
+
+
+def posterior_intervals(tree: Tree, measured: Measurements, prior: Prior) -> Estimate:
+    """Posterior means of whole counts with intervals, their prior learned from these figures and the prior."""
+    return denoise(tree, measured, prior=prior, posterior=True)
+
+
+def limit0_intervals(tree: Tree, measured: Measurements, prior: Prior) -> Estimate:
+    """Posterior means under the very process that generated the counts: no estimator has a smaller squared error."""
+    return posterior_estimate(denoise(tree, measured, nonnegative=True), families=known_families(prior, False))
+
+
+def limit1_intervals(tree: Tree, measured: Measurements, prior: Prior) -> Estimate:
+    """The same for estimators that know an earlier period: with its counts as they were, without noise."""
+    return posterior_estimate(denoise(tree, measured, nonnegative=True), families=known_families(prior, True))
 
 
 def inside(estimate: Estimate, count: Floats) -> Floats:

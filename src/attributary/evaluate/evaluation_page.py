@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from attributary.evaluate.comparison import beside, best, tree_errors
-from attributary.evaluate.methods import METHODS
+from attributary.evaluate.comparison import beside, best, tree_errors, whose
 from attributary.html import ROOMY, drawable
 
 LEAST = 1e-4  # errors below are not drawn
@@ -17,7 +16,15 @@ COLOURS = {
     "optimal-unbiased": "#7fc4b8",
     "optimal-nonnegative": "#0b8a7d",
     "optimal-learned": "#04423c",
+    "optimal-posterior": "#d1495b",
+    "optimal-limit0": "#666666",
+    "optimal-limit1": "#222222",
+    "planned-nonnegative": "#4aa3c7",
     "planned-learned": "#7a2f6b",
+    "planned-posterior": "#c2185b",
+    "planned-limit0": "#888888",
+    "planned-limit1": "#444444",
+    "zeros": "#aaaaaa",
     "per-node-unbiased": "#a3b85c",
     "per-node-nonnegative": "#5b7f12",
     "per-node-learned": "#2c3d09",
@@ -37,12 +44,12 @@ def figure(table: Any, dataset: str, noise: str, ink: str = INK) -> dict[str, An
             "method": row["method"],
             "epsilon": row["epsilon"],
             "rmsre": row["rmsre"],
-            "whose": "paper" if row["method"] in METHODS and METHODS[row["method"]].paper else "ours",
+            "whose": whose(row["method"]),
         }
         for row in rows
         if row["rmsre"] >= LEAST
     ]
-    drawn.sort(key=lambda point: point["whose"] == "paper")  # dashed lines above solid ones, so that both are seen
+    drawn.sort(key=lambda point: point["whose"] != "ours")  # dashed lines above solid ones, so that both are seen
     panels = list(dict.fromkeys(f"τ = {row['tau']:g}, {row['tree']}" for row in rows))
     epsilons = sorted({row["epsilon"] for row in rows})
     colours = alt.Scale(domain=methods, range=[COLOURS.get(name, "#777777") for name in methods])
@@ -59,7 +66,9 @@ def figure(table: Any, dataset: str, noise: str, ink: str = INK) -> dict[str, An
             y=alt.Y("rmsre:Q", scale=alt.Scale(type="log", nice=False), title="tree error", axis=alt.Axis(format="~g")),
             color=alt.Color("method:N", scale=colours, sort=methods, title="method"),
             strokeDash=alt.StrokeDash(
-                "whose:N", scale=alt.Scale(domain=["paper", "ours"], range=[[5, 3], [1, 0]]), legend=None
+                "whose:N",
+                scale=alt.Scale(domain=["paper", "ours", "beside"], range=[[5, 3], [1, 0], [1, 3]]),
+                legend=None,
             ),
         )
         .properties(width=330, height=240)
@@ -87,7 +96,7 @@ def figure(table: Any, dataset: str, noise: str, ink: str = INK) -> dict[str, An
 def _title(rows: list[dict[str, Any]], dataset: str, noise: str) -> str:
     generated = any(row["generated"] for row in rows)
     whose = " look-alike, generated rows" if generated else ""
-    return f"{dataset}{whose}: tree error, {noise} noise (dashed: the paper's methods)"
+    return f"{dataset}{whose}: tree error, {noise} noise (dashed: the paper's methods; dotted: answering 0)"
 
 
 def png(spec: dict[str, Any]) -> bytes:
@@ -129,7 +138,8 @@ div.wide { overflow-x: auto; }
 <h1>{{ title }}</h1>
 {% if generated %}<p class="note"><strong>The rows were generated.</strong> None of them is from a published dataset:
 these are results on a look-alike.</p>{% endif %}
-<p>Each line is a method. Dashed are the paper's five, solid are ours. The error is RMSRE at threshold τ of the whole
+<p>Each line is a method. Dashed are the paper's five, solid are ours; dotted is answering 0 everywhere (zeros), which
+a method has to be below to be worth anything. The error is RMSRE at threshold τ of the whole
 tree: the root mean square over levels, and over the nodes of a level, of the error relative to the count, or to τ where
 that is larger. {{ pooled }} Errors of linear methods are exact; those of non-negative counts are the mean of
 {{ draws }} draws of noise. Errors below 0.0001 are not drawn.</p>
@@ -146,11 +156,11 @@ that is larger. {{ pooled }} Errors of linear methods are exact; those of non-ne
 {% endif %}
 {% if compared %}<h2>The paper's best and ours</h2>
 <div class="wide"><table><tr><th>tree</th><th>noise</th><th>τ</th><th>ε</th><th>paper's best</th><th></th>
-<th>our best</th><th></th><th>change</th></tr>
+<th>our best</th><th></th><th>change</th><th>zeros</th></tr>
 {% for row in compared %}<tr><td>{{ row.dataset }}, {{ row.tree }}</td><td>{{ row.noise }}</td>
 <td>{{ "%g"|format(row.tau) }}</td><td>{{ "%g"|format(row.epsilon) }}</td><td>{{ "%.4f"|format(row.paper) }}</td>
 <td>{{ row.paper_method }}</td><td>{{ "%.4f"|format(row.ours) }}</td><td>{{ row.our_method }}</td>
-<td>{{ ("%+.1f"|format(100 * row.change)).replace("-", "−") }} %</td></tr>
+<td>{{ ("%+.1f"|format(100 * row.change)).replace("-", "−") }} %</td><td>{{ "%.4f"|format(row.zeros) }}</td></tr>
 {% endfor %}</table></div>
 {% endif %}
 </body>

@@ -12,7 +12,7 @@ from attributary.evaluate.case_measures import usable
 from attributary.evaluate.comparison import Evaluation
 from attributary.evaluate.grid_tasks import GridTask, Row
 from attributary.evaluate.grid_workers import Store, answers
-from attributary.evaluate.methods import Method, by_way, chosen
+from attributary.evaluate.methods import ZEROS, Method, by_way, chosen
 from attributary.evaluate.pooling import Pool
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
@@ -41,8 +41,9 @@ def evaluate(
     """The errors of methods on cases: a row for each method, ε, τ and level, and one for the tree, whose level is null.
 
     `methods` are names (see `METHODS`), names of splits ("optimal"), or methods of your own; by default all but the
-    slow ones. `estimators` keeps those with these estimators: raw, unbiased, nonnegative, learned. Linear methods have
-    rows of kind "exact", in closed form; with draws, all have rows of kind "simulated" and their standard error.
+    slow ones. `estimators` keeps those with these estimators: raw, unbiased, nonnegative, learned, posterior, and on
+    generated forests limit0 and limit1. Answering 0 everywhere, `zeros`, is always among them. Linear methods have
+    rows of kind "exact", in closed form; with draws, others have rows of kind "simulated" and their standard error.
     Cases of several measures have rows for each measure, and for all together, whose measure is null.
 
     `draws` is the number of noise draws, 0 for closed forms only. `pool` says whether errors are averaged over all
@@ -101,7 +102,8 @@ def _methods(given: Collection[str] | Sequence[Method] | None, estimates: Collec
         raise InputError("there is nothing to evaluate; give a method")
     new = tuple(method for method in given or () if isinstance(method, Method))
     named = [method for method in given or () if isinstance(method, str)]
-    return new + (chosen(named, estimates) if named or given is None else ())
+    tried = new + (chosen(named, estimates) if named or given is None else ())
+    return tried if ZEROS in tried else (*tried, ZEROS)
 
 
 def _numbers(name: str, given: Collection[float]) -> tuple[float, ...]:

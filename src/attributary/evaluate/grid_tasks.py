@@ -44,7 +44,8 @@ class GridTask(NamedTuple):
     def key(self) -> str:
         """A name for all that the answer depends on; functions go by their names."""
         names = [
-            (m.name, _name(m.way), _name(m.estimator), _name(m.variance), m.by_epsilon, m.batched) for m in self.methods
+            (m.name, _name(m.way), _name(m.estimator or m.intervals), _name(m.variance), m.by_epsilon, m.batched)
+            for m in self.methods
         ]
         parts: list[Any] = [__version__, self.case, self.tau, names, self.epsilons, self.draws, self.seed, self.pool]
         if self.coverage:
@@ -84,11 +85,15 @@ def _of_measure(task: GridTask, case: Case, ones: Sequence[OneMeasure]) -> list[
         SimulatedNoise(case.noise, each.epsilon, case.spec.l1, each.share, case.spec.delta or 0.0) for each in ones
     ]
     rows = [row for method in task.methods for row in _exactly(task, alone, method, noises, pooling)]
-    if task.draws:
-        tried = [Tried(m.estimator, m.intervals if task.coverage else None, m.batched) for m in task.methods]
+    methods = [method for method in task.methods if not method.blind]
+    if task.draws and methods:
+        shows = [task.coverage or m.estimator is None for m in methods]
+        tried = [
+            Tried(m.estimator, m.intervals if show else None, m.batched) for m, show in zip(methods, shows, strict=True)
+        ]
         drawn = simulate(alone, noises, tried, pooling, task.draws, task.seed)
         for noise, by_method in zip(noises, drawn, strict=True):
-            for method, errors in zip(task.methods, by_method, strict=True):
+            for method, errors in zip(methods, by_method, strict=True):
                 rows += _rows(alone, task, method, noise.epsilon, "simulated", errors)
     if case.limits is None:
         return rows
@@ -108,7 +113,8 @@ def _exactly(task: GridTask, case: Case, method: Method, noises: list[SimulatedN
             noisy = noise.variance + case.rounding
             unit = method.variance(case.tree, noisy / noise.scale)  # as parts of the noise's scale
         before = noise
-        errors = exact(pooling, unit * noise.scale, case.count - case.truth)  # denoising leaves the bias as it is
+        bias = (0.0 if method.blind else case.count) - case.truth  # denoising leaves it as it is
+        errors = exact(pooling, unit * noise.scale, bias)
         rows += _rows(case, task, method, noise.epsilon, "exact", errors)
     return rows
 

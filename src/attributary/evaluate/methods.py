@@ -27,47 +27,76 @@ class Method(NamedTuple):
     """A split of the budget (`way`) and an estimator, under a name.
 
     `variance` gives the variances of an unbiased estimator, for exact errors; without it, errors are simulated.
-    `intervals` gives the same counts with intervals, for their coverage. `by_epsilon`: shares depend on ε even under
-    the API's noise. `batched`: several draws may be handed to the estimator as one forest, since it treats each root
-    separately. `paper`: one of the paper's five. `slow`: it learns from every draw, and is tried only when asked for.
+    `intervals` gives the same counts with intervals, for their coverage, or alone where counts depend on the noise's
+    shape. `by_epsilon`: shares depend on ε even under the API's noise. `batched`: several draws may be handed to the
+    estimator as one forest, since it treats each root separately. `paper`: one of the paper's five. `slow`: it learns
+    from every draw, and is tried only when asked for. `blind`: it answers 0 whatever was measured, and is always
+    tried. `needs`: what it must know of the process that generated the counts (`KnownProcess`).
     """
 
     name: str
     way: Way
-    estimator: Estimator
+    estimator: Estimator | None
     variance: ClosedForm | None = None
     paper: bool = False
     by_epsilon: bool = False
     slow: bool = False
     intervals: Intervals | None = None
     batched: bool = False
+    blind: bool = False
+    needs: str = ""
+
+    @property
+    def beside(self) -> bool:
+        """Whether it is no method to choose, but what methods are compared with."""
+        return self.blind or bool(self.needs)
 
 
 SPLITS: dict[str, tuple[Way, tuple[str, ...]]] = {  # and the estimators that each is tried with
     "equal": (splits.equal, ("raw", "unbiased")),
     "leaves": (splits.leaves, ("unbiased",)),
     "greedy": (splits.greedy, ("raw", "unbiased", "nonnegative")),
-    "optimal": (splits.optimal, ("unbiased", "nonnegative", "learned")),
-    "planned": (splits.planned, ("learned",)),
+    "optimal": (splits.optimal, ("unbiased", "nonnegative", "learned", "posterior", "limit0", "limit1")),
+    "planned": (splits.planned, ("nonnegative", "learned", "posterior", "limit0", "limit1")),
     "per-node": (splits.per_node, ("unbiased", "nonnegative", "learned")),
+    "zeros": (splits.equal, ("zeros",)),
 }
-ESTIMATES: dict[str, tuple[Estimator, ClosedForm | None, Intervals | None]] = {
+ESTIMATES: dict[str, tuple[Estimator | None, ClosedForm | None, Intervals | None]] = {
     "raw": (estimators.raw, estimators.raw_variance, None),
     "unbiased": (estimators.unbiased, estimators.unbiased_variance, estimators.unbiased_intervals),
     "nonnegative": (estimators.nonnegative, None, estimators.nonnegative_intervals),
     "learned": (estimators.learned, None, estimators.learned_intervals),
+    "posterior": (None, None, estimators.posterior_intervals),
+    "limit0": (None, None, estimators.limit0_intervals),
+    "limit1": (None, None, estimators.limit1_intervals),
+    "zeros": (estimators.zeros, estimators.zeros_variance, None),
 }
+NEEDS = {"limit0": "alpha", "limit1": "alpha_with_past"}
+SLOW = ("learned", "posterior", *NEEDS)
 PAPER = ("equal-raw", "equal-unbiased", "leaves-unbiased", "greedy-raw", "greedy-unbiased")
 
 
 def _method(split: str, estimates: str) -> Method:
-    name, (estimator, variance, intervals) = f"{split}-{estimates}", ESTIMATES[estimates]
+    name = f"{split}-{estimates}" if split != estimates else split
     way = splits.greedy_raw if name == "greedy-raw" else SPLITS[split][0]
-    return Method(name, way, estimator, variance, name in PAPER, split == "planned", estimates == "learned", intervals)
+    estimator, variance, intervals = ESTIMATES[estimates]
+    return Method(
+        name,
+        way,
+        estimator,
+        variance,
+        name in PAPER,
+        by_epsilon=split == "planned",
+        slow=estimates in SLOW,
+        intervals=intervals,
+        blind=estimates == "zeros",
+        needs=NEEDS.get(estimates, ""),
+    )
 
 
 _PAIRS = {(split, one): _method(split, one) for split, (_, several) in SPLITS.items() for one in several}
 METHODS = {method.name: method for method in _PAIRS.values()}
+ZEROS = METHODS["zeros"]
 
 
 def chosen(names: Collection[str] = (), estimates: Collection[str] = ()) -> tuple[Method, ...]:

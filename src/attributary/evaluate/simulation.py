@@ -141,8 +141,8 @@ def batches(nodes: int, draws: int) -> list[int]:
 class Tried(NamedTuple):
     """An estimator that is tried on each draw."""
 
-    estimator: Estimator
-    intervals: Intervals | None = None  # the same counts with intervals, where their coverage is counted
+    estimator: Estimator | None
+    intervals: Intervals | None = None  # the same counts with intervals, or alone where there is no estimator
     batched: bool = False  # whether several draws may be handed to it as one forest
 
     @property
@@ -212,6 +212,7 @@ def _of_tree(
     method: Tried, tree: Tree, measured: Measurements, prior: Prior, count: Floats
 ) -> tuple[Floats, Floats | None]:
     if method.intervals is None:
+        assert method.estimator is not None
         return _counts(method.estimator(tree, measured.noisy, measured.variance, prior), tree), None
     estimate = method.intervals(tree, measured, prior)
     return _counts(estimate.count, tree), inside(estimate, count)

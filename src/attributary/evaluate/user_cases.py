@@ -12,6 +12,7 @@ from attributary.denoising import denoise
 from attributary.errors import InputError
 from attributary.evaluate.case import Case
 from attributary.evaluate.counts_cache import cached, identity
+from attributary.evaluate.known_process import with_process
 from attributary.evaluate.limits import all_limits, refuse_no_cut
 from attributary.logs.count import count
 from attributary.logs.counts import Counts
@@ -72,7 +73,7 @@ def user_cases(
         for noise in noises or (spec.noise,):
             asks = spec.with_noise(noise)
             with refused(before_from):
-                prior = _private(asks, tree, past, seed, epsilon)
+                prior = with_process(tree, _private(asks, tree, past, seed, epsilon), counts, before)
             cases.append(Case.of(name, " > ".join(spec.levels), asks, tree, count, prior, generated))
         return cases
     if prior_epsilon is not None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from attributary.denoising.estimate import Estimate
-from attributary.denoising.posterior import FamilyPrior, Posterior, marginals, whole_figures
+from attributary.denoising.posterior import FamilyPrior, KnownFamilies, Posterior, marginals, whole_figures
 from attributary.denoising.prior import Prior
 from attributary.denoising.whole import whole as round_off
 from attributary.prior.concentration import bases, learn_weights
@@ -23,13 +23,14 @@ def posterior_estimate(
     tau: float = TAU,
     whole: bool = False,
     stage: Callable[[str], None] = lambda _: None,
-    families: FamilyPrior | None = None,
+    families: FamilyPrior | KnownFamilies | None = None,
 ) -> Posterior:
     """The posterior means of whole counts, or non-negative estimates (`topdown`) where those seem to be closer.
 
     Families are expected to share as other nodes of the same label do and, with an `earlier` period, as they did; how
     closely is learned from today's figures. Errors count relative to the count, but no less than `tau`. `stage` is told
-    what comes next. What is learned from other roots (`families`) takes the place of what would be learned here.
+    what comes next. What was learned from other roots, or is known (`families`), takes the place of what would be
+    learned here.
     """
     tree, measured = topdown.tree, topdown.measurements
     order, back = tree.to_level_order, tree.from_level_order

@@ -1,0 +1,101 @@
+"""forest: counts of two periods drawn by a known process, so that the best possible estimates are known, too.
+
+Each campaign has a rate (gamma), and each family its shares (Dirichlet around those of its children's labels, κ at a
+level). Counts of both periods are Poisson and multinomial, given these: children are Dirichlet-multinomial with
+α = κ·share, and once the earlier period is known, with α = κ·share + its counts.
+"""
+
+import json
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attributary.datasets.draws import VERSION
+from attributary.datasets.stream import check_size, label
+
+ATTRIBUTES = ("campaign", "location", "product", "day")
+FANS = (6, 5, 7)  # children of each node of a level
+EACH = int(np.prod(FANS))  # leaves of a campaign
+ROWS = 40 * EACH
+DRAWS = 5  # the key of these draws
+PROCESS = b"process"  # in the metadata of the counts
+
+
+class ForestProcess(NamedTuple):
+    """How counts are drawn."""
+
+    shape: float = 1.0  # of the gamma distribution of the campaigns' rates
+    mean: float = 3.0 * EACH  # conversions of a campaign
+    kappa: tuple[float, ...] = (40.0, 20.0, 10.0)  # how closely families share as labels do
+    share: tuple[tuple[float, ...], ...] = ()  # of each label of a level
+
+    @classmethod
+    def read(cls, table: Any) -> Self | None:
+        """The process that the metadata of a table of counts tells; None if it does not."""
+        told = (table.schema.metadata or {}).get(PROCESS)
+        return None if told is None else cls(**json.loads(told))
+
+
+class Forest(NamedTuple):
+    """Arrow tables of counts, one row per leaf."""
+
+    counts: Any
+    earlier: Any
+
+
+def forest(rows: int = ROWS, seed: int = 0, fans: tuple[int, ...] = FANS, of: ForestProcess | None = None) -> Forest:
+    """Counts of campaigns with at least so many leaves together, and of the same campaigns before."""
+    check_size(rows, seed)
+    draw = np.random.RandomState(np.random.MT19937(np.random.SeedSequence((VERSION, DRAWS, seed))))  # draws are frozen
+    of = of or ForestProcess()
+    of = of._replace(share=tuple(tuple(draw.dirichlet(np.ones(fan)).tolist()) for fan in fans))
+    number = -(-rows // int(np.prod(fans)))
+    rate = draw.gamma(of.shape, of.mean / of.shape, number)
+    counts = draw.poisson(rate, (2, number))
+    for kappa, share in zip(of.kappa, of.share, strict=True):
+        weight = np.maximum(draw.gamma(kappa * np.array(share), size=(counts.shape[1], len(share))), 1e-300)
+        counts = np.stack([_shared(draw, count, weight) for count in counts])
+    place = np.indices((number, *fans)).reshape(1 + len(fans), -1)
+    return Forest(*(_table(place, count, rows, seed, of) for count in counts[::-1]))
+
+
+def _shared(draw: np.random.RandomState, count: NDArray[Any], weight: NDArray[Any]) -> NDArray[Any]:
+    """The counts of all children, family by family: multinomial, as binomials of what is left."""
+    left, each = count.copy(), np.zeros(weight.shape, np.int64)
+    below = np.cumsum(weight[:, ::-1], axis=1)[:, ::-1]
+    for k in range(weight.shape[1] - 1):
+        each[:, k] = draw.binomial(left, np.minimum(weight[:, k] / below[:, k], 1.0))
+        left -= each[:, k]
+    each[:, -1] = left
+    return each.ravel()
+
+
+def _table(place: NDArray[Any], count: NDArray[Any], rows: int, seed: int, of: ForestProcess) -> Any:
+    import pyarrow as pa
+
+    names = (f"{name} {{}}" for name in ATTRIBUTES[: len(place)])
+    columns = [pa.array([name.format(i + 1) for i in values]) for name, values in zip(names, place.tolist(), strict=True)]
+    metadata = {**label("forest", rows, seed), PROCESS: json.dumps(of._asdict())}
+    table = pa.table([*columns, pa.array(count)], [*ATTRIBUTES[: len(place)], "conversions"])
+    return table.replace_schema_metadata(metadata)
+
+
+SPEC = """\
+# Generated counts of a known process: conversions by campaign > location > product > day.
+epsilon = 1
+tau = 5
+split_by = "campaign"
+
+[[attribute]]
+name = "campaign"
+
+[[attribute]]
+name = "location"
+
+[[attribute]]
+name = "product"
+
+[[attribute]]
+name = "day"
+"""
