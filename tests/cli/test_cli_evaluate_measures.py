@@ -160,7 +160,7 @@ def test_chosen_limits_expect_less_than_others_where_the_prior_is_right(shop: Pa
     done = run(shop / "auto.toml", "--method", "optimal-unbiased", "--draws", "0", "--pool", "roots", "-q")
     assert done.exit_code == 0, done.output
     rows = [row for row in table(done.stdout) if row["level"] == "" and row["measure"] == ""]
-    errors = {row["limits"]: float(row["rmsre"]) for row in rows}
+    errors = {row["limits"]: float(row["rmsre"]) for row in rows if row["method"] != "zeros"}
     assert len(errors) == 9 and errors.pop("chosen") < min(errors.values())
 
 

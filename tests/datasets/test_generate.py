@@ -250,7 +250,7 @@ def test_where_the_files_go(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"kind": "shops"}, "the kinds of generated logs are csscl, camb, shop; got 'shops'"),
+        ({"kind": "shops"}, "the kinds of generated logs are csscl, camb, shop, forest; got 'shops'"),
         ({"rows": 0}, "a log has at least one row; got 0"),
         ({"seed": -1}, "a seed is a whole number from 0; got -1"),
         ({"format": "csv"}, "written as parquet or published; got 'csv'"),

@@ -27,7 +27,7 @@ from attributary.spec import Spec
 from forests import NAMED, parents
 from plans import UNKNOWN, asked, counts, spec, specs
 
-LINEAR = [name for name, method in METHODS.items() if method.variance is not None]
+LINEAR = [name for name, method in METHODS.items() if method.variance is not None and not method.blind]
 PAPER = [name for name, method in METHODS.items() if method.paper]
 SOME = ["equal-unbiased", "optimal-nonnegative"]
 
@@ -374,7 +374,9 @@ def test_a_store_that_cannot_be_kept_is_refused(tmp_path: Path) -> None:
         (["optimal"], ["learned"], ["optimal-learned"]),
         (["per-node", "equal-raw"], [], ["equal-raw", "per-node-unbiased", "per-node-nonnegative"]),
         (["optimal-learned"], [], ["optimal-learned"]),
-        (["planned", "leaves"], [], ["leaves-unbiased", "planned-learned"]),
+        (["planned", "zeros"], [], ["planned-nonnegative", "planned-learned", "planned-posterior", "zeros"]),
+        (["planned-posterior"], ["posterior"], ["planned-posterior"]),
+        ([], ["limit1"], ["optimal-limit1", "planned-limit1"]),
         ([], ["learned"], ["optimal-learned", "planned-learned", "per-node-learned"]),
         (["greedy", "leaves"], ["unbiased", "raw"], ["leaves-unbiased", "greedy-raw", "greedy-unbiased"]),
     ],

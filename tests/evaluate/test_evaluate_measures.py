@@ -318,6 +318,7 @@ def test_what_cannot_be_evaluated_is_refused() -> None:
     assert names == {"equal-raw", "equal-unbiased", "leaves-unbiased", "greedy-unbiased", "greedy-nonnegative"} | {
         "optimal-unbiased",
         "optimal-nonnegative",
+        "zeros",
     }
     with pytest.raises(InputError, match="sums of values need noise"):
         cases(spec(), rows(0), rows(1), noises=("unit",))

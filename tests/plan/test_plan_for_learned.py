@@ -150,7 +150,6 @@ def test_what_if_and_last_go_with_it() -> None:
     [
         (["--prior", "counts.csv", "--method", "greedy"], "--estimator learned goes with --method optimal"),
         (["--prior", "counts.csv", "--method", "all"], "--estimator learned goes with --method optimal"),
-        (["--tree", "counts.csv"], "needs a prior"),
     ],
 )
 def test_the_command_refuses_what_does_not_go_with_it(arguments: list[str], words: str) -> None:
@@ -158,16 +157,53 @@ def test_the_command_refuses_what_does_not_go_with_it(arguments: list[str], word
     assert result.exit_code != 0 and words in result.stderr
 
 
+@pytest.mark.parametrize("estimator", ["learned", "posterior"])
+def test_without_a_prior_the_plan_is_that_of_unbiased_estimates(estimator: str) -> None:
+    plans = []
+    for arguments in (["--estimator", estimator], []):
+        result = run("spec.toml", "--tree", "counts.csv", "-o", "plan.json", *arguments)
+        assert result.exit_code == 0, result.output
+        assert ("planned as for unbiased estimates" in result.stderr) == bool(arguments)
+        plans.append(Plan.load("plan.json"))
+    assert plans[0] == plans[1]
+
+
+@pytest.mark.parametrize("options", [{}, {"split_by": "a"}], ids=str)
+def test_non_negative_estimates_have_the_same_split_and_errors_of_unbiased_ones(options: dict[str, Any]) -> None:
+    given = spec(epsilon=1, **options)
+    tree, then = asked(given, seed=3, campaigns=30, seen=28)
+    plain, learned, split = (make_plan(given, tree, then, learn=learn) for learn in (False, True, "split"))  # type: ignore[arg-type]
+    assert (split.default, split.roots) == (learned.default, learned.roots) != (plain.default, plain.roots)
+    assert split.expected.tree.plan == expected(split, tree, then).tree
+    assert plain.expected.tree.plan < split.expected.tree.plan <= LIMIT * plain.expected.tree.plan
+    assert split.learn == "split" and Plan.from_json(split.to_json()) == split
+    assert "another epsilon" in split.fixed_epsilon
+
+
+def test_the_command_plans_for_the_estimator() -> None:
+    for estimator, learn in (("posterior", True), ("nonnegative", "split"), ("unbiased", None)):
+        result = run("split.toml", "--prior", "counts.csv", "--estimator", estimator, "-o", "plan.json")
+        assert result.exit_code == 0, result.output
+        assert Plan.load("plan.json").learn == learn
+        assert ("for non-negative estimates" in result.stderr) == (learn == "split")
+        assert ("denoise --prior" in result.stderr) == (learn is True)
+    result = run("split.toml", "--prior", "counts.csv", "--estimator", "nonnegative", "--method", "all")
+    assert result.exit_code == 0, result.output
+
+
 @pytest.mark.parametrize(
     ("arguments", "learned"),
     [
+        (["--estimator", "posterior", "--prior-until", "2026-02-02"], True),
+        (["--estimator", "nonnegative", "--prior-until", "2026-02-02"], "split"),
+        (["--estimator", "nonnegative"], None),
         (["--estimator", "learned", "--prior-until", "2026-02-02"], True),
         (["--estimator", "learned"], None),  # no earlier period to plan by
         (["--estimator", "learned", "--prior-until", "2026-02-02", "--method", "greedy"], None),
         (["--prior-until", "2026-02-02"], None),
     ],
 )
-def test_a_run_that_learns_plans_for_it(arguments: list[str], learned: bool | None) -> None:
+def test_a_run_that_learns_plans_for_it(arguments: list[str], learned: bool | str | None) -> None:
     generate("shop", "shop/", 20_000, 0)
     result = CliRunner().invoke(main, ["run", "shop/spec.toml", "-o", "out", "-q", *arguments])
     assert result.exit_code == 0, result.output

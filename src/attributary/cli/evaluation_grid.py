@@ -170,7 +170,7 @@ def run_grid(cases: "list[Case]", cache: str, show: bool, *, methods: tuple[str,
 
     store = Store(os.path.join(cache, "finished.jsonl"))
     with _bar(show) as progress:
-        return evaluate(cases, methods or None, store=store, progress=progress, **options).table
+        return evaluate(cases, methods or None, zeros=True, store=store, progress=progress, **options).table
 
 
 @contextmanager

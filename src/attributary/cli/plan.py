@@ -47,9 +47,10 @@ a shorter or longer period (period=7d,28d, with --prior-period unless the prior'
 (location=country, a column of the prior, or location=map.csv:country, a column of a table beside location), or one less
 (location=). What is to be changed together goes into one text: "period=28d; location=country".
 
-WITH --estimator learned, the plan and the errors it prints assume `attributary denoise --prior`. Should the prior then
-be worth nothing, unbiased estimates have an error at most 25 % above that of the best plan for them. For --estimator
-nonnegative the plan is that of unbiased estimates.
+WITH --estimator learned or posterior, the plan and the errors it prints assume `attributary denoise --prior`. Should
+the prior then be worth nothing, unbiased estimates have an error at most 25 % above that of the best plan for them. For
+--estimator nonnegative the plan is the same, and the errors are those of unbiased estimates, which are larger. Without
+an earlier period all of them are planned for as unbiased ones.
 """
 
 
@@ -115,14 +116,14 @@ def plan(
     from attributary.pipeline.read_tree import read_tree_and_prior
     from attributary.plan import Plan, make_plan
     from attributary.plan import what_if as variants
-    from attributary.plan.make import methods_for
+    from attributary.plan.make import methods_for, why_not_learned
     from attributary.spec import Spec
 
-    learn = chosen_estimator(estimator, joint=False, whole=False).uses_prior
-    by_node = _check(method, output, learn)
+    kind = chosen_estimator(estimator, joint=False, whole=False).kind
+    by_node = _check(method, output, estimator if kind.plan is True else None)
     refuse_inputs(_files(output, by_node), [spec, prior_path, tree_path, last])
     asks = Spec.load(spec)
-    options |= {"share": _shares(share, asks.levels), "keep": keep, "learn": learn}
+    options |= {"share": _shares(share, asks.levels), "keep": keep}
     changes = read_changes(what_if, asks, prior_path, prior_period)
     earlier = Plan.load(last).under(asks) if last else None
     with stages(not quiet) as stage:
@@ -130,13 +131,15 @@ def plan(
         tree, prior, table = read_tree_and_prior(asks, tree_path, prior_path, protected)
         options["profile"] = profiled(asks, tree, prior_path, table)
         plans = {}
-        for name in methods_for(asks) if method == "all" else [method]:
+        methods = methods_for(asks) if method == "all" else [method]
+        why_not = {name: why_not_learned(asks, prior, name, options["profile"]) for name in methods if kind.plan}
+        for name in methods:
             stage(f"splitting the budget of {len(tree):,} nodes, {name}")
-            plans[name] = make_plan(asks, tree, prior, name, **options)
+            learn = False if why_not.get(name) else kind.plan
+            plans[name] = make_plan(asks, tree, prior, name, learn=learn, **options)
         chosen = plans["optimal" if method == "all" else method]
         others = []
-        known = {name: value for name, value in options.items() if name != "learn"}
-        for variant in variants(chosen, tree, prior, changes, **known):
+        for variant in variants(chosen, tree, prior, changes, **options):
             stage(f"tried {variant.change.words}")
             others.append(variant)
         beside = None if earlier is None else Earlier.of(last or "", earlier, chosen, tree, prior, options["profile"])
@@ -151,6 +154,8 @@ def plan(
         print_plan(chosen, tree, prior, prior_path, beside)
     if others:
         print_what_if(chosen, others)
+    if kind.plan is True and not chosen.learn:
+        say(f"planned as for unbiased estimates: {why_not[chosen.method]}")
     where = "standard output" if output == "-" else output
     say(f"plan written to {where}" if output else "nothing written; -o plan.json keeps a plan")
 
@@ -162,16 +167,16 @@ def _files(path: str | None, by_node: bool) -> list[str]:
     return [] if path is None else [path, beside(path)] if by_node and path != "-" else [path]
 
 
-def _check(method: str, output: str | None, learn: bool) -> bool:
+def _check(method: str, output: str | None, estimator: str | None) -> bool:
     """Refuses early what could not be made or written; gives whether the plan goes by node."""
     from attributary.budget import METHODS
     from attributary.errors import InputError
     from attributary.tables import check_output
 
     by_node = method in METHODS and METHODS[method].by_node
-    if learn and not (method in METHODS and METHODS[method].learns):
+    if estimator and not (method in METHODS and METHODS[method].learns):
         wanted = " or ".join(name for name, each in METHODS.items() if each.learns)
-        raise InputError(f"--estimator learned goes with --method {wanted}; got {method}: leave one of them out")
+        raise InputError(f"--estimator {estimator} goes with --method {wanted}; got {method}: leave one of them out")
     if output and method not in METHODS:
         raise InputError(f"a plan is of one method; got --method {method} and -o: compare first, then write one")
     if output == "-" and by_node:

@@ -30,7 +30,7 @@ class Earlier(NamedTuple):
     @classmethod
     def of(cls, path: str, earlier: Plan, plan: Plan, tree: Tree, prior: Prior, profile: Profile | None) -> Self:
         """Judged as today's plan is."""
-        known = foreseen(tree, prior, tau=plan.spec.tau) if plan.learn else None
+        known = foreseen(tree, prior, tau=plan.spec.tau) if plan.learn is True else None
         errors = {
             (name := part.measure.name): expected(
                 earlier, tree, prior, known, profile=profile, measure=name, tau=part.tau
@@ -56,7 +56,9 @@ def print_plan(plan: Plan, tree: Tree, prior: Prior, prior_path: str | None, ear
 
     out, spec = console(), plan.spec
     each = f", one for each {spec.split_by}" if spec.split_by else ""
-    use = ", for estimates that use the prior" if plan.learn else ""
+    use = {True: ", for estimates that use the prior", "split": ", for non-negative estimates"}.get(
+        plan.learn or "", ""
+    )
     out.print(
         f"{len(tree):,} nodes in {len(plan.levels)} levels; epsilon = {spec.epsilon:g}, {plan.method} split{each}{use}"
     )
@@ -273,7 +275,7 @@ def _errors(plan: Plan, earlier: Earlier | None) -> list[str]:
         f"{', '.join(taus)} if that is larger",
         "        a split gives up accuracy at some levels to gain more at others: compare the last row",
     ]
-    if plan.learn:
+    if plan.learn is True:
         lines += ["        these errors assume `denoise --prior`"]
     if plan.roots and not spec.total:
         lines += [

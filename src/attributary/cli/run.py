@@ -32,9 +32,9 @@ earlier report, or counts; or a folder of earlier reports. Without one, the plan
 
 --plan simulates a plan that is there, with its budget, noise and limits; SPEC then says where the logs are.
 
-With --estimator learned, estimates also use shares learned from other nodes with the same label and, with
---prior-until, from the earlier counts, measured with their own noise at the same epsilon. The optimal split is then
-made for such estimates, as in `attributary plan --estimator learned`.
+With --estimator learned or posterior, estimates also use shares learned from other nodes with the same label and, with
+--prior-until, from the earlier counts, measured with their own noise at the same epsilon. The optimal split is made
+for the estimator, as in `attributary plan --estimator`.
 
 THE OUTPUT is a folder, which is made if it is not there:
 

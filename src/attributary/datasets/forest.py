@@ -19,7 +19,7 @@ FANS = (6, 5, 7)  # children of each node of a level
 EACH = int(np.prod(FANS))  # leaves of a campaign
 ROWS = 40 * EACH
 DRAWS = 5  # the key of these draws
-PROCESS = b"process"  # in the metadata of the counts
+PROCESS = "process"  # in the metadata of the counts
 
 
 class ForestProcess(NamedTuple):
@@ -33,18 +33,20 @@ class ForestProcess(NamedTuple):
     @classmethod
     def read(cls, table: Any) -> Self | None:
         """The process that the metadata of a table of counts tells; None if it does not."""
-        told = (table.schema.metadata or {}).get(PROCESS)
+        told = (table.schema.metadata or {}).get(PROCESS.encode())
         return None if told is None else cls(**json.loads(told))
 
 
-class Forest(NamedTuple):
+class GeneratedForest(NamedTuple):
     """Arrow tables of counts, one row per leaf."""
 
     counts: Any
     earlier: Any
 
 
-def forest(rows: int = ROWS, seed: int = 0, fans: tuple[int, ...] = FANS, of: ForestProcess | None = None) -> Forest:
+def forest(
+    rows: int = ROWS, seed: int = 0, fans: tuple[int, ...] = FANS, of: ForestProcess | None = None
+) -> GeneratedForest:
     """Counts of campaigns with at least so many leaves together, and of the same campaigns before."""
     check_size(rows, seed)
     draw = np.random.RandomState(np.random.MT19937(np.random.SeedSequence((VERSION, DRAWS, seed))))  # draws are frozen
@@ -57,7 +59,7 @@ def forest(rows: int = ROWS, seed: int = 0, fans: tuple[int, ...] = FANS, of: Fo
         weight = np.maximum(draw.gamma(kappa * np.array(share), size=(counts.shape[1], len(share))), 1e-300)
         counts = np.stack([_shared(draw, count, weight) for count in counts])
     place = np.indices((number, *fans)).reshape(1 + len(fans), -1)
-    return Forest(*(_table(place, count, rows, seed, of) for count in counts[::-1]))
+    return GeneratedForest(*(_table(place, count, rows, seed, of) for count in counts[::-1]))
 
 
 def _shared(draw: np.random.RandomState, count: NDArray[Any], weight: NDArray[Any]) -> NDArray[Any]:
@@ -75,7 +77,9 @@ def _table(place: NDArray[Any], count: NDArray[Any], rows: int, seed: int, of: F
     import pyarrow as pa
 
     names = (f"{name} {{}}" for name in ATTRIBUTES[: len(place)])
-    columns = [pa.array([name.format(i + 1) for i in values]) for name, values in zip(names, place.tolist(), strict=True)]
+    columns = [
+        pa.array([name.format(i + 1) for i in values]) for name, values in zip(names, place.tolist(), strict=True)
+    ]
     metadata = {**label("forest", rows, seed), PROCESS: json.dumps(of._asdict())}
     table = pa.table([*columns, pa.array(count)], [*ATTRIBUTES[: len(place)], "conversions"])
     return table.replace_schema_metadata(metadata)

@@ -74,7 +74,8 @@ def best(table: Any) -> list[Best]:
         if sides["paper"] and sides["ours"]:
             least = [min(sides[side], key=lambda row: row["rmsre"]) for side in ("paper", "ours")]
             zeros = next((row["rmsre"] for row in sides["beside"] if row["method"] == ZEROS.name), float("nan"))
-            every.append(Best(*point, *(cell for row in least for cell in (row["method"], row["rmsre"])), zeros))
+            cells = (cell for row in least for cell in (row["method"], row["rmsre"]))
+            every.append(Best(*point, *cells, zeros=zeros))
     return every
 
 

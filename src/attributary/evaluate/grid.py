@@ -34,6 +34,7 @@ def evaluate(
     seed: int = 0,
     pool: Pool = "nodes",
     coverage: bool = False,
+    zeros: bool = False,
     workers: int | None = 1,
     store: Store | None = None,
     progress: Progress | None = None,
@@ -42,8 +43,9 @@ def evaluate(
 
     `methods` are names (see `METHODS`), names of splits ("optimal"), or methods of your own; by default all but the
     slow ones. `estimators` keeps those with these estimators: raw, unbiased, nonnegative, learned, posterior, and on
-    generated forests limit0 and limit1. Answering 0 everywhere, `zeros`, is always among them. Linear methods have
-    rows of kind "exact", in closed form; with draws, others have rows of kind "simulated" and their standard error.
+    generated forests limit0 and limit1. With `zeros`, answering 0 everywhere is among the methods whatever they are.
+    Linear methods have rows of kind "exact", in closed form; with draws, all but zeros have rows of kind "simulated"
+    and their standard error.
     Cases of several measures have rows for each measure, and for all together, whose measure is null.
 
     `draws` is the number of noise draws, 0 for closed forms only. `pool` says whether errors are averaged over all
@@ -55,6 +57,7 @@ def evaluate(
     known = {case.key: case for case in cases}
     named = methods is not None or bool(estimators)
     tried = _methods(methods, estimators)
+    tried = (*tried, ZEROS) if zeros and ZEROS not in tried else tried
     tasks = _tasks(cases, tried, named, _numbers("epsilon", epsilons), _numbers("tau", taus), draws, seed, pool)
     tasks = [task._replace(coverage=coverage) for task in tasks]
     kept = store or Store()
@@ -102,8 +105,7 @@ def _methods(given: Collection[str] | Sequence[Method] | None, estimates: Collec
         raise InputError("there is nothing to evaluate; give a method")
     new = tuple(method for method in given or () if isinstance(method, Method))
     named = [method for method in given or () if isinstance(method, str)]
-    tried = new + (chosen(named, estimates) if named or given is None else ())
-    return tried if ZEROS in tried else (*tried, ZEROS)
+    return new + (chosen(named, estimates) if named or given is None else ())
 
 
 def _numbers(name: str, given: Collection[float]) -> tuple[float, ...]:

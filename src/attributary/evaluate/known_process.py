@@ -38,7 +38,9 @@ def with_process(tree: Tree, prior: Prior, counts: Any, before: Any) -> Prior:
     same = ForestProcess.read(before) == of and before is not counts
     past = alpha + from_counts(tree, before).mean if same else None
     known = {field.name: getattr(prior, field.name) for field in fields(prior)}
-    return KnownProcess(**known, alpha=alpha, alpha_with_past=past, tilt=-np.log1p(rate), tilt_with_past=-np.log(2 + rate))
+    return KnownProcess(
+        **known, alpha=alpha, alpha_with_past=past, tilt=-np.log1p(rate), tilt_with_past=-np.log(2 + rate)
+    )
 
 
 def known_families(prior: Prior, past: bool) -> KnownFamilies:

@@ -29,8 +29,8 @@ class Method(NamedTuple):
     `variance` gives the variances of an unbiased estimator, for exact errors; without it, errors are simulated.
     `intervals` gives the same counts with intervals, for their coverage, or alone where counts depend on the noise's
     shape. `by_epsilon`: shares depend on ε even under the API's noise. `batched`: several draws may be handed to the
-    estimator as one forest, since it treats each root separately. `paper`: one of the paper's five. `slow`: it learns
-    from every draw, and is tried only when asked for. `blind`: it answers 0 whatever was measured, and is always
+    estimator as one forest, since it treats each root separately. `paper`: one of the paper's five. `slow`: it takes
+    long, and is tried only when asked for. `blind`: it answers 0 whatever was measured, and is always
     tried. `needs`: what it must know of the process that generated the counts (`KnownProcess`).
     """
 
@@ -87,7 +87,7 @@ def _method(split: str, estimates: str) -> Method:
         variance,
         name in PAPER,
         by_epsilon=split == "planned",
-        slow=estimates in SLOW,
+        slow=split == "planned" or estimates in SLOW,
         intervals=intervals,
         blind=estimates == "zeros",
         needs=NEEDS.get(estimates, ""),
@@ -122,8 +122,9 @@ def chosen(names: Collection[str] = (), estimates: Collection[str] = ()) -> tupl
 
 
 def _names_it(method: Method, split: str, names: Collection[str]) -> bool:
-    """Whether names ask for a method, and not only for its split, unless the split has no other."""
-    return method.name in names or (split in names and len(SPLITS[split][1]) == 1)
+    """Whether names ask for a method, and not only for its split, unless all that it is tried with are slow."""
+    every = all(_PAIRS[split, estimator].slow for estimator in SPLITS[split][1])
+    return method.name in names or (split in names and every and not method.needs)
 
 
 def by_way(methods: Collection[Method]) -> dict[Way, list[Method]]:

@@ -49,8 +49,11 @@ def optimal(spec: Spec, tree: Tree, prior: Prior) -> Floats:
 
 
 def planned(spec: Spec, tree: Tree, prior: Prior) -> Floats:
-    """The best split by level for estimates that use the prior, hedged against a prior that is wrong."""
-    return _nodes(Question.of(spec, tree, prior, learn=True), "optimal")
+    """The best split by level for estimates that use the prior, hedged against a prior that is wrong.
+
+    Without an earlier period it is that of `optimal`.
+    """
+    return _nodes(Question.of(spec, tree, prior, learn=prior.history), "optimal")
 
 
 def per_node(spec: Spec, tree: Tree, prior: Prior) -> Floats:

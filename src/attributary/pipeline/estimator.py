@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from attributary.denoising import Estimate, denoise
 from attributary.errors import InputError
 from attributary.measurements import Measurements
+from attributary.plan.make import Learn
 from attributary.prior import Prior, learn
 from attributary.prior.whole_counts import posterior_estimate
 from attributary.tree import Tree
@@ -65,15 +66,22 @@ class EstimatorKind(NamedTuple):
     words: str
     joint: bool = False  # it can fit all counts at once
     prior: bool = False  # it uses an earlier period
+    plan: Learn = False  # what a plan for it expects to be learned from an earlier period
     values: str = ""  # what is used for sums of values, where it is for counts alone
 
 
 ESTIMATORS = {
     "unbiased": EstimatorKind(unbiased, "adds up, with the least variance"),
-    "nonnegative": EstimatorKind(nonnegative, "no count below 0", joint=True),
-    "learned": EstimatorKind(learned, "also uses shares learned from similar nodes and the prior", prior=True),
+    "nonnegative": EstimatorKind(nonnegative, "no count below 0", joint=True, plan="split"),
+    "learned": EstimatorKind(
+        learned, "also uses shares learned from similar nodes and the prior", prior=True, plan=True
+    ),
     "posterior": EstimatorKind(
-        posterior, "the most probable whole counts on average, for reading and ranking", prior=True, values="learned"
+        posterior,
+        "the most probable whole counts on average, for reading and ranking",
+        prior=True,
+        plan=True,
+        values="learned",
     ),
 }
 

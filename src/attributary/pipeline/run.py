@@ -170,7 +170,7 @@ def run(
         known, expected = profile(tree, spec, before.table), from_counts(tree, before.table, known=names)
     else:
         known, expected = None, none(tree)
-    learn = estimator.uses_prior and not why_not_learned(spec, expected, method, known)
+    learn = estimator.kind.plan if not why_not_learned(spec, expected, method, known) else False
     plan = ready or make_plan(spec, tree, expected, method, profile=known, learn=learn)
     stage("simulating a summary report")
     now = profile(tree, spec, counts.table)

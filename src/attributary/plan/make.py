@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from math import sqrt
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from attributary.types import Floats
 
 DELTA = 1e-6  # of Gaussian noise that Laplace noise is compared with
 BESIDE = ("equal", "leaves")  # the splits that a plan is compared with
+Learn = bool | Literal["split"]  # whether a plan is for estimates that use what is learned, or its split alone
 WITH_LIMITS = "counts of an earlier period, as `attributary count` writes them for this spec"
 
 
@@ -41,7 +42,7 @@ def make_plan(
     rounding: Rounding = "largest-remainder",
     phases: int = 20,
     profile: Profile | None = None,
-    learn: bool = False,
+    learn: Learn = False,
     compare: bool = True,
 ) -> Plan:
     """The plan that a method makes for a tree, with the errors to expect if the counts will be as in the prior.
@@ -49,8 +50,9 @@ def make_plan(
     `share` fixes the part of ε that a level gets (0: no key); the levels in `keep` get a key whatever the method says.
     Values, and limits that the plan is to choose, need a `profile` beside the prior. With several measures, shares are
     parts of each measure's part. With `learn`, plan and errors are for estimates that use what is known, the prior
-    included, as `prior.learn` finds it; should that be worth nothing, the split is still good for unbiased ones.
-    Without `compare`, the plan does not say what the other kind of noise, or other schemes of the API, would mean.
+    included, as `prior.learn` finds it; should that be worth nothing, the split is still good for unbiased ones. With
+    "split" only the split is, and errors are of unbiased estimates: it suits non-negative ones, too. Without `compare`,
+    the plan does not say what the other kind of noise, or other schemes of the API, would mean.
     """
     prior = prior or none(tree)
     schemes = {each.name: each for each in spec.terms.schemes}
@@ -64,11 +66,11 @@ def make_plan(
 
         return choose_scheme(spec, tree, make)
     profile = profile if spec.has_limits else None  # else nothing is cut off
-    _check(spec, tree, prior, method, profile, learn)
+    _check(spec, tree, prior, method, profile, bool(learn))
     wishes = _Wishes(method, rounding, learn, _note(tree, prior))
     fixed = _fixed(spec, share or {}, keep)
     questions = [
-        Question.of(spec, tree, prior, measure, profile, fixed=fixed, phases=phases, learn=learn)
+        Question.of(spec, tree, prior, measure, profile, fixed=fixed, phases=phases, learn=bool(learn))
         for measure in spec.asked
     ]
     split = {name: [shares(q, name) for q in questions] for name in dict.fromkeys((method, *BESIDE))}
@@ -87,6 +89,8 @@ def make_plan(
     if method not in BESIDE and len(questions) == 1:
         whole[method] = improved(questions[0], whole[method], keep)
     plans = {name: _plan(asked[name], limits, each, wishes) for name, each in whole.items()}
+    if learn == "split":
+        questions = [replace(q, expects=None) for q in questions]
     errors_of = [
         PlanErrors.of(tree, q.prior.mean, q.tau, *(_expected(plans[name], q) for name in (method, *BESIDE)))
         for q in questions
@@ -119,7 +123,7 @@ class _Wishes(NamedTuple):
 
     method: str
     rounding: Rounding
-    learn: bool
+    learn: Learn
     note: PriorNote
 
 
@@ -202,7 +206,7 @@ def _plan(questions: list[Question], limits: ChosenLimits, whole: Contributions,
         nodes=nodes,
         prior=wishes.note,
         expected=_NO_ERRORS,
-        learn=True if wishes.learn else None,
+        learn=wishes.learn or None,
         spec=spec,
     )
 

@@ -153,8 +153,10 @@ class Plan(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True)
     other_noise: OtherNoise | None = Field(
         default=None, description="what the other kind of noise would mean, where that was worked out"
     )
-    learn: Literal[True] | None = Field(
-        default=None, description="true if plan and errors are for estimates that use what is known, the prior included"
+    learn: Literal[True, "split"] | None = Field(
+        default=None,
+        description="true if plan and errors are for estimates that use what is known, the prior included; split if "
+        "only the split is, and errors are of unbiased estimates",
     )
     keys: tuple[Bits, ...] | None = Field(
         default=None, description="the bits of each attribute in a key, top to bottom"

@@ -23,7 +23,7 @@ def plan_html(plan: Plan) -> str:
         notes[-1:] = [f"ε = {spec.epsilon:g} per conversion", *spec.terms.guarantee]
     elif spec.unknown:
         notes[-1] += f"; changing a conversion's {' or '.join(a.name for a in spec.unknown)}: ε = {loss.change:.4g}"
-    if plan.learn:
+    if plan.learn is True:
         notes += ["these errors assume `denoise --prior`"]
     if plan.prior.history and not plan.prior.protected:
         notes += ["planned from counts that were NOT protected"]
