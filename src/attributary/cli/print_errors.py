@@ -27,15 +27,23 @@ def print_errors(table: Any) -> None:
 
 def _print_best(compared: list[Best]) -> None:
     by_panel: dict[Any, list[list[str]]] = {}
+    limits = any(row.limit > 0 for row in compared)
     for row in compared:
         small = max(row.paper, row.ours) < SMALL
         words = [f"{row.epsilon:g}", f"{row.paper:.4f}", row.paper_method, f"{row.ours:.4f}", row.our_method]
         words += ["" if small else change(row.ours, row.paper), f"{row.zeros:.4f}"]
+        words += [f"{row.limit:.4f}"] * limits
         by_panel.setdefault(row[:4], []).append(words)
     out = console()
     for (dataset, tree, noise, tau), rows in by_panel.items():
         out.print(f"{dataset}, {tree}: tree error under {noise} noise, tau = {tau:g}")
-        print_table(out, [["epsilon", "paper's best", "method", "our best", "method", "change", "zeros"], *rows])
+        print_table(
+            out,
+            [
+                ["epsilon", "paper's best", "method", "our best", "method", "change", "zeros", *["limit"] * limits],
+                *rows,
+            ],
+        )
         out.print()
 
 
