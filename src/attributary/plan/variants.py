@@ -71,7 +71,7 @@ def what_if(
             yield Variant(change, plan.at(change.epsilon))
             continue
         asked = _Asked(plan.spec, tree, prior, profile).after(change)
-        wishes = {"rounding": plan.rounding, "learn": bool(plan.learn), **options, "compare": False}
+        wishes = {"rounding": plan.rounding, "learn": plan.learn or False, **options, "compare": False}
         wishes["share"] = {new: v for name, v in (wishes.get("share") or {}).items() for new in change.levels([name])}
         wishes["keep"] = change.levels(wishes.get("keep", ()))
         yield Variant(
