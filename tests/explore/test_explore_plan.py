@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import plans
+import w3c_devices
 from attributary import Tree, prior, rmsre
 from attributary.errors import InputError
 from attributary.explore.plan_start import (
@@ -238,3 +239,15 @@ def test_the_plan_tab_needs_no_table(tab: Tab) -> None:
     assert [level["contribution"] for level in found["levels"]] == [32768, 32768]
     assert "1,000 conversions" in found["start"]["words"]
     assert len(tab.get("/api/draws?fans=3x4").json()["rows"]) == 4
+
+
+def test_a_plan_for_w3c_attribution_goes_with_another_epsilon_and_says_its_guarantee() -> None:
+    for scheme in "AB":
+        asks = w3c_devices.spec(scheme)
+        tree = asks.tree(w3c_devices.paths(asks))
+        plan = make_plan(asks, tree, share={"campaign": 0.4})
+        what_if = WhatIf(start_of_prior(plan.spec, tree, prior.none(tree), "x"))
+        now, more = (answer(what_if, {"share": "2,3", **moved}) for moved in ({}, {"epsilon": "2"}))
+        assert (now["epsilon"], more["epsilon"]) == (1.0, 2.0)
+        assert number(more["tree"]["error"]) < number(now["tree"]["error"])
+        assert "Individual ε-DP" in now["guarantee"][0]

@@ -80,7 +80,9 @@ function writeSum(plan, best) {
 
 function writePrivacy(plan) {
   const lines = [`Adding or removing one conversion: ε = ${small(plan.loss.conversion)}.`];
-  if (plan.unknown.length) {
+  if (plan.guarantee.length) {
+    lines.splice(0, 1, `ε = ${small(plan.epsilon)} per conversion.`, ...plan.guarantee);
+  } else if (plan.unknown.length) {
     const names = plan.unknown.join(" or ");
     const change = `Changing a conversion's ${names}: ε = ${small(plan.loss.change)}`;
     const holds = plan.loss.change <= plan.epsilon * (1 + 1e-12);

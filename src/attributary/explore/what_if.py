@@ -24,6 +24,7 @@ from attributary.plan.level_shares import Question, Shares, shares
 from attributary.plan.make import DELTA
 from attributary.spec import Spec
 from attributary.spec.neighbours import PrivacyLoss
+from attributary.spec.terms import at_epsilon
 from attributary.tree import Tree
 from attributary.types import Floats, Ints
 
@@ -187,6 +188,7 @@ def answer(what_if: WhatIf, params: Mapping[str, str]) -> dict[str, Any]:
         "neighbours": spec.neighbours,
         "loss": {"conversion": loss.conversion, "change": loss.change},
         "unknown": [attribute.name for attribute in spec.unknown],
+        "guarantee": [f"{words[:1].upper()}{words[1:]}." for words in spec.terms.guarantee],
         "notes": list(spec.notes),
     }
 
@@ -203,13 +205,14 @@ def best_answer(what_if: WhatIf, params: Mapping[str, str]) -> dict[str, Any]:
 def requested_spec(what_if: WhatIf, params: Mapping[str, str]) -> Spec:
     """The spec of the start with what was moved; whatever it cannot be is refused by the spec itself."""
     changed: dict[str, Any] = what_if.start.spec.model_dump(by_alias=True, exclude_none=True)
-    for name in ("epsilon", "tau"):
-        if params.get(name):
-            changed[name] = _number(params[name], name)
+    if params.get("epsilon"):
+        changed = at_epsilon(changed, _number(params["epsilon"], "epsilon"))
+    if params.get("tau"):
+        changed["tau"] = _number(params["tau"], "tau")
     for name in ("noise", "neighbours"):
         if params.get(name):
             changed[name] = params[name]
-    if page_of(changed["noise"]).approximate:
+    if "noise" in changed and page_of(changed["noise"]).approximate:
         return Spec(**{"delta": DELTA, **changed})
     return Spec(**{name: value for name, value in changed.items() if name != "delta"})
 

@@ -86,7 +86,7 @@ def make_plan(
         name: contributions(asked[name], by_level, parts[name], limits.most, rounding, keep)
         for name, by_level in split.items()
     }
-    if method not in BESIDE and len(questions) == 1:
+    if scheme is not None and method not in BESIDE:
         whole[method] = improved(questions[0], whole[method], keep)
     plans = {name: _plan(asked[name], limits, each, wishes) for name, each in whole.items()}
     if learn == "split":
