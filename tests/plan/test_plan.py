@@ -618,3 +618,11 @@ def test_an_unruly_plan_is_refused_in_few_words(text: str) -> None:
     with pytest.raises(InputError) as caught:
         Plan.from_json(text)
     assert len(str(caught.value)) < 1000
+
+
+@pytest.mark.parametrize("l1", [7, 12, 60])
+@pytest.mark.parametrize("split_by", [None, "a"])
+def test_definition_1_holds_where_contributions_are_few(l1: int, split_by: str | None) -> None:
+    given = spec(l1=l1, split_by=split_by, neighbours="definition-1", epsilon=0.5)
+    plan = make_plan(given, *asked(given))
+    assert "definition-1" in plan.guarantees and plan.privacy_loss.change <= given.epsilon * (1 + 1e-12)

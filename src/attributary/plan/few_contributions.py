@@ -29,10 +29,11 @@ def improved(q: Question, whole: Contributions, keep: Collection[str] = ()) -> C
     free[0] &= not (q.spec.total and q.spec.split_by is not None)  # one key that all roots feed
     least = np.array([level in (*keep, q.spec.levels[-1]) for level in q.spec.levels], np.int64)
     weights = q.weights if whole.roots is None else q.of_known_heads(q.weights)
-    default = _descend(whole.default, lambda rows: np.array([_expected(q, rows, weights).tree]), free, least)
+    most = q.limit, q.spec.first_unknown
+    default = _descend(whole.default, lambda rows: np.array([_expected(q, rows, weights).tree]), free, least, most)
     if whole.roots is None or not q.by_root:
         return replace(whole, default=default)
-    roots = _descend(whole.roots[0], lambda rows: _expected(q, rows, q.weights).roots, free, least)
+    roots = _descend(whole.roots[0], lambda rows: _expected(q, rows, q.weights).roots, free, least, most)
     return replace(whole, default=default, roots=roots[None])
 
 
@@ -73,14 +74,19 @@ def _expected(q: Question, rows: Ints, weights: Floats | None) -> budget.Expecte
     return budget.expected(q.tree, q.prior.mean, noise, q.tau, weights=weights, share=share, spread=spread)
 
 
-def _descend(rows: Ints, errors: Callable[[Ints], Floats], free: Floats, least: Ints) -> Ints:
-    """Rows of which no single move between levels makes the error of one smaller."""
-    levels, error = np.flatnonzero(free).tolist(), errors(rows)
+def _descend(rows: Ints, errors: Callable[[Ints], Floats], free: Floats, least: Ints, most: tuple[float, int]) -> Ints:
+    """Rows of which no single move between levels makes the error of one smaller.
+
+    `most` is what part the levels from the first unknown one on may have, as Definition 1 has it, and that level.
+    """
+    levels, error, (part, unknown) = np.flatnonzero(free).tolist(), errors(rows), most
     while True:
         better, best = rows.copy(), error.copy()
         for giver in levels:
-            can = rows[:, giver] > least[giver]
-            for taker in levels if can.any() else ():
+            has = rows[:, giver] > least[giver]
+            for taker in levels if has.any() else ():
+                more = rows[:, unknown:].sum(axis=1) + (taker >= unknown) - (giver >= unknown)
+                can = has & ((taker < unknown) | (giver >= unknown) | (more <= part * rows.sum(axis=1)))
                 moved = rows.copy()
                 moved[can, giver] -= 1
                 moved[can, taker] += 1
