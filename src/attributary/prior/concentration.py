@@ -31,6 +31,7 @@ CLOSE = 0.3  # of the log-evidence: what is not worth another step
 VAGUE, VAGUE_ROOTS = 3.0, 1.0  # standard deviation of log θ around its start, where figures say nothing
 CAUTION = 0.5  # standard errors
 EACH = 0.3  # of a child, in large families
+ROOTS = 0.3  # of a root: some are far smaller than others, and with few roots figures do not tell
 CLOSELY = 20.0  # conversions that expectations are taken to be worth at first
 RANGE = (1e-6, 1e5)  # of θ, by its start
 LEAST = 1e-9  # of α
@@ -69,6 +70,7 @@ def bases(tree: Tree, share: Floats, past: Floats | None) -> Bases:
     by_leaves = np.append(leaves[:roots] / leaves[:roots].mean(), leaves[roots:] / leaves[parent[roots:]])
     each = [expected, even, by_leaves, *([] if past is None else [past])]
     start = np.tile([CLOSELY, 1.0, 1.0, *([] if past is None else [CLOSELY])], (tree.depth, 1))
+    start[0, 1:3] *= ROOTS
     for level in range(tree.depth):
         here = tree.slice(level)
         start[level, 0] = max(CLOSELY, EACH * (here.stop - here.start) / max(len(np.unique(parent[here])), 1))

@@ -1,0 +1,70 @@
+"""Posterior means are never much worse than non-negative estimates, whatever the forest and however wrong the prior."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from attributary import Measurements, denoise, rmsre
+from test_prior_robust import AWKWARD, World, earlier, families, flat, grown, labelled, shuffled, tripled, world
+
+TAU = 5.0
+Past = Callable[[World], np.ndarray | None]
+
+
+def inverted(of: World) -> np.ndarray:
+    """Who had most has least."""
+    leaf = of.tree.is_leaf
+    total = np.zeros(len(of.tree))
+    total[leaf] = of.then[leaf].max() - of.then[leaf]
+    for v in np.argsort(-of.tree.level, kind="stable"):
+        if of.tree.parent[v] >= 0:
+            total[of.tree.parent[v]] += total[v]
+    return total
+
+
+PASTS: dict[str, Past] = {
+    "none": lambda of: None,
+    "honest": lambda of: of.then,
+    "shuffled": shuffled,
+    "flat": flat,
+    "inverted": inverted,
+    "tripled": tripled,
+    "tenfold": lambda of: of.then * 10,
+    "moved": lambda of: of.then * np.random.default_rng(1).lognormal(0, 1, len(of.then)),
+}
+
+
+def cost(of: World, past: Past, epsilon: float, draws: int) -> float:
+    """The tree error of posterior means over that of non-negative estimates; ε is split equally."""
+    tree, mean = of.tree, past(of)
+    variance = 2 * (tree.depth / epsilon) ** 2
+    known = None if mean is None else earlier(of, mean)
+    found = []
+    for seed in range(draws):
+        noise = np.random.default_rng((seed, 7)).laplace(0, np.sqrt(variance / 2), len(tree))
+        given = Measurements(of.now + noise, np.full(len(tree), variance))
+        both = (denoise(tree, given, posterior=True, prior=known), denoise(tree, given, nonnegative=True))
+        found.append([rmsre.tree(tree, of.now, np.square(est.count - of.now), TAU) ** 2 for est in both])
+    with_, without = np.mean(found, axis=0)
+    return float(np.sqrt(with_ / without))
+
+
+SMALL: dict[str, World] = {
+    "three roots": labelled((4, 5), 3, 36, 4.0, 1.0, 0.3),
+    "one root": grown(families(6, 8), 1),
+}
+
+
+@pytest.mark.parametrize("past", ["none", "shuffled", "inverted"])
+@pytest.mark.parametrize("name", list(SMALL))
+def test_few_roots_and_wrong_priors_do_little_harm(name: str, past: str) -> None:
+    assert cost(SMALL[name], PASTS[past], 1.0, 6) < 1.03
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("epsilon", [0.5, 4.0])
+@pytest.mark.parametrize("past", list(PASTS))
+@pytest.mark.parametrize("name", list(AWKWARD))
+def test_no_forest_and_no_prior_does_much_harm(name: str, past: str, epsilon: float) -> None:
+    assert cost(world(name), PASTS[past], epsilon, 8) < 1.03
