@@ -43,7 +43,7 @@ expect: the root mean squared error of a level's counts, each relative to its co
           -o next.json
 
 WHAT IF something else were asked? --what-if, as often as you like, makes one table of it: other budgets (epsilon=1,2),
-a shorter or longer period (period=7d,28d, with --prior-period unless the prior's file tells), a coarser attribute
+a shorter or longer period (period=7d,28d, with --prior-period: how long the prior's was), a coarser attribute
 (location=country, a column of the prior, or location=map.csv:country, a column of a table beside location), or one less
 (location=). What is to be changed together goes into one text: "period=28d; location=country".
 
