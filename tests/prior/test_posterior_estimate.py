@@ -191,3 +191,35 @@ def test_how_far_it_has_come_is_told() -> None:
     assert said[0] == "learning how families share" and said[-1] == "weighing whole counts, 100% of the nodes"
     shares = [int(words.split(", ")[1].split("%")[0]) for words in said[1:]]
     assert shares == sorted(shares) and len(shares) > 3
+
+
+@pytest.mark.parametrize("shape", ["laplace", "normal"])
+@pytest.mark.parametrize(("roots", "fan", "mean"), [(1, 2000, 0.3), (30, 300, 0.3), (30, 100, 2.0)])
+def test_posterior_means_are_shown_where_they_are_closer_in_large_sparse_families(
+    shape: str, roots: int, fan: int, mean: float
+) -> None:
+    rng = np.random.default_rng(5)
+    parent = np.repeat(np.arange(roots), fan)
+    tree = Tree.from_parents([*[-1] * roots, *parent.tolist()])
+    leaves = rng.poisson(rng.gamma(0.3, mean / 0.3, len(parent))).astype(float)
+    truth = np.append(np.bincount(parent, leaves), leaves)
+    noise = rng.laplace(0, 3, len(tree)) if shape == "laplace" else rng.normal(0, np.sqrt(18), len(tree))
+    est = denoise(tree, truth + noise, 18.0, shape=shape, posterior=True)
+    near = denoise(tree, truth + noise, 18.0, shape=shape, nonnegative=True)
+    assert est.remark == "posterior means of whole counts"
+    assert np.square(est.count - truth).mean() < 0.9 * np.square(near.count - truth).mean()
+
+
+def test_means_that_are_far_from_the_figures_are_seen_to_be_worse() -> None:
+    from attributary.prior.gain import worse
+
+    forest = Forest(3)
+    est = denoise(forest.measured(3.0), posterior=True)
+    assert isinstance(est, Posterior)
+    tree, figures, var = forest.tree, est.figures, np.full(len(forest.tree), 18.0)
+    plain = (figures.blue, figures.wide)
+    wrong = np.array(est.told.mean)
+    leaves = tree.slice(2)
+    wrong[leaves] = forest.rng.permutation(wrong[leaves])
+    for count, expected in ((est.told.mean, False), (wrong, True)):
+        assert worse(tree, figures.x, var, plain, count, est.told.variance, 5.0, figures.linear) == expected

@@ -27,6 +27,7 @@ SMALL = 6.0  # nodes of a level: with more, it must be seen to lose more than th
 LEAST = 0.1  # of its variance: a level's squared error is no less
 PROBES, ENOUGH = 4, 10_000  # probes; one is enough for so many nodes
 STEP = 0.7  # standard deviations by which a probe moves figures
+SHORT = 0.05  # the same for a posterior: long ones, of all figures at once, make top-down estimates look too good
 
 
 class _Probe(NamedTuple):
@@ -79,15 +80,31 @@ def widened(
 
 
 def worse(
-    tree: Tree, x: Floats, var: Floats, plain: tuple[Floats, Floats], count: Floats, variance: Floats, tau: float
+    tree: Tree,
+    x: Floats,
+    var: Floats,
+    plain: tuple[Floats, Floats],
+    count: Floats,
+    variance: Floats,
+    tau: float,
+    linear: Floats,
 ) -> bool:
     """Whether posterior means with these variances seem worse than non-negative estimates; nan does not judge.
 
     Given the figures, a posterior mean moves along with y as its variance says: cov(f, y) is the variance of the count
-    itself, exactly under normal noise. Worse means that the tree is seen to lose more than SPARED_TREE (by a standard
+    itself, if the prior is right. Worse means that the tree is seen to lose more than SPARED_TREE (by a standard
     error), or a level more than SPARED_LEVEL (by two). Weights go by the posterior means, which follow noise less.
+
+    Where the log-likelihood of noise n falls by `linear`·|n| = |n| / b, E[n·g(n)] = E[(b·|n| + b²)·g′(n)], and probes
+    move such figures accordingly: with E[n²] for b·|n| + b², large noise would seem to count less than it does.
     """
-    judge, sizes = _judge(tree, x, var, plain, tau, PROBES), np.diff(tree.offsets)
+    first = np.where(np.isfinite(count), 0.5 * (count + nonnegative(tree, x, var, plain[0], "top-down")), x)
+    some, level = (linear > 0) & (var < np.inf), tree.in_level_order.level
+    scale = 1 / np.where(some, linear, 1.0)
+    times = np.where(some, scale * np.abs(x - first) + scale**2, 0.0) / np.where(some, var, 1.0)
+    mean = np.bincount(level, times) / np.maximum(np.bincount(level, some), 1)  # residuals are smaller than noise
+    moves = np.where(some, np.where(some, var, 0.0) * times / np.where(mean > 0, mean, 1.0)[level], var)
+    judge, sizes = _judge(tree, x, var, plain, tau, PROBES, SHORT, moves), np.diff(tree.offsets)
     known = np.isfinite(count) & (judge.weight > 0)
     count, variance = np.where(known, count, 0.0), np.where(known, variance, 0.0)
     weight = np.where(known, 1.0, 0.0) / np.maximum(count, tau) ** 2 / np.repeat(sizes, sizes)
@@ -109,20 +126,34 @@ def _sure(gain: Floats) -> bool:
     return bool(gain.sum() > SURE * (1 + FEW / number) * np.sqrt(squares))
 
 
-def _judge(tree: Tree, x: Floats, var: Floats, plain: tuple[Floats, Floats], tau: float, number: int) -> _Judge:
+def _judge(
+    tree: Tree,
+    x: Floats,
+    var: Floats,
+    plain: tuple[Floats, Floats],
+    tau: float,
+    number: int,
+    step: float = STEP,
+    moves: Floats | None = None,
+) -> _Judge:
     y, claimed = plain
     first, sizes, known = nonnegative(tree, x, var, y, "top-down"), np.diff(tree.offsets), claimed < np.inf
     weight = np.where(known, 1.0, 0.0) / np.maximum(first, tau) ** 2 / np.repeat(sizes, sizes)
     variance = np.where(known, claimed, 0.0)
-    deviation = np.sqrt(np.where(var < np.inf, var, 0.0))
+    deviation = np.sqrt(np.where(var < np.inf, var if moves is None else moves, 0.0))
     signs, probes = np.random.default_rng(0), []  # always the same: what is learned depends on the figures alone
     for _ in range(number):
         moved = deviation * signs.choice([-1.0, 1.0], len(tree))
-        there = x + STEP * moved
+        there = x + step * moved
         along = engine(tree).blue(tree, moved, var)[0]
-        again = nonnegative(tree, there, var, y + STEP * along, "top-down")
-        probes.append(_Probe(there, along, (again - first) / STEP))
-    covariance = _covariance(first, variance, [p.plain for p in probes], [p.y for p in probes], probes)
+        again = nonnegative(tree, there, var, y + step * along, "top-down")
+        probes.append(_Probe(there, along, (again - first) / step))
+    straight = variance
+    if moves is not None:  # of a figure's own noise, whose weight in y is claimed / var
+        some = known & (var > 0) & (var < np.inf)
+        noise = np.where(some, var, 1.0)
+        straight = variance + np.where(some, (variance / noise) ** 2 * (np.where(some, moves, 1.0) - noise), 0.0)
+    covariance = _covariance(first, straight, [p.plain for p in probes], [p.y for p in probes], probes)
     return _Judge(tree, y, first, variance, weight, covariance, probes)
 
 

@@ -52,7 +52,8 @@ def posterior_estimate(
         weights = families.weights(tree)
     told = marginals(tree, figures, weights, done=lambda part: stage(f"weighing whole counts, {part:.0%} of the nodes"))
     shown = np.isfinite(told.mean)
-    if worse(tree, x, var, plain, told.mean, told.variance, tau) if families is None else not families.shown:
+    checked = (tree, x, var, plain, told.mean, told.variance, tau, figures.linear)
+    if worse(*checked) if families is None else not families.shown:
         shown[:] = False
     count = np.where(shown, told.mean, order(np.asarray(topdown.count, np.float64)))
     variance = np.where(shown, told.variance, figures.wide)
