@@ -8,7 +8,10 @@ import numpy as np
 import pandas as pd
 import vl_convert
 
-from attributary import Tree, denoise, noise
+from attributary import Spec, Tree, denoise, noise
+from attributary.datasets.forest import SPEC, forest
+from attributary.evaluate import evaluate, user_cases
+from attributary.evaluate.evaluation_page import figure, svg
 from attributary.html import ROOMY
 from examples import shop
 
@@ -22,6 +25,18 @@ def main() -> None:
     truth = shop.truth(tree)
     noisy = shop.measure(truth, tree.by_level(shop.EQUAL), np.random.default_rng(11))
     save(before_after(tree, truth, noisy), "before-after")
+    (FOLDER / "limit.svg").write_text(limit(), encoding="utf-8")
+    print(FOLDER / "limit.svg")
+
+
+def limit() -> str:
+    """Errors against ε on a generated forest, with the limit among them."""
+    cases = user_cases(Spec.parse(SPEC), *forest(), name="forest", generated=True)
+    methods = [f"optimal-{name}" for name in ("nonnegative", "learned", "posterior", "limit0", "limit1")]
+    table = evaluate(
+        cases, ["greedy-unbiased", *methods], zeros=True, epsilons=[0.5, 1, 2, 4, 8, 16], taus=[5], draws=4
+    )
+    return svg(figure(table.table, "forest", "api"))
 
 
 def before_after(tree: Tree, truth: np.ndarray, noisy: np.ndarray) -> alt.LayerChart:

@@ -96,7 +96,7 @@ def figure(table: Any, dataset: str, noise: str, ink: str = INK) -> dict[str, An
 def _title(rows: list[dict[str, Any]], dataset: str, noise: str) -> str:
     generated = any(row["generated"] for row in rows)
     whose = " look-alike, generated rows" if generated else ""
-    return f"{dataset}{whose}: tree error, {noise} noise (dashed: the paper's methods; dotted: answering 0)"
+    return f"{dataset}{whose}: tree error, {noise} noise (dashed: the paper's; dotted: 0 everywhere, the limit)"
 
 
 def png(spec: dict[str, Any]) -> bytes:
