@@ -140,7 +140,7 @@ def test_what_if_and_last_go_with_it() -> None:
         "last.json",
     )
     assert result.exit_code == 0, result.output
-    rows = [line.split() for line in result.stderr.splitlines() if line.startswith("0.0")]
+    rows = [line.split() for line in result.stderr.splitlines() if line.startswith("epsilon=0.0")]
     errors = [float(row[-2].rstrip("%")) for row in rows]
     assert len(errors) == 2 and 1 < errors[0] / errors[1] < 3.9  # noise alone would be 4 times as much
 
