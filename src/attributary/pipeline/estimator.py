@@ -26,8 +26,8 @@ class Background(NamedTuple):
 
     earlier: Prior | None = None  # of the same tree, in the unit of the measurements
     tau: float = TAU
-    stage: Callable[[str], None] = lambda _: None  # is told what comes next
     worth: float = 1.0  # what a conversion brings on average, in that unit; 1 for counts
+    stage: Callable[[str], None] = lambda _: None  # is told what comes next
 
 
 def unbiased(tree: Tree, measured: Measurements, known: Background, joint: bool, whole: bool) -> Estimate:
