@@ -358,9 +358,10 @@ def test_what_makes_no_sense_is_refused() -> None:
             prior.drifted(of.tree, given_, None, nothing)
 
 
+@pytest.mark.parametrize(("draws", "least"), [(30, 0.83), pytest.param(100, 0.9, marks=pytest.mark.sweep)])
 @pytest.mark.parametrize("kind", ["right", "flat", "lying"])
-def test_intervals_of_totals_cover_whatever_the_prior_says(kind: str) -> None:
-    of, variance, draws = world(3, 8), 50.0, 100
+def test_intervals_of_totals_cover_whatever_the_prior_says(kind: str, draws: int, least: float) -> None:
+    of, variance = world(3, 8), 50.0
     leaves = np.flatnonzero(of.tree.is_leaf)
     mean = {"right": of.now, "flat": np.ones(len(of.tree)), "lying": of.now.max() - of.now}[kind]
     rng = np.random.default_rng(1)
@@ -380,7 +381,7 @@ def test_intervals_of_totals_cover_whatever_the_prior_says(kind: str) -> None:
             low, high = total.interval()
             assert low <= total.count <= high
             held[i] += low <= of.now[nodes].sum() <= high
-    assert held.min() / draws >= 0.9  # 2.3 standard errors below 0.95; by the prior's own variance it was 0.59 and less
+    assert held.min() / draws >= least  # 2 to 3 standard errors below 0.95; by the prior's own variance 0.59 and less
 
 
 def test_a_total_that_only_the_prior_tells_takes_all_errors_to_add_up() -> None:
