@@ -12,6 +12,7 @@ from attributary.plan import Plan, expected, make_plan
 from attributary.plan.variants import Change, Coarser, what_if
 from attributary.prior import from_counts, from_estimates
 from attributary.prior.profile import profile
+from attributary.report.by_level import shares
 from attributary.spec import Spec
 from plans import DAYS, counts, spec
 
@@ -181,3 +182,19 @@ def test_the_nodes_of_a_level_are_told_as_they_are(kind: str, seed: int) -> None
         for node in (level.worst, *level.largest):
             place = [v for v in nodes if tuple(tree.path(v)) == node.node]
             assert len(place) == 1 and (node.count, node.error) == (before.mean[place[0]], error[place[0]])
+
+
+@pytest.mark.parametrize("protected", [True, False])
+def test_files_and_pages_name_nodes_only_if_the_prior_was_protected(protected: bool) -> None:
+    table, asks = counts(1), spec()
+    tree = asks.tree(table)
+    before = from_counts(tree, table, known=["a", "b"], protected=protected)
+    plan = make_plan(asks, tree, before)
+    again = Plan.from_json(plan.to_json())
+    for told, kept in zip(plan.expected.levels, again.expected.levels, strict=True):
+        assert told.worst is not None and kept.worst is not None and told.names
+        assert (kept.median, kept.worst.error) == (told.median, told.worst.error)
+        assert kept == told if protected else (kept.largest, kept.worst.node, kept.worst.count) == ((), (), 0)
+    named = [share.worst for share in shares(plan)]
+    assert all(("(" in words) == protected for words in named) and all(named)
+    assert ("worst: " in plan._repr_html_()) == protected

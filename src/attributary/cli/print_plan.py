@@ -343,10 +343,7 @@ def _prior(plan: Plan, tree: Tree, prior: Prior, path: str | None) -> list[str]:
     source = f"{path}, {several}{note.conversions:,.0f} conversions{' in an average period' * bool(several)}"
     lines = [f"prior: {source}, protected"]
     if not note.protected:
-        lines = [
-            f"!prior: {source}, NOT protected: whoever sees the plan learns a little of these counts, and "
-            "those of the nodes that it names"
-        ]
+        lines = [f"!prior: {source}, NOT protected: whoever sees the plan learns a little of these counts"]
     new = int(prior.new_roots(tree).sum()) if spec.split_by else 0
     if note.new:
         takes = f"; {new:,} of them are values of {spec.split_by} and take the default split" if new else ""

@@ -70,12 +70,22 @@ class LevelErrors(BaseModel, frozen=True, extra="forbid", ser_json_inf_nan="stri
     largest: tuple[NodeError, ...] = Field(default=(), description="those of its largest nodes in the prior")
     worst: NodeError | None = Field(default=None, description="that of its worst node; of one measure")
 
+    @property
+    def names(self) -> bool:
+        """Whether nodes are named with their counts; without a prior, none is one to name."""
+        return bool(self.largest) and self.largest[0].count > 0
+
+    def unnamed(self) -> Self:
+        """The same without the names and counts of nodes."""
+        worst = None if self.worst is None else NodeError(node=(), count=0.0, error=self.worst.error)
+        return self.model_copy(update={"largest": (), "worst": worst})
+
     def words(self, percent: Callable[[float], str], unit: str = "conversions") -> str:
         """Its nodes in words: "median node 0.4%; DE 0.3%, FR 0.4%; worst: missing, 26 conversions, 27.0%"."""
         if self.median is None or self.worst is None or self.nodes < 2:
             return ""
         parts, worst = [f"median node {percent(self.median)}"], f"worst {percent(self.worst.error)}"
-        if self.largest[0].count > 0:  # without a prior, no node is one to name
+        if self.names:
             named = [f"{node.name} {percent(node.error)}" for node in self.largest if node != self.worst]
             parts += [", ".join(named)] if named else []
             worst = f"worst: {self.worst.name}, {self.worst.count:,.4g} {unit}, {percent(self.worst.error)}"
@@ -135,6 +145,10 @@ class PlanErrors(BaseModel, frozen=True, extra="forbid", ser_json_inf_nan="strin
             tree=mean([e.tree for e in errors]),
             roots=mean([e.roots for e in errors]),
         )
+
+    def unnamed(self) -> Self:
+        """The same without the names and counts of nodes."""
+        return self.model_copy(update={"levels": tuple(level.unnamed() for level in self.levels)})
 
     def times(self, factor: float) -> Self:
         """All errors larger by a factor."""

@@ -301,6 +301,15 @@ class Plan(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True)
         loss, most = self.privacy_loss, self.spec.epsilon * (1 + 1e-12)
         return tuple(name for name in NEIGHBOURS if loss.under(name) <= most)
 
+    @property
+    def to_hand_on(self) -> Self:
+        """The plan as files and pages have it: it names nodes with their counts only if the prior was protected."""
+        if self.prior.protected:
+            return self
+        own = (share.expected and share.expected.unnamed() for share in self.measures)
+        measures = (share.model_copy(update={"expected": e}) for share, e in zip(self.measures, own, strict=True))
+        return self.model_copy(update={"expected": self.expected.unnamed(), "measures": tuple(measures)})
+
     def at(self, epsilon: float) -> Self:
         """The same plan under another ε. Under the API's noise it stays the best; errors go with √var(DLap(ε/L1))."""
         reason = self.fixed_epsilon

@@ -24,7 +24,7 @@ WIDTH = 110
 
 def to_json(plan: Plan) -> str:
     """The plan as JSON: what is derived from the contributions, under "privacy", is for the reader."""
-    data = json.loads(plan.model_dump_json(by_alias=True, exclude_none=True))
+    data = json.loads(plan.to_hand_on.model_dump_json(by_alias=True, exclude_none=True))
     if plan.measures == (plan.counts_alone,):
         del data["measures"]
     loss, guarantee = plan.privacy_loss, list(plan.spec.terms.guarantee)

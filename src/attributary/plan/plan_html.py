@@ -27,7 +27,7 @@ def plan_html(plan: Plan) -> str:
         notes += ["these errors assume `denoise --prior`"]
     if plan.prior.history and not plan.prior.protected:
         notes += ["planned from counts that were NOT protected"]
-    by_node = ((level.level, level.words(_percent)) for level in plan.expected.levels)
+    by_node = ((level.level, level.words(_percent)) for level in plan.to_hand_on.expected.levels)
     notes = [*(f"{level}: {words}" for level, words in by_node if words), *notes]
     title, each = f"Plan: ε = {spec.epsilon:g}, {plan.method} split", plan.by_measure
     if len(each) == 1:

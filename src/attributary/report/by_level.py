@@ -62,7 +62,7 @@ def shares(plan: Plan) -> list[LevelShare]:
     if plan.per_impression is not None:
         budget = np.array([plan.spec.contributions_of(plan.most(root)) for root in plan.roots or [None]])
     levels = []
-    for i, (level, spread) in enumerate(zip(plan.expected.levels, _contributions(plan), strict=True)):
+    for i, (level, spread) in enumerate(zip(plan.to_hand_on.expected.levels, _contributions(plan), strict=True)):
         part = np.asarray(spread, np.float64) / budget
         spans = float(part.min()), float(np.median(part)), float(part.max())
         errors = level.error.plan, level.error.equal, level.error.leaves
@@ -78,8 +78,7 @@ def _worst(level: LevelErrors) -> str:
     if level.worst is None or level.nodes < 2:
         return ""
     error = numerals.percent(level.worst.error)
-    known = level.largest[0].count > 0
-    return f"{level.worst.name} ({numerals.count(level.worst.count)}): {error}" if known else error
+    return f"{level.worst.name} ({numerals.count(level.worst.count)}): {error}" if level.names else error
 
 
 def changes(est: Estimates, tau: float) -> list[LevelChange]:
