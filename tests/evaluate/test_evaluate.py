@@ -265,6 +265,13 @@ def test_no_way_overspends_on_any_path(asks: Spec, seed: int, seen: int) -> None
         assert spent.max() <= 1 + 1e-9
 
 
+def test_new_roots_below_a_total_do_not_overspend_where_unknown_levels_are_limited() -> None:
+    asks = spec(noise="gaussian", delta=1e-6, total=True, weights="counts", neighbours="definition-1", split_by="a")
+    tree, prior = asked(asks, 4, 5, 2)
+    spent = tree.in_level_order.sum_down(splits.per_node(asks, tree, prior))
+    assert spent.max() <= 1 + 1e-9
+
+
 @pytest.mark.parametrize("way", [splits.greedy, splits.optimal, splits.per_node])
 def test_a_new_root_takes_the_split_that_is_best_for_the_known_ones(way: splits.Way) -> None:
     made = case(seen=3)

@@ -213,12 +213,16 @@ def _default(q: Question, method: str, total: float) -> Floats:
 
 
 def _per_node(q: Question, method: str) -> Shares:
+    def of_unseen(nodes: Floats) -> Floats:
+        return _together(q, "optimal") if q.spec.split_by is None else _default(q, "optimal", float(nodes[0]))
+
     nodes = _nodes(q, method, q.fixed)
-    default = _together(q, "optimal") if q.spec.split_by is None else _default(q, "optimal", float(nodes[0]))
+    default = of_unseen(nodes)
     unknown = np.where(np.arange(len(nodes)) < q.tree.offsets[q.spec.first_unknown], 0.0, nodes)
     unknown = q.tree.in_level_order.sum_down(unknown)
     if unknown.max() > q.limit * (1 + CLOSE):
         nodes = _nodes(q, method, np.where(np.arange(q.tree.depth) < q.spec.first_unknown, q.fixed, default))
+        default = of_unseen(nodes)  # once more, as the total is common to all roots
     return Shares(default, None, nodes)
 
 
