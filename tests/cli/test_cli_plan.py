@@ -260,7 +260,7 @@ def test_definition_1_is_said_to_hold() -> None:
 BAD: dict[str, tuple[list[str], str]] = {
     "no spec": (["none.toml"], "there is no file none.toml; give the spec's path, a TOML file"),
     "not toml": (["counts.csv"], "counts.csv: line 1, column 9 is not TOML: "),
-    "one mistake": (["wrong.toml"], "wrong.toml: epsilon: a number above 0, as in epsilon = 4; got -1"),
+    "one mistake": (["wrong.toml"], 'wrong.toml: epsilon: a number above 0, as in epsilon = 4, or "auto", the least'),
     "nothing to query": (
         ["spec.toml"],
         "a plan needs the values of campaign, location that will be queried",

@@ -74,7 +74,7 @@ def squared(plan: Plan, tree: Tree, known: Any) -> float:
 def test_the_choice_is_as_good_as_a_grid_search(seed: int, repeat: float, epsilon: float, size: float) -> None:
     """Over every m, every clip of a finer grid and every split among measures and levels in steps of a fifteenth."""
     table = rows(seed, 1, repeat, size)
-    asked = spec(epsilon=epsilon, split_by=None)
+    asked = spec(epsilon=epsilon, split_by=None, guard="none")
     plan, tree, known = planned(asked, table)
     ours = squared(plan, tree, known)
     assert ours == pytest.approx(plan.expected.tree.plan**2, rel=1e-6)

@@ -123,12 +123,30 @@ HEAD = 'epsilon = 1\n[[attribute]]\nname = "a"\n'
 DAY = '[[attribute]]\nname = "day"\nunknown = true\n'
 BAD = {
     "no epsilon": ('[[attribute]]\nname = "a"', "epsilon: is missing; a number above 0, as in epsilon = 4"),
-    "epsilon 0": (HEAD.replace("1", "0"), "epsilon: a number above 0, as in epsilon = 4; got 0"),
-    "epsilon below 0": (HEAD.replace("1", "-0.5"), "epsilon: a number above 0, as in epsilon = 4; got -0.5"),
-    "epsilon nan": (HEAD.replace("1", "nan"), "epsilon: a number above 0, as in epsilon = 4; got nan"),
-    "epsilon inf": (HEAD.replace("1", "inf"), "epsilon: a number above 0, as in epsilon = 4; got inf"),
-    "epsilon in words": (HEAD.replace("1", '"1"'), 'epsilon: a number above 0, as in epsilon = 4; got "1"'),
-    "epsilon true": (HEAD.replace("1", "true"), "epsilon: a number above 0, as in epsilon = 4; got true"),
+    "epsilon 0": (
+        HEAD.replace("1", "0"),
+        'epsilon: a number above 0, as in epsilon = 4, or "auto", the least that meets all targets; got 0',
+    ),
+    "epsilon below 0": (
+        HEAD.replace("1", "-0.5"),
+        'epsilon: a number above 0, as in epsilon = 4, or "auto", the least that meets all targets; got -0.5',
+    ),
+    "epsilon nan": (
+        HEAD.replace("1", "nan"),
+        'epsilon: a number above 0, as in epsilon = 4, or "auto", the least that meets all targets; got nan',
+    ),
+    "epsilon inf": (
+        HEAD.replace("1", "inf"),
+        'epsilon: a number above 0, as in epsilon = 4, or "auto", the least that meets all targets; got inf',
+    ),
+    "epsilon in words": (
+        HEAD.replace("1", '"1"'),
+        'epsilon: a number above 0, as in epsilon = 4, or "auto", the least that meets all targets; got "1"',
+    ),
+    "epsilon true": (
+        HEAD.replace("1", "true"),
+        'epsilon: a number above 0, as in epsilon = 4, or "auto", the least that meets all targets; got true',
+    ),
     "too much epsilon": (HEAD.replace("1", "64.5"), "epsilon: a summary report takes at most 64; got 64.5"),
     "tau 0": ("tau = 0\n" + HEAD, "tau: the count below which"),
     "l1 0": ("l1 = 0\n" + HEAD, "l1: a whole number above 0, up to 1e9; the API's is 65536; got 0"),

@@ -38,13 +38,14 @@ class BudgetMethod:
     split: Callable[..., Split]
     words: str  # its rule, for people
     by_node: bool = False  # each node has a budget of its own
+    bounded: bool = False  # plans with it meet targets and keep to the guard
     learns: bool = False  # takes share and spread: what estimates will use besides the figures
 
 
 METHODS = {
     method.name: method
     for method in (
-        BudgetMethod("optimal", optimal, "least expected error", learns=True),
+        BudgetMethod("optimal", optimal, "least expected error", bounded=True, learns=True),
         BudgetMethod("greedy", greedy, "step by step to the level that gains most"),
         BudgetMethod("equal", equal, "equal shares for all levels"),
         BudgetMethod("leaves", leaves, "all on the last level"),

@@ -1,6 +1,6 @@
 """LevelBudgets: budgets by level, a row for each head or one for all, and what they mean for the classes below."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -67,17 +67,26 @@ class LevelBudgets:
     def errors(self, budget: Floats) -> Floats:
         return np.concatenate([self.objective.errors(self._spread(part)) for part in self._parts(budget)])
 
+    def errors_by(self, budget: Floats, weights: Floats) -> Floats:
+        """(splits, weights): the errors of all roots together under other weights of the classes."""
+        return np.concatenate([self.objective.errors_by(self._spread(part), weights) for part in self._parts(budget)])
+
+    def gains_by(self, budget: Floats, weight: Floats) -> Floats:
+        """What a little more of each budget takes off such an error."""
+        objective = replace(self.objective, weight=weight, joint=True)
+        return np.concatenate([self._gains(part, objective)[1] for part in self._parts(budget)])
+
     def gains(self, budget: Floats) -> tuple[Floats, Floats]:
         """The errors, and what a little more of each budget takes off them."""
-        errors, gains = zip(*(self._gains(part) for part in self._parts(budget)), strict=True)
+        errors, gains = zip(*(self._gains(part, self.objective) for part in self._parts(budget)), strict=True)
         return np.concatenate(errors), np.concatenate(gains)
 
     def _parts(self, budget: Floats) -> list[Floats]:
         """Some splits at a time, so that a sweep over their classes stays in the cache."""
         return np.array_split(budget, min(len(budget), len(budget) * len(self.row) // CHUNK + 1))
 
-    def _gains(self, budget: Floats) -> tuple[Floats, Floats]:
-        errors, gain = self.objective.gains(self._spread(budget))
+    def _gains(self, budget: Floats, objective: Objective | Learned) -> tuple[Floats, Floats]:
+        errors, gain = objective.gains(self._spread(budget))
         splits, cells = len(gain), 2 * self.open.size
         cell = self._slot + cells * np.arange(splits)[:, None]
         by_slot = np.bincount(cell.ravel(), gain.ravel(), splits * cells).reshape(splits, 2, *self.open.shape)

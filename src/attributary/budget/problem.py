@@ -65,6 +65,14 @@ class Objective:
             errors, gain = tree_error.raw(self.forest, self.weight, precision)
         return self._judged(errors), gain * self.model.slope(budget)
 
+    def errors_by(self, budget: Floats, weights: Floats) -> Floats:
+        """(splits, weights): the errors of all roots together under other weights, a row for each."""
+        if not self.denoised:
+            by: Floats = (1.0 / np.maximum(self.model.precision(budget), tree_error.NOTHING)) @ weights.T
+            return by
+        errors: Floats = tree_error.variances(self.forest, self.model.precision(budget)) @ weights.T
+        return errors
+
     def heads(self) -> "Objective":
         """The same without the level on top: each head for itself, as if there were no total."""
         return replace(self, forest=self.forest.below(), weight=self.weight[self.forest.offsets[1] :], joint=False)
@@ -238,6 +246,11 @@ class Learned:
         precision = self.model.precision(budget)
         found = predicted(self.forest, self.weight, precision, self.share, self.firm, self.nothing)
         return self._judged(found.error)
+
+    def errors_by(self, budget: Floats, weights: Floats) -> Floats:
+        """(splits, weights): the errors of all roots together under other weights, a row for each."""
+        each = (replace(self, weight=weight, joint=True).errors(budget) for weight in weights)
+        return np.concatenate([np.empty((len(budget), 0)), *each], axis=1)
 
     def gains(self, budget: Floats) -> tuple[Floats, Floats]:
         """The errors, and what a little more budget takes off them: −∂E/∂ε of each class."""

@@ -43,9 +43,16 @@ expect: the root mean squared error of a level's counts, each relative to its co
           -o next.json
 
 WHAT IF something else were asked? --what-if, as often as you like, makes one table of it: other budgets (epsilon=1,2),
-a shorter or longer period (period=7d,28d, with --prior-period: how long the prior's was), a coarser attribute
-(location=country, a column of the prior, or location=map.csv:country, a column of a table beside location), or one less
-(location=). What is to be changed together goes into one text: "period=28d; location=country".
+guards (guard=1.1,none), a shorter or longer period (period=7d,28d, with --prior-period: how long the prior's was), a
+coarser attribute (location=country, a column of the prior, or location=map.csv:country, a column of a table beside
+location), or one less (location=). What is to be changed together goes into one text: "period=28d; location=country".
+
+TARGETS say what is needed: error = 0.02 at an attribute keeps its level's error within 2 %, and the rest of the budget
+goes to the average; epsilon = "auto" finds the least budget that meets all of them. Unless the spec says otherwise
+(guard = 2), no level has more than twice its error under an equal split.
+
+\b
+    $ attributary plan spec.toml --prior counts.csv --target campaign=5%
 
 WITH --estimator learned or posterior, the plan and the errors it prints assume `attributary denoise --prior`. Should
 the prior then be worth nothing, unbiased estimates have an error at most 25 % above that of the best plan for them. For
@@ -68,8 +75,11 @@ an earlier period all of them are planned for as unbiased ones.
 )
 @method_option("all")
 @ESTIMATOR
+@click.option(
+    "--target", multiple=True, metavar="LEVEL=ERROR", help="Keep a level's error within this, as in campaign=5%."
+)
 @click.option("--share", multiple=True, metavar="LEVEL=PART", help="Fix a level's part of epsilon; 0 leaves it out.")
-@click.option("--keep", multiple=True, metavar="LEVEL", help="Give this level a key, whatever the method says.")
+@click.option("--keep", multiple=True, metavar="LEVEL", help="Give this level at least half of an equal share.")
 @click.option("--phases", type=click.IntRange(1, 1000), default=20, show_default=True, help="Of the greedy method.")
 @click.option(
     "--rounding",
@@ -98,6 +108,7 @@ def plan(
     tree_path: str | None,
     method: str,
     estimator: str | None,
+    target: tuple[str, ...],
     share: tuple[str, ...],
     keep: tuple[str, ...],
     what_if: tuple[str, ...],
@@ -123,6 +134,7 @@ def plan(
     by_node = _check(method, output, estimator if kind.plan is True else None)
     refuse_inputs(_files(output, by_node), [spec, prior_path, tree_path, last])
     asks = Spec.load(spec)
+    asks = asks.with_targets(_targets(target, asks.levels)) if target else asks
     options |= {"share": _shares(share, asks.levels), "keep": keep}
     changes = read_changes(what_if, asks, prior_path, prior_period)
     earlier = Plan.load(last).under(asks) if last else None
@@ -195,6 +207,21 @@ def _write(plan: Any, output: str) -> None:
         out.flush()
     else:
         plan.save(output)
+
+
+def _targets(target: tuple[str, ...], levels: tuple[str, ...]) -> dict[str, float | str]:
+    """The errors in `level=5%`, or `level=equal`, for each level or measure that has one."""
+    from attributary.errors import InputError
+
+    errors: dict[str, float | str] = {}
+    for given in target:
+        level, _, error = given.rpartition("=")
+        number = error.strip().removesuffix("%")
+        try:
+            errors[level] = error if error == "equal" else float(number) / (1 if number == error.strip() else 100)
+        except ValueError:
+            raise InputError(f"--target takes a level and an error, as in {levels[0]}=5%; got {given}") from None
+    return errors
 
 
 def _shares(share: tuple[str, ...], levels: tuple[str, ...]) -> dict[str, float]:

@@ -4,10 +4,11 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from attributary.budget import Expected
+from attributary.budget import METHODS, Expected
 from attributary.cli.printing import Out, PrintedFigure, change, console, percent, print_table, span
 from attributary.cli.summary_file import fact
 from attributary.plan import MeasurePlan, Plan, Variant, expected
+from attributary.plan.bounded_shares import ENOUGH
 from attributary.plan.expected_errors import Compared, PlanErrors
 from attributary.prior import Prior, foreseen
 from attributary.prior.profile import Profile
@@ -81,7 +82,13 @@ def print_plan(plan: Plan, tree: Tree, prior: Prior, prior_path: str | None, ear
     _print_tradeoffs(out, plan)
     _print_schemes(out, plan)
     out.print()
-    for line in [*_errors(plan, earlier), *_privacy(plan), *_prior(plan, tree, prior, prior_path), *_notes(plan)]:
+    for line in [
+        *_errors(plan, earlier),
+        *_bounds(plan),
+        *_privacy(plan),
+        *_prior(plan, tree, prior, prior_path),
+        *_notes(plan),
+    ]:
         out.print(Text(line.removeprefix("!"), style="yellow" if line.startswith("!") else ""))
 
 
@@ -145,6 +152,9 @@ def _facts(plan: Plan, tree: Tree) -> dict[str, Any]:
         **spec.noise_model.account,
         "other_noise": plan.other_noise,
         "expected": plan.expected,
+        "targets": [target._asdict() for target in spec.targets],
+        "guard": spec.guard,
+        "unbounded": plan.unbounded,
         "privacy_loss": plan.privacy_loss,
         "guarantees": plan.guarantees,
         "prior": plan.prior,
@@ -292,6 +302,34 @@ def _errors(plan: Plan, earlier: Earlier | None) -> list[str]:
     if unknown:
         lines += [f"!note: the prior does not tell what limits cut off {', '.join(unknown)}; errors are without it"]
     return lines
+
+
+def _bounds(plan: Plan) -> list[str]:
+    """Whether the targets are met, and what they and the guard cost on the average."""
+    spec, lines = plan.spec, []
+    for target in spec.targets:
+        errors = [each.plan.expected for each in plan.by_measure]
+        of_measure = {each.measure.name: each.plan.expected.tree for each in plan.by_measure}
+        compared = [level.error for each in errors for level in each.levels if level.level == target.name]
+        compared = compared or [of_measure[target.name]]
+        if target.half_width is not None:
+            within = f"half of the 95 % interval within {target.half_width:.3%} of counts of at least tau"
+            lines.append(f"target: {target.name}: {within}")
+            continue
+        most = [each.equal if target.error == "equal" else float(target.error or 0) for each in compared]
+        met = all(each.plan <= at * (1 + ENOUGH) for each, at in zip(compared, most, strict=True))
+        found = ", ".join(percent(each.plan) for each in compared)
+        asked = "no worse than an equal split" if target.error == "equal" else f"within {percent(most[0])}"
+        lines.append(f"{'' if met else '!'}target: {target.name} {asked}: {'met' if met else 'missed'}, {found}")
+    names = [*(["guard"] if np.isfinite(spec.guard_factor) else []), *(["targets"] if spec.targets else [])]
+    if not names or not METHODS[plan.method].bounded:
+        return [*lines, f"!note: method {plan.method} goes by no targets; optimal does"] if lines else []
+    error, rule = plan.expected.tree.plan, f"no level above {spec.guard_factor:g} times its error under an equal split"
+    cost = "cost nothing here: the best split keeps to them" if len(names) > 1 else "costs nothing here"
+    if plan.unbounded is not None:
+        change_of = f"({change(error, plan.unbounded)})"
+        cost = f"cost: {percent(error)} over all levels instead of {percent(plan.unbounded)} {change_of}"
+    return [*lines, f"{' and '.join(names)}: {f'{rule}; ' if 'guard' in names else ''}{cost}"]
 
 
 def _privacy(plan: Plan) -> list[str]:

@@ -84,7 +84,7 @@ class Case:
 
     def at(self, tau: float, epsilon: float) -> Self:
         """The same under another τ and another budget."""
-        return replace(self, spec=self.spec.model_copy(update={"tau": float(tau), "epsilon": float(epsilon)}))
+        return replace(self, spec=self.spec.model_copy(update={"tau": float(tau), "epsilon_or_auto": float(epsilon)}))
 
     @cached_property
     def key(self) -> str:

@@ -17,6 +17,7 @@ from attributary.explore.what_if import (
     WhatIf,
     answer,
     best_answer,
+    curve,
     example_draws,
     requested_seed,
     requested_shares,
@@ -160,6 +161,9 @@ class Session:
 
     def best(self, params: Params) -> dict[str, Any]:
         return best_answer(self._what_if(params)[0], params)
+
+    def curve(self, params: Params) -> dict[str, Any]:
+        return curve(self._what_if(params)[0], params)
 
     def draws(self, params: Params) -> dict[str, Any]:
         what_if, sample = self._what_if(params)

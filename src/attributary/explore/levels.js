@@ -4,26 +4,35 @@ const key = (contribution) => (contribution ? whole.format(contribution) : "not 
 const small = (x) => (x >= 100 ? whole.format(x) : String(Number(x.toPrecision(3))));
 
 // The rows stay while sliders move: only what changed is written.
-function levelRows(levels, moved) {
+function levelRows(levels, moved, aimed) {
   const body = document.querySelector("#levels tbody");
   if (body.children.length !== levels.length) {
-    body.replaceChildren(...levels.map((level, i) => levelRow(i, moved)));
+    body.replaceChildren(...levels.map((level, i) => levelRow(i, moved, aimed)));
     document.querySelector("#levels tfoot").replaceChildren(levelFoot());
   }
 }
 
-function levelRow(i, moved) {
+function levelRow(i, moved, aimed) {
   const slider = make("input", { type: "range", min: "0", max: "100", step: "0.1" });
   const exact = make("input", { type: "number", min: "0", max: "100", step: "0.1", inputmode: "decimal" });
   slider.addEventListener("input", () => moved(i, Number(slider.value) / 100));
   exact.addEventListener("change", () => moved(i, Number(exact.value) / 100));
   const share = make("td", { class: "share" }, make("span", { class: "pairing" }, slider, exact, "%"));
+  const goal = make("input", { type: "range", min: "-1.02", max: "2", step: "0.02" }); // of log10 of percent; the left end is none
+  const least = make("input", { type: "number", min: "0.001", step: "any", inputmode: "decimal", placeholder: "none" });
+  goal.addEventListener("input", () => {
+    least.value = Number(goal.value) < -1 ? "" : small(10 ** Number(goal.value));
+    aimed();
+  });
+  least.addEventListener("change", aimed);
+  const target = make("td", { class: "target" }, make("span", { class: "pairing" }, goal, least, "%"));
   const cells = ["num contribution", "num eps", "errors", "num strong denoised", "num raw-error", "num best-share", "num best-error"];
-  return make("tr", {}, make("th", { scope: "row" }), make("td", { class: "num nodes" }), share, ...cells.map((kind) => make("td", { class: kind })));
+  const made = cells.map((kind) => make("td", { class: kind }));
+  return make("tr", {}, make("th", { scope: "row" }), make("td", { class: "num nodes" }), share, ...made.slice(0, 5), target, ...made.slice(5));
 }
 
 function levelFoot() {
-  const cells = ["num nodes", "", "num contribution", "num eps", "errors", "num denoised", "num", "num", "num best-error"];
+  const cells = ["num nodes", "", "num contribution", "num eps", "errors", "num denoised", "num", "", "num", "num best-error"];
   return make("tr", {}, make("th", { scope: "row" }, "all"), ...cells.map((kind) => make("td", { class: kind })));
 }
 
@@ -37,7 +46,17 @@ function writeLevels(plan, best, share) {
     const put = (kind, words) => (line.querySelector(`.${kind}`).textContent = words);
     line.querySelector("th").replaceChildren(make("bdi", {}, clipped(level.level, 40)));
     put("nodes", whole.format(level.nodes));
-    const [slider, exact] = line.querySelectorAll("input");
+    const [goal, least] = line.querySelectorAll(".target input");
+    for (const input of [goal, least]) {
+      const name = `Target of ${clipped(level.level, 40)}, percent`;
+      input.setAttribute("aria-label", input === goal ? `${name}, slider` : name);
+      const value = level.target === null ? (input === goal ? "-1.02" : "") : input === goal ? Math.log10(100 * level.target) : small(100 * level.target);
+      if (document.activeElement !== input) input.value = value;
+    }
+    goal.setAttribute("aria-valuetext", level.target === null ? "none" : `${small(100 * level.target)} %`);
+    const over = level.target !== null && !(infinite(level.error) <= level.target * 1.001);
+    line.querySelector(".denoised").classList.toggle("over", over);
+    const [slider, exact] = line.querySelectorAll(".share input");
     for (const input of [slider, exact]) {
       const name = `Share of ${clipped(level.level, 40)}, percent`;
       input.setAttribute("aria-label", input === slider ? `${name}, slider` : name);
@@ -74,6 +93,13 @@ function writeSum(plan, best) {
   const theirs = best ? infinite(best.tree) : NaN;
   const words = [`Expected error over all levels: ${percent(mine)}.`];
   if (best) words.push(mine <= theirs * 1.0005 ? "This is the best split." : `The best split has ${percent(theirs)}.`);
+  const aims = plan.levels.filter((level) => level.target !== null);
+  if (aims.length && best) {
+    const missed = aims.filter((level) => !(infinite(best.levels[plan.levels.indexOf(level)].error) <= level.target * 1.001));
+    words.push(missed.length ? `The best split misses the target of ${missed.map((level) => level.level).join(" and ")}.` : "The best split meets all targets.");
+    if (best.least) words.push(`Least ε that meets them: ${small(best.least * 1.0005)}.`);
+  }
+  document.querySelector("[data-split=least]").hidden = !(aims.length && best && best.least);
   words.push(`Equal shares: ${percent(infinite(plan.tree.equal))}; leaves only: ${percent(infinite(plan.tree.leaves))}.`);
   document.getElementById("sum").textContent = words.join(" ");
 }
@@ -92,6 +118,37 @@ function writePrivacy(plan) {
     ? `A conversion contributes ${whole.format(plan.spent)} of at most ${whole.format(plan.l1)} to its keys; every sum gets noise DLap(ε / ${whole.format(plan.l1)}).`
     : plan.noise_words;
   document.getElementById("privacy").replaceChildren(...[...lines, noise, ...plan.notes].map((line) => make("li", {}, line)));
+}
+
+// Error of each level against ε, both on logarithmic scales; targets are dashed, today's ε is the upright line.
+function writeCurve(found) {
+  const [width, height, left, low] = [640, 240, 56, 26];
+  const seen = found.levels.flatMap((level) => [...level.error.map(infinite), level.target ?? NaN]).filter((x) => x > 0 && x < Infinity);
+  const picture = document.getElementById("curve");
+  picture.hidden = !seen.length;
+  if (!seen.length) return;
+  const scale = (least, most, from, to) => (x) => from + ((Math.log(x) - Math.log(least)) / (Math.log(most) - Math.log(least) || 1)) * (to - from);
+  const x = scale(found.epsilon[0], found.epsilon.at(-1), left, width - 110);
+  const y = scale(Math.min(...seen) * 0.8, Math.max(...seen) * 1.2, height - low, 8);
+  const draw = (name, attributes, text) => {
+    const made = document.createElementNS("http://www.w3.org/2000/svg", name);
+    for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+    if (text) made.textContent = text;
+    return made;
+  };
+  const steps = (least, most) => [...Array(12).keys()].flatMap((i) => [1, 2, 5].map((digit) => digit * 10 ** (i - 6))).filter((at) => at >= least && at <= most);
+  const shapes = steps(Math.min(...seen) * 0.8, Math.max(...seen) * 1.2).flatMap((at) => [
+    draw("line", { class: "grid", x1: left, x2: width - 110, y1: y(at), y2: y(at) }), draw("text", { x: left - 6, y: y(at) + 4, "text-anchor": "end" }, percent(at))]);
+  for (const at of steps(found.epsilon[0], found.epsilon.at(-1))) shapes.push(draw("text", { x: x(at), y: height - 6, "text-anchor": "middle" }, small(at)));
+  shapes.push(draw("line", { class: "here", x1: x(found.here), x2: x(found.here), y1: 8, y2: height - low }));
+  found.levels.forEach((level, i) => {
+    const points = level.error.map((error, at) => [x(found.epsilon[at]), y(infinite(error))]).filter(([, to]) => Number.isFinite(to));
+    if (!points.length) return;
+    shapes.push(draw("polyline", { class: `curve c${i % 4}`, points: points.map((point) => point.join()).join(" ") }));
+    shapes.push(draw("text", { x: width - 104, y: points.at(-1)[1] + 4 }, clipped(level.level, 14)));
+    if (level.target !== null) shapes.push(draw("line", { class: `aim c${i % 4}`, x1: left, x2: width - 110, y1: y(level.target), y2: y(level.target) }));
+  });
+  picture.querySelector("svg").replaceChildren(...shapes);
 }
 
 function writeDraws(found) {

@@ -4,7 +4,7 @@ let best = null;
 let bestOf = "";
 let share = [];
 
-const planAsked = (now) => ({ epsilon: now.epsilon, tau: now.tau, share: now.share, noise: now.noise, neighbours: now.neighbours, fans: now.fans, conversions: now.conversions });
+const planAsked = (now) => ({ epsilon: now.epsilon, tau: now.tau, share: now.share, ...(now.target && { target: now.target }), noise: now.noise, neighbours: now.neighbours, fans: now.fans, conversions: now.conversions });
 
 const drawPlan = latest(async () => {
   const now = state();
@@ -13,7 +13,10 @@ const drawPlan = latest(async () => {
   writePlan(now);
   drawBest();
   drawDraws();
+  drawCurve();
 });
+
+const drawCurve = latest(async () => writeCurve(await ask("curve", planAsked(state()))));
 
 const drawBest = latest(async () => {
   const now = state();
@@ -38,7 +41,7 @@ function writePlan(now) {
   const warning = document.getElementById("unprotected");
   warning.hidden = !start.warning;
   warning.textContent = start.warning;
-  levelRows(plan.levels, moved);
+  levelRows(plan.levels, moved, aimed);
   const known = best && best.levels.length === plan.levels.length ? best : null;
   writeLevels(plan, known, share);
   writeNodes(plan.levels);
@@ -80,6 +83,12 @@ function moved(i, to) {
   take(next);
 }
 
+// A level's target was moved: all of them go into the address, empty where there is none.
+function aimed() {
+  const targets = [...document.querySelectorAll("#levels .target input[type=number]")].map((input) => input.value.trim());
+  go({ target: targets.some(Boolean) || targets.length < 2 ? targets.join(",") : ",".repeat(targets.length - 1), share: "" }, true);
+}
+
 function take(parts) {
   share = normal(parts);
   go({ share: share.map((part) => String(Number(part.toFixed(5)))).join(",") }, true);
@@ -101,6 +110,7 @@ function listenToPlan() {
     best: () => best && take(best.levels.map((level) => level.share)),
     equal: () => take(plan.levels.map(() => 1)),
     leaves: () => take(plan.levels.map((_, i) => Number(i === plan.levels.length - 1))),
+    least: () => best && best.least && go({ epsilon: String(Number((best.least * 1.0005).toPrecision(5))), share: "" }),
   };
   for (const button of document.querySelectorAll("[data-split]")) {
     button.addEventListener("click", () => plan && splits[button.dataset.split]());

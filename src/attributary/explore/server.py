@@ -92,6 +92,7 @@ def make_app(session: Session, token: str, port: int, ticket: str | None = None)
         Route("/api/reopen", partial(_reopened, session), methods=["POST"]),
         Route("/api/plan", partial(_planned, session.plan)),
         Route("/api/best", partial(_planned, session.best)),
+        Route("/api/curve", partial(_planned, session.curve)),
         Route("/api/draws", partial(_planned, session.draws)),
     ]
     errors: Any = {InputError: _refused, duckdb.Error: _broken, Exception: _bug}

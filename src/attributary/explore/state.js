@@ -1,7 +1,7 @@
 // What is looked at is in the address, so that it can be kept, sent to another tab, and gone back to.
 const DEFAULTS = {
   tab: "", measure: "", node: "", find: "", level: "", sort: "estimate", down: "", page: "0",
-  epsilon: "", tau: "", share: "", noise: "", neighbours: "", fans: "", conversions: "", seed: "1",
+  epsilon: "", tau: "", share: "", target: "", noise: "", neighbours: "", fans: "", conversions: "", seed: "1",
 };
 const UPWARD = ["label", "order"]; // sorted from the first to the last unless told otherwise
 

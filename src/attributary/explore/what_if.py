@@ -5,7 +5,7 @@ slider on trees of any size. The example draws are made-up noise, not for releas
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import isfinite
 from typing import Any
@@ -19,17 +19,22 @@ from attributary.denoising import denoise
 from attributary.errors import InputError
 from attributary.explore.plan_start import PlanStart
 from attributary.noise import page_of
+from attributary.plan.bounded_shares import BoundedCase
+from attributary.plan.choose_limits import ChosenLimits
 from attributary.plan.contributions import contributions
 from attributary.plan.level_shares import Question, Shares, shares
-from attributary.plan.make import DELTA
+from attributary.plan.make import DELTA, GUESS
 from attributary.spec import Spec
+from attributary.spec.measure import AUTO
 from attributary.spec.neighbours import PrivacyLoss
+from attributary.spec.target import EQUAL, Target
 from attributary.spec.terms import at_epsilon
 from attributary.tree import Tree
 from attributary.types import Floats, Ints
 
 MOST_DIGITS = 30
 DRAWS = 3
+SPAN, POINTS = 4.0, 9  # of the curve: times less and more ε
 SIBLINGS = 3  # children that are shown of each node on the way down
 MOST = 50_000  # nodes that are drawn for
 MOST_BY_NODE = 1_000_000  # nodes whose errors are compared while a slider moves
@@ -51,6 +56,9 @@ class WhatIf:
         self.start = start
         self._weights: dict[tuple[float, str], Floats] = {}
         self._shares: dict[tuple[Any, ...], Floats] = {}
+        self._cases: dict[tuple[Any, ...], BoundedCase] = {}
+        self._near: dict[tuple[Any, ...], Floats] = {}  # the last best shares, where the next ones will not be far
+        self._least: dict[tuple[Any, ...], tuple[float, Any]] = {}
 
     @cached_property
     def forest(self) -> Classes:
@@ -66,9 +74,48 @@ class WhatIf:
         return row
 
     def best(self, spec: Spec) -> Floats:
-        """The shares of least error."""
+        """The shares of least error that meet the targets of levels, or come near, and keep to the guard."""
         epsilon = None if spec.noise_model.proportional else spec.epsilon  # if so, the best split is the same at any ε
-        return self._method(spec, "optimal", (spec.neighbours, spec.tau, spec.noise, epsilon))
+        free = self._method(spec, "optimal", (spec.neighbours, spec.tau, spec.noise, epsilon))
+        asked = (spec.targets, spec.epsilon if spec.targets else epsilon)
+        key = ("bounded", spec.guard, spec.neighbours, spec.tau, spec.noise, *asked)
+        if key not in self._shares:
+            _forget(self._shares)
+            near = self._near.get(key[1:5])
+            found = self._bounded(spec).within(free[None, :, None], spec.epsilon, near=near).share
+            self._shares[key] = found[0, :, 0]
+            self._near[key[1:5]] = found
+        return self._shares[key]
+
+    def least_epsilon(self, spec: Spec) -> float | None:
+        """The least ε that meets the targets; None without any."""
+        if not any(isinstance(target.error, float) for target in spec.targets):
+            return None
+        key = (spec.guard, spec.neighbours, spec.tau, spec.noise)
+        guess, near = self._least.get(key, (spec.epsilon, None))
+        epsilon, found = self._bounded(spec).least_epsilon(guess, near)
+        self._least[key] = epsilon, found.share
+        return self._least[key][0]
+
+    def _bounded(self, spec: Spec) -> BoundedCase:
+        """The bounds of a spec. What goes over all nodes is kept: only the bounds move with the sliders."""
+        key = (spec.guard, spec.neighbours, spec.tau, spec.weights, spec.noise)
+        if key not in self._cases:
+            _forget(self._cases)
+            levels = [Target(level, 1.0, None) for level in spec.levels[: self.forest.depth]]
+            q = self._question(spec)
+            one = ChosenLimits((1.0,), np.array([spec.given_limit or 1]), {})
+            self._cases[key] = BoundedCase.of([q], one, [shares(q, "equal")], levels)
+        case, wanted = self._cases[key], {target.name: target for target in spec.targets}
+        bounds = []
+        for bound in case.bounds[0]:
+            target = wanted.get(spec.levels[bound.level]) if bound.level is not None else None
+            if bound.target is None:
+                equal = target is not None and target.error == EQUAL
+                bounds.append(bound._replace(times=1.0 if equal else bound.times))
+            elif target is not None and isinstance(target.error, float):
+                bounds.append(bound._replace(target=target, most=target.error**2))
+        return replace(case, bounds=(tuple(bounds),))
 
     def shares(self, spec: Spec, method: str) -> Floats:
         """The shares of a simple method, equal or leaves, which look at the levels only."""
@@ -145,7 +192,7 @@ class WhatIf:
         return Question.of(spec, start.tree, start.prior)
 
 
-def _forget(kept: dict[Any, Floats], most: int = 64) -> None:
+def _forget(kept: dict[Any, Any], most: int = 64) -> None:
     """Makes room for one more."""
     if len(kept) >= most:
         del kept[next(iter(kept))]
@@ -164,12 +211,14 @@ def answer(what_if: WhatIf, params: Mapping[str, str]) -> dict[str, Any]:
     loss = PrivacyLoss.of(int(chosen.sum()) / spec.l1, int(unknown.sum()) / spec.l1, spec.noise_model)
     sizes = np.diff(what_if.start.tree.offsets).tolist()
     by_node = what_if.by_node(spec, chosen)
+    targets = {target.name: target.error for target in spec.targets if isinstance(target.error, float)}
     levels = [
         {
             "level": name,
             "nodes": sizes[i],
             "unknown": i >= spec.first_unknown,
             **_level(spec, chosen, mine, i),
+            "target": targets.get(name),
             "equal": _finite(equal.levels[i]),
             "leaves": _finite(leaves.levels[i]),
             **(by_node[i] if by_node else {}),
@@ -199,7 +248,25 @@ def best_answer(what_if: WhatIf, params: Mapping[str, str]) -> dict[str, Any]:
     row = what_if.contribution(spec, what_if.best(spec))
     (errors,) = what_if.errors(spec, [row])
     levels = [_level(spec, row, errors, i) for i in range(what_if.forest.depth)]
-    return {"levels": levels, "tree": _finite(errors.tree)}
+    return {"levels": levels, "tree": _finite(errors.tree), "least": what_if.least_epsilon(spec)}
+
+
+def curve(what_if: WhatIf, params: Mapping[str, str]) -> dict[str, Any]:
+    """The errors of the requested shares under other budgets: what there is to trade."""
+    spec = requested_spec(what_if, params)
+    row = what_if.contribution(spec, requested_shares(what_if, spec, params))
+    epsilons = np.geomspace(spec.epsilon / SPAN, spec.epsilon * SPAN, POINTS).tolist()
+    specs = [spec.model_copy(update={"epsilon_or_auto": epsilon}) for epsilon in epsilons]
+    errors = [what_if.errors(each, [row])[0].levels.tolist() for each in specs]
+    targets = {target.name: target.error for target in spec.targets if isinstance(target.error, float)}
+    return {
+        "epsilon": epsilons,
+        "here": spec.epsilon,
+        "levels": [
+            {"level": name, "target": targets.get(name), "error": [_finite(each[i]) for each in errors]}
+            for i, name in enumerate(spec.levels[: what_if.forest.depth])
+        ],
+    }
 
 
 def requested_spec(what_if: WhatIf, params: Mapping[str, str]) -> Spec:
@@ -212,9 +279,14 @@ def requested_spec(what_if: WhatIf, params: Mapping[str, str]) -> Spec:
     for name in ("noise", "neighbours"):
         if params.get(name):
             changed[name] = params[name]
-    if "noise" in changed and page_of(changed["noise"]).approximate:
-        return Spec(**{"delta": DELTA, **changed})
-    return Spec(**{name: value for name, value in changed.items() if name != "delta"})
+    if changed.get("epsilon") == AUTO:
+        changed["epsilon"] = GUESS
+    approximate = "noise" in changed and page_of(changed["noise"]).approximate
+    spec = Spec(**({"delta": DELTA, **changed} if approximate else {n: v for n, v in changed.items() if n != "delta"}))
+    if "target" not in params:
+        return spec
+    asked = zip(spec.levels, params["target"].split(","), strict=False)
+    return spec.without_targets().with_targets({name: _number(x, "target") / 100 for name, x in asked if x.strip()})
 
 
 def requested_shares(what_if: WhatIf, spec: Spec, params: Mapping[str, str]) -> Floats:

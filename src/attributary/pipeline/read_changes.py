@@ -3,18 +3,21 @@
 from collections.abc import Iterator, Sequence
 from functools import reduce
 from itertools import product
+from typing import Any
 
 from attributary.errors import InputError
 from attributary.plan.variants import Change, Coarser
 from attributary.spec import Spec
 from attributary.spec.attribute import A_SPAN, span
 from attributary.spec.mistakes import Mistakes
+from attributary.spec.target import NONE
 from attributary.tables import read_table, shown
 from attributary.tables.table_columns import column
 from attributary.tree.labels import codes, text_labels
 
 RULE = (
-    "takes budgets (epsilon=1,2,4), periods (period=7d,28d), a coarser attribute (location=country, a column of the "
+    "takes budgets (epsilon=1,2,4), guards (guard=1.1,2,none), periods (period=7d,28d), a coarser attribute "
+    "(location=country, a column of the "
     "prior, or location=map.csv:country, of a table) or none (location=); what goes together is joined by ;"
 )
 
@@ -36,27 +39,29 @@ def _changes(text: str, spec: Spec, prior_path: str | None, period: str | None) 
     name, equals, listed = (part.strip() for part in text.partition("="))
     values = [value.strip() for value in listed.split(",")]
     names = [attribute.name for attribute in spec.attributes]
-    if not equals or (name not in ("epsilon", "period", *names)) or (name not in names and not all(values)):
+    if not equals or (name not in ("epsilon", "guard", "period", *names)) or (name not in names and not all(values)):
         raise InputError(f"--what-if {RULE}; got {text.strip()}, and the attributes are {', '.join(names)}")
     for value in values:
         words = f"{name}={value}" if value else f"no {name}"
         if name in names:
             yield Change(words, coarser={name: _coarser(name, value, prior_path) if value else None})
-        elif name == "epsilon":
-            yield Change(words, epsilon=_epsilon(value, spec))
+        elif name in ("epsilon", "guard"):
+            yield Change(words, **{name: _key(name, value, spec)})
         else:
             yield Change(words, times=_seconds(value, "--what-if period=") / _covered(period))
 
 
-def _epsilon(text: str, spec: Spec) -> float:
+def _key(name: str, text: str, spec: Spec) -> Any:
+    """A value of a key of the spec, which refuses what it cannot be."""
     try:
-        epsilon = float(text)
-        spec.at(epsilon)
+        value = text if (name, text) == ("guard", NONE) else float(text)
+        _ = spec.at(value) if name == "epsilon" and isinstance(value, float) else spec.with_keys(**{name: value})
     except Mistakes as mistakes:
         raise InputError(f"--what-if {mistakes.lines[0]}") from None
     except ValueError:
-        raise InputError(f"--what-if takes budgets as numbers, as in epsilon=1,2,4,8; got {text}") from None
-    return epsilon
+        example = "budgets as numbers, as in epsilon=1,2,4,8" if name == "epsilon" else "guards, as in guard=1.1,2,none"
+        raise InputError(f"--what-if takes {example}; got {text}") from None
+    return value
 
 
 def _covered(period: str | None) -> float:

@@ -45,6 +45,10 @@ class ChosenLimits:
     most: Ints  # m, of each root, or one for all
     trades: dict[int, list[tuple[float, float, float]]]  # by measure (-1: m): limit, squared bias and noise over roots
 
+    def same(self, other: "ChosenLimits") -> bool:
+        """Whether the limits are those of another choice."""
+        return self.clips == other.clips and np.array_equal(self.most, other.most)
+
 
 def measure_errors(q: Question, share: Shares) -> MeasureErrors:
     """The squared errors of a measure under limits, each worked out once."""

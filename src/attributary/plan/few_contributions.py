@@ -61,7 +61,7 @@ def with_best_credits(q: Question, share: Shares, most: int, rounding: Rounding,
 def with_credits(spec: Spec, number: int) -> Spec:
     """The spec with so many credits; where they are shared among reports, each is a whole number of µε."""
     micro = micro_of(spec) // number * number if spec.unknown else micro_of(spec)
-    return spec.model_copy(update={"l1": number, "epsilon": micro / MICRO})
+    return spec.model_copy(update={"l1": number, "epsilon_or_auto": micro / MICRO})
 
 
 def _expected(q: Question, rows: Ints, weights: Floats | None) -> budget.Expected:

@@ -1,22 +1,24 @@
 """make: from a spec, a tree and a prior to a plan of least error, bias² + variance, for all measures."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from math import sqrt
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 
 from attributary import budget
 from attributary.budget import METHODS
 from attributary.errors import InputError
+from attributary.plan.bounded_shares import at_least, bounded_shares, least_shares
 from attributary.plan.choose_limits import ChosenLimits, best_parts, choose, measure_errors
 from attributary.plan.choose_scheme import choose_scheme
 from attributary.plan.contributions import Contributions, Rounding, contributions, most_of_unseen
 from attributary.plan.expected_errors import Compared, PlanErrors
 from attributary.plan.few_contributions import improved, with_best_credits
-from attributary.plan.level_shares import Question, shares
+from attributary.plan.level_shares import Question, Shares, shares
 from attributary.plan.plan import MeasureShare, OtherNoise, PerImpression, Plan, PriorNote, Trade, checksum
+from attributary.plan.why_missed import needed_epsilon, why_missed
 from attributary.prior import Prior, none
 from attributary.prior.profile import Profile
 from attributary.spec import Spec
@@ -26,6 +28,9 @@ from attributary.tree import Tree
 from attributary.types import Floats
 
 DELTA = 1e-6  # of Gaussian noise that Laplace noise is compared with
+GUESS = 4.0  # an ε to begin with, where the least is to be found
+ROUNDS = 3  # of limits for an ε, and an ε for these limits
+FREE = "without bounds"
 BESIDE = ("equal", "leaves")  # the splits that a plan is compared with
 Learn = bool | Literal["split"]  # whether a plan is for estimates that use what is learned, or its split alone
 WITH_LIMITS = "counts of an earlier period, as `attributary count` writes them for this spec"
@@ -44,10 +49,13 @@ def make_plan(
     profile: Profile | None = None,
     learn: Learn = False,
     compare: bool = True,
+    strict: bool = True,
 ) -> Plan:
     """The plan that a method makes for a tree, with the errors to expect if the counts will be as in the prior.
 
-    `share` fixes the part of ε that a level gets (0: no key); the levels in `keep` get a key whatever the method says.
+    The optimal plan meets the spec's targets and keeps to its guard. Where it cannot, that is an error, which says what
+    would help; unless `strict` is false: then it comes as near as possible. `share` fixes the part of ε that a level
+    gets (0: no key); the levels in `keep` get at least half of an equal share, whatever the method says.
     Values, and limits that the plan is to choose, need a `profile` beside the prior. With several measures, shares are
     parts of each measure's part. With `learn`, plan and errors are for estimates that use what is known, the prior
     included, as `prior.learn` finds it; should that be worth nothing, the split is still good for unbiased ones. With
@@ -58,7 +66,10 @@ def make_plan(
     schemes = {each.name: each for each in spec.terms.schemes}
     scheme = schemes.get((spec.api and spec.api.scheme) or "")
     if schemes and (compare or scheme is None):
+        if spec.finds_epsilon:
+            raise InputError(f'epsilon = "auto" is not for the {spec.terms.title}, whose schemes differ; give a number')
         given: Any = {"keep": keep, "rounding": rounding, "phases": phases, "profile": profile, "learn": learn}
+        given["strict"] = strict and scheme is not None
 
         def make(carried: Spec, fixed: Mapping[str, float] | None = None) -> Plan:
             both = {**(share or {}), **(fixed or {})}
@@ -66,44 +77,85 @@ def make_plan(
 
         return choose_scheme(spec, tree, make)
     profile = profile if spec.has_limits else None  # else nothing is cut off
+    options: Any = {"share": share, "keep": keep, "rounding": rounding, "phases": phases, "learn": learn}
     _check(spec, tree, prior, method, profile, bool(learn))
     wishes = _Wishes(method, rounding, learn, _note(tree, prior))
-    fixed = _fixed(spec, share or {}, keep)
-    questions = [
-        Question.of(spec, tree, prior, measure, profile, fixed=fixed, phases=phases, learn=bool(learn))
-        for measure in spec.asked
-    ]
-    split = {name: [shares(q, name) for q in questions] for name in dict.fromkeys((method, *BESIDE))}
-    fine = questions
+    fixed, least = _fixed(spec, share or {}, keep), least_shares(spec, keep)
+
+    def asked(spec: Spec) -> list[Question]:
+        given: Any = {"fixed": fixed, "phases": phases, "learn": bool(learn)}
+        return [Question.of(spec, tree, prior, measure, profile, **given) for measure in spec.asked]
+
+    free = _Unbounded.of(asked(spec.at(GUESS) if spec.finds_epsilon else spec), method, least)
+    for _ in range(ROUNDS if spec.finds_epsilon else 0):
+        spec = spec.at(needed_epsilon(free.questions, free.limits, free.split["equal"], least))
+        before, free = free, free.at(spec) if _limits_given(spec) else _Unbounded.of(asked(spec), method, least)
+        if free.limits.same(before.limits):
+            break
+    fine = free.questions
     if scheme is not None and spec.l1 > (scheme.credits or spec.l1):
-        spec = with_best_credits(questions[0], split[method][0], scheme.credits, rounding, keep)
-        questions = [replace(questions[0], spec=spec)]
-    errors = [measure_errors(q, by_level) for q, by_level in zip(questions, split[method], strict=True)]
-    limits = choose(errors, _conversions(spec, profile))
-    parts = {name: None if name != method else best_parts(errors, limits) for name in split}
-    asked = {name: questions if name == method else fine for name in split}  # few credits have no equal parts
-    whole = {
-        name: contributions(asked[name], by_level, parts[name], limits.most, rounding, keep)
-        for name, by_level in split.items()
-    }
-    if scheme is not None and method not in BESIDE:
-        whole[method] = improved(questions[0], whole[method], keep)
-    plans = {name: _plan(asked[name], limits, each, wishes) for name, each in whole.items()}
+        spec = with_best_credits(free.questions[0], free.split[method][0], scheme.credits, rounding, keep)
+        free = free._replace(questions=[replace(free.questions[0], spec=spec)])
+    questions, limits, split = free.questions, free.limits, dict(free.split)
+    parts: dict[str, Floats | None] = {**dict.fromkeys(split), method: free.parts}
+    if METHODS[method].bounded:
+        split[method], parts[method], missed = bounded_shares(
+            questions, limits, (split[method], free.parts), split["equal"], least
+        )
+        if strict and missed and missed.targets:
+            raise InputError(why_missed(missed))
+
+    def planned(by_level: Sequence[Shares], parts: Floats | None) -> Plan:
+        questions = free.questions if parts is not None else fine  # few credits have no equal parts
+        whole = contributions(questions, by_level, parts, limits.most, rounding, keep)
+        few = scheme is not None and method not in BESIDE and by_level[0] is free.split[method][0]
+        return _plan(questions, limits, improved(questions[0], whole, keep) if few else whole, wishes)
+
+    plans = {name: planned(by_level, parts[name]) for name, by_level in split.items()}
     if learn == "split":
         questions = [replace(q, expects=None) for q in questions]
-    errors_of = [
-        PlanErrors.of(tree, q.prior.mean, q.tau, *(_expected(plans[name], q) for name in (method, *BESIDE)))
-        for q in questions
-    ]
-    plan = _with_errors(plans[method], errors_of)
+
+    def errors_of(names: tuple[str, ...]) -> list[PlanErrors]:
+        three = [[_expected(plans[name], q) for name in names] for q in questions]
+        return [PlanErrors.of(tree, q.prior.mean, q.tau, *each) for q, each in zip(questions, three, strict=True)]
+
+    plan = _with_errors(plans[method], errors_of((method, *BESIDE)))
+    if split[method][0] is not free.split[method][0]:
+        plans[FREE] = planned(free.split[method], free.parts)
+        if plans[FREE].measures != plans[method].measures:
+            unbounded = _with_errors(plans[FREE], errors_of((FREE, *BESIDE))).expected.tree.plan
+            plan = plan.model_copy(update={"unbounded": unbounded})
     keys = sum(contribution > 0 for one in plan.measures for contribution in one.default)
     other = _other_noise(spec, keys) if compare else None
     if other is None:
         return plan
-    options: Any = {"share": share, "keep": keep, "rounding": rounding, "phases": phases, "learn": learn}
-    error = make_plan(other, tree, prior, method, profile=profile, compare=False, **options).expected.tree.plan
-    beside = OtherNoise(noise=other.noise, delta=other.delta, error=error, keys=keys)
+    there = make_plan(other, tree, prior, method, profile=profile, compare=False, strict=False, **options)
+    beside = OtherNoise(noise=other.noise, delta=other.delta, error=there.expected.tree.plan, keys=keys)
     return plan.model_copy(update={"other_noise": beside})
+
+
+class _Unbounded(NamedTuple):
+    """What methods make of the questions without bounds: limits, shares by method, and the parts of measures."""
+
+    questions: list[Question]
+    limits: ChosenLimits
+    split: dict[str, list[Shares]]
+    parts: Floats
+
+    @classmethod
+    def of(cls, questions: list[Question], method: str, least: Floats) -> Self:
+        split = {name: [shares(q, name) for q in questions] for name in dict.fromkeys((method, *BESIDE))}
+        split[method] = [at_least(q, by_level, least) for q, by_level in zip(questions, split[method], strict=True)]
+        errors = [measure_errors(q, by_level) for q, by_level in zip(questions, split[method], strict=True)]
+        limits = choose(errors, _conversions(questions[0].spec, questions[0].profile))
+        return cls(questions, limits, split, best_parts(errors, limits))
+
+    def at(self, spec: Spec) -> Self:
+        """The same under another ε, where limits are given; where shares depend on ε, made anew."""
+        questions = [replace(q, spec=spec) for q in self.questions]
+        if spec.noise_model.proportional and questions[0].expects is None:
+            return self._replace(questions=questions)
+        return self.of(questions, next(iter(self.split)), np.zeros(len(spec.levels)))
 
 
 def _other_noise(spec: Spec, keys: int) -> Spec | None:

@@ -150,6 +150,9 @@ class Plan(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True)
     tradeoff: dict[str, tuple[Trade, ...]] | None = Field(
         default=None, description="what other limits would have meant"
     )
+    unbounded: float | None = Field(
+        default=None, description="the tree error to expect without guard and targets, where they change the plan"
+    )
     other_noise: OtherNoise | None = Field(
         default=None, description="what the other kind of noise would mean, where that was worked out"
     )
@@ -315,13 +318,24 @@ class Plan(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True)
         reason = self.fixed_epsilon
         if reason:
             raise ValueError(f"{reason}: make another plan")
-        spec = self.spec.at(epsilon)
-        factor = sqrt(spec.noise_model.factor / self.spec.noise_model.factor)
-        return self.model_copy(update={"spec": spec, "expected": self.expected.times(factor)})
+        spec, factor = self.spec.at(epsilon), self.scale_of_errors(epsilon)
+        unbounded = None if self.unbounded is None else self.unbounded * factor
+        return self.model_copy(
+            update={"spec": spec, "expected": self.expected.times(factor), "unbounded": unbounded, "other_noise": None}
+        )
+
+    def scale_of_errors(self, epsilon: float) -> float:
+        """How many times as large errors of this split are under another ε, where only their scale changes."""
+        return sqrt(self.spec.at(epsilon).noise_model.factor / self.spec.noise_model.factor)
 
     @property
     def fixed_epsilon(self) -> str:
-        """Why the plan does not go with another ε; empty if only the scale of its errors would change."""
+        """Why another ε calls for another plan; empty if only the scale of its errors would change."""
+        return self.changes_with_epsilon or "targets call for another split" * bool(self.spec.targets)
+
+    @property
+    def changes_with_epsilon(self) -> str:
+        """Why the errors of this split do not go with one factor of ε; empty if they do."""
         if self.spec.has_limits and (self.tradeoff or self.per_impression or len(self.measures) > 1):
             return "another epsilon calls for other limits"
         if self.spec.has_limits and self.measures[0].bias_known:

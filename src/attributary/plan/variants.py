@@ -33,6 +33,7 @@ class Change:
 
     words: str  # what the variant is called
     epsilon: float | None = None  # another budget
+    guard: float | str | None = None  # a stricter or a looser one
     times: float = 1.0  # the length of the period, in periods of the prior: counts are in proportion
     coarser: Mapping[str, Coarser | None] = field(default_factory=dict)  # by attribute; None leaves it out
 
@@ -41,6 +42,7 @@ class Change:
         return Change(
             f"{self.words}; {other.words}",
             self.epsilon if other.epsilon is None else other.epsilon,
+            self.guard if other.guard is None else other.guard,
             self.times * other.times,
             {**self.coarser, **other.coarser},
         )
@@ -71,7 +73,7 @@ def what_if(
             yield Variant(change, plan.at(change.epsilon))
             continue
         asked = _Asked(plan.spec, tree, prior, profile).after(change)
-        wishes = {"rounding": plan.rounding, "learn": plan.learn or False, **options, "compare": False}
+        wishes = {"rounding": plan.rounding, "learn": plan.learn or False, **options, "compare": False, "strict": False}
         wishes["share"] = {new: v for name, v in (wishes.get("share") or {}).items() for new in change.levels([name])}
         wishes["keep"] = change.levels(wishes.get("keep", ()))
         yield Variant(
@@ -91,6 +93,8 @@ class _Asked(NamedTuple):
         asked = self
         if change.epsilon is not None:
             asked = asked._replace(spec=asked.spec.at(change.epsilon))
+        if change.guard is not None:
+            asked = asked._replace(spec=asked.spec.with_keys(guard=change.guard))
         if change.times != 1:
             if not (asked.prior.history and 0 < change.times < np.inf):
                 raise InputError("another period needs counts of an earlier one, and a length above 0; give a prior")

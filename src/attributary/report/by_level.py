@@ -11,6 +11,7 @@ from attributary.plan.expected_errors import LevelErrors
 from attributary.report import numerals
 from attributary.report.chart import AMBER, GREY, INK, MUTED, NARROW, TEAL, Chart, Draw, VegaLite, ticks
 from attributary.report.quantity import Quantity, path
+from attributary.report.tradeoff_chart import tradeoff_chart
 from attributary.types import Floats
 
 SUSPECTS = 10  # that are listed
@@ -260,7 +261,7 @@ def _levels(names: list[str], narrow: bool) -> VegaLite:
 
 def budget_section(plan: Plan, draw: Draw, noun: str = "count") -> dict[str, Any]:
     """What a plan, or a measure's part of one, gives each level."""
-    levels = shares(plan)
+    levels, tradeoff = shares(plan), tradeoff_chart(plan)
     tree = plan.expected.tree
     percent, spent = numerals.percent, plan.spent[0]
     rows = [
@@ -286,6 +287,7 @@ def budget_section(plan: Plan, draw: Draw, noun: str = "count") -> dict[str, Any
         "error": percent(tree.plan),
         "equal": percent(tree.equal),
         "charts": [draw(budget_chart(levels)), draw(expected_chart(levels, noun))],
+        "tradeoff": draw(tradeoff) if tradeoff else None,
     }
 
 

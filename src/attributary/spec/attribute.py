@@ -12,7 +12,8 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import BeforeValidator, Field, PlainValidator
 
-from attributary.spec.mistakes import Mistake, Section, value_in_words
+from attributary.spec.mistakes import Mistake, value_in_words
+from attributary.spec.target import Targets
 
 DOMAINS = ("domain", "range", "bucket")  # the ways to give one; a bucket goes with buckets and start
 LARGEST = 10_000_000  # values in a domain
@@ -65,7 +66,7 @@ def _is_number(value: Any) -> bool:
 Label = Annotated[str, BeforeValidator(_label)]
 
 
-class Attribute(Section):
+class Attribute(Targets):
     """An attribute of impressions or conversions, such as campaign or day.
 
     One that is known takes the values that occur in the impressions; one that is unknown is queried at all values
@@ -96,6 +97,7 @@ class Attribute(Section):
     @classmethod
     def mistakes(cls, given: dict[str, Any]) -> Iterator[Mistake]:
         """What is wrong between the keys of an attribute, whatever else is wrong with them."""
+        yield from super().mistakes(given)
         name, ways = given.get("name"), [way for way in DOMAINS if way in given]
         if isinstance(name, str) and name in TAKEN:
             yield Mistake("name", f"{name!r} is the name of a column that our tables add; rename it")

@@ -6,7 +6,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, PlainValidator
 
 from attributary import types
-from attributary.spec.mistakes import Mistake, Section
+from attributary.spec.mistakes import Mistake
+from attributary.spec.target import Targets
 
 COUNT = types.COUNT  # is 1 for every conversion
 AUTO = "auto"
@@ -34,7 +35,7 @@ def _name(text: str) -> str:
     return text
 
 
-class Measure(Section):
+class Measure(Targets):
     """A sum over conversions: of 1 (`count`), or of a column's values, each clipped at `clip`."""
 
     name: Annotated[str, AfterValidator(_name)] = Field(description='"count", or a name for a value, as in "revenue"')
@@ -58,6 +59,7 @@ class Measure(Section):
 
     @classmethod
     def mistakes(cls, given: dict[str, Any]) -> Iterator[Mistake]:
+        yield from super().mistakes(given)
         for key in OF_VALUES if given.get("name") == COUNT else ():
             if given.get(key) is not None:
                 yield Mistake(key, f"is of a value; {COUNT!r} is the number of conversions: leave it out, or rename it")

@@ -2,7 +2,7 @@
 
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal, Self
 
@@ -19,9 +19,10 @@ from attributary.errors import InputError
 from attributary.noise import MODELS, NoiseModel, model, page_of
 from attributary.spec.attribute import TAKEN, Attribute
 from attributary.spec.logs import Logs
-from attributary.spec.measure import COUNT, REPORTS, Measure, most, wrong_measures
+from attributary.spec.measure import AUTO, COUNT, REPORTS, Measure, most, wrong_measures
 from attributary.spec.mistakes import BITS, DEEPEST, Mistake, Mistakes, Section, all_at_once, in_words, refuse_unruly
 from attributary.spec.neighbours import NEIGHBOURS, known_relation
+from attributary.spec.target import GUARD, NONE, Target, Targets, TotalTarget, guard_of, targets_of
 from attributary.spec.terms import ARA, ApiSection, Terms, at_epsilon, terms_of, unknown_api, with_its_defaults
 from attributary.tree import Tree
 
@@ -40,12 +41,23 @@ def known_noise(name: Any) -> str:
     return page_of(name).name
 
 
+def _epsilon(value: Any) -> float | str:
+    """A budget: a number above 0, or that the plan finds the least that meets its targets."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if value == AUTO or (number and 0 < value < float("inf")):
+        return value if value == AUTO else float(value)
+    raise ValueError
+
+
 class Spec(Section):
     """What is asked: a tree of attributes, and a budget for it. Frozen; every mistake is reported at once."""
 
     model_config = ConfigDict(populate_by_name=True)
 
-    epsilon: float = Field(gt=0, allow_inf_nan=False, description="a number above 0, as in epsilon = 4")
+    epsilon_or_auto: Annotated[float | str, PlainValidator(_epsilon)] = Field(
+        alias="epsilon",
+        description='a number above 0, as in epsilon = 4, or "auto", the least that meets all targets',
+    )
     tau: float = Field(
         default=10.0, gt=0, allow_inf_nan=False, description="the count below which errors stop being relative, above 0"
     )
@@ -65,7 +77,16 @@ class Spec(Section):
     split_by: str | None = Field(
         default=None, description="the first attribute's name, if each of its values gets a split of its own"
     )
-    total: bool = Field(default=False, description="true for a node above the first attribute, else false")
+    total_or_target: bool | TotalTarget = Field(
+        default=False,
+        alias="total",
+        description="true for a node above the first attribute, else false; or a section [total] with its target",
+    )
+    guard: Annotated[float | str, PlainValidator(guard_of)] = Field(
+        default=GUARD,
+        description="the most that a level's error may be in terms of its error under an equal split, "
+        f'1 or more, as in guard = 2; "{NONE}" for no such bound',
+    )
     conversions_per_impression: Annotated[int | Literal["auto"], PlainValidator(most)] = Field(
         default=1,
         description=f'how many conversions of an impression count: 1 to {REPORTS}, or "auto", as the plan says',
@@ -125,6 +146,36 @@ class Spec(Section):
     @classmethod
     def _checked(cls, given: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
         return all_at_once(with_its_defaults(given), handler, _between)
+
+    @property
+    def epsilon(self) -> float:
+        """The privacy budget; of a spec that leaves it to the plan, an error."""
+        if isinstance(self.epsilon_or_auto, str):
+            raise InputError(f'epsilon = "{AUTO}" is found by planning: plan with a prior, or give a number')
+        return self.epsilon_or_auto
+
+    @property
+    def finds_epsilon(self) -> bool:
+        """Whether the plan is to find the least ε that meets all targets."""
+        return self.epsilon_or_auto == AUTO
+
+    @property
+    def total(self) -> bool:
+        """Whether there is a node above the first attribute."""
+        return self.total_or_target is not False
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """The errors that are asked for: of levels, top to bottom, then of measures."""
+        total = self.total_or_target
+        tops: list[tuple[str, Targets]] = [("total", total)] if isinstance(total, TotalTarget) else []
+        levels = [(attribute.name, attribute) for attribute in self.attributes]
+        return targets_of([*tops, *levels, *((measure.name, measure) for measure in self.measures or ())])
+
+    @property
+    def guard_factor(self) -> float:
+        """How many times its error under an equal split a level may have; inf without a guard."""
+        return float("inf") if self.guard == NONE else float(self.guard)
 
     @property
     def known(self) -> tuple[Attribute, ...]:
@@ -188,7 +239,7 @@ class Spec(Section):
     def notes(self) -> tuple[str, ...]:
         """What is allowed, but worth a second look."""
         notes, terms = [], self.terms
-        if self.epsilon > terms.largest_epsilon:
+        if not self.finds_epsilon and self.epsilon > terms.largest_epsilon:
             notes.append(
                 f"epsilon = {self.epsilon:g} is more than the {terms.largest_epsilon:g} that {terms.answer} takes"
             )
@@ -221,6 +272,35 @@ class Spec(Section):
     def at(self, epsilon: float) -> Self:
         """The same under another budget."""
         return type(self)(**at_epsilon(self.model_dump(by_alias=True, exclude_none=True), epsilon))
+
+    def with_keys(self, **keys: Any) -> Self:
+        """The same with other values of some keys, as they are named in the file; all of it is checked again."""
+        return type(self)(**{**self.model_dump(by_alias=True, exclude_none=True), **keys})
+
+    def without_targets(self) -> Self:
+        """The same with no errors asked for."""
+        nothing = {"error": None, "half_width": None}
+        return self.model_copy(
+            update={
+                "attributes": tuple(each.model_copy(update=nothing) for each in self.attributes),
+                "measures": self.measures and tuple(each.model_copy(update=nothing) for each in self.measures),
+                "total_or_target": self.total,
+            }
+        )
+
+    def with_targets(self, targets: Mapping[str, float | str]) -> Self:
+        """The same with other errors asked for, by the name of a level or measure."""
+        keys: dict[str, Any] = self.model_dump(by_alias=True, exclude_none=True)
+        named = {each["name"]: each for each in (*keys["attribute"], *keys.get("measure", ()))}
+        for name, error in targets.items():
+            if name == "total" and self.total:
+                named["total"] = keys["total"] = dict(keys["total"]) if isinstance(keys["total"], dict) else {}
+            if name not in named:
+                names = [*self.levels, *(measure.name for measure in self.measures or ())]
+                raise InputError(f"targets are for {', '.join(names)}; got {name!r}")
+            named[name].pop("half_width", None)
+            named[name]["error"] = error
+        return type(self)(**keys)
 
     def tree(self, known: Any = None) -> Tree:
         """The tree that is queried: known attributes as they occur in a table, the full domain of unknown ones below.
@@ -297,7 +377,13 @@ def _between(given: dict[str, Any]) -> Iterator[Mistake]:
             "epsilon",
             f'{terms.answer} takes at most {largest:g}; got {epsilon:g}: lower it, or plan with noise = "unit"',
         )
-    levels = len(fields) + (given.get("total") is True)
+    if epsilon == AUTO and not _asks_for_errors([given.get("total"), *_listed(given)]):
+        yield Mistake(
+            "epsilon",
+            f'"{AUTO}" is the least that meets all targets, and there is none: give an attribute error = 0.05, '
+            "or epsilon a number",
+        )
+    levels = len(fields) + (given.get("total", False) is not False)
     measures = given.get("measure", given.get("measures"))
     limit = given.get("conversions_per_impression", 1)
     if isinstance(limit, int) and terms.conversions < limit <= REPORTS:
@@ -314,6 +400,18 @@ def _between(given: dict[str, Any]) -> Iterator[Mistake]:
         )
     if isinstance(l1, int) and 1 <= l1 < levels:
         yield Mistake("l1", f"every level needs a contribution of at least 1; got {l1} for {levels} levels: raise it")
+
+
+def _listed(given: dict[str, Any]) -> list[Any]:
+    """The attributes and measures of a spec, as far as they are lists."""
+    listed = [given.get(f"{name}s", given.get(name)) for name in ("attribute", "measure")]
+    return [each for some in listed if isinstance(some, list | tuple) for each in some]
+
+
+def _asks_for_errors(sections: list[Any]) -> bool:
+    """Whether any of these has a target that is a number."""
+    keys = [each if isinstance(each, dict) else getattr(each, "__dict__", {}) for each in sections]
+    return any(isinstance(each.get(key), int | float) for each in keys for key in ("error", "half_width"))
 
 
 def _fields(attribute: Any) -> dict[str, Any]:

@@ -1,0 +1,338 @@
+"""Bounded shares: the shares of least error that meet the targets and keep to the guard; the least ε that does.
+
+Bounds are on the errors of levels, nodes of all roots pooled, and of measures, over all levels. Roots with splits of
+their own minimise the sum of their errors; those not seen yet keep the default split. What limits cut off is part of an
+error, whatever the split. A plan for what is learned keeps to bounds as if it were worth nothing: with it, errors are
+smaller.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import combinations, islice
+from math import exp, log
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from attributary.budget.level_budgets import LevelBudgets
+from attributary.budget.problem import Problem
+from attributary.budget.within_bounds import CLOSE, Bounded, BoundedMeasure, Found, ShareLayout
+from attributary.denoising.quantile import quantile
+from attributary.errors import InputError
+from attributary.noise import model
+from attributary.plan.choose_limits import ChosenLimits, cut_off
+from attributary.plan.contributions import most_of_unseen
+from attributary.plan.level_shares import Question, Shares
+from attributary.spec import Spec
+from attributary.spec.target import EQUAL, Target
+from attributary.types import Floats
+
+KEPT = 0.5  # of an equal share: what a level gets at least that is to be kept
+STARTS = 16  # sets of levels to start from
+CONFIDENCE = 0.95
+ENOUGH = 1e-3  # of an error: a target missed by less, as by rounding, is met
+EXACT = 1e-4  # of a squared error: when the least ε is found
+HIGHEST = 1e7  # no ε above it is looked for
+WAY = np.linspace(0.0, 1.0, 33)[:, None, None, None]
+
+
+class Bound(NamedTuple):
+    """An error of a measure that is to stay below a bound."""
+
+    target: Target | None  # that asks for it; None for the guard
+    level: int | None  # None for all levels together
+    weight: Floats  # of the classes in its square
+    bias: float  # what limits add to its square
+    most: float = np.inf  # of its square
+    times: float = np.inf  # of its square under an equal split
+
+
+@dataclass(frozen=True, eq=False)
+class BoundedCase:
+    """The measures of a plan with the limits chosen, under bounds; the error of any shares, at any ε."""
+
+    questions: Sequence[Question]
+    limits: ChosenLimits
+    layout: ShareLayout
+    rows: tuple[LevelBudgets, ...]
+    goals: tuple[Floats, ...]
+    bounds: tuple[tuple[Bound, ...], ...]  # of each measure
+    equal: Floats  # (measures, levels, rows)
+
+    @classmethod
+    def of(
+        cls,
+        questions: Sequence[Question],
+        limits: ChosenLimits,
+        equal: Sequence[Shares],
+        targets: Sequence[Target],
+        *,
+        together: bool = False,
+        least: Floats | None = None,
+        held: Sequence[Shares] | None = None,
+    ) -> Self:
+        """With `together`, one split for the known roots; `held` has the default split that the others keep."""
+        q = questions[0]
+        by_root = q.spec.split_by is not None and not together
+        built = [_rows(each, by_root) for each in questions]
+        rows = tuple(replace(one, fixed=np.zeros_like(q.fixed)) for _, one in built)
+        judged = [_bounds(*each, limits, k, targets) for k, each in enumerate(zip(questions, built, strict=True))]
+        keep = None if held is None or not by_root else (q.new, np.array([each.default for each in held]))
+        layout = ShareLayout(
+            built[0][1].open,
+            np.nan_to_num(q.fixed),
+            by_root and q.spec.total,
+            q.spec.noise_model.exponent,
+            q.spec.first_unknown,
+            q.limit,
+            np.zeros(len(q.fixed)) if least is None else least,
+            keep,
+        )
+        goals, bounds = zip(*judged, strict=True)
+        return cls(questions, limits, layout, rows, goals, bounds, packed(equal, None, by_root))
+
+    @property
+    def spec(self) -> Spec:
+        return self.questions[0].spec
+
+    def at(self, epsilon: float) -> Bounded:
+        """The bounds under a budget of ε."""
+        spec, page = self.spec, type(self.spec.noise_model)
+        noise = model(spec.noise, epsilon, spec.l1, spec.delta or 0.0)
+        measures = []
+        for k, (rows, goal, bounds) in enumerate(zip(self.rows, self.goals, self.bounds, strict=True)):
+            rows = replace(rows, objective=replace(rows.objective, model=noise))
+            width = rows.open.shape[1]
+            most_of = self.limits.most if width > 1 else [most_of_unseen(self.limits.most)]
+            times = np.broadcast_to([page.repeats(m) for m in most_of], width)
+            scale = epsilon / times / page.repeats(self.limits.clips[k])
+            weights = np.array([bound.weight for bound in bounds]).reshape(len(bounds), len(goal))
+            equal = rows.errors_by(rows.pack(self.equal[None, k] * scale), weights)[0]
+            most = [min(b.most, b.times * (e + b.bias)) - b.bias for b, e in zip(bounds, equal, strict=True)]
+            soft = np.array([bound.most < np.inf for bound in bounds], bool)
+            measures.append(BoundedMeasure(rows, scale, goal, weights, np.maximum(most, 1e-300), soft))
+        return Bounded(self.layout, tuple(measures))
+
+    def within(self, share: Floats, epsilon: float, nearest: bool = True, near: Floats | None = None) -> Found:
+        """The shares, if they are within the bounds, or else those of least error that are, or nearly are.
+
+        With `near`, shares that are known to be good, the search starts from them and not from all sets of levels.
+        """
+        bounded = self.at(epsilon)
+        error, ratio = bounded.judge(share[None])
+        if ratio.max(initial=0.0) <= 1 + CLOSE and not self.layout.least.any():
+            return Found(share, float(error[0]), ratio[0])
+        others = self.starts if near is None else near[None]
+        starts = np.concatenate([share[None], 0.5 * share[None] + 0.5 * self.equal, others])
+        found = bounded.least(starts)
+        if nearest and found.ratio.max(initial=0.0) > 1 + CLOSE:
+            found = bounded.least(np.concatenate([found.share[None], starts]), goal=False)
+            if found.ratio.max() <= 1 + CLOSE:
+                found = bounded.least(found.share[None])
+        if self.questions[0].expects is not None:  # towards what would be best without it, as far as necessary
+            way = (1 - WAY) * share + WAY * found.share
+            error, ratio = bounded.judge(way)
+            first = int(np.argmax(ratio.max(axis=1) <= max(1.0, found.ratio.max()) * (1 + CLOSE)))
+            return Found(way[first], float(error[first]), ratio[first])
+        return found
+
+    def least_epsilon(self, guess: float = 1.0, near: Floats | None = None) -> tuple[float, Found]:
+        """The least ε that meets all bounds, and the shares that do; of no use where none below `HIGHEST` does."""
+        epsilon, tried = guess, list[tuple[float, float]]()
+        starts = self.starts if near is None else np.concatenate([near[None], self.equal[None]])
+        while True:
+            bounded = self.at(epsilon)
+            found = bounded.least(starts, goal=False)
+            starts = np.concatenate([found.share[None], self.equal[None]])
+            tried.append((log(epsilon), log(max(float(found.ratio[bounded.soft].max()), 1e-300))))
+            if abs(tried[-1][1]) <= EXACT or not epsilon < HIGHEST or len(tried) > 40:
+                return epsilon, found
+            epsilon = exp(next_try(tried))
+
+    @cached_property
+    def starts(self) -> Floats:
+        """Equal shares of sets of levels, the lowest always among them; large sets and small ones first."""
+        free = self.layout.open
+        lowest = free & (np.cumsum(free[::-1], axis=0)[::-1] == 1)
+        upper = np.flatnonzero(free.any(axis=1))[:-1].tolist()
+        sizes = sorted(range(len(upper) + 1), key=lambda size: min(size, len(upper) - size))
+        sets = islice((some for size in sizes for some in combinations(upper, size)), STARTS)
+        chosen = np.array([np.isin(np.arange(len(free)), some)[:, None] & free | lowest for some in sets])
+        proportion = np.broadcast_to(chosen[:, None].astype(np.float64), (len(chosen), *self.equal.shape))
+        return self.layout.spend(
+            proportion ** (self.layout.exponent + 1), np.broadcast_to(self.equal, proportion.shape)
+        )
+
+    def shares(self, share: Floats) -> tuple[list[Shares], Floats]:
+        """As shares of each measure's part, and the parts, (measures, rows)."""
+        whole = share.sum(axis=1)
+        parts = whole / whole.sum(axis=0)
+        inside = share / parts[:, None]
+        return [Shares(each[:, 0], each.T if share.shape[2] > 1 or self.by_root else None) for each in inside], parts
+
+    @property
+    def by_root(self) -> bool:
+        return self.spec.split_by is not None
+
+
+def packed(share: Sequence[Shares], parts: Floats | None, by_root: bool) -> Floats:
+    """(measures, levels, rows), from the shares of each measure's part, and the parts: equal ones by default."""
+    each = np.array([s.roots.T if by_root and s.roots is not None else s.default[:, None] for s in share])
+    return each / len(each) if parts is None else each * parts[:, None, : None if by_root else 1]
+
+
+def next_try(tried: list[tuple[float, float]]) -> float:
+    """log ε where the largest ratio should be 1: by a secant that stays between those below and above."""
+    over, under = ([at for at in tried if (at[1] > 0) == above] for above in (True, False))
+    low = max(over, default=None)
+    high = min(under, default=None)
+    if low is not None and high is not None:
+        part = low[1] / (low[1] - high[1])
+        part = part if len(tried) % 3 else 0.5  # a secant alone may creep
+        return low[0] + min(max(part, 0.02), 0.98) * (high[0] - low[0])
+    last = tried[-1]
+    slope = (last[1] - tried[-2][1]) / (last[0] - tried[-2][0]) if len(tried) > 1 else -2.0
+    step = -last[1] / min(slope, -0.2)
+    return last[0] + min(max(step, -3.0), 3.0)
+
+
+def _rows(q: Question, by_root: bool) -> tuple[Problem, LevelBudgets]:
+    weights = q.weights if by_root or q.spec.split_by is None else q.of_known_heads(q.weights)
+    options: dict[str, Any] = {"by_root": by_root, "total": by_root and q.spec.total}
+    spec = q.spec
+    try:
+        problem = Problem.of(
+            *(q.tree, q.prior.mean, spec.epsilon, q.tau, weights, q.fixed * spec.epsilon),
+            noise=spec.noise_model,
+            l1=spec.l1,
+            **options,
+        )
+        return problem, LevelBudgets.of(problem)
+    except ValueError as error:  # of what the user fixed
+        raise InputError(str(error)) from error
+
+
+def _bounds(
+    q: Question, built: tuple[Problem, LevelBudgets], limits: ChosenLimits, k: int, targets: Sequence[Target]
+) -> tuple[Floats, tuple[Bound, ...]]:
+    """The weights of the goal, and the bounds of a measure."""
+    problem, rows = built
+    forest, tree, levels = rows.objective.forest, problem.tree, range(problem.tree.depth)
+    heads = tree.slice(int(tree.total) if tree.depth > int(tree.total) else 0)
+    most = np.broadcast_to(limits.most, heads.stop - heads.start)
+    cut = None if q.profile is None else tree.to_level_order(cut_off(q, most, limits.clips[k])) ** 2
+
+    def judged(some: Any) -> tuple[Floats, Floats]:
+        """The weights of the classes in the error of each level, over some of its nodes, and what limits add to it."""
+        weight = np.where(some, 1.0 if problem.weights is None else problem.weights, 0.0)
+        score = weight / np.square(np.maximum(problem.count, problem.tau))
+        mass = np.array([weight[tree.slice(i)].sum() for i in levels])
+        with np.errstate(invalid="ignore"):
+            by_class = forest.add_up(tree, score) / mass[forest.level]
+            bias = (
+                np.zeros(len(mass)) if cut is None else np.array([(score * cut)[tree.slice(i)].sum() for i in levels])
+            )
+            return np.where(np.arange(tree.depth)[:, None] == forest.level, by_class, 0.0), bias / mass
+
+    every = judged(np.ones(len(tree), bool))
+    there = np.flatnonzero(~np.isnan(every[0]).any(axis=1))  # a level without weight has no error
+    whole = every[0][there].mean(axis=0), float(every[1][there].mean())
+    guard = q.spec.guard_factor**2
+    of_level = {int(i): Bound(None, int(i), every[0][i], float(every[1][i]), times=guard) for i in there}
+    of_level[-1] = Bound(None, None, *whole)
+    names, more = q.spec.levels[: tree.depth], []
+    for target in targets:
+        if target.name not in (*names, q.measure.name):
+            continue
+        level = names.index(target.name) if target.name in names else -1
+        if level not in of_level:
+            raise InputError(f"{target.name!r} has no weight, and so no error; leave its target out")
+        bound = of_level[level]._replace(target=target)
+        if target.half_width is not None:
+            more.append(_half_width(bound, q, *judged(problem.count >= problem.tau)))
+        elif target.error == EQUAL:
+            of_level[level] = bound._replace(times=min(bound.times, 1.0))
+        else:
+            more.append(bound._replace(most=float(target.error or 0.0) ** 2, times=np.inf))
+    bounds = [each for each in of_level.values() if each.times < np.inf]
+    together = q.spec.split_by is None or not problem.by_root
+    goal = whole[0] if together else rows.objective.weight
+    return q.measure.weight * goal, (*bounds, *more)
+
+
+def _half_width(bound: Bound, q: Question, weight: Floats, bias: Floats) -> Bound:
+    """The bound of an interval of counts of at least τ, as wide as that of one figure alone: of sums it is narrower."""
+    target, levels = bound.target, np.flatnonzero(~np.isnan(weight).any(axis=1))
+    levels = levels if bound.level is None else levels[levels == bound.level]
+    if target is None or not len(levels):
+        raise InputError(
+            f"half_width is for counts of at least tau = {q.tau:g}; {target and target.name!r} has none in the prior: "
+            "ask for an error instead"
+        )
+    reach = float(quantile(CONFIDENCE, q.spec.noise_model.shape.excess(np.ones(1)))[0])
+    most = ((target.half_width or 0.0) / reach) ** 2
+    return Bound(target, bound.level, weight[levels].mean(axis=0), float(bias[levels].mean()), most)
+
+
+def bounded_shares(
+    questions: Sequence[Question],
+    limits: ChosenLimits,
+    found: tuple[Sequence[Shares], Floats],
+    equal: Sequence[Shares],
+    least: Floats,
+) -> tuple[list[Shares], Floats, "Missed | None"]:
+    """Shares and parts of least error within the bounds, from those without bounds; what is missed if none are."""
+    spec, (share, parts) = questions[0].spec, found
+    options: dict[str, Any] = {"targets": spec.targets, "least": least}
+    default = list(share)
+    if spec.split_by is not None:
+        case = BoundedCase.of(questions, limits, equal, together=True, **options)
+        start = packed(share, parts.mean(axis=1, keepdims=True), by_root=False)
+        alone = case.within(start, spec.epsilon, nearest=False).share
+        default = default if alone is start else case.shares(alone)[0]
+    case = BoundedCase.of(questions, limits, equal, held=default, **options)
+    start = packed(share, parts, case.by_root)
+    within = case.within(start, spec.epsilon)
+    bounded, parts = (list(share), parts) if within.share is start else case.shares(within.share)
+    if spec.split_by is not None and not (within.share is start and default[0] is share[0]):
+        bounded = [_beside(each, one.default, spec.total) for each, one in zip(bounded, default, strict=True)]
+    missed = within.ratio.max(initial=0.0) > (1 + ENOUGH) ** 2
+    return bounded, parts, Missed(case, within) if missed else None
+
+
+def _beside(share: Shares, default: Floats, total: bool) -> Shares:
+    """The same with this default split, which has the rows' total."""
+    if total and share.roots is not None:
+        top = share.roots[0, 0]
+        default = np.append(top, default[1:] * (1 - top) / default[1:].sum())
+    return Shares(default, share.roots)
+
+
+def least_shares(spec: Spec, keep: Collection[str]) -> Floats:
+    """What each level gets at least, of a measure's part: half of an equal share for those to keep."""
+    return np.array([KEPT / len(spec.levels) * (level in keep) for level in spec.levels])
+
+
+def at_least(q: Question, share: Shares, least: Floats) -> Shares:
+    """The same with at least so much for each level, taken from the others in proportion."""
+    if not least.any():
+        return share
+    spec, fixed = q.spec, np.nan_to_num(q.fixed)
+    layout = ShareLayout(np.isnan(q.fixed)[:, None], fixed, spec.total, 2, spec.first_unknown, q.limit, least)
+    default = layout.raised(share.default[None, None, :, None])[0, 0, :, 0]
+    roots = None if share.roots is None else layout.raised(share.roots.T[None, None])[0, 0].T
+    return Shares(default, roots, share.nodes)
+
+
+class Missed(NamedTuple):
+    """Bounds that cannot be kept, and the shares that come nearest."""
+
+    case: BoundedCase
+    found: Found
+
+    @property
+    def targets(self) -> list[tuple[Target, float]]:
+        """The targets that are missed, each with the error, or half-width, that is possible."""
+        flat = [bound for bounds in self.case.bounds for bound in bounds]
+        return [(b.target, r**0.5) for b, r in zip(flat, self.found.ratio, strict=True) if b.target and r > 1 + CLOSE]

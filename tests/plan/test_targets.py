@@ -1,0 +1,209 @@
+"""Targets are met with the least ε and the least error, as a search over a grid finds them, and hold in simulation."""
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from attributary import Measurements, Plan, Prior, Spec, Tree, budget, denoise, make_plan, rmsre
+from attributary.errors import InputError
+
+DAY = {"name": "day", "unknown": True, "range": [1, 4]}
+NOISE: dict[str, dict[str, Any]] = {
+    "api": {},
+    "unit": {"noise": "unit"},
+    "gaussian": {"noise": "gaussian", "delta": 1e-6},
+}
+
+
+def asked(targets: dict[str, Any] | None = None, **options: Any) -> Spec:
+    attributes: list[dict[str, Any]] = [{"name": "a"}, {"name": "b"}, dict(DAY)]
+    keys = targets or {}
+    attributes = [{**each, **({"error": keys[each["name"]]} if each["name"] in keys else {})} for each in attributes]
+    return Spec(**{"epsilon": 4, "tau": 5, **options}, attribute=attributes)
+
+
+def counted(spec: Spec, seed: int, roots: int = 6) -> tuple[Tree, Prior]:
+    """An uneven tree with uneven counts, some of them 0."""
+    rng = np.random.default_rng(seed)
+    paths = [(f"a{i}", f"b{j}") for i in range(roots) for j in range(rng.integers(1, 9))]
+    tree = spec.tree({"a": [a for a, _ in paths], "b": [b for _, b in paths]})
+    leaves = rng.poisson(np.exp(rng.normal(1.5, 1.6, int(tree.is_leaf.sum()))))
+    return tree, Prior(tree.roll_up(leaves.astype(float)), None, True, np.zeros(len(tree), bool))
+
+
+def level_errors(spec: Spec, tree: Tree, prior: Prior, share: np.ndarray, epsilon: float) -> np.ndarray:
+    """Node by node, of one split for all."""
+    noise = spec.at(epsilon).noise_model.variance(tree.spread(share[None] * epsilon, int(spec.total), rest=True))
+    return budget.expected(tree, prior.mean, noise, spec.tau).levels
+
+
+def simplex(levels: int, steps: int) -> np.ndarray:
+    return np.array([s for s in product(range(steps + 1), repeat=levels) if sum(s) == steps and s[-1]]) / steps
+
+
+def around(best: np.ndarray, worth: Any, width: float) -> np.ndarray:
+    """A finer and finer grid around the best shares, for as long as that helps."""
+    rng = np.random.default_rng(0)
+    while width > 1e-3:
+        near = np.maximum(best + width * rng.normal(size=(30, len(best))), 0.0)
+        near = np.concatenate([best[None], near / near.sum(axis=1, keepdims=True)])
+        values = [worth(share) for share in near]
+        at = int(np.argmin(values))
+        best, width = near[at], width * (0.9 if at else 0.5)
+    return best
+
+
+@pytest.mark.parametrize("noise", NOISE)
+@pytest.mark.parametrize("seed", range(2))
+def test_the_least_epsilon_is_that_of_a_fine_grid(noise: str, seed: int) -> None:
+    targets = [{"a": 0.03, "b": 0.3}, {"a": 0.05, "day": 1.0}][seed]
+    spec = asked(targets, epsilon="auto", guard="none", **NOISE[noise])
+    tree, prior = counted(spec, seed)
+    plan = make_plan(spec, tree, prior, compare=False)
+    most = np.array([targets.get(level, 1e9) for level in spec.levels])
+    assert (np.array([each.error.plan for each in plan.expected.levels]) <= most * 1.001).all()
+
+    def over(share: np.ndarray) -> float:
+        """What would be missed with half a percent less."""
+        return float((level_errors(spec, tree, prior, share, plan.spec.epsilon / 1.005) / most).max())
+
+    grid = sorted(simplex(3, 20), key=over)[:2]
+    assert min(over(around(share, over, 0.03)) for share in grid) > 1.0
+
+
+@pytest.mark.parametrize("options", [{}, {"noise": "unit", "epsilon": 0.5}, {"total": True}], ids=str)
+def test_the_rest_goes_to_the_average(options: dict[str, Any]) -> None:
+    """Within targets and guard no split of a grid has a smaller error over all levels."""
+    spec = asked(guard=1.4, **options)
+    tree, prior = counted(spec, 3)
+    equal = level_errors(spec, tree, prior, np.full(tree.depth, 1 / tree.depth), spec.epsilon)
+    a = spec.levels.index("a")
+    most = np.where(np.arange(tree.depth) == a, 0.8, 1.4) * equal
+    plan = make_plan(spec.with_targets({"a": float(most[a])}), tree, prior, compare=False)
+    assert (np.array([each.error.plan for each in plan.expected.levels]) <= most * 1.001).all()
+    assert plan.unbounded is not None and plan.unbounded < plan.expected.tree.plan
+
+    def worth(share: np.ndarray) -> float:
+        errors = level_errors(spec, tree, prior, share, spec.epsilon)
+        return float(np.sqrt(np.mean(errors**2)) + 1e6 * max(0.0, (errors / most).max() - 1))
+
+    grid = sorted(simplex(tree.depth, 20 if tree.depth == 3 else 12), key=worth)[:2]
+    assert plan.expected.tree.plan <= 1.002 * min(worth(around(share, worth, 0.03)) for share in grid)
+
+
+KINDS: list[dict[str, Any]] = [
+    {},
+    {"split_by": "a"},
+    {"total": True, "split_by": "a"},
+    {"neighbours": "definition-1", "split_by": "a"},
+    {"weights": "counts"},
+    {"noise": "gaussian", "delta": 1e-6, "split_by": "a"},
+    {"measures": [{"name": "count"}, {"name": "revenue", "clip": 20}]},
+]
+
+
+@settings(max_examples=12, deadline=None)
+@given(kind=st.sampled_from(KINDS), guard=st.sampled_from([1.0, 1.3, 2.0]), seed=st.integers(0, 30))
+def test_no_level_is_above_the_guard(kind: dict[str, Any], guard: float, seed: int) -> None:
+    """Up to rounding; and no bound makes the average better."""
+    spec = asked(guard=guard, **kind)
+    tree, prior = counted(spec, seed, roots=3)
+    plan = make_plan(spec, tree, prior, compare=False)
+    for part in plan.by_measure:
+        for level in part.plan.expected.levels:
+            assert level.error.plan <= guard * level.error.equal * 1.003
+    free = make_plan(spec.with_keys(guard="none"), tree, prior, compare=False).expected.tree.plan
+    assert spec.split_by or free <= plan.expected.tree.plan * 1.0001  # roots' own errors are not those of the pool
+    assert plan.unbounded is None or plan.unbounded == pytest.approx(free)
+    assert Plan.from_json(plan.to_json()) == plan
+
+
+def test_a_guard_that_does_not_bind_changes_nothing() -> None:
+    for kind in KINDS:
+        spec = asked(guard=1e6, **kind)
+        tree, prior = counted(spec, 1)
+        free = make_plan(spec.with_keys(guard="none"), tree, prior, compare=False)
+        plan = make_plan(spec, tree, prior, compare=False)
+        assert [m.default for m in plan.measures] == [m.default for m in free.measures] and plan.unbounded is None
+
+
+@pytest.mark.parametrize("kind", [{"split_by": "a"}, {"noise": "unit"}], ids=str)
+def test_targets_hold_in_simulation(kind: dict[str, Any]) -> None:
+    spec = asked({"a": 0.05, "day": 1.2}, epsilon="auto", **kind)
+    tree, prior = counted(spec, 5)
+    plan = make_plan(spec, tree, prior, compare=False)
+    squared = []
+    for draw in range(100):
+        measured = Measurements.simulate(plan, tree, prior.mean, rng=np.random.default_rng(draw))
+        off = (denoise(tree, measured).count - prior.mean) ** 2
+        squared.append(rmsre.levels(tree, prior.mean, off, spec.tau) ** 2)
+    mean, error = np.mean(squared, axis=0), np.std(squared, axis=0) / 10
+    for level, most in (("a", 0.05), ("day", 1.2)):
+        i = spec.levels.index(level)
+        assert mean[i] <= most**2 + 2 * error[i]
+
+
+def test_a_half_width_is_that_of_intervals() -> None:
+    """Of counts of at least tau: a root mean square of half-widths relative to the count, never above the target."""
+    attributes = [{"name": "a", "half_width": 0.1}, {"name": "b"}, DAY]
+    spec = Spec(epsilon="auto", tau=5, attribute=attributes)
+    tree, prior = counted(spec, 2)
+    plan = make_plan(spec, tree, prior, compare=False)
+    low, high = denoise(tree, prior.mean, plan.variance(tree)).interval()
+    large = (tree.level == 0) & (prior.mean >= 5)
+    half = (high - low)[large] / 2 / prior.mean[large]
+    assert 0.08 <= np.sqrt(np.mean(half**2)) <= 0.1001
+    with pytest.raises(InputError, match="half_width is for counts of at least tau = 1e\\+07; 'a' has none"):
+        make_plan(spec.with_keys(tau=1e7), tree, prior)
+
+
+def test_what_cannot_be_met_says_what_would_meet_it() -> None:
+    spec = asked({"a": 0.01, "b": 0.05}, epsilon=1, guard="none")
+    tree, prior = counted(spec, 4)
+    with pytest.raises(InputError, match="cannot be met with epsilon = 1, the nearest is") as error:
+        make_plan(spec, tree, prior)
+    words = str(error.value)
+    needed = float(words.split("what would meet them: epsilon = ")[1].split(",", maxsplit=1)[0])
+    assert make_plan(spec.at(needed), tree, prior, compare=False).unbounded is not None
+    with pytest.raises(InputError, match="cannot be met"):
+        make_plan(spec.at(needed * 0.99), tree, prior)
+    longer = float(words.split("a period ")[1].split(" times", maxsplit=1)[0])
+    make_plan(spec, tree, prior.times(longer * 1.01), compare=False)
+    with pytest.raises(InputError, match="cannot be met"):
+        make_plan(spec, tree, prior.times(longer * 0.98))
+    fewer = float(words.split("no level day and epsilon = ")[1].split(",", maxsplit=1)[0])
+    above = Spec(
+        epsilon="auto", tau=5, guard="none", attribute=[{"name": "a", "error": 0.01}, {"name": "b", "error": 0.05}]
+    )
+    known = tree.table().take(tree.leaves)
+    shorter = above.tree(known)
+    counts = tree.to_level_order(prior.mean)[: len(shorter)]
+    assert make_plan(above, shorter, Prior(counts, None, True, None), compare=False).spec.epsilon == pytest.approx(
+        fewer, rel=2e-3
+    )
+    near = make_plan(spec, tree, prior, strict=False, compare=False)
+    assert [e.error.plan for e in near.expected.levels][:2] > [0.01, 0.05]
+    with pytest.raises(InputError, match="more than the 64 that a summary report takes"):
+        make_plan(asked({"a": 1e-5}, epsilon="auto"), tree, prior)
+
+
+def test_a_level_that_is_kept_has_half_of_an_equal_share() -> None:
+    for kind in KINDS[:4]:
+        spec = asked(guard="none", **kind)
+        tree, prior = counted(spec, 6)
+        plan = make_plan(spec, tree, prior, keep=["a"], compare=False)
+        least = spec.budget / len(spec.levels) / 2 - 1
+        assert min(row[spec.levels.index("a")] for row in (plan.default, *plan.roots.values())) >= least
+        assert plan.guarantees[-1:] == make_plan(spec, tree, prior, compare=False).guarantees[-1:]
+
+
+def test_learned_plans_keep_to_bounds_as_if_nothing_were_learned() -> None:
+    spec = asked({"a": 0.05}, epsilon="auto")
+    tree, prior = counted(spec, 7)
+    plan = make_plan(spec, tree, prior, learn=True, compare=False)
+    unbiased = budget.expected(tree, prior.mean, plan.variance(tree), spec.tau)
+    assert unbiased.levels[0] <= 0.05 * 1.001 and plan.expected.levels[0].error.plan <= 0.05 * 1.001
