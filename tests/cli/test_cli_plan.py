@@ -290,7 +290,7 @@ BAD: dict[str, tuple[list[str], str]] = {
     "too much": (["spec.toml", "--prior", "counts.csv", "--share", "day=2"], "shares are parts of ε, 0 or more"),
     "what if": (
         ["spec.toml", "--prior", "counts.csv", "--what-if", "tau=3"],
-        "--what-if takes budgets (epsilon=1,2,4), periods",
+        "--what-if takes budgets (epsilon=1,2,4), guards (guard=1.1,2,none), periods",
     ),
     "what if words": (
         ["spec.toml", "--prior", "counts.csv", "--what-if", "epsilon=few"],

@@ -55,14 +55,14 @@ SEEDS = [
 @pytest.mark.parametrize("aggregators", [1, 2])
 def test_splits_are_within_two_percent_of_the_best_of_a_grid(seed: int, day: bool, aggregators: int) -> None:
     for scheme in "ABC":
-        asks = spec(scheme, day=day, api={"aggregators": aggregators})
+        asks = spec(scheme, day=day, api={"aggregators": aggregators}, guard="none")
         tree, known = forest(asks, seed, 2 if day else 4)
         plan = make_plan(asks, tree, known)
         best = np.inf
         for number in [GRID] if scheme == "A" else range(len(asks.levels), {"B": 15, "C": 10}[scheme] + 1):
             if number < 8 and scheme != "A":
                 continue  # a few large numbers have nearly all ratios of the small ones, and the test is to end
-            tried = plan.spec.model_copy(update={"l1": number, "epsilon": asks.epsilon})
+            tried = plan.spec.model_copy(update={"l1": number, "epsilon_or_auto": asks.epsilon})
             best = min(best, *(tree_errors(tried, tree, known, row).tree for row in splits(len(asks.levels), number)))
         assert plan.expected.tree.plan <= 1.02 * best
 
@@ -72,7 +72,7 @@ def test_splits_by_root_are_within_two_percent_of_the_best_tenths(seed: int) -> 
     asks = spec("C", split_by="campaign")
     tree, known = forest(asks, seed)
     plan = make_plan(asks, tree, known)
-    tenths = plan.spec.model_copy(update={"l1": 10, "epsilon": asks.epsilon})
+    tenths = plan.spec.model_copy(update={"l1": 10, "epsilon_or_auto": asks.epsilon})
     best = np.min([tree_errors(tenths, tree, known, row).roots for row in splits(2, 10)], axis=0)
     assert plan.expected.roots.plan <= 1.02 * np.median(best)
 

@@ -200,7 +200,7 @@ def log_periods(
         raise InputError("the spec has no section [logs]; add it, or give counts with --counts")
     paths = all_files(spec.logs, folder)
     remote = any("://" in path for path in paths)
-    key = "" if remote else identity(paths, spec.model_dump_json(exclude={"epsilon", "tau", "noise"}), until)
+    key = "" if remote else identity(paths, spec.identity("tau", "noise"), until)
     counted: dict[str, Counts] = {}
 
     def make() -> dict[str, Any]:

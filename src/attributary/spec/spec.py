@@ -277,6 +277,14 @@ class Spec(Section):
         """The same with other values of some keys, as they are named in the file; all of it is checked again."""
         return type(self)(**{**self.model_dump(by_alias=True, exclude_none=True), **keys})
 
+    def identity(self, *without: str) -> str:
+        """A text that is equal for equal questions: but for some keys, and for targets and guard, which plans go by."""
+        targets = {"__all__": {"error": True, "half_width": True}}
+        apart: dict[str, Any] = dict.fromkeys(("epsilon_or_auto", "guard", *without), True)
+        bare = self.model_copy(update={"total_or_target": self.total})
+        text = bare.model_dump_json(exclude={"attributes": targets, "measures": targets, **apart})
+        return text.replace('"total_or_target":', '"total":', 1)
+
     def without_targets(self) -> Self:
         """The same with no errors asked for."""
         nothing = {"error": None, "half_width": None}
