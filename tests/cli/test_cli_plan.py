@@ -178,7 +178,7 @@ def test_what_if_of_periods_and_levels_is_the_librarys() -> None:
 
 
 def test_levels_are_told_by_their_nodes_too() -> None:
-    said = done("spec.toml", "--prior", "counts.csv", "-o", "plan.json")
+    said = done("spec.toml", "--prior", "counts.csv", "--protected", "-o", "plan.json")
     for level in Plan.load("plan.json").expected.levels:
         assert level.worst is not None and level.median is not None
         named = f"worst: {level.worst.name}, {level.worst.count:,.4g} conversions, {level.worst.error:.1%}"
