@@ -144,11 +144,14 @@ def test_what_is_shown_is_said() -> None:
     forest = Forest(6)
     measured = forest.measured(5.0)
     assert denoise(measured, posterior=True).remark == "posterior means of whole counts"
-    tree = Tree.from_parents([-1, -1])
-    some = denoise(tree, [5.0, 0.0], [1.0, np.inf], posterior=True)
-    assert some.remark == "posterior means for 1 of 2 roots, and non-negative estimates where noise is too large"
-    assert isinstance(some, Posterior) and np.isnan(some.zero).tolist() == [False, True]
+    rng, tree = np.random.default_rng(0), Tree.from_parents([-1] * 61)
+    noisy = rng.poisson(2, 61) + rng.laplace(0, 3, 61)
+    some = denoise(tree, noisy, [18.0] * 60 + [np.inf], posterior=True)
+    assert some.remark == "posterior means for 60 of 61 roots, and non-negative estimates where noise is too large"
+    assert isinstance(some, Posterior) and np.isnan(some.zero).tolist() == [False] * 60 + [True]
     assert "posterior means of whole counts" in denoise(measured, posterior=True)._repr_html_()
+    few = denoise(tree, np.where(np.arange(61) < 1, 5.0, 0.0), [1.0] + [np.inf] * 60, posterior=True)  # none to learn by
+    assert few.remark == "non-negative estimates, not posterior means: they seem to be closer, judging by these figures"
 
 
 def test_top_down_estimates_are_shown_where_they_seem_closer(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,7 +93,8 @@ def worse(
 
     Given the figures, a posterior mean moves along with y as its variance says: cov(f, y) is the variance of the count
     itself, if the prior is right. Worse means that the tree is seen to lose more than SPARED_TREE (by a standard
-    error), or a level more than SPARED_LEVEL (by two). Weights go by the posterior means, which follow noise less.
+    error), or a level more than SPARED_LEVEL (by two); where few nodes decide, that the tree is not seen to gain.
+    Weights go by the posterior means, which follow noise less.
 
     Where the log-likelihood of noise n falls by `linear`·|n| = |n| / b, E[n·g(n)] = E[(b·|n| + b²)·g′(n)], and probes
     move such figures accordingly: with E[n²] for b·|n| + b², large noise would seem to count less than it does.
@@ -114,6 +115,8 @@ def worse(
     starts = tree.offsets[:-1]
     sums, squares, errors, floor = (np.add.reduceat(each, starts) for each in (gain, gain**2, error, least))
     lost = sums + 2 * np.sqrt(squares) < -SPARED_LEVEL * np.maximum(errors, floor)
+    if _number(gain) < FEW and not _sure(gain):
+        return True
     return bool(gain.sum() + np.sqrt(squares.sum()) < -SPARED_TREE * max(errors.sum(), floor.sum()) or lost.any())
 
 
@@ -122,8 +125,13 @@ def _sure(gain: Floats) -> bool:
     squares = float(np.dot(gain, gain))
     if squares == 0:
         return True  # nothing is expected, or it changes nothing
-    number = float(np.abs(gain).sum()) ** 2 / squares
-    return bool(gain.sum() > SURE * (1 + FEW / number) * np.sqrt(squares))
+    return bool(gain.sum() > SURE * (1 + FEW / _number(gain)) * np.sqrt(squares))
+
+
+def _number(gain: Floats) -> float:
+    """How many nodes decide, as if they contributed alike; endless where none contributes."""
+    squares = float(np.dot(gain, gain))
+    return float(np.abs(gain).sum()) ** 2 / squares if squares > 0 else np.inf
 
 
 def _judge(
