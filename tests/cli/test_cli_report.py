@@ -49,8 +49,8 @@ def test_charts_are_files_too(ending: str, begins: bytes, run: Path, tmp_path: P
     result = report(
         run, evaluation(tmp_path), "-o", tmp_path / "p.html", "--charts", tmp_path / "c", "--format", ending
     )
-    assert result.exit_code == 0 and "6 charts written to" in result.stderr
-    names = ["budget", "counts", "denoised", "evaluation", "expected-error", "icicle"]
+    assert result.exit_code == 0 and "7 charts written to" in result.stderr
+    names = ["budget", "counts", "denoised", "evaluation", "expected-error", "icicle", "trade-off"]
     assert sorted(os.listdir(tmp_path / "c")) == [f"{name}.{ending}" for name in names]
     assert all((tmp_path / "c" / f"{name}.{ending}").read_bytes().startswith(begins) for name in names)
 

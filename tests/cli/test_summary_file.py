@@ -114,7 +114,8 @@ def test_count_and_plan_tell_what_they_print(shop: Path, tmp_path: Path) -> None
     assert loud.stderr.splitlines() == said["messages"] and said["written"] == [str(tmp_path / "c.csv")]
 
     made = tmp_path / "plan.json", tmp_path / "p.json"
-    attributary("plan", shop / "spec.toml", "--prior", shop / "counts.parquet", "-o", made[0], "--summary", made[1])
+    prior = ("--prior", shop / "counts.parquet", "--protected")
+    attributary("plan", shop / "spec.toml", *prior, "-o", made[0], "--summary", made[1])
     plan, said = (json.loads(path.read_text()) for path in made)
     assert said["plan"]["expected"] == plan["expected"] and said["plan"]["privacy_loss"]["conversion"] <= 1.0001
     table = said["tables"][0]
@@ -237,8 +238,8 @@ def test_paper_tells_what_it_prints(tmp_path: Path) -> None:
     assert left_out and all(line in loud.stderr for line in left_out)
     assert all(line in loud.stderr for line in said["messages"])
     best, *_ = said["tables"]
-    assert best["columns"] == ["epsilon", "paper's best", "method", "our best", "method", "change"]
-    for epsilon, theirs, _, ours, method, _ in best["rows"]:
+    assert best["columns"] == ["epsilon", "paper's best", "method", "our best", "method", "change", "zeros"]
+    for epsilon, theirs, _, ours, method, *_ in best["rows"]:
         assert (epsilon, method) == (4, "optimal-unbiased")
         assert f"{theirs:.4f}" in loud.stderr and f"{ours:.4f}" in loud.stderr
 

@@ -192,7 +192,7 @@ def test_how_it_is_asked_for() -> None:
         Measurements.from_table(frame, ["a"], "v", noise="a=estimated; b=laplace:scale=3")
     with pytest.raises(InputError, match="an interval says all of the noise"):
         Measurements.from_table(frame, ["a"], "v", noise="estimated:interval=l,h@0.9,two-sided")
-    with pytest.raises(InputError, match="one of laplace, dlap, normal; got 'round'"):
+    with pytest.raises(InputError, match="one of laplace, dlap, normal, laplace-twice, dlap-twice; got 'round'"):
         Measurements.from_table(frame, ["a"], "v", noise="estimated:shape=round")
 
 

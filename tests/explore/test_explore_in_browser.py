@@ -223,6 +223,9 @@ def test_the_numbers_follow_the_sliders(tabs: Tabs, serve: Any) -> None:
     assert error(tab) < worse
     tab.click("button:has-text('Use the best split')")
     tab.wait_for_function("() => document.querySelector('#sum').textContent.includes('This is the best split')")
+    tab.fill("#levels tbody tr:nth-child(3) input[type=number]", "80")
+    tab.keyboard.press("Tab")
+    tab.wait_for_function("() => document.querySelector('#privacy').textContent.includes('less protection')")
     tab.select_option("#neighbours", "definition-1")
     tab.wait_for_function("() => document.querySelector('#privacy').textContent.includes('Definition 1')")
     tab.go_back()

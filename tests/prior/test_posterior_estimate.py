@@ -150,7 +150,9 @@ def test_what_is_shown_is_said() -> None:
     assert some.remark == "posterior means for 60 of 61 roots, and non-negative estimates where noise is too large"
     assert isinstance(some, Posterior) and np.isnan(some.zero).tolist() == [False] * 60 + [True]
     assert "posterior means of whole counts" in denoise(measured, posterior=True)._repr_html_()
-    few = denoise(tree, np.where(np.arange(61) < 1, 5.0, 0.0), [1.0] + [np.inf] * 60, posterior=True)  # none to learn by
+    few = denoise(
+        tree, np.where(np.arange(61) < 1, 5.0, 0.0), [1.0] + [np.inf] * 60, posterior=True
+    )  # none to learn by
     assert few.remark == "non-negative estimates, not posterior means: they seem to be closer, judging by these figures"
 
 

@@ -305,7 +305,7 @@ class Tags(HTMLParser):
 def test_every_chart_is_a_picture_and_names_every_node_it_shows(tmp_path: Path) -> None:
     folder = shop(tmp_path)
     made = page(read([str(folder), str(evaluation(tmp_path))]))
-    names = ["counts", "icicle", "budget", "expected-error", "denoised", "evaluation"]
+    names = ["counts", "icicle", "budget", "expected-error", "trade-off", "denoised", "evaluation"]
     assert [chart.name for chart in made.charts] == names
     for chart in made.charts:
         svg = to_svg(chart)
