@@ -23,8 +23,10 @@ from attributary.types import Floats, Ints
 
 LOG_TRIM = math.log(1e-14)  # of a message: left out if it is so small whatever its parent has
 FAR = 745.0  # exp(-FAR) is 0
+NEAR = 5.0  # standard deviations that the sum of messages may be off the window that it is for
 WIDEST = 1 << 22  # counts in a window, and in a message once it is trimmed: with more, a root is left out
 LONGEST = 1 << 13
+PAD = 3  # zeros before and after each message in the buffer: four of its numbers are taken at a time
 
 
 class WholeFigures(NamedTuple):
@@ -181,12 +183,17 @@ def _last(nodes, a, family):  # type: ignore[no-untyped-def]
 
 
 @kernel(nogil=True)
-def _room(buffer, needed):  # type: ignore[no-untyped-def]
-    if needed <= len(buffer):
-        return buffer
-    larger = np.empty(max(needed, 2 * len(buffer)))
-    _copy(buffer, 0, larger, 0, len(buffer))
-    return larger
+def _room(buffer, used, size):  # type: ignore[no-untyped-def]
+    """The buffer with room for a message of this size after what is used, and where it begins: zeros are around it."""
+    start, needed = used + PAD, used + size + 2 * PAD
+    if needed > len(buffer):
+        larger = np.empty(max(needed, 2 * len(buffer)))
+        _copy(buffer, 0, larger, 0, used)
+        buffer = larger
+    for k in range(PAD):
+        buffer[used + k] = 0.0
+        buffer[start + size + k] = 0.0
+    return buffer, start
 
 
 @kernel(nogil=True)
@@ -231,10 +238,10 @@ def _family(p, figures, weights, places, buffer, one, used):  # type: ignore[no-
     places.tilt[p] = tilt + _centre(places, buffer, a, b, 0.5 * (least + most), 0.25 * (most - least) + 1.0)
     if family == 1:
         m = nodes + a
-        start[m], low[m], size[m] = used, low[a], size[a]
-        buffer = _room(buffer, used + size[a])
-        _copy(buffer, start[a], buffer, used, size[a])
-        return buffer, one, used + size[a]
+        buffer, start[m] = _room(buffer, used, size[a])
+        low[m], size[m] = low[a], size[a]
+        _copy(buffer, start[a], buffer, start[m], size[a])
+        return buffer, one, start[m] + size[a]
     for j in range(family - 1):
         z, v, settled = 0.0, 0.0, np.int64(0)
         for i in (2 * j, 2 * j + 1):
@@ -259,17 +266,15 @@ def _family(p, figures, weights, places, buffer, one, used):  # type: ignore[no-
                 end = min(end, np.int64(math.ceil(max(z, float(settled)) + far)))
         if end < begin:
             return buffer, one, -1
-        n = end - begin + 1
-        buffer = _room(buffer, used + n)
-        top = _convolve(
-            buffer, start[left], size[left], start[right], size[right], begin - low[left] - low[right], used, n
-        )
+        n, skip = end - begin + 1, begin - low[left] - low[right]
+        buffer, start[m] = _room(buffer, used, n)
+        top = _convolve(buffer, start[left], size[left], start[right], size[right], skip, start[m], n)
         if not top > 0.0:
             return buffer, one, -1
-        for k in range(used, used + n):
+        for k in range(start[m], start[m] + n):
             buffer[k] /= top
-        start[m], low[m], size[m] = used, begin, n
-        used += n
+        low[m], size[m] = begin, n
+        used = start[m] + n
     return buffer, one, used
 
 
@@ -287,10 +292,11 @@ def _centre(places, buffer, a, b, aim, near):  # type: ignore[no-untyped-def]
     """Tilts the messages of the children a:b until their means sum to about `aim`; the logarithm of the tilt.
 
     Else F would be tiny all over the window of the parent, where many children are each expected to have a little more.
+    A few standard deviations off are no matter: sums of positive numbers stay exact however small they are.
     """
-    moved = 0.0
+    moved, most, before = 0.0, 0.5, 0.0
     for _ in range(40):
-        mean, variance = 0.0, 0.0
+        mean, variance, widest = 0.0, 0.0, 1
         for u in range(a, b):
             whole, first_moment, second = 0.0, 0.0, 0.0
             for k in range(places.size[u]):
@@ -301,18 +307,24 @@ def _centre(places, buffer, a, b, aim, near):  # type: ignore[no-untyped-def]
             first_moment /= whole
             mean += places.low[u] + first_moment
             variance += second / whole - first_moment * first_moment
-        if abs(mean - aim) < near or not variance > 1e-9:
+            widest = max(widest, places.size[u])
+        off = aim - mean
+        if abs(off) < near + NEAR * math.sqrt(max(variance, 0.0)) or not variance > 1e-9:
             break
-        step = min(max((aim - mean) / variance, -0.5), 0.5)
+        if off * before < 0.0:  # too far: what is most probable is apart from what is next
+            most *= 0.5
+        before = off
+        step = min(max(off / variance, -most), most)
+        step = min(max(step, -FAR / widest), FAR / widest)
         moved += step
         for u in range(a, b):
-            top = 0.0
-            for k in range(places.size[u]):
-                at = places.start[u] + k
-                buffer[at] *= math.exp(step * (k - places.size[u] // 2))
+            top, factor, rise = 0.0, math.exp(-0.5 * step * places.size[u]), math.exp(step)
+            for at in range(places.start[u], places.start[u] + places.size[u]):
+                buffer[at] *= factor
+                factor *= rise
                 top = max(top, buffer[at])
-            for k in range(places.size[u]):
-                buffer[places.start[u] + k] /= top
+            for at in range(places.start[u], places.start[u] + places.size[u]):
+                buffer[at] /= top
     return moved
 
 
@@ -363,7 +375,7 @@ def _message(u, figures, weights, tilt, least_tilt, most_tilt, places, buffer, o
     n = end - begin
     if not top > -np.inf or n > LONGEST:
         return buffer, one, -1
-    buffer = _room(buffer, used + n)
+    buffer, used = _room(buffer, used, n)
     for k in range(n):
         value = one[begin + k] - top
         buffer[used + k] = math.exp(value) if value > -FAR else 0.0
@@ -376,13 +388,14 @@ def _convolve(buffer, f, n, g, m, skip, out, size):  # type: ignore[no-untyped-d
     """The convolution of n numbers at f and m at g without its first `skip`, to `out`; the largest of them."""
     for k in range(out, out + size):
         buffer[k] = 0.0
-    for i in range(n):
-        a, b = max(0, skip - i), min(m, skip + size - i)
-        factor = buffer[f + i]
-        if a < b and factor > 0.0:
-            s, t = np.uint64(out + i + a - skip), np.uint64(g + a)
+    for i in range(0, n, 4):
+        f0, f1, f2, f3 = buffer[f + i], buffer[f + i + 1], buffer[f + i + 2], buffer[f + i + 3]
+        a, b = max(0, i - skip), min(size, m + PAD + i - skip)
+        if a < b:
+            s, t = np.uint64(out + a), np.uint64(g + skip + a - i - PAD)
+            t1, t2, t3 = t + np.uint64(1), t + np.uint64(2), t + np.uint64(3)
             for j in range(np.uint64(b - a)):
-                buffer[s + j] += factor * buffer[t + j]
+                buffer[s + j] += f0 * buffer[t3 + j] + f1 * buffer[t2 + j] + f2 * buffer[t1 + j] + f3 * buffer[t + j]
     top = 0.0
     for k in range(out, out + size):
         top = max(top, buffer[k])
@@ -406,22 +419,12 @@ def _down(p, first, weights, tail, places, buffer, one, two, told):  # type: ign
         return one, two
     for j in range(family - 2, -1, -1):
         left, right, m = _item(nodes, a, family, 2 * j), _item(nodes, a, family, 2 * j + 1), nodes + a + j
-        if len(one) < size[left]:
-            one = np.empty(2 * size[left])
+        if len(one) < size[left] + PAD:
+            one = np.empty(2 * size[left] + PAD)
         if len(two) < size[right]:
             two = np.empty(2 * size[right])
-        _correlate(
-            buffer,
-            start[left],
-            size[left],
-            start[right],
-            size[right],
-            low[m] - low[left] - low[right],
-            start[m],
-            size[m],
-            one,
-            two,
-        )
+        skip = low[m] - low[left] - low[right]
+        _correlate(buffer, start[left], size[left], start[right], size[right], skip, start[m], size[m], one, two)
         for i in range(2):
             item, adjoint = (left, one) if i == 0 else (right, two)
             if item >= nodes:  # a merge: g takes its place
@@ -436,15 +439,18 @@ def _correlate(buffer, f, n, h, m, skip, g, size, one, two):  # type: ignore[no-
     """one[i] = Σ_j g[i + j]·h[j] and two[j] = Σ_i g[i + j]·f[i]; of g, `size` numbers are there from g[skip] on."""
     for j in range(m):
         two[j] = 0.0
-    for i in range(n):
-        a, b = max(0, skip - i), min(m, skip + size - i)
-        factor, found = buffer[f + i], 0.0
+    for i in range(0, n, 4):
+        f0, f1, f2, f3 = buffer[f + i], buffer[f + i + 1], buffer[f + i + 2], buffer[f + i + 3]
+        o0, o1, o2, o3 = 0.0, 0.0, 0.0, 0.0
+        a, b = max(0, skip - i - PAD), min(m, skip + size - i)
         if a < b:
             s, t, k = np.uint64(g + i + a - skip), np.uint64(h + a), np.uint64(a)
+            s1, s2, s3 = s + np.uint64(1), s + np.uint64(2), s + np.uint64(3)
             for j in range(np.uint64(b - a)):
-                found += buffer[s + j] * buffer[t + j]
-                two[k + j] += factor * buffer[s + j]
-        one[i] = found
+                g0, g1, g2, g3, other = buffer[s + j], buffer[s1 + j], buffer[s2 + j], buffer[s3 + j], buffer[t + j]
+                o0, o1, o2, o3 = o0 + g0 * other, o1 + g1 * other, o2 + g2 * other, o3 + g3 * other
+                two[k + j] += f0 * g0 + f1 * g1 + f2 * g2 + f3 * g3
+        one[i], one[i + 1], one[i + 2], one[i + 3] = o0, o1, o2, o3
 
 
 @kernel(nogil=True, error_model="numpy")
