@@ -1,5 +1,6 @@
 """The posterior over whole counts: against enumeration, and its laws."""
 
+from collections.abc import Callable
 from math import lgamma
 from typing import NamedTuple
 
@@ -12,7 +13,7 @@ from tests.forests import NAMED, grown, parents
 from attributary import Measurements, Tree
 from attributary.denoising.posterior import family_weights, marginals, moments, whole_figures
 from attributary.errors import InputError
-from attributary.noise import shape_of
+from attributary.noise import model, shape_of
 from attributary.types import Floats
 
 SHAPES = ("laplace", "dlap", "normal")
@@ -31,7 +32,16 @@ class Enumerated(NamedTuple):
         return found
 
 
-def enumerated(measured: Measurements, alpha: Floats, most: int) -> Enumerated:
+Law = Callable[[int, Floats], Floats]
+
+
+def by_shape(measured: Measurements) -> Law:
+    """The log-likelihood of noise at a node, by the page of its shape."""
+    code = np.zeros(len(measured.noisy), int) if measured.code is None else measured.code
+    return lambda u, noise: measured.shapes[code[u]].log_likelihood(noise, np.full(len(noise), measured.variance[u]))
+
+
+def enumerated(measured: Measurements, alpha: Floats, most: int, law: Law) -> Enumerated:
     """The posterior by its definition: every combination of counts of leaves up to `most`."""
     tree = measured.tree
     assert tree is not None
@@ -52,7 +62,7 @@ def enumerated(measured: Measurements, alpha: Floats, most: int) -> Enumerated:
         if variance == 0:
             log[noise != 0] = -np.inf
         elif variance < np.inf:
-            log += measured.shapes[0].log_likelihood(noise, np.full(len(noise), variance))
+            log += law(u, noise)
     chance = np.exp(log - log.max())
     return Enumerated(counts, chance / chance.sum())
 
@@ -65,17 +75,20 @@ def _weight(c: Floats, alpha: float) -> Floats:
 
 @st.composite
 def tiny(draw: st.DrawFn) -> tuple[Measurements, Floats]:
-    """A forest of few leaves with figures near small counts, some exact and some not measured, and α of each node."""
+    """A forest of few leaves with figures near small counts, some exact and some not measured, and α of each node.
+
+    Each node has noise of a shape of its own.
+    """
     tree = Tree.from_parents(draw(parents(7).filter(lambda p: len(p) - len(set(p) - {-1}) <= 3)))
-    shape = draw(st.sampled_from(SHAPES))
+    code = np.array([draw(st.integers(0, len(SHAPES) - 1)) for _ in range(len(tree))], np.uint8)
     leaf = {v: draw(st.integers(0, 3)) for v in tree.leaves.tolist()}
     truth = tree.roll_up(np.array([float(leaf[v]) for v in sorted(leaf)]))
     variance = np.array([draw(st.sampled_from([0.05, 0.3, 0.6, np.inf, 0.0])) for _ in range(len(tree))])
     variance[tree.roots] = np.where(np.isinf(variance[tree.roots]), 0.6, variance[tree.roots])
-    noise = np.array([draw(st.integers(-2, 2)) if shape == "dlap" else draw(st.floats(-2, 2)) for _ in variance])
+    noise = np.array([draw(st.integers(-2, 2) if SHAPES[i] == "dlap" else st.floats(-2, 2)) for i in code])
     noisy = truth + np.where((variance > 0) & (variance < np.inf), noise, 0.0)
     alpha = np.array([10 ** draw(st.floats(-2, 0.6)) for _ in range(len(tree))])
-    return Measurements.of(tree, noisy, variance, shape), alpha
+    return Measurements.of(tree, noisy, variance, SHAPES, code=code), alpha
 
 
 @settings(max_examples=60, deadline=None)
@@ -87,7 +100,7 @@ def test_the_posterior_is_that_of_enumeration(case: tuple[Measurements, Floats],
     order = tree.to_level_order
     figures, weights = whole_figures(tree, measured, reach=25), family_weights(tree, order(alpha), FREE)
     told = marginals(tree, figures, weights, 0.8)
-    truth = enumerated(measured, alpha, MOST)
+    truth = enumerated(measured, alpha, MOST, by_shape(measured))
     close = 1e-5  # what lies beyond MOST, and beyond 25 standard deviations
     mean = truth.mean(truth.counts)
     assert told.mean == pytest.approx(order(mean), abs=close)
@@ -105,6 +118,36 @@ def test_the_posterior_is_that_of_enumeration(case: tuple[Measurements, Floats],
     first, second = moments(tree, figures, weights, order(factors), order(centre))
     assert first.sum() == pytest.approx(truth.mean(total) - centre @ factors, abs=30 * close)
     assert second.sum() == pytest.approx(truth.mean((total - truth.mean(total)) ** 2), abs=300 * close)
+
+
+@settings(max_examples=30, deadline=None)
+@given(tiny(), st.data())
+def test_noise_of_the_api_on_uneven_contributions_is_that_of_enumeration(
+    case: tuple[Measurements, Floats], data: st.DataObject
+) -> None:
+    """Whole noise on scaled sums by its exact law; some nodes have no budget, and some are known exactly."""
+    measured, alpha = case
+    tree, page = measured.tree, model("api", 16.0, 65536)
+    assert tree is not None
+    budget = np.array([data.draw(st.sampled_from([2.0, 3.5, 9.0, 0.0])) for _ in range(len(tree))])
+    budget[tree.roots] = np.maximum(budget[tree.roots], 2.0)
+    exact = measured.variance == 0
+    steps, variance = page.steps(budget), np.where(exact, 0.0, page.variance(budget))
+    some = np.where(exact | (budget == 0), 0, [data.draw(st.integers(-20_000, 20_000)) for _ in budget])
+    noisy = np.rint(measured.noisy) + some / np.where(steps > 0, steps, 1.0)
+    try:
+        figures = whole_figures(tree, Measurements.of(tree, noisy, variance, page.shape.name), reach=25)
+    except ValueError:  # exact figures at odds with each other
+        return
+
+    def law(u: int, noise: Floats) -> Floats:
+        return page.log_likelihood(np.rint(noise * steps[u]), np.full(len(noise), budget[u]))
+
+    truth = enumerated(Measurements.of(tree, noisy, variance), alpha, MOST, law)
+    told = marginals(tree, figures, family_weights(tree, tree.to_level_order(alpha), FREE))
+    mean = truth.mean(truth.counts)
+    assert told.mean == pytest.approx(tree.to_level_order(mean), abs=1e-4)
+    assert told.variance == pytest.approx(tree.to_level_order(truth.mean((truth.counts - mean) ** 2)), abs=1e-3)
 
 
 @pytest.mark.parametrize("kappa", [0.01, 1.0, 1e3, 1e6])

@@ -228,3 +228,21 @@ def test_means_that_are_far_from_the_figures_are_seen_to_be_worse() -> None:
     wrong[leaves] = forest.rng.permutation(wrong[leaves])
     for count, expected in ((est.told.mean, False), (wrong, True)):
         assert worse(tree, figures.x, var, plain, count, est.told.variance, 5.0, figures.linear) == expected
+
+
+def test_intervals_cover_where_families_share_otherwise_than_learned() -> None:
+    """Half of the roots are concentrated in a few leaves, the others spread evenly; the roots' figures say little."""
+    inside: dict[int, list[Floats]] = {0: [], 1: [], 2: []}
+    for seed in range(3):
+        rng, fans = np.random.default_rng(seed), (150, 5, 8)
+        labels = np.indices(fans).reshape(3, -1).astype(str)
+        tree = Tree.from_paths(dict(zip("abc", labels.tolist(), strict=True)), ["a", "b", "c"], fill=True)
+        share = [rng.dirichlet(np.full(40, 0.05 if root % 2 else 5.0)) for root in range(150)]
+        truth = tree.roll_up(rng.poisson(rng.lognormal(3.5, 1.5, (150, 1)) * share).ravel().astype(float))
+        scale = np.array([40.0, 15.0, 6.0])[tree.level]
+        low, high = denoise(tree, truth + rng.laplace(0, scale), 2 * scale**2, posterior=True).interval()
+        held = (low <= truth) & (truth <= high)
+        for level, found in inside.items():
+            found.append(held[tree.level == level])
+    cover = [np.mean(found) for found in inside.values()]
+    assert min(cover) > 0.93 and max(cover) < 0.97, cover

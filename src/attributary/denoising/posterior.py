@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 USUAL = 0.95  # the level of the intervals that are made with the estimates
 REACH = 9.0  # standard deviations of the unbiased estimate: the counts considered of each node
 ROUNDING = 1e-6  # of a count that is known exactly
+TOGETHER = 0.15  # measured on generated data: with it, intervals of inner nodes cover at their rate, as in `prediction`
+SURE = 1.0  # variance of a root up to which its interval is the posterior's: few whole numbers are left
 PARTS = 8  # of the roots, for each thread
 
 
@@ -58,15 +60,21 @@ class Posterior(Prediction):
         return np.where(self.shown, self.tree.from_level_order(self.told.zero), np.nan)
 
     def interval(self, level: float = USUAL) -> Interval:
-        """Where the true count lies with at least this probability, in whole numbers.
+        """Where the true count lies with at least this probability, in whole numbers; it holds the estimate.
 
-        It is below with half of what is left at most, and above with the rest; the interval holds the estimate.
+        The count is below with half of what is left at most, and above with the rest. What a prior has wrong adds up in
+        sums: intervals of inner nodes are a little wider than the posterior's, and those of roots go by the unbiased
+        count, as those of totals do, unless only a few whole numbers are left.
         """
         below, above = self.topdown.interval(level)
         marginal = self.told if level == USUAL else marginals(self.tree, self.figures, self.weights, level)
         low, high = (self.tree.from_level_order(values) for values in (marginal.low, marginal.high))
+        wider = np.sqrt(1 + np.where(self.tree.is_leaf, 0.0, TOGETHER * self.from_prior))
+        low, high = (np.rint(self.blue + wider * (end - self.blue)) for end in (low, high))
+        plain = (self.tree.level == 0) & (self.variance > SURE)
+        low, high = np.where(plain, np.ceil(below), low), np.where(plain, np.floor(above), high)
         low, high = np.minimum(low, np.floor(self.count + ROUNDING)), np.maximum(high, np.ceil(self.count - ROUNDING))
-        low, high = np.where(self.shown, low, below), np.where(self.shown, high, above)
+        low, high = np.where(self.shown, np.maximum(low, 0), below), np.where(self.shown, high, above)
         return Interval(np.minimum(low, self.count), np.maximum(high, self.count))
 
     def total(self, nodes_or_weights: ArrayLike) -> Total:
