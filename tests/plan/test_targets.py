@@ -50,7 +50,7 @@ def around(best: np.ndarray, worth: Any, width: float) -> np.ndarray:
     rng = np.random.default_rng(0)
     while width > 1e-3:
         near = np.maximum(best + width * rng.normal(size=(30, len(best))), 0.0)
-        near = np.concatenate([best[None], near / near.sum(axis=1, keepdims=True)])
+        near = np.concatenate([best[None], near / near.sum(axis=1, keepdims=True) * best.sum()])
         values = [worth(share) for share in near]
         at = int(np.argmin(values))
         best, width = near[at], width * (0.9 if at else 0.5)
@@ -73,6 +73,64 @@ def test_the_least_epsilon_is_that_of_a_fine_grid(noise: str, seed: int) -> None
 
     grid = sorted(simplex(3, 20), key=over)[:2]
     assert min(over(around(share, over, 0.03)) for share in grid) > 1.0
+
+
+SWEPT: list[dict[str, Any]] = [
+    {},
+    {"total": True},
+    {"weights": "counts"},
+    {"noise": "unit"},
+    {"neighbours": "definition-1"},
+    {"split_by": "a"},
+    {"split_by": "a", "total": True},
+    {"split_by": "a", "neighbours": "definition-1"},
+    {"split_by": "a", "neighbours": "definition-1", "total": True},
+]
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("kind", SWEPT, ids=str)
+@pytest.mark.parametrize("seed", range(14))
+def test_the_least_epsilon_is_that_of_a_search(kind: dict[str, Any], seed: int) -> None:
+    """Node by node, from a grid or, where roots have splits of their own, from random ones and from the plan's."""
+    rng = np.random.default_rng(seed)
+    spec = asked(guard=["none", 1.5, 2][seed % 3], **kind)
+    tree, prior = counted(spec, seed, roots=int(rng.integers(1, 4)))
+    depth, rows = tree.depth, int((tree.level == int(spec.total)).sum()) if spec.split_by else 1
+    weights = prior.mean if spec.weights == "counts" else None
+    top, first = int(spec.total and rows > 1), spec.first_unknown
+
+    def errors(share: np.ndarray, epsilon: float) -> np.ndarray:
+        each = tree.spread(share * epsilon, int(spec.total), rest=True)
+        noise = spec.at(epsilon).noise_model.variance(each)
+        return budget.expected(tree, prior.mean, noise, spec.tau, weights=weights).levels
+
+    equal = errors(np.full((rows, depth), 1 / depth), spec.epsilon)
+    chosen = rng.choice(depth, size=int(rng.integers(1, depth + 1)), replace=False)
+    targets = {spec.levels[i]: float(equal[i] * rng.uniform(0.5, 1.3)) for i in chosen}
+    plan = make_plan(spec.with_targets(targets).with_keys(epsilon="auto"), tree, prior, compare=False)
+    most = np.array([targets.get(level, np.inf) for level in spec.levels])
+    assert (np.array([each.error.plan for each in plan.expected.levels]) <= most * 1.001).all()
+    less = plan.spec.epsilon / 1.005
+    guard = spec.guard_factor * errors(np.full((rows, depth), 1 / depth), less)
+
+    def over(flat: np.ndarray) -> float:
+        """What would be missed with half a percent less."""
+        share = flat.reshape(rows, depth).copy()
+        share[:, :top] = share[:, :top].mean(axis=0)
+        share[:, top:] *= (1 - share[:, :top].sum(axis=1) * (top > 0))[:, None] / share[:, top:].sum(axis=1)[:, None]
+        if spec.neighbours == "definition-1" and (share[:, first:].sum(axis=1) > 0.5 + 1e-9).any():
+            return float("inf")
+        with np.errstate(invalid="ignore"):
+            return float(np.nanmax(errors(share, less) / np.minimum(most, guard)))
+
+    if rows == 1:
+        starts = sorted(simplex(depth, 20 if depth == 3 else 12), key=over)[:3]
+    else:
+        own = [np.array(plan.roots.get(f"a{i}", plan.default)) / spec.budget for i in range(rows)]
+        random = rng.dirichlet(np.full(depth, 0.7), size=(300, rows)).reshape(300, -1)
+        starts = [np.concatenate(own), *sorted(random, key=over)[:3]]
+    assert min(over(around(np.asarray(share), over, 0.05)) for share in starts) > 1.0
 
 
 @pytest.mark.parametrize("options", [{}, {"noise": "unit", "epsilon": 0.5}, {"total": True}], ids=str)

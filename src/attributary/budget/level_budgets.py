@@ -1,6 +1,6 @@
 """LevelBudgets: budgets by level, a row for each head or one for all, and what they mean for the classes below."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
 
@@ -47,9 +47,7 @@ class LevelBudgets:
     @cached_property
     def heads(self) -> "LevelBudgets":
         """The rows without their common total, each head for itself."""
-        if isinstance(self.objective, Learned):
-            raise ValueError("heads are split alone only without expectations")
-        objective = self.objective.heads()
+        objective = self._plain.heads()
         row = self.row[len(self.row) - len(objective.forest) :]
         return LevelBudgets(objective, self.fixed[1:], self.open[1:], row, self.free, total=False)
 
@@ -67,33 +65,43 @@ class LevelBudgets:
     def errors(self, budget: Floats) -> Floats:
         return np.concatenate([self.objective.errors(self._spread(part)) for part in self._parts(budget)])
 
-    def errors_by(self, budget: Floats, weights: Floats) -> Floats:
-        """(splits, weights): the errors of all roots together under other weights of the classes."""
-        return np.concatenate([self.objective.errors_by(self._spread(part), weights) for part in self._parts(budget)])
-
-    def gains_by(self, budget: Floats, weight: Floats) -> Floats:
-        """What a little more of each budget takes off such an error."""
-        objective = replace(self.objective, weight=weight, joint=True)
-        return np.concatenate([self._gains(part, objective)[1] for part in self._parts(budget)])
-
     def gains(self, budget: Floats) -> tuple[Floats, Floats]:
         """The errors, and what a little more of each budget takes off them."""
-        errors, gains = zip(*(self._gains(part, self.objective) for part in self._parts(budget)), strict=True)
-        return np.concatenate(errors), np.concatenate(gains)
+        errors, gains = zip(*(self.objective.gains(self._spread(part)) for part in self._parts(budget)), strict=True)
+        return np.concatenate(errors), self._places(np.concatenate(gains))
 
-    def _parts(self, budget: Floats) -> list[Floats]:
+    def errors_by(self, budget: Floats, weights: Floats) -> Floats:
+        """(splits, weights): the errors of all roots together under other weights of the classes."""
+        return np.concatenate([self._plain.errors_by(self._spread(part), weights) for part in self._parts(budget)])
+
+    def gains_by(self, budget: Floats, weights: Floats) -> tuple[Floats, Floats]:
+        """The same, and what a little more of each budget takes off them, (splits, weights, places)."""
+        by = self._plain.gains_by
+        errors, gains = zip(
+            *(by(self._spread(part), weights) for part in self._parts(budget, len(weights))), strict=True
+        )
+        places = self._places(np.concatenate(gains).reshape(-1, len(self.row)))
+        return np.concatenate(errors), places.reshape(len(budget), len(weights), -1)
+
+    @property
+    def _plain(self) -> Objective:
+        if isinstance(self.objective, Learned):
+            raise ValueError("heads alone, and other weights, are for errors without expectations")
+        return self.objective
+
+    def _parts(self, budget: Floats, times: int = 1) -> list[Floats]:
         """Some splits at a time, so that a sweep over their classes stays in the cache."""
-        return np.array_split(budget, min(len(budget), len(budget) * len(self.row) // CHUNK + 1))
+        return np.array_split(budget, min(len(budget), len(budget) * times * len(self.row) // CHUNK + 1))
 
-    def _gains(self, budget: Floats, objective: Objective | Learned) -> tuple[Floats, Floats]:
-        errors, gain = objective.gains(self._spread(budget))
-        splits, cells = len(gain), 2 * self.open.size
-        cell = self._slot + cells * np.arange(splits)[:, None]
-        by_slot = np.bincount(cell.ravel(), gain.ravel(), splits * cells).reshape(splits, 2, *self.open.shape)
+    def _places(self, gain: Floats) -> Floats:
+        """The gains of classes as those of the budgets that they have."""
+        rows, cells = len(gain), 2 * self.open.size
+        cell = self._slot + cells * np.arange(rows)[:, None]
+        by_slot = np.bincount(cell.ravel(), gain.ravel(), rows * cells).reshape(rows, 2, *self.open.shape)
         by_level = by_slot[:, 0] + np.cumsum(by_slot[:, 1], axis=1)
         if self.total:
             by_level[:, 0] = by_level[:, 0].sum(axis=1, keepdims=True)
-        return errors, self.pack(by_level)
+        return self.pack(by_level)
 
     @cached_property
     def paths(self) -> Paths:

@@ -66,12 +66,15 @@ class Objective:
         return self._judged(errors), gain * self.model.slope(budget)
 
     def errors_by(self, budget: Floats, weights: Floats) -> Floats:
-        """(splits, weights): the errors of all roots together under other weights, a row for each."""
-        if not self.denoised:
-            by: Floats = (1.0 / np.maximum(self.model.precision(budget), tree_error.NOTHING)) @ weights.T
-            return by
+        """The errors of all roots together under other weights, (splits, weights)."""
         errors: Floats = tree_error.variances(self.forest, self.model.precision(budget)) @ weights.T
         return errors
+
+    def gains_by(self, budget: Floats, weights: Floats) -> tuple[Floats, Floats]:
+        """The same, and the gains of each class, (splits, weights, classes)."""
+        sweep = tree_error.denoised(self.forest, weights, self.model.precision(budget)[:, None])
+        gain = tree_error.gain(self.forest, weights, sweep)
+        return sweep.error.sum(axis=2), gain * self.model.slope(budget)[:, None]
 
     def heads(self) -> "Objective":
         """The same without the level on top: each head for itself, as if there were no total."""
@@ -246,11 +249,6 @@ class Learned:
         precision = self.model.precision(budget)
         found = predicted(self.forest, self.weight, precision, self.share, self.firm, self.nothing)
         return self._judged(found.error)
-
-    def errors_by(self, budget: Floats, weights: Floats) -> Floats:
-        """(splits, weights): the errors of all roots together under other weights, a row for each."""
-        each = (replace(self, weight=weight, joint=True).errors(budget) for weight in weights)
-        return np.concatenate([np.empty((len(budget), 0)), *each], axis=1)
 
     def gains(self, budget: Floats) -> tuple[Floats, Floats]:
         """The errors, and what a little more budget takes off them: −∂E/∂ε of each class."""

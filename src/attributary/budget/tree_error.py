@@ -6,7 +6,8 @@ With a node's precision π_v = 1/var_v (0 if it is not measured), the passes of 
     v̂ar_c = (1 − k_c) · var⇑_c + k_c² · v̂ar_p
 
 so that the error from a node down is affine in its v̂ar, bulk · v̂ar + rest, and both add up on the way up. One sweep up
-gives E; one more down, the adjoint of the first, all gains. Arrays are (splits, classes): many splits at a time.
+gives E; one more down, the adjoint of the first, all gains. Arrays are (splits, classes): many splits at a time; with
+precisions of (splits, 1, classes) and several rows of weights, (splits, weights, classes): many errors at a time, too.
 """
 
 from typing import NamedTuple
@@ -21,7 +22,7 @@ ENDLESS = 1e50  # an error above it comes of such a variance
 
 
 class ErrorSweep(NamedTuple):
-    error: Floats  # (splits, roots)
+    error: Floats  # (splits, roots), or (splits, weights, roots)
     up: Floats  # var⇑ of each class
     below: Floats  # var↑ of each class; 0 for leaves
     bulk: Floats  # what v̂ar counts for, in the class and all below it
@@ -30,19 +31,20 @@ class ErrorSweep(NamedTuple):
 def denoised(forest: Classes, weight: Floats, precision: Floats) -> ErrorSweep:
     """E of each root after denoising, by one sweep up."""
     up = np.divide(1.0, np.maximum(precision, NOTHING))
-    below, rest = np.zeros_like(up), np.zeros_like(up)
-    bulk = np.repeat(weight[None], len(up), axis=0)
+    below = np.zeros_like(up)
+    bulk = np.broadcast_to(weight, np.broadcast_shapes(weight.shape, up.shape)).copy()
+    rest = np.zeros_like(bulk)
     for parent, child, start, size in reversed(forest.links):
-        u, b = up[:, child], bulk[:, child]
-        v = np.add.reduceat(forest.times[child] * u, start, axis=1)
-        k = u / np.repeat(v, size, axis=1)
+        u, b = up[..., child], bulk[..., child]
+        v = np.add.reduceat(forest.times[child] * u, start, axis=-1)
+        k = u / np.repeat(v, size, axis=-1)
         kb = k * b
-        rest[:, parent] = np.add.reduceat((b - kb) * u + rest[:, child], start, axis=1)
-        bulk[:, parent] += np.add.reduceat(k * kb, start, axis=1)
-        below[:, parent] = v
-        up[:, parent] = v / (1.0 + precision[:, parent] * v)
+        rest[..., parent] = np.add.reduceat((b - kb) * u + rest[..., child], start, axis=-1)
+        bulk[..., parent] += np.add.reduceat(k * kb, start, axis=-1)
+        below[..., parent] = v
+        up[..., parent] = v / (1.0 + precision[..., parent] * v)
     roots = forest.slice(0)
-    return ErrorSweep(bulk[:, roots] * up[:, roots] + rest[:, roots], up, below, bulk)
+    return ErrorSweep(bulk[..., roots] * up[..., roots] + rest[..., roots], up, below, bulk)
 
 
 def variances(forest: Classes, precision: Floats) -> Floats:
@@ -59,17 +61,17 @@ def gain(forest: Classes, weight: Floats, sweep: ErrorSweep) -> Floats:
     """−∂E/∂π of each class, by one sweep down."""
     _, up, below, bulk = sweep
     roots = forest.slice(0)
-    variance, by_up = up.copy(), np.empty_like(up)  # v̂ar and ∂E/∂var⇑
-    by_up[:, roots] = bulk[:, roots]
+    variance, by_up = up.copy(), np.empty_like(bulk)  # v̂ar and ∂E/∂var⇑
+    by_up[..., roots] = bulk[..., roots]
     for parent, child, _, size in forest.links:
-        u, v = up[:, child], below[:, parent]
-        settled = variance[:, parent] / v
-        by_below = (bulk[:, parent] - weight[parent]) * (1.0 - 2.0 * settled)
-        by_below += by_up[:, parent] * (up[:, parent] / v) ** 2
-        moved = u * np.repeat((1.0 - settled) / v, size, axis=1)  # k_c · (1 − v̂ar_p / var↑_p)
-        variance[:, child] = u * (1.0 - moved)
-        by_up[:, child] = bulk[:, child] * (1.0 - 2.0 * moved)
-        by_up[:, child] += forest.times[child] * np.repeat(by_below, size, axis=1)
+        u, v = up[..., child], below[..., parent]
+        settled = variance[..., parent] / v
+        by_below = (bulk[..., parent] - weight[..., parent]) * (1.0 - 2.0 * settled)
+        by_below += by_up[..., parent] * (up[..., parent] / v) ** 2
+        moved = u * np.repeat((1.0 - settled) / v, size, axis=-1)  # k_c · (1 − v̂ar_p / var↑_p)
+        variance[..., child] = u * (1.0 - moved)
+        by_up[..., child] = bulk[..., child] * (1.0 - 2.0 * moved)
+        by_up[..., child] += forest.times[child] * np.repeat(by_below, size, axis=-1)
     return up**2 * by_up
 
 

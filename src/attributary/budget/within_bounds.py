@@ -8,120 +8,40 @@ them. So with Q_cu = ∂E_c/∂var_u, for budgets x and any others x',
 where the right side is convex in x'. Each round takes the x' that minimises it for the goal while it is within the
 bounds for the errors that have one. For multipliers λ, the minimum for Q_0 + Σ λ_c · Q_c has the closed form of
 `improve`; λ_c is raised while an error is above its bound, and lowered while it is below.
+
+No set of levels leads to another by small steps. With one split for all, the search starts from all sets. Where rows
+have splits of their own, λ tells what their errors count for, and so which set is best for each: nearly right if there
+are many of them. If there are few, single rows are tried with other sets, too.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from attributary.budget.level_budgets import LevelBudgets
+from attributary.budget.share_layout import ShareLayout
 from attributary.types import Bools, Floats, Ints
 
 CLOSE = 1e-4  # of a squared error: so little above its bound is within
 IDLE = 1e-5  # of the error: rounds that gain less are not worth taking
 SIEVE = 4  # rounds that all starts take
 FINALISTS = 3
+PROMISING = 8  # splits at random that join the starts, the best of ...
+TRIES = (32, 512)  # ... so many, such that all of them have about ...
+MOST_CLASSES = 2**19
 ROUNDS = 40
-STILL = 2e-5  # of a multiplier: a move by less is none
 INNER = 25  # moves of the multipliers in a round
+STILL = 2e-5  # of the largest multiplier: a move by less is none
 LEAST, MOST = 1e-5, 1e12  # multipliers: one of 0 could not grow
 SMALL = 1e-3  # of a row's largest share: worth no key
 LONGEST = 8.0  # step
-NEAR = 0.5  # of its bound: errors below it are left alone in a round
-
-
-@dataclass(frozen=True, eq=False)
-class ShareLayout:
-    """What shares may be: (splits, measures, levels, rows), which sum to 1 over a row, a common total in all rows."""
-
-    open: Bools  # (levels, rows): where shares may be chosen
-    fixed: Floats  # of each level, of a measure's part
-    total: bool  # level 0 is common to all rows
-    exponent: int  # of the budget in the precision
-    unknown: int  # levels from here on have at most ...
-    limit: float  # ... this part of a measure's
-    least: Floats  # of each level, of a measure's part
-    held: tuple[Bools, Floats] | None = None  # rows that keep these proportions, (measures, levels)
-
-    def spend(self, q: Floats, old: Floats) -> Floats:
-        """argmin of Σ q_u / x_u^p; 0 where q is 0, and as before in a row without any."""
-        root = np.cbrt if self.exponent == 2 else np.sqrt
-        z = root(q) * self.open
-        if self.held is not None:
-            z[..., self.held[0]] = self.held[1][..., None]
-        inside = self._within(z, old / np.maximum(old.sum(axis=2, keepdims=True), 1e-300))
-        if q.shape[1] == 1:
-            return inside
-        with np.errstate(divide="ignore", invalid="ignore"):
-            cost = np.where(q > 0, q / inside**self.exponent, 0.0).sum(axis=2, keepdims=True)
-        cost = cost.sum(axis=3, keepdims=True) if self.total else cost
-        part = root(cost)
-        whole = part.sum(axis=1, keepdims=True)
-        part = np.divide(part, whole, out=np.full_like(part, 1 / q.shape[1]), where=whole > 0)
-        shares: Floats = part * inside
-        return shares
-
-    def _within(self, z: Floats, old: Floats) -> Floats:
-        """Shares of each measure's part, in proportion to z where they are free."""
-        free, room = 1.0 - self.fixed.sum(), self.limit - self.fixed[self.unknown :].sum()
-        left = np.full_like(z[:, :, :1], free)
-        top, low = int(self.total), slice(self.unknown, None)
-        lower, every = z[:, :, low].sum(axis=2, keepdims=True), z[:, :, top:].sum(axis=2, keepdims=True)
-        if self.total:
-            left = left - self._common(z[:, :, :1, :1], every, lower, free, room)
-        share = np.divide(z * left, every, out=np.zeros_like(z), where=every > 0)
-        over = share[:, :, low].sum(axis=2, keepdims=True) > room
-        if over.any():
-            upper = every - lower
-            share = np.where(over, np.divide(z * (left - room), upper, out=np.zeros_like(z), where=upper > 0), share)
-            limited = np.divide(z[:, :, low] * room, lower, out=np.zeros_like(z[:, :, low]), where=lower > 0)
-            share[:, :, low] = np.where(over, limited, share[:, :, low])
-        share = np.where(every > 0, share + self.fixed[:, None], old)
-        if self.total:
-            share[:, :, :1] = free - left + self.fixed[0]
-        return self.raised(share) if self.least.any() else share
-
-    def raised(self, share: Floats) -> Floats:
-        """Shares of a measure's part with what each level has at least; a total and unknown levels give way last."""
-        least, top = np.maximum(self.least[:, None] * self.open, self.fixed[:, None]), int(self.total)
-        ends = [0, *[1] * top, *[self.unknown] * (top < self.unknown and self.limit < 1), len(least)]
-        kinds = [slice(*ends) for ends in pairwise(ends)]
-        need = [least[kind].sum(axis=0) for kind in kinds]
-        have = [np.maximum(share[:, :, kind].sum(axis=2), floor) for kind, floor in zip(kinds, need, strict=True)]
-        above = [h - n for h, n in zip(have[top:], need[top:], strict=True)]
-        over, spare = np.sum(have, axis=0) - share.sum(axis=2), np.sum(above, axis=0)
-        keep = 1.0 - np.divide(over, spare, out=np.zeros_like(over), where=spare > 0)
-        have = [*have[:top], *(n + a * keep for n, a in zip(need[top:], above, strict=True))]
-        parts = []
-        for kind, floor, whole in zip(kinds, need, have, strict=True):
-            more = np.maximum(share[:, :, kind] - least[kind], 0.0)
-            every = more.sum(axis=2)
-            times = np.divide(whole - floor, every, out=np.zeros_like(whole), where=every > 0)
-            parts.append(least[kind] + more * times[:, :, None])
-        return np.concatenate(parts, axis=2)
-
-    def _common(self, top: Floats, every: Floats, lower: Floats, free: float, room: float) -> Floats:
-        """The share of a total that all rows have in common."""
-        power = self.exponent + 1
-        if self.held is not None:
-            every, lower = (np.where(self.held[0], 0.0, each) for each in (every, lower))
-        below = (every**power).sum(axis=3, keepdims=True) ** (1 / power)
-        common: Floats = np.divide(free * top, top + below, out=np.zeros_like(top), where=top > 0)
-        if not ((free - common) * lower > room * every).any():
-            return common
-        low, high, upper = np.zeros_like(common), np.full_like(common, free), every - lower
-        with np.errstate(divide="ignore", invalid="ignore"):
-            for _ in range(25):  # rows at their limit gain by what is left for their upper levels alone
-                common = 0.5 * (low + high)
-                left = free - common
-                above = np.where(upper > 0, upper / np.maximum(left - room, 0.0), 0.0)
-                need = np.where(left * lower > room * every, above, every / left) ** power
-                more = (top / common) ** power > need.sum(axis=3, keepdims=True)
-                low, high = np.where(more, common, low), np.where(more, high, common)
-        return np.where(top > 0, common, 0.0)
+EXCHANGES = 6  # times that rows change their sets of levels, for as long as it gains ...
+ENOUGH = 5e-4  # ... so much
+MOST_SINGLE = 256  # single rows with other sets: tried if there are no more of them ...
+MIXES = 64  # ... beside as many even and uneven splits, at random ...
+MORE_FINALISTS = 8  # ... of which more go on
 
 
 class BoundedMeasure(NamedTuple):
@@ -129,8 +49,8 @@ class BoundedMeasure(NamedTuple):
 
     rows: LevelBudgets
     scale: Floats  # (rows,)
-    goal: Floats  # weights of the classes in the error to make small
-    weights: Floats  # (bounds, classes): in each error that has a bound
+    weights: Floats  # (errors, classes): of the classes in the error to make small, and in each that has a bound
+    error: Ints  # which of them each bound is for
     most: Floats  # the bounds, of squared errors
     soft: Bools  # bounds that give way together where not all can be kept
 
@@ -141,6 +61,15 @@ class Found(NamedTuple):
     ratio: Floats  # of each squared error to its bound, measure by measure
 
 
+class Judged(NamedTuple):
+    """Several splits; arrays are by split."""
+
+    share: Floats
+    error: Floats  # the goal
+    ratio: Floats  # (splits, bounds): of each error to its bound
+    gain: Floats  # (splits, 1 + bounds, ...): what a little more of each share takes off the goal, and off each ratio
+
+
 @dataclass(frozen=True, eq=False)
 class Bounded:
     """The measures that share a budget."""
@@ -148,44 +77,43 @@ class Bounded:
     layout: ShareLayout
     measures: tuple[BoundedMeasure, ...]
 
-    def least(self, starts: Floats, goal: bool = True, sieve: int = SIEVE, rounds: int = ROUNDS) -> Found:
+    def least(self, starts: Floats, goal: bool = True, sets: Floats | None = None) -> Found:
         """The shares of least error within the bounds, as far as that can be.
 
         Without the goal, the largest ratio of an error to a soft bound is made as small as it can be within the others.
+        With `sets`, splits that each row may be better off with, rows are given them in turn.
         """
-        state = self._start(starts)
-        if len(starts) > FINALISTS:
-            state = self._improve(state, goal, sieve)
-            order = np.argsort(self._merit(state, goal), kind="stable")[:FINALISTS]
-            state = _State(*(each[order] for each in state))
-        state = self._improve(state, goal, rounds)
-        state = self._pruned(state, goal)
-        best = int(np.argmin(self._merit(state, goal)))
-        return Found(state.share[best], float(state.error[best]), state.ratio[best])
+        if sets is None:
+            many = len(starts) > FINALISTS
+            starts = np.concatenate([starts, self._promising(starts, goal)]) if many else starts
+            state = self._sieved(starts, goal, FINALISTS) if many else self._start(starts)
+        else:
+            state = self._with_sets(starts, goal, sets)
+        at = self._pruned(self._improve(state, goal, ROUNDS).at, goal)
+        first = int(np.argmin(self._merit(at, goal)))
+        return Found(at.share[first], float(at.error[first]), at.ratio[first])
 
-    def judge(self, share: Floats) -> tuple[Floats, Floats]:
-        """The goal (splits,), and the ratio of each bounded error to its bound (splits, bounds)."""
-        error, ratio = np.zeros(len(share)), []
+    def judge(self, share: Floats, gains: bool = True) -> Judged:
+        """What comes of shares, (splits, measures, levels, rows)."""
+        error, ratio = np.zeros(len(share)), np.empty((len(share), len(self.soft)))
+        gain = np.zeros((len(share), 1 + len(self.soft), *share.shape[1:]) if gains else (len(share), 0))
+        once = np.ones(share.shape[2:])
+        once[0, 1:] = not self.layout.total
+        first = 0
         for k, one in enumerate(self.measures):
-            budget = one.rows.pack(share[:, k] * one.scale)
-            found = one.rows.errors_by(budget, np.concatenate([one.goal[None], one.weights]))
-            error += found[:, 0]
-            ratio.append(found[:, 1:] / one.most)
-        return error, np.concatenate(ratio, axis=1)
-
-    def _pruned(self, state: "_State", goal: bool) -> "_State":
-        """The same, and before it without shares so small that leaving them out hardly changes anything."""
-        some = np.where(state.share < SMALL * state.share.max(axis=2, keepdims=True), 0.0, state.share)
-        whole = state.share.sum(axis=(1, 2), keepdims=True) / some.sum(axis=(1, 2), keepdims=True)
-        if self.layout.total or self.layout.fixed.any() or self.layout.least.any() or (whole == 1).all():
-            return state
-        pruned = self._start(some * whole)
-        fine = self._merit(pruned, goal) <= (1 + IDLE) * self._merit(state, goal)
-        return _State(*(np.concatenate([new[fine], old]) for new, old in zip(pruned, state, strict=True)))
-
-    def _start(self, share: Floats) -> "_State":
-        error, ratio = self.judge(share)
-        return _State(share, error, ratio, np.clip(ratio, LEAST, 1.0), np.ones(len(share)))
+            budget, mine = one.rows.pack(share[:, k] * one.scale), slice(first, first + len(one.most))
+            if gains:
+                errors, by_place = one.rows.gains_by(budget, one.weights)
+                table = one.rows.table(by_place.reshape(-1, by_place.shape[2])).reshape(*errors.shape, *once.shape)
+                table *= one.scale * once
+                gain[:, 0, k] = table[:, 0]
+                gain[:, 1:][:, mine, k] = table[:, one.error] / one.most[:, None, None]
+            else:
+                errors = one.rows.errors_by(budget, one.weights)
+            error += errors[:, 0]
+            ratio[:, mine] = errors[:, one.error] / one.most
+            first = mine.stop
+        return Judged(share, error, ratio, gain)
 
     @cached_property
     def soft(self) -> Bools:
@@ -193,82 +121,150 @@ class Bounded:
         soft: Bools = np.concatenate([one.soft for one in self.measures])
         return soft if soft.any() else ~soft
 
-    def _merit(self, state: "_State", goal: bool) -> Floats:
+    def _pruned(self, at: Judged, goal: bool) -> Judged:
+        """The same, and before it without shares so small that leaving them out hardly changes anything."""
+        some = np.where(at.share < SMALL * at.share.max(axis=2, keepdims=True), 0.0, at.share)
+        whole = at.share.sum(axis=(1, 2), keepdims=True) / some.sum(axis=(1, 2), keepdims=True)
+        if self.layout.total or self.layout.fixed.any() or self.layout.least.any() or (whole == 1).all():
+            return at
+        pruned = self.judge(some * whole)
+        fine = self._merit(pruned, goal) <= (1 + IDLE) * self._merit(at, goal)
+        return Judged(*(np.concatenate([new[fine], old]) for new, old in zip(pruned, at, strict=True)))
+
+    def _merit(self, at: Judged, goal: bool) -> Floats:
         """What is to be small: first what is above bounds, then the goal."""
-        hard = state.ratio if goal else state.ratio[:, ~self.soft]
+        hard = at.ratio if goal else at.ratio[:, ~self.soft]
         worst = hard.max(axis=1, initial=0.0)
-        return np.where(worst > 1 + CLOSE, 1e30 * worst, state.error if goal else state.ratio[:, self.soft].max(axis=1))
+        return np.where(worst > 1 + CLOSE, 1e30 * worst, at.error if goal else at.ratio[:, self.soft].max(axis=1))
+
+    def _sieved(self, starts: Floats, goal: bool, number: int) -> "_State":
+        """The best of many, after a few rounds."""
+        return self._best(self._improve(self._start(starts), goal, SIEVE), goal, number)
+
+    def _best(self, state: "_State", goal: bool, number: int) -> "_State":
+        return state.choose(np.argsort(self._merit(state.at, goal), kind="stable")[:number])
+
+    def _promising(self, starts: Floats, goal: bool) -> Floats:
+        """The best of many splits for all rows alike, at random."""
+        number = int(np.clip(MOST_CLASSES // sum(len(one.rows.row) for one in self.measures), *TRIES))
+        tried = self.layout.like(*np.broadcast_arrays(_uneven(np.ones((number, *starts.shape[1:3], 1))), starts[:1]))
+        merit = self._merit(self.judge(tried, gains=False), goal)
+        return tried[np.argsort(merit, kind="stable")[:PROMISING]]
+
+    def _start(self, share: Floats) -> "_State":
+        at = self.judge(share)
+        return _State(at, np.clip(at.ratio, LEAST, 1.0), np.ones(len(share)))
 
     def _improve(self, state: "_State", goal: bool, rounds: int) -> "_State":
         idle = 0
         for _ in range(rounds):
-            moved = self._round(state, goal)
-            before, after = self._merit(state, goal), self._merit(moved, goal)
+            to, multiplier = self._target(state, goal)
+            moved = self.judge(self._step(state, to))
+            before, after = self._merit(state.at, goal), self._merit(moved, goal)
             better, shorter = after < before, np.where(state.length > 1, 1.0, 0.5 * state.length)
             idle = idle + 1 if not after.min() < (1 - IDLE) * before.min() else 0
-            kept = [
+            kept = (
                 np.where(better.reshape(-1, *[1] * (new.ndim - 1)), new, old)
-                for new, old in zip(moved, state, strict=True)
-            ]
-            state = _State(*kept)._replace(
-                multiplier=moved.multiplier,
-                length=np.where(better, np.minimum(1.5 * state.length, LONGEST), shorter),
+                for new, old in zip(moved, state.at, strict=True)
             )
+            length = np.where(better, np.minimum(1.5 * state.length, LONGEST), shorter)
+            state = _State(Judged(*kept), multiplier, length)
             if idle == 4:
                 break
         return state
 
-    def _round(self, state: "_State", goal: bool) -> "_State":
-        """The next shares, and the multipliers that gave them."""
-        share, p = state.share, self.layout.exponent
-        soft = np.zeros_like(self.soft) if goal else self.soft
-        worst = np.where(soft, state.ratio.max(axis=1, keepdims=True, where=soft, initial=0.0), 1.0)
-        near = np.flatnonzero((state.ratio > NEAR * worst).any(axis=0))
-        by_goal, by_bound = self._gains(share, near, goal)
-        power, flat = share ** (p + 1) / p, (len(share), -1)
-        q0 = (power * by_goal).reshape(flat) / np.maximum(state.error, 1e-300)[:, None]
-        q = (power[:, None] * by_bound).reshape(*by_bound.shape[:2], share[0].size)
-        now = _inverse(share, share > 0, p).reshape(flat)
-        multiplier, ratio, to = state.multiplier[:, near], state.ratio[:, near], share
+    def _target(self, state: "_State", goal: bool) -> tuple[Floats, Floats]:
+        """The best shares, as far as can be foreseen from these, and the multipliers that gave them."""
+        share, error, ratio, gain = state.at
+        p, soft, multiplier = self.layout.exponent, self.soft & (not goal), state.multiplier
+        flat = (len(share), -1)
+        q = ((share ** (p + 1) / p)[:, None] * gain).reshape(*gain.shape[:2], share[0].size)
+        q0, q = q[:, 0] * goal / np.maximum(error, 1e-300)[:, None], q[:, 1:]
+        there, to = share > 0, share
+        now = _inverse(share, there, p).reshape(flat)
         for _ in range(INNER):
-            combined = goal * q0 + (multiplier[:, None] @ q)[:, 0]
+            combined = q0 + (multiplier[:, None] @ q)[:, 0]
             to = self.layout.spend(combined.reshape(share.shape), share)
-            foreseen = ratio + (q @ (_inverse(to, share > 0, p).reshape(flat) - now)[:, :, None])[:, :, 0]
-            worst = foreseen.max(axis=1, keepdims=True, where=soft[near], initial=1e-12)
-            bound = np.where(soft[near], worst, 1.0)
-            grow = np.clip(np.maximum(foreseen, 1e-12) / bound, 0.05, 20.0) ** ((p + 1) / p)
-            before = multiplier
+            foreseen = ratio + (q @ (_inverse(to, there, p).reshape(flat) - now)[:, :, None])[:, :, 0]
+            bound = np.where(soft, foreseen.max(axis=1, keepdims=True, where=soft, initial=1e-12), 1.0)
+            before, grow = multiplier, np.clip(np.maximum(foreseen, 1e-12) / bound, 0.05, 20.0) ** ((p + 1) / p)
             multiplier = np.clip(multiplier * grow, LEAST, MOST)
             if not goal:
-                largest = multiplier.max(axis=1, keepdims=True, where=soft[near], initial=LEAST)
+                largest = multiplier.max(axis=1, keepdims=True, where=soft, initial=LEAST)
                 multiplier = np.clip(multiplier / largest, LEAST, MOST)
-            if (np.abs(multiplier - before) <= STILL * before).all():
+            if (np.abs(multiplier - before) <= STILL * multiplier.max(axis=1, keepdims=True, initial=0.0)).all():
                 break
-        with np.errstate(divide="ignore", invalid="ignore"):  # a longer step leaves something of every share
-            room = np.where(to < share, 0.9 * share / (share - to), np.inf).min(axis=(1, 2, 3))
-        furthest = np.maximum(np.where(self.layout.limit < 1 or self.layout.least.any(), 1.0, room), 1.0)
-        share = share + np.minimum(state.length, furthest)[:, None, None, None] * (to - share)
-        error, found = self.judge(share)
-        every = np.full_like(state.multiplier, LEAST)
-        every[:, near] = multiplier
-        return _State(share, error, found, every, state.length)
+        return to, multiplier
 
-    def _gains(self, share: Floats, near: Ints, goal: bool) -> tuple[Floats, Floats]:
-        """What a little more of each share takes off the goal, and off the ratio of each error near its bound."""
-        by_goal, by_bound = np.zeros_like(share), np.zeros((len(share), len(near), *share.shape[1:]))
-        once = np.ones(share.shape[2:])
-        once[0, 1:] = not self.layout.total
-        first = 0
-        for k, one in enumerate(self.measures):
-            budget = one.rows.pack(share[:, k] * one.scale)
-            if goal:
-                by_goal[:, k] = one.rows.table(one.rows.gains_by(budget, one.goal)) * one.scale * once
-            for at, c in enumerate(near - first):
-                if 0 <= c < len(one.most):
-                    gain = one.rows.table(one.rows.gains_by(budget, one.weights[c]))
-                    by_bound[:, at, k] = gain * one.scale * once / one.most[c]
-            first += len(one.most)
-        return by_goal, by_bound
+    def _step(self, state: "_State", to: Floats) -> Floats:
+        """Shares so far on the way; a longer step leaves something of every share."""
+        share, furthest = state.at.share, np.ones(len(to))
+        if not (self.layout.limit < 1 or self.layout.least.any()):
+            with np.errstate(divide="ignore", invalid="ignore"):
+                room = np.where(to < share, 0.9 * share / (share - to), np.inf)
+            furthest = np.maximum(room.min(axis=(1, 2, 3)), 1.0)
+        moved = share + np.minimum(state.length, furthest)[:, None, None, None] * (to - share)
+        spent: Floats = to.sum(axis=(1, 2)) / moved.sum(axis=(1, 2))  # 1, but rounding errors would grow
+        return moved * spent[:, None, None]
+
+    # Rows, each with the set of levels that suits it.
+
+    def _with_sets(self, starts: Floats, goal: bool, sets: Floats) -> "_State":
+        """From splits for all rows alike to such as give each row its own set of levels, for as long as that gains."""
+        few = len(sets) * sets.shape[3] <= MOST_SINGLE
+        number = MORE_FINALISTS if few else FINALISTS
+        state = self._sieved(np.concatenate([starts, self._mixed(sets)]) if few else starts, goal, number)
+        for _ in range(EXCHANGES):
+            best = self._best(state, goal, 1)
+            changed = [self._by_row(np.concatenate([sets, best.at.share]), best, goal)]
+            changed += self._one_by_one(best.at.share, sets) if few else []
+            others = self._with_total_of(best.at.share, np.concatenate(changed))
+            state = self._sieved(np.concatenate([best.at.share, others]), goal, number)
+            if not self._merit(state.at, goal).min() < (1 - ENOUGH) * self._merit(best.at, goal)[0]:
+                break
+        return state
+
+    def _by_row(self, share: Floats, state: "_State", goal: bool) -> Floats:
+        """For each row the best of several splits, if its errors count for as much as they do now, in all rows."""
+        priced, errors = [], np.zeros((len(share), share.shape[3]))
+        price = np.split(state.multiplier[0], np.cumsum([len(one.most) for one in self.measures])[:-1])
+        for one, mine in zip(self.measures, price, strict=True):
+            weight = goal * one.weights[0] / state.at.error[0] + (mine / one.most) @ one.weights[one.error]
+            priced.append(one._replace(weights=weight[None], error=one.error[:0], most=one.most[:0], soft=one.soft[:0]))
+        alone = Bounded(self.layout, tuple(priced))
+        share = alone._improve(alone._start(share), True, SIEVE).at.share
+        for k, one in enumerate(priced):
+            rows = replace(one.rows, objective=replace(one.rows.objective, weight=one.weights[0], joint=False))
+            rows, top = (rows.heads, 1) if self.layout.total else (rows, 0)
+            errors += rows.errors(rows.pack(share[:, k, top:] * one.scale))
+        best: Floats = share[np.argmin(errors, axis=0), :, :, np.arange(errors.shape[1])].transpose(1, 2, 0)[None]
+        return best
+
+    def _one_by_one(self, share: Floats, sets: Floats) -> list[Floats]:
+        """The split with each set for each row."""
+        sets = sets * share.sum(axis=2, keepdims=True) / sets.sum(axis=2, keepdims=True)
+        rows = np.arange(sets.shape[3])
+        return [np.where(rows == row, sets, share) for row in rows]
+
+    def _mixed(self, sets: Floats) -> Floats:
+        """Splits that differ from row to row, at random: even ones and uneven ones."""
+        rng, rows = np.random.default_rng(0), np.arange(sets.shape[3])
+        even = sets[rng.integers(len(sets), size=(MIXES, len(rows))), :, :, rows].transpose(0, 2, 3, 1)
+        mixed = np.concatenate([even, _uneven(even)])
+        return self._with_total_of(mixed.mean(axis=3, keepdims=True), mixed)
+
+    def _with_total_of(self, share: Floats, others: Floats) -> Floats:
+        """Other splits with the total of this one, where it is common to all rows."""
+        top = slice(0, int(self.layout.total))
+        others[:, :, top] = share[:, :, top]
+        return self.layout.like(others, others)
+
+
+def _uneven(share: Floats) -> Floats:
+    """Shares at random, many of them small."""
+    rng = np.random.default_rng(1)
+    drawn: Floats = rng.standard_gamma(0.7, share.shape) * (rng.random(share.shape) < 0.6) + 1e-3 * share
+    return drawn
 
 
 def _inverse(share: Floats, where: Bools, power: int) -> Floats:
@@ -278,10 +274,11 @@ def _inverse(share: Floats, where: Bools, power: int) -> Floats:
 
 
 class _State(NamedTuple):
-    """Several splits on their way; arrays are by split."""
+    """Several splits on their way."""
 
-    share: Floats
-    error: Floats
-    ratio: Floats
-    multiplier: Floats
+    at: Judged
+    multiplier: Floats  # (splits, bounds)
     length: Floats  # of the next step
+
+    def choose(self, some: Ints) -> "_State":
+        return _State(Judged(*(each[some] for each in self.at)), self.multiplier[some], self.length[some])

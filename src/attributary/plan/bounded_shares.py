@@ -17,7 +17,8 @@ import numpy as np
 
 from attributary.budget.level_budgets import LevelBudgets
 from attributary.budget.problem import Problem
-from attributary.budget.within_bounds import CLOSE, Bounded, BoundedMeasure, Found, ShareLayout
+from attributary.budget.share_layout import ShareLayout
+from attributary.budget.within_bounds import CLOSE, Bounded, BoundedMeasure, Found
 from attributary.denoising.quantile import quantile
 from attributary.errors import InputError
 from attributary.noise import model
@@ -42,7 +43,7 @@ class Bound(NamedTuple):
 
     target: Target | None  # that asks for it; None for the guard
     level: int | None  # None for all levels together
-    weight: Floats  # of the classes in its square
+    error: int  # its row in the weights of errors
     bias: float  # what limits add to its square
     most: float = np.inf  # of its square
     times: float = np.inf  # of its square under an equal split
@@ -56,7 +57,7 @@ class BoundedCase:
     limits: ChosenLimits
     layout: ShareLayout
     rows: tuple[LevelBudgets, ...]
-    goals: tuple[Floats, ...]
+    weights: tuple[Floats, ...]  # (errors, classes) of each measure: in the square of each error, the goal's first
     bounds: tuple[tuple[Bound, ...], ...]  # of each measure
     equal: Floats  # (measures, levels, rows)
 
@@ -89,8 +90,8 @@ class BoundedCase:
             np.zeros(len(q.fixed)) if least is None else least,
             keep,
         )
-        goals, bounds = zip(*judged, strict=True)
-        return cls(questions, limits, layout, rows, goals, bounds, packed(equal, None, by_root))
+        weights, bounds = zip(*judged, strict=True)
+        return cls(questions, limits, layout, rows, weights, bounds, packed(equal, None, by_root))
 
     @property
     def spec(self) -> Spec:
@@ -101,54 +102,62 @@ class BoundedCase:
         spec, page = self.spec, type(self.spec.noise_model)
         noise = model(spec.noise, epsilon, spec.l1, spec.delta or 0.0)
         measures = []
-        for k, (rows, goal, bounds) in enumerate(zip(self.rows, self.goals, self.bounds, strict=True)):
+        for k, (rows, weights, bounds) in enumerate(zip(self.rows, self.weights, self.bounds, strict=True)):
             rows = replace(rows, objective=replace(rows.objective, model=noise))
             width = rows.open.shape[1]
             most_of = self.limits.most if width > 1 else [most_of_unseen(self.limits.most)]
             times = np.broadcast_to([page.repeats(m) for m in most_of], width)
             scale = epsilon / times / page.repeats(self.limits.clips[k])
-            weights = np.array([bound.weight for bound in bounds]).reshape(len(bounds), len(goal))
             equal = rows.errors_by(rows.pack(self.equal[None, k] * scale), weights)[0]
-            most = [min(b.most, b.times * (e + b.bias)) - b.bias for b, e in zip(bounds, equal, strict=True)]
+            most = np.array([min(b.most, b.times * (equal[b.error] + b.bias)) - b.bias for b in bounds])
             soft = np.array([bound.most < np.inf for bound in bounds], bool)
-            measures.append(BoundedMeasure(rows, scale, goal, weights, np.maximum(most, 1e-300), soft))
+            error = np.array([bound.error for bound in bounds], np.int64)
+            measures.append(BoundedMeasure(rows, scale, weights, error, np.maximum(most, 1e-300), soft))
         return Bounded(self.layout, tuple(measures))
 
     def within(self, share: Floats, epsilon: float, nearest: bool = True, near: Floats | None = None) -> Found:
         """The shares, if they are within the bounds, or else those of least error that are, or nearly are.
 
-        With `near`, shares that are known to be good, the search starts from them and not from all sets of levels.
+        With `near`, shares that are known to be good, for all rows alike or each, the search starts from them and not
+        from all sets of levels.
         """
         bounded = self.at(epsilon)
-        error, ratio = bounded.judge(share[None])
-        if ratio.max(initial=0.0) <= 1 + CLOSE and not self.layout.least.any():
-            return Found(share, float(error[0]), ratio[0])
-        others = self.starts if near is None else near[None]
-        starts = np.concatenate([share[None], 0.5 * share[None] + 0.5 * self.equal, others])
-        found = bounded.least(starts)
+        at = bounded.judge(share[None], gains=False)
+        if at.ratio.max(initial=0.0) <= 1 + CLOSE and not self.layout.least.any():
+            return Found(share, float(at.error[0]), at.ratio[0])
+        starts = np.concatenate([share[None], 0.5 * share[None] + 0.5 * self.equal, self._starts(near)])
+        sets = None if near is not None and near.shape == share.shape else self._row_sets
+        found = bounded.least(starts, sets=sets)
         if nearest and found.ratio.max(initial=0.0) > 1 + CLOSE:
-            found = bounded.least(np.concatenate([found.share[None], starts]), goal=False)
+            found = bounded.least(np.concatenate([found.share[None], starts]), goal=False, sets=sets)
             if found.ratio.max() <= 1 + CLOSE:
                 found = bounded.least(found.share[None])
         if self.questions[0].expects is not None:  # towards what would be best without it, as far as necessary
             way = (1 - WAY) * share + WAY * found.share
-            error, ratio = bounded.judge(way)
-            first = int(np.argmax(ratio.max(axis=1) <= max(1.0, found.ratio.max()) * (1 + CLOSE)))
-            return Found(way[first], float(error[first]), ratio[first])
+            at = bounded.judge(way, gains=False)
+            first = int(np.argmax(at.ratio.max(axis=1) <= max(1.0, found.ratio.max()) * (1 + CLOSE)))
+            return Found(way[first], float(at.error[first]), at.ratio[first])
         return found
 
     def least_epsilon(self, guess: float = 1.0, near: Floats | None = None) -> tuple[float, Found]:
         """The least ε that meets all bounds, and the shares that do; of no use where none below `HIGHEST` does."""
         epsilon, tried = guess, list[tuple[float, float]]()
-        starts = self.starts if near is None else np.concatenate([near[None], self.equal[None]])
+        starts = self._starts(near) if near is None else np.concatenate([self._starts(near), self.equal[None]])
         while True:
             bounded = self.at(epsilon)
-            found = bounded.least(starts, goal=False)
+            found = bounded.least(starts, goal=False, sets=None if tried else self._row_sets)
             starts = np.concatenate([found.share[None], self.equal[None]])
             tried.append((log(epsilon), log(max(float(found.ratio[bounded.soft].max()), 1e-300))))
             if abs(tried[-1][1]) <= EXACT or not epsilon < HIGHEST or len(tried) > 40:
                 return epsilon, found
             epsilon = exp(next_try(tried))
+
+    @property
+    def _row_sets(self) -> Floats | None:
+        return self.starts if self.layout.open.shape[1] > 1 else None
+
+    def _starts(self, near: Floats | None) -> Floats:
+        return self.starts if near is None else self._like(near[None])
 
     @cached_property
     def starts(self) -> Floats:
@@ -159,10 +168,11 @@ class BoundedCase:
         sizes = sorted(range(len(upper) + 1), key=lambda size: min(size, len(upper) - size))
         sets = islice((some for size in sizes for some in combinations(upper, size)), STARTS)
         chosen = np.array([np.isin(np.arange(len(free)), some)[:, None] & free | lowest for some in sets])
-        proportion = np.broadcast_to(chosen[:, None].astype(np.float64), (len(chosen), *self.equal.shape))
-        return self.layout.spend(
-            proportion ** (self.layout.exponent + 1), np.broadcast_to(self.equal, proportion.shape)
-        )
+        return self._like(chosen[:, None].astype(np.float64))
+
+    def _like(self, to: Floats) -> Floats:
+        every = np.broadcast_to(to, (len(to), *self.equal.shape))
+        return self.layout.like(every, np.broadcast_to(self.equal, every.shape))
 
     def shares(self, share: Floats) -> tuple[list[Shares], Floats]:
         """As shares of each measure's part, and the parts, (measures, rows)."""
@@ -216,7 +226,7 @@ def _rows(q: Question, by_root: bool) -> tuple[Problem, LevelBudgets]:
 def _bounds(
     q: Question, built: tuple[Problem, LevelBudgets], limits: ChosenLimits, k: int, targets: Sequence[Target]
 ) -> tuple[Floats, tuple[Bound, ...]]:
-    """The weights of the goal, and the bounds of a measure."""
+    """The weights of the goal and of each error that has a bound, and the bounds, of a measure."""
     problem, rows = built
     forest, tree, levels = rows.objective.forest, problem.tree, range(problem.tree.depth)
     heads = tree.slice(int(tree.total) if tree.depth > int(tree.total) else 0)
@@ -238,9 +248,11 @@ def _bounds(
     every = judged(np.ones(len(tree), bool))
     there = np.flatnonzero(~np.isnan(every[0]).any(axis=1))  # a level without weight has no error
     whole = every[0][there].mean(axis=0), float(every[1][there].mean())
+    together = q.spec.split_by is None or not problem.by_root
+    weights = [q.measure.weight * (whole[0] if together else rows.objective.weight), *every[0][there], whole[0]]
     guard = q.spec.guard_factor**2
-    of_level = {int(i): Bound(None, int(i), every[0][i], float(every[1][i]), times=guard) for i in there}
-    of_level[-1] = Bound(None, None, *whole)
+    of_level = {int(i): Bound(None, int(i), 1 + at, float(every[1][i]), times=guard) for at, i in enumerate(there)}
+    of_level[-1] = Bound(None, None, len(weights) - 1, whole[1])
     names, more = q.spec.levels[: tree.depth], []
     for target in targets:
         if target.name not in (*names, q.measure.name):
@@ -250,19 +262,20 @@ def _bounds(
             raise InputError(f"{target.name!r} has no weight, and so no error; leave its target out")
         bound = of_level[level]._replace(target=target)
         if target.half_width is not None:
-            more.append(_half_width(bound, q, *judged(problem.count >= problem.tau)))
+            weight, bias, half = _half_width(bound, q, *judged(problem.count >= problem.tau))
+            more.append(bound._replace(error=len(weights), bias=bias, most=half, times=np.inf))
+            weights.append(weight)
         elif target.error == EQUAL:
             of_level[level] = bound._replace(times=min(bound.times, 1.0))
         else:
             more.append(bound._replace(most=float(target.error or 0.0) ** 2, times=np.inf))
-    bounds = [each for each in of_level.values() if each.times < np.inf]
-    together = q.spec.split_by is None or not problem.by_root
-    goal = whole[0] if together else rows.objective.weight
-    return q.measure.weight * goal, (*bounds, *more)
+    bounds = (*(each for each in of_level.values() if each.times < np.inf), *more)
+    judged_by = sorted({0, *(bound.error for bound in bounds)})
+    return np.array(weights)[judged_by], tuple(b._replace(error=judged_by.index(b.error)) for b in bounds)
 
 
-def _half_width(bound: Bound, q: Question, weight: Floats, bias: Floats) -> Bound:
-    """The bound of an interval of counts of at least τ, as wide as that of one figure alone: of sums it is narrower."""
+def _half_width(bound: Bound, q: Question, weight: Floats, bias: Floats) -> tuple[Floats, float, float]:
+    """Weights, bias and bound of intervals of counts of at least τ, as wide as of one figure: of sums it is less."""
     target, levels = bound.target, np.flatnonzero(~np.isnan(weight).any(axis=1))
     levels = levels if bound.level is None else levels[levels == bound.level]
     if target is None or not len(levels):
@@ -272,7 +285,7 @@ def _half_width(bound: Bound, q: Question, weight: Floats, bias: Floats) -> Boun
         )
     reach = float(quantile(CONFIDENCE, q.spec.noise_model.shape.excess(np.ones(1)))[0])
     most = ((target.half_width or 0.0) / reach) ** 2
-    return Bound(target, bound.level, weight[levels].mean(axis=0), float(bias[levels].mean()), most)
+    return weight[levels].mean(axis=0), float(bias[levels].mean()), most
 
 
 def bounded_shares(
@@ -281,19 +294,24 @@ def bounded_shares(
     found: tuple[Sequence[Shares], Floats],
     equal: Sequence[Shares],
     least: Floats,
+    near: Sequence[Floats] = (),
 ) -> tuple[list[Shares], Floats, "Missed | None"]:
-    """Shares and parts of least error within the bounds, from those without bounds; what is missed if none are."""
+    """Shares and parts of least error within the bounds, from those without bounds; what is missed if none are.
+
+    `near` are shares that are known to be good: of one split for all and, where roots have their own, of these.
+    """
     spec, (share, parts) = questions[0].spec, found
     options: dict[str, Any] = {"targets": spec.targets, "least": least}
     default = list(share)
     if spec.split_by is not None:
         case = BoundedCase.of(questions, limits, equal, together=True, **options)
         start = packed(share, parts.mean(axis=1, keepdims=True), by_root=False)
-        alone = case.within(start, spec.epsilon, nearest=False).share
+        alone = case.within(start, spec.epsilon, nearest=False, near=near[0] if near else None).share
         default = default if alone is start else case.shares(alone)[0]
+        near = near or [alone]
     case = BoundedCase.of(questions, limits, equal, held=default, **options)
     start = packed(share, parts, case.by_root)
-    within = case.within(start, spec.epsilon)
+    within = case.within(start, spec.epsilon, near=near[-1] if near else None)
     bounded, parts = (list(share), parts) if within.share is start else case.shares(within.share)
     if spec.split_by is not None and not (within.share is start and default[0] is share[0]):
         bounded = [_beside(each, one.default, spec.total) for each, one in zip(bounded, default, strict=True)]

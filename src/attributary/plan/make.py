@@ -87,8 +87,10 @@ def make_plan(
         return [Question.of(spec, tree, prior, measure, profile, **given) for measure in spec.asked]
 
     free = _Unbounded.of(asked(spec.at(GUESS) if spec.finds_epsilon else spec), method, least)
+    near: list[Floats] = []
     for _ in range(ROUNDS if spec.finds_epsilon else 0):
-        spec = spec.at(needed_epsilon(free.questions, free.limits, free.split["equal"], least))
+        epsilon, near = needed_epsilon(free.questions, free.limits, free.split["equal"], least)
+        spec = spec.at(epsilon)
         before, free = free, free.at(spec) if _limits_given(spec) else _Unbounded.of(asked(spec), method, least)
         if free.limits.same(before.limits):
             break
@@ -100,7 +102,7 @@ def make_plan(
     parts: dict[str, Floats | None] = {**dict.fromkeys(split), method: free.parts}
     if METHODS[method].bounded:
         split[method], parts[method], missed = bounded_shares(
-            questions, limits, (split[method], free.parts), split["equal"], least
+            questions, limits, (split[method], free.parts), split["equal"], least, near
         )
         if strict and missed and missed.targets:
             raise InputError(why_missed(missed))

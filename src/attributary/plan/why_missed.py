@@ -21,17 +21,24 @@ LONGEST = 1000.0  # times as long a period
 
 def needed_epsilon(
     questions: Sequence[Question], limits: ChosenLimits, equal: Sequence[Shares], least: Floats
-) -> float:
-    """The least ε that meets all targets and keeps to the guard; an error where it is more than an answer takes."""
-    spec = questions[0].spec
-    case = BoundedCase.of(questions, limits, equal, spec.targets, least=least)
-    epsilon = case.least_epsilon(spec.epsilon)[0] * (1 + MARGIN)
+) -> tuple[float, list[Floats]]:
+    """The least ε that meets all targets and keeps to the guard; the shares that do, of one split for all first.
+
+    Refused where it is more than an answer takes.
+    """
+    spec, near = questions[0].spec, list[Floats]()
+    epsilon = spec.epsilon
+    for together in (True, False) if spec.split_by is not None else (False,):
+        case = BoundedCase.of(questions, limits, equal, spec.targets, together=together, least=least)
+        epsilon, found = case.least_epsilon(epsilon, near[0] if near else None)
+        near.append(found.share)
+    epsilon *= 1 + MARGIN
     most = spec.terms.largest_epsilon if spec.noise_model.on_sums else inf
     if epsilon > min(most, HIGHEST):
         at = min(most, HIGHEST)
         found = case.at(at).least(case.starts, goal=False)
         raise InputError(why_missed(Missed(case, found), at, epsilon))
-    return epsilon
+    return epsilon, near
 
 
 def why_missed(missed: Missed, epsilon: float | None = None, needed: float | None = None) -> str:
