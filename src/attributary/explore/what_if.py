@@ -47,6 +47,7 @@ class ExpectedErrors:
     levels: Floats
     raw: Floats
     tree: float
+    variance: Floats  # of the estimates of each class
 
 
 class WhatIf:
@@ -124,32 +125,25 @@ class WhatIf:
     def errors(self, spec: Spec, rows: list[Ints]) -> list[ExpectedErrors]:
         """What to expect of each row of contributions."""
         forest, weight = self.forest, self._class_weights(spec.tau, spec.weights)
-        level = forest.level
         precision = np.array([self._precision(spec, row) for row in rows])
-        with np.errstate(divide="ignore", invalid="ignore"):
-            raw = np.where(weight > 0, weight / precision, 0.0)
-        denoised, measured = [], []
-        for i in range(forest.depth):
-            here = np.where(level == i, weight, 0.0)
-            denoised.append(tree_error.denoised(forest, here, precision).error.sum(axis=1))
-            measured.append(raw[:, level == i].sum(axis=1))
-        squared = np.array(denoised).T
-        squared = np.where(squared > tree_error.ENDLESS, np.inf, squared)
-        squared[:, np.bincount(level, weight, forest.depth) == 0] = np.nan  # a level without weight has no error
-        plain = np.array(measured).T
-        return [
-            ExpectedErrors(np.sqrt(squared[i]), np.sqrt(plain[i]), float(np.sqrt(np.nanmean(squared[i]))))
-            for i in range(len(rows))
-        ]
+        variance = tree_error.variances(forest, precision)
+        variance = np.where(variance > tree_error.ENDLESS, np.inf, variance)
+        with np.errstate(divide="ignore"):
+            both = np.stack([variance, 1.0 / precision])
+        levels = np.add.reduceat(
+            np.multiply(weight, both, out=np.zeros_like(both), where=weight > 0), forest.offsets[:-1], axis=2
+        )
+        levels[:, :, np.bincount(forest.level, weight, forest.depth) == 0] = np.nan  # without weight, it has no error
+        denoised, raw = np.sqrt(levels)
+        tree = np.sqrt(np.nanmean(levels[0], axis=1)).tolist()
+        return [ExpectedErrors(*each) for each in zip(denoised, raw, tree, variance, strict=True)]
 
-    def by_node(self, spec: Spec, row: Ints) -> list[dict[str, Any]]:
+    def by_node(self, spec: Spec, variance: Floats) -> list[dict[str, Any]]:
         """Of each level the median node and the worst, by name; nothing of trees too large for a slider."""
         start, tree = self.start, self.start.tree
         if len(tree) > MOST_BY_NODE:
             return []
-        variance = tree_error.variances(self.forest, self._precision(spec, row)[None])[0]
-        each = self.forest.spread(tree, np.where(variance > tree_error.ENDLESS, np.inf, variance))
-        error = rmsre.nodes(self.count, each, spec.tau)
+        error = rmsre.nodes(self.count, self.forest.spread(tree, variance), spec.tau)
         levels = []
         for i in range(tree.depth):
             here = tree.slice(i)
@@ -210,7 +204,7 @@ def answer(what_if: WhatIf, params: Mapping[str, str]) -> dict[str, Any]:
     chosen, unknown = rows[0], rows[0][spec.first_unknown :]
     loss = PrivacyLoss.of(int(chosen.sum()) / spec.l1, int(unknown.sum()) / spec.l1, spec.noise_model)
     sizes = np.diff(what_if.start.tree.offsets).tolist()
-    by_node = what_if.by_node(spec, chosen)
+    by_node = what_if.by_node(spec, mine.variance)
     targets = {target.name: target.error for target in spec.targets if isinstance(target.error, float)}
     levels = [
         {

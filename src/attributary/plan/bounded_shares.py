@@ -118,15 +118,17 @@ class BoundedCase:
     def within(self, share: Floats, epsilon: float, nearest: bool = True, near: Floats | None = None) -> Found:
         """The shares, if they are within the bounds, or else those of least error that are, or nearly are.
 
-        With `near`, shares that are known to be good, for all rows alike or each, the search starts from them and not
-        from all sets of levels.
+        With `near`, shares that are known to be good, the search starts from them; where they are for all rows alike,
+        also from `share`, and not from all sets of levels.
         """
         bounded = self.at(epsilon)
         at = bounded.judge(share[None], gains=False)
         if at.ratio.max(initial=0.0) <= 1 + CLOSE and not self.layout.least.any():
             return Found(share, float(at.error[0]), at.ratio[0])
-        starts = np.concatenate([share[None], 0.5 * share[None] + 0.5 * self.equal, self._starts(near)])
-        sets = None if near is not None and near.shape == share.shape else self._row_sets
+        known = near is not None and near.shape == share.shape
+        others = [] if known else [share] if near is not None else [share, 0.5 * (share + self.equal)]
+        starts = np.concatenate([self._starts(near), *(each[None] for each in others)])
+        sets = None if known else self._row_sets
         found = bounded.least(starts, sets=sets)
         if nearest and found.ratio.max(initial=0.0) > 1 + CLOSE:
             found = bounded.least(np.concatenate([found.share[None], starts]), goal=False, sets=sets)
