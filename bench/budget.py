@@ -1,15 +1,22 @@
 """Splitting the budget: against plain denoising of the same forest, and what each way to split gains."""
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
-from attributary import Prior, Tree, budget, prior
+from attributary import Prior, Spec, Tree, budget, make_plan, prior
 from attributary.denoising import linear
 from bench.timing import best, heading
 
 EPSILON, TAU = 4.0, 10.0
 BARS = {"greedy": 15, "optimal": 100}
 PARTNERS, DELAYS = 312, 15
+LEVELS = ("partner", "country", "device", "age", "delay")
+TARGETS = {"partner": 0.035, "country": 0.05}
+TARGETS_BAR = 3  # times a plan without targets and guard
 
 
 def main() -> None:
@@ -23,6 +30,7 @@ def main() -> None:
             compare(tree, count, plain, noise, times)
         if nodes <= 10**5:
             hedged(tree, count, plain, times)
+            targets(tree, count, times)
 
 
 def compare(tree: Tree, count: NDArray[np.float64], plain: float, noise: str, times: int) -> None:
@@ -51,6 +59,36 @@ def hedged(tree: Tree, count: NDArray[np.float64], plain: float, times: int) -> 
     took = best(lambda: budget.optimal(tree, count, EPSILON, TAU, **given), times, 0)
     both = f"{took / plain:.1f} denoisings (bar 100x), and {foresight / plain:.1f} to foresee it"
     print(f"for estimates that use the prior: {both}")
+
+
+def targets(tree: Tree, count: NDArray[np.float64], times: int) -> None:
+    """Time of a whole plan that meets targets, with ε given and with the least that does, beside one without bounds."""
+    labels = [[f"{name}{i}" for i in range(n)] for name, n in zip(LEVELS, np.diff(tree.offsets), strict=True)]
+    coded = (pa.DictionaryArray.from_arrays(pa.array(np.arange(len(each), dtype=np.int32)), each) for each in labels)
+    tree, then = (
+        replace(tree, attributes=LEVELS, labels=tuple(coded)),
+        Prior(count, None, True, np.zeros(len(tree), bool)),
+    )
+    for split_by in (None, LEVELS[0]):
+        free = _asked(guard="none", split_by=split_by)
+        kinds = {
+            "without bounds": free,
+            "targets": free.with_keys(guard=2).with_targets(TARGETS),
+            'targets, epsilon = "auto"': free.with_keys(guard=2).with_targets(TARGETS).with_keys(epsilon="auto"),
+        }
+        took = {}
+        for words, spec in kinds.items():
+            took[words] = best(lambda: make_plan(spec, tree, then, compare=False), times, 0)  # noqa: B023
+            bar = "" if words == "without bounds" else f" (bar {TARGETS_BAR}x)"
+            ratio = took[words] / took["without bounds"]
+            print(f"a plan, split_by {split_by}, {words}: {took[words] * 1e3:.0f} ms, {ratio:.1f}x{bar}", flush=True)
+
+
+def _asked(**options: Any) -> Spec:
+    attributes: list[dict[str, Any]] = [{"name": name} for name in LEVELS]
+    attributes[-1] |= {"unknown": True, "domain": [str(i) for i in range(DELAYS)]}
+    given = {key: value for key, value in options.items() if value is not None}
+    return Spec(epsilon=EPSILON, tau=TAU, attribute=attributes, **given)
 
 
 def sizes(tree: Tree) -> str:

@@ -148,14 +148,18 @@ def compare(asked: Asked, path: Path, bare: Any, browser: httpx.Client) -> None:
 
 def plan(browser: httpx.Client) -> None:
     """The Plan tab on the same tree: the first look, and each move of a slider after it."""
-    for words, fans in (("these estimates", ""), ("a made-up tree of 93,100 nodes", "100x30x30")):
-        first, *moves = [_moved(browser, fans, str(epsilon)) for epsilon in range(1, 2 + TIMES)]
-        print(f"plan on {words}: {first:,.0f} ms at first, {statistics.median(moves):.1f} ms for each move", flush=True)
+    for words, fans, bar in (("these estimates", "", 300), ("a made-up tree of 93,100 nodes", "100x30x30", 50)):
+        for slider in ("epsilon", "target"):
+            first, *moves = [_moved(browser, fans, slider, i) for i in range(1 + TIMES)]
+            each = statistics.median(moves)
+            took = f"{first:,.0f} ms at first, {each:.1f} ms for each move: {each / bar:.2f} of the bar of {bar} ms"
+            print(f"plan on {words}, {slider}: {took}", flush=True)
 
 
-def _moved(browser: httpx.Client, fans: str, epsilon: str) -> float:
-    asked = {"fans": fans, "epsilon": epsilon, "share": "1,2,3"}
-    return timed(lambda: browser.get("/api/plan", params=asked).json()["levels"])[0]
+def _moved(browser: httpx.Client, fans: str, slider: str, i: int) -> float:
+    """With a target the split is the best that meets it, and has to be found."""
+    moved = {"epsilon": f"{1 + i}", "share": "1,2,3"} if slider == "epsilon" else {"target": f"{1 - 0.03 * i},,"}
+    return timed(lambda: browser.get("/api/plan", params={"fans": fans, **moved}).json()["levels"])[0]
 
 
 if __name__ == "__main__":

@@ -74,9 +74,12 @@ def _whole_rows(
     """Whole numbers within the budget, and at unknown levels within theirs; a total's are the same for all rows."""
     budget = spec.contributions_of(most)
     top, unknown = number * (spec.total and spec.split_by is not None), spec.first_unknown * number
-    common = whole(default, budget, rounding)[:, :top]  # a total feeds one key from all roots
-    left = 1.0 - share[:, :top].sum(axis=1, keepdims=True)
-    rest = np.divide(share[:, top:], left, out=np.zeros_like(share[:, top:]), where=left > 0)
+    common = whole(default, budget, rounding)[:, :top]  # a total feeds one key from all roots ...
+    if top and common.sum() > budget - number:
+        common[0, common.argmax()] -= number  # ... and leaves something for the last level
+    left, lowest = 1.0 - share[:, :top].sum(axis=1, keepdims=True), np.zeros_like(share[:, top:])
+    lowest[:, -number:] = 1 / number
+    rest = np.divide(share[:, top:], left, out=lowest, where=left > CLOSE)
     limit = NEIGHBOURS[spec.neighbours].budget_of_unknown(budget)
     rows = whole_with_limit(rest, budget - int(common.sum()), slice(unknown - top, None), limit, rounding)
     rows = np.hstack([np.repeat(common, len(rows), axis=0), rows])
