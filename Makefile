@@ -23,8 +23,8 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist 
 test: $(VENV)/.ready-dev ## the tests, the examples in README and docs among them
 	$(PYTEST) -m "not sweep"
 
-test-all: test ## the same, and then the longest sweeps
-	$(PYTEST) -m sweep
+test-all: test ## the same, then the longest tests, and four times as many generated examples
+	EFFORT=all $(PYTEST) -m "sweep or hypothesis"
 
 test-duckdb1: $(VENV)/.ready-dev ## the tests of logs, on the last DuckDB before 2
 	test -d $(VENV)/duckdb1 || $(BIN)/python -m pip install --quiet --disable-pip-version-check \

@@ -15,8 +15,14 @@ from hypothesis import settings
 
 from brisk_java import BRISK
 from browser import chromium, tabs  # noqa: F401  (fixtures)
+from effort import examples
 
-settings.register_profile("no deadlines", settings.get_profile(settings.get_current_profile_name()), deadline=None)
+settings.register_profile(
+    "no deadlines",
+    settings.get_profile(settings.get_current_profile_name()),
+    deadline=None,
+    max_examples=examples(100),
+)
 settings.load_profile("no deadlines")  # timings are benchmarks, never tests
 
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # run in the background, as by nohup: commands would inherit it
@@ -26,6 +32,7 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # run in the background, 
 LONGEST = ["spark", "browser", "test_fuzz.py", "test_load.py", "test_learned_prior.py", "test_report.py"]  # of groups
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks for groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """When several processes share the tests, the groups of one process each, the longest of them first.
 

@@ -27,6 +27,7 @@ def fuzz(folder: Path, *options: object, program: str = "pass", code: int = 0) -
     return done.stdout
 
 
+@pytest.mark.sweep
 def test_a_short_run_finds_nothing(tmp_path: Path) -> None:
     assert "nothing was found" in fuzz(tmp_path, "--inputs", 50, "--minutes", 60, "--seed", 1)
 

@@ -22,6 +22,7 @@ from attributary.api.ara.wire.aggregatable_report import Report
 from attributary.api.ara.wire.avro_records import BYTES, LONG, record_fields
 from attributary.errors import InputError
 from browser_reports import batch
+from effort import examples
 from vectors import vectors
 
 SCHEMAS = {
@@ -92,7 +93,7 @@ def test_reports_are_written_and_read(folder: Path, given: list[tuple[str, bytes
 
 @pytest.mark.parametrize("codec", ["null", "deflate"])
 @given(lengths.flatmap(lambda n: st.tuples(keys_of(n), hnp.arrays(np.int64, n, elements=longs))))
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_files_of_fastavro_are_read(codec: str, folder: Path, given: Any) -> None:
     keys, metric = given
     path = folder / f"theirs-{codec}.avro"
@@ -371,7 +372,7 @@ def test_texts_that_are_no_schema_are_refused(folder: Path, schema: str) -> None
 
 
 @given(st.data())
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_mutated_files_are_read_or_refused(folder: Path, data: st.DataObject) -> None:
     path = folder / "mutated.avro"
     kind = data.draw(st.integers(0, 3))

@@ -25,6 +25,7 @@ from attributary.api.ara.wire.payload import Contribution
 from attributary.api.ara.wire.shared_info import APIS, Fault, SharedInfo, identity, parse, shared_id
 from attributary.errors import InputError
 from browser_reports import HOUR, PRIVATE, batch, info, report
+from effort import examples
 from vectors import found, vectors
 
 PUBLIC = encryption.public_key(PRIVATE)
@@ -306,7 +307,7 @@ def test_what_is_no_json_is_refused() -> None:
 
 
 @given(st.data())
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_mutated_reports_are_read_or_refused(data: st.DataObject) -> None:
     text = bytearray(to_json(report(1, [(1, 2)], sealed=True, debug_mode=True)).encode())
     for _ in range(data.draw(st.integers(1, 4))):
@@ -318,7 +319,7 @@ def test_mutated_reports_are_read_or_refused(data: st.DataObject) -> None:
 
 
 @given(st.data())
-@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(50), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_mutated_line_costs_itself_alone(tmp_path: Path, data: st.DataObject) -> None:
     lines = [to_json(one) for one in batch([[(1, 10 + i)] for i in range(3)], debug_mode=True)]
     cut = lines[1][: data.draw(st.integers(1, len(lines[1]) - 1))]
@@ -462,7 +463,7 @@ odd_infos = odd_members.map(lambda members: json.dumps({**json.loads(info(77).to
     st.booleans(),
     st.sampled_from(["r.avro", "r.jsonl", "r.json"]),
 )
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(300), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_one_report_in_a_batch_costs_itself_alone(
     tmp_path: Path, clear: bytes, text: str, key_id: str, place: int, sealed: bool, name: str
 ) -> None:

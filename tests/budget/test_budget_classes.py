@@ -10,10 +10,11 @@ from attributary.budget.classes import classes
 from attributary.budget.level_budgets import LevelBudgets
 from attributary.budget.problem import Problem
 from budgets import Case, cases, levelled
+from effort import examples
 from forests import NAMED, STAR
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(case=cases(), data=st.data())
 def test_the_error_of_classes_is_the_error_of_nodes(case: Case, data: st.DataObject) -> None:
     tree = case.tree
@@ -33,7 +34,7 @@ def test_the_error_of_classes_is_the_error_of_nodes(case: Case, data: st.DataObj
 
 
 @pytest.mark.parametrize("apart", [0, 1, "nodes"])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(case=cases(most=20))
 def test_members_share_what_the_class_has(apart: int, case: Case) -> None:
     tree = case.tree
@@ -51,7 +52,7 @@ def test_members_share_what_the_class_has(apart: int, case: Case) -> None:
     assert np.array_equal(above, kinds.spread(tree, kinds.parent))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(case=cases(most=20))
 def test_members_have_the_same_subtree_and_the_same_above(case: Case) -> None:
     tree = case.tree

@@ -11,6 +11,7 @@ from attributary.budget.level_budgets import LevelBudgets
 from attributary.budget.per_node import NodeBudgets
 from attributary.budget.problem import Problem
 from budgets import Case, cases, levelled
+from effort import examples
 
 
 def differences(places: LevelBudgets | NodeBudgets, budget: np.ndarray) -> np.ndarray:
@@ -36,7 +37,7 @@ OPTIONS = [{}, {"denoised": False}, {"by_root": False}, {"levels": "first"}, {"w
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(case=cases(), seed=st.integers(0, 99))
 def test_gains_by_level_are_derivatives(options: dict[str, Any], case: Case, seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -47,7 +48,7 @@ def test_gains_by_level_are_derivatives(options: dict[str, Any], case: Case, see
 
 
 @pytest.mark.parametrize("options", [o for o in OPTIONS if "by_root" not in o], ids=str)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(case=cases(), seed=st.integers(0, 99))
 def test_gains_by_node_are_derivatives(options: dict[str, Any], case: Case, seed: int) -> None:
     rng = np.random.default_rng(seed)

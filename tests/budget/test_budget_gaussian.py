@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from attributary import Tree, budget, noise
 from budgets import METHODS, Case, cases, levelled, path_sums
+from effort import examples, first_of
 
 DELTA = 1e-6
 
@@ -55,7 +56,7 @@ def grid(levels: int, steps: int) -> np.ndarray:
     return np.column_stack([shares, 1 - shares.sum(axis=1)])
 
 
-@pytest.mark.parametrize(("levels", "steps"), [(2, 400), (3, 30), (4, 12)])
+@pytest.mark.parametrize(("levels", "steps"), first_of([(2, 400), (3, 30), (4, 12)]))
 def test_no_split_of_a_fine_grid_is_better(levels: int, steps: int) -> None:
     for seed in range(3):
         case = gaussian(levelled(seed, levels, 60))
@@ -67,7 +68,7 @@ def test_no_split_of_a_fine_grid_is_better(levels: int, steps: int) -> None:
         assert case.errors(case.split("per_node"))[0] <= error * (1 + 1e-9)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(cases())
 def test_never_worse_than_a_baseline_and_never_above_the_budget(case: Case) -> None:
     case = gaussian(case)
@@ -79,7 +80,7 @@ def test_never_worse_than_a_baseline_and_never_above_the_budget(case: Case) -> N
     assert (errors["per_node"] <= errors["optimal"] * (1 + 1e-9)).all()
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(cases(), st.integers(0, 2**32))
 def test_no_split_by_node_drawn_at_random_is_better(case: Case, seed: int) -> None:
     case = gaussian(case)

@@ -14,6 +14,7 @@ from attributary.budget.problem import Problem
 from attributary.denoising import linear
 from attributary.noise import dlap_variance
 from budgets import Case, cases, levelled
+from effort import examples
 
 L1 = 65536
 
@@ -78,7 +79,7 @@ def same_choices(case: Case, phases: int, denoised: bool) -> None:
     assert np.array_equal(split.epsilon, trail[-1].T)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(case=cases(), phases=st.sampled_from([1, 5, 12]), denoised=st.booleans())
 def test_every_choice_is_that_of_algorithm_3(case: Case, phases: int, denoised: bool) -> None:
     same_choices(case, phases, denoised)
@@ -95,7 +96,7 @@ def test_ties_go_to_the_upper_level() -> None:
     assert np.allclose(split.epsilon, [[2 - 4e-5 / 3, 2e-5 / 3, 2e-5 / 3]], rtol=1e-12)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(case=cases(), phases=st.sampled_from([1, 3, 20]))
 def test_all_of_the_budget_is_spent(case: Case, phases: int) -> None:
     assert np.allclose(case.split("greedy", phases=phases).epsilon.sum(axis=1), case.epsilon, rtol=1e-12)

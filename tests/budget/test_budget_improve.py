@@ -10,6 +10,7 @@ from attributary.budget.level_budgets import LevelBudgets
 from attributary.budget.per_node import NodeBudgets
 from attributary.budget.problem import Problem
 from budgets import Case, cases, path_sums
+from effort import examples
 
 
 def start(case: Case, kind: str, data: st.DataObject, noise: str) -> tuple[LevelBudgets | NodeBudgets, np.ndarray]:
@@ -33,7 +34,7 @@ def start(case: Case, kind: str, data: st.DataObject, noise: str) -> tuple[Level
 
 
 @pytest.mark.parametrize("kind", ["rows", "nodes"])
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(case=cases(), data=st.data())
 def test_with_the_api_s_noise_a_whole_step_never_fails(kind: str, case: Case, data: st.DataObject) -> None:
     places, budget = start(case, kind, data, "api")
@@ -44,7 +45,7 @@ def test_with_the_api_s_noise_a_whole_step_never_fails(kind: str, case: Case, da
 
 
 @pytest.mark.parametrize("kind", ["rows", "nodes"])
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(case=cases(), data=st.data(), length=st.floats(0, 3))
 def test_a_step_spends_what_was_spent(kind: str, case: Case, data: st.DataObject, length: float) -> None:
     places, budget = start(case, kind, data, case.noise)
@@ -61,7 +62,7 @@ def test_a_step_spends_what_was_spent(kind: str, case: Case, data: st.DataObject
 
 
 @pytest.mark.parametrize("kind", ["rows", "nodes"])
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(case=cases(), data=st.data())
 def test_improving_never_raises_an_error_and_pruning_hardly(kind: str, case: Case, data: st.DataObject) -> None:
     places, budget = start(case, kind, data, case.noise)

@@ -15,6 +15,7 @@ from attributary.budget.level_budgets import LevelBudgets
 from attributary.budget.optimal import optimally
 from attributary.budget.problem import Learned, Problem, expectations
 from budgets import Case, cases, levelled, path_sums
+from effort import examples
 from test_budget_error import check
 from test_budget_optimal import grid
 
@@ -53,7 +54,7 @@ def dense(tree: Tree, precision: np.ndarray, share: np.ndarray, spread: np.ndarr
 
 
 @pytest.mark.sweep
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(case=cases(), seed=st.integers(0, 999))
 def test_errors_and_gains_are_those_of_dense_algebra(case: Case, seed: int) -> None:
     rng, tree = np.random.default_rng(seed), case.tree
@@ -77,7 +78,7 @@ def test_errors_and_gains_are_those_of_dense_algebra(case: Case, seed: int) -> N
         assert np.isclose(found[v], slope, rtol=1e-3, atol=1e-5 * np.abs(found).max())
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(case=cases(), seed=st.integers(0, 99))
 def test_grouped_errors_are_those_of_each_node(case: Case, seed: int) -> None:
     rng, tree = np.random.default_rng(seed), case.tree
@@ -95,7 +96,7 @@ def test_grouped_errors_are_those_of_each_node(case: Case, seed: int) -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"by_root": False}, {"levels": "last"}, {"weights": True}], ids=str)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(case=cases(), seed=st.integers(0, 99))
 def test_gains_are_derivatives(options: dict[str, Any], case: Case, seed: int) -> None:
     rng, tree = np.random.default_rng(seed), case.tree
@@ -151,7 +152,7 @@ KINDS = [{}, {"by_root": False}, {"weights": True}, {"levels": True}]
 
 @pytest.mark.sweep
 @pytest.mark.parametrize("options", KINDS, ids=str)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(case=cases(), seed=st.integers(0, 999))
 def test_a_prior_that_is_wrong_costs_a_quarter_at_most(options: dict[str, Any], case: Case, seed: int) -> None:
     rng, tree = np.random.default_rng(seed), case.tree
@@ -184,7 +185,7 @@ def test_a_total_is_hedged_with_its_heads(seed: int) -> None:
     assert gained[1] <= gained[0] * (1 + DOUBT * (LIMIT**2 - 1))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(case=cases(), seed=st.integers(0, 99))
 def test_where_nothing_is_expected_the_split_is_the_same_to_the_last_bit(case: Case, seed: int) -> None:
     share = shares(case.tree, np.random.default_rng(seed))

@@ -11,6 +11,7 @@ from attributary import Tree, budget
 from attributary.budget.level_budgets import LevelBudgets
 from attributary.budget.problem import Problem
 from budgets import Case, cases, levelled
+from effort import examples, first_of
 from forests import grown
 
 
@@ -19,7 +20,7 @@ def grid(levels: int, steps: int) -> np.ndarray:
     return np.column_stack([upper, steps - upper.sum(axis=1)]) / steps
 
 
-@pytest.mark.parametrize("levels", [2, 3, 4])
+@pytest.mark.parametrize("levels", first_of([2, 3, 4]))
 def test_no_split_of_a_fine_grid_is_better(levels: int) -> None:
     shares = grid(levels, {2: 2000, 3: 120, 4: 36}[levels])
     for seed in range(34):
@@ -30,7 +31,7 @@ def test_no_split_of_a_fine_grid_is_better(levels: int) -> None:
         assert best.item() <= 1.001 * errors.min()
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(case=cases(), data=st.data())
 def test_never_worse_than_a_baseline(case: Case, data: st.DataObject) -> None:
     weights = data.draw(st.sampled_from([None, np.linspace(0, 1, len(case.parent) + 1)[1:]]))
@@ -49,7 +50,7 @@ def test_never_worse_than_a_baseline_on_larger_trees(seed: int) -> None:
         assert (best <= case.errors(case.split(baseline)) * (1 + 1e-12)).all()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(case=cases())
 def test_levels_with_budget_gain_alike_and_others_have_none(case: Case) -> None:
     rows = LevelBudgets.of(Problem.of(case.tree, case.count, case.epsilon, case.tau, noise=case.noise))
@@ -78,7 +79,7 @@ def test_raw_figures_take_the_cube_root_of_their_level_s_weight(seed: int) -> No
     assert np.allclose(split.epsilon[0], 2 * np.cbrt(weight) / np.cbrt(weight).sum(), rtol=1e-4)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(case=cases())
 def test_planning_for_raw_figures_makes_raw_figures_best(case: Case) -> None:
     raw = case.errors(case.split("optimal", denoised=False), denoised=False)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from attributary import Tree, budget, rmsre
 from attributary.noise import dlap_variance
 from budgets import METHODS, Case, cases, levelled, path_sums
+from effort import examples
 
 EVERY = pytest.mark.parametrize("method", METHODS)
 BY_LEVEL = pytest.mark.parametrize("method", [m for m in METHODS if m != "per_node"])
@@ -29,7 +30,7 @@ def under_a_total(case: Case) -> Case:
 
 
 @EVERY
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(case=cases())
 def test_every_path_spends_the_budget_and_every_row_is_a_root_s(method: str, case: Case) -> None:
     split = case.split(method)
@@ -42,7 +43,7 @@ def test_every_path_spends_the_budget_and_every_row_is_a_root_s(method: str, cas
 
 
 @EVERY
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 @given(case=cases(), more=st.sampled_from([1.2, 2.0, 10.0]))
 def test_more_budget_never_raises_the_expected_error(method: str, case: Case, more: float) -> None:
     if method in ("greedy", "per_node"):  # which need not find the best; with the API's noise they do as well as before
@@ -111,7 +112,7 @@ def test_one_split_for_all_has_the_least_sum_of_errors(noise: str) -> None:
 
 
 @BY_LEVEL
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 @given(case=cases())
 def test_one_split_for_all_spends_the_budget_on_every_path(method: str, case: Case) -> None:
     split = case.split(method, by_root=False)
@@ -123,7 +124,7 @@ def test_one_split_for_all_spends_the_budget_on_every_path(method: str, case: Ca
 
 
 @EVERY
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 @given(case=cases(most=9))
 def test_a_total_is_common_to_all_heads(method: str, case: Case) -> None:
     case = under_a_total(case)
@@ -136,7 +137,7 @@ def test_a_total_is_common_to_all_heads(method: str, case: Case) -> None:
         assert np.allclose(split.epsilon.sum(axis=1) + split.total, case.epsilon)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(case=cases(most=9))
 def test_with_a_total_better_ways_are_better(case: Case) -> None:
     case = under_a_total(case)
@@ -182,7 +183,7 @@ def test_fixed_levels_keep_their_budget(method: str, fixed: dict[str, float]) ->
 
 
 @EVERY
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(case=cases(), data=st.data())
 def test_what_is_left_by_fixed_levels_is_spent(method: str, case: Case, data: st.DataObject) -> None:
     tree = case.tree
@@ -194,7 +195,7 @@ def test_what_is_left_by_fixed_levels_is_spent(method: str, case: Case, data: st
     assert np.allclose(path_sums(tree, split.nodes()), case.epsilon)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(case=cases(), data=st.data())
 def test_with_fixed_levels_better_ways_are_better(case: Case, data: st.DataObject) -> None:
     depth = case.tree.depth

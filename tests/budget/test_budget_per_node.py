@@ -6,9 +6,10 @@ from hypothesis import given, settings
 
 from attributary import Tree, budget
 from budgets import Case, cases, levelled
+from effort import examples
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(case=cases())
 def test_never_worse_than_optimal_for_any_root(case: Case) -> None:
     best = case.errors(case.split("optimal"))

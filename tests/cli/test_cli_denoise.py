@@ -21,6 +21,7 @@ from attributary.cli.denoise import ABOUT
 from attributary.noise import dlap_variance
 from attributary.tables import read_table, write_table
 from command import ADDED, NOISY, SMALL, TREE, VAR, answer, csv_of, numbers, run
+from effort import examples, first_of
 
 
 def test_rows_order_and_extra_columns_are_kept() -> None:
@@ -56,7 +57,9 @@ def noisy_tables(draw: st.DrawFn) -> pa.Table:
 
 
 @pytest.mark.parametrize("ending", ["csv", "tsv", "parquet", "arrow"])
-@pytest.mark.parametrize("options", [{}, {"nonnegative": "top-down"}, {"nonnegative": "joint", "whole": True}], ids=str)
+@pytest.mark.parametrize(
+    "options", first_of([{}, {"nonnegative": "top-down"}, {"nonnegative": "joint", "whole": True}]), ids=str
+)
 def test_the_answer_is_the_librarys(
     ending: str, options: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -65,7 +68,7 @@ def test_the_answer_is_the_librarys(
     joint = options.get("nonnegative") == "joint"
     chosen = ["--estimator", "nonnegative"] * bool(options) + ["--joint"] * joint + ["--whole"] * ("whole" in options)
 
-    @settings(max_examples=25, deadline=None)
+    @settings(max_examples=examples(25), deadline=None)
     @given(table=noisy_tables())
     def same(table: pa.Table) -> None:
         write_table(table, source)

@@ -20,6 +20,7 @@ from attributary.cli import main
 from attributary.errors import InputError, TryAgain
 from attributary.tables import write_table
 from command import PYTHON, SMALL, run
+from effort import examples
 
 NODES = "a,b,n,v\nx,,5,1\nx,p,2,1\nx,q,2,1\n"
 ERRORS: dict[str, tuple[str, list[str], str]] = {
@@ -180,7 +181,7 @@ def test_no_bytes_make_a_traceback(kind: str, tmp_path_factory: pytest.TempPathF
         damaged, st.lists(st.tuples(places, st.integers(0, 255)), max_size=4), st.one_of(st.just(len(whole)), places)
     )
 
-    @settings(max_examples=80, deadline=None)
+    @settings(max_examples=examples(80), deadline=None)
     @given(data=st.one_of(mutated, st.binary(max_size=200), st.text('a,b\n"\r1\t;é').map(str.encode)))
     @example(data=whole)
     def survives(data: bytes) -> None:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from attributary import Measurements, Tree, denoise
 from attributary.denoising import compiled, linear, threads
 from attributary.denoising import denoise as package_denoise
+from effort import examples
 from exact import least_squares
 from forests import NAMED, Case, cases, grown
 
@@ -38,7 +39,7 @@ def largest_figure(parent: list[int], values: np.ndarray) -> np.ndarray:
 
 
 @ENGINES
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(case=cases())
 def test_equals_least_squares_in_exact_fractions(engine: ModuleType, case: Case) -> None:
     count, variance = blue(engine, case)
@@ -51,7 +52,7 @@ def test_equals_least_squares_in_exact_fractions(engine: ModuleType, case: Case)
 
 
 @ENGINES
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(case=cases(most=9, spread=3.0, special=(np.inf, np.inf)))
 def test_unmeasured_nodes_take_what_is_left(engine: ModuleType, case: Case) -> None:
     count, variance = blue(engine, case)
@@ -66,7 +67,7 @@ def test_unmeasured_nodes_take_what_is_left(engine: ModuleType, case: Case) -> N
 
 
 @ENGINES
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(case=cases(most=9, spread=3.0, special=(0.0, np.inf)))
 def test_exact_nodes_are_honoured(engine: ModuleType, case: Case) -> None:
     # Exact figures that agree: those of a consistent truth.
@@ -86,7 +87,7 @@ def test_exact_nodes_are_honoured(engine: ModuleType, case: Case) -> None:
 
 
 @ENGINES
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(case=cases(most=30, spread=4.0))
 def test_both_laws_of_the_papers_lemma(engine: ModuleType, case: Case) -> None:
     count, _ = blue(engine, case)
@@ -244,7 +245,7 @@ def test_the_package_calls_the_function() -> None:
 
 
 @ENGINES
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(case=cases(most=20, spread=4.0))
 def test_leaves_alone_stay_as_they_are_to_the_last_digit(engine: ModuleType, case: Case) -> None:
     inner = {p for p in case.parent if p >= 0}

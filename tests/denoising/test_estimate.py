@@ -10,6 +10,7 @@ from scipy import stats
 
 from attributary import Tree, denoise, rmsre
 from attributary.denoising.quantile import level_of, quantile
+from effort import examples, first_of
 from exact import incidence
 from forests import Case, cases, grown
 
@@ -22,7 +23,7 @@ def hat(case: Case) -> np.ndarray:
     return a @ np.linalg.solve(a.T @ weighted, weighted.T)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(case=cases(most=15, spread=1.5), data=st.data())
 def test_totals_have_their_exact_variance_and_shape(case: Case, data: st.DataObject) -> None:
     est = denoise(case.tree, case.noisy, case.variance)
@@ -35,7 +36,7 @@ def test_totals_have_their_exact_variance_and_shape(case: Case, data: st.DataObj
         assert np.isclose(found.excess, coefficient**4 @ (3 * var**2) / found.variance**2, rtol=1e-4, atol=1e-6)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(case=cases(most=15, spread=1.5))
 def test_kurtosis_equals_the_dense_one(case: Case) -> None:
     est = denoise(case.tree, case.noisy, case.variance)
@@ -98,7 +99,7 @@ def pairs(roots: int) -> tuple[Tree, np.ndarray]:
 @pytest.mark.parametrize(
     "how", [{}, {"nonnegative": True}, {"nonnegative": "joint"}, {"nonnegative": True, "whole": True}]
 )
-@pytest.mark.parametrize("roots", [1, 50, 200])
+@pytest.mark.parametrize("roots", first_of([1, 50, 200]))
 def test_intervals_of_totals_cover_however_many_biased_counts_they_sum(roots: int, how: dict[str, Any]) -> None:
     tree, truth = pairs(roots)
     rng = np.random.default_rng(roots)
@@ -238,7 +239,7 @@ def test_rmsre_of_the_published_examples(noise_true: list[tuple[int, int]], expe
     assert np.allclose(rmsre.nodes(true, noise**2, 5), noise / np.maximum(5, true))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(case=cases(most=20, spread=2))
 def test_rmsre_is_the_papers_double_mean(case: Case) -> None:
     tree = case.tree

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attributary import Measurements, Prior, Tree, denoise
+from effort import examples
 from exact import HUGE, incidence, invert
 from forests import NAMED, Case, cases, grown
 
@@ -64,21 +65,21 @@ def check(case: Case, prior: Prior) -> None:
     assert np.allclose(sums[inner], est.count[inner], rtol=1e-9, atol=1e-9 * scale)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(data=st.data())
 def test_equals_least_squares_in_exact_fractions(data: st.DataObject) -> None:
     case = data.draw(cases(most=9, spread=3.0))
     check(case, data.draw(priors(case)))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(data=st.data())
 def test_figures_not_measured_and_shares_not_known(data: st.DataObject) -> None:
     case = data.draw(cases(most=9, spread=3.0, special=(np.inf, np.inf)))
     check(case, data.draw(priors(case, special=(np.inf,))))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(data=st.data())
 def test_shares_known_exactly(data: st.DataObject) -> None:
     case = data.draw(cases(most=9, spread=3.0))
@@ -141,7 +142,7 @@ def test_from_prior_correction_and_fit() -> None:
     assert est.fit == plain.fit
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(data=st.data())
 def test_totals_have_the_variance_of_their_sum(data: st.DataObject) -> None:
     case = data.draw(cases(most=9, spread=3.0))
@@ -158,7 +159,7 @@ def test_totals_have_the_variance_of_their_sum(data: st.DataObject) -> None:
     assert est.total(weights).variance == pytest.approx(expected, rel=1e-6, abs=1e-6 * est.variance.max())
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(data=st.data())
 def test_nonnegative_counts_add_up_and_keep_what_is_not_negative(data: st.DataObject) -> None:
     case = data.draw(cases(most=9, spread=2.0))

@@ -11,6 +11,7 @@ from attributary import Measurements, Tree, denoise
 from attributary.denoising import compiled, linear, passes, threads
 from attributary.estimates import read_measures
 from attributary.prior import none
+from effort import examples, first_of
 from forests import UNEVEN, Case, cases, grown
 
 TREE = Tree.from_parents(UNEVEN)
@@ -27,7 +28,7 @@ def matrices(case: Case, columns: int, own: bool, seed: int) -> tuple[np.ndarray
 
 
 @pytest.mark.parametrize("engine", [linear, compiled], ids=["numpy", "compiled"])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     case=cases(spread=4.0, special=(np.inf, np.inf)), columns=st.integers(1, 5), own=st.booleans(), seed=st.integers(0)
 )
@@ -105,7 +106,7 @@ def test_repeated_and_added_columns() -> None:
     assert shared.again(shared).variance.ndim == 1
 
 
-@pytest.mark.parametrize("columns", [3, 20_000])
+@pytest.mark.parametrize("columns", first_of([3, 20_000]))
 @pytest.mark.parametrize("own", [False, True])
 def test_the_column_at_fault_is_named(own: bool, columns: int) -> None:
     x, var = np.ones((len(TREE), columns)), np.ones((len(TREE), columns)) if own else np.ones(len(TREE))

@@ -21,6 +21,7 @@ from attributary.pipeline import estimator
 from attributary.pipeline.estimator import Estimator, EstimatorKind
 from attributary.prior import from_counts
 from attributary.tables import read_table, write_table
+from effort import examples
 
 FRAME: dict[str, list[Any]] = {
     "campaign": ["shoes", "shoes", "shoes", "hats"],
@@ -88,7 +89,7 @@ def test_a_summary_report_is_denoised_as_by_the_command(tmp_path: Path, monkeypa
 
 
 @given(st.integers(0, 100), st.sampled_from(["unbiased", "nonnegative", "learned"]))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_estimates_in_memory_are_those_read_from_their_table(seed: int, name: str) -> None:
     plan, tree, count = world()
     measured = Measurements.simulate(plan, tree, count, np.random.default_rng(seed))

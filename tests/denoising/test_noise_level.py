@@ -12,6 +12,7 @@ from attributary import Measurements, Tree, denoise, estimate_noise
 from attributary.denoising.noise_level import LEAST
 from attributary.denoising.quantile import quantile
 from attributary.errors import InputError
+from effort import examples
 
 
 def forest(roots: int, depth: int, seed: int, low: int = 1, high: int = 9) -> Tree:
@@ -46,7 +47,7 @@ def contrasts(tree: Tree) -> np.ndarray:
     return linalg.null_space(sums.T)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(seed=st.integers(0, 10**6), extra=st.sampled_from([0.0, 2.0]), holes=st.booleans())
 def test_it_is_residual_maximum_likelihood(seed: int, extra: float, holes: bool) -> None:
     tree, rng = forest(15, 3, seed, high=4), np.random.default_rng(seed)

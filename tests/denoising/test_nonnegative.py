@@ -11,6 +11,7 @@ from scipy.optimize import nnls
 import curves
 from attributary import Tree, denoise
 from attributary.denoising import threads
+from effort import examples
 from exact import incidence
 from forests import Case, cases, grown
 from runners import RUNNERS, running
@@ -45,7 +46,7 @@ def misfit(case: Case, count: np.ndarray) -> float:
 
 
 @RUNNERS
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(case=cases())
 def test_joint_is_the_optimum_in_exact_fractions(runner: str, case: Case) -> None:
     exact = [float(c) for c in curves.joint(*case)]
@@ -53,7 +54,7 @@ def test_joint_is_the_optimum_in_exact_fractions(runner: str, case: Case) -> Non
 
 
 @RUNNERS
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(case=cases(most=25, spread=1.5))
 def test_joint_equals_nnls_on_the_whitened_system(runner: str, case: Case) -> None:
     leaves = np.flatnonzero(case.tree.is_leaf).tolist()
@@ -63,7 +64,7 @@ def test_joint_equals_nnls_on_the_whitened_system(runner: str, case: Case) -> No
 
 
 @RUNNERS
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(case=cases())
 def test_topdown_settles_each_family_as_trying_all_sets_does(runner: str, case: Case) -> None:
     exact = [float(c) for c in curves.topdown(*case)]
@@ -71,7 +72,7 @@ def test_topdown_settles_each_family_as_trying_all_sets_does(runner: str, case: 
 
 
 @RUNNERS
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(case=cases(spread=3.0, special=(0.0, np.inf)).map(agreeing))
 def test_topdown_with_exact_and_missing_figures(runner: str, case: Case) -> None:
     exact = [float(c) for c in curves.topdown(*case)]
@@ -79,7 +80,7 @@ def test_topdown_with_exact_and_missing_figures(runner: str, case: Case) -> None
 
 
 @RUNNERS
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(case=cases(spread=3.0, special=(0.0, np.inf)).map(agreeing))
 def test_joint_with_exact_and_missing_figures_fits_no_worse_than_the_limit(runner: str, case: Case) -> None:
     # Which of several optima is a rule of ours, tested below; that it is one shows in the misfit.
@@ -92,7 +93,7 @@ def test_joint_with_exact_and_missing_figures_fits_no_worse_than_the_limit(runne
 
 @RUNNERS
 @METHODS
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(case=cases(most=30, special=(0.0, np.inf)).map(agreeing))
 @example(case=Case([-1, 0, 0], [7.7, -7.8, -2.8], [1.0, 4.4, 8.7]))  # one child takes all
 @example(case=Case([-1, 0, 0, 1, 1], [5.7, 1.0, -9.0, 0.7, 1.0], [1.0, 2.0, 3.0, 0.0, 1.0]))  # above what is exact
@@ -108,7 +109,7 @@ def test_counts_are_never_negative_add_up_and_fall_from_parent_to_child(runner: 
 
 
 @RUNNERS
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(case=cases(most=30, special=(np.inf,)))
 def test_topdown_keeps_the_roots_and_joint_fits_no_worse(runner: str, case: Case) -> None:
     top, joint = settle(runner, case, "top-down"), settle(runner, case, "joint")
@@ -121,7 +122,7 @@ def test_topdown_keeps_the_roots_and_joint_fits_no_worse(runner: str, case: Case
 
 @RUNNERS
 @METHODS
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(case=cases(spread=1.0, special=(np.inf,)))
 def test_a_blue_that_is_nowhere_negative_stays(runner: str, method: str, case: Case) -> None:
     leaves = np.sum(incidence(case.parent, np.flatnonzero(case.tree.is_leaf).tolist()), axis=1)
@@ -133,7 +134,7 @@ def test_a_blue_that_is_nowhere_negative_stays(runner: str, method: str, case: C
 
 @RUNNERS
 @METHODS
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(case=cases(most=30))
 def test_other_units_give_the_same_counts_in_those_units(runner: str, method: str, case: Case) -> None:
     unit = 2.0**-7

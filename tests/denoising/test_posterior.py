@@ -15,6 +15,7 @@ from attributary.denoising.posterior import family_weights, marginals, moments, 
 from attributary.errors import InputError
 from attributary.noise import model, shape_of
 from attributary.types import Floats
+from effort import examples
 
 SHAPES = ("laplace", "dlap", "normal")
 FREE = -0.05  # logarithm of the roots' tilt
@@ -91,7 +92,7 @@ def tiny(draw: st.DrawFn) -> tuple[Measurements, Floats]:
     return Measurements.of(tree, noisy, variance, SHAPES, code=code), alpha
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(tiny(), st.data())
 def test_the_posterior_is_that_of_enumeration(case: tuple[Measurements, Floats], data: st.DataObject) -> None:
     measured, alpha = case

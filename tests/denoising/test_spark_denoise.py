@@ -10,6 +10,7 @@ from attributary import Tree, denoise
 from attributary.denoising.cluster import spark_denoise as module
 from attributary.denoising.cluster.spark_denoise import denoise_spark
 from attributary.errors import InputError
+from effort import first_of
 
 LEVELS = ["a", "b", "c", "d"]
 ADDED = ["estimate", "variance", "low", "high", "correction"]
@@ -60,7 +61,7 @@ def check_same(found: pa.Table, expected: pa.Table) -> None:
 OPTIONS: list[dict[str, Any]] = [{}, {"nonnegative": "top-down", "shape": "dlap"}, {"nonnegative": "joint"}]
 
 
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize("options", first_of(OPTIONS), ids=str)
 def test_tree_by_tree(spark: Any, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "NODES", 100)  # several parts
     table = forest(1)

@@ -16,6 +16,7 @@ from attributary.denoising import compiled, linear
 from attributary.denoising.cluster.top import refuse_gaps, solve_top
 from attributary.denoising.cluster.worker import NOISY, PART, VARIANCE, ClusterTask, check, finish, hand_up_roots
 from attributary.errors import InputError
+from effort import examples
 from forests import Case, cases
 
 ADDED = ["estimate", "variance", "low", "high", "correction"]
@@ -119,7 +120,7 @@ ODD = cases(most=14, spread=3.0, special=(0.0, np.inf, np.inf)).map(honoured)
 
 
 @pytest.mark.parametrize("compiled_from", [0, 100], ids=["compiled", "numpy"])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(case=cases(most=14, spread=3.0), cut=CUTS, parts=PARTS, shape=SHAPES)
 def test_a_cut_changes_nothing(compiled_from: int, case: Case, cut: int, parts: int, shape: str) -> None:
     with patch.object(sys.modules["attributary.denoising.passes"], "COMPILED_FROM", compiled_from):
@@ -127,7 +128,7 @@ def test_a_cut_changes_nothing(compiled_from: int, case: Case, cut: int, parts: 
 
 
 @pytest.mark.parametrize("passes", [linear, compiled], ids=["numpy", "compiled"])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(case=ODD)
 def test_up_and_down_is_blue(passes: ModuleType, case: Case) -> None:
     tree = case.tree
@@ -138,31 +139,31 @@ def test_up_and_down_is_blue(passes: ModuleType, case: Case) -> None:
     assert np.allclose(count, blue, rtol=1e-12, atol=1e-12) and np.allclose(variance, blue_variance, rtol=1e-12)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(case=ODD, cut=CUTS, parts=PARTS)
 def test_nor_where_figures_are_exact_or_missing(case: Case, cut: int, parts: int) -> None:
     agree(*in_paths(case), cut, parts)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(case=ODD, cut=CUTS, parts=PARTS, whole=st.booleans())
 def test_nor_where_counts_are_not_negative(case: Case, cut: int, parts: int, whole: bool) -> None:
     agree(*in_paths(case), cut, parts, nonnegative="top-down", whole=whole)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(case=ODD, cut=CUTS, parts=PARTS)
 def test_nor_where_they_are_whole(case: Case, cut: int, parts: int) -> None:
     agree(*in_paths(case), cut, parts, whole=True)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(case=ODD, parts=PARTS)
 def test_joint_counts_need_whole_trees(case: Case, parts: int) -> None:
     agree(*in_paths(case), 0, parts, nonnegative="joint")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(case=cases(most=14, spread=3.0), cut=CUTS, parts=PARTS, kept=st.sets(st.integers(0, 13), min_size=1))
 def test_nodes_without_a_row_are_filled(case: Case, cut: int, parts: int, kept: set[int]) -> None:
     levels, table = in_paths(case)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from attributary import Tree, denoise
 from attributary.denoising import threads
 from attributary.denoising.whole import whole
+from effort import examples
 from forests import Case, cases, grown, parents
 from runners import RUNNERS, running
 
@@ -30,7 +31,7 @@ def added_up(parent: list[int], leaves: np.ndarray) -> np.ndarray:
 
 @RUNNERS
 @pytest.mark.parametrize("method", [None, "top-down", "joint"])
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(case=cases(most=25, spread=2.0))
 def test_sums_hold_and_each_count_is_rounded_down_or_up(runner: str, method: str | None, case: Case) -> None:
     with running(runner):
@@ -45,7 +46,7 @@ def test_sums_hold_and_each_count_is_rounded_down_or_up(runner: str, method: str
 
 
 @RUNNERS
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(parent=parents(25), seed=st.integers(0, 1000))
 def test_what_is_whole_stays_even_where_rounding_blurred_it(runner: str, parent: list[int], seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -59,7 +60,7 @@ def test_what_is_whole_stays_even_where_rounding_blurred_it(runner: str, parent:
 
 
 @RUNNERS
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(parent=parents(25), tenths=st.lists(st.integers(0, 30), min_size=25, max_size=25))
 def test_no_sibling_with_a_larger_remainder_is_passed_over(runner: str, parent: list[int], tenths: list[int]) -> None:
     real = added_up(parent, np.array(tenths[: len(parent)])) / 10  # many ties

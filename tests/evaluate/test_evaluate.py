@@ -24,6 +24,7 @@ from attributary.noise import dlap_variance
 from attributary.noise import model as noise_model
 from attributary.prior import Prior, from_counts, learn, none
 from attributary.spec import Spec
+from effort import examples, first_of
 from forests import NAMED, parents
 from plans import UNKNOWN, asked, counts, spec, specs
 
@@ -112,7 +113,7 @@ def test_simulation_is_denoising_draw_by_draw() -> None:
 SURE = ["equal-raw", "equal-unbiased", "optimal-nonnegative", "optimal-learned"]
 
 
-@pytest.mark.parametrize("noise", ["api", "unit"])
+@pytest.mark.parametrize("noise", first_of(["api", "unit"]))
 def test_coverage_adds_two_columns_and_changes_no_other(noise: str) -> None:
     asked_for: dict[str, Any] = {"epsilons": [0.5, 2], "taus": [5], "draws": 20}
     without = evaluate([case(noise)], SURE, **asked_for).table
@@ -251,7 +252,7 @@ def test_pools(shape: str) -> None:
 # Ways to split
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(specs(), st.integers(0, 3), st.integers(2, 5))
 def test_no_way_overspends_on_any_path(asks: Spec, seed: int, seen: int) -> None:
     tree, prior = asked(asks, seed, 5, seen)

@@ -25,6 +25,7 @@ from attributary.report.evaluation_curves import read_evaluation
 from attributary.spec import Measure, Spec
 from attributary.spec.measure import MICRO
 from attributary.tables import read_table, write_table
+from effort import examples
 from test_plan_measures import DAYS, rows, spec
 
 LINEAR = ["equal-raw", "equal-unbiased", "leaves-unbiased", "greedy-unbiased", "optimal-unbiased"]
@@ -61,7 +62,7 @@ def some(table: Any, **wanted: Any) -> list[dict[str, Any]]:
 # What is measured
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     seed=st.integers(0, 9),
     most=st.sampled_from([1, 3, "auto"]),

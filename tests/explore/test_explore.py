@@ -19,6 +19,7 @@ from attributary.estimates import by_measure
 from attributary.explore.estimate_store import open_store
 from attributary.tables import write_table
 from attributary.tree.labels import UNPRINTABLE
+from effort import examples, first_of
 from explored import AWKWARD, client, closed, every_page, session, shuffled, table, written  # noqa: F401
 
 SORTS = {
@@ -101,7 +102,7 @@ def test_a_row_says_what_the_table_says(case: Any) -> None:
 @pytest.mark.parametrize(
     "find", ["CITY 1", "day 0", "r1", "%", "_", "\\", "'", "🛒", "SCRIPT", "مرحبا", "nowhere at all", "\n"]
 )
-@pytest.mark.parametrize("level", ["", "1"])
+@pytest.mark.parametrize("level", first_of(["", "1"]))
 def test_search_finds_what_a_slow_look_finds(case: Any, find: str, level: str) -> None:
     tab, rows = case
     wanted = [r for r in rows if find.lower() in r["label"].lower() and level in ("", str(r["level"]))]
@@ -133,7 +134,7 @@ def test_the_number_of_children_is_told_where_it_is_known(case: Any) -> None:
     assert len(page["rows"]) == min(page["of"], 100)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(labels=st.lists(st.text(max_size=6), min_size=1, max_size=8, unique=True), words=st.text(min_size=1, max_size=2))
 def test_any_label_is_found_by_any_part_of_it(tmp_path: Path, labels: list[str], words: str) -> None:
     labels = [label.encode("utf-8", "ignore").decode() for label in labels]

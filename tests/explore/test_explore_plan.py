@@ -24,6 +24,7 @@ from attributary.explore.plan_start import (
 from attributary.explore.what_if import Sample, WhatIf, answer, best_answer, example_draws
 from attributary.plan import Plan, expected, make_plan
 from attributary.spec import Spec
+from effort import examples
 from explored import Tab, client, closed, session, table, written  # noqa: F401
 
 
@@ -31,7 +32,7 @@ def number(x: float | str | None) -> float:
     return np.nan if x is None else np.inf if x == "inf" else float(x)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(spec=plans.specs(), seed=st.integers(0, 50), parts=st.lists(st.integers(0, 9), min_size=5, max_size=5))
 def test_errors_and_contributions_are_those_of_the_plan(spec: Spec, seed: int, parts: list[int]) -> None:
     spec = spec.model_copy(update={"split_by": None})
@@ -62,7 +63,7 @@ def test_errors_and_contributions_are_those_of_the_plan(spec: Spec, seed: int, p
             assert number(level["raw"]) == pytest.approx(raw, rel=1e-9)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(spec=plans.specs(), seed=st.integers(0, 50))
 def test_the_best_split_is_the_plan_s_and_no_split_does_better(spec: Spec, seed: int) -> None:
     spec = spec.model_copy(update={"split_by": None})

@@ -15,6 +15,7 @@ from attributary.logs.count import count
 from attributary.logs.counts import Counts
 from attributary.logs.duckdb import DuckDB
 from attributary.spec import Spec
+from effort import examples
 
 DAY = 86_400
 WINDOW = 6 * DAY
@@ -126,7 +127,7 @@ CONVERSIONS = st.builds(Conversion, USERS, KEYS, TIMES, st.sampled_from(["mon", 
 PERIODS = st.sampled_from([{}, {"since": 1}, {"until": 2 * DAY}, {"since": 0, "until": WINDOW}])
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(impressions=st.lists(IMPRESSIONS, max_size=12), conversions=st.lists(CONVERSIONS, max_size=8), period=PERIODS)
 @example(impressions=[Impression("a", 1, 0, "x")], conversions=[], period={})
 @example(
@@ -155,7 +156,7 @@ def test_the_sql_agrees_with_plain_python(
         assert getattr(counts, fate) == expected.fates[fate], fate
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(impressions=st.lists(IMPRESSIONS, min_size=1), conversions=st.lists(CONVERSIONS), seed=st.randoms())
 def test_the_order_of_rows_does_not_matter(
     impressions: list[Any], conversions: list[Any], seed: Any, engine: DuckDB, tmp_path_factory: Any
@@ -167,7 +168,7 @@ def test_the_order_of_rows_does_not_matter(
     assert counted(folder, impressions, conversions, engine=engine).table.equals(first.table)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(impressions=st.lists(IMPRESSIONS, min_size=1), conversions=st.lists(CONVERSIONS), cut=st.integers(0, WINDOW))
 def test_periods_add_up(
     impressions: list[Any], conversions: list[Any], cut: int, engine: DuckDB, tmp_path_factory: Any

@@ -26,6 +26,7 @@ from attributary.logs.log_files import refuse_cut_gzip, refuse_cut_zstd
 from attributary.logs.times import clock_of, moment_micros
 from attributary.spec import Attribute, Spec
 from attributary.tables import write_table
+from effort import examples
 
 HEAD = """
 epsilon = 1
@@ -147,7 +148,7 @@ def test_too_many_leaves_are_refused(folder: Path, engine: DuckDB) -> None:
 # --- buckets ---------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     place=st.integers(-3, 30),
     start=st.sampled_from([0, 0.1, -2.5, 7]),

@@ -23,6 +23,7 @@ from attributary.logs.spark_errors import quiet_py4j, spark_errors
 from attributary.spec import Spec
 from attributary.tables import write_table
 from brisk_java import BRISK
+from effort import first_of
 
 TWO_LOGS = """
 epsilon = 4
@@ -136,7 +137,7 @@ TIMES = {
 }
 
 
-@pytest.mark.parametrize("name", TIMES)
+@pytest.mark.parametrize("name", first_of(TIMES))
 def test_times_in_text(engine: Spark, tmp_path: Path, name: str) -> None:
     seen, sold, until = TIMES[name]
     cells = f'"O""Neill, shoes",{seen},{sold}\n brand,{seen},\nbrand,{seen},{seen}\n,{sold},{sold}\n"",,\n'
@@ -350,7 +351,7 @@ def test_folders_named_after_a_value_are_a_column_and_rows_are_told(spark: Any, 
     assert theirs.table.column("campaign").to_pylist() == ["007", "a b", "missing"]
 
 
-@pytest.mark.parametrize("ending", ["csv", "parquet"])
+@pytest.mark.parametrize("ending", first_of(["csv", "parquet"]))
 def test_epoch_milliseconds_are_refused_by_spark_too(spark: Any, ending: str, tmp_path: Path) -> None:
     spec = SHORT.replace('"i"', f'"i.{ending}"')
     table = pa.table({"user": ["a", "b"], "time": [1_790_000_000_000, 1_790_000_060_000], "campaign": ["x", "y"]})

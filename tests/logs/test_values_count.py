@@ -22,6 +22,7 @@ from attributary.logs.value_bins import PER_TEN, bin_start
 from attributary.prior import from_counts
 from attributary.prior.profile import profile
 from attributary.spec import Measure, Spec
+from effort import examples
 from test_attribution import DAY, IMPRESSIONS, KEYS, PERIODS, SPEC, TIMES, USERS, WINDOW, Impression, leaves, table
 
 TYPES = {"user": pa.string(), "advertiser": pa.int64(), "time": pa.int64(), "day": pa.string(), "value": pa.float64()}
@@ -116,7 +117,7 @@ TIES = {
 }
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(**LAW, chosen=st.sampled_from(OPEN))
 @example(**TIES, chosen="both")
 def test_the_sql_agrees_with_plain_python(chosen: str, engine: DuckDB, tmp_path_factory: Any, **drawn: Any) -> None:
@@ -124,7 +125,7 @@ def test_the_sql_agrees_with_plain_python(chosen: str, engine: DuckDB, tmp_path_
 
 
 @pytest.mark.sweep
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(**LAW)
 @example(**TIES)
 def test_so_it_does_whatever_the_plan_chooses(engine: DuckDB, tmp_path_factory: Any, **drawn: Any) -> None:
@@ -170,7 +171,7 @@ def check_sql(
             assert np.allclose(by_bin.limited(first, most, clip), same.limited(first, most, clip))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(impressions=st.lists(IMPRESSIONS, min_size=1), sales=st.lists(SALES), seed=st.randoms())
 def test_the_order_of_rows_does_not_matter(
     impressions: list[Any], sales: list[Any], seed: Any, engine: DuckDB, tmp_path_factory: Any
@@ -182,7 +183,7 @@ def test_the_order_of_rows_does_not_matter(
     assert counted(folder, spec(2, "auto"), impressions, sales, engine=engine).table.equals(first.table)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(impressions=st.lists(IMPRESSIONS, min_size=1, max_size=9), sales=st.lists(SALES, max_size=9), period=PERIODS)
 def test_one_conversion_and_no_values_is_what_it_was(
     impressions: list[Any], sales: list[Any], period: Any, engine: DuckDB, tmp_path_factory: Any

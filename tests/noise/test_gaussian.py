@@ -8,13 +8,14 @@ from scipy import stats
 
 from attributary import Measurements, Tree, denoise, noise
 from attributary.noise.gaussian import Gaussian
+from effort import examples
 from forests import NAMED, grown
 
 DELTA = 1e-6
 BUDGETS = st.lists(st.one_of(st.just(0.0), st.floats(1e-3, 4)), min_size=1, max_size=6)
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(BUDGETS, st.floats(0.1, 20), st.floats(1e-12, 0.1))
 def test_precision_is_one_over_variance_and_sums_to_mu_squared(
     budgets: list[float], epsilon: float, delta: float
@@ -29,7 +30,7 @@ def test_precision_is_one_over_variance_and_sums_to_mu_squared(
     assert noise.gaussian_epsilon(mu, delta) == pytest.approx(epsilon, rel=1e-6)
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(st.floats(0.1, 20), st.floats(1e-9, 0.01), st.floats(0.01, 3))
 def test_the_loss_of_a_part_is_that_of_its_part_of_mu_squared(epsilon: float, delta: float, share: float) -> None:
     model = Gaussian(epsilon, delta=delta)

@@ -10,6 +10,7 @@ from scipy.integrate import quad
 
 from attributary.errors import InputError
 from attributary.noise import PrivacyAccount, gaussian_delta, gaussian_epsilon, gaussian_mu
+from effort import examples
 
 EPSILONS, MUS = st.floats(0.01, 40), st.floats(0.01, 8)
 DELTAS = st.floats(-30, -0.5).map(lambda exponent: 10.0**exponent)
@@ -48,7 +49,7 @@ def test_budgets_of_any_size_have_a_mu(epsilon: float) -> None:
     assert gaussian_epsilon(mu, 1e-6) == pytest.approx(epsilon, rel=1e-5)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(EPSILONS, DELTAS)
 def test_mu_and_epsilon_invert_each_other_and_never_understate(epsilon: float, delta: float) -> None:
     mu = gaussian_mu(epsilon, delta)
@@ -83,7 +84,7 @@ def test_both_noises_together_are_just_above_a_slow_sum_of_integrals(account: Pr
         assert exact * (1 - 1e-6) <= account.delta(epsilon) <= exact * (1 + 1e-3)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.lists(st.tuples(st.floats(0.01, 3), st.integers(1, 4)), min_size=1, max_size=3), st.floats(0, 4))
 def test_laplace_noise_alone_is_just_above_the_slow_sum(levels: list[tuple[float, int]], epsilon: float) -> None:
     account = PrivacyAccount(laplace=tuple(levels))
@@ -94,7 +95,7 @@ def test_laplace_noise_alone_is_just_above_the_slow_sum(levels: list[tuple[float
     assert account.epsilon(1e-9) <= account.epsilon(0) * (1 + 1e-9)
 
 
-@settings(max_examples=8)
+@settings(max_examples=examples(8))
 @given(MUS, st.lists(st.floats(0.01, 2), max_size=3), st.lists(st.floats(0.01, 2), max_size=3), DELTAS)
 def test_accounts_add_up_and_more_noise_never_loses_more(
     mu: float, some: list[float], more: list[float], delta: float

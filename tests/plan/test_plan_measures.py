@@ -21,6 +21,7 @@ from attributary.prior.profile import profile
 from attributary.ratio import ratio
 from attributary.spec import Spec
 from attributary.tree import Tree
+from effort import examples
 
 DAYS = ["mon", "tue", "wed"]
 
@@ -104,7 +105,7 @@ def test_the_choice_is_as_good_as_a_grid_search(seed: int, repeat: float, epsilo
     assert np.sqrt(ours) <= 1.01 * np.sqrt(best)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(
     seed=st.integers(0, 9),
     most=st.sampled_from([1, 2, 5, "auto"]),

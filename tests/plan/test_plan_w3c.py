@@ -11,6 +11,7 @@ from attributary.errors import InputError
 from attributary.prior import Prior
 from attributary.spec.w3c_schemes import MICRO, micro_of, report_bytes, report_kinds
 from command import attributary
+from effort import first_of
 from w3c_devices import spec
 
 GRID = 24  # parts of ε in which scheme A's split is tried
@@ -51,8 +52,8 @@ SEEDS = [
 ]
 
 
-@pytest.mark.parametrize(("seed", "day"), SEEDS)
-@pytest.mark.parametrize("aggregators", [1, 2])
+@pytest.mark.parametrize(("seed", "day"), first_of(SEEDS))
+@pytest.mark.parametrize("aggregators", first_of([1, 2]))
 def test_splits_are_within_two_percent_of_the_best_of_a_grid(seed: int, day: bool, aggregators: int) -> None:
     for scheme in "ABC":
         asks = spec(scheme, day=day, api={"aggregators": aggregators}, guard="none")
@@ -67,7 +68,7 @@ def test_splits_are_within_two_percent_of_the_best_of_a_grid(seed: int, day: boo
         assert plan.expected.tree.plan <= 1.02 * best
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", first_of(range(3)))
 def test_splits_by_root_are_within_two_percent_of_the_best_tenths(seed: int) -> None:
     asks = spec("C", split_by="campaign")
     tree, known = forest(asks, seed)
@@ -77,10 +78,12 @@ def test_splits_by_root_are_within_two_percent_of_the_best_tenths(seed: int) -> 
     assert plan.expected.roots.plan <= 1.02 * np.median(best)
 
 
-@pytest.mark.parametrize("total", [False, True])
+@pytest.mark.parametrize("total", first_of([False, True]))
 @pytest.mark.parametrize("day", [False, True])
 @pytest.mark.parametrize("scheme", "ABC")
-@pytest.mark.parametrize("section", [{}, {"others": 0.123457, "conversions_per_epoch": 3, "site_epsilon": 1.7}])
+@pytest.mark.parametrize(
+    "section", first_of([{}, {"others": 0.123457, "conversions_per_epoch": 3, "site_epsilon": 1.7}])
+)
 def test_splits_are_exact(scheme: str, day: bool, total: bool, section: dict[str, Any]) -> None:
     asks = spec(scheme, day=day, total=total, api=section, **({"split_by": "campaign"} if scheme == "C" else {}))
     tree, known = forest(asks, 1)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from attributary import Measurements, Plan, Prior, Spec, Tree, budget, denoise, make_plan, rmsre
 from attributary.errors import InputError
+from effort import examples
 
 DAY = {"name": "day", "unknown": True, "range": [1, 4]}
 NOISE: dict[str, dict[str, Any]] = {
@@ -164,7 +165,7 @@ KINDS: list[dict[str, Any]] = [
 ]
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(kind=st.sampled_from(KINDS), guard=st.sampled_from([1.0, 1.3, 2.0]), seed=st.integers(0, 30))
 def test_no_level_is_above_the_guard(kind: dict[str, Any], guard: float, seed: int) -> None:
     """Up to rounding; and no bound makes the average better."""

@@ -18,6 +18,7 @@ from attributary.pipeline.estimator import Estimator
 from attributary.prior.history import DISCOUNTS, USUAL, history
 from attributary.tables import write_table
 from attributary.types import Floats
+from effort import examples
 
 
 def weeks(number: int, seed: int = 0, drift: float = 0.1, campaigns: str = "abcd", **options: Any) -> dict[str, Any]:
@@ -42,7 +43,7 @@ def folded(each: list[tuple[Floats, Floats]], discount: float) -> tuple[Floats, 
     return M, V, weight
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(st.integers(1, 5), st.sampled_from(DISCOUNTS), st.integers(0, 100))
 def test_figures_are_folded_as_defined(number: int, discount: float, seed: int) -> None:
     made = weeks(number, seed)

@@ -16,6 +16,7 @@ from attributary.prior.kin import PooledLevel, kin, label_codes, pooled
 from attributary.prior.robust import doubt, doubt_sums, together, widening, with_mean
 from attributary.prior.spread import FEWEST, JUMP, STEPS, forgiving, rising, spread
 from attributary.prior.spread import _sums as spread_sums
+from effort import first_of
 
 TAU = 5.0
 DAYS, CAMPAIGNS = 8, 6
@@ -67,14 +68,14 @@ def ratio(of: World, variance: float, known: object) -> float:
 NOISE = (2.0, 50.0, 200.0)  # from figures that hardly need it to figures worth little
 
 
-@pytest.mark.parametrize(("variance", "most"), [(2.0, 0.95), (50.0, 0.8), (200.0, 0.75)])
+@pytest.mark.parametrize(("variance", "most"), first_of([(2.0, 0.95), (50.0, 0.8), (200.0, 0.75)]))
 def test_it_lowers_the_error_the_more_the_noise(variance: float, most: float) -> None:
     of = world(1)
     assert ratio(of, variance, lambda m: prior.learn(of.tree, m, None, of.earlier)) < most
     assert ratio(of, variance, lambda m: prior.learn(of.tree, m)) < most  # today's figures alone
 
 
-@pytest.mark.parametrize("variance", NOISE)
+@pytest.mark.parametrize("variance", first_of(NOISE))
 def test_a_useless_prior_does_no_harm(variance: float) -> None:
     of = world(2)
     shuffled = replace(of.earlier, mean=np.random.default_rng(0).permutation(of.earlier.mean))
@@ -82,7 +83,7 @@ def test_a_useless_prior_does_no_harm(variance: float) -> None:
         assert ratio(of, variance, lambda m, make=make: make(of.tree, m, None, shuffled)) < 1.03
 
 
-@pytest.mark.parametrize("variance", NOISE)
+@pytest.mark.parametrize("variance", first_of(NOISE))
 def test_a_root_that_tripled_does_no_harm(variance: float) -> None:
     of = world(3)
     largest = int(np.argmax(np.where(of.tree.parent < 0, of.now, -1)))
@@ -92,7 +93,7 @@ def test_a_root_that_tripled_does_no_harm(variance: float) -> None:
         assert ratio(of, variance, lambda m, make=make: make(of.tree, m, None, tripled)) < 1.03
 
 
-@pytest.mark.parametrize("variance", NOISE)
+@pytest.mark.parametrize("variance", first_of(NOISE))
 def test_a_prior_that_is_tenfold_too_sure_is_doubted(variance: float) -> None:
     of = world(4)
 
@@ -108,8 +109,8 @@ def test_a_prior_that_is_tenfold_too_sure_is_doubted(variance: float) -> None:
     assert ratio(of, variance, means) < 1.03
 
 
-@pytest.mark.parametrize("drift", [0.1, 0.6])
-@pytest.mark.parametrize("variance", NOISE)
+@pytest.mark.parametrize("drift", first_of([0.1, 0.6]))
+@pytest.mark.parametrize("variance", first_of(NOISE))
 def test_intervals_cover_at_their_rate(variance: float, drift: float) -> None:
     covered = []
     for seed in range(6):
@@ -359,7 +360,7 @@ def test_what_makes_no_sense_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("draws", "least"), [(30, 0.83), pytest.param(100, 0.9, marks=pytest.mark.sweep)])
-@pytest.mark.parametrize("kind", ["right", "flat", "lying"])
+@pytest.mark.parametrize("kind", first_of(["right", "flat", "lying"]))
 def test_intervals_of_totals_cover_whatever_the_prior_says(kind: str, draws: int, least: float) -> None:
     of, variance = world(3, 8), 50.0
     leaves = np.flatnonzero(of.tree.is_leaf)

@@ -12,6 +12,7 @@ from attributary.estimates import Estimates, estimates_table, read_estimates
 from attributary.pipeline.estimator import Estimator
 from attributary.prior.concentration import bases, learn_weights
 from attributary.types import Floats
+from effort import examples
 
 
 class Forest:
@@ -87,7 +88,7 @@ def test_weights_are_those_that_counts_were_drawn_with() -> None:
     assert 1.5 < found[0] < 8 and 40 < found[1] < 300
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(cases(spread=2.0, special=(np.inf, 0.0)), st.floats(0.5, 0.99))
 def test_laws_on_awkward_forests(case: Case, level: float) -> None:
     tree, variance = case.tree, np.array(case.variance)

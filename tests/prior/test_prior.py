@@ -13,6 +13,7 @@ from attributary import Tree, denoise, prior
 from attributary.prior import Prior
 from attributary.spec import Spec
 from attributary.tree.paths import RowError
+from effort import examples
 
 ATTRIBUTES = ["a", "b", "c"]
 paths = st.lists(st.tuples(*[st.sampled_from("xyz")] * 3), min_size=1, max_size=14)
@@ -26,7 +27,7 @@ def names(tree: Tree) -> list[tuple[str, ...]]:
     return [tuple(tree.path(v)) for v in range(len(tree))]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(today=paths, then=paths, data=st.data())
 def test_counts_keep_their_paths_and_sums_hold(
     today: list[tuple[str, ...]], then: list[tuple[str, ...]], data: st.DataObject

@@ -20,6 +20,7 @@ from attributary.report import ReportInputs, numerals, page
 from attributary.report.facts import facts
 from attributary.tables import write_table
 from browser import Tabs, ready, violations
+from effort import examples
 from explored import client, closed, every_page, session, written  # noqa: F401
 from reports import estimates, write
 from test_explore_in_browser import opened, serve, settled  # noqa: F401
@@ -47,7 +48,7 @@ def expected(seed: int = 0) -> Any:
 
 
 @given(st.integers(0, 1000))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_a_prior_does_not_make_the_noise_look_wrong(seed: int) -> None:
     est = expected(seed)
     told = read_estimates(estimates_table(est, 0.95), "table")

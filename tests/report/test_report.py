@@ -32,6 +32,7 @@ from attributary.report.page_data import cut, pack
 from attributary.report.quantity import label, path, total_of
 from attributary.tables import write_table
 from attributary.tables.not_private import SEEDED
+from effort import examples
 from forests import NAMED, Case, cases, parents
 from plans import asked, spec
 from reports import BITING, biting, estimates, evaluation, labelled, shop
@@ -143,7 +144,7 @@ def test_spans_of_children_fill_their_parent_and_roots_fill_the_chart(case: Case
 
 @pytest.mark.parametrize("shape", ["laplace", "dlap", "normal"])
 @given(case=cases(spread=1, special=(float("inf"),)), wrong=st.floats(0, 300))
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 def test_a_table_is_doubted_as_the_estimate_itself_is(shape: Any, case: Case, wrong: float) -> None:
     noisy = [x + wrong * (i == 0) for i, x in enumerate(case.noisy)]
     with np.errstate(divide="ignore"):
@@ -161,7 +162,7 @@ def test_a_table_is_doubted_as_the_estimate_itself_is(shape: Any, case: Case, wr
     cases(spread=1, special=(float("inf"),)),
     st.sampled_from([{"nonnegative": True}, {"nonnegative": "joint"}, {"nonnegative": True, "whole": True}]),
 )
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=examples(80))
 def test_the_noise_fits_a_table_as_it_fits_the_estimate_however_counts_were_made(case: Case, how: Any) -> None:
     est, told = from_case(case, **how)
     doubt = plausibility(told)
@@ -169,7 +170,7 @@ def test_the_noise_fits_a_table_as_it_fits_the_estimate_however_counts_were_made
 
 
 @given(cases(spread=1), st.sampled_from([{}, {"nonnegative": "joint"}, {"nonnegative": True, "whole": True}]))
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=examples(80))
 def test_the_total_of_a_table_is_that_of_the_estimate(case: Case, how: Any) -> None:
     est, told = from_case(case, **how)
     wanted = est.total(est.tree.parent < 0)

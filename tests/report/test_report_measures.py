@@ -26,6 +26,7 @@ from attributary.report.facts import chosen, measure_facts
 from attributary.report.page_data import Layer, cut, pack
 from attributary.report.quantity import digits, quantities, total_of, total_ratio
 from attributary.tables import read_table, write_table
+from effort import examples
 from reports import estimates, labelled, values
 from test_report import unpacked
 
@@ -51,7 +52,7 @@ TREE = labelled(["x", "y", "z"], ["p", "q"])
 
 
 @given(st.permutations(range(2 * len(TREE))))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_measures_stand_on_one_tree_in_whatever_order_their_rows_come(order: list[int]) -> None:
     table = measured(TREE, "count", "revenue")
     found = read_measures(table.take(order), "t")

@@ -14,6 +14,7 @@ from attributary.errors import InputError
 from attributary.spec import Attribute, Spec
 from attributary.spec.attribute import span
 from attributary.tree.paths import RowError
+from effort import examples
 
 DESIGN = """
 epsilon = 4
@@ -292,7 +293,7 @@ def test_all_mistakes_at_once() -> None:
     ]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(picked=st.lists(st.sampled_from(["epsilon below 0", "tau 0", "l1 0", "noise", "weights"]), unique=True))
 def test_mistakes_do_not_hide_each_other(picked: list[str]) -> None:
     keys = [BAD[name][0].split("\n")[0] for name in picked]
@@ -340,7 +341,7 @@ def test_what_is_worth_a_second_look() -> None:
 labels = st.sampled_from(["x", "y", "10", "é"])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     rows=st.lists(st.tuples(labels, labels), min_size=1, max_size=12),
     sizes=st.lists(st.integers(1, 3), max_size=2),

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from attributary.errors import InputError
 from attributary.tables.number_form import plain_numbers
 from attributary.tables.table_columns import floats
+from effort import examples
 
 LOCALES = [("", "."), ("", ","), (",", "."), (".", ","), (" ", ","), ("\u00a0", ","), ("’", "."), ("'", ",")]
 ODD = ["1.23.456", "12,34,567", "1,2345", "1 23", "0,123,456", "1.234,567.8", "--1", "1,5,", "1e"]
@@ -29,7 +30,7 @@ def told(cells: list[str], decimal: str | None = None) -> tuple[list[float], str
         return [], "", str(refusal)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(figures=st.lists(figure, min_size=1, max_size=6), locale=st.sampled_from(LOCALES))
 def test_a_column_is_read_as_it_was_meant_or_refused(figures: list[tuple[int, int]], locale: tuple[str, str]) -> None:
     meant = [round(whole / 10**digits, digits) for whole, digits in figures]
@@ -42,7 +43,7 @@ def test_a_column_is_read_as_it_was_meant_or_refused(figures: list[tuple[int, in
         assert "has a decimal point (--decimal , says otherwise)" in note
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(cells=st.lists(st.text("0123456789.,-+' e−", max_size=9), min_size=1, max_size=4))
 def test_whatever_is_not_a_number_is_refused(cells: list[str]) -> None:
     for decimal in (None, ".", ","):

@@ -22,6 +22,7 @@ from attributary.errors import InputError
 from attributary.tables import check_output, place, read_table, write_table
 from attributary.tables import table_writer as text_module
 from attributary.tables import table_writer as write_module
+from effort import examples
 
 TEXT = ["csv", "tsv"]
 ENDINGS = [*TEXT, "csv.gz", "tsv.zst", "parquet", "arrow", "feather", "arrows"]
@@ -50,7 +51,7 @@ def empty_is_null(table: pa.Table) -> pa.Table:
 def test_a_table_of_awkward_text_survives(ending: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = str(tmp_path_factory.mktemp("round") / f"t.{ending}")
 
-    @settings(max_examples=70, deadline=None)
+    @settings(max_examples=examples(70), deadline=None)
     @given(table=tables())
     @example(table=pa.table({"\ufeffa": ["\ufeff", "x"], "": ["", "007"]}))
     @example(table=pa.table({"one": ["", "", "x", ""]}))
@@ -62,7 +63,7 @@ def test_a_table_of_awkward_text_survives(ending: str, tmp_path_factory: pytest.
     survives()
 
 
-@settings(max_examples=70, deadline=None)
+@settings(max_examples=examples(70), deadline=None)
 @given(table=tables(), kind=st.sampled_from(TEXT))
 def test_text_reads_the_same_elsewhere(table: pa.Table, kind: str) -> None:
     delimiter = "," if kind == "csv" else "\t"
@@ -71,7 +72,7 @@ def test_text_reads_the_same_elsewhere(table: pa.Table, kind: str) -> None:
     assert rows == [table.column_names, *(list(map(str, row.values())) for row in table.to_pylist())]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(values=st.lists(st.floats(), min_size=1) | st.lists(st.sampled_from([0.0, -0.0, 0.1, nan]), min_size=9))
 def test_numbers_keep_all_their_digits(values: list[float]) -> None:
     blocks = text_module.text(pa.table({"x": values}), ",")

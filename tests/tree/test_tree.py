@@ -12,10 +12,11 @@ from attributary import Tree
 from attributary.tree import level_order as levels
 from attributary.tree import paths
 from attributary.tree.labels import codes, text_labels
+from effort import examples
 from forests import NAMED, parents
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(parent=parents(30))
 def test_level_order_puts_children_after_parents_and_siblings_together(parent: list[int]) -> None:
     tree = Tree.from_parents(parent)
@@ -37,7 +38,7 @@ def _depth(parent: list[int], v: int) -> int:
     return 0 if parent[v] < 0 else 1 + _depth(parent, parent[v])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(parent=parents(30))
 def test_compiled_and_plain_level_order_are_the_same(parent: list[int]) -> None:
     plain = levels.level_order(np.array(parent))
@@ -50,7 +51,7 @@ def test_compiled_and_plain_level_order_are_the_same(parent: list[int]) -> None:
         assert (a is None and b is None) or (a == b).all()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(parent=parents(30))
 def test_root_is_the_top_of_the_path(parent: list[int]) -> None:
     tree = Tree.from_parents(parent)
@@ -165,7 +166,7 @@ def test_the_table_holds_the_contract() -> None:
     assert (again.parent == table["parent"]).all()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     rows=st.lists(st.tuples(*[st.sampled_from(["-", "a", "b", "é", "0"])] * 3), min_size=1, max_size=30, unique=True)
 )
@@ -252,7 +253,7 @@ def test_labels_that_are_null_in_whatever_way_are_none(column: pa.Array) -> None
     assert (codes(found) == -1).all() and None not in found.dictionary.to_pylist()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(parent=parents(30), data=st.data())
 def test_sums_up_and_down_are_those_of_the_nodes_below_and_above(parent: list[int], data: st.DataObject) -> None:
     tree = Tree.from_parents(parent)
@@ -273,7 +274,7 @@ def _way_up(parent: list[int], v: int) -> list[int]:
     return [v] if parent[v] < 0 else [v, *_way_up(parent, parent[v])]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(parent=parents(30), data=st.data())
 def test_values_of_a_level_are_handed_down_and_rows_are_spread(parent: list[int], data: st.DataObject) -> None:
     tree = Tree.from_parents(parent)
@@ -292,7 +293,7 @@ def test_values_of_a_level_are_handed_down_and_rows_are_spread(parent: list[int]
     assert tree.by_level(rows[0]).tolist() == rows[0, tree.level].tolist()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(parent=parents(30))
 def test_the_same_tree_in_level_order(parent: list[int]) -> None:
     tree = Tree.from_parents(parent)

@@ -14,6 +14,7 @@ from scipy import stats
 
 from attributary import Tree, api, denoise, make_plan, prior, rmsre
 from attributary.api.w3c.page_calls import W3cClients
+from effort import first_of
 from w3c_devices import START, Measured, browse, ready, spec
 
 SHARES = {"campaign": 0.3, "location": 0.3}
@@ -47,7 +48,7 @@ def results_file(tmp_path_factory: pytest.TempPathFactory) -> None:
     RESULTS[:] = [tmp_path_factory.mktemp("w3c") / "results.json"]
 
 
-@pytest.mark.parametrize(("scheme", "aggregators"), CASES)
+@pytest.mark.parametrize(("scheme", "aggregators"), first_of(CASES))
 def test_means_and_variances_are_those_of_the_formulae(scheme: str, aggregators: int) -> None:
     tree, truth, raw, errors, variances = estimates(scheme, aggregators)
     assert truth.sum() > 300
@@ -60,7 +61,7 @@ def test_means_and_variances_are_those_of_the_formulae(scheme: str, aggregators:
             assert abs(square.mean() - 1) < 3 * square.std() / np.sqrt(TIMES)
 
 
-@pytest.mark.parametrize("scheme", "ABC")
+@pytest.mark.parametrize("scheme", first_of("ABC"))
 def test_variances_are_eight_or_sixteen_by_the_square_of_epsilon(scheme: str) -> None:
     _, tree = ready(spec(scheme, day=True), SHARES)
     share = np.array([0.3, 0.3, 0.4])[tree.level]
@@ -69,8 +70,8 @@ def test_variances_are_eight_or_sixteen_by_the_square_of_epsilon(scheme: str) ->
         np.testing.assert_allclose(variance, 8 * aggregators / share**2, rtol=0.01)
 
 
-@pytest.mark.parametrize("pair", ["AB", "AC", "BC"])
-@pytest.mark.parametrize("aggregators", [1, 2])
+@pytest.mark.parametrize("pair", first_of(["AB", "AC", "BC"]))
+@pytest.mark.parametrize("aggregators", first_of([1, 2]))
 def test_estimates_of_different_schemes_differ_by_their_noise_alone(pair: str, aggregators: int) -> None:
     (tree, truth, _, first, (_, one)), (_, same, _, second, (_, two)) = (estimates(s, aggregators) for s in pair)
     np.testing.assert_array_equal(truth, same)
