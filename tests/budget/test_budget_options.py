@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from attributary import Tree, budget, rmsre
 from attributary.noise import dlap_variance
 from budgets import METHODS, Case, cases, levelled, path_sums
-from effort import examples
+from effort import examples, first_of
 
 EVERY = pytest.mark.parametrize("method", METHODS)
 BY_LEVEL = pytest.mark.parametrize("method", [m for m in METHODS if m != "per_node"])
@@ -148,7 +148,7 @@ def test_with_a_total_better_ways_are_better(case: Case) -> None:
     assert error["optimal"] <= one_for_all * 1.001  # one split is a special case of many
 
 
-@pytest.mark.parametrize("noise", ["api", "unit"])
+@pytest.mark.parametrize("noise", first_of(["api", "unit"]))
 def test_the_best_total_is_that_of_a_fine_search(noise: str) -> None:
     case = under_a_total(forest(noise=noise))._replace(tau=200.0)
     best = case.split("optimal", total=True)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attributary import Measurements, Prior, Tree, denoise
-from effort import examples
+from effort import examples, first_of
 from exact import HUGE, incidence, invert
 from forests import NAMED, Case, cases, grown
 
@@ -86,7 +86,7 @@ def test_shares_known_exactly(data: st.DataObject) -> None:
     check(case, data.draw(priors(case, special=(0.0, np.inf))))
 
 
-@pytest.mark.parametrize("name", NAMED)
+@pytest.mark.parametrize("name", first_of(NAMED))
 def test_compiled_equals_lists(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     tree = grown(400, 3) if name == "twins" else Tree.from_parents(NAMED[name])
     rng = np.random.default_rng(1)

@@ -339,7 +339,7 @@ time = "time"
 """
 
 
-@pytest.mark.parametrize("ending", ["csv", "parquet"])
+@pytest.mark.parametrize("ending", first_of(["csv", "parquet"]))
 def test_folders_named_after_a_value_are_a_column_and_rows_are_told(spark: Any, ending: str, tmp_path: Path) -> None:
     (tmp_path / "c.csv").write_text("user,time\nu0,11\nu2,12\n")
     for i, value in enumerate(["007", "a%20b", "__HIVE_DEFAULT_PARTITION__"]):

