@@ -121,7 +121,7 @@ def test_the_posterior_is_that_of_enumeration(case: tuple[Measurements, Floats],
     assert second.sum() == pytest.approx(truth.mean((total - truth.mean(total)) ** 2), abs=300 * close)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(tiny(), st.data())
 def test_noise_of_the_api_on_uneven_contributions_is_that_of_enumeration(
     case: tuple[Measurements, Floats], data: st.DataObject
