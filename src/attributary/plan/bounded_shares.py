@@ -31,9 +31,11 @@ from attributary.types import Floats
 
 KEPT = 0.5  # of an equal share: what a level gets at least that is to be kept
 STARTS = 16  # sets of levels to start from
+KEPT_STARTS = 8  # that were good under another ε
 CONFIDENCE = 0.95
 ENOUGH = 1e-3  # of an error: a target missed by less, as by rounding, is met
 EXACT = 1e-4  # of a squared error: when the least ε is found
+TRIES = 40  # of an ε
 HIGHEST = 1e7  # no ε above it is looked for
 WAY = np.linspace(0.0, 1.0, 33)[:, None, None, None]
 
@@ -144,15 +146,19 @@ class BoundedCase:
     def least_epsilon(self, guess: float = 1.0, near: Floats | None = None) -> tuple[float, Found]:
         """The least ε that meets all bounds, and the shares that do; of no use where none below `HIGHEST` does."""
         epsilon, tried = guess, list[tuple[float, float]]()
-        starts = self._starts(near) if near is None else np.concatenate([self._starts(near), self.equal[None]])
-        while True:
+        good = self.equal[None]  # and all that were good under another ε
+        starts = self._starts(near) if near is None else np.concatenate([self._starts(near), good])
+        for count in range(TRIES):
             bounded = self.at(epsilon)
-            found = bounded.least(starts, goal=False, sets=None if tried else self._row_sets)
-            starts = np.concatenate([found.share[None], self.equal[None]])
+            found = bounded.least(starts, goal=False, sets=None if count else self._row_sets)
+            starts = good = np.concatenate([found.share[None], good[:KEPT_STARTS]])
             tried.append((log(epsilon), log(max(float(found.ratio[bounded.soft].max()), 1e-300))))
-            if abs(tried[-1][1]) <= EXACT or not epsilon < HIGHEST or len(tried) > 40:
-                return epsilon, found
+            if abs(tried[-1][1]) <= EXACT or not epsilon < HIGHEST:
+                break
+            if abs(next_try(tried) - tried[-1][0]) < 5 * EXACT:  # what was tried before may be worse than it can be
+                tried = tried[-1:]
             epsilon = exp(next_try(tried))
+        return epsilon, found
 
     @property
     def _row_sets(self) -> Floats | None:
