@@ -1,10 +1,12 @@
 """The Plan tab: its errors are the plan's, its split is the best, its draws are of the noise that it says."""
 
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,7 +23,7 @@ from attributary.explore.plan_start import (
     start_of_plan,
     start_of_prior,
 )
-from attributary.explore.what_if import Sample, WhatIf, answer, best_answer, example_draws
+from attributary.explore.what_if import Sample, WhatIf, answer, best_answer, curve, example_draws
 from attributary.plan import Plan, expected, make_plan
 from attributary.spec import Spec
 from effort import examples
@@ -61,6 +63,45 @@ def test_errors_and_contributions_are_those_of_the_plan(spec: Spec, seed: int, p
             some = weight > 0
             raw = np.sqrt((relative[some] * weight[some]).sum() / weight.sum())
             assert number(level["raw"]) == pytest.approx(raw, rel=1e-9)
+
+
+def test_targets_are_met_as_by_a_plan_wherever_the_slider_was_before() -> None:
+    start = made_up_start((6, 5, 4), 3000)
+    what_if, prior_ = WhatIf(start), start.prior
+    tree = replace(start.tree, attributes=start.spec.levels, labels=tuple(map(labels, np.diff(start.tree.offsets))))
+    for campaign, location in ((3.0, 12.0), (2.5, 12.0), (2.0, 9.0), (2.0, 30.0), (4.0, 7.0)):
+        spec = start.spec.with_targets({"campaign": campaign / 100, "location": location / 100})
+        least = make_plan(spec.with_keys(epsilon="auto"), tree, prior_, compare=False).spec.epsilon
+        asked = {"target": f"{campaign},{location},", "epsilon": "4"}
+        found = best_answer(what_if, asked)
+        assert found["least"] == pytest.approx(least, rel=2e-3)
+        plan = make_plan(spec, tree, prior_, compare=False, strict=False)
+        if least < 4:
+            assert number(found["tree"]) <= plan.expected.tree.plan * 1.002
+            errors = [number(level["error"]) for level in found["levels"]]
+            assert errors[0] <= campaign / 100 * 1.001 and errors[1] <= location / 100 * 1.001
+        seen = curve(what_if, asked)
+        assert seen["levels"][0]["target"] == pytest.approx(campaign / 100)
+        middle = [level["error"][len(seen["epsilon"]) // 2] for level in seen["levels"]]
+        assert middle == [level["error"] for level in answer(what_if, asked)["levels"]]
+
+
+def labels(nodes: int) -> Any:
+    return pa.array([f"n{i}" for i in range(nodes)]).dictionary_encode()
+
+
+def test_a_spec_with_epsilon_auto_opens_at_the_least_that_meets_its_targets() -> None:
+    made = made_up_start((6, 5, 4), 3000)
+    spec = made.spec.with_targets({"campaign": 0.02}).with_keys(epsilon="auto")
+    tree = replace(made.tree, attributes=spec.levels, labels=tuple(map(labels, np.diff(made.tree.offsets))))
+    what_if = WhatIf(start_of_prior(spec, tree, made.prior, "x"))
+    opened = answer(what_if, {})
+    plan = make_plan(spec, tree, made.prior, compare=False)
+    assert opened["epsilon"] == pytest.approx(plan.spec.epsilon, rel=2e-3)
+    assert opened["levels"][0]["error"] == pytest.approx(0.02, rel=2e-3) and opened["levels"][0]["target"] == 0.02
+    assert answer(what_if, {"target": "1,,"})["epsilon"] == pytest.approx(2 * plan.spec.epsilon, rel=2e-3)
+    assert answer(what_if, {"epsilon": "3"})["epsilon"] == 3
+    assert answer(what_if, {"target": ",,"})["epsilon"] == 4  # nothing to find it by
 
 
 @settings(max_examples=examples(40), deadline=None)

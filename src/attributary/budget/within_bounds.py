@@ -29,10 +29,10 @@ IDLE = 1e-5  # of the error: rounds that gain less are not worth taking
 SIEVE = 4  # rounds that all starts take
 FINALISTS = 3
 PROMISING = 8  # splits at random that join the starts, the best of ...
-TRIES = (32, 512)  # ... so many, such that all of them have about ...
-MOST_CLASSES = 2**19
+LEAST_TRIES, MOST_TRIES = 32, 512  # ... so many, which have in all about ...
+MOST_CLASSES = 2**19  # ... where the other starts are many, and a quarter where they are few
 ROUNDS = 40
-INNER = 25  # moves of the multipliers in a round
+INNER = 12  # moves of the multipliers in a round
 STILL = 2e-5  # of the largest multiplier: a move by less is none
 LEAST, MOST = 1e-5, 1e12  # multipliers: one of 0 could not grow
 SMALL = 1e-3  # of a row's largest share: worth no key
@@ -84,9 +84,8 @@ class Bounded:
         With `sets`, splits that each row may be better off with, rows are given them in turn.
         """
         if sets is None:
-            many = len(starts) > FINALISTS
-            starts = np.concatenate([starts, self._promising(starts, goal)]) if many else starts
-            state = self._sieved(starts, goal, FINALISTS) if many else self._start(starts)
+            starts = np.concatenate([starts, self._promising(starts, goal)])
+            state = self._sieved(starts, goal, FINALISTS) if len(starts) > FINALISTS else self._start(starts)
         else:
             state = self._with_sets(starts, goal, sets)
         at = self._pruned(self._improve(state, goal, ROUNDS).at, goal)
@@ -145,8 +144,11 @@ class Bounded:
         return state.choose(np.argsort(self._merit(state.at, goal), kind="stable")[:number])
 
     def _promising(self, starts: Floats, goal: bool) -> Floats:
-        """The best of many splits for all rows alike, at random."""
-        number = int(np.clip(MOST_CLASSES // sum(len(one.rows.row) for one in self.measures), *TRIES))
+        """The best of many splits for all rows alike, at random; none where these take longer than few starts do."""
+        classes = MOST_CLASSES if len(starts) > FINALISTS else MOST_CLASSES // 4
+        number = min(classes // sum(len(one.rows.row) for one in self.measures), MOST_TRIES)
+        if number < LEAST_TRIES:
+            return starts[:0]
         tried = self.layout.like(*np.broadcast_arrays(_uneven(np.ones((number, *starts.shape[1:3], 1))), starts[:1]))
         merit = self._merit(self.judge(tried, gains=False), goal)
         return tried[np.argsort(merit, kind="stable")[:PROMISING]]

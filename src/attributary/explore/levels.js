@@ -26,14 +26,19 @@ function levelRow(i, moved, aimed) {
   });
   least.addEventListener("change", aimed);
   const target = make("td", { class: "target" }, make("span", { class: "pairing" }, goal, least, "%"));
-  const cells = ["num contribution", "num eps", "errors", "num strong denoised", "num raw-error", "num best-share", "num best-error"];
-  const made = cells.map((kind) => make("td", { class: kind }));
-  return make("tr", {}, make("th", { scope: "row" }), make("td", { class: "num nodes" }), share, ...made.slice(0, 5), target, ...made.slice(5));
+  return make("tr", {}, levelHead(), share, levelErrors(make("span", { class: "drawn" })), target, ...levelFigures());
 }
 
+const levelHead = (...words) => make("th", { scope: "row" }, make("bdi", {}, ...words), make("span", { class: "under" }, make("span", { class: "nodes" }), " nodes"));
+const levelErrors = (...drawn) => make("td", { class: "errors" }, ...drawn, make("span", { class: "under" },
+  make("strong", { class: "denoised" }), " denoised", make("span", { class: "measured" }, ", ", make("span", { class: "raw-error" }), " as measured")));
+const levelFigures = () => [
+  make("td", { class: "best" }, make("span", { class: "best-error" }), make("span", { class: "under best-share" })),
+  make("td", { class: "budget" }, make("span", { class: "contribution" }), make("span", { class: "under" }, "ε ", make("span", { class: "eps" }))),
+];
+
 function levelFoot() {
-  const cells = ["num nodes", "", "num contribution", "num eps", "errors", "num denoised", "num", "", "num", "num best-error"];
-  return make("tr", {}, make("th", { scope: "row" }, "all"), ...cells.map((kind) => make("td", { class: kind })));
+  return make("tr", {}, levelHead("all"), make("td"), levelErrors(), make("td"), ...levelFigures());
 }
 
 function writeLevels(plan, best, share) {
@@ -44,7 +49,7 @@ function writeLevels(plan, best, share) {
   plan.levels.forEach((level, i) => {
     const line = lines[i];
     const put = (kind, words) => (line.querySelector(`.${kind}`).textContent = words);
-    line.querySelector("th").replaceChildren(make("bdi", {}, clipped(level.level, 40)));
+    line.querySelector("th bdi").textContent = clipped(level.level, 40);
     put("nodes", whole.format(level.nodes));
     const [goal, least] = line.querySelectorAll(".target input");
     for (const input of [goal, least]) {
@@ -66,14 +71,16 @@ function writeLevels(plan, best, share) {
     put("eps", level.contribution ? small(level.epsilon) : "–");
     const [mine, raw, theirs] = [infinite(level.error), infinite(level.raw), best ? infinite(best.levels[i].error) : NaN];
     const drawn = { to: Math.min(mine, most), raw: Number.isFinite(raw) ? raw : null, tick: Number.isFinite(theirs) ? theirs : null };
-    line.querySelector(".errors").replaceChildren(bar(at, drawn));
+    line.querySelector(".drawn").replaceChildren(bar(at, drawn));
     put("denoised", percent(mine));
-    put("raw-error", level.contribution ? percent(raw) : "–");
-    put("best-share", best ? percent(best.levels[i].share) : "…");
+    put("raw-error", percent(raw));
+    line.querySelector(".measured").hidden = !level.contribution;
+    put("best-share", best ? `share ${percent(best.levels[i].share)}` : "");
     put("best-error", best ? percent(theirs) : "…");
   });
   const foot = document.querySelector("#levels tfoot tr");
   const put = (kind, words) => (foot.querySelector(`.${kind}`).textContent = words);
+  foot.querySelector(".measured").hidden = true;
   put("nodes", whole.format(plan.start.nodes));
   put("contribution", `${whole.format(plan.spent)} of ${whole.format(plan.l1)}`);
   put("eps", small(plan.loss.conversion));
@@ -97,7 +104,7 @@ function writeSum(plan, best) {
   if (aims.length && best) {
     const missed = aims.filter((level) => !(infinite(best.levels[plan.levels.indexOf(level)].error) <= level.target * 1.001));
     words.push(missed.length ? `The best split misses the target of ${missed.map((level) => level.level).join(" and ")}.` : "The best split meets all targets.");
-    if (best.least) words.push(`Least ε that meets them: ${small(best.least * 1.0005)}.`);
+    if (best.least) words.push(`Least ε that meets them: ${small(best.least)}.`);
   }
   document.querySelector("[data-split=least]").hidden = !(aims.length && best && best.least);
   words.push(`Equal shares: ${percent(infinite(plan.tree.equal))}; leaves only: ${percent(infinite(plan.tree.leaves))}.`);
@@ -122,13 +129,14 @@ function writePrivacy(plan) {
 
 // Error of each level against ε, both on logarithmic scales; targets are dashed, today's ε is the upright line.
 function writeCurve(found) {
-  const [width, height, left, low] = [640, 240, 56, 26];
   const seen = found.levels.flatMap((level) => [...level.error.map(infinite), level.target ?? NaN]).filter((x) => x > 0 && x < Infinity);
   const picture = document.getElementById("curve");
   picture.hidden = !seen.length;
   if (!seen.length) return;
+  const [width, height, left, low] = [Math.max(300, picture.clientWidth), 250, 56, 40];
+  const right = width - 112;
   const scale = (least, most, from, to) => (x) => from + ((Math.log(x) - Math.log(least)) / (Math.log(most) - Math.log(least) || 1)) * (to - from);
-  const x = scale(found.epsilon[0], found.epsilon.at(-1), left, width - 110);
+  const x = scale(found.epsilon[0], found.epsilon.at(-1), left, right);
   const y = scale(Math.min(...seen) * 0.8, Math.max(...seen) * 1.2, height - low, 8);
   const draw = (name, attributes, text) => {
     const made = document.createElementNS("http://www.w3.org/2000/svg", name);
@@ -138,17 +146,24 @@ function writeCurve(found) {
   };
   const steps = (least, most) => [...Array(12).keys()].flatMap((i) => [1, 2, 5].map((digit) => digit * 10 ** (i - 6))).filter((at) => at >= least && at <= most);
   const shapes = steps(Math.min(...seen) * 0.8, Math.max(...seen) * 1.2).flatMap((at) => [
-    draw("line", { class: "grid", x1: left, x2: width - 110, y1: y(at), y2: y(at) }), draw("text", { x: left - 6, y: y(at) + 4, "text-anchor": "end" }, percent(at))]);
-  for (const at of steps(found.epsilon[0], found.epsilon.at(-1))) shapes.push(draw("text", { x: x(at), y: height - 6, "text-anchor": "middle" }, small(at)));
+    draw("line", { class: "grid", x1: left, x2: right, y1: y(at), y2: y(at) }), draw("text", { x: left - 6, y: y(at) + 4, "text-anchor": "end" }, percent(at))]);
+  for (const at of steps(found.epsilon[0], found.epsilon.at(-1))) shapes.push(draw("text", { x: x(at), y: height - 20, "text-anchor": "middle" }, small(at)));
+  shapes.push(draw("text", { x: (left + right) / 2, y: height - 3, "text-anchor": "middle" }, "ε"));
   shapes.push(draw("line", { class: "here", x1: x(found.here), x2: x(found.here), y1: 8, y2: height - low }));
+  const names = [];
   found.levels.forEach((level, i) => {
     const points = level.error.map((error, at) => [x(found.epsilon[at]), y(infinite(error))]).filter(([, to]) => Number.isFinite(to));
     if (!points.length) return;
     shapes.push(draw("polyline", { class: `curve c${i % 4}`, points: points.map((point) => point.join()).join(" ") }));
-    shapes.push(draw("text", { x: width - 104, y: points.at(-1)[1] + 4 }, clipped(level.level, 14)));
-    if (level.target !== null) shapes.push(draw("line", { class: `aim c${i % 4}`, x1: left, x2: width - 110, y1: y(level.target), y2: y(level.target) }));
+    names.push({ at: points.at(-1)[1], name: clipped(level.level, 14) });
+    if (level.target !== null) shapes.push(draw("line", { class: `aim c${i % 4}`, x1: left, x2: right, y1: y(level.target), y2: y(level.target) }));
   });
-  picture.querySelector("svg").replaceChildren(...shapes);
+  names.sort((one, other) => one.at - other.at);
+  names.forEach((each, i) => (each.at = Math.max(each.at, i ? names[i - 1].at + 15 : 0))); // no name on another
+  shapes.push(...names.map(({ at, name }) => draw("text", { x: right + 6, y: at + 4 }, name)));
+  const svg = picture.querySelector("svg");
+  svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
+  svg.replaceChildren(...shapes);
 }
 
 function writeDraws(found) {

@@ -110,7 +110,7 @@ function listenToPlan() {
     best: () => best && take(best.levels.map((level) => level.share)),
     equal: () => take(plan.levels.map(() => 1)),
     leaves: () => take(plan.levels.map((_, i) => Number(i === plan.levels.length - 1))),
-    least: () => best && best.least && go({ epsilon: String(Number((best.least * 1.0005).toPrecision(5))), share: "" }),
+    least: () => best && best.least && go({ epsilon: String(Number(best.least.toPrecision(5))), share: "" }),
   };
   for (const button of document.querySelectorAll("[data-split]")) {
     button.addEventListener("click", () => plan && splits[button.dataset.split]());

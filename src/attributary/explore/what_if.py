@@ -37,6 +37,7 @@ DRAWS = 3
 SPAN, POINTS = 4.0, 9  # of the curve: times less and more ε
 SIBLINGS = 3  # children that are shown of each node on the way down
 MOST = 50_000  # nodes that are drawn for
+SPARE = 5e-4  # of the least ε that meets targets, for what rounding to whole contributions may cost
 MOST_BY_NODE = 1_000_000  # nodes whose errors are compared while a slider moves
 
 
@@ -59,7 +60,7 @@ class WhatIf:
         self._shares: dict[tuple[Any, ...], Floats] = {}
         self._cases: dict[tuple[Any, ...], BoundedCase] = {}
         self._near: dict[tuple[Any, ...], Floats] = {}  # the last best shares, where the next ones will not be far
-        self._least: dict[tuple[Any, ...], tuple[float, Any]] = {}
+        self._least: dict[tuple[Any, ...], tuple[float, Floats]] = {}  # ε and shares, by targets and the last ones
 
     @cached_property
     def forest(self) -> Classes:
@@ -92,10 +93,12 @@ class WhatIf:
         """The least ε that meets the targets; None without any."""
         if not any(isinstance(target.error, float) for target in spec.targets):
             return None
-        key = (spec.guard, spec.neighbours, spec.tau, spec.noise)
-        guess, near = self._least.get(key, (spec.epsilon, None))
-        epsilon, found = self._bounded(spec).least_epsilon(guess, near)
-        self._least[key] = epsilon, found.share
+        last = (spec.guard, spec.neighbours, spec.tau, spec.noise)
+        key = (*last, spec.targets)
+        if key not in self._least:
+            _forget(self._least)
+            epsilon, found = self._bounded(spec).least_epsilon(*self._least.get(last, (spec.epsilon, None)))
+            self._least[key] = self._least[last] = epsilon, found.share
         return self._least[key][0]
 
     def _bounded(self, spec: Spec) -> BoundedCase:
@@ -242,7 +245,8 @@ def best_answer(what_if: WhatIf, params: Mapping[str, str]) -> dict[str, Any]:
     row = what_if.contribution(spec, what_if.best(spec))
     (errors,) = what_if.errors(spec, [row])
     levels = [_level(spec, row, errors, i) for i in range(what_if.forest.depth)]
-    return {"levels": levels, "tree": _finite(errors.tree), "least": what_if.least_epsilon(spec)}
+    least = what_if.least_epsilon(spec)
+    return {"levels": levels, "tree": _finite(errors.tree), "least": least and least * (1 + SPARE)}
 
 
 def curve(what_if: WhatIf, params: Mapping[str, str]) -> dict[str, Any]:
@@ -273,14 +277,17 @@ def requested_spec(what_if: WhatIf, params: Mapping[str, str]) -> Spec:
     for name in ("noise", "neighbours"):
         if params.get(name):
             changed[name] = params[name]
-    if changed.get("epsilon") == AUTO:
+    finds_epsilon = changed.get("epsilon") == AUTO
+    if finds_epsilon:
         changed["epsilon"] = GUESS
     approximate = "noise" in changed and page_of(changed["noise"]).approximate
     spec = Spec(**({"delta": DELTA, **changed} if approximate else {n: v for n, v in changed.items() if n != "delta"}))
-    if "target" not in params:
-        return spec
-    asked = zip(spec.levels, params["target"].split(","), strict=False)
-    return spec.without_targets().with_targets({name: _number(x, "target") / 100 for name, x in asked if x.strip()})
+    if "target" in params:
+        asked = zip(spec.levels, params["target"].split(","), strict=False)
+        spec = spec.without_targets().with_targets({n: _number(x, "target") / 100 for n, x in asked if x.strip()})
+    least = what_if.least_epsilon(spec) if finds_epsilon else None
+    most = spec.terms.largest_epsilon if spec.noise_model.on_sums else np.inf
+    return spec if least is None else spec.at(min(least * (1 + SPARE), most))
 
 
 def requested_shares(what_if: WhatIf, spec: Spec, params: Mapping[str, str]) -> Floats:
