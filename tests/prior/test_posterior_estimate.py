@@ -1,5 +1,7 @@
 """Posterior means as users have them: denoise(posterior=True), --estimator posterior."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -247,3 +249,23 @@ def test_intervals_cover_where_families_share_otherwise_than_learned() -> None:
             found.append(held[tree.level == level])
     cover = [np.mean(found) for found in inside.values()]
     assert min(cover) > 0.93 and max(cover) < 0.97, cover
+
+
+def test_the_largest_root_is_among_those_that_weights_are_learned_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    from attributary.prior import concentration
+
+    learned_from: list[list[int]] = []
+    plain = concentration.marginals
+
+    def recorded(*given: Any, roots: Any) -> Any:
+        learned_from.append(roots.tolist())
+        return plain(*given, roots=roots)
+
+    monkeypatch.setattr(concentration, "marginals", recorded)
+    monkeypatch.setattr(concentration, "ENOUGH", 100)
+    for largest in (0, 17, 39):
+        parent = np.repeat(np.arange(40), np.where(np.arange(40) == largest, 60, 5))
+        tree = Tree.from_parents([*[-1] * 40, *parent.tolist()])
+        denoise(tree, np.random.default_rng(largest).poisson(4, len(tree)).astype(float), 8.0, posterior=True)
+        assert all(largest in roots and len(roots) < 12 for roots in learned_from) and learned_from
+        learned_from.clear()

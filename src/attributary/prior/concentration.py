@@ -24,7 +24,7 @@ from attributary.types import Floats, Ints
 if TYPE_CHECKING:
     from attributary.denoising.whole_posterior import Weights, WholeFigures, WholeMarginals
 
-ENOUGH = 25_000  # nodes that θ is learned from: whole roots, drawn at random
+ENOUGH = 50_000  # nodes that θ is learned from: the largest root, and others drawn at random
 STEPS, FEWEST, WORK = 12, 4, 1_000_000  # at most; at least; nodes in all steps together
 LARGEST_STEP = 1.5  # of log θ
 CLOSE = 0.3  # of the log-evidence: what is not worth another step
@@ -98,9 +98,13 @@ def learn_weights(tree: Tree, figures: "WholeFigures", kinds: Bases) -> "Weights
 
 
 def _sample(tree: Tree) -> Ints:
-    """Roots drawn at random until they have enough nodes: the same for the same tree."""
+    """The largest root, and others at random until they have enough nodes: the same for the same tree.
+
+    What is learned without the largest root may fit it badly, and many nodes are under it.
+    """
     sizes = root_sizes(tree)
     order = np.random.default_rng(0).permutation(len(sizes))
+    order = np.concatenate([[np.argmax(sizes)], order[order != np.argmax(sizes)]])
     enough = int(np.searchsorted(np.cumsum(sizes[order]), ENOUGH)) + 1
     return np.sort(order[:enough])
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 KEPT_AS = MEASURED[1]  # what the user's variance column is called where its name is taken
 VERDICT = (("refused", "string"), ("orphan", "string"), ("inner", "boolean"))
-SAMPLE = 25_000  # nodes that the prior of a posterior is learned from, about
+SAMPLE = 50_000  # nodes that the prior of a posterior is learned from, about
 NODES = 250_000  # of a part, about; the number of parts hangs on nothing else, so that the same frame gives the same
 
 
@@ -63,7 +63,7 @@ def denoise_spark(
     """The rows of a Spark frame with five more columns: estimate, variance, low, high and correction.
 
     With `posterior`, they are posterior means of whole counts, and from_prior and zero_probability are two more. How
-    families share is learned by the driver, from whole trees of about 25,000 nodes drawn by their labels.
+    families share is learned by the driver, from the largest tree and others of about 50,000 nodes.
 
     The frame has one row per node, null in the `levels` below the node's own, or one row per leaf. `variance` is a
     column, a number or a Spark expression. Every tree goes to one worker as a whole, unless `cut` names a level: then
@@ -122,19 +122,17 @@ def _dealt(rows: "DataFrame", task: ClusterTask, parts: int) -> "DataFrame":
 
 
 def _learned(rows: "DataFrame", task: ClusterTask, nodes: int) -> FamilyPrior:
-    """How families share, from the trees of about so many nodes; of large trees, one at least."""
+    """How families share, from the largest of the trees and others, of about SAMPLE nodes (as in `concentration`)."""
     from pyspark.sql import functions as sf
 
-    parts = ceil(nodes / SAMPLE)
-    root = sf.pmod(sf.xxhash64(sf.lit("sample"), cell(task, task.levels[0])), sf.lit(parts))
-    slim = _slim(rows, task).withColumn(PART, root.cast("int"))
-    for number in range(parts):
-        if (some := slim.where(column(PART) == number).toArrow()).num_rows:
-            try:
-                return learn_families(task, some)
-            except ValueError as error:
-                raise InputError(str(error)) from None
-    raise AssertionError("no rows, though there were some")
+    slim, root = _slim(rows, task), column(cell(task, task.levels[0]))
+    largest = slim.groupBy(root).count().orderBy(sf.desc("count"), root).first()
+    assert largest is not None
+    drawn = sf.pmod(sf.xxhash64(sf.lit("sample"), root), sf.lit(ceil(nodes / SAMPLE))) == 0
+    try:
+        return learn_families(task, slim.where(drawn | root.eqNullSafe(largest[0])).toArrow())
+    except ValueError as error:
+        raise InputError(str(error)) from None
 
 
 def _check(parts: "DataFrame", task: ClusterTask) -> None:
