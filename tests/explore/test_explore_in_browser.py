@@ -212,7 +212,7 @@ def test_the_numbers_follow_the_sliders(tabs: Tabs, serve: Any) -> None:
     tab.wait_for_function("() => Number(document.querySelector('#levels tfoot .eps').textContent) < 6")
     assert error(tab) > before / 2
     tab.click("button:has-text('Equal shares')")
-    tab.wait_for_function("() => document.querySelector('#sum').textContent.includes('The best split has')")
+    tab.wait_for_function("() => document.querySelector('#sum').textContent.includes('The best split within')")
     shares = [percent(tab.input_value(f"#levels tbody tr:nth-child({i}) input[type=number]")) for i in (1, 2, 3)]
     assert shares == [33.3, 33.3, 33.3]
     worse = error(tab)
@@ -230,6 +230,24 @@ def test_the_numbers_follow_the_sliders(tabs: Tabs, serve: Any) -> None:
     tab.wait_for_function("() => document.querySelector('#privacy').textContent.includes('Definition 1')")
     tab.go_back()
     tab.wait_for_function("() => document.querySelector('#privacy').textContent.includes('less protection')")
+
+
+def test_targets_follow_their_sliders_and_fit_the_page(tabs: Tabs, serve: Any) -> None:
+    tab = opened(tabs(width=1300), serve(), ready="plan")
+    tab.fill("#levels tbody tr:nth-child(2) .target input[type=number]", "3")
+    tab.keyboard.press("Enter")
+    tab.wait_for_function("() => document.querySelector('#sum').textContent.includes('Least ε that meets them')")
+    tab.wait_for_function("() => document.querySelector('#sum').textContent.includes('misses the target of location')")
+    assert tab.locator("#levels tbody tr:nth-child(2) .denoised.over").count() == 1
+    tab.click("button:has-text('Use the least')")
+    tab.wait_for_function("() => document.querySelector('#sum').textContent.includes('It meets all targets')")
+    assert float(tab.input_value("#epsilon")) > 4 and tab.locator("#levels .over").count() == 0
+    assert percent(tab.inner_text("#levels tbody tr:nth-child(2) .denoised")) == pytest.approx(3, abs=0.05)
+    tab.wait_for_selector("#curve .aim", state="attached")
+    for width in (1300, 1000, 390):
+        tab.set_viewport_size({"width": width, "height": 900})
+        hidden = "() => [...document.querySelectorAll('#plan .scroller')].map((e) => e.scrollWidth - e.clientWidth)[0]"
+        assert tab.evaluate(hidden) <= 0, width  # the levels do not scroll sideways
 
 
 def test_a_made_up_tree_and_its_draws(tabs: Tabs, serve: Any) -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from attributary import Measurements, Plan, Prior, Spec, Tree, budget, denoise, make_plan, rmsre
 from attributary.errors import InputError
+from attributary.plan.variants import Change, what_if
 from effort import examples
 
 DAY = {"name": "day", "unknown": True, "range": [1, 4]}
@@ -117,7 +118,7 @@ def test_the_least_epsilon_is_that_of_a_search(kind: dict[str, Any], seed: int) 
 
     def over(flat: np.ndarray) -> float:
         """What would be missed with half a percent less."""
-        share = flat.reshape(rows, depth).copy()
+        share = np.maximum(flat.reshape(rows, depth), 1e-9)
         share[:, :top] = share[:, :top].mean(axis=0)
         share[:, top:] *= (1 - share[:, :top].sum(axis=1) * (top > 0))[:, None] / share[:, top:].sum(axis=1)[:, None]
         if spec.neighbours == "definition-1" and (share[:, first:].sum(axis=1) > 0.5 + 1e-9).any():
@@ -266,3 +267,66 @@ def test_learned_plans_keep_to_bounds_as_if_nothing_were_learned() -> None:
     plan = make_plan(spec, tree, prior, learn=True, compare=False)
     unbiased = budget.expected(tree, prior.mean, plan.variance(tree), spec.tau)
     assert unbiased.levels[0] <= 0.05 * 1.001 and plan.expected.levels[0].error.plan <= 0.05 * 1.001
+
+
+def test_a_target_of_the_total_alone_leaves_the_last_level_its_key() -> None:
+    spec = Spec(
+        epsilon="auto", guard="none", split_by="a", total={"error": 0.001}, attribute=[{"name": "a"}, dict(DAY)]
+    )
+    tree = spec.tree({"a": ["a0", "a1"]})
+    prior = Prior(tree.roll_up(np.array([400.0, 50, 10, 0, 90, 7, 3, 60])), None, True, np.zeros(len(tree), bool))
+    plan = make_plan(spec, tree, prior, compare=False)
+    assert plan.expected.levels[0].error.plan <= 0.001 * 1.001
+    assert all(row[-1] >= 1 and sum(row) == spec.budget for row in (plan.default, *plan.roots.values()))
+
+
+@pytest.mark.parametrize("kind", [{}, {"split_by": "a"}, {"split_by": "a", "total": True}], ids=str)
+def test_the_least_epsilon_allows_for_levels_to_keep(kind: dict[str, Any]) -> None:
+    """More of the budget for a level that nobody has a target for takes more ε, and targets are still met."""
+    spec = asked({"a": 0.05}, epsilon="auto", guard="none", **kind)
+    tree, prior = counted(spec, 6)
+    free, kept = (make_plan(spec, tree, prior, keep=keep, compare=False) for keep in ((), ("b", "day")))
+    least = spec.budget / len(spec.levels) / 2 - 1
+    for row in (kept.default, *kept.roots.values()):
+        assert min(row[spec.levels.index(level)] for level in ("b", "day")) >= least
+    assert kept.spec.epsilon >= free.spec.epsilon * 0.999
+    level = next(each for each in kept.expected.levels if each.level == "a")
+    assert level.error.plan <= 0.05 * 1.001
+
+
+@pytest.mark.parametrize("split_by", [None, "a"])
+def test_targets_of_several_measures_are_met_together(split_by: str | None) -> None:
+    """A level's is met by every measure, a measure's over all its levels; with less ε, not both can be."""
+    measures = [{"name": "count"}, {"name": "revenue", "clip": 20, "tau": 100, "error": 0.6}]
+    options = {} if split_by is None else {"split_by": split_by}
+    spec = asked({"a": 0.2}, epsilon="auto", measures=measures, **options)
+    tree, prior = counted(spec, 8)
+    plan = make_plan(spec, tree, prior, compare=False)
+    over = []
+    for part in plan.by_measure:
+        levels = part.plan.expected.levels
+        over.append(levels[spec.levels.index("a")].error.plan / 0.2)
+        if part.measure.name == "revenue":
+            over.append(part.plan.expected.tree.plan / 0.6)
+    assert 0.998 <= max(over) <= 1.001
+    with pytest.raises(InputError, match="cannot be met"):
+        make_plan(spec.at(plan.spec.epsilon * 0.99), tree, prior, compare=False)
+
+
+def test_targets_hold_for_what_if() -> None:
+    """Each variant has the plan that its own spec, tree and prior would have; targets go with their levels."""
+    spec = asked({"a": 0.05, "b": 0.4}, epsilon="auto")
+    tree, prior = counted(spec, 9)
+    plan = make_plan(spec, tree, prior, compare=False)
+    changes = [
+        Change("epsilon 9", epsilon=9.0),
+        Change("twice as long", times=2.0),
+        Change("no b", coarser={"b": None}),
+    ]
+    more, longer, fewer = (each.plan for each in what_if(plan, tree, prior, changes))
+    assert more.measures == make_plan(spec.at(9.0), tree, prior, compare=False).measures
+    assert [e.error.plan for e in more.expected.levels][:2] < [0.05 * 1.001, 0.4 * 1.001]
+    again = make_plan(plan.spec, tree, prior.times(2.0), compare=False)
+    assert longer.measures == again.measures and longer.expected == again.expected
+    assert fewer.levels == ("a", "day") and [target.name for target in fewer.spec.targets] == ["a"]
+    assert fewer.expected.levels[0].error.plan <= 0.05 * 1.001

@@ -99,7 +99,7 @@ class ShareLayout:
             return common
         low, high, upper = np.zeros_like(common), np.full_like(common, free), every - lower
         with np.errstate(divide="ignore", invalid="ignore"):
-            for _ in range(25):  # rows at their limit gain by what is left for their upper levels alone
+            for _ in range(16):  # rows at their limit gain by what is left for their upper levels alone
                 common = 0.5 * (low + high)
                 left = free - common
                 above = np.where(upper > 0, upper / np.maximum(left - room, 0.0), 0.0)

@@ -10,8 +10,8 @@ bounds for the errors that have one. For multipliers λ, the minimum for Q_0 + �
 `improve`; λ_c is raised while an error is above its bound, and lowered while it is below.
 
 No set of levels leads to another by small steps. With one split for all, the search starts from all sets. Where rows
-have splits of their own, λ tells what their errors count for, and so which set is best for each: nearly right if there
-are many of them. If there are few, single rows are tried with other sets, too.
+or measures have splits of their own, λ tells what their errors count for, and so which set is best for each: nearly
+right if there are many of them. If there are few, single ones are tried with other sets, too.
 """
 
 from dataclasses import dataclass, replace
@@ -37,9 +37,9 @@ STILL = 2e-5  # of the largest multiplier: a move by less is none
 LEAST, MOST = 1e-5, 1e12  # multipliers: one of 0 could not grow
 SMALL = 1e-3  # of a row's largest share: worth no key
 LONGEST = 8.0  # step
-EXCHANGES = 6  # times that rows change their sets of levels, for as long as it gains ...
+EXCHANGES = 6  # times that rows or measures change their sets of levels, for as long as it gains ...
 ENOUGH = 5e-4  # ... so much
-MOST_SINGLE = 256  # single rows with other sets: tried if there are no more of them ...
+MOST_SINGLE = 256  # single rows of a measure with other sets: tried if there are no more of them ...
 MIXES = 64  # ... beside as many even and uneven splits, at random ...
 MORE_FINALISTS = 8  # ... of which more go on
 
@@ -81,7 +81,7 @@ class Bounded:
         """The shares of least error within the bounds, as far as that can be.
 
         Without the goal, the largest ratio of an error to a soft bound is made as small as it can be within the others.
-        With `sets`, splits that each row may be better off with, rows are given them in turn.
+        With `sets`, splits that a row, or a measure, may be better off with, they are given them in turn.
         """
         if sets is None:
             starts = np.concatenate([starts, self._promising(starts, goal)])
@@ -209,11 +209,11 @@ class Bounded:
         spent: Floats = to.sum(axis=(1, 2)) / moved.sum(axis=(1, 2))  # 1, but rounding errors would grow
         return moved * spent[:, None, None]
 
-    # Rows, each with the set of levels that suits it.
+    # Rows and measures, each with the set of levels that suits it.
 
     def _with_sets(self, starts: Floats, goal: bool, sets: Floats) -> "_State":
         """From splits for all rows alike to such as give each row its own set of levels, for as long as that gains."""
-        few = len(sets) * sets.shape[3] <= MOST_SINGLE
+        few = len(sets) * sets.shape[1] * sets.shape[3] <= MOST_SINGLE
         number = MORE_FINALISTS if few else FINALISTS
         state = self._sieved(np.concatenate([starts, self._mixed(sets)]) if few else starts, goal, number)
         for _ in range(EXCHANGES):
@@ -227,8 +227,8 @@ class Bounded:
         return state
 
     def _by_row(self, share: Floats, state: "_State", goal: bool) -> Floats:
-        """For each row the best of several splits, if its errors count for as much as they do now, in all rows."""
-        priced, errors = [], np.zeros((len(share), share.shape[3]))
+        """For each row of a measure the best of several splits, if errors count for as much as they do now in all."""
+        priced, errors = [], []
         price = np.split(state.multiplier[0], np.cumsum([len(one.most) for one in self.measures])[:-1])
         for one, mine in zip(self.measures, price, strict=True):
             weight = goal * one.weights[0] / state.at.error[0] + (mine / one.most) @ one.weights[one.error]
@@ -238,20 +238,21 @@ class Bounded:
         for k, one in enumerate(priced):
             rows = replace(one.rows, objective=replace(one.rows.objective, weight=one.weights[0], joint=False))
             rows, top = (rows.heads, 1) if self.layout.total else (rows, 0)
-            errors += rows.errors(rows.pack(share[:, k, top:] * one.scale))
-        best: Floats = share[np.argmin(errors, axis=0), :, :, np.arange(errors.shape[1])].transpose(1, 2, 0)[None]
-        return best
+            by_root = rows.errors(rows.pack(share[:, k, top:] * one.scale))
+            errors.append(by_root if share.shape[3] > 1 else by_root.sum(axis=1, keepdims=True))
+        of_part = np.stack(errors, axis=1) * share.sum(axis=2) ** self.layout.exponent  # whatever the part's size
+        return np.take_along_axis(share, np.argmin(of_part, axis=0)[None, :, None], axis=0)
 
     def _one_by_one(self, share: Floats, sets: Floats) -> list[Floats]:
-        """The split with each set for each row."""
+        """The split with each set for each row of each measure."""
         sets = sets * share.sum(axis=2, keepdims=True) / sets.sum(axis=2, keepdims=True)
-        rows = np.arange(sets.shape[3])
-        return [np.where(rows == row, sets, share) for row in rows]
+        place = np.arange(sets[0, :, 0].size).reshape(sets.shape[1], 1, sets.shape[3])
+        return [np.where(place == one, sets, share) for one in range(place.size)]
 
     def _mixed(self, sets: Floats) -> Floats:
-        """Splits that differ from row to row, at random: even ones and uneven ones."""
-        rng, rows = np.random.default_rng(0), np.arange(sets.shape[3])
-        even = sets[rng.integers(len(sets), size=(MIXES, len(rows))), :, :, rows].transpose(0, 2, 3, 1)
+        """Splits that differ from row to row and from measure to measure, at random: even ones and uneven ones."""
+        chosen = np.random.default_rng(0).integers(len(sets), size=(MIXES, sets.shape[1], 1, sets.shape[3]))
+        even = np.take_along_axis(sets, chosen, axis=0)
         mixed = np.concatenate([even, _uneven(even)])
         return self._with_total_of(mixed.mean(axis=3, keepdims=True), mixed)
 

@@ -99,11 +99,12 @@ function writeSum(plan, best) {
   const mine = infinite(plan.tree.error);
   const theirs = best ? infinite(best.tree) : NaN;
   const words = [`Expected error over all levels: ${percent(mine)}.`];
-  if (best) words.push(mine <= theirs * 1.0005 ? "This is the best split." : `The best split has ${percent(theirs)}.`);
   const aims = plan.levels.filter((level) => level.target !== null);
+  const within = aims.length ? "within targets and guard" : "within the guard";
+  if (best) words.push(mine <= theirs * 1.0005 && mine >= theirs * 0.9995 ? `This is the best split ${within}.` : `The best split ${within} has ${percent(theirs)}.`);
   if (aims.length && best) {
     const missed = aims.filter((level) => !(infinite(best.levels[plan.levels.indexOf(level)].error) <= level.target * 1.001));
-    words.push(missed.length ? `The best split misses the target of ${missed.map((level) => level.level).join(" and ")}.` : "The best split meets all targets.");
+    words.push(missed.length ? `It misses the target of ${missed.map((level) => level.level).join(" and ")}.` : "It meets all targets.");
     if (best.least) words.push(`Least ε that meets them: ${small(best.least)}.`);
   }
   document.querySelector("[data-split=least]").hidden = !(aims.length && best && best.least);

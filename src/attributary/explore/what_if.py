@@ -291,9 +291,12 @@ def requested_spec(what_if: WhatIf, params: Mapping[str, str]) -> Spec:
 
 
 def requested_shares(what_if: WhatIf, spec: Spec, params: Mapping[str, str]) -> Floats:
-    """The part of ε that each level gets, made to sum to 1; without any, those of the start, or the best."""
+    """The part of ε that each level gets, made to sum to 1; without any, those of the start, or the best.
+
+    Where targets were moved, the best for them.
+    """
     text = params.get("share", "")
-    if not text and what_if.start.share is None:
+    if not text and (what_if.start.share is None or "target" in params):
         return what_if.best(spec)
     parts = [_number(part, "share") for part in text.split(",")] if text else list(what_if.start.share or ())
     share, depth = np.array(parts, np.float64), len(spec.levels)

@@ -42,6 +42,8 @@ tau = 10                       # guessed: below this count, errors stop being re
 
 # The levels of the tree, top to bottom:"""
 
+TARGET = '# error = 0.05               # a target: its error at most 5 %; epsilon = "auto": the least that meets it'
+
 
 class SpecDraft(NamedTuple):
     """A spec to edit, as TOML with comments, and what was recognised and guessed in it."""
@@ -123,7 +125,8 @@ class _Draft:
             if unknown
             else "# known: an impression has it"
         )
-        self.attributes += ["", "[[attribute]]", f"name = {_toml(name)}", where, *lines]
+        target = [] if self.attributes else [TARGET]
+        self.attributes += ["", "[[attribute]]", f"name = {_toml(name)}", where, *lines, *target]
 
 
 def _two_logs(made: _Draft, seen: LogProfile, done: LogProfile) -> list[str]:

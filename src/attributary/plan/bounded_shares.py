@@ -130,7 +130,7 @@ class BoundedCase:
         known = near is not None and near.shape == share.shape
         others = [] if known else [share] if near is not None else [share, 0.5 * (share + self.equal)]
         starts = np.concatenate([self._starts(near), *(each[None] for each in others)])
-        sets = None if known else self._row_sets
+        sets = None if known else self._sets
         found = bounded.least(starts, sets=sets)
         if nearest and found.ratio.max(initial=0.0) > 1 + CLOSE:
             found = bounded.least(np.concatenate([found.share[None], starts]), goal=False, sets=sets)
@@ -150,7 +150,7 @@ class BoundedCase:
         starts = self._starts(near) if near is None else np.concatenate([self._starts(near), good])
         for count in range(TRIES):
             bounded = self.at(epsilon)
-            found = bounded.least(starts, goal=False, sets=None if count else self._row_sets)
+            found = bounded.least(starts, goal=False, sets=None if count else self._sets)
             starts = good = np.concatenate([found.share[None], good[:KEPT_STARTS]])
             tried.append((log(epsilon), log(max(float(found.ratio[bounded.soft].max()), 1e-300))))
             if abs(tried[-1][1]) <= EXACT or not epsilon < HIGHEST:
@@ -161,8 +161,8 @@ class BoundedCase:
         return epsilon, found
 
     @property
-    def _row_sets(self) -> Floats | None:
-        return self.starts if self.layout.open.shape[1] > 1 else None
+    def _sets(self) -> Floats | None:
+        return self.starts if self.equal[:, 0].size > 1 else None  # several measures or rows
 
     def _starts(self, near: Floats | None) -> Floats:
         return self.starts if near is None else self._like(near[None])

@@ -288,6 +288,7 @@ def budget_section(plan: Plan, draw: Draw, noun: str = "count") -> dict[str, Any
         "equal": percent(tree.equal),
         "charts": [draw(budget_chart(levels)), draw(expected_chart(levels, noun))],
         "tradeoff": draw(tradeoff) if tradeoff else None,
+        "no_tradeoff": plan.changes_with_epsilon,
     }
 
 
