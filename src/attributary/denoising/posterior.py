@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 USUAL = 0.95  # the level of the intervals that are made with the estimates
 REACH = 9.0  # standard deviations of the unbiased estimate: the counts considered of each node
 ROUNDING = 1e-6  # of a count that is known exactly
-TOGETHER = 0.15  # measured on generated data: with it, intervals of inner nodes cover at their rate, as in `prediction`
+TOGETHER = 0.3  # measured on generated data: with it, intervals of inner nodes cover at their rate, as in `prediction`
 SURE = 1.0  # variance of a root up to which its interval is the posterior's: few whole numbers are left
 PARTS = 8  # of the roots, for each thread
 
