@@ -49,6 +49,7 @@ async function drawCounts() {
     if (now.measure !== taken) introduce((await ask("about", { measure: now.measure }, { signal })).table, now.measure);
     const [node, page] = await Promise.all([here(now, signal), ask("rows", asked(now), { signal })]);
     if (signal.aborted) return;
+    clearTimeout(slow);
     drawn(now, node, page, signal);
     await course(now, signal);
     clear();
