@@ -32,6 +32,7 @@ def test_a_short_run_finds_nothing(tmp_path: Path) -> None:
     assert "nothing was found" in fuzz(tmp_path, "--inputs", 50, "--minutes", 60, "--seed", 1)
 
 
+@pytest.mark.sweep
 def test_what_a_parser_must_not_raise_is_found_once_and_seen_again(tmp_path: Path) -> None:
     (tmp_path / "corpus").mkdir()
     for name in ("payload.cbor", "done"):

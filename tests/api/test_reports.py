@@ -562,6 +562,7 @@ def test_a_folder_without_reports_is_refused(tmp_path: Path) -> None:
         list(parts([str(tmp_path / "*.avro")]))
 
 
+@pytest.mark.sweep
 def test_processes_give_what_one_gives(tmp_path: Path) -> None:
     path = str(tmp_path / "r.avro")
     text = info().to_json()

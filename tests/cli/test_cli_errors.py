@@ -20,7 +20,7 @@ from attributary.cli import main
 from attributary.errors import InputError, TryAgain
 from attributary.tables import write_table
 from command import PYTHON, SMALL, run
-from effort import examples
+from effort import examples, first_of
 
 NODES = "a,b,n,v\nx,,5,1\nx,p,2,1\nx,q,2,1\n"
 ERRORS: dict[str, tuple[str, list[str], str]] = {
@@ -351,17 +351,19 @@ DENOISE = "attributary denoise --table {} --levels a,b,c --value noisy --varianc
 
 @pytest.mark.parametrize(
     ("words", "code", "says"),
-    [
-        (DENOISE.format("-") + " -o out.csv <&-", 2, b"standard input is closed"),
-        (DENOISE.format("in.csv") + " >&-", 2, b"standard output is closed"),
-        (DENOISE.format("in.csv") + " -o out.csv >&- <&-", 0, b"rows written"),
-        (DENOISE.format("in.csv") + " -o out.csv >&- <&- 2>&-", 0, b""),
-        (DENOISE.format("in.csv") + " >/dev/full", 75, b"not now: "),
-        (DENOISE.format("in.csv") + " -o /dev/full", 75, b"not now: "),
-        ("attributary --help >/dev/full", 75, b"not now: "),
-        ("attributary --help >&-", 2, b"standard output is closed"),
-        ("attributary denoise --nothing 2>&-", 2, b""),
-    ],
+    first_of(
+        [
+            (DENOISE.format("-") + " -o out.csv <&-", 2, b"standard input is closed"),
+            (DENOISE.format("in.csv") + " >&-", 2, b"standard output is closed"),
+            (DENOISE.format("in.csv") + " -o out.csv >&- <&-", 0, b"rows written"),
+            (DENOISE.format("in.csv") + " -o out.csv >&- <&- 2>&-", 0, b""),
+            (DENOISE.format("in.csv") + " >/dev/full", 75, b"not now: "),
+            (DENOISE.format("in.csv") + " -o /dev/full", 75, b"not now: "),
+            ("attributary --help >/dev/full", 75, b"not now: "),
+            ("attributary --help >&-", 2, b"standard output is closed"),
+            ("attributary denoise --nothing 2>&-", 2, b""),
+        ]
+    ),
 )
 def test_closed_and_full_streams(words: str, code: int, says: bytes, tmp_path: Path) -> None:
     (tmp_path / "in.csv").write_text(SMALL)

@@ -118,6 +118,7 @@ def test_ctrl_c_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert multiprocessing.active_children() == []
 
 
+@pytest.mark.sweep
 def test_a_terminal_sees_a_bar(tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "120"}

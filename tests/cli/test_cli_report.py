@@ -58,8 +58,8 @@ def test_charts_are_files_too(ending: str, begins: bytes, run: Path, tmp_path: P
 
 @pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("ending", ["csv", "tsv", "parquet", "arrow"])
-@pytest.mark.parametrize("value", ["noisy", "Count"])
-@pytest.mark.parametrize("leaves", [False, True])
+@pytest.mark.parametrize("value", first_of(["noisy", "Count"]))
+@pytest.mark.parametrize("leaves", first_of([False, True]))
 def test_a_table_of_denoise_says_its_levels(ending: str, value: str, leaves: bool, tmp_path: Path) -> None:
     rows = f"campaign,owner,day,{value}\n" + "shoes,Ada,,103\n" * (not leaves) + "shoes,Ada,mon,58\nshoes,Ada,tue,51\n"
     (tmp_path / "sales.csv").write_text(rows)

@@ -97,7 +97,7 @@ def pairs(roots: int) -> tuple[Tree, np.ndarray]:
 
 
 @pytest.mark.parametrize(
-    "how", [{}, {"nonnegative": True}, {"nonnegative": "joint"}, {"nonnegative": True, "whole": True}]
+    "how", first_of([{}, {"nonnegative": True}, {"nonnegative": "joint"}, {"nonnegative": True, "whole": True}])
 )
 @pytest.mark.parametrize("roots", first_of([1, 50, 200]))
 def test_intervals_of_totals_cover_however_many_biased_counts_they_sum(roots: int, how: dict[str, Any]) -> None:

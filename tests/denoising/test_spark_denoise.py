@@ -189,8 +189,8 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("cut", [None, "b"])
-@pytest.mark.parametrize("name", MISTAKES)
+@pytest.mark.parametrize("cut", first_of([None, "b"]))
+@pytest.mark.parametrize("name", first_of(MISTAKES))
 def test_mistakes_in_the_figures_are_told_by_their_path(spark: Any, name: str, cut: str | None) -> None:
     changed, message = MISTAKES[name]
     frame = spark.createDataFrame(pa.table({**ROWS, **changed}))

@@ -278,7 +278,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", MISTAKES)
+@pytest.mark.parametrize("name", first_of(MISTAKES))
 def test_mistakes_are_told_with_their_file(engine: Spark, tmp_path: Path, name: str) -> None:
     contents, message = MISTAKES[name]
     for file, content in contents.items():
@@ -320,6 +320,7 @@ def test_spark_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
         start_session()
 
 
+@pytest.mark.sweep
 def test_a_cluster_that_is_not_there() -> None:
     code = "from attributary.logs.spark import start_session; start_session('mesos://nowhere:1')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

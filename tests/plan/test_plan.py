@@ -442,8 +442,8 @@ WERE: list[tuple[dict[str, Any], dict[str, Any], list[tuple[int, ...]], float]] 
 ]
 
 
-@pytest.mark.parametrize(("options", "wishes", "contributions", "error"), WERE, ids=str)
-@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize(("options", "wishes", "contributions", "error"), first_of(WERE), ids=str)
+@pytest.mark.parametrize("named", first_of([False, True]))
 def test_counts_are_the_case_of_one_measure(
     options: dict[str, Any], wishes: dict[str, Any], contributions: list[tuple[int, ...]], error: float, named: bool
 ) -> None:

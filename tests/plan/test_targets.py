@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from attributary import Measurements, Plan, Prior, Spec, Tree, budget, denoise, make_plan, rmsre
 from attributary.errors import InputError
 from attributary.plan.variants import Change, what_if
-from effort import examples
+from effort import examples, first_of
 
 DAY = {"name": "day", "unknown": True, "range": [1, 4]}
 NOISE: dict[str, dict[str, Any]] = {
@@ -59,8 +59,8 @@ def around(best: np.ndarray, worth: Any, width: float) -> np.ndarray:
     return best
 
 
-@pytest.mark.parametrize("noise", NOISE)
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("noise", first_of(NOISE))
+@pytest.mark.parametrize("seed", first_of(range(2)))
 def test_the_least_epsilon_is_that_of_a_fine_grid(noise: str, seed: int) -> None:
     targets = [{"a": 0.03, "b": 0.3}, {"a": 0.05, "day": 1.0}][seed]
     spec = asked(targets, epsilon="auto", guard="none", **NOISE[noise])
@@ -135,7 +135,7 @@ def test_the_least_epsilon_is_that_of_a_search(kind: dict[str, Any], seed: int) 
     assert min(over(around(np.asarray(share), over, 0.05)) for share in starts) > 1.0
 
 
-@pytest.mark.parametrize("options", [{}, {"noise": "unit", "epsilon": 0.5}, {"total": True}], ids=str)
+@pytest.mark.parametrize("options", first_of([{}, {"noise": "unit", "epsilon": 0.5}, {"total": True}]), ids=str)
 def test_the_rest_goes_to_the_average(options: dict[str, Any]) -> None:
     """Within targets and guard no split of a grid has a smaller error over all levels."""
     spec = asked(guard=1.4, **options)

@@ -48,6 +48,7 @@ def run(*args: object) -> str:
     return result.stderr
 
 
+@pytest.mark.sweep
 def test_learning_leaves_the_noise_and_lowers_the_error(shop: Path, tmp_path: Path) -> None:
     errors: dict[str, list[float]] = {"without": [], "with": []}
     for seed in range(3):

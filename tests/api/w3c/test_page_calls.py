@@ -70,8 +70,8 @@ def test_a_split_that_does_not_exhaust_the_budget_loses_levels_one_by_one() -> N
     assert browse(W3cClients(small), tree).partial > 0
 
 
-@pytest.mark.parametrize("scheme", "ABC")
-@pytest.mark.parametrize("times", [1, 2, 3, 7])
+@pytest.mark.parametrize("scheme", first_of("ABC"))
+@pytest.mark.parametrize("times", first_of([1, 2, 3, 7]))
 def test_what_is_charged_is_what_was_planned(scheme: str, times: int) -> None:
     api_ = {"site_epsilon": 1.7, "conversions_per_epoch": times, "others": 0.3}
     clients, _ = ready(spec(scheme, day=True, api=api_), WITH_DAY)
