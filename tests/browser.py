@@ -32,10 +32,10 @@ def chromium() -> Iterator[Any]:
 
 
 @pytest.fixture
-def tabs(chromium: Any) -> Iterator[Tabs]:
+def tabs(chromium: Any, tmp_path: Path) -> Iterator[Tabs]:
     """Opens tabs: `tabs(width=900, scheme="light", **options)`. What goes wrong in any of them fails the test.
 
-    What is in the words of `forgive` is meant to go wrong.
+    What is in the words of `forgive` is meant to go wrong. The test's folder stays until the tabs are closed.
     """
     contexts, wrong = [], []
 
