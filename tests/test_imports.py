@@ -15,7 +15,7 @@ from attributary.cli import COMMANDS
 
 PACKAGE = Path(__file__).parent.parent / "src" / "attributary"
 ORDER = [
-    *("errors", "types", "kernel", "html", "tables", "tree", "noise", "spec", "logs"),
+    *("errors", "types", "kernel", "html", "whole_files", "tables", "tree", "noise", "spec", "logs"),
     *("family_covariance", "measurements", "denoising", "estimates", "denoising/cluster", "ratio", "changes", "rmsre"),
     *("budget", "prior", "plan"),
     *("api", "pipeline", "report", "explore", "datasets", "evaluate", "cli"),

@@ -13,7 +13,7 @@ from attributary.cli.command_errors import LONGEST, end_of, stand_in
 from attributary.cli.options import TextOrFile
 from attributary.cli.summary_file import with_summary
 from attributary.errors import InputError, one_line
-from attributary.tables.whole_files import written
+from attributary.whole_files import written
 
 COMMANDS = [
     "init",

@@ -11,7 +11,7 @@ import click
 
 from attributary import __version__
 from attributary.errors import InputError, TryAgain
-from attributary.tables.whole_files import written
+from attributary.whole_files import written
 
 LONGEST = 2000  # characters of a message: a file may hold anything
 FULL = {errno.ENOSPC, errno.EDQUOT}

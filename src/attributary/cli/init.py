@@ -39,7 +39,7 @@ def init(*, impressions: str, conversions: str | None, output: str, quiet: bool)
     from attributary.errors import InputError, one_line
     from attributary.pipeline.draft_spec import draft_spec
     from attributary.tables import check_output
-    from attributary.tables.whole_files import standard_output, whole_file
+    from attributary.whole_files import standard_output, whole_file
 
     if output != "-":
         if os.path.lexists(output):

@@ -190,7 +190,7 @@ def _whole(text: str) -> int:
 def _write(tree: "Tree", query: "Query", folder: str, files: tuple[str, str], save_plan: Callable[[], None]) -> None:
     """Writes the tree and the query to a folder, both or none, and before them the plan that they go with."""
     from attributary.tables import write_table
-    from attributary.tables.whole_files import whole_folder
+    from attributary.whole_files import whole_folder
 
     with whole_folder(folder, files) as place:
         write_table(tree.table(), os.path.join(place, files[0]))

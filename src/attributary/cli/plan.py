@@ -199,7 +199,7 @@ def _check(method: str, output: str | None, estimator: str | None) -> bool:
 
 
 def _write(plan: Any, output: str) -> None:
-    from attributary.tables.whole_files import standard_output
+    from attributary.whole_files import standard_output
 
     if output == "-":
         out = standard_output()

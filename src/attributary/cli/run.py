@@ -169,7 +169,7 @@ def _notes(done: "Run", output: str, private: bool) -> Iterator[str]:
 
 def _check_earlier(folder: str, names: tuple[str, ...], again: bool) -> None:
     """Refuses to replace an earlier run unless that is wanted, and files that are not of a run at all."""
-    from attributary.tables.whole_files import was_stopped
+    from attributary.whole_files import was_stopped
 
     there = [name for name in names if os.path.exists(os.path.join(folder, name))]
     if not there or was_stopped(folder):

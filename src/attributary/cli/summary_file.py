@@ -18,7 +18,7 @@ import click
 
 from attributary import __version__
 from attributary.errors import InputError
-from attributary.tables.whole_files import standard_output, whole_file, written
+from attributary.whole_files import standard_output, whole_file, written
 
 HELP = "Also write all that is printed to this file, as JSON; - is standard output."
 

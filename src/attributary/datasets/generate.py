@@ -18,7 +18,7 @@ from attributary.datasets.shop import shop
 from attributary.datasets.stream import WORKERS, Stream, inner_name, map_blocks
 from attributary.errors import InputError, brief
 from attributary.tables import check_output, write_table
-from attributary.tables.whole_files import whole_file, whole_folder
+from attributary.whole_files import whole_file, whole_folder
 
 Progress = Callable[[int], None]
 GROUP = 2**18  # rows in a row group of Parquet, at least

@@ -28,6 +28,7 @@ class Fact(NamedTuple):
 
 SAME_NOISE = 0.02  # how far variances may be from those planned, relative to them
 EVEN = 0.05  # how far the sides of an interval may differ to be one figure
+WHOLE_MARGIN = 10  # from here on without digits behind the point
 LARGE = 1e6  # a factor that nobody can picture
 
 
@@ -77,7 +78,8 @@ def _sum(quantity: Quantity) -> str:
         total.high - total.estimate,
     )
     if np.isfinite(above) and abs(above - below) <= EVEN * above:
-        return f"{said}, give or take {quantity.figure(above)} ({level})"
+        margin = f"{above:,.0f}" if above >= WHOLE_MARGIN and quantity.digits == 1 else quantity.figure(above)
+        return f"{said}, give or take {margin} ({level})"
     return f"{said} ({level} {quantity.interval(total.low, total.high)})"
 
 

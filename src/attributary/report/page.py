@@ -22,7 +22,7 @@ from attributary.report.page_data import kept_nodes, stored
 from attributary.report.panels import doubt_of, first_panel, later_panel, plan_panel
 from attributary.report.quantity import quantities
 from attributary.report.table_section import table_lead, table_section
-from attributary.tables.whole_files import standard_output, whole_file
+from attributary.whole_files import standard_output, whole_file
 
 NODES = 200_000
 SCRIPTS = ("data.js", "number.js", "bar.js", "match.js", "table.js", "keys.js", "icicle.js", "measures.js", "start.js")

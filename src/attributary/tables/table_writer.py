@@ -14,7 +14,7 @@ from attributary.kernel import usable_threads
 from attributary.tables.not_private import with_column
 from attributary.tables.table_source import DELIMITER, ENDINGS, Format, Named, by_name, is_text
 from attributary.tables.text_form import SEPARATORS
-from attributary.tables.whole_files import standard_output, whole_file
+from attributary.whole_files import standard_output, whole_file
 
 ROWS = 2**15  # of text at a time
 AHEAD = 4  # blocks that are made while others are written

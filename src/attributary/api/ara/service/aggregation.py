@@ -30,7 +30,7 @@ from attributary.noise import Entropy, sample_dlap
 from attributary.plan import Plan
 from attributary.spec.terms import ARA
 from attributary.tables.not_private import NO_NOISE, SEEDED, together
-from attributary.tables.whole_files import whole_file
+from attributary.whole_files import whole_file
 from attributary.types import Ints, Keys
 
 MOST = 2**63 - 1

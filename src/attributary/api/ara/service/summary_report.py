@@ -24,7 +24,7 @@ from attributary.measurements import Measurements
 from attributary.noise import dlap_variance
 from attributary.plan import Plan
 from attributary.tables.not_private import together
-from attributary.tables.whole_files import whole_file
+from attributary.whole_files import whole_file
 from attributary.tree import Tree
 from attributary.types import Floats, Ints, Keys
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from attributary.errors import InputError, brief
-from attributary.tables.whole_files import whole_file
+from attributary.whole_files import whole_file
 
 MAGIC = b"Obj\x01"
 SYNC = 16  # bytes of the marker after each block

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from attributary.tables import whole_files as module
-from attributary.tables.whole_files import was_stopped, whole_file, whole_folder, written
+from attributary import whole_files as module
+from attributary.whole_files import was_stopped, whole_file, whole_folder, written
 from effort import first_of
 
 NAMES = ("a.csv", "b.csv", "c.csv")
