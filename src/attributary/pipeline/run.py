@@ -40,10 +40,10 @@ from attributary.spec import Spec
 from attributary.tables import write_table
 from attributary.tables.not_private import TRUE_COUNTS, mark
 from attributary.tables.table_columns import floats
-from attributary.whole_files import whole_folder
 from attributary.tree import Tree
 from attributary.tree.match import match
 from attributary.types import Floats
+from attributary.whole_files import whole_folder
 
 FORMATS = ("parquet", "csv")
 TABLES = ("estimates", "ratios", "counts", "prior")

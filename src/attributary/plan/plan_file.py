@@ -11,8 +11,8 @@ from attributary.plan.plan import Plan
 from attributary.spec.mistakes import Mistakes, in_words, refuse_unruly, value_in_words
 from attributary.spec.neighbours import NEIGHBOURS
 from attributary.tables import check_output, read_table, write_table
-from attributary.whole_files import whole_file
 from attributary.tree import Tree
+from attributary.whole_files import whole_file
 
 FORMAT = 1
 ORDER = [  # of the keys, for the eye

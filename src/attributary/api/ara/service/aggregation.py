@@ -30,8 +30,8 @@ from attributary.noise import Entropy, sample_dlap
 from attributary.plan import Plan
 from attributary.spec.terms import ARA
 from attributary.tables.not_private import NO_NOISE, SEEDED, together
-from attributary.whole_files import whole_file
 from attributary.types import Ints, Keys
+from attributary.whole_files import whole_file
 
 MOST = 2**63 - 1
 FAULTS_KEPT = 5

@@ -24,9 +24,9 @@ from attributary.measurements import Measurements
 from attributary.noise import dlap_variance
 from attributary.plan import Plan
 from attributary.tables.not_private import together
-from attributary.whole_files import whole_file
 from attributary.tree import Tree
 from attributary.types import Floats, Ints, Keys
+from attributary.whole_files import whole_file
 
 SHARD = re.compile(r"[-_.]?\d+[-_]of[-_]\d+(?=\.[^.]*$|$)")  # as in output-1-of-3.avro
 
