@@ -24,6 +24,21 @@ def standard_output() -> BinaryIO:
     return sys.stdout.buffer
 
 
+def save(content: str | bytes, path: str) -> None:
+    """Writes to a file, or to standard output if the path is `-`; an interrupted write leaves the old file."""
+    data = content.encode() if isinstance(content, str) else content
+    if path == "-":
+        out = standard_output()
+        out.write(data)
+        out.flush()
+        return
+    try:
+        with whole_file(path) as file:
+            file.write(data)
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror or error}") from error
+
+
 @contextmanager
 def whole_file(path: str) -> Iterator[BinaryIO]:
     """A file to write, which takes the place of `path` once all is written; until then, and if not, the old one stays.

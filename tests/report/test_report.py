@@ -248,7 +248,7 @@ def test_shares_are_those_of_the_plan() -> None:
         assert sum(s.middle for s in found) == pytest.approx(1)
         assert [s.contribution for s in found] == list(plan.default)
         assert sum(s.epsilon for s in found) == pytest.approx(4)
-        assert [s.plan for s in found] == [e.error.plan for e in plan.expected.levels]
+        assert [s.errors.error.plan for s in found] == [e.error.plan for e in plan.expected.levels]
     plan = make_plan(asks, tree, prior, "per-node")
     assert all(s.low <= s.middle <= s.high for s in shares(plan)) and len(shares(plan)) == len(plan.levels)
 

@@ -1,13 +1,13 @@
 """The grid of an evaluation, which the commands evaluate and paper share: options, progress, and resuming it."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from attributary.cli.options import MOST_AT_ONCE, threads
+from attributary.cli.options import MOST_AT_ONCE, NameOf, threads
 from attributary.cli.printing import say
 from attributary.cli.progress import shows
 
@@ -68,24 +68,16 @@ class NoiseNames(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         return value if isinstance(value, tuple) else tuple(page_of(name.strip()).name for name in value.split(","))
 
 
-class MethodName(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """A name in a registry of methods, which is imported when a name is to be looked up."""
+def _methods() -> Iterable[str]:
+    from attributary.evaluate.methods import METHODS, SPLITS
 
-    name = "name"
+    return {**SPLITS, **METHODS}
 
-    def __init__(self, *registries: str) -> None:
-        self.registries = registries
 
-    def _names(self) -> Any:
-        from attributary.evaluate import methods
+def _estimates() -> Iterable[str]:
+    from attributary.evaluate.methods import ESTIMATES
 
-        return click.Choice(list({name: None for registry in self.registries for name in getattr(methods, registry)}))
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        return self._names().convert(value, param, ctx)
-
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> Any:
-        return self._names().shell_complete(ctx, param, incomplete)
+    return ESTIMATES
 
 
 def _draws(ctx: click.Context, param: click.Parameter, value: int) -> int:
@@ -99,7 +91,7 @@ GRID = (
         "--method",
         "methods",
         multiple=True,
-        type=MethodName("SPLITS", "METHODS"),
+        type=NameOf(_methods),
         metavar="NAME",
         help="A split of those above, or a whole method; may be repeated.  [default: all]",
     ),
@@ -107,7 +99,7 @@ GRID = (
         "--estimator",
         "estimators",
         multiple=True,
-        type=MethodName("ESTIMATES"),
+        type=NameOf(_estimates),
         metavar="NAME",
         help="An estimator of those above; may be repeated.  [default: all but the slow ones]",
     ),

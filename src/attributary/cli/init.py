@@ -39,7 +39,7 @@ def init(*, impressions: str, conversions: str | None, output: str, quiet: bool)
     from attributary.errors import InputError, one_line
     from attributary.pipeline.draft_spec import draft_spec
     from attributary.tables import check_output
-    from attributary.whole_files import standard_output, whole_file
+    from attributary.whole_files import save
 
     if output != "-":
         if os.path.lexists(output):
@@ -47,11 +47,7 @@ def init(*, impressions: str, conversions: str | None, output: str, quiet: bool)
         check_output(output, "csv")  # it could be written there
     with reading_bar(not quiet, lambda: 0) as bar:
         draft = draft_spec(impressions, conversions, "spec.toml" if output == "-" else output, report=bar)
-    if output == "-":
-        standard_output().write(draft.text.encode())
-    else:
-        with whole_file(output) as file:
-            file.write(draft.text.encode())
+    save(draft.text, output)
     if quiet:
         return
     for name, lines in (("recognised", draft.recognised), ("guessed", draft.guesses)):

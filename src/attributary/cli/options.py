@@ -1,6 +1,6 @@
 """options: options that mean the same in several commands."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import reduce, wraps
 from typing import TYPE_CHECKING, Any
 
@@ -23,25 +23,28 @@ class TextOrFile(click.types.StringParamType):
         return [CompletionItem(incomplete, type="file")]
 
 
-class EstimatorName(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """The name of an estimator; the list of them is imported when it is needed."""
+class NameOf(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """A name in a registry, which is imported when a name is to be looked up."""
 
-    name = "estimator"
+    name = "name"
+
+    def __init__(self, registry: Callable[[], Iterable[str]]) -> None:
+        self.registry = registry
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
-        from attributary.pipeline.estimator import ESTIMATORS
+        return f"[{'|'.join(self.registry())}]"
 
-        return f"[{'|'.join(ESTIMATORS)}]"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        from attributary.pipeline.estimator import ESTIMATORS
-
-        return str(click.Choice(list(ESTIMATORS)).convert(value, param, ctx))
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return click.Choice(list(self.registry())).convert(value, param, ctx)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        from attributary.pipeline.estimator import ESTIMATORS
+        return click.Choice(list(self.registry())).shell_complete(ctx, param, incomplete)
 
-        return click.Choice(list(ESTIMATORS)).shell_complete(ctx, param, incomplete)
+
+def _estimators() -> Iterable[str]:
+    from attributary.pipeline.estimator import ESTIMATORS
+
+    return ESTIMATORS
 
 
 class EstimatorOption(click.Option):
@@ -55,36 +58,19 @@ class EstimatorOption(click.Option):
         return super().get_help_record(ctx)
 
 
-class BudgetMethodName(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """The name of a way to split the budget, or one of some `more` words; the list is imported when it is needed."""
-
-    name = "method"
-
-    def __init__(self, *more: str) -> None:
-        self.more = more
-
-    def names(self) -> list[str]:
-        from attributary.budget import METHODS
-
-        return [*METHODS, *self.more]
-
-    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
-        return f"[{'|'.join(self.names())}]"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        return str(click.Choice(self.names()).convert(value, param, ctx))
-
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        return click.Choice(self.names()).shell_complete(ctx, param, incomplete)
-
-
 def method_option(*more: str) -> Callable[[Any], Any]:
     """--method; `more` are words beside the names of methods, as "all", which compares them."""
+
+    def names() -> Iterable[str]:
+        from attributary.budget import METHODS
+
+        return [*METHODS, *more]
+
     words = "How the budget is split" + "".join(f"; {name} compares them" for name in more) + "."
-    return click.option("--method", type=BudgetMethodName(*more), default="optimal", show_default=True, help=words)
+    return click.option("--method", type=NameOf(names), default="optimal", show_default=True, help=words)
 
 
-ESTIMATOR = click.option("--estimator", cls=EstimatorOption, type=EstimatorName())
+ESTIMATOR = click.option("--estimator", cls=EstimatorOption, type=NameOf(_estimators))
 JOINT = click.option("--joint", is_flag=True, help="With nonnegative: fit all counts at once, not family by family.")
 WHOLE = click.option("--whole", is_flag=True, help="Whole numbers that add up.")
 CONFIDENCE = click.option(

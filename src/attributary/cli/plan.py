@@ -1,5 +1,6 @@
 """attributary plan: how much of the budget each level gets, and the error that each will have."""
 
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -129,13 +130,17 @@ def plan(
     from attributary.plan import what_if as variants
     from attributary.plan.make import methods_for, why_not_learned
     from attributary.spec import Spec
+    from attributary.whole_files import save
 
     kind = chosen_estimator(estimator, joint=False, whole=False).kind
     by_node = _check(method, output, estimator if kind.plan is True else None)
     refuse_inputs(_files(output, by_node), [spec, prior_path, tree_path, last])
     asks = Spec.load(spec)
-    asks = asks.with_targets(_targets(target, asks.levels)) if target else asks
-    options |= {"share": _shares(share, asks.levels), "keep": keep}
+    first = asks.levels[0]
+    errors = _by_level(target, _error, f"--target takes a level and an error, as in {first}=5%")
+    shares = _by_level(share, float, f"--share takes a level and its part of epsilon, as in {first}=0.25")
+    asks = asks.with_targets(errors) if errors else asks
+    options |= {"share": shares, "keep": keep}
     changes = read_changes(what_if, asks, prior_path, prior_period)
     earlier = Plan.load(last).under(asks) if last else None
     with stages(not quiet) as stage:
@@ -157,7 +162,10 @@ def plan(
         beside = None if earlier is None else Earlier.of(last or "", earlier, chosen, tree, prior, options["profile"])
         if output:
             stage("writing")
-            _write(chosen, output)
+            if output == "-":
+                save(chosen.to_json(), output)
+            else:
+                chosen.save(output)
     if quiet:
         return
     if method == "all":
@@ -198,43 +206,21 @@ def _check(method: str, output: str | None, estimator: str | None) -> bool:
     return by_node
 
 
-def _write(plan: Any, output: str) -> None:
-    from attributary.whole_files import standard_output
-
-    if output == "-":
-        out = standard_output()
-        out.write(plan.to_json().encode())
-        out.flush()
-    else:
-        plan.save(output)
+def _error(text: str) -> float | str:
+    """The error in 5%, 0.05 or equal."""
+    number = text.strip().removesuffix("%")
+    return text if text == "equal" else float(number) / (1 if number == text.strip() else 100)
 
 
-def _targets(target: tuple[str, ...], levels: tuple[str, ...]) -> dict[str, float | str]:
-    """The errors in `level=5%`, or `level=equal`, for each level or measure that has one."""
+def _by_level(texts: tuple[str, ...], read: Callable[[str], Any], rule: str) -> dict[str, Any]:
+    """What stands behind the = in each text, by what stands before it."""
     from attributary.errors import InputError
 
-    errors: dict[str, float | str] = {}
-    for given in target:
-        level, _, error = given.rpartition("=")
-        number = error.strip().removesuffix("%")
+    values = {}
+    for given in texts:
+        level, _, text = given.rpartition("=")
         try:
-            errors[level] = error if error == "equal" else float(number) / (1 if number == error.strip() else 100)
+            values[level] = read(text)
         except ValueError:
-            raise InputError(f"--target takes a level and an error, as in {levels[0]}=5%; got {given}") from None
-    return errors
-
-
-def _shares(share: tuple[str, ...], levels: tuple[str, ...]) -> dict[str, float]:
-    """The parts of ε in `level=part`, for each level that has one."""
-    from attributary.errors import InputError
-
-    shares: dict[str, float] = {}
-    for given in share:
-        level, _, part = given.rpartition("=")
-        try:
-            shares[level] = float(part)
-        except ValueError:
-            raise InputError(
-                f"--share takes a level and its part of epsilon, as in {levels[0]}=0.25; got {given}"
-            ) from None
-    return shares
+            raise InputError(f"{rule}; got {given}") from None
+    return values

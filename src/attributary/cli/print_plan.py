@@ -10,6 +10,7 @@ from attributary.cli.summary_file import fact
 from attributary.plan import MeasurePlan, Plan, Variant, expected
 from attributary.plan.bounded_shares import ENOUGH
 from attributary.plan.expected_errors import Compared, PlanErrors
+from attributary.plan.plan_html import SUMMED
 from attributary.prior import Prior, foreseen
 from attributary.prior.profile import Profile
 from attributary.spec.neighbours import NEIGHBOURS
@@ -18,7 +19,6 @@ from attributary.tree import Tree
 LARGEST = 5  # roots that are listed
 LOST = 0.1  # a part of the conversions that is worth a warning
 CLASSES = 50  # contributions that the filter data of an impression can tell apart
-SUMMED = "not measured: summed from the levels below"
 
 
 class Earlier(NamedTuple):
@@ -165,9 +165,7 @@ def _facts(plan: Plan, tree: Tree) -> dict[str, Any]:
 
 
 def _about(plan: Plan, part: MeasurePlan) -> str:
-    rows = np.array([part.plan.default, *part.plan.roots.values()]).sum(axis=1)
-    whole = np.array([plan.default, *plan.roots.values()]).sum(axis=1)
-    share = span(rows / np.maximum(whole, 1), percent)
+    share = span(plan.part_of(part), percent)
     unit = f" in {part.measure.unit}" if part.measure.unit else ""
     clip = "" if part.measure.is_count else f", clipped at {part.clip:,.6g}"
     mean = part.share.mean
@@ -181,7 +179,7 @@ def _levels(plan: Plan, part: MeasurePlan, earlier: Expected | None) -> list[lis
     heads = [f"share of a {plan.spec.split_by}", "contribution if new"] if by_root else ["share", "contribution"]
     heads += ["expected error", "equal split", "vs. equal", "leaves only"]
     rows = [["level", "nodes", *heads, *["last plan", "vs. last"] * (earlier is not None)]]
-    contributions, budget = _contributions(part.plan)
+    contributions, budget = part.plan.by_level
     for i, level in enumerate(errors.levels):
         contribution = _key(part.plan.default[i]) if by_root else span(contributions[i], _key)
         compared = _compared(level.error, None if earlier is None else float(earlier.levels[i]))
@@ -193,15 +191,6 @@ def _levels(plan: Plan, part: MeasurePlan, earlier: Expected | None) -> list[lis
     compared = _compared(errors.tree, None if earlier is None else earlier.tree)
     whole = _key(sum(part.plan.default)) if by_root else span(spent, _key)
     return [*rows, ["all", f"{nodes:,}", span(spent / budget, percent), whole, *compared]]
-
-
-def _contributions(plan: Plan) -> tuple[list[Any], Any]:
-    """For each level, the contributions of all roots that have their own, or of all nodes; and what they share."""
-    if plan.nodes is not None:
-        level, contribution = plan.nodes.column("level").to_numpy(), plan.nodes.column("contribution").to_numpy()
-        return [contribution[level == i] for i in range(len(plan.levels))], plan.spec.budget
-    budget = np.array([plan.spec.contributions_of(plan.most(root)) for root in plan.roots or [None]])
-    return list(np.array(list(plan.roots.values()) or [plan.default]).T), budget
 
 
 def _compared(error: Compared, last: float | None) -> list[str]:
@@ -217,7 +206,7 @@ def _key(contribution: float) -> PrintedFigure:
 
 def _print_by_node(out: Out, part: MeasurePlan) -> None:
     """Says of each level what its nodes are off by, since a root mean square is not that, and what has no key."""
-    contributions, _ = _contributions(part.plan)
+    contributions, _ = part.plan.by_level
     unit = "conversions" if part.measure.is_count else part.measure.unit or f"of {part.measure.name}"
     for level, contribution in zip(part.plan.expected.levels, contributions, strict=True):
         if not contribution.any() and np.isfinite(level.error.plan):

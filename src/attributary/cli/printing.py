@@ -125,11 +125,6 @@ def change(figure: float, before: float) -> PrintedFigure:
     return PrintedFigure(shown.replace("-", "−"), part)
 
 
-def key(contribution: float) -> PrintedFigure:
-    """A contribution; 0 means that there is no key."""
-    return PrintedFigure(f"{contribution:,.0f}" if contribution else "no key", contribution)
-
-
 def span(values: Any, shown: Callable[[float], str]) -> PrintedFigure:
     """The median, and the least and the largest value where they differ."""
     import numpy as np

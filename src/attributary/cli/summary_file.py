@@ -18,7 +18,7 @@ import click
 
 from attributary import __version__
 from attributary.errors import InputError
-from attributary.whole_files import standard_output, whole_file, written
+from attributary.whole_files import save, written
 
 HELP = "Also write all that is printed to this file, as JSON; - is standard output."
 
@@ -49,14 +49,7 @@ class SummaryFile:
             "messages": self.messages,
             "written": paths,
         }
-        data = (json.dumps(as_json(said), ensure_ascii=False, indent=2, allow_nan=False) + "\n").encode()
-        if self.path == "-":
-            out = standard_output()
-            out.write(data)
-            out.flush()
-            return
-        with whole_file(self.path) as file:
-            file.write(data)
+        save(json.dumps(as_json(said), ensure_ascii=False, indent=2, allow_nan=False) + "\n", self.path)
 
 
 _current: ContextVar[SummaryFile | None] = ContextVar("summary", default=None)

@@ -31,13 +31,6 @@ class Compared(BaseModel, frozen=True, extra="forbid", ser_json_inf_nan="strings
     def of(cls, plan: float, equal: float, leaves: float) -> Self:
         return cls(plan=plan, equal=equal, leaves=leaves)
 
-    @property
-    def change(self) -> float:
-        """The plan's error against that of an equal split: -0.14 is 14 % less; nan where the equal split has none."""
-        if not np.isfinite(self.equal):
-            return -1.0 if np.isfinite(self.plan) else 0.0
-        return self.plan / self.equal - 1.0 if self.equal > 0 else 0.0
-
     def times(self, factor: float) -> Self:
         return self.of(self.plan * factor, self.equal * factor, self.leaves * factor)
 

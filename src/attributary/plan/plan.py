@@ -215,6 +215,21 @@ class Plan(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True)
         return most
 
     @property
+    def by_level(self) -> tuple[list[Ints], Ints]:
+        """For each level, the contributions of all roots that have their own, or of all nodes; and what they share."""
+        if self.nodes is not None:
+            level, contribution = (self.nodes.column(name).to_numpy() for name in ("level", "contribution"))
+            return [contribution[level == i] for i in range(len(self.levels))], np.array([self.spec.budget])
+        budget = np.array([self.spec.contributions_of(self.most(root)) for root in self.roots or [None]])
+        return list(np.array(list(self.roots.values()) or [self.default]).T), budget
+
+    def part_of(self, measure: "MeasurePlan") -> Floats:
+        """A measure's part of the contributions, of the default split and of each root's."""
+        mine, whole = (np.array([p.default, *p.roots.values()]).sum(axis=1) for p in (measure.plan, self))
+        part: Floats = mine / np.maximum(whole, 1)
+        return part
+
+    @property
     def counts_alone(self) -> MeasureShare:
         """The share of the counts in a plan that measures nothing else: all of it."""
         return MeasureShare(name=COUNT, clip=1.0, tau=self.spec.tau, default=self.default, roots=self.roots)

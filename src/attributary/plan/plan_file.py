@@ -6,13 +6,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from attributary import whole_files
 from attributary.errors import InputError, why_not_json
 from attributary.plan.plan import Plan
 from attributary.spec.mistakes import Mistakes, in_words, refuse_unruly, value_in_words
 from attributary.spec.neighbours import NEIGHBOURS
 from attributary.tables import check_output, read_table, write_table
 from attributary.tree import Tree
-from attributary.whole_files import whole_file
 
 FORMAT = 1
 ORDER = [  # of the keys, for the eye
@@ -77,11 +77,7 @@ def save(plan: Plan, path: str) -> None:
     if plan.nodes is not None:
         check_output(beside(path))
         write_table(plan.nodes, beside(path))
-    try:
-        with whole_file(path) as file:
-            file.write(to_json(plan).encode())
-    except OSError as error:
-        raise InputError(f"{path} cannot be written: {error.strerror or error}") from error
+    whole_files.save(to_json(plan), path)
 
 
 def load(path: str) -> Plan:

@@ -3,11 +3,10 @@
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attributary.estimates import Z_FINE, Estimates, Plausibility
 from attributary.plan import Plan
-from attributary.plan.expected_errors import LevelErrors
+from attributary.plan.expected_errors import Compared, LevelErrors
 from attributary.report import numerals
 from attributary.report.chart import AMBER, GREY, INK, MUTED, NARROW, TEAL, Chart, Draw, VegaLite, ticks
 from attributary.report.quantity import Quantity, path
@@ -20,18 +19,16 @@ SUSPECTS = 10  # that are listed
 class LevelShare(NamedTuple):
     """A level's part of the budget, over the roots or nodes that have a split of their own."""
 
-    level: str
-    nodes: int
+    errors: LevelErrors  # to expect
     low: float
     middle: float
     high: float
     contribution: int  # of the default split
     epsilon: float  # of the default split
-    plan: float  # the errors to expect
-    equal: float
-    leaves: float
-    median: float = np.nan  # the error of the median node
-    worst: str = ""  # the worst node, with its count and its error
+
+    @property
+    def level(self) -> str:
+        return self.errors.level
 
     @property
     def unmeasured(self) -> bool:
@@ -59,25 +56,19 @@ class LevelChange(NamedTuple):
 
 def shares(plan: Plan) -> list[LevelShare]:
     """One for each level, top to bottom."""
-    budget: Any = plan.spec.budget
-    if plan.per_impression is not None:
-        budget = np.array([plan.spec.contributions_of(plan.most(root)) for root in plan.roots or [None]])
+    contributions, budget = plan.by_level
     levels = []
-    for i, (level, spread) in enumerate(zip(plan.to_hand_on.expected.levels, _contributions(plan), strict=True)):
-        part = np.asarray(spread, np.float64) / budget
+    for i, (level, spread) in enumerate(zip(plan.to_hand_on.expected.levels, contributions, strict=True)):
+        part = spread / budget
         spans = float(part.min()), float(np.median(part)), float(part.max())
-        errors = level.error.plan, level.error.equal, level.error.leaves
-        by_node = np.nan if level.median is None else level.median, _worst(level)
-        levels.append(
-            LevelShare(level.level, level.nodes, *spans, plan.default[i], plan.epsilon()[i], *errors, *by_node)
-        )
+        levels.append(LevelShare(level, *spans, plan.default[i], plan.epsilon()[i]))
     return levels
 
 
 def _worst(level: LevelErrors) -> str:
     """The worst node in words: its name and count, if the prior knows any, and its error."""
     if level.worst is None or level.nodes < 2:
-        return ""
+        return numerals.NOTHING
     error = numerals.percent(level.worst.error)
     return f"{level.worst.name} ({numerals.count(level.worst.count)}): {error}" if level.names else error
 
@@ -103,14 +94,6 @@ def changes(est: Estimates, tau: float) -> list[LevelChange]:
 
 def _rms(values: Floats) -> float:
     return float(np.sqrt(np.mean(values**2))) if len(values) else np.nan
-
-
-def _contributions(plan: Plan) -> list[NDArray[np.int64]]:
-    """For each level, the contributions of all roots that have their own, or of all nodes."""
-    if plan.nodes is None:
-        return list(np.array(list(plan.roots.values()) or [plan.default]).T)
-    level, contribution = plan.nodes.column("level").to_numpy(), plan.nodes.column("contribution").to_numpy()
-    return [contribution[level == i] for i in range(len(plan.levels))]
 
 
 ROW = 30  # pixels
@@ -160,15 +143,15 @@ def expected_chart(levels: list[LevelShare], noun: str = "count") -> Chart:
     levels = levels[:MOST]
     kinds = {"plan": "this plan", "equal": "equal split", "leaves": "leaves only"}
     rows = [
-        {"level": s.level, "split": word, "error": getattr(s, kind)}
+        {"level": s.level, "split": word, "error": error}
         for s in levels
         for kind, word in kinds.items()
-        if np.isfinite(getattr(s, kind))
+        if np.isfinite(error := getattr(s.errors.error, kind))
     ]
+    each = [(s.level, *map(numerals.percent, (e.plan, e.equal, e.leaves))) for s in levels if (e := s.errors.error)]
     words = "Expected error by level: " + "; ".join(
-        f"{s.level} {numerals.percent(s.plan)}, with an equal split {numerals.percent(s.equal)}, "
-        f"with all on the leaves {numerals.percent(s.leaves)}"
-        for s in levels
+        f"{level} {plan}, with an equal split {equal}, with all on the leaves {leaves}"
+        for level, plan, equal, leaves in each
     )
     return Chart(
         "expected-error",
@@ -267,22 +250,22 @@ def budget_section(plan: Plan, draw: Draw, noun: str = "count") -> dict[str, Any
     rows = [
         {
             "level": s.level,
-            "nodes": f"{s.nodes:,}",
+            "nodes": f"{s.errors.nodes:,}",
             "budget": None if s.unmeasured else [span(s), f"{s.contribution:,}", numerals.number(s.epsilon)],
-            "errors": _errors(s.plan, s.equal, s.leaves, percent(s.median), s.worst or numerals.NOTHING),
+            "errors": _errors(s.errors.error, s.errors.median, _worst(s.errors)),
         }
         for s in levels
     ]
     last = {
         "level": "all levels",
-        "nodes": f"{sum(s.nodes for s in levels):,}",
+        "nodes": f"{sum(s.errors.nodes for s in levels):,}",
         "budget": [percent(spent), f"{spent * plan.spec.l1:,.0f}", numerals.number(plan.privacy_loss.conversion)],
-        "errors": _errors(tree.plan, tree.equal, tree.leaves),
+        "errors": _errors(tree),
     }
     return {
         "rows": rows,
         "last": last,
-        "summed": [f"{s.level} ({percent(s.plan)} expected error)" for s in levels if s.unmeasured],
+        "summed": [f"{s.level} ({percent(s.errors.error.plan)} expected error)" for s in levels if s.unmeasured],
         "differ": "node" if plan.nodes is not None else plan.spec.split_by if plan.roots else "",
         "error": percent(tree.plan),
         "equal": percent(tree.equal),
@@ -292,16 +275,13 @@ def budget_section(plan: Plan, draw: Draw, noun: str = "count") -> dict[str, Any
     }
 
 
-def _errors(plan: float, equal: float, leaves: float, *by_node: str) -> list[str]:
+def _errors(error: Compared, median: float | None = None, worst: str = numerals.NOTHING) -> list[str]:
     """A plan's expected error and those of its median and worst node, beside an equal split and all on the leaves."""
-    percent = numerals.percent
-    return [
-        percent(plan),
-        *(by_node or (numerals.NOTHING, numerals.NOTHING)),
-        percent(equal),
-        numerals.signed_percent(plan / equal - 1 if equal > 0 else 0.0),
-        percent(leaves),
-    ]
+    change = error.plan / error.equal - 1 if error.equal > 0 else 0.0
+    plan, middle, equal, leaves = map(
+        numerals.percent, (error.plan, np.nan if median is None else median, error.equal, error.leaves)
+    )
+    return [plan, middle, worst, equal, numerals.signed_percent(change), leaves]
 
 
 def accuracy_section(quantity: Quantity, doubt: Plausibility, draw: Draw) -> dict[str, Any] | None:

@@ -286,19 +286,13 @@ def measure_facts(plan: Plan) -> list[Fact]:
     """The measures and limits of a plan of values, or of several conversions per impression."""
     each, rows = plan.by_measure, list[Fact]()
     if plan.spec.measures:
-        called = [
-            f"{called_of(part)} in {part.measure.unit}" if part.measure.unit else called_of(part) for part in each
-        ]
-        rows.append(
-            Fact("Measures", numerals.listed(called), tuple(_share(plan, part, len(each) > 1) for part in each))
-        )
+        measures = [part.measure for part in each]
+        called = [measure.called + (f" in {measure.unit}" if measure.unit else "") for measure in measures]
+        shares = (_share(plan, part, len(each) > 1) for part in each)
+        rows.append(Fact("Measures", numerals.listed(called), tuple(shares)))
     if plan.spec.values or most_of_all(plan) > 1:
         rows.append(_limits(plan, each))
     return rows
-
-
-def called_of(part: MeasurePlan) -> str:
-    return "conversions" if part.measure.is_count else part.measure.name
 
 
 def most_of_all(plan: Plan) -> int:
@@ -308,9 +302,7 @@ def most_of_all(plan: Plan) -> int:
 
 def _share(plan: Plan, part: MeasurePlan, several: bool) -> str:
     """A measure's part of the budget, and what a conversion brings."""
-    rows = np.array([part.plan.default, *part.plan.roots.values()]).sum(axis=1)
-    whole = np.array([plan.default, *plan.roots.values()]).sum(axis=1)
-    share = rows / np.maximum(whole, 1)
+    share = plan.part_of(part)
     low, middle, high = (numerals.percent(float(x)) for x in (share.min(), np.median(share), share.max()))
     part_of_it = (
         f"{middle} of the budget" + (f" ({low} to {high})" if low != high else "") if several else "all of the budget"
@@ -318,7 +310,7 @@ def _share(plan: Plan, part: MeasurePlan, several: bool) -> str:
     mean = part.share.mean
     unit = f"\u00a0{part.measure.unit}" if part.measure.unit else ""
     brings = f"; earlier conversions brought {numerals.number(mean)}{unit} on average" if mean is not None else ""
-    name = called_of(part)
+    name = part.measure.called
     return f"{name[:1].upper()}{name[1:]}: {part_of_it}{brings}."
 
 

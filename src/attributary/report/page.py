@@ -11,7 +11,6 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 from attributary import __version__
-from attributary.errors import InputError
 from attributary.report import facts
 from attributary.report.chart import NARROW, WIDE, Chart, inline
 from attributary.report.evaluation_curves import evaluation_section
@@ -22,7 +21,6 @@ from attributary.report.page_data import kept_nodes, stored
 from attributary.report.panels import doubt_of, first_panel, later_panel, plan_panel
 from attributary.report.quantity import quantities
 from attributary.report.table_section import table_lead, table_section
-from attributary.whole_files import standard_output, whole_file
 
 NODES = 200_000
 SCRIPTS = ("data.js", "number.js", "bar.js", "match.js", "table.js", "keys.js", "icicle.js", "measures.js", "start.js")
@@ -83,21 +81,6 @@ def page(inputs: ReportInputs, tau: float | None = None, nodes: int = NODES, tit
     return Page(_render(context), _apart(drawn), left, context["lead"])
 
 
-def save(content: str | bytes, path: str) -> None:
-    """Writes to a file, or to standard output if the path is `-`; an interrupted write leaves the old file."""
-    data = content.encode() if isinstance(content, str) else content
-    if path == "-":
-        out = standard_output()
-        out.write(data)
-        out.flush()
-        return
-    try:
-        with whole_file(path) as file:
-            file.write(data)
-    except OSError as error:
-        raise InputError(f"{path} cannot be written: {error.strerror or error}") from error
-
-
 def _title(inputs: ReportInputs) -> str:
     """The title of a page that is inputs none."""
     plan, est = inputs.plan, inputs.first
@@ -105,7 +88,7 @@ def _title(inputs: ReportInputs) -> str:
         return f"Check of {os.path.basename(inputs.files[0])}"
     names = plan.levels if plan else est.tree.level_names if est else ()
     called = [quantity.called for quantity in quantities(inputs, None) if quantity.kind != "ratio"]
-    called = called or (["conversions" if m.is_count else m.name for m in plan.spec.asked] if plan else ["conversions"])
+    called = called or ([measure.called for measure in plan.spec.asked] if plan else ["conversions"])
     return facts.title(names, called)
 
 

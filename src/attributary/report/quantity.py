@@ -11,7 +11,7 @@ from attributary.plan import MeasurePlan
 from attributary.ratio import PER, delta
 from attributary.report import numerals
 from attributary.report.inputs import ReportInputs
-from attributary.spec.measure import COUNT
+from attributary.spec.measure import COUNT, called
 from attributary.types import Floats
 
 TAU = 10.0
@@ -34,7 +34,7 @@ class Quantity:
     @property
     def called(self) -> str:
         """Its name in a sentence."""
-        return "conversions" if self.name == COUNT else self.name
+        return called(self.name)
 
     @property
     def head(self) -> str:

@@ -69,6 +69,11 @@ class Measure(Targets):
         return self.name == COUNT
 
     @property
+    def called(self) -> str:
+        """Its name in a sentence."""
+        return called(self.name)
+
+    @property
     def source(self) -> str:
         """The column of its values."""
         return self.column or self.name
@@ -81,14 +86,19 @@ class Measure(Targets):
         return None if self.clip in (None, AUTO) else float(self.clip)
 
 
+def called(name: str) -> str:
+    """A measure's name in a sentence: counts are of conversions."""
+    return "conversions" if name == COUNT else name
+
+
 def wrong_measures(measures: Any, names: list[Any], taken: set[str], values: bool, limited: bool) -> Iterator[Mistake]:
     """What is wrong between measures, and between them and the rest of a spec."""
     listed = [_fields(measure) for measure in measures] if isinstance(measures, list | tuple) else []
-    called = [field.get("name") for field in listed]
-    clashing = ADDED | {f"{name}{end}" for name in called for end in (BEYOND, FROM)}
-    for i, name in enumerate(called):
-        if name in called[:i]:
-            rule = f"measures are named once each; {name!r} is the name of measure[{called.index(name) + 1}] too"
+    given = [field.get("name") for field in listed]
+    clashing = ADDED | {f"{name}{end}" for name in given for end in (BEYOND, FROM)}
+    for i, name in enumerate(given):
+        if name in given[:i]:
+            rule = f"measures are named once each; {name!r} is the name of measure[{given.index(name) + 1}] too"
             yield Mistake(("measure", i, "name"), rule)
         if name in names:
             yield Mistake(("measure", i, "name"), f"{name!r} is the name of an attribute; rename the measure")
@@ -100,7 +110,7 @@ def wrong_measures(measures: Any, names: list[Any], taken: set[str], values: boo
                 yield Mistake(
                     ("attribute", i, "name"), f"{name!r} is the name of a column that our tables add; rename it"
                 )
-    if not values and any(name != COUNT for name in called):
+    if not values and any(name != COUNT for name in given):
         yield Mistake("noise", 'values are scaled, as in the API; take noise = "api", or count conversions alone')
 
 
