@@ -38,7 +38,7 @@
     const box = e.getBoundingClientRect();
     if (!e.closest('p,li,#icicle,label') && box.height < 24) say(`target of ${box.height} pixels`, e);
   }
-  for (const e of all('*').filter(seen)) {
+  for (const e of all(':not(svg *)').filter(seen)) {
     const style = getComputedStyle(e);
     const scrolls = /auto|scroll/.test(style.overflowX + style.overflowY) && (e.scrollWidth > e.clientWidth + 1 || e.scrollHeight > e.clientHeight + 1);
     if (scrolls && e.tabIndex < 0 && e !== document.documentElement && e !== document.body && !e.querySelector('button,a[href],[tabindex="0"]')) say('scrolls but takes no focus', e);
@@ -56,10 +56,10 @@
   const parse = (text) => (text.match(/[\d.]+/g) ?? [0, 0, 0, 0]).map(Number);
   const over = (top, below) => { const a = top[3] ?? 1; return [0, 1, 2].map((i) => top[i] * a + below[i] * (1 - a)); };
   const light = (c) => { const [r, g, b] = c.map((x) => ((x /= 255) <= 0.03928 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4)); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+  const grounds = new Map([[null, [255, 255, 255]]]);
   const behind = (e) => {
-    const layers = [];
-    for (let up = e; up; up = up.parentElement) layers.push(parse(getComputedStyle(up).backgroundColor));
-    return layers.reverse().reduce((below, top) => over(top, below), [255, 255, 255]);
+    if (!grounds.has(e)) grounds.set(e, over(parse(getComputedStyle(e).backgroundColor), behind(e.parentElement)));
+    return grounds.get(e);
   };
   const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   while (texts.nextNode()) {

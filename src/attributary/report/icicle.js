@@ -9,6 +9,7 @@ function icicle(tree) {
   const levels = tree.about.levels.length;
   let focus = -1; // the node that fills the width; -1 is all of them
   let cells = []; // by row of the chart
+  let full = 0; // pixels; read once, since reading it between two cells would lay out the whole page for each
 
   const size = (v) => Math.max(tree.size(v), 0);
   const bin = (error) => tree.about.bounds.filter((bound) => !(error <= bound)).length;
@@ -22,16 +23,16 @@ function icicle(tree) {
   }
 
   function draw(refocus) {
-    const width = box.clientWidth;
+    full = box.clientWidth;
     const whole = path(focus);
     const line = whole.slice(-ABOVE);
     const rows = line.length + Math.min(levels - whole.length, BELOW);
     box.replaceChildren();
     box.style.setProperty("--rows", rows + 1);
     cells = Array.from({ length: rows + 1 }, () => []);
-    place(0, -1, 0, width);
-    line.forEach((v, i) => place(i + 1, v, 0, width));
-    let row = [[focus, 0, width]];
+    place(0, -1, 0, full);
+    line.forEach((v, i) => place(i + 1, v, 0, full));
+    let row = [[focus, 0, full]];
     for (let depth = line.length + 1; depth <= rows && row.length; depth++) row = below(row, depth);
     for (const some of cells) some.forEach((cell) => (cell.tabIndex = -1));
     const chosen = cells[line.length][0];
@@ -73,8 +74,8 @@ function icicle(tree) {
   }
 
   function put(element, depth, x, width) {
-    element.style.left = `${(100 * x) / box.clientWidth}%`; // in parts, since paper is not as wide as a screen
-    element.style.width = `${(100 * width) / box.clientWidth}%`;
+    element.style.left = `${(100 * x) / full}%`; // in parts, since paper is not as wide as a screen
+    element.style.width = `${(100 * width) / full}%`;
     element.style.setProperty("--row", depth);
     box.append(element);
   }

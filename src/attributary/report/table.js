@@ -136,6 +136,11 @@ function treeTable(tree) {
   }
 
   function toggle(line, to) {
+    unfold(line, to);
+    tell();
+  }
+
+  function unfold(line, to) {
     const v = Number(line.dataset.node);
     if (!line.hasAttribute("aria-expanded") || open.has(v) === to) return;
     line.setAttribute("aria-expanded", !open.has(v));
@@ -145,7 +150,6 @@ function treeTable(tree) {
       open.add(v);
       line.after(...rows(v));
     }
-    tell();
   }
 
   function redraw() {
@@ -190,8 +194,9 @@ function treeTable(tree) {
     for (const line of closed) {
       if (budget <= 0) break;
       budget -= Math.min(CHUNK, tree.children[line.dataset.node]);
-      toggle(line, true);
+      unfold(line, true);
     }
+    tell();
   }
 
   function focusRow(line) {
