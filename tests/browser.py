@@ -31,27 +31,55 @@ def chromium() -> Iterator[Any]:
         browser.close()
 
 
+@pytest.fixture(scope="session")
+def first_tab(chromium: Any) -> Iterator[Any]:
+    """The tab that tests use one after the other: to make one takes as long as to open a page in it."""
+    context = chromium.new_context()
+    yield context.new_page()
+    context.close()
+
+
 @pytest.fixture
-def tabs(chromium: Any, tmp_path: Path) -> Iterator[Tabs]:
+def tabs(chromium: Any, first_tab: Any, tmp_path: Path) -> Iterator[Tabs]:
     """Opens tabs: `tabs(width=900, scheme="light", **options)`. What goes wrong in any of them fails the test.
 
-    What is in the words of `forgive` is meant to go wrong. The test's folder stays until the tabs are closed.
+    What is in the words of `forgive` is meant to go wrong. The first one without options was used before, and is as new;
+    every other shares nothing with it. The test's folder stays until the tabs are closed.
     """
-    contexts, wrong = [], []
+    contexts: list[Any] = []
+    wrong: list[str] = []
+    watched: list[tuple[Any, dict[str, Any]]] = []
 
     def tab(width: int = 1200, scheme: str = "light", forgive: str | None = None, **options: Any) -> Any:
-        context = chromium.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, **options)
-        contexts.append(context)
-        made = context.new_page()
-        made.on("console", lambda m: wrong.append(m.text) if _bad(m, forgive) else None)
-        made.on("pageerror", lambda error: wrong.append(str(error)))
-        made.on("dialog", lambda dialog: (wrong.append(f"dialog: {dialog.message}"), dialog.dismiss()))
-        made.on("request", lambda r: None if _stays(r.url) else wrong.append(f"request to {r.url}"))
+        size = {"width": width, "height": 900}
+        if options or any(made is first_tab for made, _ in watched):
+            contexts.append(chromium.new_context(viewport=size, color_scheme=scheme, **options))
+            made = contexts[-1].new_page()
+        else:
+            made = first_tab
+            made.set_viewport_size(size)
+            made.emulate_media(media="null", color_scheme=scheme, reduced_motion="null")
+            made.mouse.move(0, 0)
+        watchers: dict[str, Any] = {
+            "console": lambda m: wrong.append(m.text) if _bad(m, forgive) else None,
+            "pageerror": lambda error: wrong.append(str(error)),
+            "dialog": lambda dialog: (wrong.append(f"dialog: {dialog.message}"), dialog.dismiss()),
+            "request": lambda r: None if _stays(r.url) else wrong.append(f"request to {r.url}"),
+        }
+        for event, watcher in watchers.items():
+            made.on(event, watcher)
+        watched.append((made, watchers))
         return made
 
     yield tab
     for context in contexts:
         context.close()
+    for made, watchers in watched:
+        if made is first_tab:
+            made.evaluate("try { localStorage.clear() } catch {}")
+            made.goto("about:blank")
+            for event, watcher in watchers.items():
+                made.remove_listener(event, watcher)
     assert not wrong, wrong
 
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import settings
 
 from brisk_java import BRISK
-from browser import chromium, tabs  # noqa: F401  (fixtures)
+from browser import chromium, first_tab, tabs  # noqa: F401  (fixtures)
 from effort import examples
 
 settings.register_profile(

@@ -164,7 +164,7 @@ def test_labels_are_shown_and_never_run(tabs: Tabs, serve: Any, one: str) -> Non
 
 
 def test_downloading_what_is_seen(tabs: Tabs, serve: Any, one: str) -> None:
-    tab = opened(tabs(accept_downloads=True), serve(one), "?find=campaign+14&sort=label")
+    tab = opened(tabs(), serve(one), "?find=campaign+14&sort=label")
     with tab.expect_download() as waiting:
         tab.click("button:has-text('Download as CSV')")
     text = Path(waiting.value.path()).read_text(encoding="utf-8")
@@ -376,10 +376,10 @@ def test_another_site_cannot_read_the_explorer(tabs: Tabs, serve: Any, one: str,
 
 
 def test_everyone_can_use_it(tabs: Tabs, serve: Any, one: str) -> None:
-    served = serve(one)
+    served, tab = serve(one), tabs()
     for path in ("?sort=order", "?node=3", "?find=day", "?tab=plan"):
         ready = "plan" if "plan" in path else "counts"
-        check_usable(opened(tabs(), served, path, ready), path, (360, 800, 1600))
+        check_usable(opened(tab, served, path, ready), path, (360, 800, 1600))
 
 
 def test_the_keyboard_reaches_everything(tabs: Tabs, serve: Any, one: str) -> None:

@@ -314,8 +314,10 @@ def test_the_checks_find_what_is_wrong(tabs: Tabs, tmp_path: Path) -> None:
 
 
 def test_who_prefers_less_motion_gets_none(tabs: Tabs, whole: Path) -> None:
-    tab = ready(tabs(reduced_motion="reduce"), whole)
+    tab = ready(tabs(), whole)
     moving = "getComputedStyle(document.documentElement).scrollBehavior"
+    assert tab.evaluate(moving) == "smooth"
+    tab.emulate_media(reduced_motion="reduce")
     assert tab.evaluate(moving) == "auto"
 
 
