@@ -24,7 +24,7 @@ IDS = [(bytes([i]) * 32, 3600 * i) for i in range(6)]
 # Queries as the command makes them, each in a process of its own, forked from one that has imported all it needs.
 # Every statement of SQL, and every step of writing, is a point at which a process may die.
 QUERIES = """
-import json, os, signal, sys, time
+import json, os, signal, sys
 import numpy as np
 from attributary.api.ara.service import ledger
 from attributary.api.ara.wire import avro
@@ -76,13 +76,13 @@ def query(path, output, sums, first, last):
 
 for line in sys.stdin:
     asked = json.loads(line)
-    children, begin = [], time.monotonic() + 0.05 * (len(asked) > 1)
+    children, (gate, opens) = [], os.pipe()
     for *args, dies in asked:
         here, there = os.pipe()
         child = os.fork()
         if child == 0:
-            while time.monotonic() < begin:
-                pass
+            os.close(opens)
+            os.read(gate, 1)  # ends when all have come to it
             try:
                 words, code = query(*args), 0
             except InputError as error:
@@ -91,11 +91,13 @@ for line in sys.stdin:
             os._exit(code)
         os.close(there)
         children.append((child, here))
+    os.close(opens)
     ends = []
     for child, here in children:
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         ends.append((code, os.read(here, 10000).decode()))
         os.close(here)
+    os.close(gate)
     print(json.dumps(ends), flush=True)
 """
 
