@@ -43,8 +43,8 @@ def first_tab(chromium: Any) -> Iterator[Any]:
 def tabs(chromium: Any, first_tab: Any, tmp_path: Path) -> Iterator[Tabs]:
     """Opens tabs: `tabs(width=900, scheme="light", **options)`. What goes wrong in any of them fails the test.
 
-    What is in the words of `forgive` is meant to go wrong. The first one without options was used before, and is as new;
-    every other shares nothing with it. The test's folder stays until the tabs are closed.
+    What is in the words of `forgive` is meant to go wrong. The first one without options was used before,
+    and is as new; every other shares nothing with it. The test's folder stays until the tabs are closed.
     """
     contexts: list[Any] = []
     wrong: list[str] = []
