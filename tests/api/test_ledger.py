@@ -193,6 +193,15 @@ def q(name: str) -> ledger.Fingerprint:
 DONE = ledger.Receipt(b"digest", "/there/a.avro", 1_700_000_000)
 
 
+def test_a_ledger_that_another_process_makes_meanwhile_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, there = str(tmp_path / "l.sqlite"), iter([False])
+    ledger.reserve(path, IDS[:3], q("a"))
+    monkeypatch.setattr(os.path, "lexists", lambda _: next(there, True))  # as it was looked for, it was not there yet
+    assert len(ledger.reserve(path, IDS[3:], q("b"))) == 32
+    with pytest.raises(InputError, match="reports are aggregated once"):
+        ledger.reserve(path, IDS[:3], q("c"))
+
+
 def test_ids_are_spent_once_and_others_are_free(tmp_path: Path) -> None:
     path = str(tmp_path / "l.sqlite")
     secret = ledger.reserve(path, IDS[:3], q("a"))

@@ -3,7 +3,6 @@
 import errno
 import os
 import re
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -211,20 +210,30 @@ def test_standard_input_to_standard_output() -> None:
 
 
 def test_interrupted_while_reading_leaves_the_old_file(tmp_path: Path) -> None:
-    pipe, out = tmp_path / "pipe", tmp_path / "out.csv"
-    os.mkfifo(pipe)
-    out.write_text("old")
-    args = [*PYTHON, "denoise", "--table", str(pipe), *ARGS, "-o", str(out)]
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "out.csv").write_text("old")
+    code = """
+import io, os, signal, sys
+from attributary.cli import main
+from attributary.tables import table_source
+class Pipe(io.FileIO):
+    def read(self):
+        super().read(10)
+        os.kill(os.getpid(), signal.SIGINT)
+        return super().read()
+table_source.open = Pipe
+main(sys.argv[1:])
+"""
+    args = [sys.executable, "-c", code, "denoise", "--table", "pipe", *ARGS, "-o", "out.csv"]
     with (
-        subprocess.Popen(args, stderr=subprocess.PIPE, text=True) as process,
-        open(pipe, "w") as writing,  # waits until the command opens it for reading
+        subprocess.Popen(args, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process,
+        open(tmp_path / "pipe", "w") as writing,  # waits until the command opens it for reading
     ):
         writing.write(SMALL)
         writing.flush()
-        process.send_signal(signal.SIGINT)
         _, words = process.communicate(timeout=60)
     assert (process.returncode, words) == (130, "interrupted; nothing was written\n")
-    assert out.read_text() == "old" and sorted(os.listdir(tmp_path)) == ["out.csv", "pipe"]
+    assert (tmp_path / "out.csv").read_text() == "old" and sorted(os.listdir(tmp_path)) == ["out.csv", "pipe"]
 
 
 def test_interrupted_while_writing_leaves_the_old_file(tmp_path: Path) -> None:

@@ -244,6 +244,8 @@ def _transaction(path: str) -> Iterator[sqlite3.Connection]:
 def _create(place: str, path: str) -> None:
     """Makes a ledger, unless there was one."""
     if os.path.exists(place + WITNESS):
+        if os.path.lexists(place):  # by now: another process was faster
+            return
         raise InputError(
             f"the ledger {path} is missing, and {path}{WITNESS} says that there was one; {RESTORE} (to start anew "
             "though reports may be queried twice, delete that file)"
