@@ -274,8 +274,12 @@ def _errors(plan: Plan, earlier: Earlier | None) -> list[str]:
         f"{', '.join(taus)} if that is larger",
         "        a split gives up accuracy at some levels to gain more at others: compare the last row",
     ]
-    if plan.learn is True:
-        lines += ["        these errors assume `denoise --prior`"]
+    if plan.learn:
+        of = {
+            True: "these errors assume `denoise --prior`",
+            "split": "they are those of unbiased estimates; of non-negative ones, which the split is for, they are smaller",
+        }
+        lines += [f"        {of[plan.learn]}"]
     if plan.roots and not spec.total:
         lines += [
             f"        median error within a {spec.split_by}: {percent(roots.plan)} (each {spec.split_by} has its own "
