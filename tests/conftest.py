@@ -1,5 +1,6 @@
 """What all tests share: one Spark session, one browser, and no deadlines."""
 
+import gc
 import os
 import shutil
 import signal
@@ -16,7 +17,7 @@ from hypothesis import settings
 
 from brisk_java import BRISK
 from browser import chromium, first_tab, tabs  # noqa: F401  (fixtures)
-from effort import examples
+from effort import ALL, examples
 
 settings.register_profile(
     "no deadlines",
@@ -55,8 +56,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: place.get(group(item), len(place)))
 
 
+def pytest_collection_finish() -> None:
+    """What was collected stays to the end, and need not be looked through each time memory is tidied."""
+    gc.freeze()
+
+
 def _fixtures(item: pytest.Item) -> tuple[str, ...]:
     return tuple(getattr(item, "fixturenames", ()))
+
+
+SMALL_JOBS = {  # to plan and compile a job of a few rows takes longer than to run it
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.adaptive.enabled": "false",
+    **({} if ALL else {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}),
+}
 
 
 @pytest.fixture(scope="session")
@@ -68,7 +81,7 @@ def spark() -> Iterator[Any]:
     from attributary.logs.spark import start_session
 
     os.environ.setdefault("JAVA_TOOL_OPTIONS", BRISK)  # of the sessions that commands start, too
-    session = start_session("local[2]", {"spark.sql.shuffle.partitions": "3"})
+    session = start_session("local[2]", SMALL_JOBS)
     yield session
     session.stop()
 

@@ -2,8 +2,8 @@
 
 In each page, in order: ```csv title="x.csv" (or toml, json) is written to that file; ```python is run, as a doctest
 where it has prompts; ```console runs each line that starts with `$`, and where lines follow it, they must be its output
-(… stands for anything). Each page has an empty folder of its own. A line that is our command alone runs in this
-process, and what needs a shell in one.
+(… stands for anything). Each page has an empty folder of its own. A line that is our command, whether or not it may
+fail, runs in this process, and what needs a shell in one.
 """
 
 import doctest
@@ -83,14 +83,19 @@ def run_console(body: str) -> None:
 
 
 SHELL = re.compile(r"[|&<>;$`*?~]")
+TAIL = re.compile(r'(?: 2>&1)? \|\| (?:true|(echo "exit \$\?"))$')  # the line goes on where the command fails
 SHOWN = {"COLUMNS": "100", "NO_COLOR": "1"}
 
 
 def run_line(command: str) -> tuple[int, str, str]:
     """How a line of a console ends, and what it prints to standard output and to standard error."""
-    if command.startswith("attributary ") and not SHELL.search(command):
-        ran = CliRunner(env=SHOWN).invoke(main, shlex.split(command)[1:], prog_name="attributary")
-        return ran.exit_code, ran.stdout, ran.stderr
+    command = re.sub(r" +# .*", "", command)
+    tail = TAIL.search(command)
+    alone = command[: tail.start()] if tail else command
+    if alone.startswith("attributary ") and not SHELL.search(alone):
+        ran = CliRunner(env=SHOWN).invoke(main, shlex.split(alone)[1:], prog_name="attributary")
+        told = f"exit {ran.exit_code}\n" if tail and tail[1] and ran.exit_code else ""
+        return 0 if tail else ran.exit_code, ran.stdout + told, ran.stderr
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, **SHOWN}
     done = subprocess.run(command, shell=True, capture_output=True, text=True, env=environment, check=False)

@@ -49,11 +49,11 @@ def serving(*arguments: str) -> Iterator[tuple[str, dict[str, str], subprocess.P
     try:
         assert server.stdout
         found = re.fullmatch(r"(http://127\.0\.0\.1:\d+)/#([\w-]{43})\n", server.stdout.readline())
-        assert found, server.communicate(timeout=10)
+        assert found, server.communicate(timeout=60)
         yield found[1], {"Authorization": f"Bearer {found[2]}"}, server
     finally:
         server.send_signal(signal.SIGINT)
-        server.communicate(timeout=10)
+        server.communicate(timeout=60)
 
 
 @contextmanager
@@ -80,7 +80,7 @@ def test_it_serves_this_machine_until_it_is_interrupted() -> None:
             elsewhere.settimeout(2)
             assert elsewhere.connect_ex(("127.0.0.2", port)) != 0  # it listens on 127.0.0.1, not on all addresses
         server.send_signal(signal.SIGINT)
-        out, err = server.communicate(timeout=10)
+        out, err = server.communicate(timeout=60)
         assert server.returncode == 0 and out == ""
         assert err == "open this address; it works on this machine only. Ctrl-C stops it.\n"
 

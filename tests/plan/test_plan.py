@@ -2,6 +2,7 @@
 
 import json
 import os
+from functools import cache
 from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
@@ -531,9 +532,14 @@ def test_a_plan_in_a_file(tmp_path: Path) -> None:
     assert data["privacy"]["cost"]["conversion"] == 4 and data["spec"]["attribute"][2]["bucket"] == "6h"
 
 
-def _changed(**changes: Any) -> str:
+@cache
+def _plan() -> str:
     given = spec(split_by="a")
-    data = json.loads(make_plan(given, *asked(given)).to_json())
+    return make_plan(given, *asked(given)).to_json()
+
+
+def _changed(**changes: Any) -> str:
+    data = json.loads(_plan())
     return json.dumps({key: value for key, value in {**data, **changes}.items() if value != "leave out"})
 
 
