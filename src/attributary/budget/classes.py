@@ -24,6 +24,16 @@ class Link(NamedTuple):
     start: Ints  # where each family begins, counted from child.start
     size: Ints
 
+    def sum(self, of_children: Floats) -> Floats:
+        """The sum over each family, along the last axis; only children are their own sums."""
+        alone = len(self.start) == of_children.shape[-1]
+        return of_children if alone else np.add.reduceat(of_children, self.start, axis=-1)
+
+    def spread(self, of_parents: Floats) -> Floats:
+        """What each parent has, handed to its children."""
+        alone = len(self.start) == self.child.stop - self.child.start
+        return of_parents if alone else np.repeat(of_parents, self.size, axis=-1)
+
 
 @dataclass(frozen=True, eq=False)
 class Classes:
@@ -109,14 +119,15 @@ class Classes:
 
 
 def classes(tree: Tree, apart: int | Literal["nodes"] = 0, kind: Ints | None = None) -> Classes:
-    """The classes of a tree's nodes; all nodes down to level `apart` are classes of their own.
+    """The classes of a tree's nodes; all nodes down to level `apart` are classes of their own, with -1 no roots either.
 
     With "nodes", all nodes are but leaves, which have what their siblings have. Nodes of different `kind` (numbers from
     0 on, in level order) are never of one class; what is below a node is then what is below its class on average.
     """
     shape = _shapes(tree) if apart != "nodes" else _nodes(tree)
-    member = [np.arange(int(tree.first[0]))]
-    parent, times, leaf = [np.full(len(member[0]), -1)], [np.ones(len(member[0]))], []
+    roots = int(tree.first[0])
+    member = [shape.get(0, np.zeros(roots, np.int64)) if apart == -1 else np.arange(roots)]
+    parent, times, leaf = [np.full(int(member[0].max()) + 1, -1)], [np.bincount(member[0]).astype(np.float64)], []
     for i in range(1, tree.depth):
         begin, end = children(tree, i - 1)
         fan = np.empty(len(parent[-1]), np.int64)
@@ -154,13 +165,13 @@ def children(tree: Tree, level: int) -> tuple[Ints, Ints]:
 
 
 def _shapes(tree: Tree) -> dict[int, Ints]:
-    """A number for the subtree shape of each node of all levels but the first and the last; equal for equal shapes.
+    """A number for the subtree shape of each node of all levels but the last; equal for equal shapes.
 
     A shape is the multiset of the shapes below. It is known by the sum of 64 bits for each, drawn once and for all:
     that two of a million shapes share a sum has a chance of 3e-8.
     """
     shape: dict[int, Ints] = {}
-    for i in reversed(range(1, tree.depth - 1)):
+    for i in reversed(range(tree.depth - 1)):
         begin, end = children(tree, i)
         number = end - begin
         if i < tree.depth - 2:

@@ -75,9 +75,9 @@ def _step(paths: Paths, budget: Floats, gain: Floats, length: Floats) -> Floats:
     root, power = (np.cbrt, _cube) if paths.exponent == 2 else (np.sqrt, np.square)
     q = budget * root(np.maximum(gain, 0.0))  # as −∂E/∂ε = 2Q/ε³, and the 2 is common to all
     cost, s = power(q), np.zeros_like(q)
-    for parent, child, start, _ in reversed(paths.links):
-        s[:, parent] = root(np.add.reduceat(cost[:, child], start, axis=1))
-        cost[:, parent] = power(q[:, parent] + s[:, parent])
+    for link in reversed(paths.links):
+        s[:, link.parent] = root(link.sum(cost[:, link.child]))
+        cost[:, link.parent] = power(q[:, link.parent] + s[:, link.parent])
     with np.errstate(all="ignore"):
         odds = budget / rest * (q * rest / (s * budget)) ** length
     unsure = np.isnan(odds)  # nothing to gain here, or nothing to spend: as it was
@@ -102,7 +102,7 @@ def _spend(paths: Paths, here: Floats, rest: Floats) -> Floats:
         take = np.where(paths.open & (here > 0), 1.0 / (1.0 + rest / here), 0.0)
         keep = np.where(here > 0, 1.0 / (1.0 + here / rest), 1.0)
     left, spent = np.full_like(here, paths.budget), np.zeros_like(here)
-    for parent, child, _, size in paths.links:
-        spent[:, parent] = take[:, parent] * left[:, parent]
-        left[:, child] = np.repeat(keep[:, parent] * left[:, parent], size, axis=1)
+    for link in paths.links:
+        spent[:, link.parent] = take[:, link.parent] * left[:, link.parent]
+        left[:, link.child] = link.spread(keep[:, link.parent] * left[:, link.parent])
     return np.where(paths.last & paths.open, left, spent)

@@ -43,18 +43,19 @@ def predicted(
     up = np.divide(1.0, np.maximum(precision, nothing))
     rest, bulk = np.zeros_like(up), np.repeat(weight[None], len(up), axis=0)
     families = []
-    for parent, child, start, size in reversed(forest.links):
+    for link in reversed(forest.links):
+        parent, child = link.parent, link.child
         n, s, rho = forest.times[child], share[child], firm[child]
         v, b = up[:, child], bulk[:, child]
         k = 1.0 / (1.0 + rho * v)
         t, ns = k * v, n * s
-        total = np.add.reduceat(n * t, start, axis=1)
-        left = np.add.reduceat(ns * k, start, axis=1)
-        known = np.add.reduceat(ns * s * rho * k, start, axis=1)
-        w = t / np.repeat(total, size, axis=1)
-        g = rho * t * s + w * np.repeat(left, size, axis=1)
-        rest[:, parent] = np.add.reduceat(b * t * (1.0 - w) + rest[:, child], start, axis=1)
-        bulk[:, parent] += np.add.reduceat(g * g * b, start, axis=1)
+        total = link.sum(n * t)
+        left = link.sum(ns * k)
+        known = link.sum(ns * s * rho * k)
+        w = t / link.spread(total)
+        g = rho * t * s + w * link.spread(left)
+        rest[:, parent] = link.sum(b * t * (1.0 - w) + rest[:, child])
+        bulk[:, parent] += link.sum(g * g * b)
         up[:, parent] = 1.0 / (precision[:, parent] + known + left * left / total)
         families.append(PredictedFamily(k, t, w, g, total, left))
     roots = forest.slice(0)
@@ -67,18 +68,19 @@ def gain(forest: Classes, share: Floats, firm: Floats, sweep: PredictedSweep) ->
     roots = forest.slice(0)
     variance, by_up = up.copy(), np.empty_like(up)  # v̂ar and ∂E/∂var⇑
     by_up[:, roots] = bulk[:, roots]
-    for (parent, child, start, size), (k, t, w, g, total, left) in zip(forest.links, families, strict=True):
+    for link, (k, t, w, g, total, left) in zip(forest.links, families, strict=True):
+        parent, child = link.parent, link.child
         n, s, rho = forest.times[child], share[child], firm[child]
-        b, above = bulk[:, child], np.repeat(variance[:, parent], size, axis=1)
+        b, above = bulk[:, child], link.spread(variance[:, parent])
         ratio = left / total
         by_below = -by_up[:, parent] * up[:, parent] ** 2  # by A + S² / T
         by_g = 2.0 * b * g * above
-        pulled = np.add.reduceat(by_g * w, start, axis=1)
-        by_total = np.add.reduceat(b * w * w, start, axis=1) - pulled * ratio - by_below * ratio * ratio
+        pulled = link.sum(by_g * w)
+        by_total = link.sum(b * w * w) - pulled * ratio - by_below * ratio * ratio
         by_left = pulled + 2.0 * by_below * ratio
-        by_t = b * (1.0 - 2.0 * w) + by_g * np.repeat(ratio, size, axis=1) + n * np.repeat(by_total, size, axis=1)
-        by_k = s * (n * np.repeat(by_left, size, axis=1) - by_g)
-        by_told = n * np.repeat(by_below, size, axis=1) * (s * rho) ** 2
+        by_t = b * (1.0 - 2.0 * w) + by_g * link.spread(ratio) + n * link.spread(by_total)
+        by_k = s * (n * link.spread(by_left) - by_g)
+        by_told = n * link.spread(by_below) * (s * rho) ** 2
         by_up[:, child] = k * k * (by_t - rho * by_k - by_told)
         variance[:, child] = t * (1.0 - w) + g * g * above
     return up**2 * by_up

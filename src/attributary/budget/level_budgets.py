@@ -34,7 +34,7 @@ class LevelBudgets:
 
     @classmethod
     def of(cls, problem: Problem) -> Self:
-        objective = problem.objective(apart=1 if problem.total else 0)
+        objective = problem.objective()
         forest = objective.forest
         row = np.maximum(forest.under(int(problem.total)), 0) if problem.by_root else np.zeros(len(forest), np.int64)
         fixed = np.nan_to_num(problem.levels)

@@ -3,7 +3,7 @@
 Leaves of one parent have the same budget, since each gets all that is left on its path.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self, Unpack
 
@@ -31,7 +31,7 @@ class NodeBudgets:
 
     @classmethod
     def of(cls, problem: Problem) -> Self:
-        objective = problem.objective(apart="nodes")
+        objective = problem.objective(by_node=True)
         return cls(problem, objective, _row(problem, objective.forest))
 
     def errors(self, budget: Floats) -> Floats:
@@ -71,6 +71,8 @@ class NodeBudgets:
 
 def _row(problem: Problem, forest: Classes) -> Ints:
     """The row of each class. Leaves directly below a total are one class, which has the row of any of them."""
+    if problem.pooled:
+        return np.zeros(len(forest), np.int64)
     if not problem.total:
         return forest.under(0)
     row = np.zeros(int(forest.offsets[2]), np.int64)
@@ -92,7 +94,7 @@ def per_node(tree: Tree, prior_count: ArrayLike, epsilon: float, tau: float, **o
     problem = Problem.of(tree, prior_count, epsilon, tau, **options)
     if not problem.by_root:
         raise ValueError("per_node gives each node a budget of its own; got by_root=False: take optimal for that")
-    rows = LevelBudgets.of(problem)
+    rows = LevelBudgets.of(replace(problem, by_root=not problem.pooled))
     nodes = NodeBudgets.of(problem)
     by_level, even = best_by_level(problem, rows), equally(rows, rows.open)
     starts = nodes.of_rows(rows, np.array([(1 - t) * by_level + t * even for t in TOWARDS_EQUAL]))

@@ -7,7 +7,7 @@ A node's variance has the weight w_v in its root's tree error, added up over the
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal, Self, TypedDict, Unpack
+from typing import Self, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -22,18 +22,21 @@ from attributary.tree import Family, Tree
 from attributary.types import Floats, Ints
 
 
-def class_weights(tree: Tree, forest: Classes, count: Floats, tau: float, weights: Floats | None) -> Floats:
+def class_weights(
+    tree: Tree, forest: Classes, count: Floats, tau: float, weights: Floats | None, pooled: bool = False
+) -> Floats:
     """w_v = 1/((d+1) · |L_i| · max(τ, c_v)²), with d + 1 and |L_i| of the root's own tree (the paper's section 3.2).
 
+    If pooled, of the whole tree: as if there were a node above all roots that is not asked for.
     `weights` replace 1/|L_i|, normalised within each level; a level without weight does not count. As in `rmsre`.
     Counts and weights are in level order.
     """
     score = np.maximum(count, tau)
     np.multiply(score, score, out=score)
     np.divide(1.0 if weights is None else weights, score, out=score)
-    root = forest.under(0)
+    root = np.zeros(len(forest), np.int64) if pooled else forest.under(0)
     cell = root * forest.depth + forest.level
-    mass = np.bincount(cell, forest.add_up(tree, weights), int(forest.offsets[1]) * forest.depth)
+    mass = np.bincount(cell, forest.add_up(tree, weights), (int(root.max()) + 1) * forest.depth)
     levels = (mass.reshape(-1, forest.depth) > 0).sum(axis=1)
     norm = mass[cell] * levels[root]
     share: Floats = np.divide(forest.add_up(tree, score), norm, out=np.zeros(len(forest)), where=norm > 0)
@@ -94,6 +97,7 @@ class PlainOptions(TypedDict, total=False):
     noise: str | NoiseModel  # a name in the registry of noise models, or a model
     l1: int  # what an impression may contribute in all
     by_root: bool  # a split for each root, or one for all that has the least sum of their errors
+    pooled: bool  # one error, of levels over the nodes of all roots, instead of each root's own
     total: bool  # level 0 is a total above the heads, which get the splits
     denoised: bool  # plan for denoised figures, or for raw ones
 
@@ -117,6 +121,7 @@ class Problem:
     noise: str | NoiseModel = "api"
     l1: int = 65536
     by_root: bool = True
+    pooled: bool = False
     total: bool = False
     denoised: bool = True
 
@@ -151,13 +156,19 @@ class Problem:
     def model(self) -> NoiseModel:
         return noise_model(self.noise, self.epsilon, self.l1)
 
-    def objective(self, apart: int | Literal["nodes"]) -> Objective:
-        """The errors to make small, on classes that are kept apart down to a level, or node by node."""
-        forest = classes(self.tree, apart)
-        weight = class_weights(self.tree, forest, self.count, self.tau, self.weights)
+    @property
+    def joint(self) -> bool:
+        """Whether there is one error, summed over all roots."""
+        return self.total or self.pooled or not self.by_root
+
+    def objective(self, by_node: bool = False) -> Objective:
+        """The errors to make small, on classes of nodes that have the same budget and the same variance."""
+        apart = int(self.total) if self.by_root or not self.pooled else -1
+        forest = classes(self.tree, "nodes" if by_node else apart)
+        weight = class_weights(self.tree, forest, self.count, self.tau, self.weights, self.pooled)
         if not self.denoised:  # a level left out has no raw figures to be judged
             weight[(self.levels[forest.level] == 0) & ~forest.leaf] = 0.0
-        return Objective(forest, weight, self.model, self.denoised, joint=self.total or not self.by_root)
+        return Objective(forest, weight, self.model, self.denoised, self.joint)
 
 
 def _counts(tree: Tree, counts: ArrayLike) -> Floats:
@@ -240,9 +251,9 @@ class Learned:
         wide = forest.add_up(tree, np.where(known, spread, 0.0)) / size
         firm = np.divide(1.0, wide, out=np.zeros(len(forest)), where=forest.add_up(tree, known.astype(np.float64)) > 0)
         nothing = UNMEASURED * min(1.0, float(problem.model.precision(np.array([problem.epsilon]))[0]))
-        weight = class_weights(tree, forest, problem.count, problem.tau, problem.weights)
+        weight = class_weights(tree, forest, problem.count, problem.tau, problem.weights, problem.pooled)
         part = forest.add_up(tree, share) / size
-        return cls(forest, weight, problem.model, part, firm, nothing, joint=problem.total or not problem.by_root)
+        return cls(forest, weight, problem.model, part, firm, nothing, problem.joint)
 
     def errors(self, budget: Floats) -> Floats:
         """(splits, roots), or (splits, 1) where they are judged together."""

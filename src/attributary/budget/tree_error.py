@@ -34,13 +34,14 @@ def denoised(forest: Classes, weight: Floats, precision: Floats) -> ErrorSweep:
     below = np.zeros_like(up)
     bulk = np.broadcast_to(weight, np.broadcast_shapes(weight.shape, up.shape)).copy()
     rest = np.zeros_like(bulk)
-    for parent, child, start, size in reversed(forest.links):
+    for link in reversed(forest.links):
+        parent, child = link.parent, link.child
         u, b = up[..., child], bulk[..., child]
-        v = np.add.reduceat(forest.times[child] * u, start, axis=-1)
-        k = u / np.repeat(v, size, axis=-1)
+        v = link.sum(forest.times[child] * u)
+        k = u / link.spread(v)
         kb = k * b
-        rest[..., parent] = np.add.reduceat((b - kb) * u + rest[..., child], start, axis=-1)
-        bulk[..., parent] += np.add.reduceat(k * kb, start, axis=-1)
+        rest[..., parent] = link.sum((b - kb) * u + rest[..., child])
+        bulk[..., parent] += link.sum(k * kb)
         below[..., parent] = v
         up[..., parent] = v / (1.0 + precision[..., parent] * v)
     roots = forest.slice(0)
@@ -51,9 +52,9 @@ def variances(forest: Classes, precision: Floats) -> Floats:
     """v̂ar of each class, by one sweep up and one down."""
     _, up, below, _ = denoised(forest, np.zeros(len(forest)), precision)
     variance = up.copy()
-    for parent, child, _, size in forest.links:
-        u, v = up[:, child], below[:, parent]
-        variance[:, child] = u * (1.0 - u * np.repeat((1.0 - variance[:, parent] / v) / v, size, axis=1))
+    for link in forest.links:
+        u, v = up[:, link.child], below[:, link.parent]
+        variance[:, link.child] = u * (1.0 - u * link.spread((1.0 - variance[:, link.parent] / v) / v))
     return variance
 
 
@@ -63,15 +64,16 @@ def gain(forest: Classes, weight: Floats, sweep: ErrorSweep) -> Floats:
     roots = forest.slice(0)
     variance, by_up = up.copy(), np.empty_like(bulk)  # v̂ar and ∂E/∂var⇑
     by_up[..., roots] = bulk[..., roots]
-    for parent, child, _, size in forest.links:
+    for link in forest.links:
+        parent, child = link.parent, link.child
         u, v = up[..., child], below[..., parent]
         settled = variance[..., parent] / v
         by_below = (bulk[..., parent] - weight[..., parent]) * (1.0 - 2.0 * settled)
         by_below += by_up[..., parent] * (up[..., parent] / v) ** 2
-        moved = u * np.repeat((1.0 - settled) / v, size, axis=-1)  # k_c · (1 − v̂ar_p / var↑_p)
+        moved = u * link.spread((1.0 - settled) / v)  # k_c · (1 − v̂ar_p / var↑_p)
         variance[..., child] = u * (1.0 - moved)
         by_up[..., child] = bulk[..., child] * (1.0 - 2.0 * moved)
-        by_up[..., child] += forest.times[child] * np.repeat(by_below, size, axis=-1)
+        by_up[..., child] += forest.times[child] * link.spread(by_below)
     return up**2 * by_up
 
 

@@ -30,7 +30,7 @@ SIEVE = 4  # rounds that all starts take
 FINALISTS = 3
 PROMISING = 8  # splits at random that join the starts, the best of ...
 LEAST_TRIES, MOST_TRIES = 32, 512  # ... so many, which have in all about ...
-MOST_CLASSES = 2**19  # ... where the other starts are many, and a quarter where they are few
+MOST_CLASSES = 2**19  # ... where the other starts are many, and a 64th where they are few, as while a slider moves
 ROUNDS = 40
 INNER = 12  # moves of the multipliers in a round
 STILL = 2e-5  # of the largest multiplier: a move by less is none
@@ -145,7 +145,7 @@ class Bounded:
 
     def _promising(self, starts: Floats, goal: bool) -> Floats:
         """The best of many splits for all rows alike, at random; none where these take longer than few starts do."""
-        classes = MOST_CLASSES if len(starts) > FINALISTS else MOST_CLASSES // 4
+        classes = MOST_CLASSES if len(starts) > FINALISTS else MOST_CLASSES // 64
         number = min(classes // sum(len(one.rows.row) for one in self.measures), MOST_TRIES)
         if number < LEAST_TRIES:
             return starts[:0]

@@ -24,6 +24,7 @@ from attributary.plan.choose_limits import ChosenLimits
 from attributary.plan.contributions import contributions
 from attributary.plan.level_shares import Question, Shares, shares
 from attributary.plan.make import DELTA, GUESS
+from attributary.prior import Prior
 from attributary.spec import Spec
 from attributary.spec.measure import AUTO
 from attributary.spec.neighbours import PrivacyLoss
@@ -64,7 +65,7 @@ class WhatIf:
 
     @cached_property
     def forest(self) -> Classes:
-        return classes(self.start.tree, 0)
+        return classes(self.start.tree, -1)
 
     @cached_property
     def count(self) -> Floats:
@@ -78,7 +79,7 @@ class WhatIf:
     def best(self, spec: Spec) -> Floats:
         """The shares of least error that meet the targets of levels, or come near, and keep to the guard."""
         epsilon = None if spec.noise_model.proportional else spec.epsilon  # if so, the best split is the same at any ε
-        free = self._method(spec, "optimal", (spec.neighbours, spec.tau, spec.noise, epsilon))
+        free = self._kept((spec.neighbours, spec.tau, spec.noise, epsilon), self._question(spec), "optimal")
         asked = (spec.targets, spec.epsilon if spec.targets else epsilon)
         key = ("bounded", spec.guard, spec.neighbours, spec.tau, spec.noise, *asked)
         if key not in self._shares:
@@ -107,9 +108,9 @@ class WhatIf:
         if key not in self._cases:
             _forget(self._cases)
             levels = [Target(level, 1.0, None) for level in spec.levels[: self.forest.depth]]
-            q = self._question(spec)
             one = ChosenLimits((1.0,), np.array([spec.given_limit or 1]), {})
-            self._cases[key] = BoundedCase.of([q], one, [shares(q, "equal")], levels)
+            level_shares = Shares(self.shares(spec, "equal"))
+            self._cases[key] = BoundedCase.of([self._question(spec)], one, [level_shares], levels)
         case, wanted = self._cases[key], {target.name: target for target in spec.targets}
         bounds = []
         for bound in case.bounds[0]:
@@ -122,8 +123,9 @@ class WhatIf:
         return replace(case, bounds=(tuple(bounds),))
 
     def shares(self, spec: Spec, method: str) -> Floats:
-        """The shares of a simple method, equal or leaves, which look at the levels only."""
-        return self._method(spec, method, (spec.neighbours,))
+        """The shares of a simple method, equal or leaves, which look at the levels only: a chain has them, too."""
+        chain = Tree.from_parents(np.arange(self.forest.depth) - 1)
+        return self._kept((method, spec.neighbours), Question.of(spec, chain, Prior(np.ones(len(chain)))), method)
 
     def errors(self, spec: Spec, rows: list[Ints]) -> list[ExpectedErrors]:
         """What to expect of each row of contributions."""
@@ -176,13 +178,12 @@ class WhatIf:
             self._weights[key] = np.divide(summed, level_mass, out=np.zeros(len(summed)), where=level_mass > 0)
         return self._weights[key]
 
-    def _method(self, spec: Spec, method: str, depends_on: tuple[Any, ...]) -> Floats:
+    def _kept(self, depends_on: tuple[Any, ...], q: Question, method: str) -> Floats:
         """A method's shares, which depend on nothing else of the spec."""
-        key = (method, *depends_on)
-        if key not in self._shares:
+        if depends_on not in self._shares:
             _forget(self._shares)
-            self._shares[key] = shares(self._question(spec), method).default
-        return self._shares[key]
+            self._shares[depends_on] = shares(q, method).default
+        return self._shares[depends_on]
 
     def _question(self, spec: Spec) -> Question:
         start = self.start

@@ -217,7 +217,7 @@ def next_try(tried: list[tuple[float, float]]) -> float:
 
 def _rows(q: Question, by_root: bool) -> tuple[Problem, LevelBudgets]:
     weights = q.weights if by_root or q.spec.split_by is None else q.of_known_heads(q.weights)
-    options: dict[str, Any] = {"by_root": by_root, "total": by_root and q.spec.total}
+    options: dict[str, Any] = {"by_root": by_root, "pooled": not by_root, "total": by_root and q.spec.total}
     spec = q.spec
     try:
         problem = Problem.of(

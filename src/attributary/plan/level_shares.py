@@ -119,37 +119,14 @@ class Question:
         return np.where(drop, 0.0, 1.0 if weights is None else weights)
 
     def split(self, method: str, fixed: Floats, weights: Floats | None, **options: Any) -> Split:
-        """What a method makes of the tree."""
-        options |= self._expected(method)
-        return self._ask(self.tree, self.prior.mean, method, fixed, weights, **options)
-
-    def split_together(self, method: str, fixed: Floats) -> Split:
-        """The same for the whole tree at once: as if there were a node above all roots that is not asked for."""
-        tree = self.tree
-        if tree.first[0] == 1:
-            return self.split(method, fixed, self.weights)
-        weights = np.ones(len(tree)) if self.weights is None else tree.to_level_order(self.weights)
-        mean = tree.to_level_order(self.prior.mean)
-        above, below = np.zeros(1), np.concatenate
-        topped = Tree.from_parents(np.concatenate([[-1], tree.family + 1]))
-        share = self._expected(method)
-        more = {name: below([above + np.inf, tree.to_level_order(values)]) for name, values in share.items()}
-        return self._ask(topped, below([above, mean]), method, below([above, fixed]), below([above, weights]), **more)
-
-    def _expected(self, method: str) -> dict[str, Any]:
-        """Share and spread, for a method that plans for them; the others go by noise alone."""
-        if self.expects is None or not METHODS[method].learns:
-            return {}
-        return {"share": self.expects.share, "spread": self.expects.spread}
-
-    def _ask(
-        self, tree: Tree, mean: Floats, method: str, fixed: Floats, weights: Floats | None, **options: Any
-    ) -> Split:
-        spec = self.spec
+        """What a method makes of the tree; one that plans for shares and spread has them, the others go by noise."""
+        spec, expects, of_method = self.spec, self.expects, METHODS[method]
+        if expects is not None and of_method.learns:
+            options |= {"share": expects.share, "spread": expects.spread}
         options |= {"phases": self.phases, "noise": spec.noise_model, "l1": spec.l1, "denoised": self.denoised}
-        levels = fixed * self.epsilon
+        options |= {"weights": weights, "levels": fixed * self.epsilon}
         try:
-            return METHODS[method].split(tree, mean, self.epsilon, self.tau, weights=weights, levels=levels, **options)
+            return of_method.split(self.tree, self.prior.mean, self.epsilon, self.tau, **options)
         except ValueError as error:  # of what the user fixed
             raise InputError(str(error)) from error
 
@@ -196,8 +173,8 @@ def shares(q: Question, method: str) -> Shares:
 
 def _together(q: Question, method: str) -> Floats:
     """The one split that is best for the whole tree."""
-    levels = len(q.fixed)  # beside which there may be one on top
-    row: Floats = _limited(q, lambda fixed: _rows(q, q.split_together(method, fixed))[:1, -levels:], q.fixed)[0]
+    options = {"by_root": False, "pooled": True}
+    row: Floats = _limited(q, lambda fixed: _rows(q, q.split(method, fixed, q.weights, **options))[:1], q.fixed)[0]
     return row
 
 
@@ -228,10 +205,8 @@ def _per_node(q: Question, method: str) -> Shares:
 
 def _nodes(q: Question, method: str, fixed: Floats) -> Floats:
     """The share of each node, in level order."""
-    if q.spec.split_by is not None:
-        return q.tree.to_level_order(q.split(method, fixed, q.weights, total=q.spec.total).epsilon) / q.epsilon
-    split = q.split_together(method, fixed)
-    nodes: Floats = split.tree.to_level_order(split.epsilon)[-len(q.tree) :] / q.epsilon
+    options = {"pooled": True} if q.spec.split_by is None else {"total": q.spec.total}
+    nodes: Floats = q.tree.to_level_order(q.split(method, fixed, q.weights, **options).epsilon) / q.epsilon
     return nodes
 
 
