@@ -16,7 +16,9 @@ from hypothesis import strategies as st
 from attributary import compare
 from attributary.errors import InputError
 from attributary.estimates import by_measure
+from attributary.explore import open_session
 from attributary.explore.estimate_store import open_store
+from attributary.pipeline.denoise_table import denoise_table
 from attributary.tables import write_table
 from attributary.tree.labels import UNPRINTABLE
 from effort import examples, first_of
@@ -401,3 +403,17 @@ def test_tables_of_different_questions_are_not_compared(tmp_path: Path) -> None:
     plain = written(table(["x"]).drop_columns(["campaign", "place", "day"]), tmp_path / "plain.parquet")
     with pytest.raises(InputError, match="compared by the labels"):
         open_store([now, plain])
+
+
+def test_a_table_is_called_by_what_it_counts(tmp_path: Path) -> None:
+    """As on the page: by the column that was denoised, or else conversions."""
+    figures = pa.table({"shop": ["a", "a", "b"], "day": [None, "mon", None], "visits": [9.0, 5.0, 4.0]})
+    write_table(
+        denoise_table(figures, ["shop", "day"], "visits", variance=1.0, fill=True).table, str(tmp_path / "t.csv")
+    )
+    write_table(table(["a", "b"]), str(tmp_path / "run.parquet"))
+    for name, called in (("t.csv", "visits"), ("run.parquet", "conversions")):
+        opened = open_session(str(tmp_path / name))
+        about = opened.about({})["table"]
+        opened.close()
+        assert (about["called"], about["noun"]) == (called, "count")

@@ -27,7 +27,7 @@ class ShareLayout:
         z = root(np.maximum(q, 0.0)) * self.open  # gains are never negative, but for rounding
         if self.held is not None:
             z[..., self.held[0]] = self.held[1][..., None]
-        inside = self._within(z, old / np.maximum(old.sum(axis=2, keepdims=True), 1e-300))
+        inside = self._within(z, old)
         if q.shape[1] == 1:
             return inside
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -46,25 +46,28 @@ class ShareLayout:
         z[:, :, : int(self.total)] *= share.shape[3] ** (1 / (self.exponent + 1))
         if self.held is not None:
             z[..., self.held[0]] = self.held[1][..., None]
-        shares: Floats = part / part.sum(axis=1, keepdims=True) * self._within(z, old / old.sum(axis=2, keepdims=True))
+        shares: Floats = part / part.sum(axis=1, keepdims=True) * self._within(z, old)
         return shares
 
     def _within(self, z: Floats, old: Floats) -> Floats:
-        """Shares of each measure's part, in proportion to z where they are free."""
-        free, room = 1.0 - self.fixed.sum(), self.limit - self.fixed[self.unknown :].sum()
-        left = np.full_like(z[:, :, :1], free)
-        top, low = int(self.total), slice(self.unknown, None)
-        lower, every = z[:, :, low].sum(axis=2, keepdims=True), z[:, :, top:].sum(axis=2, keepdims=True)
+        """Shares of each measure's part, in proportion to z where they are free; as in `old` in a row without any."""
+        free, top = 1.0 - self.fixed.sum(), int(self.total)
+        every = z[:, :, top:].sum(axis=2, keepdims=True)
+        left = np.full_like(every, free)
         if self.total:
-            left = left - self._common(z[:, :, :1, :1], every, lower, free, room)
+            left = left - self._common(z[:, :, :1, :1], every, z, free)
         share = np.divide(z * left, every, out=np.zeros_like(z), where=every > 0)
-        over = share[:, :, low].sum(axis=2, keepdims=True) > room
-        if over.any():
+        if self.limit < 1:
+            low, room = slice(self.unknown, None), self._room
+            over = share[:, :, low].sum(axis=2, keepdims=True) > room
+            lower = z[:, :, low].sum(axis=2, keepdims=True)
             upper = every - lower
             share = np.where(over, np.divide(z * (left - room), upper, out=np.zeros_like(z), where=upper > 0), share)
             limited = np.divide(z[:, :, low] * room, lower, out=np.zeros_like(z[:, :, low]), where=lower > 0)
             share[:, :, low] = np.where(over, limited, share[:, :, low])
-        share = np.where(every > 0, share + self.fixed[:, None], old)
+        share += self.fixed[:, None]
+        if not every.all():
+            share = np.where(every > 0, share, old / np.maximum(old.sum(axis=2, keepdims=True), 1e-300))
         if self.total:
             share[:, :, :1] = free - left + self.fixed[0]
         return self.raised(share) if self.least.any() else share
@@ -88,14 +91,19 @@ class ShareLayout:
             parts.append(least[kind] + more * times[:, :, None])
         return np.concatenate(parts, axis=2)
 
-    def _common(self, top: Floats, every: Floats, lower: Floats, free: float, room: float) -> Floats:
+    @property
+    def _room(self) -> float:
+        """What the unknown levels may have besides what is fixed."""
+        return self.limit - float(self.fixed[self.unknown :].sum())
+
+    def _common(self, top: Floats, every: Floats, z: Floats, free: float) -> Floats:
         """The share of a total that all rows have in common."""
-        power = self.exponent + 1
+        power, room, lower = self.exponent + 1, self._room, z[:, :, self.unknown :].sum(axis=2, keepdims=True)
         if self.held is not None:
             every, lower = (np.where(self.held[0], 0.0, each) for each in (every, lower))
         below = (every**power).sum(axis=3, keepdims=True) ** (1 / power)
         common: Floats = np.divide(free * top, top + below, out=np.zeros_like(top), where=top > 0)
-        if not ((free - common) * lower > room * every).any():
+        if not (self.limit < 1 and ((free - common) * lower > room * every).any()):
             return common
         low, high, upper = np.zeros_like(common), np.full_like(common, free), every - lower
         with np.errstate(divide="ignore", invalid="ignore"):

@@ -6,7 +6,7 @@ import re
 from attributary.errors import InputError
 from attributary.estimates import is_estimates
 from attributary.ratio import is_ratios
-from attributary.tables.table_source import by_content, by_name, opened
+from attributary.tables.table_source import by_content, by_name, opened, readable
 
 FIRST_BYTES = 65536
 
@@ -48,10 +48,8 @@ def table_of_period(path: str) -> str | None:
 
 def estimate_files(folder: str) -> list[str]:
     """The tables of estimates in a folder."""
-    try:
+    with readable(folder, "give a folder that is there"):
         paths = [os.path.join(folder, name) for name in sorted(os.listdir(folder)) if not name.startswith(".")]
-    except OSError as error:
-        raise InputError(f"{folder} cannot be read: {error.strerror}") from None
     return [path for path in paths if by_name(path).format and os.path.isfile(path) and _has_estimates(path)]
 
 

@@ -147,7 +147,8 @@ def write_periods(named: dict[str, str], levels: list[str] | None, folder: str) 
         columns |= {"change": step.difference.change, "spread": step.standard_error, "z": z, "chance": step.chance}
         columns |= dict(zip(("relative", "relative_low", "relative_high"), step.relative, strict=True))
         made = with_columns(each.tree.in_level_order.table(), columns)
-        made = noted(made.append_column("verdict", pa.array(step.verdict)), confidence=each.confidence)
+        made = made.append_column("verdict", pa.array(step.verdict))
+        made = noted(made, confidence=each.confidence, figure=each.figure)
         made = noted(made, generated="logs") if each.generated else made
         tables[name] = mark(made, each.not_private)
     file = os.path.join(folder, "periods.parquet")

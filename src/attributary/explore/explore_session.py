@@ -29,7 +29,7 @@ from attributary.report.course_svg import LARGE, course
 from attributary.report.facts import not_private
 from attributary.report.quantity import digits, tau_of_value
 from attributary.report.series_page import lead
-from attributary.spec.measure import COUNT
+from attributary.spec.measure import COUNT, called
 
 Params = Mapping[str, str]
 KEPT = 8  # made-up trees
@@ -89,7 +89,8 @@ class Session:
                 "page": PAGE,
                 "measure": now.measure or "",
                 "measures": [each.now.measure for each in (self.store, *self.store.others)] if now.measure else [],
-                "called": "conversions" if name == COUNT else name,
+                "called": (now.figure if name == COUNT else "") or called(name),
+                "noun": "count" if name == COUNT else "sum",
                 "unit": self._unit(name),
                 "digits": 1 if name == COUNT else digits(store.checked.variance),
             }
@@ -135,7 +136,7 @@ class Session:
             raise InputError("a course is of several periods; give them to `attributary explore`")
         series, node = store.series, view(params, store).node
         if node is None:
-            words = " ".join(lead(series, "conversions" if series.measure == COUNT else series.measure, []))
+            words = " ".join(lead(series, series.called, []))
             return {"size": LARGE, "shapes": course(series.total, 0, large=True), "words": words}
         x, low, high = (numerals.count(float(values[node])) for values in series.interval(series.sum))
         words = f"{len(series.periods)} periods together: {x}, between {low} and {high}."

@@ -15,6 +15,7 @@ from attributary.pipeline.read_tree import read_tree_and_prior
 from attributary.plan import Plan
 from attributary.prior import from_counts
 from attributary.spec import Spec
+from attributary.tables.table_source import readable
 
 WHAT = "explore takes estimates, a plan, a spec, or a folder that `attributary run` wrote"
 FIRST_BYTES = 65536
@@ -101,13 +102,8 @@ def _sources(path: str) -> Sources:
     """What is in a file, or in the files of a folder; of a folder, whatever else it holds is passed over."""
     if os.path.isdir(path):
         return _folder(path)
-    try:
-        with open(path, "rb") as file:
-            beginning = file.read(FIRST_BYTES)
-    except FileNotFoundError:
-        raise InputError(f"there is no file {path}; {WHAT}") from None
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from None
+    with readable(path, WHAT), open(path, "rb") as file:
+        beginning = file.read(FIRST_BYTES)
     if not beginning.strip():
         raise InputError(f"{path} is empty; {WHAT}")
     if path.endswith(".toml"):

@@ -24,6 +24,7 @@ from attributary.estimates import (
     is_estimates,
     label_columns,
     measure_names,
+    noted,
     read_estimates,
     read_measures,
     stated_confidence,
@@ -31,7 +32,7 @@ from attributary.estimates import (
 from attributary.ratio import is_ratios
 from attributary.tables import read_table
 from attributary.tables.not_private import NAME, mark, together, words_in, words_of
-from attributary.tables.table_source import by_content
+from attributary.tables.table_source import by_content, readable
 
 Stage = Callable[[str], None]
 Progress = Callable[[float], None]
@@ -53,14 +54,8 @@ class Stamp(NamedTuple):
 
 def stamp(path: str) -> Stamp:
     """The stamp of the file that is there now."""
-    try:
+    with readable(path, "give a table of estimates, as `attributary run` writes it"):
         stat = os.stat(path)
-    except FileNotFoundError:
-        raise InputError(
-            f"there is no file {path}; give a table of estimates, as `attributary run` writes it"
-        ) from None
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from None
     return Stamp(stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns)
 
 
@@ -119,6 +114,7 @@ class OpenTable:
     confidence: float | None = None
     generated: bool = False  # made of generated logs
     measure: str | None = None  # whose rows are looked at, where a column tells measures apart
+    figure: str = ""  # what is counted, where the table says so: visits
 
     def __len__(self) -> int:
         return len(self.forest.parent)
@@ -180,6 +176,7 @@ def _open(source: Any, path: str, file: str, stage: Stage, kept: MeasureRows | N
         stated_confidence(metadata),
         GENERATED in metadata,
         kept.value if kept else None,
+        metadata.get(b"figure", b"").decode(errors="replace"),
     )
 
 
@@ -241,8 +238,9 @@ def _in_order(path: str, levels: list[str] | None) -> Any:
     table = read_table(path)
     refuse_other(table.column_names, path)
     if not has_measures(table.column_names, levels):
-        made = _ours(read_estimates(table, path, levels)).replace_schema_metadata(table.schema.metadata)
-        return mark(made, words_of(table))
+        est = read_estimates(table, path, levels)
+        made = _ours(est).replace_schema_metadata(table.schema.metadata)
+        return mark(noted(made, figure=est.figure), words_of(table))
     each = [_ours(est).add_column(0, MEASURE, pa.array([name] * len(est))) for name, est in
             read_measures(table, path, levels).items()]  # fmt: skip
     return mark(pa.concat_tables(each).replace_schema_metadata(table.schema.metadata), words_of(table))

@@ -31,7 +31,7 @@ function introduce(table, measure = "") {
   document.title = `${words} – Attributary explorer`;
   const sizes = about.levels.map((level) => `${whole.format(level.nodes)} × ${level.name}`).join(", ");
   const beside = about.before ? `, beside ${about.before}` : "";
-  document.getElementById("opened").textContent = `${about.file}${beside}: ${whole.format(about.nodes)} ${about.called === "conversions" ? "counts" : "sums"}, ${sizes}.${about.generated ? " Generated data." : ""}`;
+  document.getElementById("opened").textContent = `${about.file}${beside}: ${whole.format(about.nodes)} ${about.noun}s, ${sizes}.${about.generated ? " Generated data." : ""}`;
   document.getElementById("choose").hidden = about.measures.length < 2;
   document.getElementById("measure").replaceChildren(...about.measures.map((name, i) => make("option", { value: i ? name : "" }, name === "count" ? "conversions" : name)));
   document.getElementById("measure").value = about.measure === about.measures[0] ? "" : about.measure;
@@ -41,7 +41,7 @@ function introduce(table, measure = "") {
   banner.lastElementChild.textContent = about.not_private.join(" ");
   if (open) document.title = `NOT PRIVATE: ${document.title}`;
   const how = about.confidence ? `${percent(about.confidence)} confidence` : "at the chosen confidence";
-  const noun = about.called === "conversions" ? "count" : "sum";
+  const { noun } = about;
   const error = `Error is the estimate's standard deviation, relative to the ${noun}, or to τ = ${small(about.tau)}${about.unit && `\u00a0${about.unit}`} where the ${noun} is smaller.`;
   const expected = about.prior ? " Weight of prior: 0 % is as measured, 100 % as the prior says; such estimates are no longer unbiased." : "";
   const zero = about.zero ? " Estimates are posterior means of whole counts; chance of 0 is the probability that nothing was counted." : "";

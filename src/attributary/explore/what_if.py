@@ -92,7 +92,7 @@ class WhatIf:
 
     def least_epsilon(self, spec: Spec) -> float | None:
         """The least ε that meets the targets; None without any."""
-        if not any(isinstance(target.error, float) for target in spec.targets):
+        if not _numbers(spec):
             return None
         last = (spec.guard, spec.neighbours, spec.tau, spec.noise)
         key = (*last, spec.targets)
@@ -208,8 +208,7 @@ def answer(what_if: WhatIf, params: Mapping[str, str]) -> dict[str, Any]:
     chosen, unknown = rows[0], rows[0][spec.first_unknown :]
     loss = PrivacyLoss.of(int(chosen.sum()) / spec.l1, int(unknown.sum()) / spec.l1, spec.noise_model)
     sizes = np.diff(what_if.start.tree.offsets).tolist()
-    by_node = what_if.by_node(spec, mine.variance)
-    targets = {target.name: target.error for target in spec.targets if isinstance(target.error, float)}
+    by_node, targets = what_if.by_node(spec, mine.variance), _numbers(spec)
     levels = [
         {
             "level": name,
@@ -256,8 +255,7 @@ def curve(what_if: WhatIf, params: Mapping[str, str]) -> dict[str, Any]:
     row = what_if.contribution(spec, requested_shares(what_if, spec, params))
     epsilons = np.geomspace(spec.epsilon / SPAN, spec.epsilon * SPAN, POINTS).tolist()
     specs = [spec.model_copy(update={"epsilon_or_auto": epsilon}) for epsilon in epsilons]
-    errors = [what_if.errors(each, [row])[0].levels.tolist() for each in specs]
-    targets = {target.name: target.error for target in spec.targets if isinstance(target.error, float)}
+    errors, targets = [what_if.errors(each, [row])[0].levels.tolist() for each in specs], _numbers(spec)
     return {
         "epsilon": epsilons,
         "here": spec.epsilon,
@@ -315,6 +313,11 @@ def requested_seed(params: Mapping[str, str]) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 10):
         raise InputError(f"a seed is a whole number below 10⁹; got {text[:40]!r}")
     return int(text)
+
+
+def _numbers(spec: Spec) -> dict[str, float]:
+    """The targets that are numbers, by level."""
+    return {target.name: target.error for target in spec.targets if isinstance(target.error, float)}
 
 
 def _level(spec: Spec, row: Ints, errors: ExpectedErrors, i: int) -> dict[str, Any]:
@@ -380,13 +383,9 @@ def example_draws(sample: Sample, spec: Spec, contribution: Ints, seed: int) -> 
         draws.append((np.where(budget > 0, noisy, np.nan), denoise(tree, noisy, variance).count))
     rows = []
     for v, name in zip(sample.shown.tolist(), sample.names, strict=True):
-        pairs = [[_known(noisy[v]), _known(estimate[v])] for noisy, estimate in draws]
+        pairs = [[_finite(noisy[v]), _finite(estimate[v])] for noisy, estimate in draws]
         rows.append({"name": name, "level": int(tree.level[v]), "count": float(sample.count[v]), "draws": pairs})
     return {"rows": rows, "nodes": len(tree), "whole": sample.whole, "seed": seed}
-
-
-def _known(x: float) -> float | None:
-    return float(x) if np.isfinite(x) else None
 
 
 def _largest(tree: Tree, count: Floats, most: int) -> Ints:

@@ -70,8 +70,7 @@ def _expected(q: Question, rows: Ints, weights: Floats | None) -> budget.Expecte
     heads = q.tree.slice(top)
     every = np.broadcast_to(rows, (heads.stop - heads.start, rows.shape[1]))
     noise = spec.noise_model.variance(q.tree.spread(every, top, rest=True) * (spec.epsilon / spec.l1))
-    share, spread = (None, None) if q.expects is None else (q.expects.share, q.expects.spread)
-    return budget.expected(q.tree, q.prior.mean, noise, q.tau, weights=weights, share=share, spread=spread)
+    return q.expected(noise, weights)
 
 
 def _descend(rows: Ints, errors: Callable[[Ints], Floats], free: Floats, least: Ints, most: tuple[float, int]) -> Ints:

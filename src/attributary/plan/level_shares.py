@@ -12,6 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from attributary import budget
 from attributary.budget import METHODS, Split
 from attributary.errors import InputError
 from attributary.prior import Prior, foreseen
@@ -109,6 +110,12 @@ class Question:
         if self.expects is None and noise.proportional:
             return self.spec.epsilon
         return self.spec.epsilon / noise.repeats(self.spec.given_limit or 1) / noise.repeats(self.measure.limit or 1.0)
+
+    def expected(self, noise: Floats, weights: Floats | None) -> budget.Expected:
+        """What to expect of noise variances, one per node: of unbiased estimates, or of those that use `expects`."""
+        share, spread = (None, None) if self.expects is None else (self.expects.share, self.expects.spread)
+        given: Any = {"weights": weights, "share": share, "spread": spread}
+        return budget.expected(self.tree, self.prior.mean, noise, self.tau, **given)
 
     def of_known_heads(self, weights: Floats | None) -> Floats | None:
         """The weights without those of heads that are new."""

@@ -11,7 +11,7 @@ from attributary import budget
 from attributary.budget import METHODS
 from attributary.errors import InputError
 from attributary.plan.bounded_shares import at_least, bounded_shares, least_shares
-from attributary.plan.choose_limits import ChosenLimits, best_parts, choose, measure_errors
+from attributary.plan.choose_limits import ChosenLimits, best_parts, choose, cut_off, measure_errors
 from attributary.plan.choose_scheme import choose_scheme
 from attributary.plan.contributions import Contributions, Rounding, contributions, most_of_unseen
 from attributary.plan.expected_errors import Compared, PlanErrors
@@ -203,14 +203,12 @@ def expected(
 
 
 def _expected(plan: Plan, q: Question) -> budget.Expected:
-    part, expects, tau = plan.of_measure(q.measure.name), q.expects, q.tau
-    share, spread = (None, None) if expects is None else (expects.share, expects.spread)
-    noise, sums = part.variance(q.tree), q.prior.mean
-    errors = budget.expected(q.tree, sums, noise, tau, weights=q.weights, share=share, spread=spread)
+    part = plan.of_measure(q.measure.name)
+    errors = q.expected(part.variance(q.tree), q.weights)
     if q.profile is None:
         return errors
-    cut_off = q.profile.limited(q.measure, plan.most_of_heads(q.tree), part.clip) - sums
-    return budget.Expected.of(q.tree, sums, errors.variance + cut_off**2, tau, q.weights)
+    bias = cut_off(q, plan.most_of_heads(q.tree), part.clip)
+    return budget.Expected.of(q.tree, q.prior.mean, errors.variance + bias**2, q.tau, q.weights)
 
 
 def _plan(questions: list[Question], limits: ChosenLimits, whole: Contributions, wishes: _Wishes) -> Plan:

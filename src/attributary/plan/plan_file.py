@@ -12,6 +12,7 @@ from attributary.plan.plan import Plan
 from attributary.spec.mistakes import Mistakes, in_words, refuse_unruly, value_in_words
 from attributary.spec.neighbours import NEIGHBOURS
 from attributary.tables import check_output, read_table, write_table
+from attributary.tables.table_source import readable
 from attributary.tree import Tree
 
 FORMAT = 1
@@ -82,17 +83,12 @@ def save(plan: Plan, path: str) -> None:
 
 def load(path: str) -> Plan:
     """The plan in a file."""
+    what = "give a plan, as `attributary plan -o plan.json` writes it"
     try:
-        with open(path, encoding="utf-8") as file:
+        with readable(path, what), open(path, encoding="utf-8") as file:
             text = file.read()
-    except FileNotFoundError:
-        raise InputError(
-            f"there is no file {path}; give a plan, as `attributary plan -o plan.json` writes it"
-        ) from None
     except UnicodeDecodeError:
         raise InputError(f"{path} is not a plan: it is not text; give a file that `attributary plan` wrote") from None
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from None
     nodes = _contributions(read_table(beside(path)), beside(path)) if '"checksum"' in text else None
     plan = from_json(text, nodes, path)
     if nodes is not None:

@@ -8,7 +8,7 @@ from attributary.estimates import Z_FINE, Estimates, Plausibility
 from attributary.plan import Plan
 from attributary.plan.expected_errors import Compared, LevelErrors
 from attributary.report import numerals
-from attributary.report.chart import AMBER, GREY, INK, MUTED, NARROW, TEAL, Chart, Draw, VegaLite, ticks
+from attributary.report.chart import AMBER, GREY, INK, MUTED, NARROW, TEAL, Chart, Draw, VegaLite, looks, rows_of, ticks
 from attributary.report.quantity import Quantity, path
 from attributary.report.tradeoff_chart import tradeoff_chart
 from attributary.types import Floats
@@ -118,7 +118,7 @@ def budget_chart(levels: list[LevelShare]) -> Chart:
             "data": {"values": rows},
             "width": width - 110,
             "height": {"step": ROW},
-            "encoding": {"y": _levels(names, narrow)},
+            "encoding": {"y": rows_of("level", names, 90 if narrow else 105)},
             "layer": [
                 {
                     "mark": {"type": "bar", "color": TEAL, "opacity": 0.35, "height": 16},
@@ -192,18 +192,16 @@ def span(share: LevelShare) -> str:
 
 def _dots(rows: list[dict[str, Any]], names: list[str], by: str, kinds: list[str], noun: str) -> Any:
     """Dots on a line for each level, one per kind; the first kind is ours."""
-    colours = [TEAL, AMBER, GREY][: len(kinds)]
 
     def spec(width: int) -> VegaLite:
         narrow = width <= NARROW
         x = {"field": "error", "type": "quantitative", "scale": {"zero": True}}
         axis = {"title": f"error, relative to the {noun}", "format": "~%", "tickCount": 3 if narrow else 5}
-        legend = {"title": None, "columns": 1 if narrow else 3}
         return {
             "data": {"values": rows[::-1]},  # ours is drawn last, above the others
             "width": width - 110,
             "height": {"step": ROW + 2},
-            "encoding": {"y": _levels(names, narrow)},
+            "encoding": {"y": rows_of("level", names, 90 if narrow else 105)},
             "layer": [
                 {
                     "mark": {"type": "rule", "color": MUTED, "strokeWidth": 1.5, "opacity": 0.45},
@@ -213,33 +211,14 @@ def _dots(rows: list[dict[str, Any]], names: list[str], by: str, kinds: list[str
                     "mark": {"type": "point", "filled": True, "size": 120, "opacity": 1},
                     "encoding": {
                         "x": {**x, "axis": axis},
-                        "color": {
-                            "field": by,
-                            "type": "nominal",
-                            "scale": {"domain": kinds, "range": colours},
-                            "legend": legend,
-                        },
-                        "shape": {
-                            "field": by,
-                            "type": "nominal",
-                            "scale": {"domain": kinds, "range": ["circle", "square", "diamond"][: len(kinds)]},
-                        },
+                        "color": looks(by, kinds, [TEAL, AMBER, GREY][: len(kinds)], {"columns": 1 if narrow else 3}),
+                        "shape": looks(by, kinds, ["circle", "square", "diamond"][: len(kinds)]),
                     },
                 },
             ],
         }
 
     return spec
-
-
-def _levels(names: list[str], narrow: bool) -> VegaLite:
-    return {
-        "field": "level",
-        "type": "nominal",
-        "sort": names,
-        "title": None,
-        "axis": {"labelLimit": 90 if narrow else 105},
-    }
 
 
 def budget_section(plan: Plan, draw: Draw, noun: str = "count") -> dict[str, Any]:

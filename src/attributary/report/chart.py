@@ -5,7 +5,7 @@ and works where scripts do not run. Each colour is one that the page's style she
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,6 +100,17 @@ def _alone(chart: Chart, width: int) -> VegaLite:
 
 def _whole(chart: Chart, width: int) -> VegaLite:
     return {"$schema": "https://vega.github.io/schema/vega-lite/v5.json", "config": CONFIG, **chart.spec(width)}
+
+
+def looks(field: str, names: Sequence[str], each: Sequence[Any], legend: VegaLite | None = None) -> VegaLite:
+    """An encoding of names, each by its colour, shape or dash; `legend` is what is said of them."""
+    legends = {} if legend is None else {"legend": {"title": None, **legend}}
+    return {"field": field, "type": "nominal", "scale": {"domain": list(names), "range": list(each)}, **legends}
+
+
+def rows_of(field: str, names: Sequence[str], room: float) -> VegaLite:
+    """An encoding of rows by name, in this order, whose labels have so much room."""
+    return {"field": field, "type": "nominal", "sort": list(names), "title": None, "axis": {"labelLimit": room}}
 
 
 def ticks(least: float, most: float, number: int) -> list[float]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from attributary.errors import InputError
 from attributary.report import numerals
-from attributary.report.chart import AMBER, GREY, NARROW, RUST, TEAL, Chart, Draw, VegaLite
+from attributary.report.chart import AMBER, GREY, NARROW, RUST, TEAL, Chart, Draw, VegaLite, looks
 from attributary.tables import place
 from attributary.tables.table_columns import floats
 
@@ -184,20 +184,10 @@ def _spec(rows: list[dict[str, Any]], methods: list[str], across: str, panels: i
         "format": "~%",
         **({"values": _round([r["error"] for r in rows])} if log_y else {}),
     }
-    colour = {
-        "field": "method",
-        "type": "nominal",
-        "scale": {"domain": methods, "range": (COLOURS * 9)[: len(methods)]},
-        "legend": {"title": None, "columns": 2 if narrow else 4, "symbolOpacity": 1},
-    }
-    shape = {
-        "field": "method",
-        "type": "nominal",
-        "scale": {
-            "domain": methods,
-            "range": [SHAPES[(i + i // len(COLOURS)) % len(SHAPES)] for i in range(len(methods))],
-        },
-    }
+    legend = {"columns": 2 if narrow else 4, "symbolOpacity": 1}
+    colour = looks("method", methods, (COLOURS * 9)[: len(methods)], legend)
+    shapes = [SHAPES[(i + i // len(COLOURS)) % len(SHAPES)] for i in range(len(methods))]
+    shape = looks("method", methods, shapes)
     layers: list[VegaLite] = [
         {"mark": {"type": "line", "strokeWidth": 2}, "encoding": {"y": {"field": "error", **y, "axis": axis}}},
         {

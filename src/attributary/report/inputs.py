@@ -15,7 +15,7 @@ from attributary.report.evaluation_curves import Point, is_evaluation, read_eval
 from attributary.spec.measure import COUNT
 from attributary.tables import read_table
 from attributary.tables.not_private import together, words_of
-from attributary.tables.table_source import by_name
+from attributary.tables.table_source import by_name, readable
 from attributary.types import Floats
 
 WHAT = "a report is made of a plan, a table of estimates, an evaluation, or a folder of them"
@@ -189,10 +189,8 @@ def _plan_levels(plan: Plan | None, table: Any) -> list[str] | None:
 def _files(path: str) -> list[str]:
     if not os.path.isdir(path):
         return [path]
-    try:
+    with readable(path, WHAT):
         names = sorted(os.listdir(path))
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from None
     return [os.path.join(path, name) for name in names if _of_interest(name)]
 
 
@@ -236,13 +234,8 @@ def _kind(names: list[str], levels: list[str] | None) -> str:
 
 
 def _beginning(path: str) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            return file.read(FIRST_BYTES)
-    except FileNotFoundError:
-        raise InputError(f"there is no file {path}; {WHAT}") from None
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from None
+    with readable(path, WHAT), open(path, "rb") as file:
+        return file.read(FIRST_BYTES)
 
 
 def _is_json(path: str) -> bool:

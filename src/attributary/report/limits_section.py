@@ -5,7 +5,7 @@ from typing import Any
 from attributary.plan import Plan
 from attributary.plan.plan import Trade
 from attributary.report import numerals
-from attributary.report.chart import AMBER, NARROW, RUST, TEAL, Chart, Draw, VegaLite
+from attributary.report.chart import AMBER, NARROW, RUST, TEAL, Chart, Draw, VegaLite, looks
 
 KINDS = {"error": "expected error", "bias": "cut off", "noise": "noise"}
 COLOURS = [TEAL, RUST, AMBER]
@@ -75,13 +75,7 @@ def _chart(name: str, trades: tuple[Trade, ...], units: dict[str, str]) -> Chart
                 **({"values": _powers(trades)} if clip else {}),
             },
         }
-        colour = {
-            "field": "kind",
-            "type": "nominal",
-            "scale": {"domain": kinds, "range": COLOURS},
-            "legend": {"title": None, "columns": 3},
-        }
-        shape = {"field": "kind", "type": "nominal", "scale": {"domain": kinds, "range": SHAPES}}
+        colour, shape = looks("kind", kinds, COLOURS, {"columns": 3}), looks("kind", kinds, SHAPES)
         y = {"field": "error", "type": "quantitative", "scale": {"zero": True}}
         shade = {"domain": [0, 1], "range": [0.05, 0.22]}
         axis = {"title": "relative error", "format": "~%", "tickCount": 4}

@@ -6,7 +6,7 @@ import numpy as np
 
 from attributary.estimates import Estimates
 from attributary.report import numerals
-from attributary.report.chart import INK, NARROW, TEAL, WIDE, Chart, VegaLite, ticks
+from attributary.report.chart import INK, NARROW, TEAL, WIDE, Chart, VegaLite, looks, rows_of, ticks
 from attributary.report.quantity import Quantity, label
 from attributary.types import Bools, Floats
 
@@ -42,25 +42,16 @@ def counts_chart(quantity: Quantity) -> Chart:
         narrow = width <= NARROW
         room = 0.9 if narrow else 0.4
         x = {"scale": {"domain": [least, most + room * (most - least)], "nice": False}, "type": "quantitative"}
-        y = {
-            "field": "node",
-            "type": "nominal",
-            "sort": names,
-            "title": None,
-            "axis": {"labelLimit": 84 if narrow else 190},
-        }
-        axis = {
-            "axis": {"title": None, "format": ",~r", "grid": False, "values": ticks(least, most, 2 if narrow else 4)}
-        }
+        axis = {"title": None, "format": ",~r", "grid": False, "values": ticks(least, most, 2 if narrow else 4)}
         return {
             "data": {"values": rows},
             "width": width - (95 if narrow else 150),
             "height": {"step": ROW},
-            "encoding": {"y": y},
+            "encoding": {"y": rows_of("node", names, 84 if narrow else 190)},
             "layer": [
                 {
                     "mark": {"type": "bar", "color": TEAL, "opacity": 0.16, "height": 16},
-                    "encoding": {"x": {"field": "estimate", **x, **axis}},
+                    "encoding": {"x": {"field": "estimate", **x, "axis": axis}},
                 },
                 {
                     "mark": {"type": "rule", "color": TEAL, "strokeWidth": 7, "opacity": 0.45},
@@ -145,12 +136,7 @@ def icicle(quantity: Quantity, keep: Bools) -> Chart:
     def spec(width: int) -> VegaLite:
         y = {"field": "level", "type": "nominal", "sort": names, "title": None, "scale": {"padding": 0.02}}
         x = {"type": "quantitative", "axis": None, "scale": {"domain": [0, 1]}}
-        colour = {
-            "field": "error",
-            "type": "nominal",
-            "scale": {"domain": list(NAMES), "range": list(COLOURS)},
-            "legend": {"title": "relative error", "columns": 3},
-        }
+        colour = looks("error", NAMES, COLOURS, {"title": "relative error", "columns": 3})
         return {
             "data": {"values": rows},
             "width": width - 90,

@@ -12,7 +12,7 @@ from attributary.report.by_level import accuracy_section, budget_section
 from attributary.report.chart import Draw
 from attributary.report.inputs import ReportInputs
 from attributary.report.node_charts import counts_chart
-from attributary.report.quantity import Quantity, rate, total_of, total_ratio
+from attributary.report.quantity import FigureName, Quantity, rate, total_of, total_ratio
 from attributary.spec.measure import COUNT
 
 
@@ -27,9 +27,7 @@ def first_panel(quantity: Quantity, doubt: Plausibility, inputs: ReportInputs, d
     """What every section needs, and the figures."""
     ratio = quantity.kind == "ratio"
     return {
-        **_named(quantity.called, quantity.kind, quantity.unit, quantity.tau),
-        "head": quantity.head,
-        "limited": quantity.part is not None and quantity.part.limited,
+        **_named(quantity, quantity.tau, quantity.part),
         "counts": _ratio(quantity, inputs, draw) if ratio else counts_section(quantity, doubt, draw),
     }
 
@@ -47,26 +45,25 @@ def later_panel(quantity: Quantity, doubt: Plausibility, draw: Draw) -> dict[str
 def plan_panel(part: MeasurePlan, tau: float | None, draw: Draw) -> dict[str, Any]:
     """The same of a plan that has not been measured by yet."""
     measure = part.measure
-    name = "conversions" if measure.is_count else measure.name
-    unit = measure.unit or ""
+    named = FigureName(measure.name, "count" if measure.is_count else "value", measure.unit or "")
     return {
-        **_named(name, "count" if measure.is_count else "value", unit, tau or part.tau),
-        "head": f"{name[:1].upper()}{name[1:]}" + (f" ({unit})" if unit else ""),
-        "limited": part.limited,
+        **_named(named, tau or part.tau, part),
         "counts": None,
-        "budget": budget_section(part.plan, draw, "count" if measure.is_count else "sum"),
+        "budget": budget_section(part.plan, draw, named.noun),
         "accuracy": None,
     }
 
 
-def _named(name: str, kind: str, unit: str, tau: float) -> dict[str, Any]:
+def _named(of: FigureName, tau: float, part: MeasurePlan | None) -> dict[str, Any]:
     return {
-        "name": name,
-        "ratio": kind == "ratio",
-        "noun": {"count": "count", "value": "sum", "ratio": "ratio"}[kind],
-        "unit": unit,
-        "after": f"\u00a0{unit}" if unit else "",
+        "name": of.called,
+        "head": of.head,
+        "ratio": of.kind == "ratio",
+        "noun": of.noun,
+        "unit": of.unit,
+        "after": of.after,
         "tau": numerals.number(tau),
+        "limited": part is not None and part.limited,
     }
 
 

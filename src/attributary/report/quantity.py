@@ -19,17 +19,12 @@ MOST_DIGITS = 6
 
 
 @dataclass(frozen=True, eq=False)
-class Quantity:
-    """Estimates in a unit, and what errors are relative to."""
+class FigureName:
+    """What figures are called, and the unit that they are in."""
 
     name: str
     kind: Literal["count", "value", "ratio"]
-    estimates: Estimates
-    tau: float
-    unit: str = ""
-    part: MeasurePlan | None = None  # of the plan
-    digits: int = 1  # behind the point of small figures
-    size: Floats | None = None  # how wide each node is drawn, where figures do not add up
+    unit: str
 
     @property
     def called(self) -> str:
@@ -47,6 +42,22 @@ class Quantity:
         return {"count": "count", "value": "sum", "ratio": "ratio"}[self.kind]
 
     @property
+    def after(self) -> str:
+        """What stands behind a figure: its unit, on one line with it."""
+        return f"\u00a0{self.unit}" if self.unit else ""
+
+
+@dataclass(frozen=True, eq=False)
+class Quantity(FigureName):
+    """Estimates in a unit, and what errors are relative to."""
+
+    estimates: Estimates
+    tau: float
+    part: MeasurePlan | None = None  # of the plan
+    digits: int = 1  # behind the point of small figures
+    size: Floats | None = None  # how wide each node is drawn, where figures do not add up
+
+    @property
     def width(self) -> Floats:
         return self.estimates.estimate if self.size is None else self.size
 
@@ -60,11 +71,6 @@ class Quantity:
     def interval(self, low: float, high: float) -> str:
         return f"{self.figure(low)} to {self.figure(high)}"
 
-    @property
-    def after(self) -> str:
-        """What stands behind a figure: its unit, on one line with it."""
-        return f"\u00a0{self.unit}" if self.unit else ""
-
 
 def quantities(inputs: ReportInputs, tau: float | None) -> list[Quantity]:
     """The measures of a page in their order, then the ratios; `tau` is the plan's by default."""
@@ -77,17 +83,17 @@ def quantities(inputs: ReportInputs, tau: float | None) -> list[Quantity]:
         if name == COUNT:
             table = inputs.check_of_table
             figure = table.form.value if table else est.figure or name
-            shown.append(Quantity(figure, "count", est, of_counts, part=part))
+            shown.append(Quantity(figure, "count", "", est, of_counts, part))
             continue
         unit = (part.measure.unit if part else None) or ""
         of_value = tau_of_value(part, of_counts, _root_sum(est), _root_sum(inputs.measures.get(COUNT)))
         est = replace(est, impressions=None)  # conversions have a rate
-        shown.append(Quantity(name, "value", est, of_value, unit, part, _digits(est.variance)))
+        shown.append(Quantity(name, "value", unit, est, of_value, part, _digits(est.variance)))
     units = {quantity.name: quantity.unit for quantity in shown}
     for name, est in inputs.ratios.items():
         unit = units.get(name.removesuffix(PER), "")
         size = inputs.measures[COUNT].estimate
-        shown.append(Quantity(name, "ratio", est, 0.0, unit, None, _digits(est.variance), size))
+        shown.append(Quantity(name, "ratio", unit, est, 0.0, None, _digits(est.variance), size))
     return shown
 
 

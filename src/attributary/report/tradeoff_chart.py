@@ -6,7 +6,7 @@ import numpy as np
 
 from attributary.plan import Plan
 from attributary.report import numerals
-from attributary.report.chart import AMBER, GREY, INK, MUTED, NARROW, RUST, TEAL, Chart, VegaLite
+from attributary.report.chart import AMBER, GREY, INK, MUTED, NARROW, RUST, TEAL, Chart, VegaLite, looks
 
 SPAN = 4.0  # times less and more ε than the plan's
 POINTS = 17
@@ -60,12 +60,8 @@ def _spec(
     seen = [*(row["error"] for row in rows), *(target["target"] for target in targets)]
     y = {"type": "quantitative", "scale": {"type": "log", "domain": [0.9 * min(seen), 1.1 * max(seen)], "nice": False}}
     steps = [error for error in STEPS if 0.9 * min(seen) <= error <= 1.1 * max(seen)]
-    colour = {
-        "field": "level",
-        "type": "nominal",
-        "scale": {"domain": names, "range": [COLOURS[i % len(COLOURS)] for i in range(len(names))]},
-        "legend": {"title": None, "columns": 2 if narrow else 4},
-    }
+    colours = [COLOURS[i % len(COLOURS)] for i in range(len(names))]
+    colour = looks("level", names, colours, {"columns": 2 if narrow else 4})
     rules = [
         {
             "data": {"values": targets},
@@ -94,12 +90,7 @@ def _spec(
                     "x": {**x, "axis": axis},
                     "y": {"field": "error", **y, "axis": {"title": "error", "format": "~%", "values": steps}},
                     "color": colour,
-                    "strokeDash": {
-                        "field": "level",
-                        "type": "nominal",
-                        "scale": {"domain": names, "range": [[1, 0], [7, 3], [2, 2], [9, 3, 2, 3]]},
-                        "legend": None,
-                    },
+                    "strokeDash": {**looks("level", names, [[1, 0], [7, 3], [2, 2], [9, 3, 2, 3]]), "legend": None},
                 },
             },
             *(rules if targets else []),

@@ -24,6 +24,7 @@ from attributary.spec.mistakes import BITS, DEEPEST, Mistake, Mistakes, Section,
 from attributary.spec.neighbours import NEIGHBOURS, known_relation
 from attributary.spec.target import GUARD, NONE, Target, Targets, TotalTarget, guard_of, targets_of
 from attributary.spec.terms import ARA, ApiSection, Terms, at_epsilon, terms_of, unknown_api, with_its_defaults
+from attributary.tables.table_source import readable
 from attributary.tree import Tree
 
 LARGEST_L1 = 10**9
@@ -123,14 +124,10 @@ class Spec(Section):
     def load(cls, path: str) -> Self:
         """The spec in a TOML file."""
         try:
-            with open(path, encoding="utf-8-sig") as file:
+            with readable(path, "give the spec's path, a TOML file"), open(path, encoding="utf-8-sig") as file:
                 text = file.read(LONGEST + 1)
-        except FileNotFoundError:
-            raise InputError(f"there is no file {path}; give the spec's path, a TOML file") from None
         except UnicodeDecodeError:
             raise InputError(f"{path} is not UTF-8 text; a spec is a TOML file") from None
-        except OSError as error:
-            raise InputError(f"{path} cannot be read: {error.strerror}") from None
         return cls.parse(text, path)
 
     @classmethod

@@ -63,6 +63,17 @@ def is_text(format: Any) -> bool:
     return format in DELIMITER
 
 
+@contextmanager
+def readable(path: str, what: str) -> Iterator[None]:
+    """A file that is not there, or cannot be read, as an InputError; `what` says what to give instead."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise InputError(f"there is no file {path}; {what}") from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from None
+
+
 def shown(path: str) -> str:
     """A file's name in a message."""
     return "standard input" if path == "-" else path
