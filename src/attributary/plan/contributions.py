@@ -91,7 +91,8 @@ def _whole_rows(
 
 
 def _by_node(q: Question, share: Floats, default: Ints, keep: Collection[str]) -> Ints:
-    whole = np.floor(share * q.spec.budget + 1e-6).astype(np.int64)
+    path = np.floor(q.tree.in_level_order.sum_down(share) * q.spec.budget + 1e-6).astype(np.int64)
+    whole = path - np.where(q.tree.family < 0, 0, path[q.tree.family])  # so that a path's sum to what it may have
     for level in map(q.spec.levels.index, keep):
         whole[q.tree.slice(level)] = np.maximum(whole[q.tree.slice(level)], 1)
     if q.spec.split_by is not None:
