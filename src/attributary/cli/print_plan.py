@@ -277,7 +277,8 @@ def _errors(plan: Plan, earlier: Earlier | None) -> list[str]:
     if plan.learn:
         of = {
             True: "these errors assume `denoise --prior`",
-            "split": "they are those of unbiased estimates; of non-negative ones, which the split is for, they are smaller",
+            "split": "they are those of unbiased estimates; of non-negative ones, which the split is for, they are "
+            "smaller",
         }
         lines += [f"        {of[plan.learn]}"]
     if plan.roots and not spec.total:
