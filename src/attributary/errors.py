@@ -1,16 +1,45 @@
 """What went wrong, by who can mend it: the user, or the machine with time."""
 
+import re
 import reprlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from itertools import islice
 from json import JSONDecodeError
 from typing import Any
 
+OPTION = re.compile(r"(`[^`]*`)|(?<![\w'\"-])--([a-z][a-z-]*)")  # commands, which stay as they are, and options
+_commands: ContextVar[bool] = ContextVar("commands", default=False)
 
-class InputError(ValueError):
+
+@contextmanager
+def on_command_line() -> Iterator[None]:
+    """Within it, errors name options as commands have them."""
+    token = _commands.set(True)
+    try:
+        yield
+    finally:
+        _commands.reset(token)
+
+
+class NamesOptions(Exception):  # noqa: N818, it is a kind of them
+    """Is written with options, as in --no-totals; whoever calls from Python reads `no_totals`."""
+
+    def __str__(self) -> str:
+        words = super().__str__()
+        return words if _commands.get() else OPTION.sub(_as_argument, words)
+
+
+def _as_argument(found: re.Match[str]) -> str:
+    return found[1] or f"`{found[2].replace('-', '_')}`"
+
+
+class InputError(NamesOptions, ValueError):
     """The user's data or options are wrong: one line with the rule, the value and the remedy."""
 
 
-class TryAgain(Exception):  # noqa: N818, it says what to do
+class TryAgain(NamesOptions):
     """The machine could not do it now (memory, disk, a service that does not start): the same call may work later."""
 
 

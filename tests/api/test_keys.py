@@ -149,7 +149,7 @@ def test_collisions_are_refused() -> None:
     plan, tree = plan_of(spec())
     narrow = changed(plan, keys=bits(plan, {"a": 2}))
     with pytest.raises(
-        InputError, match=r"the values 'r\d' and 'r\d' of 'a' have the same code of 2 bits.*--bits a=18"
+        InputError, match=r"the values 'r\d' and 'r\d' of 'a' have the same code of 2 bits.*`bits` a=18"
     ):
         tree_keys(layout(narrow), tree)
 

@@ -444,11 +444,11 @@ def test_the_users_ledger_is_in_the_state_folder(tmp_path: Path, monkeypatch: py
     monkeypatch.chdir(tmp_path)
     with monkeypatch.context() as nobody:
         nobody.setattr(os.path, "expanduser", lambda path: path)
-        with pytest.raises(InputError, match="name a file for it with --ledger"):
+        with pytest.raises(InputError, match="name a file for it with `ledger`"):
             ledger.users_ledger()
     assert not os.path.exists("~")
     monkeypatch.setenv("HOME", str(tmp_path / "file"))
-    with pytest.raises(InputError, match="cannot be written .*name a file for it with --ledger"):
+    with pytest.raises(InputError, match="cannot be written .*name a file for it with `ledger`"):
         ledger.users_ledger()
 
 

@@ -47,7 +47,7 @@ def test_a_table_is_denoised_as_its_figures_are(noise: dict[str, Any]) -> None:
 def test_a_shape_alone_goes_with_a_variance() -> None:
     measured = Measurements.from_table(FRAME, LEVELS, "noisy", variance="v", noise="normal")
     assert measured.shape == "normal"
-    with pytest.raises(InputError, match="got --variance and --noise"):
+    with pytest.raises(InputError, match="got `variance` and `noise`"):
         Measurements.from_table(FRAME, LEVELS, "noisy", variance="v", noise="normal:std=2")
     with pytest.raises(ValueError, match="if they know their tree"):
         denoise(Measurements(np.zeros(1), np.ones(1)))

@@ -391,7 +391,7 @@ def test_a_broken_file_is_refused_in_words(tmp_path: Path) -> None:
         Path(tmp_path / "cut.parquet").write_bytes(damaged)
         with pytest.raises(InputError, match="cut.parquet"):
             open_store([str(tmp_path / "cut.parquet")])
-    with pytest.raises(InputError, match="--memory is a size"):
+    with pytest.raises(InputError, match="`memory` is a size"):
         open_store([str(tmp_path / "e.parquet")], memory="lots")
 
 

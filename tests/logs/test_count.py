@@ -584,7 +584,7 @@ def test_no_room_is_told_with_its_remedy(tmp_path: Path) -> None:
     )
     with DuckDB(memory="30MB", threads=1) as small:
         small._connection.execute("SET max_temp_directory_size = '1MB'")
-        with pytest.raises(TryAgain, match=r"--memory|--temp"):
+        with pytest.raises(TryAgain, match=r"`memory`|`temp`"):
             count(spec, str(tmp_path), engine=small)
     with pytest.raises(InputError, match="cannot hold temporary files"):
         DuckDB(temp=str(tmp_path / "none"))
@@ -651,7 +651,7 @@ def test_folders_named_after_a_value_are_a_column(ending: str, tmp_path: Path, e
 def test_addresses_are_left_to_the_engine(folder: Path, engine: DuckDB) -> None:
     for address, message in {
         "s3://bucket/day=*/x.parquet": "extension httpfs, which is not installed",
-        "hdfs://name/x.csv": "DuckDB cannot read hdfs://; check the address, or use --engine spark",
+        "hdfs://name/x.csv": "DuckDB cannot read hdfs://; check the address, or use `engine` spark",
         "s3://bucket/folder/": r"as in s3://bucket/folder/\*.parquet",
     }.items():
         with pytest.raises(InputError, match=message):

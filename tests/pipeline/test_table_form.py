@@ -63,7 +63,7 @@ def test_levels_are_the_right_ones_or_asked_for(
     table, levels = rolled_up(np.random.default_rng(seed), depth, mark, total, skipped, extra)
     form = attempt(table)
     if isinstance(form, str):
-        assert "--levels" in form or "--total" in form or "no row for its parent" in form, form
+        assert "levels" in form or "total" in form or "no row for its parent" in form, form
     else:
         alike = extra != "" and len(table.column(extra).unique()) == 1  # it stands above all, as the total does
         assert list(form.levels) in ([levels, [extra, *levels]] if alike else [levels])
@@ -87,7 +87,7 @@ def test_what_is_asked_for_names_columns_of_labels() -> None:
         "to": [5, 6, 7],
         "users": [3, 4, 5],
     }
-    with pytest.raises(InputError, match="top to bottom, as in --levels region,store$"):
+    with pytest.raises(InputError, match="top to bottom, as in `levels` region,store$"):
         recognise(bounds, path="b.csv")
     with pytest.raises(InputError, match="^the table has no column 'sd'"):
         attributary.Measurements.from_table(bounds, ["region", "store"], "users", noise="normal:std=sd")

@@ -144,7 +144,7 @@ def test_tables_without_noisy_figures_are_refused(tmp_path: Path) -> None:
 def test_a_folder_without_reports_is_refused(tmp_path: Path) -> None:
     from attributary.pipeline.read_prior import read_earlier
 
-    with pytest.raises(InputError, match="is a folder without tables of estimates; --prior takes a folder of earlier"):
+    with pytest.raises(InputError, match="is a folder without tables of estimates; `prior` takes a folder of earlier"):
         read_earlier(str(tmp_path))
 
 

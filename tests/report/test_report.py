@@ -428,7 +428,7 @@ class TestReading:
     def test_levels_are_before_the_figures_and_the_noise_may_be_unknown(self) -> None:
         columns = {"campaign": ["x", "x", "x"], "day": ["*", "mon", "tue"], "estimate": ["10", "4", "6"]}
         columns |= {"variance": ["1", "2", "2"], "low": ["8", "1", "3"], "high": ["12", "7", "9"]}
-        with pytest.raises(InputError, match="give them with --levels"):
+        with pytest.raises(InputError, match="give them with `levels`"):
             read_estimates(pa.table({"owner": ["a", "b", "a"], **columns}), "t.csv")
         assert read_estimates(pa.table(columns), "t.csv").tree.attributes == ("campaign", "day")
         est = read_estimates(pa.table(columns), "t.csv", ["campaign", "day"])

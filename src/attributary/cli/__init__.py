@@ -12,7 +12,7 @@ from attributary import __version__
 from attributary.cli.command_errors import LONGEST, end_of, stand_in
 from attributary.cli.options import TextOrFile
 from attributary.cli.summary_file import with_summary
-from attributary.errors import InputError, one_line
+from attributary.errors import InputError, on_command_line, one_line
 from attributary.whole_files import written
 
 COMMANDS = [
@@ -45,6 +45,7 @@ class Commands(click.Group):
             param.type = TextOrFile() if param.type is click.STRING else param.type
         return command
 
+    @on_command_line()
     def main(self, args: Any = None, *_: Any, **options: Any) -> Any:
         name = "attributary"  # whatever it was called by
         if f"_{name.upper()}_COMPLETE" in os.environ:  # the shell asks for completions

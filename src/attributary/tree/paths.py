@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from attributary.errors import NamesOptions
 from attributary.tables.table_columns import is_text_type, plain
 from attributary.tables.user_frames import arrow_table
 from attributary.tree.labels import codes, labels_only
@@ -28,7 +29,7 @@ class NodePaths(NamedTuple):
     total: bool  # a row with an empty path stands above the first attribute
 
 
-class RowError(ValueError):
+class RowError(NamesOptions, ValueError):
     """A row whose path makes no sense: the `row`, counted from 0, and the `rule` it breaks. In words row 0 is row 1."""
 
     def __init__(self, row: int, rule: str) -> None:
@@ -236,5 +237,5 @@ def _refuse_gaps(paths: NodePaths, columns: list[Any]) -> None:
     raise RowError(
         row,
         f"the path {_path_of_row(columns, row)} has no row for its parent, though other inner nodes have theirs; "
-        "add the row, or let fill (--fill) make nodes that were not measured",
+        "add the row, or let --fill make nodes that were not measured",
     )

@@ -123,7 +123,7 @@ def test_what_does_not_go_with_the_plan_is_refused(tmp_path: Path) -> None:
     clients, tree, _ = laid_out()
     with pytest.raises(InputError, match="cannot be read"):
         api.answer(clients.plan, [str(tmp_path / "none.json")], tree)
-    with pytest.raises(InputError, match="leave --noise out"):
+    with pytest.raises(InputError, match="leave `noise` out"):
         api.answer(clients.plan, [], tree, (1.0, 1))
     with pytest.raises(InputError, match="has no indexes"):
         api.answer(clients.plan.model_copy(update={"layout": None}), [], tree)
