@@ -12,7 +12,7 @@ from attributary.plan import Plan, expected, make_plan
 from attributary.plan.variants import Change, Coarser, what_if
 from attributary.prior import from_counts, from_estimates
 from attributary.prior.profile import profile
-from attributary.report.by_level import shares
+from attributary.report.by_level import budget_section
 from attributary.spec import Spec
 from effort import first_of
 from plans import DAYS, counts, spec
@@ -196,6 +196,7 @@ def test_files_and_pages_name_nodes_only_if_the_prior_was_protected(protected: b
         assert told.worst is not None and kept.worst is not None and told.names
         assert (kept.median, kept.worst.error) == (told.median, told.worst.error)
         assert kept == told if protected else (kept.largest, kept.worst.node, kept.worst.count) == ((), (), 0)
-    named = [share.worst for share in shares(plan)]
+    rows = budget_section(plan, lambda chart: {})["rows"]
+    named = [worst for _, _, worst, *_ in (row["errors"] for row in rows)]
     assert all(("(" in words) == protected for words in named) and all(named)
     assert ("worst: " in plan._repr_html_()) == protected
