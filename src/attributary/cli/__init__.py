@@ -84,16 +84,10 @@ class Commands(click.Group):
 def _refuse_bytes(args: list[str]) -> None:
     """Refuses arguments that are no text, as the names of files in another encoding are."""
     for word in args:
-        if not _is_text(word):
-            raise InputError(f"names of files and options are UTF-8; got {word[:80]!r}: rename the file")
-
-
-def _is_text(word: str) -> bool:
-    try:
-        word.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            raise InputError(f"names of files and options are UTF-8; got {word[:80]!r}: rename the file") from None
 
 
 @click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

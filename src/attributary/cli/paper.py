@@ -164,7 +164,7 @@ def _write(table: Any, dataset: str, output: str, format_: str) -> None:
     """Writes the table, the figures and the page, all of one run."""
     from attributary.evaluate.evaluation_page import figure, page, png, svg
     from attributary.tables import write_table
-    from attributary.whole_files import whole_file, whole_folder
+    from attributary.whole_files import save, whole_folder
 
     files: dict[str, bytes] = {}
     for noise in dict.fromkeys(table.column("noise").to_pylist()):
@@ -174,5 +174,4 @@ def _write(table: Any, dataset: str, output: str, format_: str) -> None:
     with whole_folder(output, _names(dataset)) as place:
         write_table(table, os.path.join(place, f"evaluation.{format_}"))
         for name, data in files.items():
-            with whole_file(os.path.join(place, name)) as out:
-                out.write(data)
+            save(data, os.path.join(place, name))

@@ -37,13 +37,8 @@ def _print_best(compared: list[Best]) -> None:
     out = console()
     for (dataset, tree, noise, tau), rows in by_panel.items():
         out.print(f"{dataset}, {tree}: tree error under {noise} noise, tau = {tau:g}")
-        print_table(
-            out,
-            [
-                ["epsilon", "paper's best", "method", "our best", "method", "change", "zeros", *["limit"] * limits],
-                *rows,
-            ],
-        )
+        heads = ["epsilon", "paper's best", "method", "our best", "method", "change", "zeros", *["limit"] * limits]
+        print_table(out, [heads, *rows])
         out.print()
 
 

@@ -9,7 +9,7 @@ from attributary.cli.printing import Out, PrintedFigure, change, console, percen
 from attributary.cli.summary_file import fact
 from attributary.plan import MeasurePlan, Plan, Variant, expected
 from attributary.plan.bounded_shares import ENOUGH
-from attributary.plan.expected_errors import Compared, PlanErrors
+from attributary.plan.expected_errors import Compared
 from attributary.plan.plan_html import SUMMED
 from attributary.prior import Prior, foreseen
 from attributary.prior.profile import Profile
@@ -97,10 +97,12 @@ def print_methods(plans: dict[str, Plan], earlier: Earlier | None) -> None:
     first = next(iter(plans.values()))
     by_root = bool(first.spec.split_by) and not first.spec.total
     rows = [["method", *first.levels, "all", *[f"within a {first.spec.split_by}"] * by_root]]
-    rows += [[name, *_figures(plan.expected, by_root)] for name, plan in plans.items()]
+    for name, plan in plans.items():
+        levels, whole, roots = [e.error for e in plan.expected.levels], plan.expected.tree, plan.expected.roots
+        rows.append([name, *(percent(error.plan) for error in [*levels, whole, *[roots] * by_root])])
     if earlier:
-        levels, whole, roots = earlier.together()
-        rows += [["last plan", *map(percent, [*levels, whole, *[roots] * by_root])]]
+        each, tree, median = earlier.together()
+        rows += [["last plan", *map(percent, [*each, tree, *[median] * by_root])]]
     out = console()
     out.print(f"expected errors at epsilon = {first.spec.epsilon:g} by method")
     print_table(out, rows)
@@ -133,11 +135,6 @@ def _all_levels(plan: Plan, variants: list[Variant]) -> list[str]:
         levels[name] = None
         levels |= dict.fromkeys(new for variant in variants for new in variant.change.levels([name]))
     return list(levels)
-
-
-def _figures(errors: PlanErrors, by_root: bool) -> list[str]:
-    figures = [*(level.error.plan for level in errors.levels), errors.tree.plan, *[errors.roots.plan] * by_root]
-    return [percent(figure) for figure in figures]
 
 
 def _facts(plan: Plan, tree: Tree) -> dict[str, Any]:

@@ -144,8 +144,7 @@ def report(
         stage("writing")
         pictures = _write_charts(made.charts, charts, format_, inputs.files) if charts else []
         save(made.html, output)
-    if inputs.not_private:
-        say(f"{'standard output' if output == '-' else output}: {inputs.not_private}", always=True)
+    _warn(inputs.not_private, output)
     if quiet:
         return
     fact("not_private", inputs.not_private)
@@ -154,9 +153,7 @@ def report(
     fact("charts", pictures)
     fact("bytes", len(made.html.encode()))
     if inputs.check_of_table:
-        fact("answer", made.lead)
-        for sentence in made.lead:
-            say(sentence)
+        _answer(made.lead)
     for path in inputs.left_out:
         say(f"{path} holds true counts, NOT protected: left out")
     if made.left_out:
@@ -184,10 +181,8 @@ def _report_series(
     weeks: dict[str, str], output: str, nodes: int | None, title: str | None, quiet: bool, **options: Any
 ) -> None:
     from attributary.changes import periods
-    from attributary.cli.printing import say
     from attributary.cli.progress import stages
     from attributary.cli.reading import refuse_inputs
-    from attributary.cli.summary_file import fact
     from attributary.plan import Plan
     from attributary.report import save, series_page
 
@@ -200,25 +195,34 @@ def _report_series(
         stage("drawing")
         made = series_page(series, plans, nodes or SERIES_NODES, title)
         save(made.html, output)
-    if series.not_private:
-        say(f"{'standard output' if output == '-' else output}: {series.not_private}", always=True)
-    if quiet:
-        return
-    fact("answer", made.lead)
-    for sentence in made.lead:
+    _warn(series.not_private, output)
+    if not quiet:
+        _answer(made.lead)
+        _say_written(made.html, output)
+
+
+def _warn(not_private: str, output: str) -> None:
+    from attributary.cli.printing import say
+
+    if not_private:
+        say(f"{'standard output' if output == '-' else output}: {not_private}", always=True)
+
+
+def _answer(sentences: list[str]) -> None:
+    from attributary.cli.printing import say
+    from attributary.cli.summary_file import fact
+
+    fact("answer", sentences)
+    for sentence in sentences:
         say(sentence)
-    _say_written(made.html, output)
 
 
 def _say_written(html: str, output: str) -> None:
     from attributary.cli.printing import say
 
+    size = len(html.encode())
     if output != "-":
-        say(f"report written to {output} ({_size(len(html.encode()))})")
-
-
-def _size(bytes_: int) -> str:
-    return f"{bytes_ / 1e6:,.1f} MB" if bytes_ >= 1e6 else f"{bytes_ / 1e3:.0f} kB"
+        say(f"report written to {output} ({f'{size / 1e6:,.1f} MB' if size >= 1e6 else f'{size / 1e3:.0f} kB'})")
 
 
 def _write_charts(drawn: Any, folder: str, format_: str, read: tuple[str, ...]) -> list[str]:

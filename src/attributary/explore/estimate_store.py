@@ -79,8 +79,7 @@ class EstimateStore:
             refuse_other_stamp(path, stamped)
 
     def close(self) -> None:
-        self.connection.close()
-        self.folder.cleanup()
+        _close(self.connection, self.folder)
 
 
 def open_store(

@@ -91,7 +91,7 @@ class Session:
                 "measures": [each.now.measure for each in (self.store, *self.store.others)] if now.measure else [],
                 "called": (now.figure if name == COUNT else "") or called(name),
                 "noun": "count" if name == COUNT else "sum",
-                "unit": self._unit(name),
+                "unit": (self.measures[name].measure.unit or "") if name in self.measures else "",
                 "digits": 1 if name == COUNT else digits(store.checked.variance),
             }
         }
@@ -99,9 +99,6 @@ class Session:
     def _name(self, store: EstimateStore) -> str:
         """The measure of a store; of a table that does not tell, the plan's, if it has one."""
         return store.now.measure or (next(iter(self.measures)) if len(self.measures) == 1 else COUNT)
-
-    def _unit(self, name: str) -> str:
-        return (self.measures[name].measure.unit or "") if name in self.measures else ""
 
     def _tau(self, store: EstimateStore) -> float:
         """Errors of a value are relative to the plan's tau or, without a plan, to what as many conversions bring."""

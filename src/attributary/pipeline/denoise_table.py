@@ -159,15 +159,8 @@ def node_rows(
     if unstated is not None and None not in statements:
         raise InputError("noise is estimated of the whole table; estimated:per=level gives each level its own")
     recognised = recognise(frame, levels, value, amounts=columns, no_totals=no_totals, path=path, **form)
-    table, path, tree, value, noisy = (
-        recognised.table,
-        recognised.path,
-        recognised.tree,
-        recognised.value,
-        recognised.figures,
-    )
-    extra = recognised.extra
-    code = None
+    table, path, tree, value = recognised.table, recognised.path, recognised.tree, recognised.value
+    noisy, extra, code = recognised.figures, recognised.extra, None
     if statements:
         spread, divisor, code = _stated(recognised, statements)
         shapes = tuple(dict.fromkeys(each.shape.name for each in statements.values()))

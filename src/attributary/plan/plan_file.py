@@ -18,18 +18,8 @@ from attributary.tree import Tree
 FORMAT = 1
 ORDER = [  # of the keys, for the eye
     *("format", "method", "learn", "rounding", "privacy", "prior", "levels", "default", "roots", "measures"),
-    *(
-        "per_impression",
-        "checksum",
-        "keys",
-        "expected",
-        "unbounded",
-        "other_noise",
-        "tradeoff",
-        "schemes",
-        "layout",
-        "spec",
-    ),
+    *("per_impression", "checksum", "keys", "expected", "unbounded", "other_noise", "tradeoff", "schemes"),
+    *("layout", "spec"),
 ]
 WIDTH = 110
 

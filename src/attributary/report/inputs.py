@@ -128,7 +128,8 @@ def read(
     for kind in ("plan", "estimates", "ratios"):
         alike = [file.path for file in files if file.kind == kind]
         if len(alike) > 1:
-            raise InputError(f"a report is about one of each; {' and '.join(alike[:2])} are both {_article(kind)}")
+            kinds = "plans" if kind == "plan" else kind
+            raise InputError(f"a report is about one of each; {' and '.join(alike[:2])} are both {kinds}")
     inputs = ReportInputs(
         files=tuple(file.path for file in files if file.kind not in ("counts", "other")),
         left_out=tuple(file.path for file in files if file.kind == "counts"),
@@ -204,7 +205,7 @@ def _look(
 ) -> _File:
     """What a file is; one that was named and is nothing of ours is checked or refused, one in a folder passed over."""
     if _is_json(path):
-        if in_folder and not _looks_like_plan(path):
+        if in_folder and b'"format"' not in _beginning(path):
             return _File(path, "other")
         return _File(path, "plan")
     if by_name(path).format is None and not _beginning(path).startswith(BINARY):
@@ -241,11 +242,3 @@ def _beginning(path: str) -> bytes:
 def _is_json(path: str) -> bool:
     beginning = _beginning(path).lstrip(b"\xef\xbb\xbf \t\r\n")
     return beginning.startswith((b"{", b"[")) or (path.endswith(".json") and not beginning.startswith(b"PAR1"))
-
-
-def _looks_like_plan(path: str) -> bool:
-    return b'"format"' in _beginning(path)
-
-
-def _article(kind: str) -> str:
-    return "plans" if kind == "plan" else kind
