@@ -22,10 +22,10 @@ demo: $(VENV)/.ready-decrypt ## the main job: a generated shop's logs become cou
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
 test: $(VENV)/.ready-dev ## the tests, the examples in README and docs among them
-	$(PYTEST) -m "not sweep"
+	$(PYTEST) $(if $(filter all,$(EFFORT)),,-m "not sweep")
 
-test-all: $(VENV)/.ready-dev ## the same with the longest tests, and four times as many generated examples
-	EFFORT=all $(PYTEST)
+test-all: ## the same with the longest tests, and four times as many generated examples
+	EFFORT=all $(MAKE) --no-print-directory test
 
 test-duckdb1: $(VENV)/.ready-dev ## the tests of logs, on the last DuckDB before 2
 	test -d $(VENV)/duckdb1 || $(BIN)/python -m pip install --quiet --disable-pip-version-check \
