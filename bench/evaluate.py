@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from attributary.evaluate import METHODS, Case, Method, PaperLog, evaluate, paper
+from attributary.evaluate import METHODS, Case, PaperLog, evaluate, paper
 from bench.timing import heading
 
 ROWS = 500_000
@@ -55,12 +55,10 @@ def split_of_time(cases: list[Case]) -> tuple[Any, float]:
         return known.setdefault((part, call), run)  # so that methods of one way stay together
 
     methods = [
-        Method(
-            m.name,
-            clocked(m.way, f"split: {m.way.__name__}"),
-            clocked(m.estimator, f"estimate: {m.estimator.__name__}"),
-            None if m.variance is None else clocked(m.variance, "closed forms"),
-            batched=True,
+        m._replace(
+            way=clocked(m.way, f"split: {m.way.__name__}"),
+            estimator=clocked(m.estimator, f"estimate: {m.estimator.__name__}"),
+            variance=None if m.variance is None else clocked(m.variance, "closed forms"),
         )
         for m in METHODS.values()
         if not m.slow
