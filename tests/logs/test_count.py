@@ -247,6 +247,15 @@ def test_names_and_values_may_be_anything(name: str, tmp_path: Path, engine: Duc
     assert rows(counts) == [(name, name, 3, 1)] and counts.incomplete == 1
 
 
+def test_a_file_that_was_replaced_is_read_anew(tmp_path: Path, engine: DuckDB) -> None:
+    text = TWO.replace(".csv", ".parquet")
+    conversions = pa.table({"user": ["u1"], "time": [11], "day": ["mon"]})
+    write_table(conversions, str(tmp_path / "c.parquet"))
+    for campaign in ("a", "b", "a"):  # within a second
+        write_table(pa.table({"user": ["u1"], "time": [10], "campaign": [campaign]}), str(tmp_path / "i.parquet"))
+        assert some(count(Spec.parse(text), str(tmp_path), engine=engine)) == [(campaign, "mon", 1)]
+
+
 @pytest.mark.parametrize("ending", ["csv", "tsv", "csv.gz", "tsv.zst", "parquet"])
 def test_any_kind_of_file_gives_the_same(ending: str, folder: Path, engine: DuckDB) -> None:
     expected = count(Spec.parse(TWO), str(folder), engine=engine)

@@ -47,6 +47,8 @@ class DuckDB:
         self._report = report or (lambda stage, share: None)
         self._sees_cut_gzip = int(duckdb.__version__.split(".")[0]) >= 2
         self._connection = duckdb.connect()
+        if int(duckdb.__version__.split(".")[0]) < 2:  # or a file replaced within a second is read as it was
+            self._set("enable_external_file_cache", False)
         self._set("memory_limit", memory)
         self._set("threads", threads)
         self._set("preserve_insertion_order", False)
