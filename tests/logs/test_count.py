@@ -248,12 +248,12 @@ def test_names_and_values_may_be_anything(name: str, tmp_path: Path, engine: Duc
 
 
 def test_a_file_that_was_replaced_is_read_anew(tmp_path: Path, engine: DuckDB) -> None:
-    text = TWO.replace(".csv", ".parquet")
-    conversions = pa.table({"user": ["u1"], "time": [11], "day": ["mon"]})
-    write_table(conversions, str(tmp_path / "c.parquet"))
-    for campaign in ("a", "b", "a"):  # within a second
-        write_table(pa.table({"user": ["u1"], "time": [10], "campaign": [campaign]}), str(tmp_path / "i.parquet"))
-        assert some(count(Spec.parse(text), str(tmp_path), engine=engine)) == [(campaign, "mon", 1)]
+    write_table(pa.table({"user": ["u1"], "time": [11], "day": ["mon"]}), str(tmp_path / "c.parquet"))
+    for name in "abcdefgh":  # several within a second
+        (tmp_path / "i.parquet").unlink(missing_ok=True)
+        pq.write_table(pa.table({"user": ["u1"], "time": [10], name: ["x"]}), tmp_path / "i.parquet")
+        text = TWO.replace(".csv", ".parquet") + f'impression_columns = {{ campaign = "{name}" }}'
+        assert some(count(Spec.parse(text), str(tmp_path), engine=engine)) == [("x", "mon", 1)]
 
 
 @pytest.mark.parametrize("ending", ["csv", "tsv", "csv.gz", "tsv.zst", "parquet"])
