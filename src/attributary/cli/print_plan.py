@@ -274,8 +274,7 @@ def _errors(plan: Plan, earlier: Earlier | None) -> list[str]:
     if plan.learn:
         of = {
             True: "these errors assume `denoise --prior`",
-            "split": "they are those of unbiased estimates; of non-negative ones, which the split is for, they are "
-            "smaller",
+            "split": "of unbiased estimates; the split is for non-negative ones, whose errors are smaller",
         }
         lines += [f"        {of[plan.learn]}"]
     if plan.roots and not spec.total:

@@ -4,9 +4,9 @@ Errors are exact, not simulated, and cost classes of nodes that share a variance
 slider on trees of any size. The example draws are made-up noise, not for release.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from math import isfinite
 from typing import Any
 
@@ -79,7 +79,8 @@ class WhatIf:
     def best(self, spec: Spec) -> Floats:
         """The shares of least error that meet the targets of levels, or come near, and keep to the guard."""
         epsilon = None if spec.noise_model.proportional else spec.epsilon  # if so, the best split is the same at any ε
-        free = self._kept((spec.neighbours, spec.tau, spec.noise, epsilon), self._question(spec), "optimal")
+        depends_on = ("optimal", spec.neighbours, spec.tau, spec.noise, epsilon)
+        free = self._kept(depends_on, partial(self._question, spec), "optimal")
         asked = (spec.targets, spec.epsilon if spec.targets else epsilon)
         key = ("bounded", spec.guard, spec.neighbours, spec.tau, spec.noise, *asked)
         if key not in self._shares:
@@ -124,8 +125,12 @@ class WhatIf:
 
     def shares(self, spec: Spec, method: str) -> Floats:
         """The shares of a simple method, equal or leaves, which look at the levels only: a chain has them, too."""
-        chain = Tree.from_parents(np.arange(self.forest.depth) - 1)
-        return self._kept((method, spec.neighbours), Question.of(spec, chain, Prior(np.ones(len(chain)))), method)
+
+        def of_chain() -> Question:
+            chain = Tree.from_parents(np.arange(self.forest.depth) - 1)
+            return Question.of(spec, chain, Prior(np.ones(len(chain))))
+
+        return self._kept((method, spec.neighbours), of_chain, method)
 
     def errors(self, spec: Spec, rows: list[Ints]) -> list[ExpectedErrors]:
         """What to expect of each row of contributions."""
@@ -178,11 +183,11 @@ class WhatIf:
             self._weights[key] = np.divide(summed, level_mass, out=np.zeros(len(summed)), where=level_mass > 0)
         return self._weights[key]
 
-    def _kept(self, depends_on: tuple[Any, ...], q: Question, method: str) -> Floats:
-        """A method's shares, which depend on nothing else of the spec."""
+    def _kept(self, depends_on: tuple[Any, ...], question: Callable[[], Question], method: str) -> Floats:
+        """A method's shares, which depend on nothing else of the spec; the question is asked once."""
         if depends_on not in self._shares:
             _forget(self._shares)
-            self._shares[depends_on] = shares(q, method).default
+            self._shares[depends_on] = shares(question(), method).default
         return self._shares[depends_on]
 
     def _question(self, spec: Spec) -> Question:

@@ -45,9 +45,10 @@ class DuckDB:
         import duckdb
 
         self._report = report or (lambda stage, share: None)
-        self._sees_cut_gzip = int(duckdb.__version__.split(".")[0]) >= 2
+        before_2 = int(duckdb.__version__.split(".")[0]) < 2
+        self._sees_cut_gzip = not before_2
         self._connection = duckdb.connect()
-        if int(duckdb.__version__.split(".")[0]) < 2:  # or a file replaced within a second is read as it was
+        if before_2:  # its cache keeps a file that is replaced within a second
             self._set("enable_external_file_cache", False)
         self._set("memory_limit", memory)
         self._set("threads", threads)
