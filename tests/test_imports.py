@@ -15,9 +15,9 @@ from attributary.cli import COMMANDS
 
 PACKAGE = Path(__file__).parent.parent / "src" / "attributary"
 ORDER = [
-    *("errors", "types", "kernel", "html", "whole_files", "tables", "tree", "noise", "spec", "logs"),
-    *("family_covariance", "measurements", "denoising", "estimates", "denoising/cluster", "ratio", "changes", "rmsre"),
-    *("budget", "prior", "plan"),
+    *("errors", "types", "kernel", "html", "whole_files", "tables", "tree", "rmsre", "noise", "spec", "logs"),
+    *("family_covariance", "measurements", "denoising", "estimates", "denoising/cluster", "ratio", "changes"),
+    *("budget", "prior", "estimators", "plan"),
     *("api", "pipeline", "report", "explore", "datasets", "evaluate", "cli"),
 ]
 # Doors: methods of early values that import, when called, what stands later.

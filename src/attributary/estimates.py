@@ -161,12 +161,6 @@ class Estimates:
         variance = np.where(np.isnan(self.noise_variance), np.inf, self.noise_variance)
         return Measurements(self.noisy, variance, self.shape or "laplace")
 
-    def error(self, tau: float) -> Floats:
-        """The relative error of each node: its standard deviation by its estimate, or by tau if that is larger."""
-        with np.errstate(divide="ignore"):
-            error: Floats = np.sqrt(self.variance) / np.maximum(tau, self.estimate)
-        return error
-
 
 # Writing.
 

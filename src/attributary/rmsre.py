@@ -9,14 +9,36 @@ true counts are known, the squared error:
     >>> rmsre.tree(tree, count, (estimate - count) ** 2, tau=10)
 """
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attributary.tree import Tree
 from attributary.types import Floats
 
+TAU = 10.0  # the default: below this count, errors are relative to it
+Metric = Callable[[Floats, float], Floats]  # (count, tau) → the weight of each node's squared error
 
-def nodes(count: ArrayLike, variance: ArrayLike, tau: float) -> Floats:
+
+def weights(count: ArrayLike, tau: float) -> Floats:
+    """The weight of a node's squared error, 1 / max(τ, c)²: the metric that everything here minimises and reports."""
+    scale = np.maximum(tau, np.asarray(count, np.float64))
+    weight: Floats = 1.0 / (scale * scale)
+    return weight
+
+
+METRICS: dict[str, Metric] = {"rmsre": weights}  # by the names that a spec may give
+
+
+def relative(count: ArrayLike, variance: ArrayLike, tau: float, metric: Metric = weights) -> Floats:
+    """The error of each node under a metric: √(variance · weight), which is √Var(ĉ) / max(τ, c)."""
+    with np.errstate(divide="ignore", over="ignore"):
+        error: Floats = np.sqrt(np.asarray(variance, np.float64) * metric(np.asarray(count, np.float64), tau))
+    return error
+
+
+def nodes(count: ArrayLike, variance: ArrayLike, tau: float, metric: Metric = weights) -> Floats:
     """RMSRE_τ of each node, from its true (or prior) count and the mean squared error of its estimate.
 
     Of an unbiased estimate that is its variance; of a biased one, variance + bias², or (estimate − count)² of a draw.
@@ -28,27 +50,48 @@ def nodes(count: ArrayLike, variance: ArrayLike, tau: float) -> Floats:
         raise ValueError(f"variances are 0 or more; got {v[~(v >= 0)].flat[0]}")
     if np.isnan(c).any():
         raise ValueError("counts are numbers; got nan")
-    error: Floats = np.sqrt(v) / np.maximum(tau, c)
-    return error
+    return relative(c, v, tau, metric)
 
 
 def levels(
-    tree: Tree, count: ArrayLike, variance: ArrayLike, tau: float, *, weights: ArrayLike | None = None
+    tree: Tree,
+    count: ArrayLike,
+    variance: ArrayLike,
+    tau: float,
+    *,
+    weights: ArrayLike | None = None,
+    metric: Metric = weights,
 ) -> Floats:
     """RMSRE_τ of each level; `weights`, one per node, replace the paper's 1/|L_i|. A level without weight has nan."""
-    squared, weight, level = _per_node(tree, count, variance, tau, weights)
+    squared, weight, level = _per_node(tree, nodes(count, variance, tau, metric), weights)
     return np.sqrt(_means(squared, weight, level, tree.depth))
 
 
-def tree(tree: Tree, count: ArrayLike, variance: ArrayLike, tau: float, *, weights: ArrayLike | None = None) -> float:
+def tree(
+    tree: Tree,
+    count: ArrayLike,
+    variance: ArrayLike,
+    tau: float,
+    *,
+    weights: ArrayLike | None = None,
+    metric: Metric = weights,
+) -> float:
     """RMSRE_τ(T): the root mean square over the levels that have weight."""
-    squared, weight, level = _per_node(tree, count, variance, tau, weights)
+    squared, weight, level = _per_node(tree, nodes(count, variance, tau, metric), weights)
     return float(np.sqrt(np.nanmean(_means(squared, weight, level, tree.depth))))
 
 
-def roots(tree: Tree, count: ArrayLike, variance: ArrayLike, tau: float, *, weights: ArrayLike | None = None) -> Floats:
+def roots(
+    tree: Tree,
+    count: ArrayLike,
+    variance: ArrayLike,
+    tau: float,
+    *,
+    weights: ArrayLike | None = None,
+    metric: Metric = weights,
+) -> Floats:
     """RMSRE_τ of each root's own tree, in level order; its levels are those that it has."""
-    squared, weight, level = _per_node(tree, count, variance, tau, weights)
+    squared, weight, level = _per_node(tree, nodes(count, variance, tau, metric), weights)
     number = int(tree.first[0])
     means = _means(squared, weight, tree.root * tree.depth + level, number * tree.depth).reshape(number, tree.depth)
     present = ~np.isnan(means)
@@ -57,10 +100,8 @@ def roots(tree: Tree, count: ArrayLike, variance: ArrayLike, tau: float, *, weig
     return mean
 
 
-def _per_node(
-    tree: Tree, count: ArrayLike, variance: ArrayLike, tau: float, weights: ArrayLike | None
-) -> tuple[Floats, Floats, NDArray[np.int32]]:
-    error = np.broadcast_to(nodes(count, variance, tau), len(tree))
+def _per_node(tree: Tree, errors: Floats, weights: ArrayLike | None) -> tuple[Floats, Floats, NDArray[np.int32]]:
+    error = np.broadcast_to(errors, len(tree))
     weight = np.ones(len(tree)) if weights is None else np.asarray(weights, np.float64)
     if weight.shape != (len(tree),) or not (weight >= 0).all() or not 0 < weight.sum() < np.inf:
         raise ValueError(

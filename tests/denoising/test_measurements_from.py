@@ -17,8 +17,8 @@ from attributary.api.ara.service.summary_report import write_summary
 from attributary.cli import main
 from attributary.errors import InputError
 from attributary.estimates import Estimates, read_estimates
+from attributary.estimators import Estimator, EstimatorKind
 from attributary.pipeline import estimator
-from attributary.pipeline.estimator import Estimator, EstimatorKind
 from attributary.prior import from_counts
 from attributary.tables import read_table, write_table
 from effort import examples

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from attributary.evaluate.estimators import limit0_intervals, limit1_intervals
 
 from attributary import Measurements, Tree
 from attributary.datasets import generate
 from attributary.datasets.forest import FANS, ForestProcess, forest
 from attributary.errors import InputError
 from attributary.evaluate import Case, evaluate, user_cases
-from attributary.evaluate.estimators import limit0_intervals, limit1_intervals
 from attributary.evaluate.known_process import KnownProcess, with_process
 from attributary.logs.log_files import is_generated
 from attributary.prior import from_counts

@@ -13,8 +13,8 @@ from tests.weeks import LEVELS, rates, tree_of, week, write_weeks
 from attributary import Prior, Tree, denoise, periods, prior
 from attributary.errors import InputError
 from attributary.estimates import Estimates
+from attributary.estimators import Estimator
 from attributary.pipeline.denoise_table import denoise_table
-from attributary.pipeline.estimator import Estimator
 from attributary.prior.history import DISCOUNTS, USUAL, history
 from attributary.tables import write_table
 from attributary.types import Floats

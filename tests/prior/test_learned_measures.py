@@ -18,8 +18,8 @@ from attributary.api.ara.keys.node_keys import tree_keys
 from attributary.api.ara.service.summary_report import write_summary
 from attributary.cli import main
 from attributary.estimates import by_measure, estimates_table
+from attributary.estimators import Background, Estimator, learned_shares
 from attributary.measurements import Measurements
-from attributary.pipeline.estimator import Background, Estimator, learned_shares
 from attributary.pipeline.run import measured_prior
 from attributary.plan import Plan, make_plan
 from attributary.prior import from_counts, from_estimates

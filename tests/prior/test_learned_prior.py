@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from attributary.prior.robust import doubt, doubt_sums, together, widening, with_mean
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import isotonic_regression
@@ -13,7 +14,6 @@ from scipy.optimize import isotonic_regression
 from attributary import Measurements, Prior, Tree, denoise, prior, rmsre
 from attributary.prior import compiled_sums as compiled
 from attributary.prior.kin import PooledLevel, kin, label_codes, pooled
-from attributary.prior.robust import doubt, doubt_sums, together, widening, with_mean
 from attributary.prior.spread import FEWEST, JUMP, STEPS, forgiving, rising, spread
 from attributary.prior.spread import _sums as spread_sums
 from effort import first_of

@@ -11,7 +11,7 @@ from tests.forests import NAMED, Case, cases
 from attributary import Measurements, Prior, Tree, denoise
 from attributary.denoising.posterior import Posterior
 from attributary.estimates import Estimates, estimates_table, read_estimates
-from attributary.pipeline.estimator import Estimator
+from attributary.estimators import Estimator
 from attributary.prior.concentration import bases, learn_weights
 from attributary.types import Floats
 from effort import examples

@@ -12,6 +12,7 @@ from typing import Self, TypedDict, Unpack
 import numpy as np
 from numpy.typing import ArrayLike
 
+from attributary import rmsre
 from attributary.budget import tree_error
 from attributary.budget.classes import Classes, classes
 from attributary.budget.learned_error import gain, predicted
@@ -22,19 +23,17 @@ from attributary.tree import Family, Tree
 from attributary.types import Floats, Ints
 
 
-def class_weights(
-    tree: Tree, forest: Classes, count: Floats, tau: float, weights: Floats | None, pooled: bool = False
-) -> Floats:
+def class_weights(problem: "Problem", forest: Classes) -> Floats:
     """w_v = 1/((d+1) · |L_i| · max(τ, c_v)²), with d + 1 and |L_i| of the root's own tree (the paper's section 3.2).
 
     If pooled, of the whole tree: as if there were a node above all roots that is not asked for.
-    `weights` replace 1/|L_i|, normalised within each level; a level without weight does not count. As in `rmsre`.
-    Counts and weights are in level order.
+    The problem's weights replace 1/|L_i|, normalised within each level; a level without weight does not count. As in
+    `rmsre`.
     """
-    score = np.maximum(count, tau)
-    np.multiply(score, score, out=score)
-    np.divide(1.0 if weights is None else weights, score, out=score)
-    root = np.zeros(len(forest), np.int64) if pooled else forest.under(0)
+    tree, weights = problem.tree, problem.weights
+    score = problem.metric(problem.count, problem.tau)
+    score = score if weights is None else weights * score
+    root = np.zeros(len(forest), np.int64) if problem.pooled else forest.under(0)
     cell = root * forest.depth + forest.level
     mass = np.bincount(cell, forest.add_up(tree, weights), (int(root.max()) + 1) * forest.depth)
     levels = (mass.reshape(-1, forest.depth) > 0).sum(axis=1)
@@ -100,6 +99,7 @@ class PlainOptions(TypedDict, total=False):
     pooled: bool  # one error, of levels over the nodes of all roots, instead of each root's own
     total: bool  # level 0 is a total above the heads, which get the splits
     denoised: bool  # plan for denoised figures, or for raw ones
+    metric: rmsre.Metric  # the weight of each node's squared error, from its count and tau
 
 
 class Options(PlainOptions, total=False):
@@ -124,6 +124,7 @@ class Problem:
     pooled: bool = False
     total: bool = False
     denoised: bool = True
+    metric: rmsre.Metric = rmsre.weights
 
     @classmethod
     def of(
@@ -165,7 +166,7 @@ class Problem:
         """The errors to make small, on classes of nodes that have the same budget and the same variance."""
         apart = int(self.total) if self.by_root or not self.pooled else -1
         forest = classes(self.tree, "nodes" if by_node else apart)
-        weight = class_weights(self.tree, forest, self.count, self.tau, self.weights, self.pooled)
+        weight = class_weights(self, forest)
         if not self.denoised:  # a level left out has no raw figures to be judged
             weight[(self.levels[forest.level] == 0) & ~forest.leaf] = 0.0
         return Objective(forest, weight, self.model, self.denoised, self.joint)
@@ -251,7 +252,7 @@ class Learned:
         wide = forest.add_up(tree, np.where(known, spread, 0.0)) / size
         firm = np.divide(1.0, wide, out=np.zeros(len(forest)), where=forest.add_up(tree, known.astype(np.float64)) > 0)
         nothing = UNMEASURED * min(1.0, float(problem.model.precision(np.array([problem.epsilon]))[0]))
-        weight = class_weights(tree, forest, problem.count, problem.tau, problem.weights, problem.pooled)
+        weight = class_weights(problem, forest)
         part = forest.add_up(tree, share) / size
         return cls(forest, weight, problem.model, part, firm, nothing, problem.joint)
 

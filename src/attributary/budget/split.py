@@ -80,16 +80,23 @@ class Expected(NamedTuple):
     levels: Floats  # RMSRE_τ of each level, all roots pooled
     tree: float  # RMSRE_τ of the tree, all roots pooled
     roots: Floats  # RMSRE_τ of each root's own tree, in level order
+    nodes: Floats  # RMSRE_τ of each node
 
     @classmethod
-    def of(cls, tree: Tree, count: Floats, variance: Floats, tau: float, weights: ArrayLike | None = None) -> Self:
+    def of(
+        cls,
+        tree: Tree,
+        count: Floats,
+        variance: Floats,
+        tau: float,
+        weights: ArrayLike | None = None,
+        metric: rmsre.Metric = rmsre.weights,
+    ) -> Self:
         """What variances, or squared errors, of estimates mean."""
-        return cls(
-            variance,
-            rmsre.levels(tree, count, variance, tau, weights=weights),
-            rmsre.tree(tree, count, variance, tau, weights=weights),
-            rmsre.roots(tree, count, variance, tau, weights=weights),
-        )
+        levels = rmsre.levels(tree, count, variance, tau, weights=weights, metric=metric)
+        whole = rmsre.tree(tree, count, variance, tau, weights=weights, metric=metric)
+        roots = rmsre.roots(tree, count, variance, tau, weights=weights, metric=metric)
+        return cls(variance, levels, whole, roots, rmsre.nodes(count, variance, tau, metric))
 
 
 def expected(
@@ -102,6 +109,7 @@ def expected(
     denoised: bool = True,
     share: ArrayLike | None = None,
     spread: ArrayLike | None = None,
+    metric: rmsre.Metric = rmsre.weights,
 ) -> Expected:
     """What to expect of a split, or of noise variances (one per node), if the counts will be as in the prior.
 
@@ -120,4 +128,4 @@ def expected(
     elif denoised:
         _, in_level_order = engine(tree).blue(tree, np.zeros(len(tree)), tree.to_level_order(noise))
         variance = tree.from_level_order(in_level_order)
-    return Expected.of(tree, count, variance, tau, weights)
+    return Expected.of(tree, count, variance, tau, weights, metric)

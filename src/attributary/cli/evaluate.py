@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from attributary.cli.evaluation_grid import FORMATS, METHODS, NoiseNames, Numbers, grid_options
+from attributary.cli.evaluation_grid import FORMATS, METHODS, GridCommand, NoiseNames, Numbers, grid_options
 
 if TYPE_CHECKING:
     from attributary.evaluate.user_cases import LogPeriods
     from attributary.spec import Spec
 
 
+ENDINGS = (".pdf", ".svg", ".png")
 ABOUT = f"""What would each method have given me?
 
 SPEC is the TOML file of `attributary plan`. Known counts are measured again and again under simulated noise, with every
@@ -42,7 +43,7 @@ each node is more than the API can carry out today; it shows what that would be 
 """
 
 
-@click.command(help=ABOUT, short_help="What each method would have given you.")
+@click.command(cls=GridCommand, help=ABOUT, short_help="What each method would have given you.")
 @click.argument("spec", metavar="SPEC")
 @click.option("--counts", metavar="FILE", help="Table of counts or estimates to use instead of the spec's logs.")
 @click.option("--prior", metavar="FILE", help="Table of counts or estimates of an earlier period.")
@@ -62,6 +63,8 @@ each node is more than the API can carry out today; it shows what that would be 
 @click.option(
     "-o", "--output", metavar="FILE", default="-", show_default=True, help="File to write; - is standard output."
 )
+@click.option("--figure", metavar="FILE", help="Also draw the errors: a .pdf, .svg or .png file.")
+@click.option("--latex", metavar="FILE", help="Also write the tree errors as LaTeX tables.")
 @click.option("--format", "format_", type=click.Choice(FORMATS), help="Output format.  [default: by the file's ending]")
 @click.option("-q", "--quiet", is_flag=True, help="No progress and no messages.")
 def evaluate(
@@ -78,6 +81,8 @@ def evaluate(
     threads: int | None,
     cache: str | None,
     output: str,
+    figure: str | None,
+    latex: str | None,
     format_: Any,
     quiet: bool,
     **grid: Any,
@@ -95,11 +100,17 @@ def evaluate(
     from attributary.logs.log_files import is_generated
     from attributary.spec import Spec
     from attributary.tables import check_output, read_table, write_table
+    from attributary.whole_files import save
 
     check_output(output, format_)
+    for more in filter(None, (figure, latex)):
+        check_output(more, "csv")
+    if figure and not figure.endswith(ENDINGS):
+        raise InputError(f"--figure is a file that ends in {' or '.join(ENDINGS)}; got {figure!r:.80}")
     asks = Spec.load(spec)
     folder = os.path.dirname(spec)
-    refuse_inputs([output], [spec, counts, prior, *([] if counts else log_paths(asks, folder))])
+    logs_read = [] if counts else log_paths(asks, folder)
+    refuse_inputs([output, *filter(None, (figure, latex))], [spec, counts, prior, *logs_read])
     if prior_until is not None and (prior is not None or counts is not None):
         raise InputError("--prior-until divides the spec's logs; it does not go with --prior or --counts: leave it out")
     throwaway = cache is None and output == "-"
@@ -121,10 +132,15 @@ def evaluate(
             before_from=prior or counts or spec,
         )
         tried: dict[str, Any] = {"epsilons": epsilons or (asks.epsilon,), "taus": taus or (asks.tau,)}
-        table = run_grid(cases, kept, not quiet, seed=seed, **tried, **grid)
+        evaluation = run_grid(cases, kept, not quiet, seed=seed, **tried, **grid)
+    table = evaluation.table
     write_table(table, output, format_)
+    if figure:
+        evaluation.save_figure(figure)
+    if latex:
+        save(evaluation.latex().encode(), latex)
     if not quiet:
-        print_errors(table)
+        print_errors(evaluation)
         fact("rows", table.num_rows)
         fact("generated", generated)
         to = "standard output" if output == "-" else output

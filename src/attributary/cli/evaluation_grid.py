@@ -17,27 +17,35 @@ if TYPE_CHECKING:
 MOST_DRAWS = 10**6
 POOLS = ["nodes", "roots"]
 FORMATS = ["parquet", "csv"]
-METHODS = """A METHOD is a split of the budget (--method) and an estimator (--estimator), as in optimal-nonnegative:
+METHODS = "(methods)"  # where a help text lists them
 
-\b
-    equal       equal budget for each level
-    leaves      the whole budget on the leaves
-    greedy      the paper's Algorithm 3, using the prior
-    optimal     the best split by level
-    planned     the same for other than unbiased estimates, as `plan --estimator` makes it
-    per-node    a budget for each node
 
-\b
-    raw          the noisy values as they are (with equal and greedy)
-    unbiased     counts add up
-    nonnegative  they are never negative either
-    learned      estimates that use the prior, too (slow: only if asked for)
-    posterior    posterior means of whole counts, with the prior (slow)
-    limit0       on generated forests: nothing can be closer; slow
-    limit1       the same for who knows the earlier period without noise
+class GridCommand(click.Command):
+    """A command whose help lists the methods there are, as the registries have them."""
 
-Beside them is always zeros, which answers 0 everywhere: a method above it is worth nothing.
-The paper's five are equal-raw, equal-unbiased, leaves-unbiased, greedy-raw and greedy-unbiased."""
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        about, self.help = self.help, (self.help or "").replace(METHODS, methods_help())
+        super().format_help_text(ctx, formatter)
+        self.help = about
+
+
+def methods_help() -> str:
+    """The methods in words: every split and every estimator, the slow ones marked."""
+    from attributary.budget import METHODS as SPLITS
+    from attributary.estimators import ESTIMATORS
+    from attributary.evaluate.methods import PAPER, PLANNED, ZEROS
+
+    splits = {name: method.words for name, method in SPLITS.items()}
+    splits[PLANNED] = "optimal, made for the estimator as `plan --estimator` does (slow)"
+    kinds = [kind for kind in ESTIMATORS.values() if kind.name != ZEROS]
+    words = {kind.name: kind.words + (" (slow)" if kind.slow else "") for kind in kinds}
+    lists = ("\n".join(f"    {name:<12} {of}" for name, of in each.items()) for each in (splits, words))
+    return (
+        "A METHOD is a split of the budget (--method) and an estimator (--estimator), as in optimal-nonnegative. What "
+        "is slow is tried only if asked for.\n\n\b\n" + "\n\n\b\n".join(lists) + "\n\nzeros, which answers 0 "
+        "everywhere, is always among them: a method above it is worse than not measuring. raw, limit0 and limit1 are "
+        f"there to compare with. The paper's five are {', '.join(PAPER)}."
+    )
 
 
 class Numbers(click.ParamType):  # type: ignore[type-arg,unused-ignore]
@@ -69,15 +77,16 @@ class NoiseNames(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 
 
 def _methods() -> Iterable[str]:
-    from attributary.evaluate.methods import METHODS, SPLITS
+    from attributary.budget import METHODS as SPLITS
+    from attributary.evaluate.methods import PLANNED, methods
 
-    return {**SPLITS, **METHODS}
+    return [*SPLITS, PLANNED, *methods()]
 
 
 def _estimates() -> Iterable[str]:
-    from attributary.evaluate.methods import ESTIMATES
+    from attributary.estimators import ESTIMATORS
 
-    return ESTIMATES
+    return ESTIMATORS
 
 
 def _draws(ctx: click.Context, param: click.Parameter, value: int) -> int:
@@ -162,7 +171,7 @@ def run_grid(cases: "list[Case]", cache: str, show: bool, *, methods: tuple[str,
 
     store = Store(os.path.join(cache, "finished.jsonl"))
     with _bar(show) as progress:
-        return evaluate(cases, methods or None, zeros=True, store=store, progress=progress, **options).table
+        return evaluate(cases, methods or None, zeros=True, store=store, progress=progress, **options)
 
 
 @contextmanager

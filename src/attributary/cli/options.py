@@ -10,7 +10,7 @@ from click.shell_completion import CompletionItem
 from attributary.kernel import limit_threads
 
 if TYPE_CHECKING:
-    from attributary.pipeline.estimator import Estimator
+    from attributary.estimators import Estimator
 
 MOST_AT_ONCE = 1024  # threads or processes
 BETWEEN_0_AND_1 = click.FloatRange(0, 1, min_open=True, max_open=True)
@@ -42,18 +42,18 @@ class NameOf(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 
 
 def _estimators() -> Iterable[str]:
-    from attributary.pipeline.estimator import ESTIMATORS
+    from attributary.estimators import offered
 
-    return ESTIMATORS
+    return offered()
 
 
 class EstimatorOption(click.Option):
     """The option --estimator, whose help says what each of them gives."""
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
-        from attributary.pipeline.estimator import ESTIMATORS
+        from attributary.estimators import ESTIMATORS, offered
 
-        each = "; ".join(f"{name}: {kind.words}" for name, kind in ESTIMATORS.items())
+        each = "; ".join(f"{name}: {ESTIMATORS[name].words}" for name in offered())
         self.help = f"{each}.  [default: unbiased, or learned with a prior]"
         return super().get_help_record(ctx)
 
@@ -137,10 +137,10 @@ def form_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def chosen_estimator(name: str | None, joint: bool, whole: bool, prior: str | None = None) -> "Estimator":
     """The estimator that a command was asked for; a prior alone asks for `learned`."""
     from attributary.errors import InputError
-    from attributary.pipeline.estimator import ESTIMATORS, Estimator
+    from attributary.estimators import Estimator, offered
 
     chosen = Estimator(name or ("learned" if prior else "nonnegative" if joint else "unbiased"), joint, whole)
     if prior and not chosen.uses_prior:
-        able = " or ".join(name for name, kind in ESTIMATORS.items() if kind.prior)
+        able = " or ".join(offered(lambda kind: kind.prior))
         raise InputError(f"--prior goes with --estimator {able}; got --estimator {chosen.name}: leave one of them out")
     return chosen

@@ -5,9 +5,10 @@ from typing import Any
 
 import click
 
-from attributary.cli.evaluation_grid import FORMATS, METHODS, NoiseNames, Numbers, grid_options
+from attributary.cli.evaluation_grid import FORMATS, METHODS, GridCommand, NoiseNames, Numbers, grid_options
 
 DATASETS = ["csscl", "camb"]
+PICTURES = ("pdf", "png", "svg")
 
 ABOUT = f"""The paper's experiments (its figures 4 and 5) on the published file, or on a look-alike.
 
@@ -23,12 +24,15 @@ denoised. Each method estimates the counts of the later days, for two trees, tau
 
 {METHODS}
 
-THE OUTPUT is a folder: evaluation (the table), index.html, and a figure for each noise model as PNG and SVG. Finished
+THE OUTPUT is a folder: evaluation (the table, also as LaTeX), index.html, and a figure for each noise model as PDF,
+PNG and SVG. Finished
 results are kept in its folder cache: an interrupted run continues where it stopped, and rows are counted once.
 """
 
 
-@click.command(help=ABOUT, short_help="The paper's experiments, on a published file or on a look-alike.")
+@click.command(
+    cls=GridCommand, help=ABOUT, short_help="The paper's experiments, on a published file or on a look-alike."
+)
 @click.argument("dataset", type=click.Choice(DATASETS), metavar="csscl|camb")
 @click.argument("file", required=False, metavar="[FILE]")
 @click.option("--generated", is_flag=True, help="Generate the rows instead of reading FILE.")
@@ -136,13 +140,13 @@ def paper(
             prior = EPSILON if prior_epsilon is None else prior_epsilon
             options: dict[str, Any] = {"prior_epsilon": prior, "seed": seed, "cache": kept, "threads": threads}
             experiment = paper(dataset, log, noises, choices, **options)
-        table = run_grid(experiment.cases, kept, not quiet, seed=seed, **grid)
+        evaluation = run_grid(experiment.cases, kept, not quiet, seed=seed, **grid)
         with stages(not quiet) as stage:
             stage("drawing")
-            _write(table, dataset, output, format_)
+            _write(evaluation, dataset, output, format_)
     if not quiet:
-        print_errors(table)
-        print_stated(table)
+        print_errors(evaluation)
+        print_stated(evaluation)
         fact("not_counted", experiment.left_out)
         fact("generated", experiment.generated)
         for why, number, conversions in experiment.left_out:
@@ -156,22 +160,20 @@ def _names(dataset: str) -> list[str]:
     """The files of one dataset that the command may write."""
     from attributary.noise import MODELS
 
-    pictures = [f"{dataset}-{noise}.{kind}" for noise in MODELS for kind in ("png", "svg")]
-    return [*(f"evaluation.{kind}" for kind in FORMATS), *pictures, "index.html"]
+    pictures = [f"{dataset}-{noise}.{kind}" for noise in MODELS for kind in PICTURES]
+    return [*(f"evaluation.{kind}" for kind in FORMATS), *pictures, "evaluation.tex", "index.html"]
 
 
-def _write(table: Any, dataset: str, output: str, format_: str) -> None:
+def _write(evaluation: Any, dataset: str, output: str, format_: str) -> None:
     """Writes the table, the figures and the page, all of one run."""
-    from attributary.evaluate.evaluation_page import figure, page, png, svg
+    from attributary.evaluate.evaluation_page import page
     from attributary.tables import write_table
     from attributary.whole_files import save, whole_folder
 
-    files: dict[str, bytes] = {}
-    for noise in dict.fromkeys(table.column("noise").to_pylist()):
-        spec = figure(table, dataset, noise)
-        files |= {f"{dataset}-{noise}.png": png(spec), f"{dataset}-{noise}.svg": svg(spec).encode()}
-    files["index.html"] = page(table, f"The paper's experiments: {dataset}").encode()
     with whole_folder(output, _names(dataset)) as place:
-        write_table(table, os.path.join(place, f"evaluation.{format_}"))
-        for name, data in files.items():
-            save(data, os.path.join(place, name))
+        write_table(evaluation.table, os.path.join(place, f"evaluation.{format_}"))
+        for noise in dict.fromkeys(evaluation.table.column("noise").to_pylist()):
+            for kind in PICTURES:
+                evaluation.save_figure(os.path.join(place, f"{dataset}-{noise}.{kind}"), noise=noise)
+        save(evaluation.latex().encode(), os.path.join(place, "evaluation.tex"))
+        save(page(evaluation, f"The paper's experiments: {dataset}").encode(), os.path.join(place, "index.html"))

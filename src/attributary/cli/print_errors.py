@@ -2,27 +2,28 @@
 
 from typing import Any
 
+import numpy as np
+
 from attributary.cli.printing import PrintedFigure, change, console, percent, print_table
-from attributary.evaluate.comparison import Best, beside, best, panels, tree_errors
-from attributary.evaluate.methods import ZEROS
+from attributary.evaluate.comparison import Best, Evaluation, beside, best, panels, tree_errors
+from attributary.evaluate.methods import GREEDY, ZEROS
 from attributary.spec.measure import COUNT
 
 SMALL = 1e-4  # an error that is as good as none
 
 
-def print_errors(table: Any) -> None:
-    """Prints the paper's best method and ours at every ε and, where limits were tried, the best method for each.
+def print_errors(evaluation: Evaluation) -> None:
+    """Prints the error of every method and, where the paper's greedy method was tried, its best method beside ours.
 
-    Where only methods of one side were tried, prints the error of each.
+    Where limits were tried, prints the best method for each kind of them instead.
     """
-    compared = best(table)
-    _print_best(compared)
+    table, out = evaluation.table, console()
     _print_limits(table)
-    out = console()
-    for caption, heads, rows in () if compared or "limits" in table.column_names else panels(table):
+    for caption, heads, rows in () if "limits" in table.column_names else panels(table):
         out.print(caption)
         print_table(out, [list(heads), *map(list, rows)])
         out.print()
+    _print_best(best(evaluation))
 
 
 def _print_best(compared: list[Best]) -> None:
@@ -31,12 +32,13 @@ def _print_best(compared: list[Best]) -> None:
     for row in compared:
         small = max(row.paper, row.ours) < SMALL
         words = [f"{row.epsilon:g}", f"{row.paper:.4f}", row.paper_method, f"{row.ours:.4f}", row.our_method]
-        words += ["" if small else change(row.ours, row.paper), f"{row.zeros:.4f}"]
+        sure = "" if np.isnan(row.change_error) else f" ± {100 * row.change_error:.1f}"
+        words += ["" if small else change(row.ours, row.paper) + sure, f"{row.zeros:.4f}"]
         words += [f"{row.limit:.4f}"] * limits
         by_panel.setdefault(row[:4], []).append(words)
     out = console()
     for (dataset, tree, noise, tau), rows in by_panel.items():
-        out.print(f"{dataset}, {tree}: tree error under {noise} noise, tau = {tau:g}")
+        out.print(f"{dataset}, {tree}: the paper's best and ours, {noise} noise, tau = {tau:g}")
         heads = ["epsilon", "paper's best", "method", "our best", "method", "change", "zeros", *["limit"] * limits]
         print_table(out, [heads, *rows])
         out.print()
@@ -49,7 +51,7 @@ def _print_limits(table: Any) -> None:
         if row.get("limits") is None:
             continue
         panel = by_panel.setdefault(tuple(row[name] for name in ("dataset", "tree", "noise", "tau", "epsilon")), {})
-        panel.setdefault(ZEROS.name if row["method"] == ZEROS.name else row["limits"], []).append(row)
+        panel.setdefault(ZEROS if row["method"] == ZEROS else row["limits"], []).append(row)
     out = console()
     for (dataset, tree, noise, tau, epsilon), limits in by_panel.items():
         names = list(dict.fromkeys(row["measure"] for rows in limits.values() for row in rows if row["measure"]))
@@ -74,12 +76,12 @@ def _line(rows: list[dict[str, Any]], names: list[str], values: list[str]) -> li
     return [*line, PrintedFigure(f"{most:.3g}", most), *(PrintedFigure(f"{clip:,.2f}", clip) for clip in clips)]
 
 
-def print_stated(table: Any) -> None:
+def print_stated(evaluation: Evaluation) -> None:
     """Prints the figures that the paper states beside those of this run."""
-    stated = beside(table)
+    stated = beside(evaluation)
     if not stated:
         return
-    rows = [["tree", "tau", "noise", "the paper", "greedy-unbiased", "our best", "method"]]
+    rows = [["tree", "tau", "noise", "the paper", GREEDY, "our best", "method"]]
     for row in stated:
         figures = (f"{row.stated:.2f}", f"{row.greedy:.3f}", f"{row.ours:.3f}", row.our_method)
         rows += [[f"{row.dataset}, {row.tree}", f"{row.tau:g}", row.noise, *figures]]

@@ -227,13 +227,13 @@ def _say_written(html: str, output: str) -> None:
 
 def _write_charts(drawn: Any, folder: str, format_: str, read: tuple[str, ...]) -> list[str]:
     from attributary.cli.reading import make_folder, refuse_inputs
-    from attributary.report import save, to_png, to_svg
+    from attributary.report import save, to_file
 
     make_folder(folder, "--charts")
     paths = [os.path.join(folder, f"{chart.name}.{format_}") for chart in drawn]
     refuse_inputs(paths, read, "--charts")
     for chart, path in zip(drawn, paths, strict=True):
-        save(to_png(chart) if format_ == "png" else to_svg(chart), path)
+        save(to_file(chart, format_), path)
     return paths
 
 

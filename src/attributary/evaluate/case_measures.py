@@ -5,30 +5,22 @@ what there is without them.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from attributary.budget import Split
 from attributary.errors import InputError
-from attributary.evaluate import splits
 from attributary.evaluate.case import Case
 from attributary.evaluate.methods import Method
-from attributary.evaluate.splits import Way
 from attributary.noise import page_of
 from attributary.plan.choose_limits import ChosenLimits, best_parts, measure_errors
 from attributary.plan.contributions import contributions, most_of_unseen
-from attributary.plan.level_shares import Question, Shares, shares
+from attributary.plan.level_shares import Question, Shares, shares, under
 from attributary.prior.profile import CLOSE, Profile
 from attributary.spec import Measure
 from attributary.types import Floats, Ints
-
-PLANS: dict[Way, str] = {
-    splits.equal: "equal",
-    splits.leaves: "leaves",
-    splits.greedy: "greedy",
-    splits.optimal: "optimal",
-}
 
 
 class OneMeasure(NamedTuple):
@@ -39,6 +31,7 @@ class OneMeasure(NamedTuple):
     epsilon: float
     share: Floats  # of each node, in level order; of values, divided by the clip, so that noise is in their unit
     tau: float  # in the measure's unit
+    worth: float = 1.0  # what a conversion brings on average, in that unit
     clip: float = 1.0
     most: float = 1.0  # conversions of an impression that count, on average over the values of the first attribute
 
@@ -46,14 +39,15 @@ class OneMeasure(NamedTuple):
 def usable(case: Case, methods: tuple[Method, ...], named: bool) -> tuple[Method, ...]:
     """The methods that can be tried on a case; those that were named and cannot are refused."""
     for method in methods:
-        if method.needs and getattr(case.prior, method.needs, None) is None:
+        needs = method.estimator.needs
+        if needs and getattr(case.prior, needs, None) is None:
             raise InputError(
                 f"{method.name} knows the process that generated the counts; give those of `attributary generate "
                 "forest`, --counts and --prior, or leave it out"
             )
     if case.limits is None:
         return methods
-    fits = tuple(method for method in methods if method.way in PLANS and not method.slow)
+    fits = tuple(m for m in methods if not (m.slow or m.split.by_node) and (m.split.fixed or not m.raw))
     if named and len(fits) < len(methods):
         odd = next(method.name for method in methods if method not in fits)
         raise InputError(
@@ -71,7 +65,7 @@ def measures_by_epsilon(
     Under the API's noise the best shares do not depend on ε: one split serves every ε.
     """
     method = methods[0]
-    alike = page_of(case.noise).proportional and not any(method.by_epsilon for method in methods)
+    alike = page_of(case.noise).proportional and method.scales
     counts: OneMeasure | None = None
     by_level: list[Shares] | None = None
     for epsilon in epsilons:
@@ -83,14 +77,22 @@ def measures_by_epsilon(
             continue
         asked = questions(at)
         if by_level is None or not alike:
-            by_level = level_shares(asked, PLANS[method.way])
+            by_level = [shares(question, method.split) for question in asked]
         yield under_limits(at, asked, by_level)
 
 
 def node_shares(case: Case, method: Method) -> Floats:
-    """The share of each node; refuses those that are no split: negative, nan, or more than 1 along a path."""
+    """The share of each node, in level order; a new root takes the split that is best for the known ones."""
+    asked = Question.of(case.spec, case.tree, case.prior, learn=method.planned and case.prior.history)
+    question = replace(asked, denoised=not method.raw)
     try:
-        return Split(case.tree, np.asarray(method.way(case.spec, case.tree, case.prior), np.float64), 1.0).nodes()
+        by_method = shares(question, method.split)
+        rows = by_method.default[None] if by_method.roots is None else by_method.roots
+        nodes = case.tree.spread(rows, int(case.spec.total), rest=True)
+        if by_method.nodes is not None:
+            new = np.zeros(case.nodes, bool) if case.spec.split_by is None else under(case.tree, question.new)
+            nodes = np.where(new, nodes, by_method.nodes)
+        return Split(case.tree, nodes, 1.0).nodes()
     except ValueError as error:
         raise InputError(f"{method.name}: {error}") from error
 
@@ -98,11 +100,6 @@ def node_shares(case: Case, method: Method) -> Floats:
 def questions(case: Case) -> list[Question]:
     """What is asked of each measure."""
     return [Question.of(case.spec, case.tree, case.prior, measure, case.earlier) for measure in case.spec.asked]
-
-
-def level_shares(asked: Sequence[Question], method: str) -> list[Shares]:
-    """Each measure's split by level."""
-    return [shares(question, method) for question in asked]
 
 
 def under_limits(case: Case, asked: list[Question], by_level: list[Shares]) -> list[OneMeasure]:
@@ -130,7 +127,8 @@ def under_limits(case: Case, asked: list[Question], by_level: list[Shares]) -> l
             _rounding(measured, measure, most, clip, contribution) if page.on_sums else 0.0,
         )
         share = contribution / spec.l1 / page.repeats(clip)
-        ones.append(OneMeasure(measure, alone, spec.epsilon, share, asked[k].tau, clip, float(np.mean(most))))
+        q = asked[k]
+        ones.append(OneMeasure(measure, alone, spec.epsilon, share, q.tau, q.worth, clip, float(np.mean(most))))
     return ones
 
 

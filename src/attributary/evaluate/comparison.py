@@ -1,12 +1,18 @@
 """Evaluation: the table of errors, and in it the paper's best method beside ours, and the paper's stated figures."""
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from attributary.evaluate.methods import METHODS, ZEROS
-from attributary.evaluate.paper_trees import PAPER, STATED_EPSILON, STATED_METHOD
+import numpy as np
+
+from attributary.errors import InputError
+from attributary.evaluate.methods import GREEDY, ZEROS, whose
+from attributary.evaluate.paper_trees import PAPER, STATED_EPSILON
 from attributary.html import html_table
+from attributary.report.chart import drawn_as
+from attributary.report.evaluation_curves import figure, read_evaluation
 
 Row = dict[str, Any]
 VAGUE = 0.1  # a standard error, as a share of the error
@@ -27,6 +33,7 @@ class Best(NamedTuple):
     ours: float
     zeros: float  # the error of answering 0 everywhere; nan where it is not in the table
     limit: float  # the least error of any method on a generated forest, where it was tried; else nan
+    change_error: float = float("nan")  # the paired standard error of the change, where both were simulated
 
     @property
     def change(self) -> float:
@@ -56,46 +63,53 @@ def tree_errors(table: Any) -> list[Row]:
     return [row for row in rows if row["kind"] == "exact" or _point(row) not in exact]
 
 
-def best(table: Any) -> list[Best]:
-    """The best of both at every point where there are both; rows of limits are left out.
+def best(evaluation: "Evaluation") -> list[Best]:
+    """The best of both at every point where there are both, the paper's greedy among them; limits are left out.
 
     A simulated error whose standard error is above a tenth of it is not taken, nor one that is as good as 0: where
     mistakes are rare, few draws may have had none.
     """
     points: dict[Any, list[Row]] = {}
-    for row in filter(_sure, tree_errors(table)):
+    for row in filter(_sure, tree_errors(evaluation.table)):
         if row.get("limits") is not None:
             continue
         points.setdefault(_point(row)[:-1], []).append(row)
     every = []
     for point, rows in points.items():
-        sides: dict[str, list[Row]] = {"paper": [], "ours": [], "beside": []}
+        sides: dict[str, list[Row]] = {"paper": [], "ours": [], "baseline": []}
         for row in rows:
             sides[whose(row["method"])].append(row)
-        if sides["paper"] and sides["ours"]:
+        if sides["ours"] and GREEDY in {row["method"] for row in sides["paper"]}:
             paper, ours = (min(sides[side], key=lambda row: row["rmsre"]) for side in ("paper", "ours"))
-            known = {row["method"]: row["rmsre"] for row in sides["beside"]}
-            zeros = known.pop(ZEROS.name, float("nan"))
+            known = {row["method"]: row["rmsre"] for row in sides["baseline"]}
+            zeros = known.pop(ZEROS, float("nan"))
             limit = min(known.values(), default=float("nan"))
             found = (paper["method"], paper["rmsre"], ours["method"], ours["rmsre"], zeros, limit)
-            every.append(Best(*(*point, *found)))
+            draws = [evaluation.squared(row) for row in (ours, paper)]
+            sure = float("nan") if "exact" in (ours["kind"], paper["kind"]) else paired(*draws)[1]
+            every.append(Best(*(*point, *found, sure)))
     return every
 
 
-def whose(method: str) -> str:
-    """Whether a method is the paper's, ours, or stands beside both to compare with."""
-    known = METHODS.get(method)
-    return "ours" if known is None else "paper" if known.paper else "beside" if known.beside else "ours"
+def paired(draws: Any, against: Any) -> tuple[float, float]:
+    """The change of the error against another's on the same draws (−0.1: a tenth less), and its standard error.
+
+    Squared errors of draws go up and down together, so that the difference is known far better than either.
+    """
+    one, other = np.asarray(draws, np.float64), np.asarray(against, np.float64)
+    ratio = float(np.sqrt(one.mean() / other.mean()))
+    influence = ratio / 2 * (one / one.mean() - other / other.mean())
+    return ratio - 1, float(influence.std(ddof=1) / np.sqrt(len(one)))
 
 
-def beside(table: Any) -> list[Beside]:
+def beside(evaluation: "Evaluation") -> list[Beside]:
     """The paper's stated figures, where the table has their points."""
-    errors = {_point(row): row for row in tree_errors(table)}
+    errors = {_point(row): row for row in tree_errors(evaluation.table)}
     figures = []
-    for our in best(table):
+    for our in best(evaluation):
         stated = PAPER[our.dataset].stated if our.dataset in PAPER else ()
         figure = next((s.rmsre for s in stated if (s.tree, s.tau) == (our.tree, our.tau)), None)
-        greedy = errors.get((*our[:5], STATED_METHOD))
+        greedy = errors.get((*our[:5], GREEDY))
         if figure is not None and greedy is not None and our.epsilon == STATED_EPSILON:
             figures.append(Beside(*our[:5], figure, greedy["rmsre"], our.our_method, our.ours, greedy["generated"]))
     return figures
@@ -111,14 +125,24 @@ def _point(row: Row) -> tuple[Any, ...]:
     return tuple(row[name] for name in ("dataset", "tree", "noise", "tau", "epsilon", "method"))
 
 
+KEYS = ("dataset", "tree", "measure", "limits", "method", "noise", "epsilon", "tau", "level")
+
+
+def keys(table: Any) -> list[str]:
+    """The columns that say what a row is of."""
+    return [name for name in KEYS if name in table.column_names]
+
+
 @dataclass(frozen=True, eq=False)
 class Evaluation:
     """The Arrow `table` of errors: a row for each method, ε, τ and level, and one for the tree, whose level is null.
 
-    Whatever reads Arrow reads it: `pa.table(evaluation)`, `polars.DataFrame(evaluation)`.
+    Whatever reads Arrow reads it: `pa.table(evaluation)`, `polars.DataFrame(evaluation)`. `draws` has the squared error
+    of every draw of noise, for each simulated row.
     """
 
     table: Any
+    draws: Any = None
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         return self.table.__arrow_c_stream__(requested_schema)
@@ -135,6 +159,53 @@ class Evaluation:
         rows: list[dict[str, Any]] = self.table.to_pylist()
         return rows
 
+    @property
+    def _by_point(self) -> dict[tuple[Any, ...], list[float]]:
+        names = keys(self.table)
+        rows = [] if self.draws is None else self.draws.to_pylist()
+        return {tuple(row[name] for name in names): row["squared"] for row in rows}
+
+    def squared(self, row: Row) -> list[float]:
+        """The squared errors of a row's draws; none where nothing was drawn."""
+        return self._by_point.get(tuple(row[name] for name in keys(self.table)), [])
+
+    def compare(self, method: str, against: str) -> list[Row]:
+        """How much larger or smaller a method's error is than another's, at every point where both were simulated.
+
+        `change` is relative (−0.1: a tenth less), and `standard_error` is that of the paired difference: both met the
+        same draws of noise.
+        """
+        points, names, found = self._by_point, keys(self.table), []
+        place = names.index("method")
+        for name in (method, against):
+            if not any(point[place] == name for point in points):
+                known = ", ".join(dict.fromkeys(str(point[place]) for point in points)) or "none"
+                raise InputError(f"methods with draws are {known}; got {name!r}")
+        for point, draws in points.items():
+            other = points.get((*point[:place], against, *point[place + 1 :]))
+            if point[place] == method and other is not None:
+                change, error = paired(draws, other)
+                found.append(dict(zip(names, point, strict=True)) | {"change": change, "standard_error": error})
+        return found
+
+    def figure(self, dataset: str | None = None, noise: str | None = None) -> dict[str, Any]:
+        """The tree errors of all methods, by ε, as a Vega-Lite chart: a panel for each tree and τ."""
+        points = [p for p in read_evaluation(self.table, "the evaluation") if p.level is None]
+        points = [p for p in points if dataset in (None, p.dataset) and noise in (None, p.noise)]
+        if not points:
+            raise InputError(f"there are no errors of dataset {dataset!r} under noise {noise!r}; choose others")
+        return figure(points, {p.method: whose(p.method) for p in points})
+
+    def save_figure(self, path: str, dataset: str | None = None, noise: str | None = None) -> None:
+        """Writes the figure to a file, as its name says: .pdf, .svg or .png."""
+        from attributary.whole_files import save
+
+        save(drawn_as(self.figure(dataset, noise), os.path.splitext(path)[1].removeprefix(".")), path)
+
+    def latex(self) -> str:
+        """The tree errors as LaTeX tables, of the package booktabs; standard errors of simulated ones behind ±."""
+        return "\n".join(_latex(*panel) for panel in panels(self.table, spread=True))
+
     def _repr_html_(self) -> str:
         """The tree errors: a table for each tree, noise model and τ, a row for each method, a column for each ε.
 
@@ -143,16 +214,49 @@ class Evaluation:
         return "".join(html_table(*panel) for panel in panels(self.table))
 
 
-def panels(table: Any) -> Iterator[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]:
+Panel = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
+
+
+def panels(table: Any, spread: bool = False) -> Iterator[Panel]:
     """For each tree, noise model and τ: a caption, heads, and a row for each method with its tree error at every ε."""
-    methods_of: dict[str, dict[str, dict[float, float]]] = {}
+    methods_of: dict[str, dict[tuple[str, str], dict[float, str]]] = {}
     for row in tree_errors(table):
         limits = row.get("limits")
         tree = row["tree"] if limits is None else f"{row['tree']}, {row['measure'] or 'all measures'}"
         caption = f"{row['dataset']}, {tree}: tree error under {row['noise']} noise, τ = {row['tau']:g}"
-        method = row["method"] if limits is None else f"{row['method']}, {limits}"
-        methods_of.setdefault(caption, {}).setdefault(method, {})[row["epsilon"]] = row["rmsre"]
+        key = row["method"] if limits is None else f"{row['method']}, {limits}"
+        error, sure = f"{row['rmsre']:.4f}", row["standard_error"]
+        shown = f"{error} ± {sure:.4f}" if spread and sure is not None else error
+        named = (row.get("title") or row["method"], key)
+        methods_of.setdefault(caption, {}).setdefault(named, {})[row["epsilon"]] = shown
     for caption, methods in methods_of.items():
         epsilons = sorted({epsilon for errors in methods.values() for epsilon in errors})
-        shown = [(name, *(f"{of[e]:.4f}" if e in of else "" for e in epsilons)) for name, of in methods.items()]
-        yield caption, ("method", *(f"ε = {epsilon:g}" for epsilon in epsilons)), shown
+        rows = [(name, *(of.get(e, "") for e in epsilons), key) for (name, key), of in methods.items()]
+        yield caption, ("method", *(f"ε = {epsilon:g}" for epsilon in epsilons), "name"), rows
+
+
+SYMBOLS = {letter: f"\\{letter}" for letter in "&%_#${}"} | {
+    "\\": r"\textbackslash{}",
+    "^": r"\^{}",
+    "~": r"\~{}",
+    "ε": r"$\varepsilon$",
+    "τ": r"$\tau$",
+    "±": r"$\pm$",
+    "−": "$-$",
+}
+
+
+def _latex(caption: str, heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    def line(cells: tuple[str, ...]) -> str:
+        return " & ".join(map(_escaped, cells[:-1])) + r" \\"  # the names are for commands
+
+    body = "\n".join(map(line, rows))
+    columns = "l" + "r" * (len(heads) - 2)
+    return (
+        "\\begin{table}\n\\caption{" + _escaped(caption) + "}\n\\begin{tabular}{" + columns + "}\n\\toprule\n"
+        f"{line(heads)}\n\\midrule\n{body}\n\\bottomrule\n\\end{{tabular}}\n\\end{{table}}\n"
+    )
+
+
+def _escaped(text: str) -> str:
+    return "".join(SYMBOLS.get(letter, letter) for letter in text)

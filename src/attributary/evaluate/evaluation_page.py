@@ -1,119 +1,9 @@
-"""The figures and tables of an evaluation, as pictures like the paper's figures 4 and 5 and as one HTML page."""
+"""The page of an evaluation: its figures, what the paper states, and the paper's best method beside ours."""
 
 from typing import Any
 
-from attributary.evaluate.comparison import beside, best, tree_errors, whose
-from attributary.html import ROOMY, drawable
-
-LEAST = 1e-4  # errors below are not drawn
-COLOURS = {
-    "equal-raw": "#b9a06a",
-    "equal-unbiased": "#d08a2e",
-    "leaves-unbiased": "#8a6fb0",
-    "greedy-raw": "#c98d80",
-    "greedy-unbiased": "#b5432c",
-    "greedy-nonnegative": "#3f7fbf",
-    "optimal-unbiased": "#7fc4b8",
-    "optimal-nonnegative": "#0b8a7d",
-    "optimal-learned": "#04423c",
-    "optimal-posterior": "#d1495b",
-    "optimal-limit0": "#666666",
-    "optimal-limit1": "#222222",
-    "planned-nonnegative": "#4aa3c7",
-    "planned-learned": "#7a2f6b",
-    "planned-posterior": "#c2185b",
-    "planned-limit0": "#888888",
-    "planned-limit1": "#444444",
-    "zeros": "#aaaaaa",
-    "per-node-unbiased": "#a3b85c",
-    "per-node-nonnegative": "#5b7f12",
-    "per-node-learned": "#2c3d09",
-}
-INK = "#222222"
-
-
-def figure(table: Any, dataset: str, noise: str, ink: str = INK) -> dict[str, Any]:
-    """A Vega-Lite chart of a dataset under a noise model: a row for each tree, a column for each τ."""
-    import altair as alt
-
-    rows = [row for row in tree_errors(table) if (row["dataset"], row["noise"]) == (dataset, noise)]
-    methods = list(dict.fromkeys(row["method"] for row in rows))
-    drawn = [
-        {
-            "panel": f"τ = {row['tau']:g}, {row['tree']}",
-            "method": row["method"],
-            "epsilon": row["epsilon"],
-            "rmsre": row["rmsre"],
-            "whose": whose(row["method"]),
-        }
-        for row in rows
-        if row["rmsre"] >= LEAST
-    ]
-    drawn.sort(key=lambda point: point["whose"] != "ours")  # dashed lines above solid ones, so that both are seen
-    panels = list(dict.fromkeys(f"τ = {row['tau']:g}, {row['tree']}" for row in rows))
-    epsilons = sorted({row["epsilon"] for row in rows})
-    colours = alt.Scale(domain=methods, range=[COLOURS.get(name, "#777777") for name in methods])
-    chart = (
-        alt.Chart(alt.InlineData(values=drawn))
-        .mark_line(point=alt.OverlayMarkDef(size=28), strokeWidth=2)
-        .encode(
-            x=alt.X(
-                "epsilon:Q",
-                scale=alt.Scale(type="log", base=2),
-                title="ε",
-                axis=alt.Axis(values=epsilons, format="~g", grid=True),
-            ),
-            y=alt.Y("rmsre:Q", scale=alt.Scale(type="log", nice=False), title="tree error", axis=alt.Axis(format="~g")),
-            color=alt.Color("method:N", scale=colours, sort=methods, title="method"),
-            strokeDash=alt.StrokeDash(
-                "whose:N",
-                scale=alt.Scale(domain=["paper", "ours", "beside"], range=[[5, 3], [1, 0], [1, 3]]),
-                legend=None,
-            ),
-        )
-        .properties(width=330, height=240)
-        .facet(facet=alt.Facet("panel:N", sort=panels, title=None), columns=min(2, max(1, len(panels))))
-        .resolve_scale(y="independent")
-        .resolve_axis(x="independent")
-        .properties(title=alt.TitleParams(_title(rows, dataset, noise), anchor="start", fontSize=14, offset=10))
-    )
-    words = dict.fromkeys(("labelColor", "titleColor"), ink)
-    axis = {**words, "domainColor": ink, "tickColor": ink, "gridColor": ink, "gridOpacity": 0.12}
-    spec: dict[str, Any] = chart.to_dict()
-    spec["config"] = {
-        **spec.get("config", {}),
-        "font": ROOMY,
-        "axis": axis,
-        "legend": words,
-        "header": words,
-        "title": {"color": ink},
-        "view": {"stroke": None},
-        "background": "white" if ink == INK else "transparent",
-    }
-    return spec
-
-
-def _title(rows: list[dict[str, Any]], dataset: str, noise: str) -> str:
-    generated = any(row["generated"] for row in rows)
-    whose = " look-alike, generated rows" if generated else ""
-    return f"{dataset}{whose}: tree error, {noise} noise (dashed: the paper's; dotted: 0 everywhere, the limit)"
-
-
-def png(spec: dict[str, Any]) -> bytes:
-    """The chart as a PNG, drawn here, without a browser or the network."""
-    import vl_convert
-
-    data: bytes = vl_convert.vegalite_to_png(drawable(spec), scale=2)
-    return data
-
-
-def svg(spec: dict[str, Any]) -> str:
-    """The chart as an SVG."""
-    import vl_convert
-
-    text: str = vl_convert.vegalite_to_svg(drawable(spec))
-    return text
-
+from attributary.evaluate.comparison import Evaluation, beside, best
+from attributary.report.chart import drawn_as
 
 PAGE = """<!doctype html>
 <html lang="en">
@@ -160,7 +50,9 @@ that is larger. {{ pooled }} Errors of linear methods are exact; those of non-ne
 {% for row in compared %}<tr><td>{{ row.dataset }}, {{ row.tree }}</td><td>{{ row.noise }}</td>
 <td>{{ "%g"|format(row.tau) }}</td><td>{{ "%g"|format(row.epsilon) }}</td><td>{{ "%.4f"|format(row.paper) }}</td>
 <td>{{ row.paper_method }}</td><td>{{ "%.4f"|format(row.ours) }}</td><td>{{ row.our_method }}</td>
-<td>{{ ("%+.1f"|format(100 * row.change)).replace("-", "−") }} %</td><td>{{ "%.4f"|format(row.zeros) }}</td></tr>
+<td>{{ ("%+.1f"|format(100 * row.change)).replace("-", "−") }} %
+{%- if row.change_error == row.change_error %} ± {{ "%.1f"|format(100 * row.change_error) }}{% endif %}</td>
+<td>{{ "%.4f"|format(row.zeros) }}</td></tr>
 {% endfor %}</table></div>
 {% endif %}
 </body>
@@ -172,13 +64,13 @@ POOLED = {
 }
 
 
-def page(table: Any, title: str) -> str:
-    """The page of an evaluation table; light or dark, as the reader's system is."""
+def page(evaluation: Evaluation, title: str) -> str:
+    """The page of an evaluation."""
     from jinja2 import Environment
 
-    rows = table.to_pylist()
+    rows: list[dict[str, Any]] = evaluation.to_pylist()
     pairs = dict.fromkeys((row["dataset"], row["noise"]) for row in rows)
-    charts = [svg(figure(table, dataset, noise, "currentColor")) for dataset, noise in pairs]
+    charts = [drawn_as(evaluation.figure(*pair), "svg").decode() for pair in pairs]
     return (
         Environment(autoescape=True)
         .from_string(PAGE)
@@ -188,7 +80,7 @@ def page(table: Any, title: str) -> str:
             pooled=POOLED.get(rows[0]["pool"], ""),
             draws=max(row["draws"] for row in rows),
             charts=charts,
-            stated=beside(table),
-            compared=best(table),
+            stated=beside(evaluation),
+            compared=best(evaluation),
         )
     )

@@ -1,7 +1,7 @@
 """evaluate: methods × ε × τ × cases → one tidy table."""
 
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,10 +9,11 @@ import numpy as np
 from attributary.errors import InputError
 from attributary.evaluate.case import Case
 from attributary.evaluate.case_measures import usable
-from attributary.evaluate.comparison import Evaluation
+from attributary.evaluate.comparison import Evaluation, keys
 from attributary.evaluate.grid_tasks import GridTask, Row
 from attributary.evaluate.grid_workers import Store, answers
-from attributary.evaluate.methods import ZEROS, Method, by_way, chosen
+from attributary.evaluate.methods import ZEROS, Method, chosen
+from attributary.evaluate.methods import methods as every_method
 from attributary.evaluate.pooling import Pool
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
@@ -41,9 +42,9 @@ def evaluate(
 ) -> Evaluation:
     """The errors of methods on cases: a row for each method, ε, τ and level, and one for the tree, whose level is null.
 
-    `methods` are names (see `METHODS`), names of splits ("optimal"), or methods of your own; by default all but the
-    slow ones. `estimators` keeps those with these estimators: raw, unbiased, nonnegative, learned, posterior, and on
-    generated forests limit0 and limit1. With `zeros`, answering 0 everywhere is among the methods whatever they are.
+    `methods` are names (see `methods()`), names of splits ("optimal"), or methods of your own (`Method`); by
+    default all but the slow ones. `estimators` keeps those with these estimators (`estimators.ESTIMATORS`); limit0 and
+    limit1 are for generated forests. With `zeros`, answering 0 everywhere is among the methods whatever they are.
     Linear methods have rows of kind "exact", in closed form; with draws, all but zeros have rows of kind "simulated"
     and their standard error.
     Cases of several measures have rows for each measure, and for all together, whose measure is null.
@@ -57,7 +58,7 @@ def evaluate(
     known = {case.key: case for case in cases}
     named = methods is not None or bool(estimators)
     tried = _methods(methods, estimators)
-    tried = (*tried, ZEROS) if zeros and ZEROS not in tried else tried
+    tried += (every_method()[ZEROS],) if zeros and ZEROS not in {method.name for method in tried} else ()
     tasks = _tasks(cases, tried, named, _numbers("epsilon", epsilons), _numbers("tau", taus), draws, seed, pool)
     tasks = [task._replace(coverage=coverage) for task in tasks]
     kept = store or Store()
@@ -69,7 +70,7 @@ def evaluate(
     for done, (task, rows) in enumerate(answers(left, known, processes), len(tasks) - len(left) + 1):
         kept.put(task.key, rows)
         tell(done, len(tasks))
-    return Evaluation(_table([row for task in tasks for row in kept.get(task.key) or ()], tasks))
+    return Evaluation(*_tables([row for task in tasks for row in kept.get(task.key) or ()], tasks))
 
 
 def _tasks(
@@ -90,8 +91,16 @@ def _tasks(
         GridTask(case.key, tau, tuple(group), epsilons, draws, seed, pool)
         for case in cases
         for tau in taus
-        for group in by_way(usable(case, methods, named)).values()
+        for group in _by_split(usable(case, methods, named))
     ]
+
+
+def _by_split(methods: tuple[Method, ...]) -> Iterable[list[Method]]:
+    """The methods that share a split, together."""
+    groups: dict[Any, list[Method]] = {}
+    for method in methods:
+        groups.setdefault((method.split, method.planned, method.raw), []).append(method)
+    return groups.values()
 
 
 def _workers(work: float) -> int:
@@ -105,7 +114,11 @@ def _methods(given: Collection[str] | Sequence[Method] | None, estimates: Collec
         raise InputError("there is nothing to evaluate; give a method")
     new = tuple(method for method in given or () if isinstance(method, Method))
     named = [method for method in given or () if isinstance(method, str)]
-    return new + (chosen(named, estimates) if named or given is None else ())
+    tried = new + (chosen(named, estimates) if named or given is None else ())
+    names = [method.name for method in tried]
+    if twice := {name for name in names if names.count(name) > 1}:
+        raise InputError(f"two methods are named {min(twice)!r}; give one of their parts another name")
+    return tried
 
 
 def _numbers(name: str, given: Collection[float]) -> tuple[float, ...]:
@@ -116,8 +129,8 @@ def _numbers(name: str, given: Collection[float]) -> tuple[float, ...]:
     return tuple(dict.fromkeys(numbers))
 
 
-def _table(rows: list[Row], tasks: list[GridTask]) -> Any:
-    """The rows by dataset, tree, noise, τ, ε, measure, limits and method, in the order they were asked for."""
+def _tables(rows: list[Row], tasks: list[GridTask]) -> tuple[Any, Any]:
+    """The rows by dataset, tree, noise, τ, ε, measure, limits and method, as they were asked for; and their draws."""
     import pyarrow as pa
 
     many = any("measure" in row for row in rows)
@@ -136,9 +149,13 @@ def _table(rows: list[Row], tasks: list[GridTask]) -> Any:
         "below_10_percent": number,
         **dict.fromkeys(("nodes", "draws"), whole),
         "pool": text,
+        "title": text,
         "generated": pa.bool_(),
         **dict.fromkeys(MANY if many else (), number),
     }
     if any(task.coverage for task in tasks):
         types |= dict.fromkeys(("coverage", "coverage_error"), number)
-    return pa.table({name: pa.array([row.get(name) for row in rows], kind) for name, kind in types.items()})
+    table = pa.table({name: pa.array([row.get(name) for row in rows], kind) for name, kind in types.items()})
+    drawn = [row["squared"] is not None for row in rows]
+    squared = pa.array([row["squared"] for row in rows], pa.list_(number))
+    return table, table.append_column("squared", squared).filter(pa.array(drawn)).select([*keys(table), "squared"])

@@ -2,26 +2,27 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
+import pickle
+from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import groupby
 from math import sqrt
+from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from attributary import __version__
+from attributary.estimators import Background
 from attributary.evaluate.case import Case
 from attributary.evaluate.case_measures import OneMeasure, measures_by_epsilon
-from attributary.evaluate.methods import Method
+from attributary.evaluate.methods import ZEROS, Method
 from attributary.evaluate.pooling import Pool, PooledErrors, Pooling, exact
-from attributary.evaluate.simulation import SimulatedNoise, Tried, simulate
-from attributary.evaluate.splits import Way
+from attributary.evaluate.simulation import SimulatedNoise, simulate
+from attributary.measurements import Measurements
 from attributary.noise import page_of
 
 Row = dict[str, Any]
-
-# About how long a split takes, in draws of noise.
-WORK = {"equal": 1, "leaves": 1, "greedy": 40, "greedy_raw": 20, "optimal": 150, "planned": 400, "per_node": 400}
 
 
 class GridTask(NamedTuple):
@@ -29,7 +30,7 @@ class GridTask(NamedTuple):
 
     case: str  # its key
     tau: float
-    methods: tuple[Method, ...]  # of one way
+    methods: tuple[Method, ...]  # of one split
     epsilons: tuple[float, ...]
     draws: int  # 0: closed forms only
     seed: int
@@ -37,30 +38,58 @@ class GridTask(NamedTuple):
     coverage: bool = False  # whether intervals are tried, too
 
     @property
-    def way(self) -> Way:
-        return self.methods[0].way
-
-    @property
     def key(self) -> str:
-        """A name for all that the answer depends on; functions go by their names."""
-        names = [
-            (m.name, _name(m.way), _name(m.estimator or m.intervals), _name(m.variance), m.by_epsilon, m.batched)
-            for m in self.methods
-        ]
+        """A name for all that the answer depends on; a method goes by its name and by its code."""
+        names = [(m.name, m.scales, m.estimator.batched, m.estimator.linear, *_code(m)) for m in self.methods]
         parts: list[Any] = [__version__, self.case, self.tau, names, self.epsilons, self.draws, self.seed, self.pool]
-        if self.coverage:
-            parts += [[_name(m.intervals) for m in self.methods]]
-        return hashlib.blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()
+        return hashlib.blake2b(json.dumps([*parts, self.coverage]).encode(), digest_size=16).hexdigest()
 
     def work(self, case: Case) -> float:
         """About how much there is to do: the largest tasks come first, so that workers end together."""
-        splits = 1 if page_of(case.noise).proportional else len(self.epsilons)
-        plan = splits * WORK.get(self.way.__name__, WORK["optimal"])
+        method = self.methods[0]
+        splits = 1 if page_of(case.noise).proportional and method.scales else len(self.epsilons)
+        plan = splits * method.split.work
         return case.nodes * (plan + len(self.epsilons) * self.draws * (1 + len(self.methods)))
 
 
-def _name(function: Any) -> str:
-    return "" if function is None else f"{function.__module__}.{function.__qualname__}"
+OURS = "attributary."  # whose code goes by its version
+
+
+def _code(method: Method) -> list[str]:
+    """A digest of the functions of a method, and of those of the user that they call."""
+    return [
+        hashlib.blake2b(b"\0".join(_parts(function, set())), digest_size=16).hexdigest()
+        for function in (method.split.split, method.estimator.make)
+    ]
+
+
+def _parts(value: Any, seen: set[int]) -> Iterator[bytes]:
+    """What makes a function what it is: its code, constants, defaults, and the functions and values that it uses."""
+    if id(value) in seen:
+        return
+    seen.add(id(value))
+    if isinstance(value, partial):
+        yield from _parts((value.func, value.args, value.keywords), seen)
+    elif isinstance(value, CodeType):
+        yield value.co_code + " ".join(value.co_names).encode()
+        yield from _parts(value.co_consts, seen)
+    elif isinstance(value, FunctionType):
+        yield f"{value.__module__}.{value.__qualname__}".encode()
+        if value.__module__.startswith(OURS):
+            return
+        used = [value.__globals__[name] for name in value.__code__.co_names if name in value.__globals__]
+        cells = [cell.cell_contents for cell in value.__closure__ or ()]
+        yield from _parts((value.__code__, value.__defaults__, value.__kwdefaults__, *used, *cells), seen)
+    elif isinstance(value, tuple | list):
+        for part in value:
+            yield from _parts(part, seen)
+    elif isinstance(value, dict):
+        yield from _parts([part for pair in value.items() for part in pair], seen)
+    else:
+        try:
+            yield pickle.dumps(value)
+        except (pickle.PicklingError, AttributeError, TypeError):
+            yield repr(type(value)).encode()
 
 
 def answer(task: GridTask, case: Case) -> list[Row]:
@@ -80,18 +109,16 @@ def answer(task: GridTask, case: Case) -> list[Row]:
 def _of_measure(task: GridTask, case: Case, ones: Sequence[OneMeasure]) -> list[Row]:
     """The rows of one measure, whose counts are the same at each of some ε."""
     one, alone = ones[0], ones[0].case
-    pooling = Pooling.of(alone.tree, alone.truth, one.tau, task.pool)
+    pooling = Pooling.of(alone.tree, alone.truth, one.tau, task.pool, case.spec.weigh)
+    known = Background(alone.prior, one.tau, one.worth)
     noises = [
         SimulatedNoise(case.noise, each.epsilon, case.spec.l1, each.share, case.spec.delta or 0.0) for each in ones
     ]
-    rows = [row for method in task.methods for row in _exactly(task, alone, method, noises, pooling)]
-    methods = [method for method in task.methods if not method.blind]
+    rows = [row for method in task.methods for row in _exactly(task, alone, method, noises, pooling, known)]
+    methods = [method for method in task.methods if method.name != ZEROS]
     if task.draws and methods:
-        shows = [task.coverage or m.estimator is None for m in methods]
-        tried = [
-            Tried(m.estimator, m.intervals if show else None, m.batched) for m, show in zip(methods, shows, strict=True)
-        ]
-        drawn = simulate(alone, noises, tried, pooling, task.draws, task.seed)
+        kinds = [method.estimator for method in methods]
+        drawn = simulate(alone, noises, kinds, pooling, task.draws, task.seed, known, task.coverage)
         for noise, by_method in zip(noises, drawn, strict=True):
             for method, errors in zip(methods, by_method, strict=True):
                 rows += _rows(alone, task, method, noise.epsilon, "simulated", errors)
@@ -103,18 +130,20 @@ def _of_measure(task: GridTask, case: Case, ones: Sequence[OneMeasure]) -> list[
     return [row | names | more | {"bias": cut[i % len(cut)]} for i, row in enumerate(rows)]
 
 
-def _exactly(task: GridTask, case: Case, method: Method, noises: list[SimulatedNoise], pooling: Pooling) -> list[Row]:
-    if method.variance is None:
+def _exactly(
+    task: GridTask, case: Case, method: Method, noises: list[SimulatedNoise], pooling: Pooling, known: Background
+) -> list[Row]:
+    """The errors of a linear estimator: its variances, and how far its counts are off where there is no noise."""
+    if not method.estimator.linear:
         return []
     rows: list[Row] = []
     before: SimulatedNoise | None = None
     for noise in noises:
         if before is None or noise.share is not before.share or np.any(case.rounding):
-            noisy = noise.variance + case.rounding
-            unit = method.variance(case.tree, noisy / noise.scale)  # as parts of the noise's scale
+            variance = (noise.variance + case.rounding) / noise.scale  # as parts of the noise's scale
+            unit = method.estimator.make(case.tree, Measurements(case.count, variance, noise.shape), known)
         before = noise
-        bias = (0.0 if method.blind else case.count) - case.truth  # denoising leaves it as it is
-        errors = exact(pooling, unit * noise.scale, bias)
+        errors = exact(pooling, unit.variance * noise.scale, unit.count - case.truth)
         rows += _rows(case, task, method, noise.epsilon, "exact", errors)
     return rows
 
@@ -127,6 +156,7 @@ def _rows(case: Case, task: GridTask, method: Method, epsilon: float, kind: str,
             "dataset": case.dataset,
             "tree": case.name,
             "method": method.name,
+            "title": method.title,
             "noise": case.noise,
             "epsilon": epsilon,
             "tau": task.tau,
@@ -142,6 +172,8 @@ def _rows(case: Case, task: GridTask, method: Method, epsilon: float, kind: str,
         }
         for level, nodes, rmsre, error, below in each
     ]
+    for i, row in enumerate(rows):
+        row["squared"] = None if errors.draws is None else errors.draws[:, i].tolist()
     if task.coverage:
         for i, row in enumerate(rows):
             for name, values in (("coverage", errors.coverage), ("coverage_error", errors.coverage_error)):
@@ -158,6 +190,8 @@ def _together(rows: Sequence[Row], weights: Sequence[float]) -> Row:
 
     whole: Row = {name: value if all(row[name] == value for row in rows) else None for name, value in rows[0].items()}
     whole |= {"measure": None, "clip": None, "measure_tau": None, "rmsre": mean("rmsre"), "bias": mean("bias")}
+    if rows[0]["squared"] is not None:
+        whole["squared"] = np.average([row["squared"] for row in rows], axis=0, weights=part).tolist()
     whole["below_10_percent"] = sum(row["below_10_percent"] for row in rows) / len(rows)
     if rows[0]["standard_error"] is not None:
         errors = (p * row["rmsre"] * row["standard_error"] for p, row in zip(part, rows, strict=True))

@@ -1,135 +1,116 @@
-"""Methods: a split of the budget and an estimator, by name: the paper's five, and ours.
+"""methods: what is evaluated: a budget method of the one registry × an estimator of the other.
 
-Another method is another pair of functions:
+    >>> Method.of("optimal", "nonnegative")
+    >>> Method(BudgetMethod("halves", halves, "half for the roots"), ESTIMATORS["unbiased"])
 
-    >>> halves = Method("halves-unbiased", splits.equal, estimators.unbiased, estimators.unbiased_variance)
-
-Your estimator is given one draw at a time. If it treats each root separately, and learns nothing from the rest of the
-tree, it may take many draws at once, which is faster: batched=True.
+Methods that were registered (`budget.register`, `estimators.register`) are known by name: "halves-unbiased". With
+`planned`, the split is made for the estimator, as `plan --estimator` and `run` make it: "planned-learned".
 """
 
-from collections.abc import Callable, Collection
-from typing import NamedTuple
+from collections.abc import Collection
+from dataclasses import dataclass
 
+from attributary.budget import METHODS as SPLITS
+from attributary.budget import BudgetMethod
 from attributary.errors import InputError
-from attributary.evaluate import estimators, splits
-from attributary.evaluate.estimators import Intervals
-from attributary.evaluate.splits import Way
-from attributary.prior import Prior
-from attributary.tree import Tree
-from attributary.types import Floats
+from attributary.estimators import ESTIMATORS, EstimatorKind
 
-Estimator = Callable[[Tree, Floats, Floats, Prior], Floats]  # tree, noisy figures, their variances, prior → counts
-ClosedForm = Callable[[Tree, Floats], Floats]  # tree, variances of the noise → variances of the counts
+PLANNED = "planned"  # the split that learns, made for the estimator
+PAPER = ("equal-raw", "equal-unbiased", "leaves-unbiased", "greedy-raw", "greedy-unbiased")
+GREEDY = "greedy-unbiased"  # the paper's own
+ZEROS = "zeros"
 
 
-class Method(NamedTuple):
-    """A split of the budget (`way`) and an estimator, under a name.
+@dataclass(frozen=True)
+class Method:
+    """A budget method and an estimator; two methods of one name cannot be evaluated together."""
 
-    `variance` gives the variances of an unbiased estimator, for exact errors; without it, errors are simulated.
-    `intervals` gives the same counts with intervals, for their coverage, or alone where counts depend on the noise's
-    shape. `by_epsilon`: shares depend on ε even under the API's noise. `batched`: several draws may be handed to the
-    estimator as one forest, since it treats each root separately. `paper`: one of the paper's five. `slow`: it takes
-    long, and is tried only when asked for. `blind`: it answers 0 whatever was measured, and is always
-    tried. `needs`: what it must know of the process that generated the counts (`KnownProcess`).
-    """
+    split: BudgetMethod
+    estimator: EstimatorKind
+    planned: bool = False  # the split is made for estimates that use the prior, as this estimator does
 
-    name: str
-    way: Way
-    estimator: Estimator | None
-    variance: ClosedForm | None = None
-    paper: bool = False
-    by_epsilon: bool = False
-    slow: bool = False
-    intervals: Intervals | None = None
-    batched: bool = False
-    blind: bool = False
-    needs: str = ""
+    @classmethod
+    def of(cls, split: str, estimator: str) -> "Method":
+        """The method of these names; the split may be "planned"."""
+        by = next(method for method in SPLITS.values() if method.learns) if split == PLANNED else SPLITS[split]
+        return cls(by, ESTIMATORS[estimator], split == PLANNED)
 
     @property
-    def beside(self) -> bool:
-        """Whether it is no method to choose, but what methods are compared with."""
-        return self.blind or bool(self.needs)
+    def name(self) -> str:
+        """Its key, as in optimal-nonnegative."""
+        if self.estimator.name == ZEROS:
+            return ZEROS
+        return f"{PLANNED if self.planned else self.split.name}-{self.estimator.name}"
+
+    @property
+    def title(self) -> str:
+        """What a reader calls it, as in "optimal split, nonnegative"."""
+        if self.estimator.name == ZEROS:
+            return "0 everywhere"
+        made = f"{self.split.name} split for this estimator" if self.planned else f"{self.split.name} split"
+        return f"{made}, {self.estimator.name}"
+
+    @property
+    def slow(self) -> bool:
+        """Whether it is tried only when asked for."""
+        return self.planned or self.estimator.slow
+
+    @property
+    def raw(self) -> bool:
+        """Whether the split is for figures that are not denoised."""
+        return not self.estimator.denoises
+
+    @property
+    def scales(self) -> bool:
+        """Whether one split serves every ε under noise that is proportional to 1/ε²; a user's is asked at each."""
+        return self.split.scales and not self.planned
 
 
-SPLITS: dict[str, tuple[Way, tuple[str, ...]]] = {  # and the estimators that each is tried with
-    "equal": (splits.equal, ("raw", "unbiased")),
-    "leaves": (splits.leaves, ("unbiased",)),
-    "greedy": (splits.greedy, ("raw", "unbiased", "nonnegative")),
-    "optimal": (splits.optimal, ("unbiased", "nonnegative", "learned", "posterior", "limit0", "limit1")),
-    "planned": (splits.planned, ("nonnegative", "learned", "posterior", "limit0", "limit1")),
-    "per-node": (splits.per_node, ("unbiased", "nonnegative", "learned")),
-    "zeros": (splits.equal, ("zeros",)),
-}
-ESTIMATES: dict[str, tuple[Estimator | None, ClosedForm | None, Intervals | None]] = {
-    "raw": (estimators.raw, estimators.raw_variance, None),
-    "unbiased": (estimators.unbiased, estimators.unbiased_variance, estimators.unbiased_intervals),
-    "nonnegative": (estimators.nonnegative, None, estimators.nonnegative_intervals),
-    "learned": (estimators.learned, None, estimators.learned_intervals),
-    "posterior": (None, None, estimators.posterior_intervals),
-    "limit0": (None, None, estimators.limit0_intervals),
-    "limit1": (None, None, estimators.limit1_intervals),
-    "zeros": (estimators.zeros, estimators.zeros_variance, None),
-}
-NEEDS = {"limit0": "alpha", "limit1": "alpha_with_past"}
-SLOW = ("learned", "posterior", *NEEDS)
-PAPER = ("equal-raw", "equal-unbiased", "leaves-unbiased", "greedy-raw", "greedy-unbiased")
+def methods() -> dict[str, Method]:
+    """All methods that can be evaluated by name: every split with every estimator that it goes with."""
+    found = {}
+    for split in (*SPLITS, PLANNED):
+        for estimator, kind in ESTIMATORS.items():
+            fits = bool(kind.plan) if split == PLANNED else kind.denoises or SPLITS[split].raw
+            if fits and kind.name != ZEROS:
+                method = Method.of(split, estimator)
+                found[method.name] = method
+    return found | {ZEROS: Method.of("equal", ZEROS)}
 
 
-def _method(split: str, estimates: str) -> Method:
-    name = f"{split}-{estimates}" if split != estimates else split
-    way = splits.greedy_raw if name == "greedy-raw" else SPLITS[split][0]
-    estimator, variance, intervals = ESTIMATES[estimates]
-    return Method(
-        name,
-        way,
-        estimator,
-        variance,
-        name in PAPER,
-        by_epsilon=split == "planned",
-        slow=split == "planned" or estimates in SLOW,
-        intervals=intervals,
-        blind=estimates == "zeros",
-        needs=NEEDS.get(estimates, ""),
-    )
+def title(name: str) -> str:
+    """What a reader calls the method of a name; the name itself if it is not registered."""
+    known = methods().get(name)
+    return name if known is None else known.title
 
 
-_PAIRS = {(split, one): _method(split, one) for split, (_, several) in SPLITS.items() for one in several}
-METHODS = {method.name: method for method in _PAIRS.values()}
-ZEROS = METHODS["zeros"]
+def whose(name: str) -> str:
+    """Whether a method is the paper's, ours, or a baseline that both are compared with."""
+    if name in PAPER:
+        return "paper"
+    known = methods().get(name)
+    return "baseline" if known and known.estimator.baseline and not known.raw else "ours"
 
 
 def chosen(names: Collection[str] = (), estimates: Collection[str] = ()) -> tuple[Method, ...]:
-    """The methods of these names with these estimators, in the order of `METHODS`; all but the slow ones by default.
+    """The methods of these names with these estimators; all but the slow ones by default.
 
     A name is that of a method, as in optimal-learned, or of a split, as in optimal.
     """
-    for kind, known, given in (("a method", {**SPLITS, **METHODS}, names), ("an estimator", ESTIMATES, estimates)):
+    every, splits = methods(), (*SPLITS, PLANNED)
+    for kind, known, given in (("a method", (*splits, *every), names), ("an estimator", ESTIMATORS, estimates)):
         for name in given:
             if name not in known:
                 raise InputError(f"{kind} is one of {', '.join(known)}; got {name!r}")
-    fits = {
-        method: split
-        for (split, estimator), method in _PAIRS.items()
-        if (not names or split in names or method.name in names)
-        and (estimator in estimates if estimates else not method.slow or _names_it(method, split, names))
-    }
-    for name in names:
-        if not any(name in (split, method.name) for method, split in fits.items()):
-            able = " or ".join(SPLITS[name][1] if name in SPLITS else [name.rpartition("-")[2]])
+    tried: dict[str, Method] = {}
+    for name in names or (*splits, ZEROS):
+        alone = name in every
+        of_split = [m for m in every.values() if m.name == name or (not alone and m.name.startswith(f"{name}-"))]
+        fits = [m for m in of_split if not estimates or m.estimator.name in estimates]
+        if names and not fits:
+            able = " or ".join(m.estimator.name for m in of_split)
             raise InputError(f"{name} is tried with the estimator {able}; got {' and '.join(estimates)}")
-    return tuple(fits)
-
-
-def _names_it(method: Method, split: str, names: Collection[str]) -> bool:
-    """Whether names ask for a method, and not only for its split, unless all that it is tried with are slow."""
-    every = all(_PAIRS[split, estimator].slow for estimator in SPLITS[split][1])
-    return method.name in names or (split in names and every and not method.needs)
-
-
-def by_way(methods: Collection[Method]) -> dict[Way, list[Method]]:
-    """The methods that share a split, together."""
-    groups: dict[Way, list[Method]] = {}
-    for method in methods:
-        groups.setdefault(method.way, []).append(method)
-    return groups
+        quick = [m for m in fits if alone or estimates or not m.slow]
+        asked = quick or [m for m in fits if names and not m.estimator.baseline]
+        tried |= {m.name: m for m in asked}
+    return tuple(m for m in every.values() if m.name in tried)

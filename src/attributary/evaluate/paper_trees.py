@@ -45,7 +45,6 @@ class PaperDataset(NamedTuple):
 
 DELAY_DAYS = 30
 STATED_EPSILON = 4.0
-STATED_METHOD = "greedy-unbiased"
 PAPER = {
     "csscl": PaperDataset(
         "csscl",

@@ -5,6 +5,7 @@ from typing import Literal, NamedTuple, Self, get_args
 
 import numpy as np
 
+from attributary import rmsre
 from attributary.errors import InputError
 from attributary.tree import Tree
 from attributary.types import Floats
@@ -24,10 +25,12 @@ class Pooling:
 
     tree: Tree
     weight: Floats  # of each node's squared error in its level's; 1 for each level together
-    relative: Floats  # 1 / max(τ, c)
+    relative: Floats  # what its error is multiplied by: 1 / max(τ, c)
 
     @classmethod
-    def of(cls, tree: Tree, count: Floats, tau: float, pool: Pool = "nodes") -> Self:
+    def of(
+        cls, tree: Tree, count: Floats, tau: float, pool: Pool = "nodes", metric: rmsre.Metric = rmsre.weights
+    ) -> Self:
         if pool not in get_args(Pool):
             raise InputError(f"errors are pooled by {' or by '.join(get_args(Pool))}; got {pool!r}")
         if not 0 < tau < np.inf:
@@ -41,7 +44,7 @@ class Pooling:
             each = np.bincount(cell, minlength=int(tree.first[0]) * tree.depth)
             roots = (each.reshape(-1, tree.depth) > 0).sum(axis=0)
             weight = 1.0 / each[cell] / roots[level]
-        return cls(tree, weight, 1.0 / np.maximum(tau, count))
+        return cls(tree, weight, np.sqrt(metric(count, tau)))
 
     def levels(self, squared: Floats) -> Floats:
         """The squared error of each level, from the nodes' squared errors relative to max(τ, c)."""
@@ -63,6 +66,7 @@ class PooledErrors(NamedTuple):
     below: Floats  # the share of nodes whose own RMSRE is below 0.1
     coverage: Floats | None = None  # the share of nodes whose interval holds the true count; last, of all nodes
     coverage_error: Floats | None = None  # its standard error
+    draws: Floats | None = None  # the squared error of each draw: (draws, levels and tree)
 
 
 def with_tree(levels: Floats) -> Floats:

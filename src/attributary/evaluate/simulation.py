@@ -9,17 +9,15 @@ from typing import Any, NamedTuple, Self
 from zlib import crc32
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
+from attributary.denoising import Estimate
 from attributary.errors import InputError
-from attributary.evaluate import estimators
+from attributary.estimators import Background, EstimatorKind
 from attributary.evaluate.case import Case, changed
-from attributary.evaluate.estimators import Intervals, inside
-from attributary.evaluate.methods import Estimator
 from attributary.evaluate.pooling import PooledErrors, Pooling, with_tree
 from attributary.measurements import Measurements
 from attributary.noise import NoiseModel, model
-from attributary.prior import Prior
 from attributary.tree import Tree
 from attributary.types import Floats
 
@@ -115,7 +113,9 @@ class Copies:
         return list(np.concatenate(parts, axis=1))
 
     def joined(self, each: list[Floats]) -> Floats:
-        """The values of all copies, from those of each."""
+        """The values of all copies, from those of each, or of the forest itself."""
+        if len(each) == 1:
+            return each[0]
         rows = np.stack(each)
         return np.concatenate([rows[:, self.one.slice(i)].ravel() for i in range(self.one.depth)])
 
@@ -138,26 +138,22 @@ def batches(nodes: int, draws: int) -> list[int]:
     return [most] * (draws // most) + ([draws % most] if draws % most else [])
 
 
-class Tried(NamedTuple):
-    """An estimator that is tried on each draw."""
-
-    estimator: Estimator | None
-    intervals: Intervals | None = None  # the same counts with intervals, or alone where there is no estimator
-    batched: bool = False  # whether several draws may be handed to it as one forest
-
-    @property
-    def together(self) -> bool:
-        return self.batched or (self.intervals or self.estimator) in estimators.BATCHED
-
-
 def simulate(
-    case: Case, noises: Sequence[SimulatedNoise], tried: Sequence[Tried], measure: Pooling, draws: int, seed: int
+    case: Case,
+    noises: Sequence[SimulatedNoise],
+    kinds: Sequence[EstimatorKind],
+    measure: Pooling,
+    draws: int,
+    seed: int,
+    known: Background,
+    coverage: bool = False,
 ) -> list[list[PooledErrors]]:
     """The errors of each estimator under each noise, all on the same draws.
 
-    Standard errors are of the mean over draws, carried over to its root.
+    `known` is what estimators know besides the figures, but for the prior, which is the case's. With `coverage`, the
+    intervals of those that have some are tried, too.
     """
-    pairs = [(i, j) for i in range(len(noises)) for j in range(len(tried))]
+    pairs = [(i, j) for i in range(len(noises)) for j in range(len(kinds))]
     squared: dict[tuple[int, int], list[Floats]] = {pair: [] for pair in pairs}
     covered: dict[tuple[int, int], list[Floats]] = {pair: [] for pair in pairs}
     nodes = {pair: np.zeros(case.nodes) for pair in pairs}
@@ -167,19 +163,21 @@ def simulate(
             copies = Copies.of(case.tree, number)
             count, relative, weight = map(copies.spread, (case.count, measure.relative, measure.weight))
             truth, shaken = copies.spread(case.truth), copies.spread(np.sqrt(case.rounding + np.zeros(case.nodes)))
-            prior = changed(case.prior, copies.spread)
+            here = known._replace(earlier=changed(changed(case.prior, copies.spread), fixed))
             spread = [noise._replace(share=copies.spread(noise.share)) for noise in noises]
-            variances = [noise.variance for noise in spread]
+            variances = [fixed(noise.variance) for noise in spread]
         drawn = draws_of(seed, f"{case.dataset}/{case.name}", batch, len(count))
         rounded = count
         if shaken.any():
             rounded = count + shaken * draws_of(seed, f"{case.dataset}/{case.name}/rounding", batch, len(count)).even
         for i, (noise, variance) in enumerate(zip(spread, variances, strict=True)):
-            measured = Measurements(noise.added(rounded, drawn), variance, noise.shape)
-            for j, method in enumerate(tried):
-                estimate, held = _estimated(method, copies, measured, prior, case.truth)
-                if held is not None:
-                    covered[i, j].append(copies.levels(held))
+            measured = Measurements(fixed(noise.added(rounded, drawn)), variance, noise.shape)
+            for j, kind in enumerate(kinds):
+                made = estimates(kind, copies, measured, here)
+                estimate = copies.joined([_counts(est) for est in made])
+                if coverage and not (kind.baseline and kind.linear):
+                    of_each = case.truth if len(made) > 1 else truth
+                    covered[i, j].append(copies.levels(copies.joined([inside(est, of_each) for est in made])))
                 off = estimate - truth
                 off *= relative
                 off *= off
@@ -192,48 +190,52 @@ def simulate(
         )
         for pair in pairs
     }
-    return [[errors[i, j] for j in range(len(tried))] for i in range(len(noises))]
+    return [[errors[i, j] for j in range(len(kinds))] for i in range(len(noises))]
 
 
-def _estimated(
-    method: Tried, copies: Copies, measured: Measurements, prior: Prior, count: Floats
-) -> tuple[Floats, Floats | None]:
-    """The estimates and, where intervals are tried, which of them hold the true count."""
-    if method.together:
-        return _of_tree(method, copies.forest, measured, prior, copies.spread(count))
-    one = changed(prior, lambda values: copies.apart(values)[0])
-    draws = zip(copies.apart(measured.noisy), copies.apart(measured.variance), strict=True)
-    each_draw = [_of_tree(method, copies.one, Measurements(*each, measured.shape), one, count) for each in draws]
-    held = [inside for _, inside in each_draw if inside is not None]
-    return copies.joined([estimate for estimate, _ in each_draw]), copies.joined(held) if held else None
+def estimates(kind: EstimatorKind, copies: Copies, measured: Measurements, known: Background) -> list[Estimate]:
+    """What an estimator makes of figures: of all copies at once, if it treats each root on its own, or one by one."""
+    if kind.batched or copies.number == 1:
+        return [kind.make(copies.forest, measured, known)]
+    assert known.earlier is not None
+    one = known._replace(earlier=changed(known.earlier, lambda values: fixed(copies.apart(values)[0])))
+    figures = zip(copies.apart(measured.noisy), copies.apart(measured.variance), strict=True)
+    return [kind.make(copies.one, Measurements(fixed(x), fixed(v), measured.shape), one) for x, v in figures]
 
 
-def _of_tree(
-    method: Tried, tree: Tree, measured: Measurements, prior: Prior, count: Floats
-) -> tuple[Floats, Floats | None]:
-    if method.intervals is None:
-        assert method.estimator is not None
-        return _counts(method.estimator(tree, measured.noisy, measured.variance, prior), tree), None
-    estimate = method.intervals(tree, measured, prior)
-    return _counts(estimate.count, tree), inside(estimate, count)
+def fixed(values: NDArray[Any]) -> NDArray[Any]:
+    """Values that no estimator can change for the others."""
+    view = values.view()
+    view.flags.writeable = False
+    return view
 
 
-def _counts(given: ArrayLike, tree: Tree) -> Floats:
-    counts = np.asarray(given, np.float64)
-    if counts.shape != (len(tree),) or np.isnan(counts).any():
-        wrong = "nan" if counts.shape == (len(tree),) else f"shape {counts.shape}"
-        raise InputError(
-            f"an estimator gives a count for each of the {len(tree):,} nodes that it is handed; got {wrong}"
-        )
+def _counts(est: Estimate) -> Floats:
+    counts, nodes = np.asarray(est.count, np.float64), len(est.tree)
+    if counts.shape != (nodes,) or np.isnan(counts).any():
+        wrong = "nan" if counts.shape == (nodes,) else f"shape {counts.shape}"
+        raise InputError(f"an estimator gives a count for each of the {nodes:,} nodes that it is handed; got {wrong}")
     return counts
 
 
+LEVEL = 0.95
+ROUNDING = 1e-9  # of counts that are known exactly
+
+
+def inside(estimate: Estimate, count: Floats) -> Floats:
+    """1 for each node whose 95 % interval holds the true count, else 0."""
+    low, high = estimate.interval(LEVEL)
+    slack = ROUNDING * np.maximum(count, 1.0)
+    held: Floats = ((low - slack <= count) & (count <= high + slack)).astype(np.float64)
+    return held
+
+
 def _errors(squared: Floats, nodes: Floats, measure: Pooling) -> PooledErrors:
-    mean = squared.mean(axis=0)
-    rmsre: Floats = np.sqrt(mean)
+    """The standard error is that of the mean over draws, carried over to its root."""
+    rmsre: Floats = np.sqrt(squared.mean(axis=0))
     spread = squared.std(axis=0, ddof=1) / np.sqrt(len(squared))
     error = np.divide(spread, 2 * rmsre, out=np.zeros_like(spread), where=rmsre > 0)
-    return PooledErrors(rmsre, error, measure.below(nodes))
+    return PooledErrors(rmsre, error, measure.below(nodes), draws=squared)
 
 
 def _coverage(held: list[Floats], sizes: NDArray[np.int64]) -> dict[str, Floats]:

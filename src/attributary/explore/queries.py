@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from attributary import rmsre
 from attributary.errors import InputError
 from attributary.estimates import FIGURES, thresholds
 from attributary.explore import sql
@@ -88,7 +89,7 @@ class Queries:
 
     def _error(self, row: Row) -> float | None:
         """The relative error; of a node that is gone, none."""
-        return None if row["estimate"] is None else row["variance"] ** 0.5 / max(self.tau, row["estimate"])
+        return None if row["estimate"] is None else float(rmsre.relative(row["estimate"], row["variance"], self.tau))
 
     def _implausible(self, shown: list[Row]) -> list[bool]:
         """Whether each correction is one that noise hardly makes, as a report has it."""

@@ -153,7 +153,7 @@ class WhatIf:
         start, tree = self.start, self.start.tree
         if len(tree) > MOST_BY_NODE:
             return []
-        error = rmsre.nodes(self.count, self.forest.spread(tree, variance), spec.tau)
+        error = rmsre.nodes(self.count, self.forest.spread(tree, variance), spec.tau, spec.weigh)
         levels = []
         for i in range(tree.depth):
             here = tree.slice(i)
@@ -174,7 +174,7 @@ class WhatIf:
         key = (tau, weights)
         if key not in self._weights:
             tree, forest = self.start.tree, self.forest
-            relative = 1.0 / np.square(np.maximum(self.count, tau))
+            relative = self.start.spec.weigh(self.count, tau)
             by_count = np.maximum(self.count, 0.0) if weights == "counts" else None
             mass = np.bincount(forest.level, forest.add_up(tree, by_count), forest.depth)
             summed = forest.add_up(tree, relative if by_count is None else relative * by_count)

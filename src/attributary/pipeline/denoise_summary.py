@@ -11,8 +11,8 @@ from attributary import api
 from attributary.denoising import Estimate
 from attributary.errors import InputError
 from attributary.estimates import by_measure, estimates_table
+from attributary.estimators import Estimator
 from attributary.pipeline.denoise_table import Denoised
-from attributary.pipeline.estimator import Estimator
 from attributary.pipeline.level_columns import refused
 from attributary.pipeline.read_prior import EarlierPeriod, past_of_parts
 from attributary.plan import Plan

@@ -25,9 +25,9 @@ from attributary.estimates import (
     with_metadata,
     with_roles,
 )
+from attributary.estimators import Estimator
 from attributary.measurements import Measurements
 from attributary.noise import Statement, parse_levels, shape_of
-from attributary.pipeline.estimator import Estimator
 from attributary.pipeline.figure_doubts import doubts_of
 from attributary.pipeline.level_columns import refuse_sums, refused
 from attributary.pipeline.table_form import TableForm, recognise

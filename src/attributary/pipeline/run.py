@@ -20,6 +20,7 @@ from attributary import rmsre
 from attributary.denoising import Estimate, denoise
 from attributary.errors import InputError
 from attributary.estimates import IMPRESSIONS, USUAL, by_measure, estimates_table, known_above, noted, with_impressions
+from attributary.estimators import Estimator
 from attributary.logs.count import count
 from attributary.logs.counts import Counts
 from attributary.logs.engine import Engine
@@ -28,7 +29,6 @@ from attributary.logs.times import Moment
 from attributary.measurements import Measurements
 from attributary.noise import Entropy
 from attributary.pipeline.denoise_summary import estimate_measures
-from attributary.pipeline.estimator import Estimator
 from attributary.pipeline.read_prior import EarlierPeriod, past_of_parts, profiled, read_earlier
 from attributary.pipeline.read_tree import prior_in_file
 from attributary.plan import MeasurePlan, Plan, make_plan
@@ -82,8 +82,9 @@ class Run:
     @property
     def errors(self) -> dict[str, float]:
         """The error of this draw, by measure: RMSRE_τ of the tree, what limits cut off included."""
+        metric = self.plan.spec.weigh
         return {
-            part.measure.name: rmsre.tree(self.tree, truth, np.square(est.count - truth), part.tau)
+            part.measure.name: rmsre.tree(self.tree, truth, np.square(est.count - truth), part.tau, metric=metric)
             for part, truth, est in zip(self.plan.by_measure, self.truth.values(), self.estimates.values(), strict=True)
         }
 

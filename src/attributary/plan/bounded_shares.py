@@ -244,7 +244,7 @@ def _bounds(
     def judged(some: Any) -> tuple[Floats, Floats]:
         """The weights of the classes in the error of each level, over some of its nodes, and what limits add to it."""
         weight = np.where(some, 1.0 if problem.weights is None else problem.weights, 0.0)
-        score = weight / np.square(np.maximum(problem.count, problem.tau))
+        score = weight * problem.metric(problem.count, problem.tau)
         mass = np.array([weight[tree.slice(i)].sum() for i in levels])
         with np.errstate(invalid="ignore"):
             by_class = forest.add_up(tree, score) / mass[forest.level]

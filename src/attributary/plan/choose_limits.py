@@ -17,7 +17,7 @@ from functools import cache
 
 import numpy as np
 
-from attributary import budget, rmsre
+from attributary import budget
 from attributary.budget import Split
 from attributary.plan.level_shares import Question, Shares
 from attributary.types import Floats, Ints
@@ -77,9 +77,8 @@ def cut_off(q: Question, most: int | Ints, clip: float) -> Floats:
 
 def _squared(q: Question, variance: Floats) -> Floats:
     """Squared errors by root, or of the whole tree, from variances or squared biases of nodes."""
-    if not q.by_root:
-        return np.array([rmsre.tree(q.tree, q.prior.mean, variance, q.tau, weights=q.weights) ** 2])
-    return np.nan_to_num(rmsre.roots(q.tree, q.prior.mean, variance, q.tau, weights=q.weights) ** 2)
+    errors = budget.Expected.of(q.tree, q.prior.mean, variance, q.tau, q.weights, q.spec.weigh)
+    return np.nan_to_num(errors.roots**2) if q.by_root else np.array([errors.tree**2])
 
 
 def _noise_variance(q: Question, share: Shares, m: int) -> Floats:

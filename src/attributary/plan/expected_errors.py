@@ -10,7 +10,6 @@ from typing import Any, Self
 import numpy as np
 from pydantic import BaseModel, Field
 
-from attributary import rmsre
 from attributary.budget import Expected
 from attributary.tree import Tree
 from attributary.types import Floats, Ints
@@ -102,11 +101,11 @@ class PlanErrors(BaseModel, frozen=True, extra="forbid", ser_json_inf_nan="strin
     roots: Compared = Field(description="the roots' median errors")
 
     @classmethod
-    def of(cls, tree: Tree, count: Floats, tau: float, plan: Expected, equal: Expected, leaves: Expected) -> Self:
+    def of(cls, tree: Tree, count: Floats, plan: Expected, equal: Expected, leaves: Expected) -> Self:
         """`count` is what is expected of each node, in the tree's order."""
         three = (plan, equal, leaves)
         each = zip(tree.level_names, *(expected.levels.tolist() for expected in three), strict=True)
-        by_node = of_nodes(tree, count, rmsre.nodes(count, plan.variance, tau))
+        by_node = of_nodes(tree, count, plan.nodes)
         return cls(
             levels=tuple(
                 LevelErrors(level=name, error=Compared.of(*errors), **nodes)

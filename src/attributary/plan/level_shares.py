@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 
 from attributary import budget
-from attributary.budget import METHODS, Split
+from attributary.budget import METHODS, BudgetMethod, Split
 from attributary.errors import InputError
 from attributary.prior import Prior, foreseen
 from attributary.prior.profile import Profile
@@ -114,7 +114,7 @@ class Question:
     def expected(self, noise: Floats, weights: Floats | None) -> budget.Expected:
         """What to expect of noise variances, one per node: of unbiased estimates, or of those that use `expects`."""
         share, spread = (None, None) if self.expects is None else (self.expects.share, self.expects.spread)
-        given: Any = {"weights": weights, "share": share, "spread": spread}
+        given: Any = {"weights": weights, "share": share, "spread": spread, "metric": self.spec.weigh}
         return budget.expected(self.tree, self.prior.mean, noise, self.tau, **given)
 
     def of_known_heads(self, weights: Floats | None) -> Floats | None:
@@ -125,15 +125,15 @@ class Question:
         drop = self.tree.from_level_order(under(self.tree, new))
         return np.where(drop, 0.0, 1.0 if weights is None else weights)
 
-    def split(self, method: str, fixed: Floats, weights: Floats | None, **options: Any) -> Split:
+    def split(self, method: BudgetMethod, fixed: Floats, weights: Floats | None, **options: Any) -> Split:
         """What a method makes of the tree; one that plans for shares and spread has them, the others go by noise."""
-        spec, expects, of_method = self.spec, self.expects, METHODS[method]
-        if expects is not None and of_method.learns:
+        spec, expects = self.spec, self.expects
+        if expects is not None and method.learns:
             options |= {"share": expects.share, "spread": expects.spread}
         options |= {"phases": self.phases, "noise": spec.noise_model, "l1": spec.l1, "denoised": self.denoised}
-        options |= {"weights": weights, "levels": fixed * self.epsilon}
+        options |= {"weights": weights, "levels": fixed * self.epsilon, "metric": spec.weigh}
         try:
-            return of_method.split(self.tree, self.prior.mean, self.epsilon, self.tau, **options)
+            return method.split(self.tree, self.prior.mean, self.epsilon, self.tau, **options)
         except ValueError as error:  # of what the user fixed
             raise InputError(str(error)) from error
 
@@ -166,9 +166,10 @@ class Shares:
         return np.repeat(self.default[None], heads.stop - heads.start, axis=0)
 
 
-def shares(q: Question, method: str) -> Shares:
+def shares(q: Question, named: str | BudgetMethod) -> Shares:
     """The shares that a method gives."""
-    if METHODS[method].by_node:
+    method = METHODS[named] if isinstance(named, str) else named
+    if method.by_node:
         return _per_node(q, method)
     if q.spec.split_by is None:
         return Shares(_together(q, method))
@@ -178,14 +179,14 @@ def shares(q: Question, method: str) -> Shares:
     return Shares(default, rows)
 
 
-def _together(q: Question, method: str) -> Floats:
+def _together(q: Question, method: BudgetMethod) -> Floats:
     """The one split that is best for the whole tree."""
     options = {"by_root": False, "pooled": True}
     row: Floats = _limited(q, lambda fixed: _rows(q, q.split(method, fixed, q.weights, **options))[:1], q.fixed)[0]
     return row
 
 
-def _default(q: Question, method: str, total: float) -> Floats:
+def _default(q: Question, method: BudgetMethod, total: float) -> Floats:
     """The one split that is best for all known roots together; a key that all roots feed takes the same from all."""
     fixed = q.fixed.copy()
     if q.spec.total:
@@ -196,9 +197,10 @@ def _default(q: Question, method: str, total: float) -> Floats:
     return row
 
 
-def _per_node(q: Question, method: str) -> Shares:
+def _per_node(q: Question, method: BudgetMethod) -> Shares:
     def of_unseen(nodes: Floats) -> Floats:
-        return _together(q, "optimal") if q.spec.split_by is None else _default(q, "optimal", float(nodes[0]))
+        best = METHODS["optimal"]
+        return _together(q, best) if q.spec.split_by is None else _default(q, best, float(nodes[0]))
 
     nodes = _nodes(q, method, q.fixed)
     default = of_unseen(nodes)
@@ -210,7 +212,7 @@ def _per_node(q: Question, method: str) -> Shares:
     return Shares(default, None, nodes)
 
 
-def _nodes(q: Question, method: str, fixed: Floats) -> Floats:
+def _nodes(q: Question, method: BudgetMethod, fixed: Floats) -> Floats:
     """The share of each node, in level order."""
     options = {"pooled": True} if q.spec.split_by is None else {"total": q.spec.total}
     nodes: Floats = q.tree.to_level_order(q.split(method, fixed, q.weights, **options).epsilon) / q.epsilon

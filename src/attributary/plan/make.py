@@ -3,13 +3,14 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from math import sqrt
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from attributary import budget
 from attributary.budget import METHODS
 from attributary.errors import InputError
+from attributary.estimators import Learn
 from attributary.plan.bounded_shares import at_least, bounded_shares, least_shares
 from attributary.plan.choose_limits import ChosenLimits, best_parts, choose, cut_off, measure_errors
 from attributary.plan.choose_scheme import choose_scheme
@@ -32,7 +33,6 @@ GUESS = 4.0  # an ε to begin with, where the least is to be found
 ROUNDS = 3  # of limits for an ε, and an ε for these limits
 FREE = "without bounds"
 BESIDE = ("equal", "leaves")  # the splits that a plan is compared with
-Learn = bool | Literal["split"]  # whether a plan is for estimates that use what is learned, or its split alone
 WITH_LIMITS = "counts of an earlier period, as `attributary count` writes them for this spec"
 
 
@@ -119,7 +119,7 @@ def make_plan(
 
     def errors_of(names: tuple[str, ...]) -> list[PlanErrors]:
         three = [[_expected(plans[name], q) for name in names] for q in questions]
-        return [PlanErrors.of(tree, q.prior.mean, q.tau, *each) for q, each in zip(questions, three, strict=True)]
+        return [PlanErrors.of(tree, q.prior.mean, *each) for q, each in zip(questions, three, strict=True)]
 
     plan = _with_errors(plans[method], errors_of((method, *BESIDE)))
     if split[method][0] is not free.split[method][0]:
@@ -208,7 +208,7 @@ def _expected(plan: Plan, q: Question) -> budget.Expected:
     if q.profile is None:
         return errors
     bias = cut_off(q, plan.most_of_heads(q.tree), part.clip)
-    return budget.Expected.of(q.tree, q.prior.mean, errors.variance + bias**2, q.tau, q.weights)
+    return budget.Expected.of(q.tree, q.prior.mean, errors.variance + bias**2, q.tau, q.weights, q.spec.weigh)
 
 
 def _plan(questions: list[Question], limits: ChosenLimits, whole: Contributions, wishes: _Wishes) -> Plan:

@@ -3,12 +3,10 @@
 from typing import TYPE_CHECKING, Any
 
 from attributary.denoising.prior import Prior
-from attributary.prior.drift import drifted
 from attributary.prior.earlier import from_counts, from_estimates, none
 from attributary.prior.learn import foreseen, learn
-from attributary.prior.robust import doubted
 
-__all__ = ["Prior", "doubted", "drifted", "foreseen", "from_counts", "from_estimates", "from_periods", "learn", "none"]
+__all__ = ["Prior", "foreseen", "from_counts", "from_estimates", "from_periods", "learn", "none"]
 
 if TYPE_CHECKING:
     from attributary.prior.history import from_periods

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from attributary import rmsre
 from attributary.denoising.family_shares import predict
 from attributary.denoising.nonnegative import nonnegative
 from attributary.denoising.passes import engine
@@ -108,7 +109,7 @@ def worse(
     judge, sizes = _judge(tree, x, var, plain, tau, PROBES, SHORT, moves), np.diff(tree.offsets)
     known = np.isfinite(count) & (judge.weight > 0)
     count, variance = np.where(known, count, 0.0), np.where(known, variance, 0.0)
-    weight = np.where(known, 1.0, 0.0) / np.maximum(count, tau) ** 2 / np.repeat(sizes, sizes)
+    weight = np.where(known, rmsre.weights(count, tau), 0.0) / np.repeat(sizes, sizes)
     before = (judge.first - judge.y) ** 2 + 2 * judge.covariance
     gain = weight * (before - (count - judge.y) ** 2 - 2 * variance)
     error, least = weight * (before - judge.variance), LEAST * weight * judge.variance
@@ -146,7 +147,7 @@ def _judge(
 ) -> _Judge:
     y, claimed = plain
     first, sizes, known = nonnegative(tree, x, var, y, "top-down"), np.diff(tree.offsets), claimed < np.inf
-    weight = np.where(known, 1.0, 0.0) / np.maximum(first, tau) ** 2 / np.repeat(sizes, sizes)
+    weight = np.where(known, rmsre.weights(first, tau), 0.0) / np.repeat(sizes, sizes)
     variance = np.where(known, claimed, 0.0)
     deviation = np.sqrt(np.where(var < np.inf, var if moves is None else moves, 0.0))
     signs, probes = np.random.default_rng(0), []  # always the same: what is learned depends on the figures alone

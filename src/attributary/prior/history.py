@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from attributary import rmsre
 from attributary.changes.series import Series, periods
 from attributary.changes.what_changed import SeriesPeriod
 from attributary.denoising.prior import Prior
@@ -24,7 +25,6 @@ from attributary.types import Floats
 
 DISCOUNTS = (0.0, 0.3, 0.5, 0.65, 0.8, 0.9, 1.0)
 USUAL = 0.8  # where there are too few periods to tell
-TAU = 5.0  # errors are relative to the count, or to this if it is larger
 LATEST = "latest"  # a column
 
 
@@ -130,7 +130,7 @@ def _loss(tree: Tree, x: Floats, var: Floats, discount: float) -> float:
     The noise of a period is independent of the periods before, so that its part is the same for all discounts.
     """
     roots, parent, loss = int(tree.first[0]), tree.family[int(tree.first[0]) :], 0.0
-    size = np.maximum(x.sum(axis=0) / np.maximum((var < np.inf).sum(axis=0), 1), TAU)[roots:]
+    weight = rmsre.weights(x.sum(axis=0) / np.maximum((var < np.inf).sum(axis=0), 1), rmsre.TAU)[roots:]
     M, V = np.zeros(len(tree)), np.zeros(len(tree))
     for t, (now, noise) in enumerate(zip(x, var, strict=True)):
         there = (noise < np.inf)[roots:]
@@ -138,7 +138,7 @@ def _loss(tree: Tree, x: Floats, var: Floats, discount: float) -> float:
             past = np.where(there, settled(tree, M.copy(), V.copy(), M, None)[roots:], 0.0)
             siblings, total = (np.bincount(parent, values, len(tree))[parent] for values in (there, past))
             share = (past + 1.0 / np.maximum(siblings, 1.0)) / (total + 1.0)  # one conversion is shared equally
-            off = np.where(there, now[roots:] - share * np.maximum(now, 0.0)[parent], 0.0) / size
-            loss += float(np.dot(off, off))
+            off = np.where(there, now[roots:] - share * np.maximum(now, 0.0)[parent], 0.0)
+            loss += float(np.dot(off, weight * off))
         M, V = discount * M + now, discount**2 * V + np.where(noise < np.inf, noise, 0.0)
     return loss

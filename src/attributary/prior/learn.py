@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from attributary import rmsre
 from attributary.denoising.denoise import measurements
 from attributary.denoising.family_shares import predict
 from attributary.denoising.nonnegative import nonnegative
@@ -15,7 +16,6 @@ from attributary.denoising.topdown import settled
 from attributary.measurements import Measurements
 from attributary.prior.gain import widened
 from attributary.prior.kin import PooledLevel, kin, label_codes, pooled, roots
-from attributary.prior.robust import TAU, doubt
 from attributary.prior.spread import forgiving, spread
 from attributary.tree import Tree
 from attributary.types import Floats
@@ -36,7 +36,7 @@ def learn(
     variance: ArrayLike | None = None,
     earlier: Prior | None = None,
     *,
-    tau: float = TAU,
+    tau: float = rmsre.TAU,
 ) -> Prior:
     """The share of its parent's count that each node is expected to have, and the variance around it (spread).
 
@@ -88,19 +88,54 @@ def expected_shares(
             parent, siblings = estimate[tree.family[nodes]], near.family.spread(near.family.count.astype(np.float64))
             alone = siblings == 1
             judge = (v[nodes] < np.inf) & ~alone
-            size = np.maximum(parent / siblings, tau) ** 2
+            size = 1.0 / rmsre.weights(parent / siblings, tau)
             weight = np.where(judge, 1.0 / (size + np.where(judge, v[nodes], 0.0)), 0.0)
             then = None if past is None else past.settled[nodes]
             counts = [pool[nodes] for pool in pools]
             share[nodes] = pooled(PooledLevel(near, z[nodes], parent, counts, counted[root[nodes]], then, weight, many))
             mean[nodes] = share[nodes] * parent
-            weight = np.where(judge, 1.0 / np.maximum(first[nodes], tau) ** 2, 0.0)
+            weight = np.where(judge, rmsre.weights(first[nodes], tau), 0.0)
             learned_spread = spread(mean[nodes], share[nodes], z[nodes], v[nodes], weight, many=many)
             wide[nodes] = np.where(alone, np.inf, learned_spread)
         wide *= doubt(root, mean, wide, z, v, len(tree))[root]
         wide = forgiving(wide, mean, z, v, many)
         linear, _, estimate = predict(tree, x, var, share, wide, "top-down")
     return share, wide, estimate
+
+
+DOUBTED_FROM = 2.0  # standard errors by which figures must be off before a root is doubted
+
+
+def doubt(group: NDArray[np.integer], expected: Floats, variance: Floats, z: Floats, v: Floats, groups: int) -> Floats:
+    """For each group, the factor (1 or more) on the variance of the expected counts that explains the figures.
+
+    Each (z − expected)² should be about variance + v. The excess over v, summed over the group, is compared with the
+    stated variance. Only what exceeds the standard error of that sum counts, so that one node that jumped does not
+    discredit its whole root. Nodes without an expected count or a figure (variance or v = ∞) are not used.
+    """
+    surplus, squares, claimed = doubt_sums(group, expected, variance, z, v, groups)
+    sure = surplus - DOUBTED_FROM * np.sqrt(squares)
+    factor: Floats = np.where(sure > claimed, sure / np.where(claimed > 0, claimed, 1.0), 1.0)
+    return factor
+
+
+def doubt_sums(
+    group: NDArray[np.integer], expected: Floats, variance: Floats, z: Floats, v: Floats, groups: int
+) -> Floats:
+    """For each group: the weighted excess, the sum of its squares, and the weighted stated variance."""
+    sums: Floats = np.zeros((3, groups))
+    if len(z) >= COMPILED_FROM:
+        from attributary.prior.compiled_sums import doubts
+
+        doubts(group, expected, variance, z, v, sums)
+        return sums
+    judge = (variance < np.inf) & (v < np.inf) & (variance + v > 0)
+    m, q, noise, g = expected[judge], variance[judge], v[judge], group[judge]
+    weight = 1.0 / (q + noise) ** 2
+    surplus = weight * ((z[judge] - m) ** 2 - noise)
+    for i, values in enumerate((surplus, surplus**2, weight * q)):
+        sums[i] = np.bincount(g, values, groups)
+    return sums
 
 
 def _counted(tree: Tree, estimate: Floats) -> Floats:
@@ -130,7 +165,7 @@ def past_counts(tree: Tree, earlier: Prior) -> PastCounts:
 EXACT = 1e-9  # the variance of an earlier count that has no noise, next to none
 
 
-def foreseen(tree: Tree, earlier: Prior, *, tau: float = TAU) -> Prior:
+def foreseen(tree: Tree, earlier: Prior, *, tau: float = rmsre.TAU) -> Prior:
     """The shares and spreads that `learn` is expected to find in the next period; for planning.
 
     Learned from the earlier leaves alone. The spread is that of a count one standard deviation above the earlier
@@ -154,7 +189,7 @@ def foreseen(tree: Tree, earlier: Prior, *, tau: float = TAU) -> Prior:
         nodes, family = tree.slice(i), near.family
         parent = tree.family[nodes]
         alone = family.spread(family.count.astype(np.float64)) == 1
-        weight = np.where((v[nodes] < np.inf) & ~alone, 1.0 / np.maximum(count[nodes], tau) ** 2, 0.0)
+        weight = np.where((v[nodes] < np.inf) & ~alone, rmsre.weights(count[nodes], tau), 0.0)
         s = share[nodes]
         later = np.maximum(s * more[parent], more[nodes])
         later_spread[nodes] = np.where(alone, np.inf, spread(s * count[parent], s, z[nodes], v[nodes], weight, later))

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from attributary import rmsre
 from attributary.denoising.estimate import Estimate
 from attributary.denoising.posterior import FamilyPrior, KnownFamilies, Posterior, marginals, whole_figures
 from attributary.denoising.prior import Prior
@@ -12,7 +13,6 @@ from attributary.denoising.whole import whole as round_off
 from attributary.prior.concentration import bases, learn_weights
 from attributary.prior.gain import worse
 from attributary.prior.learn import expected_shares, labels_of, past_counts
-from attributary.prior.robust import TAU
 from attributary.tables.not_private import together
 
 
@@ -20,7 +20,7 @@ def posterior_estimate(
     topdown: Estimate,
     earlier: Prior | None = None,
     *,
-    tau: float = TAU,
+    tau: float = rmsre.TAU,
     whole: bool = False,
     stage: Callable[[str], None] = lambda _: None,
     families: FamilyPrior | KnownFamilies | None = None,

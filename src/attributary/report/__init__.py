@@ -5,13 +5,13 @@
 
     >>> series_page(attributary.periods("weeks")).html            # of periods: did it change, or is it noise?
 
-A `Page` holds its charts, too; `to_svg` and `to_png` draw one as a file of its own.
+A `Page` holds its charts, too; `to_file` draws one as a file of its own.
 """
 
-from attributary.report.chart import Chart, to_png, to_svg
+from attributary.report.chart import Chart, to_file
 from attributary.report.inputs import ReportInputs, read
 from attributary.report.page import Page, page
 from attributary.report.series_page import series_page
 from attributary.whole_files import save
 
-__all__ = ["Chart", "Page", "ReportInputs", "page", "read", "save", "series_page", "to_png", "to_svg"]
+__all__ = ["Chart", "Page", "ReportInputs", "page", "read", "save", "series_page", "to_file"]

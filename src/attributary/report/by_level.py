@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from attributary.estimates import Z_FINE, Estimates, Plausibility
+from attributary.estimates import Z_FINE, Plausibility
 from attributary.plan import Plan
 from attributary.plan.expected_errors import Compared, LevelErrors
 from attributary.report import numerals
@@ -73,18 +73,19 @@ def _worst(level: LevelErrors) -> str:
     return f"{level.worst.name} ({numerals.count(level.worst.count)}): {error}" if level.names else error
 
 
-def changes(est: Estimates, tau: float) -> list[LevelChange]:
+def changes(quantity: Quantity) -> list[LevelChange]:
     """One for each level, top to bottom; nothing where the table does not tell the noise."""
+    est = quantity.estimates
     tree = est.tree
     if np.isnan(est.noise_variance).all():
         return []
-    scale = np.maximum(tau, est.estimate)
+    weight = quantity.metric(est.estimate, quantity.tau)
     levels = []
     for i, name in enumerate(tree.level_names):
         here = tree.slice(i)
         measured = est.measured[here]
-        raw = _rms((np.sqrt(est.noise_variance[here]) / scale[here])[measured])
-        after = np.sqrt(est.variance[here]) / scale[here]
+        raw = _rms(np.sqrt(est.noise_variance[here] * weight[here])[measured])
+        after = np.sqrt(est.variance[here] * weight[here])
         known = np.isfinite(after)
         sizes, errors = (len(measured), int(measured.sum())), (raw, _rms(after[known]), _rms(after[measured & known]))
         median = float(np.median(after)) if len(after) else np.nan
@@ -266,7 +267,7 @@ def _errors(error: Compared, median: float | None = None, worst: str = numerals.
 def accuracy_section(quantity: Quantity, doubt: Plausibility, draw: Draw) -> dict[str, Any] | None:
     """How good the estimates are, level by level, and what denoising did for that."""
     est = quantity.estimates
-    levels = changes(est, quantity.tau)
+    levels = changes(quantity)
     if not levels:
         return None
     rows = [

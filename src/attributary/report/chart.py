@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from attributary.errors import InputError
 from attributary.html import ROOMY, drawable
 
 VegaLite = dict[str, Any]
@@ -20,6 +21,7 @@ TEAL, AMBER, RUST, GREY = "#0b7d72", "#b87514", "#b5563c", "#8a96a0"
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'DejaVu Sans', sans-serif"
 WIDE, NARROW = 620, 300
 SCALE = 2  # of a PNG
+FILES = ("svg", "png", "pdf")
 CONFIG: VegaLite = {
     "background": None,
     "font": FONT,
@@ -76,20 +78,20 @@ def inline(chart: Chart, width: int) -> str:
     return re.sub(r"<text[^>]* opacity=\"0\"[^>]*>[^<]*</text>", "", svg)
 
 
-def to_svg(chart: Chart, width: int = WIDE) -> str:
-    """The chart as a file of its own."""
+def to_file(chart: Chart, kind: str, width: int = WIDE) -> bytes:
+    """The chart as a file of its own: "svg", "png" or "pdf"."""
+    return drawn_as(_alone(chart, width), kind)
+
+
+def drawn_as(spec: VegaLite, kind: str) -> bytes:
+    """A whole chart as "svg", "pdf", or a "png" that is twice as fine as it is wide."""
     import vl_convert
 
-    svg: str = vl_convert.vegalite_to_svg(drawable(_alone(chart, width)))
-    return svg
-
-
-def to_png(chart: Chart, width: int = WIDE) -> bytes:
-    """The chart as a picture, twice as fine as it is wide."""
-    import vl_convert
-
-    png: bytes = vl_convert.vegalite_to_png(drawable(_alone(chart, width)), scale=SCALE)
-    return png
+    if kind not in FILES:
+        raise InputError(f"a picture is written as {' or '.join(FILES)}; got {kind!r:.60}")
+    options = {"scale": SCALE} if kind == "png" else {}
+    made: str | bytes = getattr(vl_convert, f"vegalite_to_{kind}")(drawable(spec), **options)
+    return made.encode() if isinstance(made, str) else made
 
 
 def _alone(chart: Chart, width: int) -> VegaLite:

@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 
 from attributary.errors import InputError
+from attributary.html import ROOMY
 from attributary.report import numerals
-from attributary.report.chart import AMBER, GREY, NARROW, RUST, TEAL, Chart, Draw, VegaLite, looks
+from attributary.report.chart import AMBER, CONFIG, GREY, NARROW, RUST, TEAL, Chart, Draw, VegaLite, looks
 from attributary.tables import place
 from attributary.tables.table_columns import floats
 
 NEEDED = ("method", "epsilon", "tau", "rmsre")
-WORDS = ("dataset", "tree", "method", "noise", "level", "measure", "limits")
+WORDS = ("dataset", "tree", "method", "title", "noise", "level", "measure", "limits")
 OWN = ("chosen", "given")  # the limits of the spec or of its plan; others are there to compare, in the table
 
 
@@ -31,6 +32,7 @@ class Point:
     rmsre: float
     standard_error: float  # nan where the error is exact
     generated: bool = False
+    title: str = ""  # what readers call the method
 
 
 def is_evaluation(names: list[str]) -> bool:
@@ -74,6 +76,7 @@ def read_evaluation(table: Any, path: str) -> list[Point]:
             rmsre=float(numbers["rmsre"][i]),
             standard_error=float(spread[i]),
             generated=generated[i],
+            title=words["title"][i] or words["method"][i] or "",
         )
         for i in range(table.num_rows)
         if words["limits"][i] in (None, *OWN)
@@ -103,26 +106,13 @@ def _chart(points: list[Point], number: int, of: int) -> Chart:
     dataset, tree, noise, level = _question(points[0])
     parts = [dataset, tree, f"noise: {noise}" if noise else "", f"level {level}" if level else ""]
     name = "evaluation" + (f"-{number + 1}" if of > 1 else "")
-    methods = list(dict.fromkeys(p.method for p in points))
     across, by = ("epsilon", "tau") if len({p.epsilon for p in points}) > 1 else ("tau", "epsilon")
     panels = sorted({getattr(p, by) for p in points})
-    rows = [
-        {
-            "method": p.method,
-            "x": getattr(p, across),
-            "panel": f"{'τ' if by == 'tau' else 'ε'} = {getattr(p, by):g}",
-            "error": p.rmsre,
-            **(
-                {"low": max(p.rmsre - 2 * p.standard_error, 1e-12), "high": p.rmsre + 2 * p.standard_error}
-                if p.standard_error >= 0
-                else {}
-            ),
-        }
-        for p in points
-    ]
+    rows = [_row(p, getattr(p, across), f"{'τ' if by == 'tau' else 'ε'} = {getattr(p, by):g}") for p in points]
+    methods = list(dict.fromkeys(row["method"] for row in rows))
     last = max(getattr(p, across) for p in points)
     words = f"Error by method, at {across} = {last:g}: " + "; ".join(
-        f"{p.method} {numerals.percent(p.rmsre)}"
+        f"{p.title or p.method} {numerals.percent(p.rmsre)}"
         for p in points
         if getattr(p, across) == last and getattr(p, by) == panels[0]
     )
@@ -132,6 +122,39 @@ def _chart(points: list[Point], number: int, of: int) -> Chart:
             name, f"{title}, ε = {points[0].epsilon:g}, τ = {points[0].tau:g}", words, lambda width: _dots(rows, width)
         )
     return Chart(name, title, words, lambda width: _spec(rows, methods, across, len(panels), width))
+
+
+def _row(p: Point, x: float, panel: str) -> dict[str, Any]:
+    """A point as charts take it, with two standard errors to either side where it was simulated."""
+    row = {"method": p.title or p.method, "x": x, "panel": panel, "error": p.rmsre}
+    if p.standard_error >= 0:
+        row |= {"low": max(p.rmsre - 2 * p.standard_error, 1e-12), "high": p.rmsre + 2 * p.standard_error}
+    return row
+
+
+LEAST = 1e-4  # errors below are not drawn
+DASHES = {"paper": [5, 3], "ours": [1, 0], "baseline": [1, 3]}
+
+
+def figure(points: list[Point], whose: dict[str, str]) -> VegaLite:
+    """All points by ε in one figure, a panel for each tree and τ; dashed are the paper's methods, dotted baselines."""
+    shown = [p for p in points if np.isfinite(p.rmsre) and p.rmsre >= LEAST] or list(points)
+    shown.sort(key=lambda p: whose[p.method] != "ours")  # dashed lines above solid ones, so that both are seen
+    rows = [_row(p, p.epsilon, f"τ = {p.tau:g}, {p.tree}") for p in shown]
+    panels = list(dict.fromkeys(f"τ = {p.tau:g}, {p.tree}" for p in points))
+    dashes = {p.title or p.method: DASHES[whose[p.method]] for p in points}
+    spec = _spec(rows, list(dashes), "epsilon", len(panels), 2 * 380, dashes)
+    generated = " look-alike, generated rows" if any(p.generated for p in points) else ""
+    names, noises = (", ".join(dict.fromkeys(getattr(p, of) for p in points)) for of in ("dataset", "noise"))
+    title = f"{names}{generated}: tree error, {noises} noise (dashed: the paper's; dotted: baselines)"
+    return {
+        "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
+        **spec,
+        "title": title,
+        "background": "white",
+        "padding": 12,
+        "config": {**CONFIG, "font": ROOMY},
+    }
 
 
 def _dots(rows: list[dict[str, Any]], width: int) -> VegaLite:
@@ -159,7 +182,14 @@ def _dots(rows: list[dict[str, Any]], width: int) -> VegaLite:
     }
 
 
-def _spec(rows: list[dict[str, Any]], methods: list[str], across: str, panels: int, width: int) -> VegaLite:
+def _spec(
+    rows: list[dict[str, Any]],
+    methods: list[str],
+    across: str,
+    panels: int,
+    width: int,
+    dashes: dict[str, list[int]] | None = None,
+) -> VegaLite:
     narrow = width <= NARROW
     columns = 1 if narrow else min(panels, 2)
     log = len({r["x"] for r in rows}) > 1
@@ -188,8 +218,10 @@ def _spec(rows: list[dict[str, Any]], methods: list[str], across: str, panels: i
     colour = looks("method", methods, (COLOURS * 9)[: len(methods)], legend)
     shapes = [SHAPES[(i + i // len(COLOURS)) % len(SHAPES)] for i in range(len(methods))]
     shape = looks("method", methods, shapes)
+    dash = {} if dashes is None else {"strokeDash": {**looks("method", methods, list(dashes.values())), "legend": None}}
+    line = {"y": {"field": "error", **y, "axis": axis}, **dash}
     layers: list[VegaLite] = [
-        {"mark": {"type": "line", "strokeWidth": 2}, "encoding": {"y": {"field": "error", **y, "axis": axis}}},
+        {"mark": {"type": "line", "strokeWidth": 2}, "encoding": line},
         {
             "mark": {"type": "point", "filled": True, "size": 60, "opacity": 1},
             "encoding": {"y": {"field": "error", **y}, "shape": shape},

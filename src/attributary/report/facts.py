@@ -50,7 +50,7 @@ def lead(inputs: ReportInputs, quantities: Sequence[Quantity]) -> list[str]:
     sentences = [f"{numerals.listed([_sum(quantity) for quantity in sums])}{f'; {leads}' if leads else ''}."]
     errors = [
         f"{numerals.percent(error)} for a {name}"
-        for name, error in zip(est.tree.level_names, typical_errors(est, sums[0].tau), strict=True)
+        for name, error in zip(est.tree.level_names, typical_errors(sums[0]), strict=True)
         if name != "total"
     ]
     if est.tree.attributes and errors:
@@ -97,9 +97,9 @@ def _leads(quantity: Quantity) -> str:
     return f"{names[0]} and {names[1]} lead with {figures[0]} and {figures[1]}"
 
 
-def typical_errors(est: Estimates, tau: float) -> list[float]:
+def typical_errors(quantity: Quantity) -> list[float]:
     """The relative error of the median node of each level."""
-    error = est.error(tau)
+    est, error = quantity.estimates, quantity.errors
     return [float(np.median(error[est.tree.slice(i)])) for i in range(est.tree.depth)]
 
 

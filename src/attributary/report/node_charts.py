@@ -118,7 +118,7 @@ def icicle(quantity: Quantity, keep: Bools) -> Chart:
     wide = np.sort(wide[np.argsort(-width[wide], kind="stable")[:MOST]])
     wide = wide[wide < est.tree.offsets[: LEVELS + 1][-1]]
     level = np.searchsorted(est.tree.offsets, wide, side="right") - 1
-    error = est.error(quantity.tau)
+    error = quantity.errors
     rows = [
         {
             "from": float(start[v]),

@@ -78,7 +78,7 @@ def counts_section(quantity: Quantity, doubt: Plausibility, draw: Draw) -> dict[
     return {
         "total": quantity.shown(total.estimate),
         "interval": f"{quantity.figure(total.low)} and {quantity.figure(total.high)}",
-        "error": numerals.percent(total.error(quantity.tau)),
+        "error": numerals.percent(total.error(quantity.tau, quantity.metric)),
         "nodes": numerals.many(len(est), quantity.noun),
         "levels": numerals.few(levels),
         "flags": doubt.nodes,

@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from attributary import rmsre
 from attributary.estimates import Estimates
 from attributary.plan import MeasurePlan
 from attributary.ratio import PER, delta
@@ -14,7 +15,6 @@ from attributary.report.inputs import ReportInputs
 from attributary.spec.measure import COUNT, called
 from attributary.types import Floats
 
-TAU = 10.0
 MOST_DIGITS = 6
 
 
@@ -61,6 +61,16 @@ class Quantity(FigureName):
     def width(self) -> Floats:
         return self.estimates.estimate if self.size is None else self.size
 
+    @property
+    def metric(self) -> rmsre.Metric:
+        """What errors are judged by: the plan's metric, where there is a plan."""
+        return rmsre.weights if self.part is None else self.part.plan.spec.weigh
+
+    @property
+    def errors(self) -> Floats:
+        """The relative error of each node, in level order."""
+        return rmsre.relative(self.estimates.estimate, self.estimates.variance, self.tau, self.metric)
+
     def shown(self, x: float) -> str:
         """An estimate: without digits behind the point where no estimate has any."""
         return numerals.number(x) if self.estimates.whole else numerals.count(x, self.digits)
@@ -76,7 +86,7 @@ def quantities(inputs: ReportInputs, tau: float | None) -> list[Quantity]:
     """The measures of a page in their order, then the ratios; `tau` is the plan's by default."""
     plan = inputs.plan
     planned = {part.measure.name: part for part in plan.by_measure} if plan else {}
-    of_counts = tau or (plan.spec.tau if plan else TAU)
+    of_counts = tau or (plan.spec.tau if plan else rmsre.TAU)
     shown: list[Quantity] = []
     for name, read in inputs.measures.items():
         est, part = _shaped(read, inputs), planned.get(name)
@@ -161,10 +171,9 @@ class RootSum(NamedTuple):
     variance: float
     unbiased: float  # the same sum of unbiased counts, where the table tells them
 
-    def error(self, tau: float) -> float:
+    def error(self, tau: float, metric: rmsre.Metric = rmsre.weights) -> float:
         """Relative to the estimate, or to tau if that is larger."""
-        with np.errstate(divide="ignore"):
-            return float(np.sqrt(self.variance) / np.maximum(tau, self.estimate))
+        return float(rmsre.relative(self.estimate, self.variance, tau, metric))
 
 
 def total_of(est: Estimates) -> RootSum:

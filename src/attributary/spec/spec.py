@@ -17,6 +17,7 @@ from pydantic import (
 
 from attributary.errors import InputError
 from attributary.noise import MODELS, NoiseModel, model, page_of
+from attributary.rmsre import METRICS, TAU, Metric
 from attributary.spec.attribute import TAKEN, Attribute
 from attributary.spec.logs import Logs
 from attributary.spec.measure import AUTO, COUNT, REPORTS, Measure, most, wrong_measures
@@ -33,6 +34,13 @@ LONGEST = 200_000_000  # characters; a domain may have millions of values
 NEEDS_DELTA = 'noise = "{}" needs delta, the chance that epsilon does not hold: add delta = 1e-6 to the spec'
 PART = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')\s*+\.\s*+"""
 DEEP_KEY = re.compile(rf"(?<![\w-]){PART}(?:{PART}){{{DEEPEST}}}")
+
+
+def known_metric(name: Any) -> str | None:
+    """The name of a measure of error; a pydantic validator."""
+    if name is not None and not (isinstance(name, str) and name in METRICS):
+        raise ValueError(f"a metric is one of {', '.join(METRICS)}")
+    return None if name is None else str(name)
 
 
 def known_noise(name: Any) -> str:
@@ -60,7 +68,10 @@ class Spec(Section):
         description='a number above 0, as in epsilon = 4, or "auto", the least that meets all targets',
     )
     tau: float = Field(
-        default=10.0, gt=0, allow_inf_nan=False, description="the count below which errors stop being relative, above 0"
+        default=TAU, gt=0, allow_inf_nan=False, description="the count below which errors stop being relative, above 0"
+    )
+    metric: Annotated[str | None, PlainValidator(known_metric)] = Field(
+        default=None, description='the measure of error; "rmsre", the default, is the only one that is built in'
     )
     l1: int = Field(
         default=ARA.l1, ge=1, le=LARGEST_L1, description="a whole number above 0, up to 1e9; the API's is 65536"
@@ -253,6 +264,11 @@ class Spec(Section):
         """Whether an attribute is the time from impression to conversion: in buckets, and no column of the logs."""
         columns = {} if self.logs is None else self.logs.conversion_columns
         return isinstance(attribute.bucket, str) and attribute.name not in columns
+
+    @property
+    def weigh(self) -> Metric:
+        """The metric: the weight of a node's squared error, from its count and tau."""
+        return METRICS[self.metric or "rmsre"]
 
     @property
     def noise_model(self) -> NoiseModel:
