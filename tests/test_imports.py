@@ -16,8 +16,8 @@ from attributary.cli import COMMANDS
 PACKAGE = Path(__file__).parent.parent / "src" / "attributary"
 ORDER = [
     *("errors", "types", "kernel", "html", "whole_files", "tables", "tree", "rmsre", "noise", "spec", "logs"),
-    *("family_covariance", "measurements", "denoising", "estimates", "denoising/cluster", "ratio", "changes"),
-    *("budget", "prior", "estimators", "plan"),
+    *("family_covariance", "measurements", "denoising", "estimates", "ratio", "changes"),
+    *("budget", "prior", "estimators", "denoising/cluster", "plan"),
     *("api", "pipeline", "report", "explore", "datasets", "evaluate", "cli"),
 ]
 # Doors: methods of early values that import, when called, what stands later.

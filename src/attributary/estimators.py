@@ -17,7 +17,7 @@ import numpy as np
 
 from attributary import rmsre
 from attributary.denoising import Estimate, denoise
-from attributary.denoising.posterior import KnownFamilies
+from attributary.denoising.posterior import FamilyPrior, KnownFamilies
 from attributary.errors import InputError
 from attributary.measurements import Measurements
 from attributary.prior import Prior, learn
@@ -35,6 +35,7 @@ class Background(NamedTuple):
     tau: float = rmsre.TAU
     worth: float = 1.0  # what a conversion brings on average, in that unit; 1 for counts
     stage: Callable[[str], None] = lambda _: None  # is told what comes next
+    families: FamilyPrior | None = None  # how families share, where that was learned elsewhere: on a cluster
 
 
 def unbiased(tree: Tree, measured: Measurements, known: Background, *, whole: bool = False) -> Estimate:
@@ -57,7 +58,8 @@ def learned(tree: Tree, measured: Measurements, known: Background, *, whole: boo
 def posterior(tree: Tree, measured: Measurements, known: Background, *, whole: bool = False) -> Estimate:
     """Posterior means of whole counts that add up, with a prior learned from these figures and an earlier period."""
     nearest = denoise(tree, measured, nonnegative=True)
-    return posterior_estimate(nearest, known.earlier, tau=known.tau, whole=whole, stage=known.stage)
+    options: Any = {"stage": known.stage, "families": known.families}
+    return posterior_estimate(nearest, known.earlier, tau=known.tau, whole=whole, **options)
 
 
 def learned_shares(tree: Tree, measured: Measurements, known: Background) -> Prior:

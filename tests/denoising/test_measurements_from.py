@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attributary import Measurements, Spec, Tree, denoise, make_plan
+from attributary import Measurements, Spec, Tree, denoise, estimators, make_plan
 from attributary.api.ara.keys.key_layout import layout
 from attributary.api.ara.keys.node_keys import tree_keys
 from attributary.api.ara.service.summary_report import write_summary
@@ -18,7 +18,6 @@ from attributary.cli import main
 from attributary.errors import InputError
 from attributary.estimates import Estimates, read_estimates
 from attributary.estimators import Estimator, EstimatorKind
-from attributary.pipeline import estimator
 from attributary.prior import from_counts
 from attributary.tables import read_table, write_table
 from effort import examples
@@ -104,7 +103,7 @@ def test_an_estimator_of_ones_own_is_one_function_and_one_line(tmp_path: Path, m
     def zero(tree: Tree, measured: Measurements, *_: Any) -> Any:
         return denoise(tree, np.zeros(len(tree)), measured.variance)
 
-    monkeypatch.setitem(estimator.ESTIMATORS, "zero", EstimatorKind(zero, "nothing at all"))
+    monkeypatch.setitem(estimators.ESTIMATORS, "zero", EstimatorKind("zero", zero, "nothing at all"))
     source = tmp_path / "t.csv"
     source.write_text("a,n\nx,5\ny,7\n")
     args = ["denoise", "--table", str(source), "--levels", "a", "--value", "n", "--variance", "1", "-q"]

@@ -4,6 +4,7 @@ import json
 import os
 import pickle
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,22 +15,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attributary import Tree, budget, denoise, rmsre
+from attributary.budget import BudgetMethod, Split
 from attributary.errors import InputError
-from attributary.evaluate import METHODS, Case, Method, Store, estimators, evaluate, private_prior, splits, user_cases
-from attributary.evaluate.methods import chosen
+from attributary.estimators import ESTIMATORS, Background, EstimatorKind
+from attributary.evaluate import Case, Method, Store, evaluate, methods, private_prior, user_cases
+from attributary.evaluate.case_measures import node_shares
+from attributary.evaluate.methods import PAPER, chosen
 from attributary.evaluate.pooling import Pooling, exact
-from attributary.evaluate.simulation import BATCH, Copies, SimulatedNoise, Tried, batches, draws_of, simulate
+from attributary.evaluate.simulation import BATCH, Copies, SimulatedNoise, batches, draws_of, simulate
 from attributary.measurements import Measurements
 from attributary.noise import dlap_variance
 from attributary.noise import model as noise_model
-from attributary.prior import Prior, from_counts, learn, none
+from attributary.prior import Prior, from_counts, learn
 from attributary.spec import Spec
 from effort import examples, first_of
 from forests import NAMED, parents
 from plans import UNKNOWN, asked, counts, spec, specs
 
-LINEAR = [name for name, method in METHODS.items() if method.variance is not None and not method.blind]
-PAPER = [name for name, method in METHODS.items() if method.paper]
+LINEAR = [name for name, method in methods().items() if method.estimator.linear and name != "zeros"]
 SOME = ["equal-unbiased", "optimal-nonnegative"]
 
 
@@ -38,6 +41,16 @@ def case(noise: str = "api", seed: int = 0, seen: int = 4, **options: Any) -> Ca
     asks = spec(noise=noise, split_by="a", **options)
     tree, prior = asked(asks, seed, 5, seen)
     return Case.of("made up", "a > b > day", asks, tree, from_counts(tree, counts(seed, 5)).mean, prior)
+
+
+def share_of(made: Case, method: str) -> Any:
+    """What each node gets of the budget, in level order."""
+    return node_shares(made, methods()[method])
+
+
+def mine(split: Any = budget.equal, make: Any = ESTIMATORS["unbiased"].make, **kind: Any) -> Method:
+    """A method of one's own, which nobody registered."""
+    return Method(BudgetMethod("my", split, "mine"), EstimatorKind("own", make, "mine", **kind))
 
 
 def rows(table: Any, **wanted: Any) -> list[dict[str, Any]]:
@@ -86,11 +99,10 @@ def test_one_split_serves_every_epsilon_under_the_apis_noise() -> None:
 
 def test_simulation_is_denoising_draw_by_draw() -> None:
     made, draws = case("unit"), 7
-    noise = SimulatedNoise("unit", 2.0, 65536, splits.greedy(made.spec, made.tree, made.prior))
+    noise = SimulatedNoise("unit", 2.0, 65536, share_of(made, "greedy-unbiased"))
     measure = Pooling.of(made.tree, made.count, 5.0)
-    found = simulate(
-        made, [noise], [Tried(estimators.unbiased), Tried(estimators.nonnegative)], measure, draws, seed=1
-    )[0]
+    kinds = [ESTIMATORS["unbiased"], ESTIMATORS["nonnegative"]]
+    found = simulate(made, [noise], kinds, measure, draws, 1, Background(tau=5.0))[0]
     drawn = draws_of(1, "made up/a > b > day", 0, draws * made.nodes)
     copies = Copies.of(made.tree, draws)
     noisy = noise._replace(share=copies.spread(noise.share)).added(copies.spread(made.count), drawn)
@@ -141,13 +153,13 @@ def test_intervals_of_unbiased_counts_cover_at_their_rate() -> None:
 def test_coverage_is_counted_draw_by_draw() -> None:
     made, draws = case(), 6
     (row,) = rows(evaluate([made], ["optimal-learned"], epsilons=[1], taus=[5], draws=draws, coverage=True), level="b")
-    noise = SimulatedNoise("api", 1.0, made.spec.l1, splits.optimal(made.at(5, 1).spec, made.tree, made.prior))
+    noise = SimulatedNoise("api", 1.0, made.spec.l1, share_of(made.at(5, 1), "optimal-learned"))
     drawn = draws_of(0, "made up/a > b > day", 0, draws * made.nodes)
     copies = Copies.of(made.tree, draws)
     noisy = noise._replace(share=copies.spread(noise.share)).added(copies.spread(made.count), drawn)
     held = []
     for each in copies.apart(noisy):
-        known = learn(made.tree, each, noise.variance, made.prior)
+        known = learn(made.tree, each, noise.variance, made.prior, tau=5.0)
         low, high = denoise(made.tree, each, noise.variance, prior=known, nonnegative=True).interval(0.95)
         held.append(((low <= made.count) & (made.count <= high))[made.tree.slice(1)].mean())
     assert row["coverage"] == pytest.approx(np.mean(held))
@@ -163,14 +175,13 @@ def test_what_is_finished_without_coverage_does_not_answer_for_it(tmp_path: Path
     assert "coverage" not in evaluate([case()], SOME, draws=3, store=Store(store)).table.column_names
 
 
-def sure(tree: Tree, measured: Measurements, prior: Prior) -> Any:
+def sure(tree: Tree, measured: Measurements, known: Background) -> Any:
     """Always right, since nothing is known: what the tree was measured as has a variance of inf."""
     return denoise(tree, Measurements(measured.noisy, np.full(len(tree), np.inf)))
 
 
 def test_a_method_of_ones_own_may_say_how_sure_it_is() -> None:
-    own = Method("unsure", splits.equal, estimators.unbiased, intervals=sure)
-    table = evaluate([case()], [own], epsilons=[1], taus=[5], draws=3, coverage=True)
+    table = evaluate([case()], [mine(make=sure)], epsilons=[1], taus=[5], draws=3, coverage=True)
     assert {row["coverage"] for row in rows(table)} == {1.0}
 
 
@@ -185,9 +196,8 @@ def test_copies_are_denoised_as_one_is(parent: list[int], number: int) -> None:
     rng = np.random.default_rng(len(parent))
     variance, noisy = rng.uniform(1, 9, len(tree)), rng.normal(9, 5, (number, len(tree)))
     given_ = np.concatenate([noisy[:, tree.slice(i)].ravel() for i in range(tree.depth)])
-    nothing = none(tree)
-    found = estimators.unbiased(copies.forest, given_, copies.spread(variance), nothing)
-    alone = [estimators.unbiased(tree, each, variance, nothing) for each in noisy]
+    found = denoise(copies.forest, given_, copies.spread(variance)).count
+    alone = [denoise(tree, each, variance).count for each in noisy]
     for i in range(tree.depth):
         assert found[copies.forest.slice(i)].reshape(number, -1) == pytest.approx(np.array(alone)[:, tree.slice(i)])
     assert copies.nodes(found) == pytest.approx(np.sum(alone, axis=0))
@@ -231,7 +241,8 @@ def test_what_is_not_measured_is_not_given_away() -> None:
     assert noise.added(np.array([50.0, 50.0]), draws_of(0, "z", 0, 2))[0] == 0
     assert noise.variance[0] == np.inf
     tree = Tree.from_parents([-1, 0])
-    assert estimators.raw(tree, np.array([0.0, 5.0]), noise.variance, none(tree))[0] == np.inf
+    raw = ESTIMATORS["raw"].make(tree, Measurements(np.array([0.0, 5.0]), noise.variance), Background())
+    assert raw.count[0] == np.inf
 
 
 @pytest.mark.parametrize("shape", list(NAMED))
@@ -256,8 +267,16 @@ def test_pools(shape: str) -> None:
 @given(specs(), st.integers(0, 3), st.integers(2, 5))
 def test_no_way_overspends_on_any_path(asks: Spec, seed: int, seen: int) -> None:
     tree, prior = asked(asks, seed, 5, seen)
-    for way in (splits.equal, splits.leaves, splits.greedy, splits.greedy_raw, splits.optimal, splits.per_node):
-        share = way(asks, tree, prior)
+    made = Case.of("made up", "tree", asks, tree, np.ones(len(tree)), prior)
+    for name in (
+        "equal-raw",
+        "leaves-unbiased",
+        "greedy-unbiased",
+        "greedy-raw",
+        "optimal-learned",
+        "per-node-learned",
+    ):
+        share = share_of(made, name)
         assert share.shape == (len(tree),)
         assert (share >= 0).all()
         spent = share.copy()
@@ -269,30 +288,31 @@ def test_no_way_overspends_on_any_path(asks: Spec, seed: int, seen: int) -> None
 def test_new_roots_below_a_total_do_not_overspend_where_unknown_levels_are_limited() -> None:
     asks = spec(noise="gaussian", delta=1e-6, total=True, weights="counts", neighbours="definition-1", split_by="a")
     tree, prior = asked(asks, 4, 5, 2)
-    spent = tree.in_level_order.sum_down(splits.per_node(asks, tree, prior))
+    made = Case.of("made up", "tree", asks, tree, np.ones(len(tree)), prior)
+    spent = tree.in_level_order.sum_down(share_of(made, "per-node-unbiased"))
     assert spent.max() <= 1 + 1e-9
 
 
-@pytest.mark.parametrize("way", [splits.greedy, splits.optimal, splits.per_node])
-def test_a_new_root_takes_the_split_that_is_best_for_the_known_ones(way: splits.Way) -> None:
+@pytest.mark.parametrize("way", ["greedy", "optimal", "per-node"])
+def test_a_new_root_takes_the_split_that_is_best_for_the_known_ones(way: str) -> None:
     made = case(seen=3)
     new = np.flatnonzero(made.prior.new_roots(made.tree))
     assert len(new) == 2
-    share = way(made.spec, made.tree, made.prior)
+    share = share_of(made, f"{way}-unbiased")
     root, level = made.tree.root, made.tree.level
     by_level = [[share[(root == i) & (level == j)] for j in range(made.tree.depth)] for i in new]
     for each in by_level:
         assert [values.min() for values in each] == pytest.approx([values.max() for values in each])
         assert [values[0] for values in each] == pytest.approx([values[0] for values in by_level[0]])
     weights = np.where(np.isin(root, new), 0.0, 1.0)
-    method = budget.greedy if way is splits.greedy else budget.optimal
+    method = budget.greedy if way == "greedy" else budget.optimal
     pooled = method(made.tree, made.prior.mean, 4.0, 10.0, by_root=False, weights=weights)
     assert [values[0] for values in by_level[0]] == pytest.approx(pooled.epsilon[0] / 4)
 
 
 def test_raw_figures_have_a_split_of_their_own() -> None:
     made = case(seen=5)
-    share = splits.greedy_raw(made.spec, made.tree, made.prior)
+    share = share_of(made, "greedy-raw")
     assert share.min() > 0.01
     split = budget.greedy(made.tree, made.prior.mean, 4.0, 10.0, denoised=False)
     assert share == pytest.approx(split.nodes() / 4)
@@ -377,16 +397,16 @@ def test_a_store_that_cannot_be_kept_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("names", "estimates", "wanted"),
     [
-        ([], [], [name for name, method in METHODS.items() if not method.slow]),
+        ([], [], [name for name, method in methods().items() if not method.slow]),
         (["optimal"], [], ["optimal-unbiased", "optimal-nonnegative"]),
         (["optimal"], ["learned"], ["optimal-learned"]),
         (["per-node", "equal-raw"], [], ["equal-raw", "per-node-unbiased", "per-node-nonnegative"]),
         (["optimal-learned"], [], ["optimal-learned"]),
         (["planned", "zeros"], [], ["planned-nonnegative", "planned-learned", "planned-posterior", "zeros"]),
         (["planned-posterior"], ["posterior"], ["planned-posterior"]),
-        ([], ["limit1"], ["optimal-limit1", "planned-limit1"]),
-        ([], ["learned"], ["optimal-learned", "planned-learned", "per-node-learned"]),
-        (["greedy", "leaves"], ["unbiased", "raw"], ["leaves-unbiased", "greedy-raw", "greedy-unbiased"]),
+        ([], ["limit1"], [f"{split}-limit1" for split in (*budget.METHODS, "planned")]),
+        ([], ["learned"], [f"{split}-learned" for split in (*budget.METHODS, "planned")]),
+        (["greedy", "leaves"], ["unbiased", "raw"], ["greedy-raw", "greedy-unbiased", "leaves-unbiased"]),
     ],
 )
 def test_methods_are_chosen_by_name_by_split_and_by_estimator(
@@ -398,9 +418,9 @@ def test_methods_are_chosen_by_name_by_split_and_by_estimator(
 @pytest.mark.parametrize(
     ("names", "estimates", "rule"),
     [
-        (["best"], [], "a method is one of equal, .*; got 'best'"),
+        (["best"], [], "a method is one of optimal, .*; got 'best'"),
         ([], ["blue"], "an estimator is one of raw, .*; got 'blue'"),
-        (["leaves", "optimal"], ["learned"], "leaves is tried with the estimator unbiased; got learned"),
+        (["leaves", "optimal"], ["raw"], "leaves is tried with the estimator unbiased or .*; got raw"),
         (["optimal-learned"], ["raw"], "optimal-learned is tried with the estimator learned; got raw"),
     ],
 )
@@ -417,104 +437,108 @@ def test_estimators_are_chosen_in_a_grid() -> None:
 # Methods of one's own, and the table
 
 
-def twice(asks: Spec, tree: Tree, prior: Prior) -> Any:
+def twice(tree: Tree, count: Any, epsilon: float, tau: float, **options: Any) -> Split:
     """Two thirds for the leaves."""
-    level = np.full(tree.depth, 1 / 3 / (tree.depth - 1))
-    level[-1] = 2 / 3
-    return tree.by_level(level)
+    level = np.full(tree.depth, epsilon / 3 / (tree.depth - 1))
+    level[-1] = epsilon * 2 / 3
+    return Split(tree, np.tile(level, (int(tree.first[0]), 1)), epsilon, options["noise"])
 
 
 def test_another_method_is_another_pair_of_functions() -> None:
-    own = Method("twice", twice, estimators.unbiased, estimators.unbiased_variance)
+    own = Method(BudgetMethod("twice", twice, "two thirds for the leaves"), ESTIMATORS["unbiased"])
     table = evaluate([case()], [own, "equal-unbiased"], epsilons=[2], taus=[10], draws=200)
-    assert {row["method"] for row in rows(table)} == {"twice", "equal-unbiased"}
-    (exact_one,) = rows(table, method="twice", level=None, kind="exact")
-    (simulated,) = rows(table, method="twice", level=None, kind="simulated")
+    assert {row["method"] for row in rows(table)} == {"twice-unbiased", "equal-unbiased"}
+    (exact_one,) = rows(table, method="twice-unbiased", level=None, kind="exact")
+    (simulated,) = rows(table, method="twice-unbiased", level=None, kind="simulated")
+    assert exact_one["title"] == "twice split, unbiased"
     assert abs(exact_one["rmsre"] - simulated["rmsre"]) < 3 * simulated["standard_error"]
 
 
-def expecting(tree: Tree, noisy: Any, variance: Any, prior: Prior) -> Any:
+def test_two_methods_of_one_name_are_refused() -> None:
+    own = Method(BudgetMethod("equal", twice, "another one"), ESTIMATORS["unbiased"])
+    with pytest.raises(InputError, match="two methods are named 'equal-unbiased'"):
+        evaluate([case()], [own, "equal-unbiased"], draws=2)
+
+
+def expecting(tree: Tree, measured: Measurements, known: Background) -> Any:
     """What was there before, whatever is measured."""
-    return prior.mean
+    assert known.earlier is not None
+    return replace(denoise(tree, measured), count=known.earlier.mean)
 
 
 def test_an_estimator_is_given_the_prior() -> None:
     made = case()
-    table = evaluate([made], [Method("expecting", splits.equal, expecting)], epsilons=[1], taus=[10], draws=5)
+    table = evaluate([made], [mine(make=expecting)], epsilons=[1], taus=[10], draws=5)
     wanted = rmsre.tree(made.tree, made.count, np.square(made.prior.mean - made.count), 10.0)
     (found,) = rows(table, level=None)
     assert found["rmsre"] == pytest.approx(wanted)
 
 
-def overspending(asks: Spec, tree: Tree, prior: Prior) -> Any:
-    return np.ones(len(tree))
-
-
-def unknown(asks: Spec, tree: Tree, prior: Prior) -> Any:
-    return np.where(np.arange(len(tree)) == 1, np.nan, 0.1)
-
-
-def negative(asks: Spec, tree: Tree, prior: Prior) -> Any:
-    return np.where(np.arange(len(tree)) == 1, -0.1, 0.1)
-
-
-def short(asks: Spec, tree: Tree, prior: Prior) -> Any:
-    return np.ones(1)
-
-
 @pytest.mark.parametrize(
-    ("way", "rule"),
+    ("share", "rule"),
     [
-        (overspending, "no path spends more than 1.0; got 1.0 as the least, and a path that spends 3.0"),
-        (unknown, "budgets are 0 or more.*got nan"),
-        (negative, "budgets are 0 or more.*got -0.1"),
-        (short, "a split is of shape"),
+        (np.full((5, 3), 1.0), "no path spends more than 1.0; got 1.0 as the least, and a path that spends 3.0"),
+        (np.full((5, 3), np.nan), "budgets are 0 or more.*got nan"),
+        (np.full((5, 3), -0.1), "budgets are 0 or more.*got -0.1"),
+        (np.ones(1), "a split is of shape"),
     ],
 )
-def test_a_split_of_ones_own_keeps_to_the_budget(way: Any, rule: str) -> None:
-    with pytest.raises(InputError, match=f"mine: .*{rule}"):
-        evaluate([case()], [Method("mine", way, estimators.unbiased)], epsilons=[1], taus=[10], draws=2)
+def test_a_split_of_ones_own_keeps_to_the_budget(share: Any, rule: str) -> None:
+    own = mine(lambda tree, count, epsilon, tau, **options: Split(tree, share * epsilon, epsilon))
+    with pytest.raises(InputError, match=f"my-own: .*{rule}"):
+        evaluate([case()], [own], epsilons=[1], taus=[10], draws=2)
 
 
 seen: list[int] = []
 
 
-def pooling(tree: Tree, noisy: Any, variance: Any, prior: Prior) -> Any:
+def pooling(tree: Tree, measured: Measurements, known: Background) -> Any:
     """Every root is the mean of all roots."""
     seen.append(len(tree))
     first = int(tree.first[0])
-    found = np.array(noisy)
-    found[:first] = noisy[:first].mean()
-    noisy[:], variance[:] = 0, 0  # what it was handed is its own
-    return found
+    found = measured.noisy.copy()
+    found[:first] = measured.noisy[:first].mean()
+    return replace(denoise(tree, measured), count=found)
 
 
 def test_an_estimator_of_ones_own_sees_one_draw_unless_it_may_be_batched() -> None:
     """One that pools roots averages the noise of all draws away if it sees them all."""
     made, options = case(), {"epsilons": [1.0], "taus": [10], "draws": 40}
     seen.clear()
-    alone = evaluate([made], [Method("pooling", splits.equal, pooling)], **options)
+    alone = evaluate([made], [mine(make=pooling)], **options)
     assert seen == [made.nodes] * 40
-    pooled = evaluate([made], [Method("pooling", splits.equal, pooling, batched=True)], **options)
+    pooled = evaluate([made], [mine(make=pooling, batched=True)], **options)
     assert seen[40:] == [40 * made.nodes]
     one, other = (rows(table, level="a")[0]["rmsre"] for table in (alone, pooled))
     assert other < one
-    both = evaluate([made], [Method("pooling", splits.equal, pooling), "equal-unbiased"], **options)
-    assert rows(both, method="equal-unbiased") == rows(evaluate([made], ["equal-unbiased"], **options))
+
+
+def greedy_hands(tree: Tree, measured: Measurements, known: Background) -> Any:
+    measured.noisy[:] = 0
+    return denoise(tree, measured)
+
+
+@pytest.mark.parametrize("batched", [True, False])
+def test_what_estimators_are_handed_cannot_be_changed(batched: bool) -> None:
+    """Or one that works in place would change the figures of the others."""
+    with pytest.raises(ValueError, match="read-only"):
+        evaluate([case()], [mine(make=greedy_hands, batched=batched)], epsilons=[1], taus=[10], draws=3)
 
 
 @pytest.mark.parametrize(("made", "told"), [(np.nan, "nan"), (np.ones(2), r"shape \(2,\)")])
 def test_an_estimator_gives_a_count_for_each_node(made: Any, told: str) -> None:
-    own = Method("odd", splits.equal, lambda tree, *_: made + np.zeros(len(made) if np.ndim(made) else len(tree)))
+    def odd(tree: Tree, measured: Measurements, known: Background) -> Any:
+        return replace(denoise(tree, measured), count=made + np.zeros(len(made) if np.ndim(made) else len(tree)))
+
     with pytest.raises(InputError, match=f"a count for each of the .* got {told}"):
-        evaluate([case()], [own], epsilons=[1], taus=[10], draws=2)
+        evaluate([case()], [mine(make=odd)], epsilons=[1], taus=[10], draws=2)
 
 
 def test_squared_errors_of_draws_have_the_error_of_a_simulation() -> None:
     """rmsre takes the mean of squared errors, where estimates are biased."""
     made = case()
     table = evaluate([made], ["greedy-nonnegative"], epsilons=[1], taus=[10], draws=300)
-    share = splits.greedy(made.at(10, 1).spec, made.tree, made.prior)
+    share = share_of(made.at(10, 1), "greedy-nonnegative")
     noise = SimulatedNoise("api", 1.0, made.spec.l1, share)
     squared = []
     for i in range(300):
@@ -526,46 +550,91 @@ def test_squared_errors_of_draws_have_the_error_of_a_simulation() -> None:
     assert found == pytest.approx(simulated["rmsre"], abs=5 * simulated["standard_error"])
 
 
-def by_budget(asks: Spec, tree: Tree, prior: Prior) -> Any:
+def by_budget(tree: Tree, count: Any, epsilon: float, tau: float, **options: Any) -> Split:
     """More for the leaves the less there is."""
-    leaf = 1 / (1 + asks.epsilon)
-    return tree.by_level([*[(1 - leaf) / (tree.depth - 1)] * (tree.depth - 1), leaf])
+    leaf = 1 / (1 + epsilon)
+    level = np.array([*[(1 - leaf) / (tree.depth - 1)] * (tree.depth - 1), leaf])
+    return Split(tree, np.tile(level * epsilon, (int(tree.first[0]), 1)), epsilon, options["noise"])
 
 
-def test_a_split_may_depend_on_epsilon() -> None:
-    own = Method("by budget", by_budget, estimators.unbiased, estimators.unbiased_variance, by_epsilon=True)
+def test_a_split_of_ones_own_is_asked_at_every_epsilon() -> None:
+    own = mine(by_budget, linear=True)
     together = rows(evaluate([case()], [own], epsilons=[1, 4], taus=[10], draws=3))
     alone = [row for e in (1, 4) for row in rows(evaluate([case()], [own], epsilons=[e], taus=[10], draws=3))]
     assert together == alone
-    assert rows(evaluate([case()], [own._replace(by_epsilon=False)], epsilons=[1, 4], taus=[10], draws=3)) != alone
+    once = replace(own, split=replace(own.split, scales=True))  # which is not so
+    assert rows(evaluate([case()], [once], epsilons=[1, 4], taus=[10], draws=3)) != alone
 
 
-def ending(asks: Spec, tree: Tree, prior: Prior) -> Any:
+def ending(*_: Any, **options: Any) -> Any:
     os._exit(3)
 
 
 def test_workers_that_end_are_told_of() -> None:
-    own = Method("ending", ending, estimators.unbiased)
     with pytest.raises(InputError, match="a worker process ended early: .*; use 1 worker"):
-        evaluate([case()], [own], draws=2, workers=2)
-    nameless = Method("nameless", lambda asks, tree, prior: np.full(len(tree), 0.1), estimators.unbiased)
+        evaluate([case()], [mine(ending)], draws=2, workers=2)
+    nameless = mine(lambda *given, **options: replace(twice(*given, **options)))
     with pytest.raises(InputError, match="functions must be importable by name"):
         evaluate([case()], [nameless], draws=2, workers=2)
     assert len(evaluate([case()], [nameless], draws=2))
 
 
-def deaf(asks: Spec, tree: Tree, prior: Prior) -> Any:
+def deaf(*given: Any, **options: Any) -> Split:
     """An equal split where this process does not hear Ctrl-C."""
     if signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, []):
         raise InputError("Ctrl-C would end this worker")
-    return splits.equal(asks, tree, prior)
+    return budget.equal(*given, **options)
 
 
 def test_workers_leave_ctrl_c_to_their_parent() -> None:
-    method = Method("deaf", deaf, estimators.unbiased)
-    assert len(evaluate([case()], [method], epsilons=[1], draws=2, workers=2))
+    assert len(evaluate([case()], [mine(deaf)], epsilons=[1], draws=2, workers=2))
     with pytest.raises(InputError, match="Ctrl-C would end"):
-        evaluate([case()], [method], epsilons=[1], draws=2)
+        evaluate([case()], [mine(deaf)], epsilons=[1], draws=2)
+
+
+# What is kept
+
+
+def test_a_result_goes_by_the_code_of_its_method(tmp_path: Path) -> None:
+    """And not by its name: functions of one name that differ in a constant, in what they call or in what they hold."""
+
+    def method(number: int, helper: int) -> Method:
+        space: dict[str, Any] = {"denoise": denoise, "replace": replace, "__name__": "mine"}
+        code = "def part(): return {1}\ndef halved(tree, measured, known):\n    est = denoise(tree, measured)\n"
+        exec(code.format(0, helper) + f"    return replace(est, count=est.count / {number} / part())", space)
+        return mine(make=space["halved"])
+
+    errors = {}
+    for number, helper in ((2, 1), (3, 1), (2, 5)):
+        store = Store(str(tmp_path / "kept.jsonl"))
+        table = evaluate([case()], [method(number, helper)], epsilons=[1], taus=[5], draws=2, store=store)
+        errors[number, helper] = rows(table, level=None)[0]["rmsre"]
+        fresh = evaluate([case()], [method(number, helper)], epsilons=[1], taus=[5], draws=2)
+        assert errors[number, helper] == rows(fresh, level=None)[0]["rmsre"]
+    assert len(set(errors.values())) == 3
+    assert len(Path(tmp_path / "kept.jsonl").read_text().splitlines()) == 3
+
+
+def test_differences_are_paired() -> None:
+    """Their standard errors are those of draws that both methods met, against a bootstrap of the draws."""
+    found = evaluate([case()], ["optimal-unbiased", "optimal-nonnegative"], epsilons=[1, 4], taus=[5], draws=200)
+    changes = found.compare("optimal-nonnegative", "optimal-unbiased")
+    assert len(changes) == 2 * 4
+    rng = np.random.default_rng(0)
+    for change in changes:
+        of = {name: change[name] for name in ("epsilon", "level")}
+        one, other = (
+            np.array(rows(found.draws, method=m, **of)[0]["squared"])
+            for m in ("optimal-nonnegative", "optimal-unbiased")
+        )
+        assert change["change"] == pytest.approx(np.sqrt(one.mean() / other.mean()) - 1)
+        again = rng.integers(0, 200, (400, 200))
+        ratios = np.sqrt(one[again].mean(axis=1) / other[again].mean(axis=1))
+        assert change["standard_error"] == pytest.approx(ratios.std(), rel=0.25)
+        simulated = rows(found, method="optimal-nonnegative", kind="simulated", **of)[0]
+        assert simulated["rmsre"] == pytest.approx(np.sqrt(one.mean()))
+    with pytest.raises(InputError, match="methods with draws are optimal-unbiased, optimal-nonnegative; got 'best'"):
+        found.compare("best", "optimal-unbiased")
 
 
 def test_the_table_keeps_its_contract() -> None:
@@ -641,7 +710,7 @@ def test_true_counts_are_0_or_more(bad: float) -> None:
         ({"taus": [float("nan")]}, "tau is a positive number, or several; got nan"),
         ({"draws": 1}, "draws are 2 or more, or 0"),
         ({"draws": -5}, "draws are 2 or more, or 0"),
-        ({"methods": ["best"]}, "a method is one of equal, .*; got 'best'"),
+        ({"methods": ["best"]}, "a method is one of optimal, .*; got 'best'"),
         ({"methods": []}, "give a method"),
         ({"pool": "levels"}, "errors are pooled by nodes or by roots; got 'levels'"),
         ({"cases": []}, "give a case"),
@@ -664,6 +733,6 @@ def test_a_spec_of_other_levels_is_refused() -> None:
 def test_it_shows_itself_in_a_notebook() -> None:
     errors = evaluate([case()], SOME, epsilons=[1, 2], taus=[5], draws=3)
     shown = errors._repr_html_()
-    for words in (*SOME, "ε = 1", "ε = 2", "τ = 5", "tree error under"):
+    for words in (*SOME, "optimal split, nonnegative", "ε = 1", "ε = 2", "τ = 5", "tree error under"):
         assert words in shown, words
     assert pa.table(errors).equals(errors.table) and len(errors) == errors.table.num_rows

@@ -12,13 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attributary.api.event_values import scaled
+from attributary.budget import METHODS
 from attributary.errors import InputError
+from attributary.estimators import ESTIMATORS
 from attributary.evaluate import Case, Store, evaluate, user_cases
-from attributary.evaluate.case_measures import OneMeasure, level_shares, questions, under_limits
+from attributary.evaluate.case_measures import OneMeasure, questions, under_limits
 from attributary.evaluate.limits import all_limits
-from attributary.evaluate.methods import METHODS, Method
+from attributary.evaluate.methods import Method
 from attributary.evaluate.user_cases import limited_cases
 from attributary.plan import make_plan
+from attributary.plan.level_shares import shares
 from attributary.prior import from_counts
 from attributary.prior.profile import Profile, profile
 from attributary.report.evaluation_curves import read_evaluation
@@ -52,7 +55,7 @@ def case(limits: str = "chosen", asked: Spec | None = None, **of_rows: Any) -> C
 
 def planned(many: Case, method: str = "optimal") -> list[OneMeasure]:
     asked = questions(many)
-    return under_limits(many, asked, level_shares(asked, method))
+    return under_limits(many, asked, [shares(question, method) for question in asked])
 
 
 def some(table: Any, **wanted: Any) -> list[dict[str, Any]]:
@@ -275,7 +278,7 @@ def test_one_measure_of_counts_is_what_it_was() -> None:
     )
     assert one.equals(other)
     assert not {"measure", "limits", "clip", "bias"} & set(one.table.column_names)
-    assert len(one.table.column_names) == 15
+    assert len(one.table.column_names) == 16
     trees = {(row["method"], row["kind"]): row["rmsre"] for row in some(one, level=None, epsilon=4)}
     for (method, kind), before_measures in WERE.items():
         assert trees[method, kind] == pytest.approx(before_measures, rel=1e-9)
@@ -313,14 +316,11 @@ def test_what_cannot_be_evaluated_is_refused() -> None:
         evaluate([case()], ["equal-raw", "per-node-unbiased"])
     with pytest.raises(InputError, match="optimal-learned is for counts"):
         evaluate([case()], ["optimal-learned"])
-    with pytest.raises(InputError, match="mine is for counts"):
-        evaluate([case()], [Method("mine", lambda *_: np.ones(1), METHODS["equal-raw"].estimator)])
+    with pytest.raises(InputError, match="per-node-raw is for counts"):
+        evaluate([case()], [Method(METHODS["per-node"], ESTIMATORS["raw"])])
     names = {row["method"] for row in evaluate([case()], epsilons=[4], draws=2).to_pylist()}
-    assert names == {"equal-raw", "equal-unbiased", "leaves-unbiased", "greedy-unbiased", "greedy-nonnegative"} | {
-        "optimal-unbiased",
-        "optimal-nonnegative",
-        "zeros",
-    }
+    splits, kinds = ("equal", "leaves", "greedy", "optimal"), ("unbiased", "nonnegative")
+    assert names == {"equal-raw", "zeros"} | {f"{split}-{kind}" for split in splits for kind in kinds}
     with pytest.raises(InputError, match="sums of values need noise"):
         cases(spec(), rows(0), rows(1), noises=("unit",))
 

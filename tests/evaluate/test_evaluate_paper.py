@@ -14,11 +14,11 @@ from pyarrow import parquet
 
 from attributary.datasets import generate
 from attributary.errors import InputError
-from attributary.evaluate import METHODS, PaperLog, evaluate, paper
+from attributary.evaluate import Evaluation, PaperLog, evaluate, paper
 from attributary.evaluate import paper_experiment as paper_module
 from attributary.evaluate.comparison import beside, best, tree_errors
 from attributary.evaluate.counts_cache import PIECE, PIECES, cached, identity
-from attributary.evaluate.evaluation_page import COLOURS, figure, page, png, svg
+from attributary.evaluate.evaluation_page import page
 from attributary.evaluate.paper_counts import DAY, Choices, leaf_counts, paper_counts
 from attributary.evaluate.paper_trees import PAPER
 from attributary.logs.count import count
@@ -197,13 +197,13 @@ def table(logs: Path) -> Any:
     cases = paper("camb", PaperLog(str(logs / "camb.parquet"), expect="any"), ("api",)).cases
     return evaluate(
         cases, ["greedy-unbiased", "equal-raw", "optimal-unbiased", "optimal-nonnegative"], epsilons=[1, 4], draws=10
-    ).table
+    )
 
 
 def test_the_best_of_both(table: Any) -> None:
     found = best(table)
     assert len(found) == 2 * 2 * 2
-    errors = {(r["tree"], r["tau"], r["epsilon"], r["method"]): r["rmsre"] for r in tree_errors(table)}
+    errors = {(r["tree"], r["tau"], r["epsilon"], r["method"]): r["rmsre"] for r in tree_errors(table.table)}
     assert len(errors) == 8 * 4
     for row in found:
         paper_ones = {m: errors[row.tree, row.tau, row.epsilon, m] for m in ("greedy-unbiased", "equal-raw")}
@@ -218,7 +218,8 @@ def test_a_vague_figure_is_not_the_best(table: Any) -> None:
     for row in rows:
         if row["method"] == "optimal-nonnegative":
             row["rmsre"], row["standard_error"] = 0.0, 0.0
-    assert {row.our_method for row in best(pa.Table.from_pylist(rows, table.schema))} == {"optimal-unbiased"}
+    again = Evaluation(pa.Table.from_pylist(rows, table.table.schema), table.draws)
+    assert {row.our_method for row in best(again)} == {"optimal-unbiased"}
 
 
 def test_the_papers_figures_stand_beside_ours(table: Any) -> None:
@@ -231,17 +232,36 @@ def test_the_papers_figures_stand_beside_ours(table: Any) -> None:
     assert all(row.generated and row.epsilon == 4 and 0 < row.ours < row.greedy for row in found)
 
 
-def test_figures_and_page(table: Any) -> None:
-    spec = figure(table, "camb", "api")
-    assert png(spec).startswith(b"\x89PNG")
-    drawn = svg(spec)
-    assert drawn.startswith("<svg") and "generated rows" in drawn and "greedy-unbiased" in drawn
-    assert set(COLOURS) == set(METHODS)
+def test_figures_and_page(table: Any, tmp_path: Path) -> None:
+    begins = {"png": b"\x89PNG", "svg": b"<svg", "pdf": b"%PDF"}
+    for kind, begin in begins.items():
+        table.save_figure(str(tmp_path / f"errors.{kind}"), noise="api")
+        assert (tmp_path / f"errors.{kind}").read_bytes().startswith(begin)
+    drawn = (tmp_path / "errors.svg").read_text()
+    assert "generated rows" in drawn and "greedy split, unbiased" in drawn
+    with pytest.raises(InputError, match="a picture is written as svg or png or pdf; got 'gif'"):
+        table.save_figure(str(tmp_path / "errors.gif"))
+    with pytest.raises(InputError, match="there are no errors of dataset None under noise 'gaussian'"):
+        table.figure(noise="gaussian")
     html = page(table, "Trial <1>")
     assert "Trial &lt;1&gt;" in html and "The rows were generated." in html and html.count("<svg") == 1
     assert "http" not in html.replace("http://www.w3.org/", "")
-    real = table.set_column(table.column_names.index("generated"), "generated", pa.array([False] * len(table)))
-    assert "generated" not in page(real, "Trial")
+    real = table.table.set_column(
+        table.table.column_names.index("generated"), "generated", pa.array([False] * len(table))
+    )
+    assert "generated" not in page(Evaluation(real, table.draws), "Trial")
+
+
+def test_tables_for_a_paper(table: Any) -> None:
+    latex = table.latex()
+    assert latex.count(r"\begin{tabular}{lrr}") == latex.count(r"\bottomrule") == 4
+    assert r"$\varepsilon$ = 4" in latex and r"optimal split, nonnegative & 0." in latex and r"$\pm$" in latex
+    assert "optimal-nonnegative" not in latex and latex.count("{") == latex.count("}")
+
+
+def test_the_papers_best_needs_its_greedy_method(table: Any) -> None:
+    rows = [row for row in table.to_pylist() if row["method"] != "greedy-unbiased"]
+    assert best(Evaluation(pa.Table.from_pylist(rows, table.table.schema), table.draws)) == []
 
 
 # What is refused

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from attributary.evaluate.estimators import limit0_intervals, limit1_intervals
 
 from attributary import Measurements, Tree
 from attributary.datasets import generate
 from attributary.datasets.forest import FANS, ForestProcess, forest
 from attributary.errors import InputError
+from attributary.estimators import Background, KnownProcess, limit0, limit1
 from attributary.evaluate import Case, evaluate, user_cases
-from attributary.evaluate.known_process import KnownProcess, with_process
+from attributary.evaluate.known_process import with_process
 from attributary.logs.log_files import is_generated
 from attributary.prior import from_counts
 from attributary.spec import Spec
@@ -75,9 +75,9 @@ def test_limits_are_the_mean_over_all_counts_by_their_probability(past: bool) ->
         log += sum(lgamma(c + w) - lgamma(c + 1) for c, w in zip((a, b), alpha, strict=True))
         weight = np.exp(log - np.sum(np.abs(noisy - [n, a, b]) / scale))
         total, mean = total + weight, mean + weight * np.array([n, a, b])
-    limit = limit1_intervals if past else limit0_intervals
+    limit = limit1 if past else limit0
     back = tree.from_level_order
-    found = limit(tree, Measurements(back(noisy), back(2 * scale**2)), known).count
+    found = limit(tree, Measurements(back(noisy), back(2 * scale**2)), Background(known)).count
     assert tree.to_level_order(found) == pytest.approx(mean / total, rel=1e-6)
 
 

@@ -47,7 +47,7 @@ def usable(case: Case, methods: tuple[Method, ...], named: bool) -> tuple[Method
             )
     if case.limits is None:
         return methods
-    fits = tuple(m for m in methods if not (m.slow or m.split.by_node) and (m.split.fixed or not m.raw))
+    fits = tuple(m for m in methods if not (m.slow or m.split.by_node or m.raw))
     if named and len(fits) < len(methods):
         odd = next(method.name for method in methods if method not in fits)
         raise InputError(

@@ -57,8 +57,8 @@ class Method:
 
     @property
     def raw(self) -> bool:
-        """Whether the split is for figures that are not denoised."""
-        return not self.estimator.denoises
+        """Whether the split is made for figures that are not denoised."""
+        return not self.estimator.denoises and not self.split.fixed
 
     @property
     def scales(self) -> bool:
@@ -89,7 +89,7 @@ def whose(name: str) -> str:
     if name in PAPER:
         return "paper"
     known = methods().get(name)
-    return "baseline" if known and known.estimator.baseline and not known.raw else "ours"
+    return "baseline" if known and known.estimator.baseline and known.estimator.denoises else "ours"
 
 
 def chosen(names: Collection[str] = (), estimates: Collection[str] = ()) -> tuple[Method, ...]:

@@ -14,6 +14,7 @@ from attributary.denoising.passes import engine
 from attributary.denoising.posterior import FamilyPrior, Posterior, whole_figures
 from attributary.errors import InputError
 from attributary.estimates import ADDED, FROM_PRIOR, ZERO, figures_of
+from attributary.estimators import Estimator
 from attributary.measurements import Measurements
 from attributary.tree import Tree
 from attributary.tree.paths import RowError, describe
@@ -42,8 +43,9 @@ class ClusterTask(NamedTuple):
 
     def denoised(self, tree: Tree, measured: Measurements) -> Estimate:
         """The estimate of a forest, or of whole trees of it."""
-        how: dict[str, Any] = {"posterior": self.posterior} if self.posterior else {"nonnegative": self.nonnegative}
-        return denoise(tree, measured, whole=self.whole, **how)
+        name = "posterior" if self.posterior else "nonnegative" if self.nonnegative else "unbiased"
+        estimator = Estimator(name, self.nonnegative == "joint" and not self.posterior, self.whole)
+        return estimator.denoise(tree, measured, families=self.posterior)
 
 
 @dataclass(frozen=True, eq=False)
