@@ -15,8 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from attributary.cli import main
-from attributary.evaluate import METHODS as KNOWN_METHODS
-from attributary.evaluate import evaluate, user_cases
+from attributary.evaluate import evaluate, methods, user_cases
 from attributary.logs.count import count
 from attributary.spec import Spec
 from attributary.tables import read_table, write_table
@@ -60,7 +59,7 @@ def test_on_counts(shop: Path, tmp_path: Path) -> None:
     done = run(shop / "spec.toml", "--counts", shop / "counts.csv", *FEW)
     assert done.exit_code == 0, done.output
     rows = table(done.stdout)
-    assert {row["method"] for row in rows} == {name for name, method in KNOWN_METHODS.items() if not method.slow}
+    assert {row["method"] for row in rows} == {name for name, method in methods().items() if not method.slow}
     assert {row["dataset"] for row in rows} == {"counts"}
     assert "made from the same counts" in done.stderr
     again = run(shop / "spec.toml", "--counts", shop / "counts.csv", *FEW, "-q", "--seed", "0")
@@ -74,7 +73,19 @@ def test_methods_by_split_and_estimator_are_printed_with_their_errors(shop: Path
     rows = {row["method"]: row for row in table(done.stdout) if row["level"] == ""}
     assert list(rows) == ["optimal-nonnegative", "per-node-nonnegative", "zeros"], done.output
     for name, row in rows.items():
-        assert re.search(rf"^{name} +{float(row['rmsre']):.4f}$", done.stderr, re.MULTILINE), done.stderr
+        shown = rf"^{methods()[name].title} +{float(row['rmsre']):.4f} +{name}$"
+        assert re.search(shown, done.stderr, re.MULTILINE), done.stderr
+
+
+def test_the_errors_are_drawn_and_written_as_latex(shop: Path, tmp_path: Path) -> None:
+    few = (shop / "spec.toml", "--counts", shop / "counts.csv", *FEW, "--method", "equal", "-q")
+    done = run(*few, "--figure", tmp_path / "errors.pdf", "--latex", tmp_path / "errors.tex")
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "errors.pdf").read_bytes().startswith(b"%PDF")
+    assert r"equal split, unbiased & 0." in (tmp_path / "errors.tex").read_text()
+    wrong = run(*few, "--figure", tmp_path / "errors.gif")
+    assert wrong.exit_code == 2 and "--figure is a file that ends in .pdf or .svg or .png" in wrong.output
+    assert run(*few, "--latex", shop / "spec.toml").exit_code == 2
 
 
 def test_on_an_earlier_report(shop: Path, tmp_path: Path) -> None:

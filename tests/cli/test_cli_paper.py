@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from attributary.budget import METHODS as SPLITS
 from attributary.cli import main
-from attributary.cli.evaluation_grid import METHODS, POOLS
+from attributary.cli.evaluation_grid import POOLS, methods_help
 from attributary.cli.paper import DATASETS
 from attributary.datasets import generate
+from attributary.estimators import ESTIMATORS
 from attributary.evaluate import Store
 from attributary.evaluate import paper_experiment as paper_module
-from attributary.evaluate.methods import ESTIMATES, SPLITS
 from attributary.evaluate.paper_trees import PAPER
 from attributary.evaluate.pooling import Pool
 from attributary.tables import read_table
@@ -31,8 +32,12 @@ def run(*args: object) -> Result:
 
 
 def test_the_command_knows_what_the_library_does() -> None:
-    named = [line.split()[0] for line in METHODS.splitlines() if line.startswith("    ")]
-    assert named == [name for name in (*SPLITS, *ESTIMATES) if name != "zeros"] and "always zeros" in METHODS
+    named = [line.split()[0] for line in methods_help().splitlines() if line.startswith("    ")]
+    assert named == [name for name in (*SPLITS, "planned", *ESTIMATORS) if name != "zeros"]
+    shown = run("--help").output
+    assert all(f"  {name} " in shown for name in named) and "zeros, which answers 0 everywhere" in " ".join(
+        shown.split()
+    )
     assert list(PAPER) == DATASETS
     assert list(Pool.__args__) == POOLS  # type: ignore[attr-defined]
 
@@ -43,8 +48,9 @@ def test_the_folder(tmp_path: Path) -> None:
     done = run("camb", *options)
     assert done.exit_code == 0 and done.stdout == "", done.output
     assert sorted(os.listdir(tmp_path / "out")) == [
-        *("cache", "camb-api.png", "camb-api.svg", "camb-unit.png", "camb-unit.svg"),
-        *("evaluation.parquet", "index.html"),
+        "cache",
+        *(f"camb-{noise}.{kind}" for noise in ("api", "unit") for kind in ("pdf", "png", "svg")),
+        *("evaluation.parquet", "evaluation.tex", "index.html"),
     ]
     table = read_table(str(tmp_path / "out" / "evaluation.parquet"))
     found = table.to_pylist()
@@ -59,7 +65,7 @@ def test_the_folder(tmp_path: Path) -> None:
     assert all(row["generated"] for row in found)
     assert "The rows were generated." in (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
     for words in (
-        "camb, depth 3: tree error under unit noise, tau = 5",
+        "camb, depth 3: tree error under unit noise, τ = 5",
         "on generated rows",
         "its rows were generated",
     ):

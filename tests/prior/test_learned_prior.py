@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from attributary.prior.robust import doubt, doubt_sums, together, widening, with_mean
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import isotonic_regression
@@ -14,6 +13,7 @@ from scipy.optimize import isotonic_regression
 from attributary import Measurements, Prior, Tree, denoise, prior, rmsre
 from attributary.prior import compiled_sums as compiled
 from attributary.prior.kin import PooledLevel, kin, label_codes, pooled
+from attributary.prior.learn import doubt, doubt_sums
 from attributary.prior.spread import FEWEST, JUMP, STEPS, forgiving, rising, spread
 from attributary.prior.spread import _sums as spread_sums
 from effort import first_of
@@ -71,16 +71,15 @@ NOISE = (2.0, 50.0, 200.0)  # from figures that hardly need it to figures worth 
 @pytest.mark.parametrize(("variance", "most"), first_of([(2.0, 0.95), (50.0, 0.8), (200.0, 0.75)]))
 def test_it_lowers_the_error_the_more_the_noise(variance: float, most: float) -> None:
     of = world(1)
-    assert ratio(of, variance, lambda m: prior.learn(of.tree, m, None, of.earlier)) < most
-    assert ratio(of, variance, lambda m: prior.learn(of.tree, m)) < most  # today's figures alone
+    assert ratio(of, variance, lambda m: prior.learn(of.tree, m, None, of.earlier, tau=TAU)) < most
+    assert ratio(of, variance, lambda m: prior.learn(of.tree, m, tau=TAU)) < most  # today's figures alone
 
 
 @pytest.mark.parametrize("variance", first_of(NOISE))
 def test_a_useless_prior_does_no_harm(variance: float) -> None:
     of = world(2)
     shuffled = replace(of.earlier, mean=np.random.default_rng(0).permutation(of.earlier.mean))
-    for make in (prior.learn, prior.drifted):
-        assert ratio(of, variance, lambda m, make=make: make(of.tree, m, None, shuffled)) < 1.03
+    assert ratio(of, variance, lambda m: prior.learn(of.tree, m, None, shuffled, tau=TAU)) < 1.03
 
 
 @pytest.mark.parametrize("variance", first_of(NOISE))
@@ -89,24 +88,7 @@ def test_a_root_that_tripled_does_no_harm(variance: float) -> None:
     largest = int(np.argmax(np.where(of.tree.parent < 0, of.now, -1)))
     below = of.tree.root == of.tree.root[largest]
     tripled = replace(of.earlier, mean=np.where(below, of.now / 3, of.now))
-    for make in (prior.learn, prior.drifted):
-        assert ratio(of, variance, lambda m, make=make: make(of.tree, m, None, tripled)) < 1.03
-
-
-@pytest.mark.parametrize("variance", first_of(NOISE))
-def test_a_prior_that_is_tenfold_too_sure_is_doubted(variance: float) -> None:
-    of = world(4)
-
-    def shares(m: Measurements) -> Prior:
-        known = prior.learn(of.tree, m, None, of.earlier)
-        return prior.doubted(of.tree, m, None, replace(known, spread=known.spread / 10))
-
-    def means(m: Measurements) -> Prior:
-        known = prior.drifted(of.tree, m, None, of.earlier)
-        return prior.doubted(of.tree, m, None, replace(known, variance=known.variance / 10))
-
-    assert ratio(of, variance, shares) < 1.03
-    assert ratio(of, variance, means) < 1.03
+    assert ratio(of, variance, lambda m: prior.learn(of.tree, m, None, tripled, tau=TAU)) < 1.03
 
 
 @pytest.mark.parametrize("drift", first_of([0.1, 0.6]))
@@ -116,7 +98,7 @@ def test_intervals_cover_at_their_rate(variance: float, drift: float) -> None:
     for seed in range(6):
         of = world(10 + seed, drift=drift)
         given_ = measured(of, variance, seed)
-        known = prior.learn(of.tree, given_, None, of.earlier)
+        known = prior.learn(of.tree, given_, None, of.earlier, tau=TAU)
         low, high = denoise(of.tree, given_, prior=known, nonnegative=True).interval(0.95)
         inside = (low - 1e-9 <= of.now) & (of.now <= high + 1e-9)
         covered.append([inside[of.tree.level == i].mean() for i in range(3)])
@@ -129,7 +111,7 @@ def test_what_came_from_the_prior_falls_as_figures_get_better() -> None:
     shares = []
     for variance in NOISE:
         given_ = measured(of, variance, 0)
-        est = denoise(of.tree, given_, prior=prior.learn(of.tree, given_, None, of.earlier))
+        est = denoise(of.tree, given_, prior=prior.learn(of.tree, given_, None, of.earlier, tau=TAU))
         shares.append(est.from_prior.mean())
         assert ((est.from_prior >= 0) & (est.from_prior <= 1)).all()
     assert shares == sorted(shares)
@@ -139,7 +121,7 @@ def test_levels_that_were_not_measured_take_shares_from_the_past() -> None:
     of = world(6)
     given_ = measured(of, 1.0, 0)
     given_ = Measurements(given_.noisy, np.where(of.tree.level == 2, np.inf, given_.variance))
-    known = prior.learn(of.tree, given_, None, of.earlier)
+    known = prior.learn(of.tree, given_, None, of.earlier, tau=TAU)
     est, plain = denoise(of.tree, given_, prior=known), denoise(of.tree, given_)
     assert np.isinf(plain.variance).any() and np.isfinite(est.variance).all()
     assert error(of, est.count) < 0.7 * error(of, plain.count)
@@ -147,7 +129,7 @@ def test_levels_that_were_not_measured_take_shares_from_the_past() -> None:
 
 def test_too_few_figures_teach_nothing() -> None:
     tree = Tree.from_parents([-1, 0, 0, 0])
-    known = prior.learn(tree, [30, 9, 11, 10], 4.0)
+    known = prior.learn(tree, [30, 9, 11, 10], 4.0, tau=TAU)
     assert np.isinf(known.spread).all()
     assert (denoise(tree, [30, 9, 11, 10], 4.0, prior=known).count == denoise(tree, [30, 9, 11, 10], 4.0).count).all()
 
@@ -158,7 +140,10 @@ def test_nodes_in_any_order_learn_the_same() -> None:
     rows = of.tree.table()
     place = rng.permutation(len(of.tree))
     moved = Tree.from_paths(rows.take(place).select(list(of.tree.attributes)), list(of.tree.attributes))
-    ours, theirs = prior.learn(of.tree, given_), prior.learn(moved, given_.noisy[place], given_.variance[place])
+    ours, theirs = (
+        prior.learn(of.tree, given_, tau=TAU),
+        prior.learn(moved, given_.noisy[place], given_.variance[place], tau=TAU),
+    )
     assert np.allclose(ours.share[place], theirs.share) and np.allclose(ours.spread[place], theirs.spread)
 
 
@@ -280,15 +265,6 @@ def test_doubt_is_the_factor_that_is_lacking(factor: float) -> None:
     assert doubt(group, m, np.full(n, np.inf), z, v, 2).tolist() == [1, 1]
 
 
-def test_nodes_that_moved_together_are_told_by_their_sum() -> None:
-    tree = Tree.from_parents([-1, -1, *[0] * 50, *[1] * 50])
-    mean, claimed = np.array([0, 0, *[10.0] * 100]), np.array([np.inf, np.inf, *[4.0] * 100])
-    z = np.array([500.0, 1000.0, *[10.0] * 50, *[20.0] * 50])
-    grown = together(tree, mean, claimed, z, np.ones(102))
-    assert (grown[52:] > 100).all() and np.isinf(grown[:2]).all()
-    assert (together(tree, mean, claimed, np.array([500, 500, *[10.0] * 100]), np.ones(102)) == claimed).all()
-
-
 def test_one_root_does_not_outweigh_all_others() -> None:
     """One root has most of the conversions and days of its own; the others, too noisy to tell, are alike."""
     rng = np.random.default_rng(5)
@@ -301,7 +277,7 @@ def test_one_root_does_not_outweigh_all_others() -> None:
     off = []
     for seed in range(5):
         noisy = now + np.random.default_rng(seed).laplace(0, 8, len(tree))
-        share = prior.learn(tree, noisy, 128.0).share
+        share = prior.learn(tree, noisy, 128.0, tau=TAU).share
         leaf = tree.is_leaf & (tree.root > 0)
         off.append(np.abs(share[leaf].reshape(-1, 4).mean(axis=0) - days[1]).max())
     assert np.mean(off) < 0.15  # 0.27 where all conversions count alike
@@ -318,31 +294,9 @@ def test_empty_nodes_do_not_make_shares_too_equal() -> None:
     empty = []
     for seed in range(6):
         noisy = now + np.random.default_rng(seed).laplace(0, np.sqrt(20), len(tree))
-        share = prior.learn(tree, noisy, 40.0).share
+        share = prior.learn(tree, noisy, 40.0, tau=TAU).share
         empty.append(share[tree.is_leaf].reshape(-1, 8)[:, 4:].sum(axis=1).mean())
     assert np.mean(empty) < 0.1  # 0.22 by estimates that are never negative
-
-
-def test_a_prior_is_borne_only_as_far_as_it_serves() -> None:
-    of = world(3)
-    order = of.tree.to_level_order
-    leaf, truth, given_ = order(of.tree.is_leaf), order(of.now), measured(of, 20.0, 0)
-    x, var = order(given_.noisy), order(given_.variance)
-    tree = Tree(of.tree.family, of.tree.first, of.tree.offsets)  # in level order
-    first = denoise(tree, x, var, nonnegative=True).count
-
-    def factor(mean: np.ndarray, claimed: float, noise: np.ndarray = var) -> float:
-        wide, plain = np.where(leaf, claimed, np.inf), denoise(tree, x, noise)
-        made = lambda doubt: with_mean(tree, x, noise, mean, wide * doubt)  # noqa: E731
-        return widening(tree, plain.blue, plain.variance, first, TAU, made)
-
-    guess = truth + np.random.default_rng(0).normal(0, 2, len(truth))
-    assert factor(guess, 4.0) == 1
-    assert 3 <= factor(guess, 0.1) <= 100  # it is 40 times as far off as that
-    assert factor(guess + 6 * leaf, 4.0) > 1  # all too high together
-    assert factor(guess + 1e6 * leaf, 4.0) == np.inf
-    assert factor(guess, 4.0, np.where(leaf, np.inf, var)) == 1  # what is not measured is better off with anything
-    assert factor(truth, np.inf) == 1  # and nothing is said where nothing is known
 
 
 # Refused
@@ -351,12 +305,8 @@ def test_a_prior_is_borne_only_as_far_as_it_serves() -> None:
 def test_what_makes_no_sense_is_refused() -> None:
     of = world(9)
     given_ = measured(of, 1.0, 0)
-    for make in (prior.learn, prior.drifted):
-        with pytest.raises(ValueError, match="tau is a positive number; got nan"):
-            make(of.tree, given_, None, of.earlier, tau=float("nan"))
-    for nothing in (None, prior.none(of.tree)):
-        with pytest.raises(ValueError, match="no drift without an earlier period"):
-            prior.drifted(of.tree, given_, None, nothing)
+    with pytest.raises(ValueError, match="tau is a positive number; got nan"):
+        prior.learn(of.tree, given_, None, of.earlier, tau=float("nan"))
 
 
 @pytest.mark.parametrize(("draws", "least"), [(30, 0.83), pytest.param(100, 0.9, marks=pytest.mark.sweep)])
@@ -375,7 +325,7 @@ def test_intervals_of_totals_cover_whatever_the_prior_says(kind: str, draws: int
         if kind == "lying" and seed % 2:  # a prior that claims far more than it knows, and is not doubted
             known = Prior(mean, variance=np.where(of.tree.is_leaf, 4.0, np.inf))
         else:
-            known = prior.learn(of.tree, given_, None, replace(of.earlier, mean=mean))
+            known = prior.learn(of.tree, given_, None, replace(of.earlier, mean=mean), tau=TAU)
         est = denoise(of.tree, given_, prior=known, nonnegative=True)
         for i, nodes in enumerate(sums):
             total = est.total(nodes)

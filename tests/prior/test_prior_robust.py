@@ -1,7 +1,6 @@
 """A prior that is useless, or lies, does no harm: not more than 3 % worse than without it on these awkward trees."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cache
 from itertools import product
 from typing import NamedTuple
@@ -112,34 +111,18 @@ def tripled(of: World) -> np.ndarray:
     return np.where(of.tree.root == of.tree.root[largest], of.now / 3, of.now)
 
 
-@pytest.mark.parametrize("make", [prior.learn, prior.drifted])
 @pytest.mark.parametrize("name", list(AWKWARD))
-def test_a_useless_prior_does_no_harm(name: str, make: Callable[..., Prior]) -> None:
+def test_a_useless_prior_does_no_harm(name: str) -> None:
     of = world(name)
     known = earlier(of, shuffled(of))
-    assert worst(of, lambda m: make(of.tree, m, None, known)) < 1.03
+    assert worst(of, lambda m: prior.learn(of.tree, m, None, known, tau=TAU)) < 1.03
 
 
-@pytest.mark.parametrize("make", [prior.learn, prior.drifted])
 @pytest.mark.parametrize("name", list(AWKWARD))
-def test_a_root_that_tripled_does_no_harm(name: str, make: Callable[..., Prior]) -> None:
+def test_a_root_that_tripled_does_no_harm(name: str) -> None:
     of = world(name)
     known = earlier(of, tripled(of))
-    assert worst(of, lambda m: make(of.tree, m, None, known)) < 1.03
-
-
-@pytest.mark.parametrize("make", [prior.learn, prior.drifted])
-@pytest.mark.parametrize("name", list(AWKWARD))
-def test_a_prior_that_is_tenfold_too_sure_does_no_harm(name: str, make: Callable[..., Prior]) -> None:
-    of = world(name)
-    known = earlier(of, of.then)
-
-    def lying(m: Measurements) -> Prior:
-        said = make(of.tree, m, None, known)
-        wide = {part: getattr(said, part) for part in ("variance", "spread") if getattr(said, part) is not None}
-        return prior.doubted(of.tree, m, None, replace(said, **{part: wide[part] / 10 for part in wide}))
-
-    assert worst(of, lying) < 1.03
+    assert worst(of, lambda m: prior.learn(of.tree, m, None, known, tau=TAU)) < 1.03
 
 
 def labelled(sizes: tuple[int, ...], roots: int, seed: int, size: float, skew: float, drift: float) -> World:

@@ -23,13 +23,13 @@ from attributary.errors import InputError
 from attributary.estimates import Estimates, estimates_table, plausibility, read_estimates
 from attributary.plan import Plan, make_plan
 from attributary.prior import learn, none
-from attributary.report import ReportInputs, numerals, page, read, to_png, to_svg
+from attributary.report import ReportInputs, numerals, page, read, to_file
 from attributary.report.by_level import changes, shares
 from attributary.report.evaluation_curves import Point, curves, read_evaluation
 from attributary.report.facts import facts, title
 from attributary.report.node_charts import spans
 from attributary.report.page_data import cut, pack
-from attributary.report.quantity import label, path, total_of
+from attributary.report.quantity import Quantity, label, path, total_of
 from attributary.tables import write_table
 from attributary.tables.not_private import SEEDED
 from effort import examples
@@ -220,7 +220,7 @@ def test_figures_that_the_estimates_were_not_made_of_are_not_judged_by() -> None
 def test_nodes_that_cannot_be_estimated_do_not_make_a_level_infinite() -> None:
     inf = float("inf")
     est, told = from_case(Case([-1, 0, 0, 0], [1000.0, 500, 0, 0], [4.0, 4, inf, inf]))
-    leaves = changes(told, 10.0)[1]
+    leaves = changes(Quantity("count", "count", "", told, 10.0))[1]
     assert (leaves.nodes, leaves.measured, leaves.open) == (4 - 1, 1, 2)
     assert leaves.denoised == leaves.alike == pytest.approx(est.std[1] / 500)
     html = page(ReportInputs(measures={"count": told})).html
@@ -231,7 +231,7 @@ def test_nodes_that_cannot_be_estimated_do_not_make_a_level_infinite() -> None:
 @settings(deadline=None)
 def test_errors_before_and_after_are_rmsre(case: Case) -> None:
     est, told = from_case(case)
-    found = changes(told, 7.0)
+    found = changes(Quantity("count", "count", "", told, 7.0))
     after = rmsre.levels(est.tree, est.count, est.variance, 7.0)
     before = rmsre.levels(est.tree, est.count, case.variance, 7.0)
     np.testing.assert_allclose([c.denoised for c in found], after, rtol=1e-9)
@@ -309,9 +309,9 @@ def test_every_chart_is_a_picture_and_names_every_node_it_shows(tmp_path: Path) 
     names = ["counts", "icicle", "budget", "expected-error", "trade-off", "denoised", "evaluation"]
     assert [chart.name for chart in made.charts] == names
     for chart in made.charts:
-        svg = to_svg(chart)
+        svg = to_file(chart, "svg").decode()
         assert svg.startswith("<svg") and chart.title.split()[0] in svg
-        assert to_png(chart).startswith(b"\x89PNG")
+        assert to_file(chart, "png").startswith(b"\x89PNG")
     alike = labelled(["x" * 100 + end for end in "abc"], ["p"])
     (counts,) = [
         c
@@ -432,7 +432,11 @@ class TestReading:
             read_estimates(pa.table({"owner": ["a", "b", "a"], **columns}), "t.csv")
         assert read_estimates(pa.table(columns), "t.csv").tree.attributes == ("campaign", "day")
         est = read_estimates(pa.table(columns), "t.csv", ["campaign", "day"])
-        assert est.tree.depth == 2 and np.isnan(est.noisy).all() and changes(est, 10) == []
+        assert (
+            est.tree.depth == 2
+            and np.isnan(est.noisy).all()
+            and changes(Quantity("count", "count", "", est, 10.0)) == []
+        )
 
     @pytest.mark.parametrize(
         ("column", "value", "message"),
@@ -500,10 +504,10 @@ AWKWARD = [
 def test_labels_and_titles_that_no_drawing_can_hold(tmp_path: Path) -> None:
     code = """
 import sys
-from attributary.report import page, read, to_png, to_svg
+from attributary.report import page, read, to_file
 made = page(read([sys.argv[1]]), title=open(sys.argv[2]).read())
 for chart in made.charts:
-    to_svg(chart), to_png(chart)
+    to_file(chart, "svg"), to_file(chart, "png"), to_file(chart, "pdf")
 print(len(made.charts))
 """
     odd = "".join(AWKWARD)

@@ -150,6 +150,10 @@ class Evaluation:
     def __len__(self) -> int:
         return int(self.table.num_rows)
 
+    def __repr__(self) -> str:
+        methods = self.table.column("method").unique()
+        return f"Evaluation({len(self):,} errors of {len(methods)} methods)"
+
     def equals(self, other: "Evaluation") -> bool:
         """Whether the tables are the same to the last digit."""
         return bool(self.table.equals(other.table))
