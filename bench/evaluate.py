@@ -3,9 +3,10 @@
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
-from attributary.evaluate import METHODS, Case, PaperLog, evaluate, paper
+from attributary.evaluate import Case, Method, PaperLog, evaluate, methods, paper
 from bench.timing import heading
 
 ROWS = 500_000
@@ -30,40 +31,38 @@ def main() -> None:
     assert table.equals(other)
 
 
+def tried() -> list[Method]:
+    """The methods of a grid by default."""
+    return [method for method in methods().values() if not method.slow]
+
+
 def methods_one_by_one(cases: list[Case]) -> float:
     """The seconds of a call for each method, case and τ."""
     total = 0.0
     for case in cases:
         for tau in (5.0, 10.0):
-            for name in (method.name for method in METHODS.values() if not method.slow):
+            for name in (method.name for method in tried()):
                 total += timed(lambda: evaluate([case], [name], taus=[tau], draws=DRAWS))[1]  # noqa: B023
     return total
 
 
 def split_of_time(cases: list[Case]) -> tuple[Any, float]:
-    """The table of a grid and its seconds; prints what splits, estimators and closed forms take of them."""
+    """The table of a grid and its seconds; prints what splits and estimators take of them."""
     spent: dict[str, float] = {}
-    known: dict[tuple[str, Any], Any] = {}
 
     def clocked(call: Callable[..., Any], part: str) -> Callable[..., Any]:
-        def run(*args: Any) -> Any:
-            result, took = timed(lambda: call(*args))
+        def run(*args: Any, **options: Any) -> Any:
+            result, took = timed(lambda: call(*args, **options))
             spent[part] = spent.get(part, 0.0) + took
             return result
 
-        run.__name__ = run.__qualname__ = call.__name__
-        return known.setdefault((part, call), run)  # so that methods of one way stay together
+        return run
 
-    methods = [
-        m._replace(
-            way=clocked(m.way, f"split: {m.way.__name__}"),
-            estimator=clocked(m.estimator, f"estimate: {m.estimator.__name__}"),
-            variance=None if m.variance is None else clocked(m.variance, "closed forms"),
-        )
-        for m in METHODS.values()
-        if not m.slow
-    ]
-    table, whole = timed(lambda: evaluate(cases, methods, draws=DRAWS))
+    splits = {m.split.name: replace(m.split, split=clocked(m.split.split, f"split: {m.split.name}")) for m in tried()}
+    kinds = {m.estimator.name: m.estimator for m in tried()}
+    kinds = {name: replace(kind, make=clocked(kind.make, f"estimate: {name}")) for name, kind in kinds.items()}
+    clocks = [replace(m, split=splits[m.split.name], estimator=kinds[m.estimator.name]) for m in tried()]
+    table, whole = timed(lambda: evaluate(cases, clocks, draws=DRAWS))
     spent["draw noise, add up errors, and the rest"] = whole - sum(spent.values())
     for part, took in spent.items():
         print(f"  {part + ':':44}{took:8.2f} s {took / whole:6.1%}")

@@ -11,8 +11,8 @@ import vl_convert
 from attributary import Spec, Tree, denoise, noise
 from attributary.datasets.forest import SPEC, forest
 from attributary.evaluate import evaluate, user_cases
-from attributary.evaluate.evaluation_page import figure, svg
 from attributary.html import ROOMY
+from attributary.report.chart import drawn_as
 from examples import shop
 
 FOLDER = Path(__file__).parent.parent / "docs" / "pictures"
@@ -36,7 +36,7 @@ def limit() -> str:
     table = evaluate(
         cases, ["greedy-unbiased", *methods], zeros=True, epsilons=[0.5, 1, 2, 4, 8, 16], taus=[5], draws=4
     )
-    return svg(figure(table.table, "forest", "api"))
+    return drawn_as(table.figure(), "svg").decode()
 
 
 def before_after(tree: Tree, truth: np.ndarray, noisy: np.ndarray) -> alt.LayerChart:
