@@ -51,6 +51,7 @@ LEVELS, BELOW = "levels", " > "  # what says which columns name nodes, and what 
 MEASURE = "measure"  # the column that tells measures apart
 ANYTHING = ("count", "counts", "value", "n", "num", "cnt", "dp_count", "total", "total_count")  # names that say little
 RATES = {"rate": "estimate", "rate_low": "low", "rate_high": "high"}  # per impression, of which column
+LARGEST = "largest"  # in the metadata: the most that one conversion adds, by measure
 IMPRESSIONS = "impressions"  # of each node, where they are known; they are not private
 
 USUAL = 0.95  # confidence
@@ -83,6 +84,7 @@ class Estimates:
         None  # known to whoever shows them; of what is unknown to them, those of the node above
     )
     figure: str = ""  # the column of noisy figures in the user's table, such as visits, where there is one
+    largest: float | None = None  # the most that one conversion adds, where a plan says so
 
     @classmethod
     def of(cls, est: Estimate, confidence: float = USUAL) -> "Estimates":
@@ -229,6 +231,20 @@ def noted(table: Any, **notes: object) -> Any:
     return table.replace_schema_metadata({**(table.schema.metadata or {}), **added})
 
 
+def with_largest(table: Any, largest: dict[str, float]) -> Any:
+    """The table with the most that one conversion adds, by measure: from it follows how far sums vary by chance."""
+    return noted(table, **{LARGEST: json.dumps(largest)})
+
+
+def stated_largest(table: Any) -> dict[str, float]:
+    """The most that one conversion adds, by measure, where a table states it."""
+    try:
+        stated = json.loads((table.schema.metadata or {}).get(LARGEST.encode(), b"{}"))
+        return {str(name): float(most) for name, most in stated.items() if 0 < float(most) < np.inf}
+    except (ValueError, TypeError, AttributeError):
+        return {}
+
+
 def with_roles(table: Any, tree: Tree, levels: tuple[str, ...], figure: str, text: bool) -> Any:
     """The table with the names of its level columns and of its figures, so that whoever reads it need not be told them.
 
@@ -312,7 +328,7 @@ def read_estimates(table: Any, path: str, levels: list[str] | None = None, rows:
     _check(there, path, rows)
     prior, zero = there.get(FROM_PRIOR), there.get(ZERO)
     absent = np.full(table.num_rows, np.nan)
-    columns = {name: tree.to_level_order(there.get(name, absent)) for name in FIGURES}
+    columns: dict[str, Any] = {name: tree.to_level_order(there.get(name, absent)) for name in FIGURES}
     metadata = table.schema.metadata or {}
     return Estimates(
         tree,

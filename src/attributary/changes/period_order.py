@@ -7,6 +7,7 @@ difference, dates tell no order.
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 from unicodedata import combining, normalize
 
@@ -25,9 +26,9 @@ WEEKDAYS = (
 )
 ALSO = {"mrz": "marz", "maerz": "marz", "mrt": "maart"}
 MONTH, WEEKDAY, NUMBER = "month", "weekday", "0"
-UNITS = dict.fromkeys("w kw cw wk week weeks woche semaine semana settimana".split(), 53)
-UNITS |= dict.fromkeys("q qtr quarter quartal trimestre".split(), 4) | {"h": 2, WEEKDAY: 7}
-UNITS |= dict.fromkeys(f"m {MONTH} monat mois mes mese maand".split(), 12)  # how many there are before the first again
+UNITS = {53: "w kw cw wk week weeks woche semaine semana settimana", 12: f"m {MONTH} monat mois mes mese maand"}
+UNITS |= {7: WEEKDAY, 4: "q qtr quarter quartal trimestre", 2: "h"}  # by how many there are in a turn
+TURNS = {word: length for length, words in UNITS.items() for word in words.split()}
 DATE, TURN, NUMBERS = "by date", "by date, as one turn of the year", "by the numbers in their names"
 
 Key = tuple[int, ...]
@@ -40,9 +41,14 @@ class PeriodOrder(NamedTuple):
     by: str
 
     @property
+    def dated(self) -> bool:
+        """Whether they are dates."""
+        return self.by in (DATE, TURN)
+
+    @property
     def known(self) -> bool:
         """Whether the names tell it."""
-        return self.by in (DATE, TURN, NUMBERS)
+        return self.dated or self.by == NUMBERS
 
 
 def in_order(names: Sequence[str], otherwise: str, level: str = "") -> PeriodOrder:
@@ -57,19 +63,19 @@ def in_order(names: Sequence[str], otherwise: str, level: str = "") -> PeriodOrd
             break
     else:
         return as_they_come
-    units = [word for word in shapes[0] if word in UNITS] or [w for w in _tokens(level) if w in UNITS and len(w) > 1]
+    units = [word for word in shapes[0] if word in TURNS] or [w for w in _tokens(level) if w in TURNS and len(w) > 1]
     dots = all(re.match(r"\D*\d+\.\d+\.", name) for name in names)
     readings, dated = _readings(shapes[0], numbers, units, dots)
     orders = {tuple(sorted(range(len(names)), key=keys.__getitem__)) for keys in readings}
     if len(orders) != 1:
         return as_they_come._replace(by=f"{otherwise}: their dates can be read in two ways") if dated else as_they_come
     order, keys = orders.pop(), readings[0]
-    same = next((pair for pair in zip(order, order[1:], strict=False) if keys[pair[0]] == keys[pair[1]]), None)
+    same = next((pair for pair in pairwise(order) if keys[pair[0]] == keys[pair[1]]), None)
     if same and dated:
         one, two = (names[i] for i in sorted(same))
         raise InputError(f"a period is there once; {one} and {two} are the same one: leave out one of them")
     if units and len(keys[0]) == 1:
-        order = _turn(order, [key[0] for key in keys], UNITS[units[0]], as_they_come.names == sorted(names))
+        order = _turn(order, [key[0] for key in keys], TURNS[units[0]], as_they_come.names == sorted(names))
     if same or not dated:
         return as_they_come if same else PeriodOrder([names[i] for i in order], NUMBERS)
     return PeriodOrder([names[i] for i in order], TURN if keys[order[-1]] < keys[order[0]] else DATE)
@@ -103,7 +109,7 @@ def _read(name: str, months: list[str]) -> tuple[tuple[str, ...], Key]:
 def _readings(
     shape: tuple[str, ...], numbers: Sequence[Key], units: list[str], dots: bool
 ) -> tuple[list[list[Key]], bool]:
-    """What to sort by, for each way to read the numbers: the year, then what is within it; and whether they are dates."""
+    """What to sort by, the year first, for each way to read the numbers; and whether they are dates."""
     kinds = [word for word in shape if word in (NUMBER, MONTH)] or [WEEKDAY] * len(numbers[0])
     most, places = [max(column) for column in zip(*numbers, strict=True)], range(len(kinds))
     year = next((j for j in places if all(1900 <= key[j] < 2200 for key in numbers)), None)
@@ -117,9 +123,9 @@ def _readings(
             ways = [*(ways if len(days) == 1 else []), (days[-1], month, *days[:-1])]
     elif year is None and len(rest) == 2:  # 5/6, and Q4/25, 25Q4 or 4Q25
         unit = next((shape[:k].count(NUMBER) for k, word in enumerate(shape) if word in units), None)
-        unit = unit if unit is None or unit < 2 and most[unit] <= UNITS[units[0]] else 1 - unit % 2
+        unit = unit if unit is None or (unit < 2 and most[unit] <= TURNS[units[0]]) else 1 - unit % 2
         ways = [(0, 1), (1, 0)] if unit is None else [(1 - unit, unit)]
-    elif len(rest) > 1 and (year is None and len(rest) == 3 or year == 2):
+    elif len(rest) > 1 and ((year is None and len(rest) == 3) or year == 2):
         ways = [(2, 1, 0), *([] if dots else [(2, 0, 1), (0, 1, 2)][: 2 if year is None else 1])]
         ways = [(*way, *places[3:]) for way in ways if most[way[1]] <= 12 and most[way[2]] <= 31]
     dated = bool(units) or MONTH in kinds or year is not None or (len(rest) == 3 and bool(ways))
