@@ -20,7 +20,7 @@ TO = ".."  # between the first and the last label of a period
 
 
 def level_periods(est: Estimates, by: str) -> tuple[Tree, tuple[SeriesPeriod, ...], PeriodFigures, str]:
-    """The tree above the last level, the periods that `by` names, oldest first, the sums over them, and their order in words.
+    """The tree above the last level, the periods that `by` names, oldest first, sums over them, and what orders them.
 
     "week" makes each label of that level a period, "week=W1,W5" these two, and "week=W1..W4,W5..W8" two of four weeks.
     Labels are in the order of their dates or numbers; where these tell none, in that of the table.

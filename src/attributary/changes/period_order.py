@@ -84,7 +84,7 @@ def in_order(names: Sequence[str], otherwise: str, level: str = "") -> PeriodOrd
 def _tokens(name: str) -> list[str]:
     """The numbers and the words of a name, without accents and ordinals; 05012026 is three numbers."""
     plain = "".join(sign for sign in normalize("NFKD", name.casefold()) if not combining(sign))
-    plain = re.sub(r"(?<!\d)(\d\d)(\d\d)((19|20)\d\d)(?!\d)", r"\1 \2 \3", plain)  # no month is 19 or 20
+    plain = re.sub(r"(?<!\d)(\d\d)(\d\d)((19|2[01])\d\d)(?!\d)", r"\1 \2 \3", plain)  # no month is 19 to 21
     return re.findall(r"\d+|[^\W\d_]+", re.sub(r"(?<=\d)(st|nd|rd|th)\b", "", plain))
 
 
@@ -133,16 +133,17 @@ def _readings(
 
 
 def _turn(order: tuple[int, ...], numbers: list[int], length: int, by_text: bool) -> tuple[int, ...]:
-    """Where weeks, months or quarters without a year begin: as they come in one turn, unless sorted as text or two.
+    """Where weeks, months or quarters without a year begin: after the only gap, as in W51, W52, W1.
 
-    Else after the only gap, as in W51, W52, W1; else with the smallest number.
+    Three or more that come by number, and not because they are sorted as text, stay so. With no gap or several, one
+    turn as they come, else the smallest number is first.
     """
     length = 52 if length == 53 and max(numbers) < 53 else length
     falls = sum(a > b for a, b in zip(numbers, [*numbers[1:], numbers[0]], strict=True))
     places = tuple(range(len(numbers)))
-    if falls == 1 and len(numbers) > 2 and not by_text:
-        return places
+    if order == places and len(numbers) > 2 and not by_text:
+        return order
     gaps = [j for j in places if (numbers[order[(j + 1) % len(order)]] - numbers[order[j]]) % length > 1]
     if len(gaps) == 1:
         return order[gaps[0] + 1 :] + order[: gaps[0] + 1]
-    return places if falls == 1 and gaps else order
+    return places if falls == 1 and (gaps or not by_text) else order
