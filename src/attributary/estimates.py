@@ -231,13 +231,8 @@ def noted(table: Any, **notes: object) -> Any:
     return table.replace_schema_metadata({**(table.schema.metadata or {}), **added})
 
 
-def with_largest(table: Any, largest: dict[str, float]) -> Any:
-    """The table with the most that one conversion adds, by measure: from it follows how far sums vary by chance."""
-    return noted(table, **{LARGEST: json.dumps(largest)})
-
-
 def stated_largest(table: Any) -> dict[str, float]:
-    """The most that one conversion adds, by measure, where a table states it."""
+    """The most that one conversion adds, by measure, where a table states it: so far sums vary by chance."""
     try:
         stated = json.loads((table.schema.metadata or {}).get(LARGEST.encode(), b"{}"))
         return {str(name): float(most) for name, most in stated.items() if 0 < float(most) < np.inf}

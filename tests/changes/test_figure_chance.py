@@ -9,7 +9,7 @@ import pytest
 
 from attributary import Tree, compare, denoise, periods
 from attributary.errors import InputError
-from attributary.estimates import Estimates, replace, with_largest
+from attributary.estimates import Estimates, noted, replace
 from attributary.report import series_page
 from attributary.tables import write_table
 from attributary.types import Floats
@@ -86,8 +86,7 @@ def test_names_tell_counts_from_values(figure: str, test: str, words: str) -> No
 def test_the_limit_of_a_plan_is_that_of_its_figures(tmp_path: Path) -> None:
     for name, est in weeks(2, 1).items():
         assert est.plain is not None
-        table = with_largest(est.plain.table(), {"revenue": CLIP})
-        assert json.loads(table.schema.metadata[b"largest"]) == {"revenue": CLIP}
+        table = noted(est.plain.table(), largest=json.dumps({"revenue": CLIP}))
         write_table(table, str(tmp_path / f"{name}.parquet"))
     series = periods(tmp_path)
     assert (series.measure, series.test) == ("revenue", "rates")

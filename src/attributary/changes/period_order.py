@@ -20,14 +20,10 @@ enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre d
 gennaio febbraio marzo aprile maggio giugno luglio agosto settembre ottobre novembre dicembre
 januari februari maart april mei juni juli augustus september oktober november december
 janeiro fevereiro marco abril maio junho julho agosto setembro outubro novembro dezembro""".splitlines()  # no accents
-WEEKDAYS = (
-    "monday tuesday wednesday thursday friday saturday sunday",
-    "montag dienstag mittwoch donnerstag freitag samstag sonntag",
-)
 ALSO = {"mrz": "marz", "maerz": "marz", "mrt": "maart"}
-MONTH, WEEKDAY, NUMBER = "month", "weekday", "0"
+MONTH, NUMBER = "month", "0"
 UNITS = {53: "w kw cw wk week weeks woche semaine semana settimana", 12: f"m {MONTH} monat mois mes mese maand"}
-UNITS |= {7: WEEKDAY, 4: "q qtr quarter quartal trimestre", 2: "h"}  # by how many there are in a turn
+UNITS |= {4: "q qtr quarter quartal trimestre", 2: "h"}  # by how many there are in a turn
 TURNS = {word: length for length, words in UNITS.items() for word in words.split()}
 DATE, TURN, NUMBERS = "by date", "by date, as one turn of the year", "by the numbers in their names"
 
@@ -76,9 +72,8 @@ def in_order(names: Sequence[str], otherwise: str, level: str = "") -> PeriodOrd
         raise InputError(f"a period is there once; {one} and {two} are the same one: leave out one of them")
     if units and len(keys[0]) == 1:
         order = _turn(order, [key[0] for key in keys], TURNS[units[0]], as_they_come.names == sorted(names))
-    if same or not dated:
-        return as_they_come if same else PeriodOrder([names[i] for i in order], NUMBERS)
-    return PeriodOrder([names[i] for i in order], TURN if keys[order[-1]] < keys[order[0]] else DATE)
+    by = NUMBERS if not dated else TURN if keys[order[-1]] < keys[order[0]] else DATE
+    return as_they_come if same else PeriodOrder([names[i] for i in order], by)
 
 
 def _tokens(name: str) -> list[str]:
@@ -89,28 +84,21 @@ def _tokens(name: str) -> list[str]:
 
 
 def _read(name: str, months: list[str]) -> tuple[tuple[str, ...], Key]:
-    """The form of a name in a language, and the numbers in it, that of a month or of a lone weekday among them."""
-    shape, numbers, weekdays = list[str](), list[int](), list[int]()
+    """The form of a name in a language, and the numbers in it, those of months among them."""
+    shape, numbers = list[str](), list[int]()
     for token in _tokens(name):
         month = [i for i, full in enumerate(months, 1) if full.startswith(ALSO.get(token, token)) and len(token) > 2]
-        day = {
-            i
-            for days in WEEKDAYS
-            for i, full in enumerate(days.split(), 1)
-            if full[:2] == token[:2] and full.startswith(token)
-        }
         known = [int(token)] if token.isdecimal() else month if len(month) == 1 else []
         numbers += known
-        weekdays += day if len(day) == 1 and not known else []
-        shape.append((NUMBER if token.isdecimal() else MONTH) if known else WEEKDAY if len(day) == 1 else token)
-    return tuple(shape), tuple(numbers or weekdays)
+        shape.append((NUMBER if token.isdecimal() else MONTH) if known else token)
+    return tuple(shape), tuple(numbers)
 
 
 def _readings(
     shape: tuple[str, ...], numbers: Sequence[Key], units: list[str], dots: bool
 ) -> tuple[list[list[Key]], bool]:
     """What to sort by, the year first, for each way to read the numbers; and whether they are dates."""
-    kinds = [word for word in shape if word in (NUMBER, MONTH)] or [WEEKDAY] * len(numbers[0])
+    kinds = [word for word in shape if word in (NUMBER, MONTH)]
     most, places = [max(column) for column in zip(*numbers, strict=True)], range(len(kinds))
     year = next((j for j in places if all(1900 <= key[j] < 2200 for key in numbers)), None)
     rest = tuple(j for j in places if j != year)

@@ -137,10 +137,10 @@ def periods(
     if largest is not None and not 0 < largest < np.inf:
         raise InputError(f"the most that one event adds is a number above 0; got --largest {largest:g}")
     read = [(name, *_estimates(of, measure, levels)) for name, of in _by_name({"": source} if by else source).items()]
-    order = _order({name: said for name, _, _, said in read})
-    read.sort(key=lambda period: order.names.index(period[0]))
     if len(read) < least and not by:
         raise InputError(f"at least two periods are compared; got {len(read)}")
+    order = _order({name: said for name, _, _, said in read})
+    read.sort(key=lambda period: order.names.index(period[0]))
     if (other := next(((name, m) for name, m, *_ in read if m != read[0][1]), None)) is not None:
         has = [f"{name} has {m or 'one without a name'}" for name, m in (read[0][:2], other)]
         raise InputError(f"only tables of the same measures are compared; {', '.join(has)}")

@@ -10,7 +10,7 @@ from typing import Any
 from attributary import api
 from attributary.denoising import Estimate
 from attributary.errors import InputError
-from attributary.estimates import by_measure, estimates_table, with_largest
+from attributary.estimates import by_measure, estimates_table, noted
 from attributary.pipeline.denoise_table import Denoised
 from attributary.pipeline.estimator import Estimator
 from attributary.pipeline.level_columns import refused
@@ -56,7 +56,7 @@ def denoise_summary(
     if chosen.whole and plan.spec.values:
         notes += ["whole numbers are for counts; values are left as they are"]
     table = by_measure({measure: estimates_table(est, confidence) for measure, est in estimates.items()})
-    table = with_largest(table, {share.name: share.clip for share in plan.measures})
+    table = noted(table, largest=plan.largest)
     not_private = together(*(measured.not_private for measured in answer.measures.values()))
     return Denoised(mark(table, not_private, "" if past is None else past.not_private), estimates, notes)
 

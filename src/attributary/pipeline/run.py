@@ -19,16 +19,7 @@ import numpy as np
 from attributary import rmsre
 from attributary.denoising import Estimate, denoise
 from attributary.errors import InputError
-from attributary.estimates import (
-    IMPRESSIONS,
-    USUAL,
-    by_measure,
-    estimates_table,
-    known_above,
-    noted,
-    with_impressions,
-    with_largest,
-)
+from attributary.estimates import IMPRESSIONS, USUAL, by_measure, estimates_table, known_above, noted, with_impressions
 from attributary.logs.count import count
 from attributary.logs.counts import Counts
 from attributary.logs.engine import Engine
@@ -103,7 +94,7 @@ class Run:
             made = {name: estimates_table(est, self.confidence) for name, est in self.estimates.items()}
             if self.impressions is not None:
                 made = {name: with_impressions(table, self.impressions) for name, table in made.items()}
-            estimates = with_largest(by_measure(made), {share.name: share.clip for share in self.plan.measures})
+            estimates = noted(by_measure(made), largest=self.plan.largest)
             tables = {"estimates": noted(estimates, generated="logs") if self.generated else estimates}
             ratios = ratios_table(self.estimates, self.confidence)
         if ratios is not None:

@@ -4,6 +4,7 @@ The contributions are whole numbers, and all else is derived from them: the ε o
 the privacy loss. So rounding can never overspend.
 """
 
+import json
 import zlib
 from dataclasses import dataclass
 from math import sqrt
@@ -233,6 +234,11 @@ class Plan(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True)
     def counts_alone(self) -> MeasureShare:
         """The share of the counts in a plan that measures nothing else: all of it."""
         return MeasureShare(name=COUNT, clip=1.0, tau=self.spec.tau, default=self.default, roots=self.roots)
+
+    @property
+    def largest(self) -> str:
+        """The most that one conversion adds, by measure, as the metadata of estimates have it."""
+        return json.dumps({share.name: share.clip for share in self.measures})
 
     @property
     def by_measure(self) -> "tuple[MeasurePlan, ...]":
