@@ -34,10 +34,12 @@ def to_json(plan: Plan) -> str:
         "epsilon": plan.spec.epsilon,
         "noise": plan.spec.noise,
         **plan.spec.noise_model.account,
+        "unit": plan.privacy_words.unit,
         "holds for": guarantee or list(plan.guarantees),
     }
     if not guarantee:
-        data["privacy"]["cost"] = {**loss._asdict(), **{name: loss.under(name) for name in NEIGHBOURS}}
+        cost = {**loss._asdict(), **{name: loss.under(name) for name in NEIGHBOURS}}
+        data["privacy"]["cost"] = cost if plan.spec.terms.one_impression else {**cost, "purchase": None}
     return _lines({key: data[key] for key in ORDER if key in data}) + "\n"
 
 
