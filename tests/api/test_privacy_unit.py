@@ -49,15 +49,14 @@ def ready(given: Spec, method: str = "optimal", **share: float) -> Registrations
     return registrations(Plan.from_json(plan.model_copy(update={"keys": bits(plan, None, None)}).to_json()))
 
 
-def sums(made: Registrations, log: Sequence[Event]) -> Sums:
+def sums(made: Registrations, log: Sequence[Event], limits: BrowserLimits = NO_NULLS) -> Sums:
     """What one browser contributes to each key of a node."""
-    browser, found = Client(NO_NULLS, Random(1)), Sums()
+    browser, found = Client(limits, Random(1)), Sums()
     for event in sorted(log, key=lambda event: event.time):
-        where = {"reporter": ADS, "time": event.time}
         if event.campaign:
-            browser.source(_source(made, event), page=NEWS, **where)  # type: ignore[arg-type]
+            browser.source(_source(made, event), page=NEWS, reporter=ADS, time=event.time)
             continue
-        for report in browser.trigger(_trigger(made, event), page=event.at, **where).attributions:  # type: ignore[arg-type]
+        for report in browser.trigger(_trigger(made, event), page=event.at, reporter=ADS, time=event.time).attributions:
             found.update({each.key: each.value for each in report.contributions if each.key})  # 0 is of no node
     return found
 
@@ -145,3 +144,62 @@ def test_so_it_is_for_all_kinds_of_plans(options: dict[str, Any], measures: Any,
         found = farthest(made, most + 1)
         assert found == pytest.approx(made.plan.privacy_loss.purchase, rel=1e-12)
         assert made.plan.privacy_words.lines[1].startswith(f"ε = {found:.4g}: one logged purchase more or less")
+
+
+def bought(moment: float, **what: Any) -> Event:
+    return Event(int(moment * DAY), **{"day": "mon", **what})
+
+
+def shown(moment: float, campaign: str, expiry: int = 10, **options: Any) -> Event:
+    return Event(int(moment * DAY), campaign, tuple(options.items()), expiry * DAY // SECOND)
+
+
+def lost(made: Registrations, log: Sequence[Event]) -> float:
+    """How far the sums are from those without the first event."""
+    return distance(made, sums(made, log), sums(made, log[1:]))
+
+
+# The first purchase goes to r0 and deletes r1. Without it, the second goes to r1 instead of r2, and r2 is deleted; and
+# so on: each impression that is deleted in one of both logs lets another conversion be counted there.
+PRIORITIES = (
+    *(bought(2), shown(0, "r0", priority=9), shown(1, "r1", priority=8), shown(3, "r2", priority=7), bought(10.5)),
+    *(shown(10.8, "r3", priority=6), bought(12)),
+    *(shown(12.5, "r0", priority=5), bought(14, day="tue")),
+)
+# The first purchase deletes r1, which would outlive r0, to which it goes.
+WINDOWS = (bought(1.5), shown(0, "r1", 30), shown(1, "r0", 1), bought(2.5))
+# The first purchase deletes r1 and r0 at all of their destinations.
+THIRD_SHOP = "https://third.example"
+DESTINATIONS = (
+    *(bought(3), shown(0, "r1", destination=(SHOP, OTHER_SHOP)), shown(1, "r0", destination=(SHOP, THIRD_SHOP))),
+    *(shown(2, "r2"), bought(4, at=OTHER_SHOP), bought(5, at=THIRD_SHOP)),
+)
+
+
+@pytest.mark.parametrize(
+    ("method", "log", "found"),
+    [
+        ("leaves", PRIORITIES[:5], 12),
+        ("leaves", PRIORITIES[:7], 16),
+        ("leaves", PRIORITIES, 20),
+        ("equal", WINDOWS, 8),
+        ("leaves", DESTINATIONS, 12),
+    ],
+)
+def test_with_other_priorities_windows_or_destinations_there_is_no_such_bound_and_the_plan_says_so(
+    method: str, log: tuple[Event, ...], found: float
+) -> None:
+    made = ready(spec(), method)
+    assert lost(made, log) == found > made.plan.privacy_loss.purchase
+    condition = "if all impressions have the same priority, window and destinations, and no browser limit is reached"
+    assert f"{condition}; otherwise there is no such bound" in made.plan.privacy_words.lines[1]
+    alike = tuple(event._replace(options=(), expiry=30 * DAY // SECOND) if event.campaign else event for event in log)
+    assert lost(made, alike) <= made.plan.privacy_loss.purchase
+
+
+def test_a_browser_limit_lets_a_purchase_of_another_impression_in() -> None:
+    made = ready(spec(), "equal")
+    log = (bought(0.2), shown(0.1, "r0"), shown(0.3, "r1"), bought(0.4))
+    limits = BrowserLimits(null_rate=0, null_rate_per_day=0, attributions=1)
+    found = distance(made, sums(made, log, limits), sums(made, log[1:], limits))
+    assert found == 8 > lost(made, log) == made.plan.privacy_loss.purchase == 4

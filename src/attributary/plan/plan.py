@@ -314,7 +314,8 @@ class Plan(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True)
     def spent(self) -> Spent:
         """The largest part of the budget that any root takes."""
         varied, labels = self.spec.first_varied, list(self.roots)
-        rows = np.array([[share.default, *map(share.roots.__getitem__, labels)] for share in self.measures])
+        each = [part.plan for part in self.by_measure]
+        rows = np.array([[plan.default, *(plan.roots[label] for label in labels)] for plan in each])
         known, unknown = rows[..., :varied].sum(axis=2), rows[..., varied:].sum(axis=2)
         repeats = self.spec.noise_model.repeats  # all conversions of an impression together
         times = np.array([repeats(most) for most in map(self.most, [None, *labels])])

@@ -169,7 +169,9 @@ def _budget(plan: Plan) -> Fact:
     spec, private = plan.spec, plan.privacy_words
     each = f", one split per {spec.split_by}" if spec.split_by else ""
     split = f"Budget split: {METHODS[plan.method].words if plan.method in METHODS else plan.method}{each}."
-    first, *more = (words.replace("ε = ", "ε\u00a0=\u00a0") for words in private._replace(warning="").sentences)
+    sentences = [words.replace("ε = ", "ε\u00a0=\u00a0") for words in private.sentences]
+    warning = sentences.pop() if private.warning else ""
+    first, *more = sentences
     factor = exp(min(spec.epsilon, 700))
     times = f"at most {numerals.number(float(f'{factor:.2g}'))} times" if factor < LARGE else "at most e^ε times"
     it = "it" if plan.most_of_all == 1 and not spec.terms.unit else "them"
@@ -179,7 +181,6 @@ def _budget(plan: Plan) -> Fact:
     if spec.noise_model.account:
         more.append(f"{', '.join(f'{name} = {x:.4g}' for name, x in spec.noise_model.account.items())}.")
     delta = f", δ\u00a0=\u00a0{spec.delta:g}" if spec.delta else ""
-    warning = f"{private.warning}." if private.warning else ""
     return Fact("Privacy budget", f"{_epsilon(spec.epsilon)}{delta}", (first, *more, split), warning)
 
 
