@@ -1,6 +1,7 @@
 """What ε is of: one figure for each neighbour, and the same sentences wherever a plan is shown."""
 
 import json
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from attributary.report.facts import facts, lead
 from attributary.report.inputs import ReportInputs
 from attributary.spec import Spec
 from attributary.spec.neighbours import NEIGHBOURS
+from attributary.spec.terms import ARA, TERMS
 from command import attributary
 from plans import asked, spec
 
@@ -114,6 +116,13 @@ def test_an_api_with_a_unit_of_its_own_says_that_and_nothing_of_purchases() -> N
     plan = make_plan(given, tree, method="equal")
     assert plan.privacy_words.lines == ("ε = 2: whether the table has the rows of one user_id",)
     assert "with them as without them, but for a chance of 1e-06" in facts(plan, None)[1].more[0]
+    assert json.loads(plan.to_json())["privacy"]["cost"]["purchase"] is None
+
+
+def test_of_an_api_that_does_not_say_how_it_attributes_no_bound_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(TERMS, ARA.kind, replace(ARA, one_impression=""))
+    plan = planned(api={"kind": ARA.kind})
+    assert plan.privacy_words.lines[1] == "no bound is known for one logged purchase more or less"
     assert json.loads(plan.to_json())["privacy"]["cost"]["purchase"] is None
 
 

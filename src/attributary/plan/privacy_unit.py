@@ -57,7 +57,7 @@ def privacy_words(spec: Spec, loss: PrivacyLoss, several: bool) -> PrivacyWords:
     other = ", or with another value" if spec.values else ""
     purchase = f"one logged purchase more or less{other}"
     bound = f"ε = {loss.purchase:.4g}: {purchase}, if {terms.one_impression}; otherwise there is no such bound"
-    none = f"there is no bound for {purchase}: another impression's may be counted instead"
+    none = f"no bound is known for {purchase}"
     lines = [f"ε = {loss.conversion:.4g}: {unit}", bound if terms.one_impression else none]
     if not spec.unknown:
         return PrivacyWords(unit, tuple(lines))
