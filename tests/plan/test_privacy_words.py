@@ -54,7 +54,7 @@ def test_the_worst_root_counts_with_its_own_number_of_conversions() -> None:
     update = {"spec": given, "roots": rows, "per_impression": often, "measures": (share,)}
     assert plan.model_copy(update=update).privacy_loss == pytest.approx((4, 8, 8))
     alone = plan.model_copy(update={**update, "default": rows["r0"], "roots": {"r0": rows["r0"]}})
-    assert alone.privacy_loss.purchase < alone.privacy_loss.conversion  # one of two
+    assert (alone.privacy_loss.purchase or 9) < alone.privacy_loss.conversion  # one of two
 
 
 @pytest.mark.parametrize(
@@ -114,6 +114,7 @@ def test_an_api_with_a_unit_of_its_own_says_that_and_nothing_of_purchases() -> N
     given = Spec(epsilon=2, delta=1e-6, api=BIGQUERY, attribute=[{"name": "a"}, {"name": "b"}])
     tree = given.tree({"a": ["x", "y"], "b": ["1", "2"]})
     plan = make_plan(given, tree, method="equal")
+    assert plan.privacy_loss.purchase is None
     assert plan.privacy_words.lines == ("ε = 2: whether the table has the rows of one user_id",)
     assert "with them as without them, but for a chance of 1e-06" in facts(plan, None)[1].more[0]
     assert json.loads(plan.to_json())["privacy"]["cost"]["purchase"] is None

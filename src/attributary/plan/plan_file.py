@@ -38,8 +38,7 @@ def to_json(plan: Plan) -> str:
         "holds for": guarantee or list(plan.guarantees),
     }
     if not guarantee:
-        cost = {**loss._asdict(), **{name: loss.under(name) for name in NEIGHBOURS}}
-        data["privacy"]["cost"] = cost if plan.spec.terms.one_impression else {**cost, "purchase": None}
+        data["privacy"]["cost"] = {**loss._asdict(), **{name: loss.under(name) for name in NEIGHBOURS}}
     return _lines({key: data[key] for key in ORDER if key in data}) + "\n"
 
 

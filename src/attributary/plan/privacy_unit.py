@@ -14,7 +14,7 @@ class Spent(NamedTuple):
 
     path: float  # by all counted conversions of an impression
     unknown: float  # by them, at levels where they can differ
-    purchase: float  # by one logged purchase more or less
+    purchase: float | None  # by one logged purchase more or less; None where the API's terms give no bound
 
 
 def spent(spec: Spec, known: Ints, unknown: Ints, times: Ints) -> Spent:
@@ -27,7 +27,8 @@ def spent(spec: Spec, known: Ints, unknown: Ints, times: Ints) -> Spent:
     of_value = np.array([[not measure.is_count] for measure in spec.asked])
     path, replaced = (known + unknown).sum(axis=0), unknown + np.maximum(unknown, np.where(of_value, known, 0))
     purchase = np.maximum(path, replaced.sum(axis=0))
-    return Spent(*(int(x.max()) / spec.l1 for x in (times * path, times * unknown.sum(axis=0), purchase)))
+    most = [int(x.max()) / spec.l1 for x in (times * path, times * unknown.sum(axis=0), purchase)]
+    return Spent(most[0], most[1], most[2] if spec.terms.one_impression else None)
 
 
 class PrivacyWords(NamedTuple):
@@ -56,9 +57,10 @@ def privacy_words(spec: Spec, loss: PrivacyLoss, several: bool) -> PrivacyWords:
         return PrivacyWords(unit, (f"ε = {loss.conversion:.4g}: {unit}", *terms.guarantee))
     other = ", or with another value" if spec.values else ""
     purchase = f"one logged purchase more or less{other}"
-    bound = f"ε = {loss.purchase:.4g}: {purchase}, if {terms.one_impression}; otherwise there is no such bound"
-    none = f"no bound is known for {purchase}"
-    lines = [f"ε = {loss.conversion:.4g}: {unit}", bound if terms.one_impression else none]
+    bound = f"no bound is known for {purchase}"
+    if loss.purchase is not None:
+        bound = f"ε = {loss.purchase:.4g}: {purchase}, if {terms.one_impression}; otherwise there is no such bound"
+    lines = [f"ε = {loss.conversion:.4g}: {unit}", bound]
     if not spec.unknown:
         return PrivacyWords(unit, tuple(lines))
     names = " or ".join(attribute.name for attribute in spec.unknown)

@@ -18,12 +18,12 @@ class PrivacyLoss(NamedTuple):
 
     conversion: float  # of whether an impression has its counted conversions, all together
     change: float  # of changing their unknown attributes; 0 where there are none
-    purchase: float  # of one logged purchase more or less, where no impression but its own is affected
+    purchase: float | None  # of one logged purchase more or less; None where it may affect other impressions
 
     @classmethod
-    def of(cls, path: float, unknown: float, purchase: float, noise: NoiseModel) -> Self:
+    def of(cls, path: float, unknown: float, purchase: float | None, noise: NoiseModel) -> Self:
         """From the largest parts of the budget: of counted conversions, at their unknown levels, of a purchase."""
-        return cls(noise.loss(path), noise.loss(2 * unknown), noise.loss(purchase))
+        return cls(noise.loss(path), noise.loss(2 * unknown), None if purchase is None else noise.loss(purchase))
 
     def under(self, relation: str) -> float:
         """The loss under a relation, by its name."""
