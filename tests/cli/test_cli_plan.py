@@ -95,7 +95,8 @@ def test_the_table_is_that_of_the_plan() -> None:
         *("100.0%", "65,536", f"{made.expected.tree.plan:.1%}", f"{made.expected.tree.equal:.1%}", f"−{-better:.1%}")
     ]
     assert "relative to the count, or to tau = 10" in said and "as in a summary report" in said
-    assert "epsilon = 2 for adding or removing one conversion" in said
+    assert "privacy: ε = 2: whether an impression has its counted conversion\n" in said
+    assert all(line in " ".join(said.split()) for line in made.privacy_words.all_lines)
     unmeasured = [e for e in made.expected.levels if not made.default[made.levels.index(e.level)]]
     for level in unmeasured:
         error = f"{level.error.plan:.1%}"

@@ -11,7 +11,7 @@ from attributary.changes.what_changed import FELL, GONE, GREW, NEW, WithInterval
 from attributary.plan import Plan
 from attributary.report import numerals
 from attributary.report.course_svg import course_svg
-from attributary.report.facts import not_private, title, unit_of_privacy
+from attributary.report.facts import not_private, title
 from attributary.report.page import Page, render
 from attributary.report.page_data import cut
 from attributary.report.quantity import rate
@@ -93,7 +93,8 @@ def lead(series: Series, called: str, plans: list[Plan]) -> list[str]:
     said += [f"The noise of {numerals.listed(numerals.few(odd))} is not as stated: doubt these figures."] if odd else []
     if plans and not series.not_private:
         budgets = " to ".join(numerals.number(e) for e in sorted({plan.spec.epsilon for plan in plans}))
-        said.append(f"Privacy budget of each period: ε = {budgets} for {unit_of_privacy(plans[0])}.")
+        units = ", or ".join(dict.fromkeys(plan.privacy_words.unit for plan in plans))
+        said.append(f"Privacy budget of each period: ε = {budgets} ({units}).")
     return said
 
 

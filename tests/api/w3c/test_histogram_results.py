@@ -148,7 +148,8 @@ def test_from_results_to_estimates_and_a_page(tmp_path: Path) -> None:
     words = page.read_text(encoding="utf-8")
     assert "Individual ε-DP for the impressions of one device" in words
     assert "Conversions are public" in words and "collude" in words
-    assert "adding or removing one conversion" not in words
+    assert "of ε\u00a0=\u00a02 per device, site and epoch" in words
+    assert "counted conversion" not in words and "logged purchase" not in words
     loaded = Measurements.from_summary(clients.plan, str(answer), tree)
     estimate = denoise(loaded)
     assert isinstance(estimate, Estimate) and np.isfinite(estimate.variance).all()
