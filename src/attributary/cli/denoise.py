@@ -160,7 +160,7 @@ def denoise(
     **of_table: Any,
 ) -> None:
     from attributary.cli.print_estimates import print_estimates, print_form
-    from attributary.cli.printing import say
+    from attributary.cli.printing import say, warn_first
     from attributary.cli.progress import stages
     from attributary.cli.reading import refuse_inputs
     from attributary.denoising.passes import passes_once
@@ -194,6 +194,7 @@ def denoise(
     if words:
         say(f"{'standard output' if output == '-' else output}: {words}", always=True)
     if not quiet:
+        warn_first(denoised.misfit)
         print_form(denoised.recognised, denoised.doubts)
         print_estimates(denoised.estimates, denoised.table.num_rows, output, denoised.notes)
 

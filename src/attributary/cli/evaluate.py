@@ -87,7 +87,7 @@ def evaluate(
 
     from attributary.cli.evaluation_grid import resumable, run_grid
     from attributary.cli.print_errors import print_errors
-    from attributary.cli.printing import say
+    from attributary.cli.printing import say, warn_first
     from attributary.cli.reading import log_paths, make_folder, refuse_inputs
     from attributary.cli.summary_file import fact
     from attributary.errors import InputError
@@ -127,6 +127,7 @@ def evaluate(
         table = run_grid(cases, kept, not quiet, seed=seed, **tried, **grid)
     write_table(table, output, format_)
     if not quiet:
+        warn_first(cases[0].prior.misfit(cases[0].tree))
         print_errors(table)
         fact("rows", table.num_rows)
         fact("generated", generated)

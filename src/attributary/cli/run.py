@@ -97,7 +97,7 @@ def run(
     from attributary.cli.print_counts import print_counts
     from attributary.cli.print_estimates import print_estimates
     from attributary.cli.print_plan import print_plan
-    from attributary.cli.printing import muted, say
+    from attributary.cli.printing import muted, say, warn_first
     from attributary.cli.progress import reading_bar, stages
     from attributary.cli.reading import check_folder, log_paths, refuse_inputs
     from attributary.logs.duckdb import DuckDB
@@ -141,6 +141,7 @@ def run(
         say(f"{output}: {words}", always=True)
     if quiet:
         return
+    warn_first(done.prior.misfit(done.tree))
     print_counts(done.counts, asks)
     source = prior or (None if prior_until is None else f"impressions before {prior_until}")
     print_plan(done.plan, done.tree, done.prior, f"as in {plan}" if plan else source)

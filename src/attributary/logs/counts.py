@@ -7,7 +7,14 @@ from typing import Any
 import numpy as np
 
 from attributary.errors import InputError
-from attributary.logs.attribute_labels import LabelCodes, OutsideDomain, domain_places, label_codes, number_rows
+from attributary.logs.attribute_labels import (
+    SHOWN,
+    LabelCodes,
+    OutsideDomain,
+    domain_places,
+    label_codes,
+    number_rows,
+)
 from attributary.logs.count_sql import FATES
 from attributary.logs.times import Period
 from attributary.logs.value_bins import (
@@ -98,6 +105,12 @@ def leaves(spec: Spec, logs: Logs, table: Any, period: Period) -> Counts:
         place, not_in_domain = domain_places(table, f"unknown_{i}", attribute, logs, conversions)
         leaf = leaf * sizes[i] + place
         lost |= place < 0
+        if not_in_domain and not not_in_domain.kept and not_in_domain.conversions == conversions.sum():
+            values, domain = ", ".join(not_in_domain.values), ", ".join(attribute.labels[:SHOWN])
+            raise InputError(
+                f"none of the {not_in_domain.conversions:,} conversions has a {attribute.name} in its domain: they have "
+                f"{values:.200}, and the domain is {domain:.200}; write it as the log does"
+            )
         outside += [not_in_domain] if not_in_domain else []
     number_of_leaves = len(paths.first) * prod(sizes)
     count = np.bincount(leaf[~lost], conversions[~lost], number_of_leaves).astype(np.int64)

@@ -58,7 +58,8 @@ def denoise_summary(
     table = by_measure({measure: estimates_table(est, confidence) for measure, est in estimates.items()})
     table = noted(table, largest=plan.largest)
     not_private = together(*(measured.not_private for measured in answer.measures.values()))
-    return Denoised(mark(table, not_private, "" if past is None else past.not_private), estimates, notes)
+    marked = mark(table, not_private, "" if past is None else past.not_private)
+    return Denoised(marked, estimates, notes, misfit="" if past is None else past.of[0].misfit(tree))
 
 
 def estimate_measures(

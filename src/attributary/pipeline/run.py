@@ -168,6 +168,7 @@ def run(
         known, expected = profiled(spec, tree, prior, table), prior_in_file(spec, tree, prior, protected, table)
     elif before is not None:
         known, expected = profile(tree, spec, before.table), from_counts(tree, before.table, known=names)
+        expected = replace(expected, lost=expected.lost + before.left_out)
     else:
         known, expected = None, none(tree)
     learn = estimator.kind.plan if not why_not_learned(spec, expected, method, known) else False

@@ -15,11 +15,13 @@ from attributary.tables.not_private import words_of
 from attributary.tables.table_columns import floats
 from attributary.tables.user_frames import arrow_table
 from attributary.tree import Family, Tree
+from attributary.tree.labels import codes, text_labels
 from attributary.tree.match import Match, match, path_of, refuse_other_tree
 from attributary.tree.paths import RowError
 from attributary.types import Bools, Floats
 
 PRIOR = "the prior"  # in messages
+NOISY = "noisy"  # a column of reports
 PERIODS, HISTORY = "periods", "history"  # a column, and metadata, of several periods that were made one
 
 
@@ -45,6 +47,7 @@ def from_counts(
     rows = match(tree, table)
     count = floats(table, value, PRIOR)
     _refuse(~(np.isfinite(count) & (count >= 0)), count, f"a count is a number, 0 or more; {value!r} is")
+    _refuse_other_domain(tree, table, rows, known, count)
     refuse_other_tree(tree, table, rows)
     leaves = np.bincount(rows.node[rows.leaf], count[rows.leaf], len(tree)).astype(np.float64, copy=False)
     mean = tree.in_level_order.sum_up(leaves)
@@ -63,11 +66,16 @@ def from_estimates(tree: Tree, estimates: Any, *, known: Collection[str] | None 
     _refuse(~np.isfinite(estimate), estimate, "an estimate is a finite number; 'estimate' is")
     _refuse(~(variance >= 0), variance, "a variance is 0 or more; 'variance' is")
     _refuse_twice(tree, rows)
+    _refuse_other_domain(tree, table, rows, known, estimate)
     refuse_other_tree(tree, table, rows)
     leaves = np.zeros(len(tree))
     leaves[rows.node[rows.leaf]] = estimate[rows.leaf]
     mean = tree.in_level_order.sum_up(leaves)
     made = _prior(tree, table, mean, _variance(tree, rows, variance), True, rows, known, estimate)
+    if NOISY in table.column_names:
+        noisy = np.full(len(tree), np.nan)
+        noisy[rows.node[rows.node >= 0]] = floats(table, NOISY, PRIOR)[rows.node >= 0]
+        made = replace(made, noisy=tree.from_level_order(noisy))
     if HISTORY.encode() not in (table.schema.metadata or {}):
         return made
     each = np.ones(len(tree))
@@ -133,6 +141,26 @@ def _refuse(bad: Bools, values: Floats, rule: str) -> None:
     if bad.any():
         row = int(np.argmax(bad))
         raise RowError(row, f"{rule} {'empty or nan' if np.isnan(values[row]) else format(values[row], 'g')}")
+
+
+def _refuse_other_domain(tree: Tree, table: Any, rows: Match, known: Collection[str] | None, count: Floats) -> None:
+    """Raises ValueError where an attribute with a domain has values that are not in it."""
+    for name in tree.attributes if known is not None else ():
+        if name in known:
+            continue
+        import pyarrow.compute as pc
+
+        labels, domain = text_labels(table, name), tree.labels[tree.attributes.index(name)].dictionary
+        outside = pc.invert(pc.is_in(labels.dictionary, value_set=domain.cast(labels.dictionary.type)))
+        bad = np.append(outside.to_numpy(zero_copy_only=False), False)[codes(labels)]
+        if bad.any():
+            lost, total = (float(count[each & rows.complete].sum()) for each in (bad, np.ones_like(bad)))
+            theirs, ours = table.column(name)[int(np.argmax(bad))].as_py(), domain[0].as_py()
+            raise ValueError(
+                f"{name!r} has a domain, and {lost:,.0f} of {total:,.0f} conversions have a value outside it, such as "
+                f"{theirs!r:.40} (the domain begins with {ours!r:.40}); choose values that come again in every period, "
+                "such as weekdays or days since the impression, or rename these, or leave their rows out"
+            )
 
 
 def _refuse_twice(tree: Tree, rows: Match) -> None:
