@@ -206,9 +206,9 @@ def log_periods(
 
     def make() -> dict[str, Any]:
         with engine() as running:
-            counted["measured"] = count(spec, folder, since=until, engine=running)
+            counted["measured"] = count(spec, folder, since=until, engine=running).refuse_no_match()
             if until is not None:
-                counted["earlier"] = count(spec, folder, until=until, engine=running)
+                counted["earlier"] = count(spec, folder, until=until, engine=running).refuse_no_match()
         return {period: counts.table for period, counts in counted.items()}
 
     names = ("measured",) if until is None else ("measured", "earlier")

@@ -7,14 +7,7 @@ from typing import Any
 import numpy as np
 
 from attributary.errors import InputError
-from attributary.logs.attribute_labels import (
-    SHOWN,
-    LabelCodes,
-    OutsideDomain,
-    domain_places,
-    label_codes,
-    number_rows,
-)
+from attributary.logs.attribute_labels import LabelCodes, OutsideDomain, domain_places, label_codes, number_rows
 from attributary.logs.count_sql import FATES
 from attributary.logs.times import Period
 from attributary.logs.value_bins import (
@@ -57,6 +50,16 @@ class Counts:
     left_out: int = 0  # conversions that are in no leaf since they are outside of a domain
     values: tuple[ValueTotals, ...] = ()  # of each measure that is one
     rows: int | None = None  # of the logs; None where a period passes some of them over
+
+    def refuse_no_match(self) -> "Counts":
+        """These counts; an InputError where every conversion is outside of a domain, so that all of them are 0."""
+        if self.conversions or not self.left_out:
+            return self
+        each = (f"{outside.attribute} is {', '.join(outside.values):.200}" for outside in self.outside)
+        raise InputError(
+            f"none of the {self.left_out:,} conversions is in the domains of the spec: {'; '.join(each)}; "
+            "write the values of a domain as the logs do"
+        )
 
     def summary(self) -> dict[str, Any]:
         """What was counted and what was not, as data for JSON."""
@@ -105,12 +108,6 @@ def leaves(spec: Spec, logs: Logs, table: Any, period: Period) -> Counts:
         place, not_in_domain = domain_places(table, f"unknown_{i}", attribute, logs, conversions)
         leaf = leaf * sizes[i] + place
         lost |= place < 0
-        if not_in_domain and not not_in_domain.kept and not_in_domain.conversions == conversions.sum():
-            values, domain = ", ".join(not_in_domain.values), ", ".join(attribute.labels[:SHOWN])
-            raise InputError(
-                f"none of the {not_in_domain.conversions:,} conversions has a {attribute.name} in its domain: they have "
-                f"{values:.200}, and the domain is {domain:.200}; write it as the log does"
-            )
         outside += [not_in_domain] if not_in_domain else []
     number_of_leaves = len(paths.first) * prod(sizes)
     count = np.bincount(leaf[~lost], conversions[~lost], number_of_leaves).astype(np.int64)

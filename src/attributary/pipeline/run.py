@@ -158,8 +158,8 @@ def run(
     folder, estimator = folder or ".", Estimator(estimator) if isinstance(estimator, str) else estimator
     ready = Plan.load(plan) if isinstance(plan, str) else plan
     spec = spec if ready is None else _spec_of(ready, spec)
-    before = None if prior_until is None else count(spec, folder, until=prior_until, engine=engine)
-    counts = count(spec, folder, since=prior_until, engine=engine)
+    before = None if prior_until is None else count(spec, folder, until=prior_until, engine=engine).refuse_no_match()
+    counts = count(spec, folder, since=prior_until, engine=engine).refuse_no_match()
     stage("planning")
     tree = spec.tree(counts.table)
     names = [attribute.name for attribute in spec.known]

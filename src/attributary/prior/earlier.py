@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from attributary.denoising.prior import Prior
+from attributary.denoising.passes import engine
+from attributary.denoising.prior import Prior, measured
 from attributary.tables.not_private import words_of
 from attributary.tables.table_columns import floats
 from attributary.tables.user_frames import arrow_table
@@ -28,6 +29,27 @@ PERIODS, HISTORY = "periods", "history"  # a column, and metadata, of several pe
 def none(tree: Tree) -> Prior:
     """No prior: all counts are 0, and all errors relative to τ."""
     return Prior(np.zeros(len(tree)), protected=True)
+
+
+def as_period(tree: Tree, earlier: Prior | None) -> Prior | None:
+    """An earlier period as estimates use it, with its new nodes; None where it says nothing of the counts.
+
+    A mean with a variance, and nothing else, are measurements: the counts are the best linear estimate of them, and
+    nodes that they do not determine are new.
+    """
+    if earlier is not None and earlier.share is not None:
+        raise ValueError("shares are learned here; give the earlier period, not what was learned")
+    if earlier is None or not earlier.history or earlier.new is not None:
+        return earlier if earlier is not None and earlier.history else None
+    if earlier.variance is None:
+        return replace(earlier, new=np.zeros(len(tree), bool))
+    if (given := measured(tree, earlier)) is None:
+        return None
+    count, variance = engine(tree).blue(tree, *(tree.to_level_order(values) for values in given))
+    mean, wide, new = map(
+        tree.from_level_order, (np.where(variance < np.inf, count, 0.0), variance, variance == np.inf)
+    )
+    return replace(earlier, mean=mean, variance=wide, new=new)
 
 
 def from_counts(
@@ -145,11 +167,9 @@ def _refuse(bad: Bools, values: Floats, rule: str) -> None:
 
 def _refuse_other_domain(tree: Tree, table: Any, rows: Match, known: Collection[str] | None, count: Floats) -> None:
     """Raises ValueError where an attribute with a domain has values that are not in it."""
-    for name in tree.attributes if known is not None else ():
-        if name in known:
-            continue
-        import pyarrow.compute as pc
+    import pyarrow.compute as pc
 
+    for name in [] if known is None else [name for name in tree.attributes if name not in known]:
         labels, domain = text_labels(table, name), tree.labels[tree.attributes.index(name)].dictionary
         outside = pc.invert(pc.is_in(labels.dictionary, value_set=domain.cast(labels.dictionary.type)))
         bad = np.append(outside.to_numpy(zero_copy_only=False), False)[codes(labels)]
