@@ -41,6 +41,7 @@ def denoise_summary(
     it, if it is not the plan's. `name` is what messages call the plan.
     """
     chosen = estimator or Estimator("unbiased" if prior is None else "learned")
+    chosen.refuse_unused(prior, protected)
     answer = api.answer(plan, summaries, tree, None if noise is None else _rate(noise, plan), name)
     past = None if prior is None else past_of_parts(plan, tree, prior, protected)
     if past is not None:

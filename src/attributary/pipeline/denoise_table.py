@@ -92,6 +92,7 @@ def denoise_table(
     `path` is what messages call the table.
     """
     chosen = estimator or Estimator("unbiased" if prior is None else "learned")
+    chosen.refuse_unused(prior, protected)
     stage("building the tree")
     recognised, measured = node_rows(
         frame, levels, value, variance=variance, std=std, noise=noise, fill=fill, path=path, **form

@@ -46,10 +46,8 @@ def as_period(tree: Tree, earlier: Prior | None) -> Prior | None:
     if (given := measured(tree, earlier)) is None:
         return None
     count, variance = engine(tree).blue(tree, *(tree.to_level_order(values) for values in given))
-    mean, wide, new = map(
-        tree.from_level_order, (np.where(variance < np.inf, count, 0.0), variance, variance == np.inf)
-    )
-    return replace(earlier, mean=mean, variance=wide, new=new)
+    new, back = variance == np.inf, tree.from_level_order
+    return replace(earlier, mean=back(np.where(new, 0.0, count)), variance=back(variance), new=back(new))
 
 
 def from_counts(
