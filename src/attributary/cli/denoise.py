@@ -190,11 +190,11 @@ def denoise(
             denoised = denoise_table(table, _names(table, levels), value, **how, **of_table)
         stage("writing")
         write_table(denoised.table, output, format_)
+    warn_first("" if quiet else denoised.misfit)
     words = words_of(denoised.table)
     if words:
         say(f"{'standard output' if output == '-' else output}: {words}", always=True)
     if not quiet:
-        warn_first(denoised.misfit)
         print_form(denoised.recognised, denoised.doubts)
         print_estimates(denoised.estimates, denoised.table.num_rows, output, denoised.notes)
 
