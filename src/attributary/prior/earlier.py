@@ -39,12 +39,10 @@ def as_period(tree: Tree, earlier: Prior | None) -> Prior | None:
     """
     if earlier is not None and earlier.share is not None:
         raise ValueError("shares are learned here; give the earlier period, not what was learned")
-    if earlier is None or not earlier.history or earlier.new is not None:
-        return earlier if earlier is not None and earlier.history else None
-    if earlier.variance is None:
-        return replace(earlier, new=np.zeros(len(tree), bool))
+    if earlier is None or earlier.new is not None or not earlier.history:
+        return earlier if earlier and earlier.history else None
     if (given := measured(tree, earlier)) is None:
-        return None
+        return replace(earlier, new=np.zeros(len(tree), bool)) if earlier.variance is None else None
     count, variance = engine(tree).blue(tree, *(tree.to_level_order(values) for values in given))
     new, back = variance == np.inf, tree.from_level_order
     return replace(earlier, mean=back(np.where(new, 0.0, count)), variance=back(variance), new=back(new))
@@ -165,19 +163,17 @@ def _refuse(bad: Bools, values: Floats, rule: str) -> None:
 
 def _refuse_other_domain(tree: Tree, table: Any, rows: Match, known: Collection[str] | None, count: Floats) -> None:
     """Raises ValueError where an attribute with a domain has values that are not in it."""
-    import pyarrow.compute as pc
-
     for name in [] if known is None else [name for name in tree.attributes if name not in known]:
-        labels, domain = text_labels(table, name), tree.labels[tree.attributes.index(name)].dictionary
-        outside = pc.invert(pc.is_in(labels.dictionary, value_set=domain.cast(labels.dictionary.type)))
-        bad = np.append(outside.to_numpy(zero_copy_only=False), False)[codes(labels)]
+        labels, domain = text_labels(table, name), tree.labels[tree.attributes.index(name)].dictionary.to_pylist()
+        inside = set(map(str, domain))
+        bad = np.array([label not in inside for label in labels.dictionary.to_pylist()] + [False])[codes(labels)]
         if bad.any():
             lost, total = (float(count[each & rows.complete].sum()) for each in (bad, np.ones_like(bad)))
-            theirs, ours = table.column(name)[int(np.argmax(bad))].as_py(), domain[0].as_py()
+            theirs = table.column(name)[int(np.argmax(bad))].as_py()
             raise ValueError(
                 f"{name!r} has a domain, and {lost:,.0f} of {total:,.0f} conversions have a value outside it, such as "
-                f"{theirs!r:.40} (the domain begins with {ours!r:.40}); choose values that come again in every period, "
-                "such as weekdays or days since the impression, or rename these, or leave their rows out"
+                f"{theirs!r:.40} (the domain begins with {domain[0]!r:.40}); choose values that come again in every "
+                "period, such as weekdays or days since the impression, or rename these, or leave their rows out"
             )
 
 
