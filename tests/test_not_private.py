@@ -112,8 +112,8 @@ def test_estimates_of_a_marked_table_are_marked(ending: str, quiet: list[str], n
 def test_a_marked_prior_marks_what_is_learned_from_it(noisy: Path, tmp_path: Path) -> None:
     plain, prior, out = tmp_path / "plain.csv", tmp_path / "prior.parquet", tmp_path / "out.csv"
     table = read_table(str(noisy)).drop_columns(["not_private"])
-    later = [floats(table, "noisy", "") + 1.5]
-    write_table(table.set_column(table.column_names.index("noisy"), "noisy", later), str(plain))
+    later = [floats(table, "n", "") + 1.5]
+    write_table(table.set_column(table.column_names.index("n"), "n", later), str(plain))
     attributary("denoise", "--table", noisy, *DENOISE, "-o", prior)
     said = attributary("denoise", "--table", plain, *DENOISE, "--prior", prior, "-o", out, "-q").stderr
     assert words_of(read_table(str(out))) == SEEDED and SEEDED in said
