@@ -23,6 +23,8 @@ Codes = NDArray[np.uint8]
 FamilyFigures = tuple[Ints, Ints, tuple[Floats, Floats]]  # parents, children, figures and (co)variances
 LARGEST_FAMILY = 64  # states whose covariance is kept; those of more are of order 1/√k, and left out
 
+BY_CHANCE = 1e-8  # that two reports are so alike
+
 
 @dataclass(frozen=True, eq=False)
 class Measurements:
@@ -301,6 +303,22 @@ class Measurements:
         pairs = (self, other), (other, self)
         families = {f.nodes.tobytes(): f.plus(m.variance, m.families) for mine, m in pairs for f in mine.families}
         return replace(made, families=tuple(families.values()), freedom=_least_freedom(self, other))
+
+
+def chance_of_equal(variance: Any) -> Any:
+    """The largest chance with which two noisy whole numbers are equal: that of a discrete Laplace draw's mode."""
+    return 1.0 / np.sqrt(1.0 + 2.0 * variance)
+
+
+def is_copy(equal: int, expected: float) -> bool:
+    """Whether so many equal figures of two reports are noise that repeats itself, which only a copy's does.
+
+    `expected` is the sum of their chances; Chernoff's bound of as many equal ones is e^(equal − expected) ·
+    (expected / equal)^equal, and a copy is what has less than `BY_CHANCE`.
+    """
+    if not equal > expected:
+        return False
+    return bool(equal * np.log(equal / expected) - equal + expected > -np.log(BY_CHANCE))
 
 
 def _least_freedom(one: Measurements, other: Measurements) -> Floats | None:

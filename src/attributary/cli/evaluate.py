@@ -87,7 +87,7 @@ def evaluate(
 
     from attributary.cli.evaluation_grid import resumable, run_grid
     from attributary.cli.print_errors import print_errors
-    from attributary.cli.printing import say
+    from attributary.cli.printing import say, warn_first
     from attributary.cli.reading import log_paths, make_folder, refuse_inputs
     from attributary.cli.summary_file import fact
     from attributary.errors import InputError
@@ -95,6 +95,7 @@ def evaluate(
     from attributary.logs.log_files import is_generated
     from attributary.spec import Spec
     from attributary.tables import check_output, read_table, write_table
+    from attributary.whole_files import sole_writer
 
     check_output(output, format_)
     asks = Spec.load(spec)
@@ -102,6 +103,8 @@ def evaluate(
     refuse_inputs([output], [spec, counts, prior, *([] if counts else log_paths(asks, folder))])
     if prior_until is not None and (prior is not None or counts is not None):
         raise InputError("--prior-until divides the spec's logs; it does not go with --prior or --counts: leave it out")
+    if output != "-":
+        click.get_current_context().with_resource(sole_writer(output))
     throwaway = cache is None and output == "-"
     where = TemporaryDirectory(prefix="attributary-") if throwaway else nullcontext(cache or f"{output}.cache")
     with resumable(not throwaway), where as kept:
@@ -124,6 +127,7 @@ def evaluate(
         table = run_grid(cases, kept, not quiet, seed=seed, **tried, **grid)
     write_table(table, output, format_)
     if not quiet:
+        warn_first(cases[0].prior.misfit(cases[0].tree))
         print_errors(table)
         fact("rows", table.num_rows)
         fact("generated", generated)

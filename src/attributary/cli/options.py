@@ -136,11 +136,8 @@ def form_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def chosen_estimator(name: str | None, joint: bool, whole: bool, prior: str | None = None) -> "Estimator":
     """The estimator that a command was asked for; a prior alone asks for `learned`."""
-    from attributary.errors import InputError
-    from attributary.pipeline.estimator import ESTIMATORS, Estimator
+    from attributary.pipeline.estimator import Estimator
 
     chosen = Estimator(name or ("learned" if prior else "nonnegative" if joint else "unbiased"), joint, whole)
-    if prior and not chosen.uses_prior:
-        able = " or ".join(name for name, kind in ESTIMATORS.items() if kind.prior)
-        raise InputError(f"--prior goes with --estimator {able}; got --estimator {chosen.name}: leave one of them out")
+    chosen.refuse_unused(prior)
     return chosen

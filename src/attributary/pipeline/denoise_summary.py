@@ -41,6 +41,7 @@ def denoise_summary(
     it, if it is not the plan's. `name` is what messages call the plan.
     """
     chosen = estimator or Estimator("unbiased" if prior is None else "learned")
+    chosen.refuse_unused(prior, protected)
     answer = api.answer(plan, summaries, tree, None if noise is None else _rate(noise, plan), name)
     past = None if prior is None else past_of_parts(plan, tree, prior, protected)
     if past is not None:
@@ -58,7 +59,8 @@ def denoise_summary(
     table = by_measure({measure: estimates_table(est, confidence) for measure, est in estimates.items()})
     table = noted(table, largest=plan.largest)
     not_private = together(*(measured.not_private for measured in answer.measures.values()))
-    return Denoised(mark(table, not_private, "" if past is None else past.not_private), estimates, notes)
+    marked = mark(table, not_private, "" if past is None else past.not_private)
+    return Denoised(marked, estimates, notes, misfit="" if past is None else past.of[0].misfit(tree))
 
 
 def estimate_measures(

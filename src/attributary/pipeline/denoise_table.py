@@ -54,6 +54,7 @@ class Denoised(NamedTuple):
     notes: list[str]
     recognised: tuple[str, ...] = ()  # what the table was taken for, in words
     doubts: tuple[str, ...] = ()  # what the figures say against it
+    misfit: str = ""  # of the prior
 
 
 class NodeRows(NamedTuple):
@@ -91,6 +92,7 @@ def denoise_table(
     `path` is what messages call the table.
     """
     chosen = estimator or Estimator("unbiased" if prior is None else "learned")
+    chosen.refuse_unused(prior, protected)
     stage("building the tree")
     recognised, measured = node_rows(
         frame, levels, value, variance=variance, std=std, noise=noise, fill=fill, path=path, **form
@@ -119,7 +121,8 @@ def denoise_table(
     notes = [f"your column {old} is called {new} there" for old, new in both if old != new]
     if past is not None:
         made, notes = mark(made, past.not_private), notes + past.notes
-    return Denoised(made, {COUNT: est}, notes, recognised.notes, tuple(doubts))
+    misfit = "" if past is None else past.of[0].misfit(tree)
+    return Denoised(made, {COUNT: est}, notes, recognised.notes, tuple(doubts), misfit)
 
 
 def _past(tree: Tree, measured: Measurements, prior: str, protected: bool) -> Any:

@@ -8,6 +8,7 @@ from attributary.denoising.nonnegative import nonnegative
 from attributary.denoising.passes import engine
 from attributary.denoising.prior import Prior
 from attributary.measurements import Measurements
+from attributary.prior.earlier import as_period
 from attributary.prior.kin import roots
 from attributary.prior.robust import doubt, together, widening, with_mean
 from attributary.prior.spread import EACH, FEWEST, forgiving, rising, spread
@@ -34,7 +35,7 @@ def drifted(
     estimated from today's figures. If whole roots drift, such a prior is worth little; shares, from `learn`, are not
     affected.
     """
-    if earlier is None or earlier.new is None:
+    if (earlier := as_period(tree, earlier)) is None or earlier.new is None:
         raise ValueError(
             "there is no drift without an earlier period; without one, prior.learn goes by today's figures"
         )
