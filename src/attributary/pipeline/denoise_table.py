@@ -28,7 +28,7 @@ from attributary.estimates import (
 from attributary.measurements import Measurements
 from attributary.noise import Statement, parse_levels, shape_of
 from attributary.pipeline.estimator import Estimator
-from attributary.pipeline.figure_doubts import doubts_of
+from attributary.pipeline.figure_doubts import AVERAGE, doubts_of, refuse_averages
 from attributary.pipeline.level_columns import refuse_sums, refused
 from attributary.pipeline.table_form import TableForm, recognise
 from attributary.tables import place, shown
@@ -42,6 +42,11 @@ TOTALS = "say that it marks totals with --total, or that it is an ordinary label
 SIGNED = ("low", "high")  # bounds, which may be below 0
 LARGEST = 1e150  # an amount: its square is the largest variance
 WAYS = "give --variance, or --std, or --noise, as in --noise laplace:scale=3, or --noise estimated if nobody states it"
+
+UNLIKE = (
+    "state the noise of each level, or estimate it so with --noise estimated:per=level; --noise estimated:per=all takes "
+    "all levels as alike"
+)
 
 Amount = str | float | Sequence[float]  # a column, one number, or one per level from top to bottom
 Stage = Callable[[str], None]
@@ -103,6 +108,8 @@ def denoise_table(
     names = _kept_names(table, spent, prefix, path, chosen.uses_prior, column, value)
     copied = _copied(table, names, column, value)
     doubts = doubts_of(measured, path, any(each.rounded for each in stated))
+    if AVERAGE.search(value.lower()):
+        doubts.append(f"column {value} reads as averages or rates, which do not add up: sums of them are no figures")
     stage("denoising")
     past = None if prior is None else _past(tree, measured, prior, protected)
     with refused(path):
@@ -186,17 +193,21 @@ def node_rows(
     noisy = np.pad(np.where(spread < inf, noisy, 0.0), (0, missing))
     spread = np.pad(spread, (0, missing), constant_values=inf)
     if not no_totals:
-        refuse_sums(tree, np.where(spread < inf, noisy, np.nan), path, TOTALS)
+        refuse_sums(tree, np.where(spread < inf, noisy, np.nan), path, TOTALS, spread)
     with refused(path):
         if unstated is not None:
             per, known = unstated.given.get("per", "all"), np.where(spread < inf, noisy, np.nan)
             level = estimate_noise(tree, known, shape=shapes[0], per=per, extra=spread)
-            noted = replace(recognised, notes=(*recognised.notes, *level.words))
-            return NodeRows(noted, replace(level.measurements, not_private=words_of(table)))
-        if code is None or len(shapes) == 1:
-            return NodeRows(recognised, Measurements.of(tree, noisy, spread, shapes[0], words_of(table)))
-        code = np.pad(code, (0, missing))
-        return NodeRows(recognised, Measurements.of(tree, noisy, spread, shapes, words_of(table), code))
+            if level.unlike and "per" not in unstated.given:
+                raise InputError(f"{shown(path)}: {level.unlike}; {UNLIKE}")
+            recognised = replace(recognised, notes=(*recognised.notes, *level.words))
+            measured = replace(level.measurements, not_private=words_of(table))
+        elif code is None or len(shapes) == 1:
+            measured = Measurements.of(tree, noisy, spread, shapes[0], words_of(table))
+        else:
+            measured = Measurements.of(tree, noisy, spread, shapes, words_of(table), np.pad(code, (0, missing)))
+    refuse_averages(measured, value, path)
+    return NodeRows(recognised, measured)
 
 
 def _stated(form: TableForm, statements: Mapping[str | None, Statement]) -> tuple[Floats, Floats, Any]:
@@ -243,7 +254,8 @@ def _amounts(form: TableForm, name: str, option: str, stated: Amount) -> Floats:
             row = int(np.argmax(bad))
             raise InputError(
                 f"{place(path, row)}: column {stated!r} has {cell_in_words(table, stated, row)}; {name} must be 0 "
-                f"or more, up to {largest:g}" + (", or inf if the row was not measured" if name in ("variance", "std") else "")
+                f"or more, up to {largest:g}"
+                + (", or inf if the row was not measured" if name in ("variance", "std") else "")
             )
         return amounts
     per_level = _per_level(stated)
