@@ -338,7 +338,7 @@ def _of_column(given: Any, names: list[str], i: int) -> Any:
     given = given.tolist() if isinstance(given, np.ndarray) else given
     if isinstance(given, str) or not isinstance(given, Sequence):
         return given
-    if any(isinstance(one, str) or isinstance(one, Sequence) for one in given):
+    if any(isinstance(one, Sequence) for one in given):
         if len(given) != len(names):
             raise InputError(f"an amount of noise for each of the {len(names)} columns of figures; got {len(given)}")
         return given[i]

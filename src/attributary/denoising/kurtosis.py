@@ -42,7 +42,7 @@ def upward(tree: Tree, var: Floats, of_noise: Floats, up: Floats) -> Floats:
         if family.size:
             c, p = family.children, family.parent
             below = family.sum(up[c])
-            e_up[p] = _mix(var[p], of_noise[p], below, of_sum(family, e_up[c], up[c], below))
+            e_up[p] = _mix(var[p], of_noise[p], below, _of_sum(family, e_up[c], up[c], below))
     return e_up
 
 
@@ -97,7 +97,7 @@ def _parallel(a: Floats, b: Floats) -> Floats:
         return np.where(total < np.inf, a / finite * b, np.minimum(a, b))
 
 
-def of_sum(family: Family, excess: Floats, var: Floats, total: Floats) -> Floats:
+def _of_sum(family: Family, excess: Floats, var: Floats, total: Floats) -> Floats:
     """The excess of a sum of independent figures: the variances' shares squared weigh each one's."""
     finite = np.where((total > 0) & (total < np.inf), total, np.inf)
     share = np.where(var < np.inf, var, 0.0) / family.spread(finite)

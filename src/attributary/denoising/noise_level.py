@@ -20,7 +20,6 @@ from typing import NamedTuple, NoReturn
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attributary.denoising.kurtosis import of_sum, upward
 from attributary.denoising.passes import blue, engine
 from attributary.denoising.quantile import quantile
 from attributary.measurements import Measurements
@@ -49,7 +48,7 @@ class NoiseLevel(NamedTuple):
     checks: float  # how many figures there are beyond those needed
     left_out: int = 0  # figures that noise does not explain, and those that they are summed with
     unlike: str = ""  # which level's noise differs from what is taken for it, in words
-    tested: bool = True  # whether that could be seen
+    unseen: str = ""  # the levels of which that cannot be seen
 
     @property
     def words(self) -> list[str]:
@@ -61,7 +60,10 @@ class NoiseLevel(NamedTuple):
             for name, v, e in zip(self.groups, self.variance, self.error, strict=True)
         ] + (
             [f"{self.unlike}: the intervals do not allow for that"] * bool(self.unlike)
-            or ["whether the noise of all levels is alike cannot be seen here"] * (not self.tested)
+            or [
+                f"too few checks to see whether the noise of {self.unseen} is that of other levels: intervals need that"
+            ]
+            * bool(self.unseen)
         )
 
 
@@ -206,34 +208,28 @@ def _implausible(figures: _Figures, theta: Floats, shape: str) -> np.ndarray:
     return odd if odd.sum() <= FEW * seen.sum() else np.zeros_like(odd)
 
 
-def _unlike(figures: _Figures, theta: Floats, shape: str) -> tuple[str, bool]:
-    """The level that misses the sums below it by more or less than the others, in words, and whether that can be seen.
+def _unlike(figures: _Figures, theta: Floats, shape: str) -> tuple[str, str]:
+    """The level that misses the sums below it by more or less than the others, and those with too few to see it.
 
-    By how much a figure misses the best estimate from below is independent of all other such misses. Their mean squares,
+    How far a figure misses the best estimate from below is independent of all other such misses. Their mean squares,
     relative to what is expected, are compared between levels by F, with degrees of freedom that know the tails.
     """
     tree, names = figures.tree, figures.tree.level_names
     variance = np.where(figures.known, theta[figures.group] + figures.extra, np.inf)
     z, up = engine(tree).upward(tree, figures.x, variance)
-    tails = shape_of(shape).excess(variance)
-    e_up = upward(tree, variance, tails, up)
-    rows = []  # level, misses, sum of squares, and sum of their variances
+    tails, rows = shape_of(shape).excess(variance), []  # a level's misses, their squares, and the variances of these
     for level in range(tree.depth - 1):
         family = Family(tree, level)
-        if not family.size:
-            continue
-        p, c = family.parent, family.children
-        below = family.sum(up[c])
-        both = variance[p] + below
-        use = (both > 0) & (both < np.inf)
-        own = (variance[p][use] / both[use]) ** 2 * tails[p][use]
-        rest = (below[use] / both[use]) ** 2 * of_sum(family, e_up[c], up[c], below)[use]
-        square = (figures.x[p] - family.sum(z[c]))[use] ** 2 / both[use]
+        p, below = family.parent, family.sum(up[family.children])
+        use = (variance[p] + below > 0) & (variance[p] + below < np.inf)
+        own, both = variance[p][use], (variance[p] + below)[use]
+        square = (figures.x[p] - family.sum(z[family.children]))[use] ** 2 / both
+        rest = tails[p][use] * ((own / both) ** 2 + (1 - own / both) ** 2)  # at most: what is below is a sum
         if use.any():
-            rows.append((level, use.sum(), square.sum(), (2 + own + rest).sum()))
+            rows.append((level, float(use.sum()), float(square.sum()), float((2 + rest).sum())))
     worst, words = NormalDist().inv_cdf(1 - UNLIKE / 2 / max(len(rows), 1)), ""
     for i, (level, n, square, var) in enumerate(rows):
-        m, others, other_var = np.sum([row[1:] for j, row in enumerate(rows) if j != i] or [[0, 0, 0]], 0)
+        m, others, other_var = (sum(row[k] for j, row in enumerate(rows) if j != i) for k in (1, 2, 3))
         if not (m and square and others):
             continue
         a, b, f = var / n**2 / 9, other_var / m**2 / 9, (square / n * m / others) ** (1 / 3)
@@ -241,10 +237,12 @@ def _unlike(figures: _Figures, theta: Floats, shape: str) -> tuple[str, bool]:
         if far > worst:
             worst, times = far, sqrt(square / n * m / others)
             words = (
-                f"levels differ in their noise: figures of {names[level]} miss their sums by {times:.2g} times as much, "
-                "relative to equal noise, as those of other levels"
+                f"levels differ in their noise: figures of {names[level]} miss their sums {times:.2g} times as far as "
+                "those of other levels, if all have the same noise"
             )
-    return words, len(rows) > 1
+    seen = {row[0] for row in rows if 2 * row[1] ** 2 >= LEAST * row[3]}
+    few = [names[level] for level in range(tree.depth - 1) if level not in seen or len(seen) == 1]
+    return words, ", ".join(few) if figures.groups < tree.depth else ""
 
 
 def _groups(tree: Tree, per: str | Sequence[object]) -> tuple[Ints, tuple[str, ...]]:

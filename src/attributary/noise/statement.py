@@ -96,7 +96,7 @@ class Statement:
 
 
 def _refuse_extremes(given: Mapping[str, Floats]) -> None:
-    """Raises a ValueError for a parameter of 0 or inf, but for those that say that a figure is exact or not measured."""
+    """Raises a ValueError for a parameter of 0 or inf, unless it says that a figure is exact or not measured."""
     for name, values in given.items():
         bad = ~(values < np.inf) & (NOT_MEASURED.get(name) != np.inf)
         bad |= ~(values > 0) & (name not in NOT_MEASURED)

@@ -43,10 +43,7 @@ SIGNED = ("low", "high")  # bounds, which may be below 0
 LARGEST = 1e150  # an amount: its square is the largest variance
 WAYS = "give --variance, or --std, or --noise, as in --noise laplace:scale=3, or --noise estimated if nobody states it"
 
-UNLIKE = (
-    "state the noise of each level, or estimate it so with --noise estimated:per=level; --noise estimated:per=all takes "
-    "all levels as alike"
-)
+UNLIKE = "state the noise of each level, or try --noise estimated:per=level (per=all takes all levels as alike)"
 
 Amount = str | float | Sequence[float]  # a column, one number, or one per level from top to bottom
 Stage = Callable[[str], None]
@@ -180,7 +177,7 @@ def node_rows(
         assert std is not None
         spread = _amounts(recognised, "std", "--std", std) ** 2
     spread = spread + extra
-    if not (spread < inf).any():
+    if not (spread < inf).any() and not set(columns) & set(table.column_names):
         raise InputError(f"{shown(path)}: no row was measured: every variance is inf; {WAYS}")
     bad = ~np.isfinite(noisy) & (spread < inf)
     if bad.any():

@@ -129,5 +129,6 @@ def level_gaps(tree: Tree, measured: Measurements, clear: float = CLEAR) -> list
             nearer = abs(figure.sum() - mean) < abs(figure.sum() - high[several].sum())
             averages = len(several) > 0 and float(between.mean()) >= ALMOST_ALL and bool(nearer)
         if far or averages:
-            gaps.append(LevelGap(*tree.level_names[level - 1 : level + 1], share, z, averages))
+            above, below = tree.level_names[level - 1 : level + 1]
+            gaps.append(LevelGap(above, below, share, z, averages))
     return gaps

@@ -1,6 +1,5 @@
 """level_columns: the columns of a user's table that name its nodes, and the labels there that mark totals."""
 
-import re
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -20,8 +19,8 @@ LONGEST = 1000  # of a message, whatever names are in it
 EXACT = 1e-9  # of a sum of figures, for rounding
 BY_CHANCE = 1e-4  # how often an ordinary label of a level may look like a sum
 TO_ASK = 0.1  # the same where it can be said that the label is an ordinary one
+MOST = 0.9  # families
 NEAR = 3.0  # standard deviations of noise between a total and its rows
-NUMBER = re.compile(r"|\*|nan|[-+]?\d+(\.\d*)?")
 
 
 @contextmanager
@@ -72,26 +71,6 @@ def without_totals(table: Any, names: list[str], totals: Collection[str], path: 
     return table
 
 
-def without_nan(table: Any, names: Sequence[str]) -> Any:
-    """The table with these columns empty where they hold nan, or its text among numbers: that is no label."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    for name in names:
-        cells = column(table, name, "") if name in table.column_names else pa.array([])
-        if is_text_type(cells.type):
-            labels = [text.strip().lower() for text in cells.unique().drop_null().to_pylist()]
-            is_nan = pc.equal(pc.utf8_lower(pc.utf8_trim_whitespace(cells)), "nan")
-            if "nan" not in labels or not all(NUMBER.fullmatch(text) for text in labels):
-                continue
-        elif pa.types.is_floating(cells.type):
-            is_nan = pc.is_nan(cells)
-        else:
-            continue
-        table = table.set_column(table.column_names.index(name), name, pc.if_else(is_nan, None, cells))
-    return table
-
-
 def path_ends(table: Any, name: str, totals: Collection[str]) -> Bools:
     """Where a column names nothing: its cell is empty, a *, or a label that marks a total."""
     import pyarrow as pa
@@ -124,8 +103,8 @@ def refuse_sums(tree: Tree, figures: ArrayLike, path: str, remedy: str, variance
     """Raises an InputError where a label is the sum of its siblings in every family that it has two or more in.
 
     Counts do that by chance about once in as many times as they are large: this is refused only where it would happen
-    in less than one of 10,000 tables, or where the label reads as a total. With the `variance` of their noise, a sum but
-    for noise is one, too, and one table in ten may be asked about, unless totals that were measured count the label in.
+    in less than one of 10,000 tables, or where the label reads as a total. With the `variance` of their noise, what is
+    a sum but for noise counts as well, and one in ten, unless totals that were measured count the label in.
     """
     figure = tree.to_level_order(np.asarray(figures, np.float64))
     spread = np.zeros(len(tree)) if variance is None else tree.to_level_order(np.asarray(variance, np.float64))
@@ -135,10 +114,9 @@ def refuse_sums(tree: Tree, figures: ArrayLike, path: str, remedy: str, variance
         total, noise = (np.bincount(tree.family[here], each[here], len(tree)) for each in (figure, spread))
         unstated = np.isnan(figure) & (np.bincount(tree.family[here], minlength=len(tree)) > 0)
         figure, spread = np.where(unstated, total, figure), np.where(unstated, noise, spread)
+    above = np.append(np.nan, stated)[tree.family + 1]  # the measured total of a node's family
     for level in range(tree.total, tree.depth):
-        label = _sum_of_siblings(tree, level, figure)
-        if label is None and variance is not None:
-            label = _near_sum(tree, level, figure, spread, stated)
+        label = _sum_of_siblings(tree, level, figure, None if variance is None else spread, above[tree.slice(level)])
         if label is not None:
             name = tree.attributes[level - tree.total]
             raise InputError(
@@ -147,14 +125,14 @@ def refuse_sums(tree: Tree, figures: ArrayLike, path: str, remedy: str, variance
             )
 
 
-def _sum_of_siblings(tree: Tree, level: int, figure: Any) -> Any:
+def _sum_of_siblings(tree: Tree, level: int, figure: Any, spread: Any, above: Any) -> Any:
     here = tree.slice(level)
     value, parent = figure[here], tree.family[here] + 1
     coded = tree.labels[level - tree.total]
     code, names = codes(coded), len(coded.dictionary)
     present = np.bincount(parent, value != 0)[parent]
     family = np.bincount(parent, value)[parent]
-    unit = _unit(value)
+    unit = next((10.0**-k for k in range(4) if _multiples(value, 10.0**-k)), EXACT * np.abs(value).max(initial=1))
     eligible = (present >= 3) & (value > unit)
     is_sum = eligible & (np.abs(2 * value - family) <= EXACT * np.abs(family))
     seen, sums = np.bincount(code[eligible], minlength=names), np.bincount(code[is_sum], minlength=names)
@@ -163,36 +141,13 @@ def _sum_of_siblings(tree: Tree, level: int, figure: Any) -> Any:
     if is_text_type(coded.dictionary.type):
         enough[reads_as_total(coded.dictionary, tree.attributes[level - tree.total])] = 0
     suspects = (sums > 0) & (seen == sums) & (strength >= enough)
+    if spread is not None:
+        width = np.where(is_sum, unit, 2 * NEAR * np.sqrt(np.bincount(parent, spread[here])[parent]))
+        near = eligible & (np.abs(2 * value - family) <= width / 2 + unit * is_sum)
+        near &= ~(np.abs(above - family) < np.abs(above - family + value))  # unless the total counts it in
+        close, total, wide = (np.bincount(code[near], each[near], names) for each in (near, value, width**2))
+        suspects |= (close > 0) & (close >= MOST * seen) & (names * np.sqrt(wide) <= TO_ASK * total)
     return coded.dictionary[int(np.argmax(suspects))].as_py() if suspects.any() else None
-
-
-def _near_sum(tree: Tree, level: int, figure: Any, spread: Any, stated: Any) -> Any:
-    """A label whose figures are, all together and in nine of ten families, near the sums of the rows beside them."""
-    here = tree.slice(level)
-    value, parent = figure[here], tree.family[here] + 1
-    coded = tree.labels[level - tree.total]
-    code, names = codes(coded), len(coded.dictionary)
-    family, noise, present = (np.bincount(parent, each)[parent] for each in (value, spread[here], value != 0))
-    off = 2 * value - family
-    exact = np.abs(off) <= EXACT * np.abs(family)
-    slack = np.where(exact, _unit(value) / 2, NEAR * np.sqrt(noise))
-    use = (present >= 3) & np.isfinite(off + slack)
-    above = np.append(np.nan, stated)[parent]  # the measured total of its family
-    counted_in = use & (np.abs(above - family) < np.abs(above - family + value))
-
-    def by_label(each: Any) -> Any:
-        return np.bincount(code[use], np.broadcast_to(each, value.shape)[use], names)
-
-    seen, total = by_label(1.0), by_label(value)
-    width = 2 * np.sqrt(by_label(slack**2))
-    near = by_label(exact | (np.abs(off) <= slack)) >= 0.9 * seen
-    near &= (2 * np.abs(by_label(off)) <= width) | (by_label(exact) == seen)
-    suspects = (seen > 0) & near & (names * width <= TO_ASK * total) & (by_label(counted_in) <= seen / 2)
-    return coded.dictionary[int(np.argmax(suspects))].as_py() if suspects.any() else None
-
-
-def _unit(value: Any) -> float:
-    return next((10.0**-k for k in range(4) if _multiples(value, 10.0**-k)), EXACT * np.abs(value).max(initial=1))
 
 
 def _multiples(value: Any, unit: float) -> bool:

@@ -23,7 +23,6 @@ from attributary.pipeline.level_columns import (
     path_ends,
     refused,
     total_labels,
-    without_nan,
     without_totals,
 )
 from attributary.pipeline.suppressed_cells import without_suppressed
@@ -115,7 +114,6 @@ def recognise(
         if name in table.column_names and name != value:
             table, note = plain_numbers(table, name, path, decimal, likely)
             notes.append(note)
-    table = without_nan(table, [name for name in levels or table.column_names if name not in {value, *roles}])
     table, more = _null_labels(table, grouping, path)
     notes += more
     if levels is None:
@@ -294,7 +292,9 @@ def _null_labels(table: Any, grouping: dict[str, str], path: str) -> tuple[Any, 
             )
         null = (flags == 0) & ends
         if null.any():
-            cells = column(table, name, path).cast(pa.string())
+            cells = column(table, name, path)
+            is_nan = pc.is_null(cells, nan_is_null=pa.types.is_floating(cells.type))  # no label in text, either
+            cells = pc.if_else(is_nan, None, cells).cast(pa.string())
             if pc.any(pc.equal(cells, NULL)).as_py():
                 raise InputError(
                     f"{shown(path)}: {name} has both the label {NULL} and groups of null; rename the label"

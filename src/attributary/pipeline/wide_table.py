@@ -15,9 +15,7 @@ from attributary.tree.paths import reads_as_total
 
 FIGURE = "noisy"  # the column of figures in the long table
 MONTHS = "jan(uary?)? feb(ruary?)? mar(ch)? märz? mrz apr(il)? may mai june? juni july? juli aug(ust)? sept?(ember)? "
-MONTHS += "oct(ober)? okt(ober)? nov(ember)? dec(ember)? dez(ember)? janvier février mars avril juin juillet août "
-MONTHS += "septembre octobre novembre décembre enero febrero marzo abril mayo junio julio agosto septiembre octubre "
-MONTHS += "noviembre diciembre gennaio febbraio aprile maggio giugno luglio settembre ottobre dicembre"
+MONTHS += "oct(ober)? okt(ober)? nov(ember)? dec(ember)? dez(ember)?"
 DAYS = "mon(day)? tue(s(day)?)? wed(nesday)? thu(r(s(day)?)?)? fri(day)? sat(urday)? sun(day)? "
 DAYS += "mo(ntag)? di(enstag)? mi(ttwoch)? do(nnerstag)? fr(eitag)? sa(mstag)? so(nntag)?"
 NUMBER = r"^[-+−<≤]?\s?[0-9]+([.,'’ \x{a0}\x{202f}][0-9]{3})*([.,][0-9]+)?$"
@@ -52,7 +50,7 @@ class WideColumns:
 def wide_columns(
     table: Any, levels: Sequence[str] | None, value: str | None, named: str | None, others: Collection[str]
 ) -> WideColumns | None:
-    """The columns of a pivot: two or more whose names are dates or the like, or with `named` all numbers but the levels.
+    """The columns of a pivot: two or more whose names are dates or the like, or with `named` all numbers.
 
     Other columns of numbers beside or after such dates may be of the pivot, too (months in another language), and are
     refused unless it is `named`.
