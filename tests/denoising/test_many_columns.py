@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from attributary import Measurements, Tree, denoise
 from attributary.denoising import compiled, linear, passes, threads
+from attributary.errors import InputError
 from attributary.estimates import read_measures
 from attributary.prior import none
 from effort import examples, first_of

@@ -49,7 +49,8 @@ DATES = {("North", "2026-01-05"): 1291.0, ("North", "2026-01-12"): 27, ("South",
 }
 COLOURS = {("North", "red"): 1291.0, ("North", "green"): 27, ("South", "red"): 40, ("South", "green"): 51}
 QUARTERS = {("2025",): 100.0, ("2025", "1"): 60, ("2025", "2"): 45, ("2026",): 90, ("2026", "1"): 48, ("2026", "2"): 44}
-GERMAN = "Januar Februar März April Mai Juni Juli August September Oktober November Dezember".split()
+GERMAN = ["Januar", "Februar", "März", "April", "Mai", "Juni"]
+GERMAN += ["Juli", "August", "September", "Oktober", "November", "Dezember"]
 MONTHS: Figures = {
     (store, name): 30 + (7 * k * i) % 23 for k, store in ((1, "Nord"), (2, "Süd")) for i, name in enumerate(GERMAN, 1)
 }
