@@ -127,7 +127,7 @@ def level_gaps(tree: Tree, measured: Measurements, clear: float = CLEAR) -> list
             between = (low[several] - slack <= figure) & (figure <= high[several] + slack)
             mean = (total[several] / size[several]).sum()
             nearer = abs(figure.sum() - mean) < abs(figure.sum() - high[several].sum())
-            averages = len(several) > 0 and float(between.mean()) >= ALMOST_ALL and bool(nearer)
+            averages = len(several) > 1 and float((between & (low[several] > 0)).mean()) >= ALMOST_ALL and bool(nearer)
         if far or averages:
             above, below = tree.level_names[level - 1 : level + 1]
             gaps.append(LevelGap(above, below, share, z, averages))
