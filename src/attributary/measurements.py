@@ -102,7 +102,8 @@ class Measurements:
         way: by `variance` or `std`, each a column, a number or a number per level, or by `noise`, as in
         "laplace:scale=3", "api:epsilon=4,contribution=32768" or "estimated" (a shape's name alone, such as "normal",
         goes with `variance`). `totals` are labels that mark totals; with `no_totals`, labels such as ALL are ordinary
-        ones. Several columns of figures are given as a list; `variance` or `std` may then list a column for each.
+        ones. Several columns of figures are given as a list; `variance` or `std` may then list a column for each, or
+        what each has: std=[[8.5], [566]] is a number per column, std=[[3, 2], [9, 4]] one per column and level.
         `denoise(…).frame()` is the frame with the estimates beside its own columns. Levels and value that are not given
         are recognised where only one reading fits; `form` are further options of `recognise`, such as suppressed=["<5"]
         and decimal=",".
@@ -352,11 +353,19 @@ def combine(x: Floats, var_x: Floats, y: Floats, var_y: Floats) -> tuple[Floats,
 
 def _of_column(given: Any, names: list[str], i: int) -> Any:
     """The amount of one of several columns of figures: its own column, where one is given for each."""
-    if isinstance(given, str) or not isinstance(given, Sequence) or not any(isinstance(one, str) for one in given):
+    given = given.tolist() if isinstance(given, np.ndarray) else given
+    if isinstance(given, str) or not isinstance(given, Sequence):
         return given
-    if len(given) != len(names):
-        raise InputError(f"a column of variances for each of the {len(names)} columns of figures; got {len(given)}")
-    return given[i]
+    if any(isinstance(one, Sequence) for one in given):
+        if len(given) != len(names):
+            raise InputError(f"an amount of noise for each of the {len(names)} columns of figures; got {len(given)}")
+        return given[i]
+    if len(given) == len(names) > 1:
+        raise InputError(
+            f"{list(given)} may be a number per column or per level: give [[{given[0]}], [{given[1]}], …] for one per "
+            "column, or a list for each column with one number per level"
+        )
+    return given
 
 
 def _numbers(values: ArrayLike, what: str) -> Floats:

@@ -147,7 +147,7 @@ class Estimate:
         spare = np.where(use, np.maximum(1 - self.variance / var, 0), 0.0)
         moved = np.where(self._across(use), m.noisy - self.blue, 0.0)
         columns = moved.size / spare.size
-        q, df = float(np.sum(moved**2 / self._across(var))), columns * float(spare.sum())
+        q, df = float(np.sum((moved / self._across(np.sqrt(var))) ** 2)), columns * float(spare.sum())
         if df < 1e-9:
             return Fit(0.0, 0.0, 0.0)
         return Fit(q, df, (q - df) / float(np.sqrt(2 * df + columns * np.sum(m.excess() * spare**2))))

@@ -28,7 +28,7 @@ from attributary.estimates import (
 from attributary.measurements import Measurements
 from attributary.noise import Statement, parse_levels, shape_of
 from attributary.pipeline.estimator import Estimator
-from attributary.pipeline.figure_doubts import doubts_of
+from attributary.pipeline.figure_doubts import AVERAGE, doubts_of, refuse_averages
 from attributary.pipeline.level_columns import refuse_sums, refused
 from attributary.pipeline.table_form import TableForm, recognise
 from attributary.tables import place, shown
@@ -40,7 +40,10 @@ from attributary.types import COUNT, Floats
 NOISY, NOISE_VARIANCE = MEASURED
 TOTALS = "say that it marks totals with --total, or that it is an ordinary label with --no-totals"
 SIGNED = ("low", "high")  # bounds, which may be below 0
+LARGEST = 1e150  # an amount: its square is the largest variance
 WAYS = "give --variance, or --std, or --noise, as in --noise laplace:scale=3, or --noise estimated if nobody states it"
+
+UNLIKE = "state the noise of each level, or try --noise estimated:per=level (per=all takes all levels as alike)"
 
 Amount = str | float | Sequence[float]  # a column, one number, or one per level from top to bottom
 Stage = Callable[[str], None]
@@ -104,6 +107,8 @@ def denoise_table(
     names = _kept_names(table, spent, prefix, path, chosen.uses_prior, column, value)
     copied = _copied(table, names, column, value)
     doubts = doubts_of(measured, path, any(each.rounded for each in stated))
+    if AVERAGE.search(value.lower()):
+        doubts.append(f"column {value} reads as averages or rates, which do not add up: sums of them are no figures")
     stage("denoising")
     past = None if prior is None else _past(tree, measured, prior, protected)
     with refused(path):
@@ -175,6 +180,8 @@ def node_rows(
         assert std is not None
         spread = _amounts(recognised, "std", "--std", std) ** 2
     spread = spread + extra
+    if not (spread < inf).any() and not set(columns) & set(table.column_names):
+        raise InputError(f"{shown(path)}: no row was measured: every variance is inf; {WAYS}")
     bad = ~np.isfinite(noisy) & (spread < inf)
     if bad.any():
         row = int(np.argmax(bad))
@@ -186,17 +193,21 @@ def node_rows(
     noisy = np.pad(np.where(spread < inf, noisy, 0.0), (0, missing))
     spread = np.pad(spread, (0, missing), constant_values=inf)
     if not no_totals:
-        refuse_sums(tree, np.where(spread < inf, noisy, np.nan), path, TOTALS)
+        refuse_sums(tree, np.where(spread < inf, noisy, np.nan), path, TOTALS, spread)
     with refused(path):
         if unstated is not None:
             per, known = unstated.given.get("per", "all"), np.where(spread < inf, noisy, np.nan)
             level = estimate_noise(tree, known, shape=shapes[0], per=per, extra=spread)
-            noted = replace(recognised, notes=(*recognised.notes, *level.words))
-            return NodeRows(noted, replace(level.measurements, not_private=words_of(table)))
-        if code is None or len(shapes) == 1:
-            return NodeRows(recognised, Measurements.of(tree, noisy, spread, shapes[0], words_of(table)))
-        code = np.pad(code, (0, missing))
-        return NodeRows(recognised, Measurements.of(tree, noisy, spread, shapes, words_of(table), code))
+            if level.unlike and "per" not in unstated.given:
+                raise InputError(f"{shown(path)}: {level.unlike}; {UNLIKE}")
+            recognised = replace(recognised, notes=(*recognised.notes, *level.words))
+            measured = replace(level.measurements, not_private=words_of(table))
+        elif code is None or len(shapes) == 1:
+            measured = Measurements.of(tree, noisy, spread, shapes[0], words_of(table))
+        else:
+            measured = Measurements.of(tree, noisy, spread, shapes, words_of(table), np.pad(code, (0, missing)))
+    refuse_averages(measured, value, path)
+    return NodeRows(recognised, measured)
 
 
 def _stated(form: TableForm, statements: Mapping[str | None, Statement]) -> tuple[Floats, Floats, Any]:
@@ -204,7 +215,8 @@ def _stated(form: TableForm, statements: Mapping[str | None, Statement]) -> tupl
 
     def figures(statement: Statement) -> tuple[Floats, Floats]:
         with refused(form.path):
-            return statement.figures(lambda name, text: _amounts(form, name, f"{name} in --noise", text), form.figures)
+            known = np.where(form.extra > 0, np.nan, form.figures)
+            return statement.figures(lambda name, text: _amounts(form, name, f"{name} in --noise", text), known)
 
     tree, rows = form.tree, form.table.num_rows
     if None in statements:
@@ -232,15 +244,18 @@ def _amounts(form: TableForm, name: str, option: str, stated: Amount) -> Floats:
     The cells of suppressed figures may be empty, where only the bound is known.
     """
     table, tree, path = form.table, form.tree, form.path
+    largest = LARGEST**2 if name == "variance" else LARGEST
     if isinstance(stated, str) and stated in table.column_names:
         amounts = floats(table, stated, path)
         amounts = np.where(np.isnan(amounts) & (form.extra > 0), 0.0, amounts)
         bad = np.isnan(amounts) if name in SIGNED else ~(amounts >= 0)
+        bad |= (np.abs(amounts) > largest) & (amounts < inf)
         if bad.any():
             row = int(np.argmax(bad))
             raise InputError(
                 f"{place(path, row)}: column {stated!r} has {cell_in_words(table, stated, row)}; {name} must be 0 "
-                "or more" + (", or inf if the row was not measured" if name in ("variance", "std") else "")
+                f"or more, up to {largest:g}"
+                + (", or inf if the row was not measured" if name in ("variance", "std") else "")
             )
         return amounts
     per_level = _per_level(stated)
@@ -249,8 +264,8 @@ def _amounts(form: TableForm, name: str, option: str, stated: Amount) -> Floats:
             f"{shown(path)} has no column {stated!r}, which is not a number either; {option} is a column, a number, or "
             f"a number per level, as in 4,2,1; {columns_in_words(table)}"
         )
-    if not all(amount >= 0 for amount in per_level):
-        raise InputError(f"{name} must be 0 or more; got {option} {stated}")
+    if not all(0 <= amount <= largest or amount == inf for amount in per_level):
+        raise InputError(f"{name} must be 0 or more, up to {largest:g}; got {option} {stated}")
     if len(per_level) == 1:
         return np.full(table.num_rows, per_level[0])
     if len(per_level) != tree.depth:
@@ -262,10 +277,13 @@ def _amounts(form: TableForm, name: str, option: str, stated: Amount) -> Floats:
 
 
 def _per_level(amount: Amount) -> list[float] | None:
+    texts = [each.strip() for each in amount.split(",")] if isinstance(amount, str) else np.atleast_1d(amount)
     try:
-        return [float(each) for each in (amount.split(",") if isinstance(amount, str) else np.atleast_1d(amount))]
+        numbers = [float(each) for each in texts]
     except (TypeError, ValueError):
         return None
+    over = any(x == inf and "inf" not in str(each).lower() for x, each in zip(numbers, texts, strict=True))
+    return None if over else numbers  # 1e400 is no number, and inf is said
 
 
 # The user's columns beside those that are added.

@@ -18,11 +18,17 @@ from typing import Any
 import numpy as np
 
 from attributary.errors import InputError
-from attributary.pipeline.level_columns import level_columns, path_ends, refused, total_labels, without_totals
+from attributary.pipeline.level_columns import (
+    level_columns,
+    path_ends,
+    refused,
+    total_labels,
+    without_totals,
+)
 from attributary.pipeline.suppressed_cells import without_suppressed
 from attributary.pipeline.wide_table import FIGURE, long_table, wide_columns
 from attributary.tables import place, shown
-from attributary.tables.number_form import plain_numbers
+from attributary.tables.number_form import decimal_sign, plain_numbers
 from attributary.tables.table_columns import column, floats, number_cells
 from attributary.tables.text_form import NOTED
 from attributary.tables.user_frames import arrow_table
@@ -92,19 +98,21 @@ def recognise(
         if levels is None:
             spread = replace(spread, levels=tuple(_levels(table, spread.levels, marks, path)))
             notes.append(f"levels: {' > '.join((*spread.levels, spread.level))}")
-        table, levels, value = long_table(table, spread, marks, path)
-        notes.append(str(spread))
+        table, levels, left_out = long_table(table, spread, marks, path)
+        value = FIGURE
+        notes += [str(spread), left_out]
         path = f"{path}, one row per cell"
     grouping = _grouping_columns(table)
     roles = {*grouping.values(), *amounts}
     if value is None:
         value = _value_column(table, {*(levels or ()), *roles}, path)
         notes.append(f"figures: column {value}")
+    likely = decimal_sign(column(table, value, path))
     table, figures, extra, more = _figures(table, value, path, suppressed, empty, decimal)
     notes += more
     for name in amounts:
         if name in table.column_names and name != value:
-            table, note = plain_numbers(table, name, path, decimal)
+            table, note = plain_numbers(table, name, path, decimal, likely)
             notes.append(note)
     table, more = _null_labels(table, grouping, path)
     notes += more
@@ -284,7 +292,9 @@ def _null_labels(table: Any, grouping: dict[str, str], path: str) -> tuple[Any, 
             )
         null = (flags == 0) & ends
         if null.any():
-            cells = column(table, name, path).cast(pa.string())
+            cells = column(table, name, path)
+            is_nan = pc.is_null(cells, nan_is_null=pa.types.is_floating(cells.type))  # no label in text, either
+            cells = pc.if_else(is_nan, None, cells).cast(pa.string())
             if pc.any(pc.equal(cells, NULL)).as_py():
                 raise InputError(
                     f"{shown(path)}: {name} has both the label {NULL} and groups of null; rename the label"
