@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 Codes = NDArray[np.uint8]
 FamilyFigures = tuple[Ints, Ints, tuple[Floats, Floats]]  # parents, children, figures and (co)variances
+UNLIKELY = 1e-3  # that noise makes any figure of a table look negative that is not
 LARGEST_FAMILY = 64  # states whose covariance is kept; those of more are of order 1/√k, and left out
 
 
@@ -117,12 +118,14 @@ class Measurements:
             same = rows.form.table.num_rows == table.num_rows  # a pivot has become another table
             return replace(rows.measured, frame=frame if same else rows.form.table)
         names = list(value)
-        columns = [
-            node_rows(
-                table, levels, name, variance=_of_column(variance, names, i), std=_of_column(std, names, i), **how
-            ).measured
-            for i, name in enumerate(names)
+        amounts = [
+            {"variance": _of_column(variance, names, i), "std": _of_column(std, names, i)} for i in range(len(names))
         ]
+        rows = [node_rows(table, levels, name, **amounts[i], **how) for i, name in enumerate(names)]
+        if len({each.form.incomplete for each in rows}) > 1:  # families that lack rows in one column do in all
+            how["missing"] = tuple({node for each in rows for node in each.form.incomplete})
+            rows = [node_rows(table, levels, name, **amounts[i], **how) for i, name in enumerate(names)]
+        columns = [each.measured for each in rows]
         if not names or len(set(names)) < len(names):
             raise InputError(f"figures are in one column or more, each named once; got {', '.join(names) or 'none'}")
         noisy, variances = (np.stack([getattr(m, name) for m in columns], 1) for name in ("noisy", "variance"))
@@ -250,6 +253,12 @@ class Measurements:
     def beyond(self, chance: float) -> Floats:
         """The standard deviations that each node's noise exceeds with this chance at most."""
         return self.each(lambda shape, variance: shape.beyond(variance, chance))
+
+    @property
+    def signed(self) -> bool:
+        """Whether a figure is further below 0 than noise explains: profits may be, counts are not."""
+        far = self.noisy + self.beyond(UNLIKELY / self.noisy.size) * np.sqrt(self.variance)
+        return bool((far[self.variance < np.inf] < 0).any())
 
     @property
     def fingerprint(self) -> str:
