@@ -121,11 +121,11 @@ class Measurements:
         amounts = [
             {"variance": _of_column(variance, names, i), "std": _of_column(std, names, i)} for i in range(len(names))
         ]
-        rows = [node_rows(table, levels, name, **amounts[i], **how) for i, name in enumerate(names)]
-        if len({each.form.incomplete for each in rows}) > 1:  # families that lack rows in one column do in all
-            how["missing"] = tuple({node for each in rows for node in each.form.incomplete})
-            rows = [node_rows(table, levels, name, **amounts[i], **how) for i, name in enumerate(names)]
-        columns = [each.measured for each in rows]
+        each = [node_rows(table, levels, name, **amounts[i], **how) for i, name in enumerate(names)]
+        if len({one.form.incomplete for one in each}) > 1:  # families that lack rows in one column do in all
+            how["missing"] = tuple({node for one in each for node in one.form.incomplete})
+            each = [node_rows(table, levels, name, **amounts[i], **how) for i, name in enumerate(names)]
+        columns = [one.measured for one in each]
         if not names or len(set(names)) < len(names):
             raise InputError(f"figures are in one column or more, each named once; got {', '.join(names) or 'none'}")
         noisy, variances = (np.stack([getattr(m, name) for m in columns], 1) for name in ("noisy", "variance"))
@@ -257,8 +257,10 @@ class Measurements:
     @property
     def signed(self) -> bool:
         """Whether a figure is further below 0 than noise explains: profits may be, counts are not."""
-        far = self.noisy + self.beyond(UNLIKELY / self.noisy.size) * np.sqrt(self.variance)
-        return bool((far[self.variance < np.inf] < 0).any())
+        var = np.broadcast_to(self.across, self.noisy.shape)
+        far = self.beyond(UNLIKELY / max(self.noisy.size, 1)) * np.sqrt(self.variance)
+        far = far[:, None] if self.noisy.ndim > far.ndim else far
+        return bool(((self.noisy + far)[var < np.inf] < 0).any())
 
     @property
     def fingerprint(self) -> str:
