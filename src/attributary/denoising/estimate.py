@@ -112,8 +112,8 @@ class Estimate:
         half = self._across(reach * np.sqrt(self._error))
         low, high = self.blue - half, self.blue + half
         if unknown.any() and (wide := self._error == np.inf).any():
-            given = (self.tree.to_level_order(a) for a in (self.blue, self._error))
-            ends = unmeasured_bounds(self.tree, *given, float(np.max(reach)))
+            blue, error = (self.tree.to_level_order(a) for a in (self.blue, self._error))
+            ends = unmeasured_bounds(self.tree, blue, error, float(np.max(reach)))
             low, high = (
                 np.where(wide, self.tree.from_level_order(a), b) for a, b in zip(ends, (low, high), strict=True)
             )
