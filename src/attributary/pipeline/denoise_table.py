@@ -88,8 +88,8 @@ def denoise_table(
     Levels, figures and noise are given as in `Measurements.from_table`; what is not given is recognised, and `form` are
     the options of `recognise` that say it. `prior` is the file of an earlier period, for the
     estimator `learned`; exact counts in it mark the result as not private, unless they were `protected` themselves.
-    `prefix` goes before the names of the added columns. Rows that are missing (see `missing_rows`) are not measured, and
-    are written with `fill`. Unless `keep_text`, figures that are text become numbers.
+    `prefix` goes before the names of the added columns. Rows that are missing (see `missing_rows`) were not
+    measured, and are written with `fill`. Unless `keep_text`, figures that are text become numbers.
     `path` is what messages call the table.
     """
     chosen = estimator or Estimator("unbiased" if prior is None else "learned")

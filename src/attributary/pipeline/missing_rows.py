@@ -89,8 +89,8 @@ def miss_totals(tree: Tree, measured: Measurements) -> Iterator[Incomplete]:
             spread[np.isin(p, lost)] = np.inf
             yield Incomplete(
                 np.isin(np.arange(len(tree)), lost),
-                f"figures of {tree.level_names[level + 1]} add up to {share:.0%} of those of {tree.level_names[level]}, "
-                f"which noise does not explain, where rows may be missing ({len(lost):,} families): {NOT_MEASURED}",
+                f"figures of {tree.level_names[level + 1]} add up to {share:.0%} of those of {tree.level_names[level]} "
+                f"where rows may be missing ({len(lost):,} families), which noise does not explain: {NOT_MEASURED}",
             )
         z[p], v[p] = combine(z[p], var[p], below, spread)
 
@@ -108,8 +108,7 @@ def _too_small(off: Floats, noise: Floats, fourth: Floats, lacks: Bools, measure
     reach = quantile(1 - 2 * BY_CHANCE / both, fourth.sum(keepdims=True) / noise.sum() ** 2, freedom) * np.sqrt(
         noise.sum()
     )
-    apart = off.std() * np.sqrt(len(off)) if len(off) > 2 else 0.0
-    if total > max(reach[0], MANY * apart):
+    if len(off) > 2 and total > max(reach[0], MANY * off.std() * np.sqrt(len(off))):
         return np.ones(len(off), bool)
     each = quantile(1 - 2 * BY_CHANCE / both / len(off), fourth / noise**2, freedom) * np.sqrt(noise)
     odd: Bools = lacks & ((np.abs(off) if measured.signed else off) > each)

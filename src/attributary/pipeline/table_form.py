@@ -92,9 +92,8 @@ def recognise(
     """What a table holds: its levels, its figures, its totals and its suppressed cells.
 
     `amounts` are columns of numbers besides the figures, such as their variance. `suppressed` are texts such as <5,
-    `empty` says what empty figures are (unmeasured or zero), `missing` the same of rows that are not there (or the nodes
-    that lack some), `decimal` is the decimal sign, and `wide` names the level that the columns of a pivot table are the
-    labels of.
+    `empty` says what empty figures are (unmeasured or zero), `missing` the same of missing rows (or which nodes lack
+    some), `decimal` is the decimal sign, and `wide` names the level that the columns of a pivot table are labels of.
     """
     table, notes = arrow_table(frame), list[str]()
     metadata = dict(table.schema.metadata or {})

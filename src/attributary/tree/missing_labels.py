@@ -67,7 +67,7 @@ def _labels(tree: Tree, level: int, share: float) -> tuple[Ints, Bools]:
     """The code of each node's label at a level, and whether each label is in this share of the families there."""
     coded = tree.labels[level - tree.total]
     code, families = codes(coded), len(np.unique(tree.family[tree.slice(level)]))
-    usual: Bools = np.bincount(code, minlength=len(coded.dictionary)) >= max(share * families - 1e-9, 1)
+    usual: Bools = np.bincount(code, minlength=len(coded.dictionary)) >= max(share * families - 1e-9, 1 + (share > 0))
     if is_text_type(coded.dictionary.type):
         usual &= coded.dictionary.to_numpy(zero_copy_only=False) != REST
     return code, usual
