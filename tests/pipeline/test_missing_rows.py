@@ -168,7 +168,7 @@ def test_several_columns_lack_rows_together() -> None:
 
 
 def test_sums_over_two_unmeasured_months_are_bounded() -> None:
-    """Of a country that was measured, both half-years have an unmeasured month; of the other, nothing bounds them above."""
+    """Each half-year lacks a month; the country bounds them from above, if it was measured."""
     rows = [("DE", None, None, 1200.0)] + [(c, h, m, 100.0) for c in ("DE", "FR") for h in "12" for m in "abcdef"]
     rows = [(*row[:3], None if row[2] == "c" and row[0] == "DE" else row[3]) for row in rows]
     levels = ["country", "half", "month"]

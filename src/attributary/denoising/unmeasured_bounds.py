@@ -1,4 +1,4 @@
-"""unmeasured_bounds: what is known of counts that were not measured: 0 at least, and what the node above leaves them."""
+"""unmeasured_bounds: counts that were not measured are 0 at least, and at most what the node above leaves them."""
 
 import numpy as np
 
