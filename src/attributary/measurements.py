@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 Codes = NDArray[np.uint8]
 FamilyFigures = tuple[Ints, Ints, tuple[Floats, Floats]]  # parents, children, figures and (co)variances
+UNLIKELY = 1e-3  # that noise makes any figure of a table look negative that is not
 LARGEST_FAMILY = 64  # states whose covariance is kept; those of more are of order 1/√k, and left out
 
 BY_CHANCE = 1e-8  # that two reports are so alike
@@ -120,12 +121,14 @@ class Measurements:
             same = rows.form.table.num_rows == table.num_rows  # a pivot has become another table
             return replace(rows.measured, frame=frame if same else rows.form.table)
         names = list(value)
-        columns = [
-            node_rows(
-                table, levels, name, variance=_of_column(variance, names, i), std=_of_column(std, names, i), **how
-            ).measured
-            for i, name in enumerate(names)
+        amounts = [
+            {"variance": _of_column(variance, names, i), "std": _of_column(std, names, i)} for i in range(len(names))
         ]
+        each = [node_rows(table, levels, name, **amounts[i], **how) for i, name in enumerate(names)]
+        if len({one.form.incomplete for one in each}) > 1:  # families that lack rows in one column do in all
+            how["missing"] = tuple({node for one in each for node in one.form.incomplete})
+            each = [node_rows(table, levels, name, **amounts[i], **how) for i, name in enumerate(names)]
+        columns = [one.measured for one in each]
         if not names or len(set(names)) < len(names):
             raise InputError(f"figures are in one column or more, each named once; got {', '.join(names) or 'none'}")
         noisy, variances = (np.stack([getattr(m, name) for m in columns], 1) for name in ("noisy", "variance"))
@@ -253,6 +256,14 @@ class Measurements:
     def beyond(self, chance: float) -> Floats:
         """The standard deviations that each node's noise exceeds with this chance at most."""
         return self.each(lambda shape, variance: shape.beyond(variance, chance))
+
+    @property
+    def signed(self) -> bool:
+        """Whether a figure is further below 0 than noise explains: profits may be, counts are not."""
+        var = np.broadcast_to(self.across, self.noisy.shape)
+        far = self.beyond(UNLIKELY / max(self.noisy.size, 1)) * np.sqrt(self.variance)
+        far = far[:, None] if self.noisy.ndim > far.ndim else far
+        return bool(((self.noisy + far)[var < np.inf] < 0).any())
 
     @property
     def fingerprint(self) -> str:

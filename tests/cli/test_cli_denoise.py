@@ -72,7 +72,9 @@ def test_the_answer_is_the_librarys(
     @given(table=noisy_tables())
     def same(table: pa.Table) -> None:
         write_table(table, source)
-        result = run("--variance", "v", "-o", out, "-q", "--confidence", "0.9", *chosen, table=source)
+        result = run(
+            "--variance", "v", "-o", out, "-q", "--confidence", "0.9", "--missing", "zero", *chosen, table=source
+        )
         assert result.exit_code == 0, result.output
         written = read_table(out)
         assert written.column_names == ["a", "b", "c", "noisy", "v", "extra", *ADDED, "noise_variance"]

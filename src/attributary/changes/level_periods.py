@@ -14,6 +14,7 @@ from attributary.denoising.total import subtree_variance
 from attributary.errors import InputError
 from attributary.estimates import Estimates
 from attributary.tree import Tree
+from attributary.tree.missing_labels import REST
 from attributary.types import Bools, Floats
 
 TO = ".."  # between the first and the last label of a period
@@ -31,7 +32,8 @@ def level_periods(est: Estimates, by: str) -> tuple[Tree, tuple[SeriesPeriod, ..
     if plain is None:
         raise InputError("periods within a table are compared by its noisy values, which it lacks; denoise it again")
     labels = tree.labels[-1].cast("string").to_numpy(zero_copy_only=False)
-    names, order = in_order(list(dict.fromkeys(labels.tolist())), "as in the table: the labels tell no dates", level)
+    there = [label for label in dict.fromkeys(labels.tolist()) if label != REST]  # which is of no period
+    names, order = in_order(there, "as in the table: the labels tell no dates", level)
     groups = _chosen(level, names, chosen) if chosen else {name: [name] for name in names}
     if len(groups) < 2:
         raise InputError(f"at least two periods are compared; got {', '.join(groups)} of {level}")

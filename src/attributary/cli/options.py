@@ -118,6 +118,11 @@ FORM = (
         "--suppressed", multiple=True, metavar="TEXT", help="Cells of this text are a bound, as in '<5' or '*=1..4'."
     ),
     click.option("--empty", type=click.Choice(["unmeasured", "zero"]), help="What empty figures are."),
+    click.option(
+        "--missing",
+        type=click.Choice(["unmeasured", "zero"]),
+        help="What missing rows are.  [default: unmeasured where labels or sums show that some are missing]",
+    ),
     click.option("--decimal", type=click.Choice([".", ","]), help="Decimal sign of the figures, if they do not tell."),
     click.option("--separator", metavar="CHARACTER", help="What separates cells, if they do not tell: ';' or tab."),
     click.option("--wide", metavar="LEVEL", help="A pivot: names of columns are labels of a last level, as in day."),

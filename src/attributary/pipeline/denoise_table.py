@@ -30,10 +30,11 @@ from attributary.noise import Statement, parse_levels, shape_of
 from attributary.pipeline.estimator import Estimator
 from attributary.pipeline.figure_doubts import AVERAGE, doubts_of, refuse_averages
 from attributary.pipeline.level_columns import refuse_sums, refused
+from attributary.pipeline.missing_rows import miss_totals
 from attributary.pipeline.table_form import TableForm, recognise
 from attributary.tables import place, shown
 from attributary.tables.not_private import mark, words_of
-from attributary.tables.table_columns import cell_in_words, columns_in_words, floats, is_text_type, number_cells
+from attributary.tables.table_columns import cell_in_words, columns_in_words, floats, is_text_type, number_cells, plain
 from attributary.tree import Tree
 from attributary.types import COUNT, Floats
 
@@ -91,7 +92,8 @@ def denoise_table(
     Levels, figures and noise are given as in `Measurements.from_table`; what is not given is recognised, and `form` are
     the options of `recognise` that say it. `prior` is the file of an earlier period, for the
     estimator `learned`; exact counts in it mark the result as not private, unless they were `protected` themselves.
-    `prefix` goes before the names of the added columns. Unless `keep_text`, figures that are text become numbers.
+    `prefix` goes before the names of the added columns. Rows that are missing (see `missing_rows`) were not
+    measured, and are written with `fill`. Unless `keep_text`, figures that are text become numbers.
     `path` is what messages call the table.
     """
     chosen = estimator or Estimator("unbiased" if prior is None else "learned")
@@ -189,25 +191,34 @@ def node_rows(
             f"{place(path, row)}: column {value!r} has {cell_in_words(table, value, row)} where a finite number is "
             "needed; if it was not measured, give it variance inf, or all such cells --empty unmeasured"
         )
-    missing = len(tree) - len(noisy)  # node i is row i; those without rows come last
-    noisy = np.pad(np.where(spread < inf, noisy, 0.0), (0, missing))
-    spread = np.pad(spread, (0, missing), constant_values=inf)
+    known = np.where(spread < inf, noisy, np.nan)
     if not no_totals:
-        refuse_sums(tree, np.where(spread < inf, noisy, np.nan), path, TOTALS, spread)
-    with refused(path):
+        made_up = tree.is_leaf[len(noisy) :]  # leaves for missing rows, which are in no sum
+        sums = np.append(known, np.where(made_up, 0.0, np.nan))
+        refuse_sums(tree, sums, path, TOTALS, np.pad(spread, (0, len(made_up)), constant_values=inf))
+
+    def measured(form: TableForm) -> NodeRows:
+        more = len(form.tree) - len(noisy)  # node i is row i; those without rows come last
+        figures, variances = (
+            np.pad(known, (0, more), constant_values=np.nan),
+            np.pad(spread, (0, more), constant_values=inf),
+        )
         if unstated is not None:
-            per, known = unstated.given.get("per", "all"), np.where(spread < inf, noisy, np.nan)
-            level = estimate_noise(tree, known, shape=shapes[0], per=per, extra=spread)
+            per = unstated.given.get("per", "all")
+            level = estimate_noise(form.tree, figures, shape=shapes[0], per=per, extra=variances)
             if level.unlike and "per" not in unstated.given:
                 raise InputError(f"{shown(path)}: {level.unlike}; {UNLIKE}")
-            recognised = replace(recognised, notes=(*recognised.notes, *level.words))
-            measured = replace(level.measurements, not_private=words_of(table))
-        elif code is None or len(shapes) == 1:
-            measured = Measurements.of(tree, noisy, spread, shapes[0], words_of(table))
-        else:
-            measured = Measurements.of(tree, noisy, spread, shapes, words_of(table), np.pad(code, (0, missing)))
-    refuse_averages(measured, value, path)
-    return NodeRows(recognised, measured)
+            noted = replace(form, notes=(*form.notes, *level.words))
+            return NodeRows(noted, replace(level.measurements, not_private=words_of(table)))
+        shape, codes = (shapes[0], None) if code is None or len(shapes) == 1 else (shapes, np.pad(code, (0, more)))
+        figures = np.nan_to_num(figures)
+        return NodeRows(form, Measurements.of(form.tree, figures, variances, shape, words_of(table), codes))
+
+    with refused(path):
+        rows = measured(recognised)
+        refuse_averages(rows.measured, value, path)
+        short = list(miss_totals(tree, rows.measured)) if form.get("missing") is None else []
+        return measured(recognised.with_missing(short)) if short else rows
 
 
 def _stated(form: TableForm, statements: Mapping[str | None, Statement]) -> tuple[Floats, Floats, Any]:
@@ -322,6 +333,10 @@ def _filled(table: Any, tree: Tree) -> Any:
     nodes = tree.table().slice(table.num_rows)
     if len(nodes) == 0:
         return table
+    for name in tree.attributes:  # numbers and dates become text beside a label for the rest
+        cells = table.column(name)
+        if is_text_type(nodes.column(name).type.value_type) and not is_text_type(plain(cells).type):
+            table = table.set_column(table.column_names.index(name), name, plain(cells).cast(pa.string()))
     columns = []
     for field in table.schema:
         if field.name not in tree.attributes:

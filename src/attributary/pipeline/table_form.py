@@ -10,7 +10,7 @@ InputError shows the options that say it.
 """
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -18,13 +18,8 @@ from typing import Any
 import numpy as np
 
 from attributary.errors import InputError
-from attributary.pipeline.level_columns import (
-    level_columns,
-    path_ends,
-    refused,
-    total_labels,
-    without_totals,
-)
+from attributary.pipeline.level_columns import level_columns, path_ends, refused, total_labels, without_totals
+from attributary.pipeline.missing_rows import Incomplete, lack_labels
 from attributary.pipeline.suppressed_cells import without_suppressed
 from attributary.pipeline.wide_table import FIGURE, long_table, wide_columns
 from attributary.tables import place, shown
@@ -33,6 +28,7 @@ from attributary.tables.table_columns import column, floats, number_cells
 from attributary.tables.text_form import NOTED
 from attributary.tables.user_frames import arrow_table
 from attributary.tree import Tree
+from attributary.tree.missing_labels import with_missing
 from attributary.tree.paths import TotalLabelError
 from attributary.types import Floats
 
@@ -57,13 +53,24 @@ class TableForm:
 
     table: Any  # Arrow, one row per node; cells that mark totals are empty
     path: str  # what messages call it
-    tree: Tree  # node i is row i; nodes without a row come last
+    tree: Tree  # node i is row i; nodes without a row come last, and after them leaves for rows that are missing
     levels: tuple[str, ...]  # top to bottom
     value: str
     figures: Floats  # nan where a cell is empty, the middle of its bound where it was suppressed
     extra: Floats  # what a suppressed cell adds to the variance of its noise; inf where it was not measured
     totals: tuple[str, ...] = ()  # labels that mark totals
     notes: tuple[str, ...] = ()  # what was recognised, in words
+    incomplete: tuple[int, ...] = ()  # nodes whose families lack rows
+
+    def with_missing(self, found: Iterable[Incomplete]) -> "TableForm":
+        """With leaves for what is missing in these families."""
+        each = list(found)
+        if not each:
+            return self
+        families = np.any([one.families for one in each], axis=0)
+        nodes = np.flatnonzero(self.tree.from_level_order(families)).tolist()
+        notes, tree = tuple(one.words for one in each), with_missing(self.tree, families)
+        return replace(self, tree=tree, notes=(*self.notes, *notes), incomplete=(*self.incomplete, *nodes))
 
 
 def recognise(
@@ -76,6 +83,7 @@ def recognise(
     no_totals: bool = False,
     suppressed: Collection[str] = (),
     empty: str | None = None,
+    missing: str | tuple[int, ...] | None = None,
     decimal: str | None = None,
     wide: str | None = None,
     fill: bool = False,
@@ -84,8 +92,8 @@ def recognise(
     """What a table holds: its levels, its figures, its totals and its suppressed cells.
 
     `amounts` are columns of numbers besides the figures, such as their variance. `suppressed` are texts such as <5,
-    `empty` says what empty figures are (unmeasured or zero), `decimal` is the decimal sign, and `wide` names the level
-    that the columns of a pivot table are the labels of.
+    `empty` says what empty figures are (unmeasured or zero), `missing` the same of missing rows (or which nodes lack
+    some), `decimal` is the decimal sign, and `wide` names the level that the columns of a pivot table are labels of.
     """
     table, notes = arrow_table(frame), list[str]()
     metadata = dict(table.schema.metadata or {})
@@ -138,7 +146,8 @@ def recognise(
         with refused(path):
             tree = Tree.from_paths(level_columns(marked, names, path), names, fill=fill, totals=read_as)
     more = [note for note in notes if note]
-    return TableForm(marked, path, tree, tuple(names), value, figures, extra, tuple(marked_by), tuple(more))
+    form = TableForm(marked, path, tree, tuple(names), value, figures, extra, tuple(marked_by), tuple(more))
+    return form.with_missing(lack_labels(tree, missing))
 
 
 def _with(table: Any, name: str, cells: Any) -> Any:
