@@ -14,6 +14,7 @@ from attributary.explore.explore_session import Session
 from attributary.report.facts import not_private
 from attributary.tables import read_table, write_table
 from attributary.tables.not_private import NO_NOISE, SEEDED, TRUE_COUNTS, mark, words_of
+from attributary.tables.table_columns import floats
 from command import attributary
 from effort import first_of
 
@@ -110,7 +111,9 @@ def test_estimates_of_a_marked_table_are_marked(ending: str, quiet: list[str], n
 
 def test_a_marked_prior_marks_what_is_learned_from_it(noisy: Path, tmp_path: Path) -> None:
     plain, prior, out = tmp_path / "plain.csv", tmp_path / "prior.parquet", tmp_path / "out.csv"
-    write_table(read_table(str(noisy)).drop_columns(["not_private"]), str(plain))
+    table = read_table(str(noisy)).drop_columns(["not_private"])
+    later = [floats(table, "n", "") + 1.5]
+    write_table(table.set_column(table.column_names.index("n"), "n", later), str(plain))
     attributary("denoise", "--table", noisy, *DENOISE, "-o", prior)
     said = attributary("denoise", "--table", plain, *DENOISE, "--prior", prior, "-o", out, "-q").stderr
     assert words_of(read_table(str(out))) == SEEDED and SEEDED in said

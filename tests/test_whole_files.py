@@ -1,15 +1,20 @@
 """Files that belong together are all new or all old, whenever the process that writes them ends."""
 
+import errno
+import fcntl
 import os
 import signal
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from attributary import whole_files as module
-from attributary.whole_files import was_stopped, whole_file, whole_folder, written
+from attributary.errors import TryAgain
+from attributary.whole_files import sole_writer, was_stopped, whole_file, whole_folder, written
 from effort import first_of
 
 NAMES = ("a.csv", "b.csv", "c.csv")
@@ -127,14 +132,82 @@ def test_the_folder_that_the_shell_is_in_stays_the_same(tmp_path: Path, monkeypa
     assert os.stat(tmp_path).st_ino == before and contents(Path()) == all_of("new")
 
 
-def test_a_process_at_work_is_left_alone(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    with whole_folder(str(folder), NAMES) as place:
-        with whole_file(os.path.join(place, "a.csv")) as file:
-            file.write(b"first")
+def held_by_another(folder: Path) -> tuple[int, int]:
+    """A process that writes to the folder until it is told otherwise: its id, and the pipe whose end tells it."""
+    (told, tell), (says, ready) = os.pipe(), os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(tell)
+        with whole_folder(str(folder), NAMES) as place:
+            (Path(place) / "a.csv").write_text("first")
+            os.write(ready, b"!")
+            os.read(told, 1)
+        os._exit(0)
+    os.read(says, 1)
+    return child, tell
+
+
+@pytest.mark.parametrize("there", [False, True], ids=["new", "old"])
+def test_a_second_process_is_refused_until_the_first_has_ended(there: bool, tmp_path: Path) -> None:
+    folder = tmp_path / "deep" / "run"
+    if there:
+        fill(folder, "old")
+    child, tell = held_by_another(folder)
+    before = contents(folder)
+    with pytest.raises(TryAgain, match="is being written by another process; wait for it, or choose another"):
         fill(folder, "second")
-        assert os.listdir(place) == ["a.csv"]
+    with pytest.raises(TryAgain), sole_writer(str(tmp_path / "deep" / ".." / "deep" / "run")):
+        raise AssertionError
+    fill(tmp_path / "deep" / "other", "free")  # beside it
+    assert contents(folder) == before
+    os.close(tell)
+    os.waitpid(child, 0)
     assert contents(folder) == {"a.csv": "first"}
+    fill(folder, "second")
+    assert contents(folder) == all_of("second") and sorted(os.listdir(tmp_path / "deep")) == ["other", "run"]
+
+
+def test_a_lock_ends_with_its_process_and_what_that_left_goes(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    child, tell = held_by_another(folder)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    os.close(tell)
+    assert was_stopped(str(folder)) and not folder.exists()
+    fill(folder, "new")
+    assert contents(folder) == all_of("new") and os.listdir(tmp_path) == ["run"]
+
+
+def test_of_many_that_begin_at_once_one_writes_at_a_time(tmp_path: Path) -> None:
+    at_work, most, done, lock = 0, 0, 0, threading.Lock()
+
+    def work() -> None:
+        nonlocal at_work, most, done
+        for _ in range(50):
+            with suppress(TryAgain), sole_writer(str(tmp_path / "run")):
+                with lock:
+                    at_work, done = at_work + 1, done + 1
+                    most = max(most, at_work)
+                with sole_writer(str(tmp_path / "run")), lock:  # its own lock does not stop it
+                    at_work -= 1
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == 1 and done > 8 and os.listdir(tmp_path) == []
+
+
+def test_where_files_cannot_be_locked_folders_are_written_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_locks(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    fill(tmp_path / "run", "new")
+    assert contents(tmp_path / "run") == all_of("new")
 
 
 def test_a_link_to_a_folder_stays_a_link(tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ from attributary.tables.table_columns import floats, is_text_type
 from attributary.tables.user_frames import arrow_table, with_figures
 from attributary.tree import Tree
 from attributary.tree.match import match
+from attributary.tree.missing_labels import with_missing
 from attributary.tree.paths import RowError
 from attributary.types import Bools, Floats, Ints
 
@@ -51,9 +52,11 @@ LEVELS, BELOW = "levels", " > "  # what says which columns name nodes, and what 
 MEASURE = "measure"  # the column that tells measures apart
 ANYTHING = ("count", "counts", "value", "n", "num", "cnt", "dp_count", "total", "total_count")  # names that say little
 RATES = {"rate": "estimate", "rate_low": "low", "rate_high": "high"}  # per impression, of which column
+LARGEST = "largest"  # in the metadata: the most that one conversion adds, by measure
 IMPRESSIONS = "impressions"  # of each node, where they are known; they are not private
 
 USUAL = 0.95  # confidence
+OFF = 0.02  # of a standard deviation: estimates of a whole family add up
 ALIKE = 0.9  # of the nodes; rounding may make some corrections 0
 MANY = 100  # values of a column that are no measures any more
 FALSE_ALARMS = 0.05  # the chance that noise alone makes any correction of a table implausible
@@ -83,6 +86,7 @@ class Estimates:
         None  # known to whoever shows them; of what is unknown to them, those of the node above
     )
     figure: str = ""  # the column of noisy figures in the user's table, such as visits, where there is one
+    largest: float | None = None  # the most that one conversion adds, where a plan says so
 
     @classmethod
     def of(cls, est: Estimate, confidence: float = USUAL) -> "Estimates":
@@ -223,6 +227,15 @@ def noted(table: Any, **notes: object) -> Any:
     return table.replace_schema_metadata({**(table.schema.metadata or {}), **added})
 
 
+def stated_largest(table: Any) -> dict[str, float]:
+    """The most that one conversion adds, by measure, where a table states it: so far sums vary by chance."""
+    try:
+        stated = json.loads((table.schema.metadata or {}).get(LARGEST.encode(), b"{}"))
+        return {str(name): float(most) for name, most in stated.items() if 0 < float(most) < np.inf}
+    except (ValueError, TypeError, AttributeError):
+        return {}
+
+
 def with_roles(table: Any, tree: Tree, levels: tuple[str, ...], figure: str, text: bool) -> Any:
     """The table with the names of its level columns and of its figures, so that whoever reads it need not be told them.
 
@@ -304,9 +317,13 @@ def read_estimates(table: Any, path: str, levels: list[str] | None = None, rows:
         )
     there = {name: floats(table, name, path, rows) for name in OPTIONAL if name in table.column_names}
     _check(there, path, rows)
+    figure = _figure(table, tree, there.get("noisy", np.full(table.num_rows, np.nan)))
+    impressions = _impressions(table, tree, path, levels, rows)
+    if rows is None and impressions is None and tree.attributes:
+        tree, there = _with_missing(tree, there)
     prior, zero = there.get(FROM_PRIOR), there.get(ZERO)
-    absent = np.full(table.num_rows, np.nan)
-    columns = {name: tree.to_level_order(there.get(name, absent)) for name in FIGURES}
+    absent = np.full(len(tree), np.nan)
+    columns: dict[str, Any] = {name: tree.to_level_order(there.get(name, absent)) for name in FIGURES}
     metadata = table.schema.metadata or {}
     return Estimates(
         tree,
@@ -317,9 +334,45 @@ def read_estimates(table: Any, path: str, levels: list[str] | None = None, rows:
         confidence=stated_confidence(metadata),
         shape=stated_shape(metadata),
         generated=GENERATED in metadata,
-        impressions=_impressions(table, tree, path, levels, rows),
-        figure=_figure(table, tree, there.get("noisy", absent)),
+        impressions=impressions,
+        figure=figure,
     )
+
+
+def _with_missing(tree: Tree, there: dict[str, Floats]) -> tuple[Tree, dict[str, Floats]]:
+    """Tree and columns with leaves for missing rows: where estimates do not add up, or what is summed is known and the
+    sum is not. They are between 0 and what is left, which they share.
+    """
+    names = ("estimate", "variance", "low", "high")
+    x, var = (tree.to_level_order(there[name]) for name in names[:2])
+    child = tree.family >= 0
+    family, has = tree.family[child], np.bincount(tree.family[child], minlength=len(tree)) > 0
+    below, spread = (np.bincount(family, a[child], len(tree)) for a in (x, var))
+    with np.errstate(invalid="ignore"):
+        off = np.abs(x - below) > np.maximum(OFF * np.sqrt(var + spread), 1e-6 * np.abs(x))
+    short = has & (spread < np.inf) & (off | (var == np.inf))
+    if not short.any():
+        return tree, there
+    made, old = with_missing(tree, short), len(tree)
+    values = {name: np.pad(column, (0, len(made) - old), constant_values=np.nan) for name, column in there.items()}
+    x, var, low, high = (made.to_level_order(values[name]) for name in names)
+    new, number = np.isnan(x), np.bincount(made.family[made.family >= 0], np.isnan(x)[made.family >= 0], len(made))
+    for level in range(1, made.depth):
+        here = np.arange(len(made))[made.slice(level)]
+        up, add = made.family[here], here[new[here]]
+        kept = [np.bincount(up, np.where(new[here], 0.0, a[here]), len(made)) for a in (x, var, low)]
+        p = made.family[add]
+        with np.errstate(invalid="ignore"):
+            x[add], var[add] = (x - kept[0])[p] / number[p], np.where(number[p] == 1, (var + kept[1])[p], np.inf)
+            low[add], high[add] = np.minimum(x[add], 0), np.maximum((high - kept[2])[p], np.maximum(x[add], 0))
+    values |= {name: made.from_level_order(a) for name, a in zip(names, (x, var, low, high), strict=True)}
+    values |= (
+        {"noise_variance": np.where(np.arange(len(made)) < old, values["noise_variance"], np.inf)}
+        if "noise_variance" in values
+        else {}
+    )
+    values |= {FROM_PRIOR: np.nan_to_num(values[FROM_PRIOR])} if FROM_PRIOR in values else {}
+    return made, values
 
 
 def _figure(table: Any, tree: Tree, noisy: Floats) -> str:

@@ -235,6 +235,16 @@ class Estimator:
         """Whether an earlier period has a part in the estimates."""
         return self.kind.prior
 
+    def refuse_unused(self, prior: str | None, protected: bool = False) -> None:
+        """Raises an InputError where a prior, or what is said of one, would have no part in the estimates."""
+        if prior is not None and not self.uses_prior:
+            able = " or ".join(offered(lambda kind: kind.prior))
+            raise InputError(
+                f"--prior goes with --estimator {able}; got --estimator {self.name}: leave one of them out"
+            )
+        if protected and prior is None:
+            raise InputError("--protected is said of the counts in --prior; give that, or leave it out")
+
     def denoise(self, tree: Tree, measured: Measurements, **known: Any) -> Estimate:
         """The estimate; `earlier`, `tau`, `worth` and `stage` are what is known besides (Background)."""
         return self.kind.make(tree, measured, Background(**known), **self._options)

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 Codes = NDArray[np.uint8]
 FamilyFigures = tuple[Ints, Ints, tuple[Floats, Floats]]  # parents, children, figures and (co)variances
+UNLIKELY = 1e-3  # that noise makes any figure of a table look negative that is not
 LARGEST_FAMILY = 64  # states whose covariance is kept; those of more are of order 1/√k, and left out
+
+BY_CHANCE = 1e-8  # that two reports are so alike
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +103,8 @@ class Measurements:
         way: by `variance` or `std`, each a column, a number or a number per level, or by `noise`, as in
         "laplace:scale=3", "api:epsilon=4,contribution=32768" or "estimated" (a shape's name alone, such as "normal",
         goes with `variance`). `totals` are labels that mark totals; with `no_totals`, labels such as ALL are ordinary
-        ones. Several columns of figures are given as a list; `variance` or `std` may then list a column for each.
+        ones. Several columns of figures are given as a list; `variance` or `std` may then list a column for each, or
+        what each has: std=[[8.5], [566]] is a number per column, std=[[3, 2], [9, 4]] one per column and level.
         `denoise(…).frame()` is the frame with the estimates beside its own columns. Levels and value that are not given
         are recognised where only one reading fits; `form` are further options of `recognise`, such as suppressed=["<5"]
         and decimal=",".
@@ -117,12 +121,14 @@ class Measurements:
             same = rows.form.table.num_rows == table.num_rows  # a pivot has become another table
             return replace(rows.measured, frame=frame if same else rows.form.table)
         names = list(value)
-        columns = [
-            node_rows(
-                table, levels, name, variance=_of_column(variance, names, i), std=_of_column(std, names, i), **how
-            ).measured
-            for i, name in enumerate(names)
+        amounts = [
+            {"variance": _of_column(variance, names, i), "std": _of_column(std, names, i)} for i in range(len(names))
         ]
+        each = [node_rows(table, levels, name, **amounts[i], **how) for i, name in enumerate(names)]
+        if len({one.form.incomplete for one in each}) > 1:  # families that lack rows in one column do in all
+            how["missing"] = tuple({node for one in each for node in one.form.incomplete})
+            each = [node_rows(table, levels, name, **amounts[i], **how) for i, name in enumerate(names)]
+        columns = [one.measured for one in each]
         if not names or len(set(names)) < len(names):
             raise InputError(f"figures are in one column or more, each named once; got {', '.join(names) or 'none'}")
         noisy, variances = (np.stack([getattr(m, name) for m in columns], 1) for name in ("noisy", "variance"))
@@ -252,6 +258,14 @@ class Measurements:
         return self.each(lambda shape, variance: shape.beyond(variance, chance))
 
     @property
+    def signed(self) -> bool:
+        """Whether a figure is further below 0 than noise explains: profits may be, counts are not."""
+        var = np.broadcast_to(self.across, self.noisy.shape)
+        far = self.beyond(UNLIKELY / max(self.noisy.size, 1)) * np.sqrt(self.variance)
+        far = far[:, None] if self.noisy.ndim > far.ndim else far
+        return bool(((self.noisy + far)[var < np.inf] < 0).any())
+
+    @property
     def fingerprint(self) -> str:
         """The same for the same noisy figures, whatever the order of their nodes."""
         known = (self.variance < np.inf) & np.isfinite(self.noisy)
@@ -303,6 +317,22 @@ class Measurements:
         return replace(made, families=tuple(families.values()), freedom=_least_freedom(self, other))
 
 
+def chance_of_equal(variance: Any) -> Any:
+    """The largest chance with which two noisy whole numbers are equal: that of a discrete Laplace draw's mode."""
+    return 1.0 / np.sqrt(1.0 + 2.0 * variance)
+
+
+def is_copy(equal: int, expected: float) -> bool:
+    """Whether so many equal figures of two reports are noise that repeats itself, which only a copy's does.
+
+    `expected` is the sum of their chances; Chernoff's bound of as many equal ones is e^(equal − expected) ·
+    (expected / equal)^equal, and a copy is what has less than `BY_CHANCE`.
+    """
+    if not equal > expected:
+        return False
+    return bool(equal * np.log(equal / expected) - equal + expected > -np.log(BY_CHANCE))
+
+
 def _least_freedom(one: Measurements, other: Measurements) -> Floats | None:
     """Of noise levels that were estimated, the degrees of freedom of the less certain one."""
     both = [each for each in (one.freedom, other.freedom) if each is not None]
@@ -334,11 +364,19 @@ def combine(x: Floats, var_x: Floats, y: Floats, var_y: Floats) -> tuple[Floats,
 
 def _of_column(given: Any, names: list[str], i: int) -> Any:
     """The amount of one of several columns of figures: its own column, where one is given for each."""
-    if isinstance(given, str) or not isinstance(given, Sequence) or not any(isinstance(one, str) for one in given):
+    given = given.tolist() if isinstance(given, np.ndarray) else given
+    if isinstance(given, str) or not isinstance(given, Sequence):
         return given
-    if len(given) != len(names):
-        raise InputError(f"a column of variances for each of the {len(names)} columns of figures; got {len(given)}")
-    return given[i]
+    if any(isinstance(one, Sequence) for one in given):
+        if len(given) != len(names):
+            raise InputError(f"an amount of noise for each of the {len(names)} columns of figures; got {len(given)}")
+        return given[i]
+    if len(given) == len(names) > 1:
+        raise InputError(
+            f"{list(given)} may be a number per column or per level: give [[{given[0]}], [{given[1]}], …] for one per "
+            "column, or a list for each column with one number per level"
+        )
+    return given
 
 
 def _numbers(values: ArrayLike, what: str) -> Floats:

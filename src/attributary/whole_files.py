@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from typing import BinaryIO
 
-from attributary.errors import InputError
+from attributary.errors import InputError, TryAgain
 
 AT_FDCWD, EXCHANGE = -100, 2  # of Linux; renamex_np of macOS calls the same RENAME_SWAP
 MARK = ".attributary-"
@@ -92,30 +92,28 @@ def whole_folder(path: str, names: Collection[str]) -> Iterator[str]:
     target = os.path.realpath(path)
     parent = os.path.dirname(target)
     already = len(written)
-    place = _beside(target)
-    try:
-        os.makedirs(parent, exist_ok=True)
-        _tidy(target, names)
-        os.mkdir(place)
-    except OSError as error:
-        reason = "Not a directory" if isinstance(error, FileExistsError) else error.strerror
-        raise InputError(f"{path} cannot be made: {reason}; choose another with -o") from error
-    lock = _lock(place)
-    try:
-        if os.path.isdir(target):
-            os.chmod(place, os.stat(target).st_mode & 0o7777)
-        yield place
-        with _undisturbed():
-            _swap(place, target, names)
-            written[already:] = [*_elsewhere(written[already:], place), path]
-    except BaseException:  # Ctrl-C too
-        written[already:] = _elsewhere(written[already:], place)
-        _discard(place, names)
-        raise
-    finally:
-        if lock is not None:
-            os.close(lock)
-    sync(parent)
+    with sole_writer(path) as alone:
+        place = _beside(target, secrets.token_hex(8))
+        try:
+            os.makedirs(parent, exist_ok=True)
+            for left in _others(target) if alone else ():  # by processes that were killed
+                _discard(left, names)
+            os.mkdir(place)
+        except OSError as error:
+            reason = "Not a directory" if isinstance(error, FileExistsError) else error.strerror
+            raise InputError(f"{path} cannot be made: {reason}; choose another with -o") from error
+        try:
+            if os.path.isdir(target):
+                os.chmod(place, os.stat(target).st_mode & 0o7777)
+            yield place
+            with _undisturbed():
+                _swap(place, target, names)
+                written[already:] = [*_elsewhere(written[already:], place), path]
+        except BaseException:  # Ctrl-C too
+            written[already:] = _elsewhere(written[already:], place)
+            _discard(place, names)
+            raise
+        sync(parent)
 
 
 def was_stopped(path: str) -> bool:
@@ -123,10 +121,63 @@ def was_stopped(path: str) -> bool:
     return bool(_others(os.path.realpath(path)))
 
 
-def _beside(target: str) -> str:
+@contextmanager
+def sole_writer(path: str) -> Iterator[bool]:
+    """Keeps others from writing to a folder or file meanwhile, or raises TryAgain where another process does.
+
+    The lock is an empty file beside it, locked by the system, so that it ends with the process. Gives whether there is
+    a lock; some systems and disks have none. A thread that has it may take it again.
+    """
+    target = os.path.realpath(path)
+    holder = (threading.get_ident(), target)
+    if holder in _sole_writers:
+        yield True
+        return
+    lock = _beside(target, "lock")
+    with suppress(OSError):
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+    handle = _lock(lock, path)
+    _sole_writers.update({holder} if handle is not None else ())
+    try:
+        yield handle is not None
+    finally:
+        _sole_writers.discard(holder)
+        if handle is not None:
+            with suppress(OSError):
+                os.unlink(lock)
+            os.close(handle)
+
+
+_sole_writers: set[tuple[int, str]] = set()  # threads, and what they write
+
+
+def _lock(lock: str, path: str) -> int | None:
+    """A lock on a file, which is made for that; None where files cannot be locked."""
+    try:
+        import fcntl
+
+        while True:
+            handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.path.samestat(os.fstat(handle), os.stat(lock)):
+                    return handle
+            except FileNotFoundError:  # its last holder has just removed it
+                pass
+            except BaseException:
+                os.close(handle)
+                raise
+            os.close(handle)
+    except BlockingIOError:
+        raise TryAgain(f"{path} is being written by another process; wait for it, or choose another with -o") from None
+    except (ImportError, OSError):
+        return None
+
+
+def _beside(target: str, end: str) -> str:
     """A place on the same disk: beside the folder, or inside it where that is not possible."""
     parent, name = os.path.split(target)
-    end = f"{MARK}{secrets.token_hex(8)}"
+    end = MARK + end
     if os.path.isdir(target) and (os.path.ismount(target) or not os.access(parent, os.W_OK)):
         return os.path.join(target, end)
     return os.path.join(parent, f".{name}{end}")
@@ -173,16 +224,6 @@ def _discard(place: str, names: Collection[str]) -> None:
         os.rmdir(place)
 
 
-def _tidy(target: str, names: Collection[str]) -> None:
-    """Removes what processes that were killed have left; those that are at work hold a lock."""
-    for place in _others(target):
-        with suppress(OSError):
-            lock = _lock(place)
-            if lock is not None:
-                _discard(place, names)
-                os.close(lock)
-
-
 def _others(target: str) -> list[str]:
     parent, name = os.path.split(target)
     others = []
@@ -190,22 +231,6 @@ def _others(target: str) -> list[str]:
         with suppress(OSError):
             others += [os.path.join(folder, each) for each in os.listdir(folder) if each.startswith(begins)]
     return [place for place in others if os.path.isdir(place)]
-
-
-def _lock(place: str) -> int | None:
-    """A lock on a folder, which ends with the process; None where another has it, or where there are no locks."""
-    try:
-        import fcntl
-
-        handle = os.open(place, os.O_RDONLY)
-    except (ImportError, OSError):
-        return None
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(handle)
-        return None
-    return handle
 
 
 @contextmanager

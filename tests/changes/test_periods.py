@@ -140,7 +140,7 @@ def test_a_folder_of_periods_is_told_from_a_run(tmp_path: Path) -> None:
     for name in ("week 2", "week 10", "empty"):
         (tmp_path / "runs" / name).mkdir(parents=True)
         if name != "empty":
-            write_table(est.table(), str(tmp_path / "runs" / name / "estimates.csv"))
+            write_table(week(tree, rates(tree), rng).table(), str(tmp_path / "runs" / name / "estimates.csv"))
     assert list(period_files(str(tmp_path / "runs"))) == ["week 2", "week 10"]
     assert period_files(str(tmp_path / "runs" / "week 2")) == {}
     dotted = write_weeks(tmp_path / "dotted", {"2026.10": est, "2026.9": est})

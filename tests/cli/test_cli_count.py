@@ -95,8 +95,20 @@ def test_files_are_relative_to_the_spec_and_those_of_the_command_to_where_it_run
 
 
 def test_a_period(folder: Path) -> None:
-    assert run(folder / "spec.toml", "--from", "50").stdout.count("\n") == 3
+    refused = run(folder / "spec.toml", "--from", "50")  # its only conversion is on a Sunday
+    words = (
+        "error: none of the 1 conversions is in the domains of the spec: day is sun; write the values of a domain as"
+    )
+    assert refused.exit_code == 2 and refused.stdout == "" and refused.stderr.startswith(words), refused.stderr
     assert run(folder / "spec.toml", "--until", "1m", "--threads", "1", "--memory", "1GB").stdout.count("\n") == 3
+
+
+@pytest.mark.parametrize("command", ["count", "run", "evaluate"])
+def test_a_domain_that_matches_no_conversion_is_refused(command: str, folder: Path, tmp_path: Path) -> None:
+    (folder / "spec.toml").write_text(SPEC.replace('"mon", "tue"', '"Monday", "Tuesday"'))
+    out = tmp_path / "out.csv"
+    refused = attributary(command, folder / "spec.toml", "-o", out, code=2)
+    assert "day is mon, sun; write the values of a domain as the logs do" in refused.stderr and not out.exists()
 
 
 def test_rows_with_their_conversions(folder: Path) -> None:

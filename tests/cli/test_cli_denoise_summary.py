@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from attributary import Tree, noise
 from attributary.api.ara.keys.key_layout import layout
 from attributary.api.ara.keys.node_keys import tree_keys
-from attributary.api.ara.service.summary_report import write_summary
+from attributary.api.ara.service.summary_report import read_summary, write_summary
 from attributary.api.ara.wire.avro import StatedNoise, write_results
 from attributary.cli import main
 from attributary.plan import Plan, make_plan
@@ -159,9 +159,34 @@ def test_the_same_summary_report_again_is_refused_whatever_it_is_called(
         write_results(given[1], keys[:3], metric[:3])
     result = run("plan.json", "s.avro", *given)
     assert result.exit_code == 2 and "holds the same sums as s.avro" in result.stderr and result.stderr.count("\n") == 1
-    metric[2:4] += [1, -1]  # the sum of all is as it was
+    metric[2:4] += [1, -1]  # the sum of all is as it was, and four of six noises
+    write_results("s.avro", keys, metric)
+    assert "on 4 of the 6 nodes that both have" in run("plan.json", "s.avro", *given).stderr
+    metric += [1, 1, 1, 0, 1, 0]  # one is equal, by chance
     write_results("s.avro", keys, metric)
     assert run("plan.json", "s.avro", *given).exit_code == 0
+
+
+def test_a_copy_that_lacks_rows_or_has_more_is_refused(made: tuple[Plan, Tree, Keys]) -> None:
+    noisy_summary(made, "s.avro", 1, 7)
+    whole = read_summary("s.avro")
+    more = np.append(whole.keys, [[1, 2]], axis=0).astype(np.uint64), np.append(whole.metric, 5)
+    for keys, metric in ((whole.keys[1:], whole.metric[1:]), (whole.keys[:2], whole.metric[:2]), more):
+        write_summary("t.json", keys, metric)
+        result = run("plan.json", "s.avro", "t.json")
+        assert result.exit_code == 2 and "t.json holds the same sums as s.avro" in result.stderr, result.stderr
+    noisy_summary(made, "other.avro", 1, 8)
+    assert run("plan.json", "s.avro", "other.avro").exit_code == 0
+
+
+def test_equal_sums_of_reports_whose_noise_may_repeat_are_no_copies(made: tuple[Plan, Tree, Keys]) -> None:
+    """Without noise, most nodes of two days may be 0; a copy has all of its sums in the other."""
+    for words in ("NOT PRIVATE: no noise", "NOT PRIVATE: seeded"):
+        write_summary("a.avro", made[2], np.array([5, 0, 0, 0, 0, 5]), stated=StatedNoise(not_private=words))
+        write_summary("b.avro", made[2], np.array([7, 0, 0, 0, 0, 7]), stated=StatedNoise(not_private=words))
+        assert run("plan.json", "a.avro", "b.avro").exit_code == 0
+        write_summary("b.avro", made[2][:4], np.array([5, 0, 0, 0]), stated=StatedNoise(not_private=words))
+        assert run("plan.json", "a.avro", "b.avro").exit_code == 2
 
 
 def test_words_of_a_report_that_is_not_private_come_along(made: tuple[Plan, Tree, Keys]) -> None:

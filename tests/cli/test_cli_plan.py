@@ -95,7 +95,8 @@ def test_the_table_is_that_of_the_plan() -> None:
         *("100.0%", "65,536", f"{made.expected.tree.plan:.1%}", f"{made.expected.tree.equal:.1%}", f"−{-better:.1%}")
     ]
     assert "relative to the count, or to tau = 10" in said and "as in a summary report" in said
-    assert "epsilon = 2 for adding or removing one conversion" in said
+    assert "privacy: ε = 2: whether an impression has its counted conversion\n" in said
+    assert all(line in " ".join(said.split()) for line in made.privacy_words.all_lines)
     unmeasured = [e for e in made.expected.levels if not made.default[made.levels.index(e.level)]]
     for level in unmeasured:
         error = f"{level.error.plan:.1%}"
@@ -115,13 +116,23 @@ def test_splits_of_roots_and_roots_without_history() -> None:
     lines = counts().splitlines()
     Path("tree.csv").write_text("\n".join(["campaign,location", "100,Paris", "101,Lima", "999,Rome"]), encoding="utf-8")
     Path("old.csv").write_text("\n".join([*lines, "100,Paris,thu,1,50"]), encoding="utf-8")
-    said = done("split.toml", "--prior", "old.csv", "--tree", "tree.csv", "-o", "plan.json")
+    refused = plan("split.toml", "--prior", "old.csv", "--tree", "tree.csv", "-o", "plan.json")
+    assert refused.exit_code == 2 and "'day' has a domain, and 50 of 604 conversions" in refused.stderr
+    assert "outside it, such as 'thu'" in refused.stderr and refused.stderr.count("\n") == 1
+    said = done("split.toml", "--prior", "counts.csv", "--tree", "tree.csv", "-o", "plan.json")
     made = Plan.load("plan.json")
     assert list(made.roots) == ["100", "101"]
     assert "largest of 3" in said and row(said, "999")[0] == "0"
     assert "5 nodes are new since then; 1 of them are values of campaign and take the default split" in said
-    assert "28 of its leaves, with" in said and "left out; the first is campaign=101, location=Paris, day=mon" in said
+    assert "27 of its leaves, with" in said and "left out; the first is campaign=101, location=Paris, day=mon" in said
     assert "median error within a campaign" in said
+
+
+def test_a_prior_of_which_less_than_half_is_in_the_tree_is_told_first() -> None:
+    Path("tree.csv").write_text("campaign,location\n100,Paris\n999,Rome\n", encoding="utf-8")
+    said = done("spec.toml", "--prior", "counts.csv", "--tree", "tree.csv")
+    assert re.match(r"warning: the prior hardly fits: \d+ of the prior's 554 conversions are not in this tree", said)
+    assert "hardly fits" not in done("spec.toml", "--prior", "counts.csv")
 
 
 def test_json_on_standard_output_and_nothing_else() -> None:
@@ -270,7 +281,7 @@ BAD: dict[str, tuple[list[str], str]] = {
     "no figures": (["spec.toml", "--prior", "bare.csv"], "bare.csv is not a prior: it has neither conversions"),
     "another tree": (
         ["spec.toml", "--prior", "other.csv"],
-        "other.csv: none of its 1 rows is a leaf of the tree",
+        "other.csv: 'day' has a domain, and 3 of 3 conversions have a value outside it, such as 'Monday'",
     ),
     "words": (
         ["spec.toml", "--prior", "words.csv"],

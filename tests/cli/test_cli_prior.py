@@ -9,6 +9,9 @@ from click.testing import CliRunner
 
 from attributary import Tree, denoise, prior
 from attributary.cli import main
+from attributary.errors import InputError
+from attributary.estimators import Estimator
+from attributary.pipeline.denoise_table import denoise_table
 from attributary.pipeline.read_prior import past_of_table
 from attributary.tables import read_table, write_table
 from command import ADDED
@@ -131,3 +134,55 @@ def test_a_plan_for_an_average_period_of_the_last_tree(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.stderr
     assert result.stderr.startswith("6 nodes in 2 levels")  # a is gone
     assert "2 periods (1 to 2), discount 0.8, 356 conversions in an average period" in result.stderr
+
+
+def refused(folder: Path, *options: str) -> str:
+    table = ["denoise", "--table", str(folder / "noisy.parquet"), "--levels", ",".join(LEVELS), "--value", "noisy"]
+    result = CliRunner().invoke(main, [*table, "--variance", "50", *options, "-o", str(folder / "never.parquet")])
+    assert result.exit_code == 2 and result.stderr.count("\n") == 1 and not (folder / "never.parquet").exists()
+    return result.stderr
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_todays_own_report_is_no_prior_even_without_some_rows(files: Path, ending: str) -> None:
+    own = str(files / f"own.{ending}")
+    report = run(files)
+    some = np.arange(report.num_rows) % 5 > 0
+    for rows in (report, report.filter(pa.array(some))):
+        write_table(rows, own)
+        assert "would count twice; give a report of an earlier period" in refused(files, "--prior", own)
+    counts = report.filter(pa.array(world(1).tree.is_leaf)).select([*LEVELS, "noisy"])
+    counts = counts.set_column(3, "conversions", [np.maximum(counts.column("noisy").to_numpy(), 0)])
+    write_table(counts, own)  # figures of today, taken for exact counts
+    assert "would count twice" in refused(files, "--prior", own)
+
+
+def test_a_report_of_other_noise_on_the_same_counts_is_a_prior(files: Path) -> None:
+    of, nodes = world(1), world(1).tree.table().select(LEVELS)
+    then = measured(of, 50.0, 7)
+    est = denoise(of.tree, then)
+    table = nodes.append_column("noisy", [then.noisy]).append_column("estimate", [est.count])
+    write_table(table.append_column("variance", [est.variance]), str(files / "then.parquet"))
+    run(files, "--prior", str(files / "then.parquet"))
+
+
+def test_a_prior_of_which_less_than_half_is_here_is_told_first(files: Path) -> None:
+    counts = read_table(str(files / "counts.csv"))
+    names = pa.array([f"{name}-old" for name in counts.column("partner").to_pylist()])
+    kept = np.arange(counts.num_rows) % 4 == 0
+    mixed = pa.array(np.where(kept, counts.column("partner").to_pylist(), names.to_pylist()))
+    write_table(counts.set_column(0, "partner", mixed), str(files / "other.csv"))
+    table = ["denoise", "--table", str(files / "noisy.parquet"), "--levels", ",".join(LEVELS), "--value", "noisy"]
+    given = [*table, "--variance", "50", "-o", str(files / "out.parquet"), "--prior"]
+    said = CliRunner().invoke(main, [*given, str(files / "other.csv")]).stderr.splitlines()
+    assert said[0].startswith("warning: the prior hardly fits: ") and "partner=" in said[0]
+    assert "hardly fits" not in CliRunner().invoke(main, [*given, str(files / "counts.csv")]).stderr
+
+
+def test_what_would_have_no_part_is_refused(files: Path) -> None:
+    table = read_table(str(files / "noisy.parquet"))
+    with pytest.raises(
+        InputError, match="`prior` goes with `estimator` learned or posterior; got `estimator` unbiased"
+    ):
+        denoise_table(table, LEVELS, "noisy", variance=50.0, estimator=Estimator(), prior=str(files / "counts.csv"))
+    assert "--protected is said of the counts in --prior" in refused(files, "--protected")

@@ -125,7 +125,7 @@ def test_a_broken_or_foreign_file_is_one_line_and_the_old_page_stays(
         (["a.parquet", "-o", "empty"], "empty is a folder; give the name of a file in it"),
         (["a.parquet", "-o", "no/where.html"], "cannot be written: there is no folder"),
         (["a.parquet", "--tau", "0"], "--tau is a number above 0; got 0.0"),
-        (["a.parquet", "--proven"], "--test, --proven and --measure are of periods"),
+        (["a.parquet", "--proven"], "--test, --proven, --measure and --largest are of periods"),
         (["a.parquet", "--tau", "nan"], "--tau is a number above 0; got nan"),
         (["a.parquet", "--charts", "a.parquet"], "a.parquet cannot be made: File exists"),
         (["a.parquet", "--levels", "x,y"], "a.parquet has no column 'x'; its columns are node"),

@@ -3,10 +3,12 @@
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -215,6 +217,26 @@ def test_a_second_run_is_a_second_release(shop: Path, tmp_path: Path) -> None:
     run(shop / "spec.toml", "-o", out, "--again", "-q")
     assert (out / "estimates.parquet").read_bytes() != before["estimates.parquet"]
     run(shop / "spec.toml", "-o", out, "--seed", 1, "-q")
+
+
+def test_of_two_runs_into_one_new_folder_at_once_one_is_refused(
+    shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the first counts, another thread, as another process would, runs into the same folder."""
+    out, refused = tmp_path / "run", []
+    real = count
+
+    def while_another_runs(*args: Any, **options: Any) -> Any:
+        monkeypatch.setattr("attributary.pipeline.run.count", real)
+        thread = threading.Thread(target=lambda: refused.append(run(shop / "spec.toml", "-o", out)))
+        thread.start()
+        thread.join()
+        return real(*args, **options)
+
+    monkeypatch.setattr("attributary.pipeline.run.count", while_another_runs)
+    run(shop / "spec.toml", "-o", out, "-q")
+    assert [result.exit_code for result in refused] == [75]
+    assert os.listdir(tmp_path) == ["run"] and not [name for name in os.listdir(out) if name.startswith(".")]
 
 
 def test_files_of_an_earlier_run_go_and_those_of_others_stay(shop: Path, tmp_path: Path) -> None:

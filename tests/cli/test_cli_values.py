@@ -85,7 +85,7 @@ def test_several_conversions_without_values(shop: Path, tmp_path: Path) -> None:
     told = run("plan", shop / "two.toml", "--prior", tmp_path / "counts.csv", "-o", tmp_path / "plan.json").stderr
     plan = Plan.load(str(tmp_path / "plan.json"))
     assert [share.clip for share in plan.measures] == [1] and plan.most() == 2 and sum(plan.default) <= 32768
-    assert "for adding or removing all conversions of an impression that count" in told
+    assert "whether an impression has its counted conversions, all of them together" in told
     beyond = read_table(str(tmp_path / "counts.csv")).column("conversions_beyond").to_pylist()
     assert sum(map(int, beyond)) > 0
 

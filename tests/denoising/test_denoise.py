@@ -215,8 +215,9 @@ def test_unknown_options_are_refused() -> None:
         denoise(tree, [1], 1, nonnegative="both")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="shape is one of laplace, dlap, normal"):
         denoise(tree, [1], 1, shape="cauchy")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="hold their variances"):
-        denoise(tree, Measurements(np.ones(1), np.ones(1)), 1)
+    for more in ({"variance": 1}, {"shape": "normal"}):
+        with pytest.raises(ValueError, match="measurements hold variance and shape"):
+            denoise(tree, Measurements(np.ones(1), np.ones(1)), **more)  # type: ignore[arg-type]
 
 
 def test_measurements_of_the_same_conversions_are_combined() -> None:

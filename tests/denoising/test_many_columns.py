@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from attributary import Measurements, Tree, denoise
 from attributary.denoising import compiled, linear, passes, threads
+from attributary.errors import InputError
 from attributary.estimates import read_measures
 from attributary.prior import none
 from effort import examples, first_of
@@ -132,3 +133,31 @@ def test_what_needs_one_column_says_so() -> None:
             denoise(TREE, np.ones(shape), 1.0)
     with pytest.raises(ValueError, match="one variance for each of the 10 nodes"):
         denoise(TREE, np.ones((10, 3)), np.ones((10, 2)))
+
+
+def test_numbers_for_several_columns_are_told_from_those_per_level() -> None:
+    frame = {"a": ["x", "x", "x"], "b": [None, "p", "q"], "n": [9.0, 4, 6], "r": [900.0, 410, 580]}
+    levels, value = ["a", "b"], ["n", "r"]
+    with pytest.raises(InputError, match=r"may be a number per column or per level: give \[\[8.5\], \[566\], …\]"):
+        Measurements.from_table(frame, levels, value, std=[8.5, 566])
+    with pytest.raises(InputError, match="may be a number per column or per level"):
+        Measurements.from_table(frame, levels, value, variance=np.array([8.5, 566]))
+    each = Measurements.from_table(frame, levels, value, std=[[8.5], [566]]).variance
+    np.testing.assert_allclose(each, np.square([[8.5, 566]] * 3))
+    both = Measurements.from_table(frame, levels, value, std=[[3, 2], [9, 4]]).variance
+    np.testing.assert_allclose(both, np.square([[3, 9], [2, 4], [2, 4]]))
+
+
+@pytest.mark.parametrize("shape", ["laplace", "normal", "laplace-twice"])
+@pytest.mark.parametrize("times", [1e-140, 1e-80, 1e78, 1e100, 1e149])
+def test_intervals_scale_with_figures_of_any_size(shape: str, times: float) -> None:
+    tree = Tree.from_parents([-1, 0, 0, 1, 1, 2, 2])
+    x, variance = np.array([102.0, 59, 41, 33, 30, 13, 26]), np.array([3.0, 1, 2, 5, 1, 1, 4])
+    plain, large = denoise(tree, x, variance, shape=shape), denoise(tree, x * times, variance * times**2, shape=shape)
+    np.testing.assert_allclose(np.array(large.interval()) / times, plain.interval(), rtol=1e-6)
+    np.testing.assert_allclose(
+        np.array(large.total([3, 5]).interval()) / times, plain.total([3, 5]).interval(), rtol=1e-6
+    )
+    assert large.fit.z == pytest.approx(plain.fit.z, rel=1e-6)
+    with pytest.raises(ValueError, match=r"up to 1e\+300, or inf for a node not measured"):
+        denoise(tree, x, 1e301)

@@ -197,6 +197,36 @@ def test_how_it_is_asked_for() -> None:
         Measurements.from_table(frame, ["a"], "v", noise="estimated:shape=round")
 
 
+def unlike(std: list[float], shape: str, draws: int) -> float:
+    """How often levels are taken to differ in their noise."""
+    tree, rng = forest(6, 4, 1, low=4, high=7), np.random.default_rng(4)
+    levels = [estimate_noise(tree, figures(tree, np.array(std), shape, rng)[1], shape=shape) for _ in range(draws)]
+    assert all(f"{level.unlike}: the intervals do not" in level.words[-1] for level in levels if level.unlike)
+    assert all("noise of level 0" in level.words[-1] for level in levels if not level.unlike)  # 6 checks are too few
+    return float(np.mean([level.unlike != "" for level in levels]))
+
+
+@pytest.mark.parametrize("shape", ["normal", "laplace"])
+def test_levels_whose_noise_differs_are_told_and_others_are_not(shape: str) -> None:
+    assert unlike([8.0] * 4, shape, 40) <= 0.05
+    assert min(unlike([30.0, 8.0, 8.0, 3.0], shape, 10), unlike([3.0, 8.0, 8.0, 30.0], shape, 10)) >= 0.9
+
+
+def test_tables_whose_levels_differ_in_their_noise_are_refused_unless_they_are_said_to_be_alike() -> None:
+    tree, rng = forest(6, 4, 1, low=4, high=7), np.random.default_rng(4)
+    _, x = figures(tree, np.array([30.0, 8.0, 8.0, 3.0]), "laplace", rng)
+    frame = {f"l{i}": [path[i] if i < len(path) else None for path in _paths(tree)] for i in range(4)} | {"x": x}
+    with pytest.raises(InputError, match="figures of l0 miss their sums .* times as far .*estimated:per=level"):
+        Measurements.from_table(frame, None, "x", noise="estimated")
+    assert len(Measurements.from_table(frame, None, "x", noise="estimated:per=all").noisy) == len(tree)
+
+
+def test_too_few_checks_to_compare_levels_are_said() -> None:
+    tree, rng = forest(20, 2, 1), np.random.default_rng(1)
+    level = estimate_noise(tree, figures(tree, np.array([30.0, 8.0]), "normal", rng)[1], shape="normal")
+    assert level.unlike == "" and "too few checks to see whether the noise of level 0 is that" in level.words[-1]
+
+
 def test_a_mangled_figure_does_not_make_the_noise_look_larger() -> None:
     tree, rng = forest(30, 3, 8), np.random.default_rng(8)
     _, x = figures(tree, np.full(3, 4.0), "laplace", rng)

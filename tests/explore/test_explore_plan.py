@@ -50,6 +50,7 @@ def test_errors_and_contributions_are_those_of_the_plan(spec: Spec, seed: int, p
     assert number(found["tree"]["error"]) == pytest.approx(wanted.tree, rel=1e-9)
     assert found["loss"]["conversion"] == pytest.approx(plan.privacy_loss.conversion)
     assert found["loss"]["change"] == pytest.approx(plan.privacy_loss.change)
+    assert found["privacy"] == plan.privacy_words.sentences
     variance = plan.variance(tree)
     by_node = rmsre.nodes(before.mean, wanted.variance, spec.tau)
     for i, level in enumerate(found["levels"]):
@@ -292,4 +293,5 @@ def test_a_plan_for_w3c_attribution_goes_with_another_epsilon_and_says_its_guara
         now, more = (answer(what_if, {"share": "2,3", **moved}) for moved in ({}, {"epsilon": "2"}))
         assert (now["epsilon"], more["epsilon"]) == (1.0, 2.0)
         assert number(more["tree"]["error"]) < number(now["tree"]["error"])
-        assert "Individual ε-DP" in now["guarantee"][0]
+        assert now["privacy"][0].startswith("ε = 1: the reports of one conversion, of ε = 2 per device")
+        assert "Individual ε-DP" in now["privacy"][1]

@@ -118,7 +118,6 @@ def test_chances_of_draws_are_those_of_the_shape_where_steps_are_fine() -> None:
         ("laplace:scale=3", "laplace", 18.0, 1.0),
         ("normal:std=3", "normal", 9.0, 1.0),
         ("dlap:rate=1.5", "dlap", noise.dlap_variance(np.array(1.5)), 1.0),
-        ("dlap:rate=0", "dlap", np.inf, 1.0),
         ("laplace-twice:scale=3", "laplace-twice", 36.0, 1.0),
         ("dlap-twice:rate=1.5", "dlap-twice", 2 * noise.dlap_variance(np.array(1.5)), 1.0),
         ("api:epsilon=4,contribution=32768", "laplace", noise.model("api", 4).variance(np.array([2.0]))[0], 1.0),
@@ -152,8 +151,43 @@ def test_an_interval_states_the_noise_whose_quantile_it_is(name: str, sides: str
     bounds = {"low": noisy - half, "high": noisy + half}
     bounds["low"][2] = 0.0  # cut, so that half of its width says too little
     np.testing.assert_allclose(said.figures(lambda which, _: bounds[which], noisy)[0], 9.0)
-    with pytest.raises(ValueError, match="from low to high; row 1 does not"):
+    with pytest.raises(ValueError, match="^row 1: an interval goes from low to high"):
         said.figures(lambda which, _: bounds["high" if which == "low" else "low"], noisy)
+
+
+def test_a_figure_is_within_its_own_bounds() -> None:
+    said = noise.parse("laplace:interval=low,high@0.95,two-sided")
+    bounds = {"low": np.array([5.5, 0.0, 8.0]), "high": np.array([9.5, 4.0, 20.0])}
+    half = said.figures(lambda which, _: bounds[which], np.array([7.0, -2.0, 14.0]))[0] ** 0.5
+    np.testing.assert_allclose(half / half[0], [1, 3, 3])  # a lower bound that was cut at 0 says nothing
+    for x, row in (([7.0, 1.0, 21.0], 3), ([5.0, 1.0, 9.0], 1), ([7.0, 4.1, 9.0], 2)):
+        with pytest.raises(ValueError, match=f"^row {row}: the figure {x[row - 1]:g} is outside its own bounds"):
+            said.figures(lambda which, _: bounds[which], np.array(x))
+    whole = {name: np.rint(each) for name, each in bounds.items()}  # rounded, as Snowflake's are
+    assert said.figures(lambda which, _: whole[which], np.array([5.4, 1.0, 9.0]))[0][0] > 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "gaussian:rho=0",
+            "gaussian:rho=inf",
+            "gaussian:rho=1e-320",
+            "dlap:rate=0",
+            "dlap:rate=inf",
+            "dlap-twice:rate=0",
+        ),
+        *("laplace:epsilon=0", "laplace:epsilon=inf", "laplace:epsilon=1e-300", "dlap:epsilon=1e-200"),
+        *("laplace:epsilon=1,levels=0", "laplace:epsilon=1,levels=inf", "laplace:epsilon=1,sensitivity=inf"),
+        *("normal:epsilon=inf,delta=1e-6", "normal:epsilon=1,delta=0", "normal:epsilon=1,delta=1", "normal:std=1e200"),
+        *("api:epsilon=0,contribution=5", "api:epsilon=inf,contribution=5", "api:epsilon=4,contribution=inf"),
+        *("api:epsilon=4,contribution=5,l1=0", "api:epsilon=4,contribution=5,l1=inf", "laplace:scale=3,rounded=1e300"),
+    ],
+)
+def test_noise_without_a_finite_variance_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is a positive number; got|too large for a number|and below 1; got"):
+        noise.parse(text).figures(lambda name, value: np.array([float(value)]))
 
 
 def test_noise_may_differ_by_level() -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from attributary import Measurements, Tree
 from attributary.errors import InputError
-from attributary.pipeline.figure_doubts import clamped, doubts_of, level_gaps, rounding_step
+from attributary.pipeline.figure_doubts import clamped, doubts_of, level_gaps, refuse_averages, rounding_step
 from attributary.types import Floats
 
 FAMILIES = 12
@@ -73,4 +73,19 @@ def test_averages_are_refused() -> None:
     sums = np.asarray(TREE.roll_up(leaf), float)
     size = np.asarray(TREE.roll_up(np.ones(FAMILIES * 20)), float)
     with pytest.raises(InputError, match="as averages and rates are, which do not add up"):
-        doubts_of(Measurements.of(TREE, sums / size, 4.0), "t")
+        refuse_averages(Measurements.of(TREE, sums / size, 4.0), "minutes", "t")
+
+
+def test_averages_are_refused_in_small_tables_and_honest_figures_are_not() -> None:
+    tree = Tree.from_parents([-1, -1, 0, 0, 1, 1])
+    minutes = Measurements.of(tree, [3.1, 4.1, 3.0, 3.4, 4.0, 4.2], 0.02)
+    with pytest.raises(InputError, match="as averages and rates are"):
+        refuse_averages(minutes, "minutes", "t")
+    loud = Measurements.of(tree, minutes.noisy, 4.0)  # of which noise alone might be the reason
+    refuse_averages(loud, "minutes", "t")
+    with pytest.raises(InputError, match="as averages and rates are"):
+        refuse_averages(loud, "minutes per visit", "t")
+    rng = np.random.default_rng(7)
+    for mean in (0.05, 3.0, 400.0):
+        for std in (0.5, 3.0, 30.0):
+            refuse_averages(measured(rng, counts(rng, mean), std, False), "products", "t")

@@ -146,6 +146,7 @@ def test_laws_of_every_plan(given: Spec, seed: int, method: str, seen: int) -> N
     assert method == "per-node" or np.isclose(plan.privacy_loss.conversion, conversion, rtol=1e-12)
     if given.unknown and given.unknown[0].size > 1 and method != "per-node" and not plan.roots:
         assert np.isclose(plan.privacy_loss.change, change, rtol=1e-12)
+        assert plan.privacy_loss.purchase == pytest.approx(max(conversion, change), rel=1e-12)
     limits = {"conversion": plan.privacy_loss.conversion, "definition-1": plan.privacy_loss.under("definition-1")}
     assert limits[given.neighbours] <= given.epsilon * (1 + 1e-12) and given.neighbours in plan.guarantees
 
@@ -327,7 +328,7 @@ def test_definition_1_with_nothing_known_spends_half() -> None:
     plan = make_plan(given, given.tree())
     assert (
         sum(plan.default) == 32768
-        and plan.privacy_loss == (2.0, 4.0)
+        and plan.privacy_loss == (2.0, 4.0, 4.0)
         and plan.privacy_loss.under("definition-1") == 4.0
     )
 

@@ -228,8 +228,23 @@ def test_counts_alone_take_the_counts_of_a_report_of_several_measures(made: Made
     assert plans[0] == plans[1] and errors[0] == errors[1]
 
 
+def test_counts_from_standard_input_are_read_once(made: Made) -> None:
+    write_table(read_table("counts.parquet"), "counts.csv")
+    told("--prior", "counts.csv")
+    given = ["denoise", "plan.json", "s.avro", "-o", "again.parquet", "--prior", "-"]
+    result = CliRunner().invoke(main, given, input=Path("counts.csv").read_bytes())
+    assert result.exit_code == 0, result.stderr
+    assert read_table("again.parquet").equals(read_table("out.parquet"))
+
+
+def write_later(made: Made) -> None:
+    """noisy.csv: figures of a later period."""
+    table = made[2]["count"].select(["a", "day"])
+    write_table(table.append_column("noisy", [made[2]["count"].column("estimate").to_numpy() + 1.5]), "noisy.csv")
+
+
 def test_a_table_without_a_plan_refuses_a_report_of_several_measures(made: Made) -> None:
-    write_table(made[2]["count"].select(["a", "day", "estimate"]).rename_columns(["a", "day", "noisy"]), "noisy.csv")
+    write_later(made)
     given = ["denoise", "--table", "noisy.csv", "--levels", "a,day", "--value", "noisy", "--variance", "50", "-q"]
     refused = CliRunner().invoke(main, [*given, "--prior", "e.parquet"])
     assert refused.exit_code == 2 and "several measures (count, revenue)" in refused.stderr
@@ -249,7 +264,7 @@ def test_a_prior_that_is_not_private_marks_what_is_made_from_it(made: Made, endi
         done = CliRunner().invoke(main, ["plan", "spec.toml", "--prior", name, "--protected", "-o", "next.json"])
         assert done.exit_code == 0, done.output
         assert Plan.load("next.json").prior.protected == protected and ("NOT protected" in done.stderr) != protected
-    write_table(made[2]["count"].select(["a", "day", "estimate"]).rename_columns(["a", "day", "noisy"]), "noisy.csv")
+    write_later(made)
     write_table(mark(made[2]["count"], SEEDED), f"one.{ending}")
     given = ["denoise", "--table", "noisy.csv", "--levels", "a,day", "--value", "noisy", "--variance", "50"]
     done = CliRunner().invoke(main, [*given, "--prior", f"one.{ending}", "-o", "table.csv"])

@@ -342,3 +342,39 @@ def test_a_total_that_only_the_prior_tells_takes_all_errors_to_add_up() -> None:
     found = est.total([1, 2])
     assert found.noise == pytest.approx((est.std[1] + est.std[2]) ** 2) and found.noise > found.variance
     assert est.total([1, 2, 3]).noise == 1  # told by today's figures
+
+
+def test_a_prior_of_mean_and_variance_counts_as_an_earlier_period_does() -> None:
+    """As a report of that period would: its counts are the best estimate of these figures."""
+    of = world(3, 8)
+    given_, tree = measured(of, 50.0, 1), of.tree
+    rng = np.random.default_rng(2)
+    then, wide = of.earlier.mean + rng.normal(0, 1, len(tree)), rng.uniform(0.5, 2.0, len(tree))
+    best = denoise(tree, then, wide)
+    report = Prior(np.asarray(best.count), best.variance, new=np.zeros(len(tree), bool))
+    raw, without = Prior(then, wide), prior.learn(tree, given_)
+    np.testing.assert_allclose(*(prior.learn(tree, given_, None, period).mean for period in (raw, report)))
+    np.testing.assert_allclose(prior.foreseen(tree, raw).spread, prior.foreseen(tree, report).spread)
+    assert np.abs(prior.learn(tree, given_, None, raw).share - without.share).max() > 0.01
+    several = [denoise(tree, given_, posterior=True, prior=each).count for each in (raw, report, None)]
+    np.testing.assert_allclose(several[0], several[1])
+    assert np.abs(several[0] - several[2]).max() > 0.1
+
+
+def test_a_prior_that_says_nothing_changes_nothing_and_one_of_counts_counts() -> None:
+    of = world(3, 8)
+    given_, tree = measured(of, 50.0, 1), of.tree
+    without = prior.learn(tree, given_).share
+    for nothing in (prior.none(tree), Prior(of.earlier.mean, np.full(len(tree), np.inf))):
+        np.testing.assert_array_equal(prior.learn(tree, given_, None, nothing).share, without)
+    counts = prior.learn(tree, given_, None, Prior(of.earlier.mean)).share
+    np.testing.assert_array_equal(counts, prior.learn(tree, given_, None, replace(of.earlier, variance=None)).share)
+    leaves = Prior(np.where(tree.is_leaf, of.earlier.mean, 0.0), np.where(tree.is_leaf, 1.0, np.inf))
+    np.testing.assert_allclose(prior.learn(tree, given_, None, leaves).share, counts, atol=1e-9)
+
+
+def test_shares_that_were_learned_are_not_learned_from() -> None:
+    of = world(3, 8)
+    given_ = measured(of, 50.0, 1)
+    with pytest.raises(ValueError, match="shares are learned here; give the earlier period"):
+        prior.learn(of.tree, given_, None, prior.learn(of.tree, given_))

@@ -176,7 +176,7 @@ def test_what_does_not_go_together_is_refused() -> None:
     with pytest.raises(ValueError, match="never negative; leave out"):
         denoise(measured, posterior=True, nonnegative="joint")
     share = Prior(np.zeros(len(tree)), share=np.ones(len(tree)), spread=np.ones(len(tree)))
-    with pytest.raises(ValueError, match="learns shares by itself"):
+    with pytest.raises(ValueError, match="shares are learned here"):
         denoise(measured, posterior=True, prior=share)
     with pytest.raises(ValueError, match="one column"):
         denoise(tree, np.zeros((len(tree), 2)), np.ones((len(tree), 2)), posterior=True)

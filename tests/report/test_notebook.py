@@ -48,7 +48,7 @@ def test_a_plan_shows_its_levels_and_what_they_cost() -> None:
     assert [row[0] for row in rows] == ["a", "b", "day", "all"] and rows[-1][2] == "100.0%"
     assert sum(int(row[3].replace(",", "")) for row in rows[:-1]) == 65536 == int(rows[-1][3].replace(",", ""))
     assert len(heads) == len(rows[0]) and "NOT protected" in plan_html(plan)
-    assert "changing a conversion&#x27;s day: ε = " in plan_html(plan)
+    assert ": changing that conversion&#x27;s day (Definition 1 of the paper)" in plan_html(plan)
     assert "not measured: summed from the levels below" in plan_html(make_plan(spec(), tree, none(tree), "leaves"))
     assert "the split differs by a" in plan_html(make_plan(spec(split_by="a"), tree, prior, "equal"))
     assert "the split differs by node" in plan_html(make_plan(spec(), tree, prior, "per-node"))

@@ -328,10 +328,10 @@ def test_what_is_private_is_told_in_words() -> None:
     assert told["Privacy budget"].warning == ""  # a third of the budget, twice, is less than all of it
     assert "NOT protected" in told["Planned from"].warning
     told = {fact.name: fact for fact in facts(make_plan(spec(), tree, prior, "leaves"), None)}
-    assert "ε\u00a0=\u00a08, which is less protection" in told["Privacy budget"].warning
+    assert "ε\u00a0=\u00a08: changing that conversion's day, which is less" in told["Privacy budget"].warning
     asks = spec(neighbours="definition-1", noise="unit", epsilon=20)
     told = {fact.name: fact for fact in facts(make_plan(asks, tree, none(tree), "leaves"), None)}
-    assert "(Definition 1" in told["Privacy budget"].more[1] and "e^ε times" in told["Privacy budget"].more[0]
+    assert "(Definition 1" in told["Privacy budget"].more[2] and "e^ε times" in told["Privacy budget"].more[0]
     assert told["Noise"].answer.endswith("whole counts") and told["Planned from"].answer == "no earlier counts"
     for times in (1.0, 1 / 16):
         plan = make_plan(spec(), tree, prior, "equal")

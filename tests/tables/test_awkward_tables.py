@@ -38,6 +38,7 @@ NULLS: Figures = {
     ("North", "NULL", "W2"): 30,
 }
 BOUNDS = {"noise": "laplace:interval=low,high@0.95,two-sided"}
+LEVELS2 = {"levels": ["region", "store"], "value": "visits"}
 LEVELS = {"levels": ["region", "store", "week"], "value": "visits"}
 
 
@@ -48,6 +49,11 @@ DATES = {("North", "2026-01-05"): 1291.0, ("North", "2026-01-12"): 27, ("South",
 }
 COLOURS = {("North", "red"): 1291.0, ("North", "green"): 27, ("South", "red"): 40, ("South", "green"): 51}
 QUARTERS = {("2025",): 100.0, ("2025", "1"): 60, ("2025", "2"): 45, ("2026",): 90, ("2026", "1"): 48, ("2026", "2"): 44}
+GERMAN = ["Januar", "Februar", "März", "April", "Mai", "Juni"]
+GERMAN += ["Juli", "August", "September", "Oktober", "November", "Dezember"]
+MONTHS: Figures = {
+    (store, name): 30 + (7 * k * i) % 23 for k, store in ((1, "Nord"), (2, "Süd")) for i, name in enumerate(GERMAN, 1)
+}
 # A file, what is said of it, its figures by path (None: not compared), and the options it is read with.
 RECOGNISED: list[tuple[str, str, Figures | None, dict[str, Any]]] = [
     ("semicolons", "separated by ';'", VISITS, {}),
@@ -83,6 +89,14 @@ RECOGNISED: list[tuple[str, str, Figures | None, dict[str, Any]]] = [
     ("wide_by_week", "W1 to W2 are the 2 values of week; Total is the total of a row", VISITS, {}),
     ("wide_by_date", "1.291 is read as 1291", DATES, {}),
     ("wide_by_colour", "red to green are the 2 values of colour", COLOURS, {"levels": ["region"], "wide": "colour"}),
+    ("wide_by_german_month", "columns Januar to Dezember are the 12 values of month", MONTHS, {}),
+    ("wide_by_german_month", "the 12 values of Monat", MONTHS, {"levels": ["Filiale"], "wide": "Monat"}),
+    ("wide_by_swedish_month", "the 12 values of month", None, {"levels": ["butik"], "wide": "month"}),
+    ("wide_with_both_margins", "1 row of totals, of which Total is used: totals by week are left out", None, {}),
+    ("wide_with_totals_by_week", "none of which is used: totals by week are left out", None, {}),
+    ("rows_called_zusammen", "", None, {"totals": ["zusammen"], "levels": ["region"]}),
+    ("rows_called_zusammen", "", None, {"no_totals": True, "levels": ["region"]}),
+    ("one_point_between_thousands", "10.307 is read as 10307", None, {"decimal": ","}),
     ("leaves_only", "", LEAVES, LEVELS),
     ("a_column_of_remarks", "", VISITS, LEVELS),
     ("columns_in_another_order", "levels: region > store > week", VISITS, {}),
@@ -124,6 +138,12 @@ REFUSED: list[tuple[str, str, dict[str, Any]]] = [
     ("cube", "does not say which columns name a node", {}),
     ("wide_by_colour", "does not say which column has the figures", {}),
     ("wide_with_two_totals", "a wide table has one column of totals; got Total and Sum", {}),
+    ("wide_by_swedish_month", "beside them januari has numbers, too: .*`wide` month", {"levels": ["butik"]}),
+    ("rows_called_zusammen", "'zusammen' in column 'region' is the sum of the rows beside it", {"levels": ["region"]}),
+    ("minutes_per_visit", "as averages and rates are, which do not add up", {}),
+    ("one_point_between_thousands", "may be 10307 or 10.307: .*`decimal`", {}),
+    ("outside_its_own_bounds", r"row 2 \(line 3\): the figure 10 is outside its own bounds, 12 to 18", BOUNDS),
+    ("noise_beyond_numbers", "'1e400' in column 'sd' is too large for a number", LEVELS2 | {"noise": "normal:std=sd"}),
     ("leaves_only", "give them with `levels`, top to bottom, as in `levels` region,store,week", {}),
     ("a_column_of_remarks", "give them with `levels`, top to bottom, as in `levels` region,store,week,remark", {}),
     ("a_column_of_owners", "does not say which columns name a node", {}),

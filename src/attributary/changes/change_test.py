@@ -37,6 +37,7 @@ class PeriodFigures:
     excess: Floats  # kurtosis of the noise: 0 if normal, 3 if Laplace, nan where it is not known
     impressions: Floats  # nan where they are not known
     shared: Floats | float = 0.0  # covariance with the period before: 0 unless both are of one table
+    unit: Floats | float = 1.0  # variance by chance since the period before, per unit: 1 if each event counts 1
 
 
 class Difference(NamedTuple):
@@ -54,9 +55,9 @@ class ChangeTest(NamedTuple):
     poisson: bool  # whether conversions may differ by chance, too
     per: str = ""  # what figures are divided by, in words
 
-    def figures(self, of: PeriodFigures) -> tuple[Floats, Floats, Floats]:
+    def figures(self, of: PeriodFigures, unit: Floats | float) -> tuple[Floats, Floats, Floats]:
         """What is compared of a period, its variance, and the kurtosis."""
-        per, sampling = self.exposure(of), np.maximum(of.count, 0) * self.poisson  # noise may make a count negative
+        per, sampling = self.exposure(of), np.maximum(of.count, 0) * self.poisson * unit  # noise may make it negative
         with np.errstate(divide="ignore", invalid="ignore"):
             excess = sum_excess([(of.variance, of.excess), (sampling, np.zeros(len(per)))])
             return of.count / per, (of.variance + sampling) / per**2, excess
@@ -66,7 +67,7 @@ class ChangeTest(NamedTuple):
         a, b = self.exposure(now), self.exposure(before)
         with np.errstate(divide="ignore", invalid="ignore"):
             one, two = now.variance / a**2, before.variance / b**2
-            rate = (np.maximum(now.count, 0) + np.maximum(before.count, 0)) / (a + b) * self.poisson
+            rate = (np.maximum(now.count, 0) + np.maximum(before.count, 0)) / (a + b) * self.poisson * now.unit
             excess = sum_excess([(one, now.excess), (two, before.excess)])
             noise = np.maximum(one + two - 2 * now.shared / (a * b), 0.0)
             return Difference(now.count / a - before.count / b, noise, excess, rate / a + rate / b)

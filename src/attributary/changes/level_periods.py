@@ -7,23 +7,24 @@ two weeks has its own exact variance, from one pass over the tree for each pair 
 import numpy as np
 
 from attributary.changes.change_test import PeriodFigures
-from attributary.changes.period_files import in_order
+from attributary.changes.period_order import in_order
 from attributary.changes.what_changed import SeriesPeriod
 from attributary.denoising import Estimate
 from attributary.denoising.total import subtree_variance
 from attributary.errors import InputError
 from attributary.estimates import Estimates
 from attributary.tree import Tree
+from attributary.tree.missing_labels import REST
 from attributary.types import Bools, Floats
 
 TO = ".."  # between the first and the last label of a period
 
 
-def level_periods(est: Estimates, by: str) -> tuple[Tree, tuple[SeriesPeriod, ...], PeriodFigures]:
-    """The tree above the last level, the periods that `by` names, first to last, and the sums over them.
+def level_periods(est: Estimates, by: str) -> tuple[Tree, tuple[SeriesPeriod, ...], PeriodFigures, str]:
+    """The tree above the last level, the periods that `by` names, oldest first, sums over them, and what orders them.
 
     "week" makes each label of that level a period, "week=W1,W5" these two, and "week=W1..W4,W5..W8" two of four weeks.
-    Labels are in the order of the numbers in them; where some have none, in that of the table.
+    Labels are in the order of their dates or numbers; where these tell none, in that of the table.
     """
     tree, plain = est.tree, est.plain
     level, _, chosen = (by, "", "") if by in tree.attributes else by.partition("=")
@@ -31,9 +32,8 @@ def level_periods(est: Estimates, by: str) -> tuple[Tree, tuple[SeriesPeriod, ..
     if plain is None:
         raise InputError("periods within a table are compared by its noisy values, which it lacks; denoise it again")
     labels = tree.labels[-1].cast("string").to_numpy(zero_copy_only=False)
-    names = list(dict.fromkeys(labels.tolist()))
-    if all(any(sign.isdecimal() for sign in name) for name in names):
-        names.sort(key=in_order)
+    there = [label for label in dict.fromkeys(labels.tolist()) if label != REST]  # which is of no period
+    names, order = in_order(there, "as in the table: the labels tell no dates", level)
     groups = _chosen(level, names, chosen) if chosen else {name: [name] for name in names}
     if len(groups) < 2:
         raise InputError(f"at least two periods are compared; got {', '.join(groups)} of {level}")
@@ -47,7 +47,7 @@ def level_periods(est: Estimates, by: str) -> tuple[Tree, tuple[SeriesPeriod, ..
     recomputed = not np.allclose(tree.to_level_order(plain.blue), est.estimate, rtol=1e-6, atol=1e-6)
     about = (est.fit, recomputed, est.not_private, est.generated)
     periods = tuple(SeriesPeriod(name, figures, *about) for name, figures in zip(groups, each, strict=True))
-    return above, periods, _figures(plain, np.any(masks, axis=0))
+    return above, periods, _figures(plain, np.any(masks, axis=0)), order
 
 
 def _above_last(tree: Tree, level: str) -> Tree:
@@ -79,7 +79,7 @@ def _chosen(level: str, names: list[str], chosen: str) -> dict[str, list[str]]:
     every = [label for some in groups.values() for label in some]
     if len(every) > len(set(every)) or len(groups) <= chosen.count(","):
         raise InputError(f"a {level} is in one period only; got {chosen}")
-    return groups
+    return dict(sorted(groups.items(), key=lambda group: names.index(group[1][0])))
 
 
 def _figures(plain: Estimate, mask: Bools, shared: Floats | float = 0.0) -> PeriodFigures:

@@ -3,23 +3,38 @@
 import os
 import re
 
+from attributary.changes.period_order import in_order
 from attributary.errors import InputError
 from attributary.estimates import is_estimates
 from attributary.ratio import is_ratios
 from attributary.tables.table_source import by_content, by_name, opened, readable
 
 FIRST_BYTES = 65536
+ASSUMED = "assumed: their names tell no dates"
 
 
 def period_tables(paths: list[str]) -> dict[str, str]:
-    """The tables of periods by name, oldest first: of a folder of them, or of THIS and LAST; none of one period."""
+    """The tables of periods by name, oldest first: of a folder of them, or of two; none of one period.
+
+    Where their names tell no dates, the first of two is the newer one.
+    """
     if len(paths) == 1:
         return period_files(paths[0]) if os.path.isdir(paths[0]) else {}
     tables = [table_of_period(path) for path in paths[::-1]]
     if len(paths) != 2 or None in tables:
         return {}
-    short = [_period_name(path.rstrip("/")) for path in paths[::-1]]
-    return dict(zip(short if short[0] != short[1] else paths[::-1], map(str, tables), strict=True))
+    by_period = dict(zip(pair_names(*paths[::-1]), map(str, tables), strict=True))
+    return {name: by_period[name] for name in in_order(list(by_period), ASSUMED).names}
+
+
+def pair_names(*paths: str) -> list[str]:
+    """The periods that two files or folders are named after; refuses two of one period."""
+    if os.path.realpath(paths[0]) == os.path.realpath(paths[1]):
+        raise InputError(f"two periods are compared; got {paths[0]} twice")
+    names = [_period_name(path.rstrip("/")) for path in paths]
+    if names[0] == names[1] and not in_order(paths, ASSUMED).known:
+        in_order(names, ASSUMED)  # refuses the same date twice
+    return names if names[0] != names[1] else list(paths)
 
 
 def period_files(folder: str) -> dict[str, str]:
@@ -37,7 +52,8 @@ def period_files(folder: str) -> dict[str, str]:
             raise InputError(f"a period has one table of estimates; {below} has {len(tables)}")
         if tables:
             by_period[name] = tables[0]
-    return {name: by_period[name] for name in sorted(by_period, key=in_order)} if len(by_period) > 1 else {}
+    names = in_order(sorted(by_period, key=_with_numbers), ASSUMED).names if len(by_period) > 1 else []
+    return {name: by_period[name] for name in names}
 
 
 def table_of_period(path: str) -> str | None:
@@ -85,6 +101,6 @@ def _period_name(path: str) -> str:
     return stem.removeprefix("estimates").strip("-_ ") or stem
 
 
-def in_order(name: str) -> list[tuple[int, str]]:
+def _with_numbers(name: str) -> list[tuple[int, str]]:
     """What names are sorted by: week 2 is before week 10."""
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"([0-9]+)", name)]

@@ -2,24 +2,29 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from attributary.changes.change_test import TESTS, PeriodFigures, sum_excess
+from attributary.changes.figure_chance import with_chance
 from attributary.changes.level_periods import level_periods
-from attributary.changes.period_files import period_files, table_of_period
+from attributary.changes.period_files import ASSUMED, pair_names, period_files, table_of_period
+from attributary.changes.period_order import PeriodOrder, in_order
 from attributary.changes.what_changed import Changes, SeriesPeriod, WithInterval, reach
 from attributary.denoising import Estimate
 from attributary.errors import InputError
-from attributary.estimates import Estimates, has_measures, read_estimates, read_measures
+from attributary.estimates import Estimates, has_measures, read_estimates, read_measures, stated_largest
+from attributary.measurements import Measurements
 from attributary.tables import read_table
 from attributary.tables.not_private import together
 from attributary.tree import Tree
 from attributary.tree.match import match
 from attributary.types import COUNT, Floats
+
+NAMES = ("before", "now")  # of estimates in memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +45,8 @@ class Series:
     confidence: float = 0.95
     figure: str = ""  # what is counted, where a table says so: visits
     whole: PeriodFigures | None = None  # sums over the periods, where these are of one table and dependent
+    order: str = ""  # what the order of the periods goes by
+    chance: str = ""  # what is assumed about chance, in a sentence
 
     @cached_property
     def steps(self) -> tuple[Changes, ...]:
@@ -54,7 +61,7 @@ class Series:
         of_roots = [period._replace(figures=_added(period.figures, roots)) for period in self.periods]
         options = (self.measure, self.test, self.false_discoveries, self.proven, self.confidence)
         whole = self.whole and _added(self.whole, roots)
-        return Series(Tree.from_parents([-1]), tuple(of_roots), *options, self.figure, whole)
+        return Series(Tree.from_parents([-1]), tuple(of_roots), *options, self.figure, whole, self.order, self.chance)
 
     @cached_property
     def sum(self) -> PeriodFigures:
@@ -95,7 +102,8 @@ class Series:
         return any(period.generated for period in self.periods)
 
     def _compared(self, tree: Tree, before: SeriesPeriod, now: SeriesPeriod) -> Changes:
-        return Changes(tree, before, now, self.test, self.false_discoveries, self.proven, self.confidence)
+        options = (self.test, self.false_discoveries, self.proven, self.confidence, self.chance)
+        return Changes(tree, before, now, *options)
 
 
 def periods(
@@ -109,53 +117,64 @@ def periods(
     levels: list[str] | None = None,
     least: int = 2,
     by: str | None = None,
+    largest: float | None = None,
 ) -> Series:
     """The periods in a folder, or of a mapping by name: tables, folders of `run`, or estimates in memory.
 
     With `by`, the periods within one table, whose last level they are: by="week", or "week=W1..W4,W5..W8" for some.
-    In a folder, each period is a folder that `attributary run` wrote, or a table of estimates; their names, in which
-    numbers count as numbers, are the order. A `test` is one of TESTS: "rates" for counts; sums of a value are tested
-    for noise alone, "counts", since nothing is known of how a conversion's value varies. Among the nodes called changed
-    in a step, the expected share of wrong calls is at most `false_discoveries`; `proven` for any dependence of them.
+    In a folder, each period is a folder that `attributary run` wrote, or a table of estimates; dates and
+    numbers in their names are the order, or else in a column that has one value in each. A `test` is one of TESTS:
+    "rates" where it is known how much figures vary by chance, else "counts", noise alone. Counts vary by their number;
+    of a sum of values it is known if no event adds more than `largest`, and estimated of four periods or more; `chance`
+    says what was assumed. Among the nodes called changed in a step, the expected share of wrong calls is at most
+    `false_discoveries`; `proven` for any dependence of them.
     """
     if not 0 < false_discoveries < 1 or not 0 < confidence < 1:
         raise InputError(
             "the false-discovery rate and the confidence are between 0 and 1; got "
             f"{false_discoveries:g} and {confidence:g}"
         )
+    if largest is not None and not 0 < largest < np.inf:
+        raise InputError(f"the most that one event adds is a number above 0; got --largest {largest:g}")
     read = [(name, *_estimates(of, measure, levels)) for name, of in _by_name({"": source} if by else source).items()]
     if len(read) < least and not by:
         raise InputError(f"at least two periods are compared; got {len(read)}")
-    if (other := next(((name, m) for name, m, _ in read if m != read[0][1]), None)) is not None:
+    order = _order({name: said for name, _, _, said in read})
+    read.sort(key=lambda period: order.names.index(period[0]))
+    if (other := next(((name, m) for name, m, *_ in read if m != read[0][1]), None)) is not None:
         has = [f"{name} has {m or 'one without a name'}" for name, m in (read[0][:2], other)]
         raise InputError(f"only tables of the same measures are compared; {', '.join(has)}")
-    named = read[0][1] or COUNT
-    test = test or ("rates" if named == COUNT else "counts")
-    if test not in TESTS:
+    _refuse_other_figures({name: est.figure for name, _, est, _ in read})
+    named, figure = read[0][1] or COUNT, read[-1][2].figure
+    if test is not None and test not in TESTS:
         raise InputError(f"a test is one of {', '.join(TESTS)}; got {test!r:.40}")
-    if TESTS[test].poisson and named != COUNT:
-        raise InputError(f"sums of {named} are tested for noise alone: test 'counts'; got {test!r}")
     if by:
-        tree, made, whole = level_periods(read[0][2], by)
+        tree, made, whole, words = level_periods(read[0][2], by)
     else:
-        tree, whole = _union([(name, est) for name, _, est in read]), None
-        made = tuple(_period(name, est, tree, named) for name, _, est in read)
+        tree, whole, words = _union([(name, est) for name, _, est, _ in read]), None, order.by
+        made = tuple(_period(name, est, tree, named) for name, _, est, _ in read)
     if test == "per-impression" and any(np.isnan(period.figures.impressions).all() for period in made):
         raise InputError("impressions are not known in every period; a table needs the column 'impressions'")
-    return Series(tree, made, named, test, false_discoveries, proven, confidence, read[-1][2].figure, whole)
+    clips = [est.largest for _, _, est, _ in read if est.largest]
+    largest = largest or (max(clips) if len(clips) == len(read) else None)
+    test, made, chance = with_chance(made, test, named if named != COUNT else figure, largest)
+    _refuse_twice(made if whole is None else ())
+    return Series(tree, made, named, test, false_discoveries, proven, confidence, figure, whole, words, chance)
 
 
 def compare(this: Any, last: Any, **options: Any) -> Changes:
-    """What changed from `last` to `this`: tables, folders of `run`, or estimates in memory; options as of `periods`."""
-    names = [str(of) if isinstance(of, str | os.PathLike) else word for of, word in ((last, "before"), (this, "now"))]
-    if names[0] == names[1]:
-        raise InputError(f"two periods are compared; got {names[0]} twice")
+    """What changed from `last` to `this`: tables, folders of `run`, or estimates in memory; options as of `periods`.
+
+    Where the dates in their names tell another order, it is that.
+    """
+    paths = [str(of) if isinstance(of, str | os.PathLike) else "" for of in (last, this)]
+    names = pair_names(*paths) if all(paths) else [path or word for path, word in zip(paths, NAMES, strict=True)]
     return periods(dict(zip(names, (last, this), strict=True)), **options).steps[0]
 
 
 def _by_name(source: Any) -> Mapping[str, Any]:
     if isinstance(source, Mapping):
-        return source
+        return {str(name): of for name, of in source.items()}
     if not isinstance(source, str | os.PathLike):
         raise InputError(f"periods are a folder, or a mapping by name; got {type(source).__name__}")
     files = period_files(str(source)) if os.path.isdir(source) else {}
@@ -164,21 +183,54 @@ def _by_name(source: Any) -> Mapping[str, Any]:
     return files
 
 
-def _estimates(of: Any, measure: str | None, levels: list[str] | None) -> tuple[str, Estimates]:
-    """The estimates of one measure, the first of a table that has several, and its name; "" where nothing tells it."""
+def _estimates(of: Any, measure: str | None, levels: list[str] | None) -> tuple[str, Estimates, dict[str, str]]:
+    """The estimates of one measure, the first of a table that has several, after its name, "" where nothing tells it.
+
+    And what the table says of itself: columns that have one value in all rows.
+    """
     if isinstance(of, Estimates | Estimate):
-        return measure or "", of if isinstance(of, Estimates) else Estimates.of(of)
+        return measure or "", of if isinstance(of, Estimates) else Estimates.of(of), {}
     path = table_of_period(str(of))
     if path is None:
         raise InputError(f"{of} is not a table of estimates, nor a folder with one")
     table = read_table(path)
+    columns = ((name, table.column(name).unique()) for name in table.column_names)
+    said = {name: str(cells[0]) for name, cells in columns if len(cells) == 1}
+    largest = stated_largest(table)
     if not has_measures(table.column_names, levels):
-        return "", read_estimates(table, path, levels)
+        only = next(iter(largest), "") if len(largest) == 1 and COUNT not in largest else ""
+        return only, replace(read_estimates(table, path, levels), largest=largest.get(only or COUNT)), said
     by_measure = read_measures(table, path, levels)
     name = measure or next(iter(by_measure))
     if name not in by_measure:
         raise InputError(f"{path} has no measure {name!r}; it has {', '.join(by_measure)}")
-    return name, by_measure[name]
+    return name, replace(by_measure[name], largest=largest.get(name)), said
+
+
+def _order(said: dict[str, dict[str, str]]) -> PeriodOrder:
+    """The order of periods by their names, or else by a column of dates that each of their tables has one of."""
+    order = in_order(list(said), ASSUMED)
+    for column in [] if order.known else next(iter(said.values())):
+        labels = {each[column]: name for name, each in said.items() if column in each}
+        if len(labels) == len(said) > 1 and (told := in_order(list(labels), ASSUMED, column)).dated:
+            return PeriodOrder([labels[label] for label in told.names], f"by {column}")
+    return order
+
+
+def _refuse_other_figures(figures: dict[str, str]) -> None:
+    named = {figure.casefold(): name for name, figure in figures.items() if figure}
+    if len(named) > 1 and not in_order(list(named), ASSUMED).known:  # visits_2025 and visits_2026 are of one kind
+        one, two = (f"{name} has {figures[name]}" for name in list(named.values())[:2])
+        raise InputError(f"periods are of the same figures; {one}, {two}: give tables of one, or rename the column")
+
+
+def _refuse_twice(periods: tuple[SeriesPeriod, ...]) -> None:
+    seen: dict[str, str] = {}
+    for period in periods:
+        if (other := seen.setdefault(period.fingerprint, period.name)) != period.name:
+            raise InputError(
+                f"{other} and {period.name} hold the same noisy figures, and a report counts once; remove one of them"
+            )
 
 
 def _union(named: list[tuple[str, Estimates]]) -> Tree:
@@ -226,9 +278,8 @@ def _period(name: str, est: Estimates, tree: Tree, measure: str) -> SeriesPeriod
     seen = np.full(len(est), np.nan) if seen is None else back(seen)
     figures = PeriodFigures(*(placed(values) for values in (count, variance, excess, seen)))
     recomputed = not np.allclose(count, back(est.estimate), rtol=1e-6, atol=1e-6)
-    return SeriesPeriod(
-        name, figures, est.fit, recomputed, est.not_private, est.generated, est.measurements.fingerprint
-    )
+    measured = est.measurements if est.measured.any() else Measurements(est.estimate, est.variance)
+    return SeriesPeriod(name, figures, est.fit, recomputed, est.not_private, est.generated, measured.fingerprint)
 
 
 def _added(figures: PeriodFigures, roots: slice) -> PeriodFigures:
@@ -239,4 +290,6 @@ def _added(figures: PeriodFigures, roots: slice) -> PeriodFigures:
     )
     parts = [(figures.variance[v : v + 1], figures.excess[v : v + 1]) for v in there.tolist()]
     shared = np.broadcast_to(figures.shared, figures.count.shape)[there].sum()
-    return PeriodFigures(count, variance, sum_excess(parts), seen, np.array([shared]))
+    unit, size = (np.broadcast_to(x, figures.count.shape)[there] for x in (figures.unit, figures.count.clip(1e-9)))
+    chance = np.array([np.dot(unit, size) / size.sum()]) if len(there) else 1.0
+    return PeriodFigures(count, variance, sum_excess(parts), seen, np.array([shared]), chance)

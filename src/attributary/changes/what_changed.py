@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from attributary.changes.change_test import TESTS, Difference, PeriodFigures, adjusted, chance_of, sum_excess
 from attributary.denoising.estimate import Fit
 from attributary.denoising.quantile import quantile
-from attributary.estimates import Z_FINE, with_columns
+from attributary.estimates import Z_FINE, noted, with_columns
 from attributary.tree import Tree
 from attributary.types import Bools, Floats
 
@@ -57,6 +57,7 @@ class Changes:
     false_discoveries: float = 0.05  # the expected share of wrong calls among those called changed, at most
     proven: bool = False  # under any dependence of the nodes
     confidence: float = 0.95
+    chance_words: str = ""  # what is assumed about chance
 
     @cached_property
     def difference(self) -> Difference:
@@ -99,7 +100,9 @@ class Changes:
         (now − r·before)² ≤ q²·(variance now − 2r·covariance + r²·variance before) holds between its roots r, unless
         before may be 0.
         """
-        (x, of_x, e_x), (y, of_y, e_y) = (TESTS[self.test].figures(each.figures) for each in (self.now, self.before))
+        (x, of_x, e_x), (y, of_y, e_y) = (
+            TESTS[self.test].figures(each.figures, self.now.figures.unit) for each in (self.now, self.before)
+        )
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = x / y
             q2 = reach(self.confidence, sum_excess([(of_x, e_x), (ratio**2 * of_y, e_y)])) ** 2
@@ -127,7 +130,7 @@ class Changes:
         columns |= {"chance": self.chance, "false_discovery_rate": self.adjusted}
         back = self.tree.from_level_order
         made = with_columns(self.tree.table(), {name: back(values) for name, values in columns.items()})
-        return made.append_column("verdict", pa.array(back(self.verdict)))
+        return noted(made.append_column("verdict", pa.array(back(self.verdict))), chance=self.chance_words)
 
 
 def reach(confidence: float, excess: Floats) -> Floats:

@@ -90,7 +90,7 @@ def count(
         reading_bar(not quiet, lambda: rows_in_logs(asks.logs, folder)) as report,
         make_engine(engine, report, **options) as running,
     ):
-        counts = count(asks, folder, since=since, until=until, engine=running)
+        counts = count(asks, folder, since=since, until=until, engine=running).refuse_no_match()
     took = time.perf_counter() - start
     write_table(counts.table, output, format_)
     if not quiet:

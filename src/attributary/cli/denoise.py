@@ -160,7 +160,7 @@ def denoise(
     **of_table: Any,
 ) -> None:
     from attributary.cli.print_estimates import print_estimates, print_form
-    from attributary.cli.printing import say
+    from attributary.cli.printing import say, warn_first
     from attributary.cli.progress import stages
     from attributary.cli.reading import refuse_inputs
     from attributary.denoising.passes import passes_once
@@ -190,6 +190,7 @@ def denoise(
             denoised = denoise_table(table, _names(table, levels), value, **how, **of_table)
         stage("writing")
         write_table(denoised.table, output, format_)
+    warn_first("" if quiet else denoised.misfit)
     words = words_of(denoised.table)
     if words:
         say(f"{'standard output' if output == '-' else output}: {words}", always=True)

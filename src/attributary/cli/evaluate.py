@@ -92,7 +92,7 @@ def evaluate(
 
     from attributary.cli.evaluation_grid import resumable, run_grid
     from attributary.cli.print_errors import print_errors
-    from attributary.cli.printing import say
+    from attributary.cli.printing import say, warn_first
     from attributary.cli.reading import log_paths, make_folder, refuse_inputs
     from attributary.cli.summary_file import fact
     from attributary.errors import InputError
@@ -100,7 +100,7 @@ def evaluate(
     from attributary.logs.log_files import is_generated
     from attributary.spec import Spec
     from attributary.tables import check_output, read_table, write_table
-    from attributary.whole_files import save
+    from attributary.whole_files import save, sole_writer
 
     check_output(output, format_)
     for more in filter(None, (figure, latex)):
@@ -113,6 +113,8 @@ def evaluate(
     refuse_inputs([output, *filter(None, (figure, latex))], [spec, counts, prior, *logs_read])
     if prior_until is not None and (prior is not None or counts is not None):
         raise InputError("--prior-until divides the spec's logs; it does not go with --prior or --counts: leave it out")
+    if output != "-":
+        click.get_current_context().with_resource(sole_writer(output))
     throwaway = cache is None and output == "-"
     where = TemporaryDirectory(prefix="attributary-") if throwaway else nullcontext(cache or f"{output}.cache")
     with resumable(not throwaway), where as kept:
@@ -140,6 +142,7 @@ def evaluate(
     if latex:
         save(evaluation.latex().encode(), latex)
     if not quiet:
+        warn_first(cases[0].prior.misfit(cases[0].tree))
         print_errors(evaluation)
         fact("rows", table.num_rows)
         fact("generated", generated)

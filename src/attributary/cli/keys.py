@@ -91,6 +91,7 @@ def keys(
     from attributary.cli.summary_file import fact
     from attributary.pipeline.read_tree import read_tree
     from attributary.plan import Plan
+    from attributary.whole_files import sole_writer
 
     loaded = Plan.load(plan)
     used = api.api_of(loaded.spec)
@@ -98,6 +99,7 @@ def keys(
     files = (TREE, used.query_file)
     if impressions:
         check_folder(output)
+        click.get_current_context().with_resource(sole_writer(output))
         refuse_inputs([os.path.join(output, name) for name in files], [plan, *impressions])
     try:
         clients = api.clients(loaded, **{name: wanted.pop(name) for name in WISHES if name in wanted})

@@ -118,6 +118,11 @@ FORM = (
         "--suppressed", multiple=True, metavar="TEXT", help="Cells of this text are a bound, as in '<5' or '*=1..4'."
     ),
     click.option("--empty", type=click.Choice(["unmeasured", "zero"]), help="What empty figures are."),
+    click.option(
+        "--missing",
+        type=click.Choice(["unmeasured", "zero"]),
+        help="What missing rows are.  [default: unmeasured where labels or sums show that some are missing]",
+    ),
     click.option("--decimal", type=click.Choice([".", ","]), help="Decimal sign of the figures, if they do not tell."),
     click.option("--separator", metavar="CHARACTER", help="What separates cells, if they do not tell: ';' or tab."),
     click.option("--wide", metavar="LEVEL", help="A pivot: names of columns are labels of a last level, as in day."),
@@ -136,11 +141,8 @@ def form_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def chosen_estimator(name: str | None, joint: bool, whole: bool, prior: str | None = None) -> "Estimator":
     """The estimator that a command was asked for; a prior alone asks for `learned`."""
-    from attributary.errors import InputError
-    from attributary.estimators import Estimator, offered
+    from attributary.estimators import Estimator
 
     chosen = Estimator(name or ("learned" if prior else "nonnegative" if joint else "unbiased"), joint, whole)
-    if prior and not chosen.uses_prior:
-        able = " or ".join(offered(lambda kind: kind.prior))
-        raise InputError(f"--prior goes with --estimator {able}; got --estimator {chosen.name}: leave one of them out")
+    chosen.refuse_unused(prior)
     return chosen

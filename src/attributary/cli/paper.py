@@ -122,12 +122,14 @@ def paper(
     from attributary.evaluate.paper_counts import Choices
     from attributary.evaluate.paper_experiment import PaperLog, paper
     from attributary.evaluate.user_cases import EPSILON
+    from attributary.whole_files import sole_writer
 
     if generated == (file is not None):
         raise InputError("give either the published file or --generated, which generates rows like it")
     if not generated and rows is not None:
         raise InputError("--rows says how many to generate; add --generated, or leave it out")
     check_folder(output)
+    click.get_current_context().with_resource(sole_writer(output))
     refuse_inputs([os.path.join(output, name) for name in _names(dataset)], [file])
     kept = cache or os.path.join(output, "cache")
     make_folder(kept, "--cache" if cache else "-o")

@@ -120,7 +120,7 @@ def plan(
     **options: Any,
 ) -> None:
     from attributary.cli.print_plan import Earlier, print_methods, print_plan, print_what_if
-    from attributary.cli.printing import say
+    from attributary.cli.printing import say, warn_first
     from attributary.cli.progress import stages
     from attributary.cli.reading import refuse_inputs
     from attributary.pipeline.read_changes import read_changes
@@ -168,6 +168,7 @@ def plan(
                 chosen.save(output)
     if quiet:
         return
+    warn_first(prior.misfit(tree))
     if method == "all":
         print_methods(plans, beside)
     else:

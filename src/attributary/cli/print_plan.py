@@ -13,7 +13,6 @@ from attributary.plan.expected_errors import Compared
 from attributary.plan.plan_html import SUMMED
 from attributary.prior import Prior, foreseen
 from attributary.prior.profile import Profile
-from attributary.spec.neighbours import NEIGHBOURS
 from attributary.tree import Tree
 
 LARGEST = 5  # roots that are listed
@@ -153,6 +152,7 @@ def _facts(plan: Plan, tree: Tree) -> dict[str, Any]:
         "guard": spec.guard,
         "unbounded": plan.unbounded,
         "privacy_loss": plan.privacy_loss,
+        "privacy": plan.privacy_words.all_lines,
         "guarantees": plan.guarantees,
         "prior": plan.prior,
     }
@@ -323,33 +323,16 @@ def _bounds(plan: Plan) -> list[str]:
 
 
 def _privacy(plan: Plan) -> list[str]:
-    spec, loss = plan.spec, plan.privacy_loss
-    many = max(map(plan.most, [None, *plan.roots])) > 1
-    what = "all conversions of an impression that count" if many else "one conversion"
-    if spec.terms.guarantee and spec.api is not None:
-        per = f"{spec.api.site_epsilon:g} per device, site and epoch"
-        first = f"privacy: epsilon = {spec.epsilon:g} per conversion, of {per}"
-        return [f"noise: {spec.noise_model.words[0]}", first, *(f"         {each}" for each in spec.terms.guarantee)]
-    lines = [
+    spec, lines = plan.spec, plan.privacy_words.all_lines
+    if spec.noise_model.account:
+        lines += [f"with {', '.join(f'{name} = {x:.4g}' for name, x in spec.noise_model.account.items())}"]
+        lines += [f"sigma{part}" for part in _sigmas(plan)]
+    return [
         f"noise: {spec.noise_model.words[0]}",
         *([f"       {plan.other_noise.words(plan.expected.tree.plan)}"] if plan.other_noise else []),
-        f"privacy: epsilon = {loss.conversion:.4g} for adding or removing {what}",
+        f"privacy: {lines[0]}",
+        *(f"         {line}" for line in lines[1:]),
     ]
-    if spec.noise_model.account:
-        lines += [f"         with {', '.join(f'{name} = {x:.4g}' for name, x in spec.noise_model.account.items())}"]
-        lines += [f"         sigma{part}" for part in _sigmas(plan)]
-    if spec.unknown:
-        whose = "their" if many else "a conversion's"
-        names = " or ".join(attribute.name for attribute in spec.unknown)
-        changing = f"         changing {whose} {names}: epsilon = {loss.change:.4g}"
-        held = "definition-1" in plan.guarantees
-        lines += [f"{changing} (Definition 1 of the paper)" if held else changing]
-        if not held:
-            lines += [
-                f'         neighbours = "definition-1" in the spec keeps both within {spec.epsilon:g} '
-                f"({NEIGHBOURS['definition-1'].protects})"
-            ]
-    return lines
 
 
 def _sigmas(plan: Plan) -> list[str]:

@@ -36,6 +36,12 @@ def say(line: str, always: bool = False) -> None:
         click.echo(line, err=True)
 
 
+def warn_first(words: str) -> None:
+    """Prints a warning that stands before all else, if there is one."""
+    if words:
+        say(f"warning: {words}")
+
+
 def muted() -> bool:
     """Whether -q is given beside --summary: then lines are noted, but not shown."""
     summary = current()

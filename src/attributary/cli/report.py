@@ -10,7 +10,7 @@ from attributary.cli.options import amount_options, form_options
 NODES, SERIES_NODES = 200_000, 2_000
 TESTS = ["rates", "counts", "per-impression"]
 FORMATS = ["svg", "png", "pdf"]
-RAW = ("value", "variance", "std", "no_totals", "suppressed", "empty", "decimal", "separator", "wide")
+RAW = ("value", "variance", "std", "no_totals", "suppressed", "empty", "missing", "decimal", "separator", "wide")
 
 ABOUT = """One page to send on: the counts, how accurate they are, and how private.
 
@@ -22,14 +22,15 @@ WEEKS, to answer "did it really grow, or is it noise?":
 
 \b
     $ attributary report weeks/              # a folder of periods
-    $ attributary report this/run last/run   # two of them
+    $ attributary report this/run last/run   # two of them, the newer one first unless their names tell
     $ attributary report counts.csv --periods week                   # weeks within one table
     $ attributary report counts.csv --periods week=W1..W4,W5..W8     # some of them, four by four
 
-A folder of periods has a table of estimates, or a folder of `run`, for each; their names are the order. The page shows
-every node's course with its interval, sums over the periods, what is new or gone, and what changed by more than noise
-and chance explain. --test counts knows noise alone; --test per-impression compares conversions per impression, where
-the tables have a column impressions.
+A folder of periods has a table of estimates, or a folder of `run`, for each; dates and numbers in their names are the
+order, and the page says which it is. It shows every node's course with its interval, sums over the periods, what is
+new or gone, and what changed by more than noise and chance explain. Sums of values, such as revenue, vary by chance as
+--largest says, or as four periods or more show; else noise alone is tested. --test counts knows noise alone; --test
+per-impression compares conversions per impression, where the tables have a column impressions.
 
 A RAW TABLE of noisy figures, to check it before anything else:
 
@@ -80,6 +81,9 @@ and the page says what is left out.
     "by",
     metavar="LEVEL",
     help="Compare the labels of the last level, such as week; or some of them: week=W1,W5.",
+)
+@click.option(
+    "--largest", type=float, help="Of periods: the most that one event adds, such as a purchase; 1 for counts."
 )
 @click.option("--test", type=click.Choice(TESTS), help="Of periods: what is tested.  [default: rates, of counts]")
 @click.option(
@@ -133,8 +137,10 @@ def report(
             raise InputError("--charts are of one period; give one run, or leave it out")
         _report_series(weeks, output, nodes, title, quiet, levels=names, **of_periods)
         return
-    if of_periods["test"] or of_periods["proven"] or of_periods["measure"]:
-        raise InputError("--test, --proven and --measure are of periods; give a folder of them, or THIS and LAST")
+    if any(of_periods[name] for name in ("test", "proven", "measure", "largest")):
+        raise InputError(
+            "--test, --proven, --measure and --largest are of periods; give a folder of them, or THIS and LAST"
+        )
     with stages(not quiet) as stage:
         stage("reading")
         inputs = read(list(files), names, shape, **raw)

@@ -97,7 +97,7 @@ def run(
     from attributary.cli.print_counts import print_counts
     from attributary.cli.print_estimates import print_estimates
     from attributary.cli.print_plan import print_plan
-    from attributary.cli.printing import muted, say
+    from attributary.cli.printing import muted, say, warn_first
     from attributary.cli.progress import reading_bar, stages
     from attributary.cli.reading import check_folder, log_paths, refuse_inputs
     from attributary.logs.duckdb import DuckDB
@@ -106,6 +106,7 @@ def run(
     from attributary.pipeline.run import run as end_to_end
     from attributary.spec import Spec
     from attributary.tables.not_private import SEEDED, together
+    from attributary.whole_files import sole_writer
 
     given = click.get_current_context().get_parameter_source("method")
     if plan and given != click.core.ParameterSource.DEFAULT:
@@ -114,8 +115,9 @@ def run(
     asks, folder = Spec.load(spec), os.path.dirname(spec)
     check_folder(output)
     refuse_inputs([os.path.join(output, name) for name in FILES], [spec, prior, plan, *log_paths(asks, folder)])
-    _check_earlier(output, FILES, again or seed is not None)
     with ExitStack() as open_:
+        open_.enter_context(sole_writer(output))
+        _check_earlier(output, FILES, again or seed is not None)
         bar = open_.enter_context(reading_bar(not quiet, lambda: rows_in_logs(asks.logs, folder)))
         stage = open_.enter_context(stages(not quiet))
         engine = open_.enter_context(DuckDB(memory, temp, threads, bar))
@@ -139,6 +141,7 @@ def run(
         say(f"{output}: {words}", always=True)
     if quiet:
         return
+    warn_first(done.prior.misfit(done.tree))
     print_counts(done.counts, asks)
     source = prior or (None if prior_until is None else f"impressions before {prior_until}")
     print_plan(done.plan, done.tree, done.prior, f"as in {plan}" if plan else source)

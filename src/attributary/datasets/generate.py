@@ -18,7 +18,7 @@ from attributary.datasets.shop import shop
 from attributary.datasets.stream import WORKERS, Stream, inner_name, map_blocks
 from attributary.errors import InputError, brief
 from attributary.tables import check_output, write_table
-from attributary.whole_files import whole_file, whole_folder
+from attributary.whole_files import sole_writer, whole_file, whole_folder
 
 Progress = Callable[[int], None]
 GROUP = 2**18  # rows in a row group of Parquet, at least
@@ -67,13 +67,14 @@ def _generate_folder(
     if format not in (None, "parquet"):
         raise InputError(f"the {kind} is written as parquet; got format {format!r}, which is for csscl and camb")
     make, spec = FOLDERS[kind]
-    tables = make(rows, seed)._asdict()
-    names = {name: f"{name}.parquet" for name in tables}
-    with whole_folder(folder, (*names.values(), "spec.toml")) as place:
-        for name, table in tables.items():
-            write_table(table, os.path.join(place, names[name]))
-        with whole_file(os.path.join(place, "spec.toml")) as file:
-            file.write(spec.encode())
+    with sole_writer(folder):
+        tables = make(rows, seed)._asdict()
+        names = {name: f"{name}.parquet" for name in tables}
+        with whole_folder(folder, (*names.values(), "spec.toml")) as place:
+            for name, table in tables.items():
+                write_table(table, os.path.join(place, names[name]))
+            with whole_file(os.path.join(place, "spec.toml")) as file:
+                file.write(spec.encode())
     progress(rows)
     return [Written(os.path.join(folder, names[name]), len(table)) for name, table in tables.items()]
 

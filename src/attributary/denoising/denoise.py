@@ -32,7 +32,7 @@ def denoise(
     nonnegative: Literal["top-down", "joint"] | bool | None = None,
     posterior: "bool | FamilyPrior" = False,
     whole: bool = False,
-    shape: str = "laplace",
+    shape: str | None = None,
 ) -> Estimate:
     """The counts that add up and have the least variance of all linear unbiased estimates (Algorithm 2).
 
@@ -41,7 +41,8 @@ def denoise(
     argmin over consistent s of Σ (noisy_v − s_v)² / variance_v, in time linear in the nodes. A variance of inf means
     not measured, 0 known exactly. `nonnegative` gives up unbiasedness for counts that are never negative: "top-down"
     (or True) keeps the roots and settles family after family, "joint" minimises the same sum over s ≥ 0. `whole`
-    rounds so that sums still hold. `shape` is the noise's: "laplace", "dlap" (on whole counts) or "normal".
+    rounds so that sums still hold. `shape` is the noise's: "laplace" by default, "dlap" (on whole counts) or "normal";
+    measurements have their own.
 
     Many columns of figures, `noisy` of shape (nodes, columns), are denoised at once, each by itself; their variances
     have that shape, too, or are one number per node for all columns.
@@ -103,17 +104,19 @@ def _posterior(
 
 
 def measurements(
-    tree: Tree, noisy: ArrayLike | Measurements | None, variance: ArrayLike | None, shape: str = "laplace"
+    tree: Tree, noisy: ArrayLike | Measurements | None, variance: ArrayLike | None, shape: str | None = None
 ) -> Measurements:
     """What was measured, however it was given."""
     if isinstance(noisy, Measurements):
-        if variance is not None:
-            raise ValueError("measurements hold their variances; give either measurements or noisy and variance")
+        if variance is not None or shape is not None:
+            raise ValueError(
+                "measurements hold variance and shape; give either measurements, or noisy, variance and shape"
+            )
         checked = Measurements.of(tree, noisy.noisy, noisy.variance, noisy.shape, noisy.not_private, noisy.code)
         return replace(noisy, noisy=checked.noisy, variance=checked.variance, tree=tree)
     if variance is None or noisy is None:
         raise ValueError("denoising needs the noise's variance; give one number, or one for each node")
-    return Measurements.of(tree, noisy, variance, shape)
+    return Measurements.of(tree, noisy, variance, shape or "laplace")
 
 
 def _with_tree(measured: Measurements, noisy: object) -> tuple[Tree, Measurements]:

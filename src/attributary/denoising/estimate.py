@@ -11,6 +11,7 @@ from attributary.denoising.kurtosis import excess_kurtosis
 from attributary.denoising.passes import blue as best_linear
 from attributary.denoising.quantile import quantile
 from attributary.denoising.total import Total, total
+from attributary.denoising.unmeasured_bounds import unmeasured_bounds
 from attributary.html import html_alarm, html_table
 from attributary.measurements import Measurements
 from attributary.tree import Tree
@@ -97,15 +98,28 @@ class Estimate:
     def interval(self, level: float = 0.95) -> Interval:
         """Where the true count lies with this probability, knowing the noise's shape.
 
-        Around the unbiased count; cut at 0, and widened to hold the estimate, where counts were made non-negative.
+        Around the unbiased count; cut at 0, and widened to hold the estimate, where counts were made non-negative or
+        were not measured. What cannot be estimated has bounds (`unmeasured_bounds`), unless figures may be negative.
         """
         if not 0 < level < 1:
             raise ValueError(f"the level of an interval is between 0 and 1; got {level}")
-        half = self._across(quantile(level, self._excess, self._freedom) * np.sqrt(self._error))
+        unknown = (self.measurements.across == np.inf) & self._across(self.tree.is_leaf)
+        unknown = (unknown | self._across(self.variance == np.inf)) & ~np.array(self.measurements.signed)
+        if self.count.ndim > 1 and unknown.any():
+            each = [self.column(j).interval(level) for j in range(self.count.shape[1])]
+            return Interval(*(np.stack(ends, 1) for ends in zip(*each, strict=True)))
+        reach = quantile(level, self._excess, self._freedom)
+        half = self._across(reach * np.sqrt(self._error))
         low, high = self.blue - half, self.blue + half
-        if self.nonnegative:
-            low, high = np.maximum(low, 0), np.maximum(high, 0)
-        if self.count is not self.blue:
+        if unknown.any() and (wide := self._error == np.inf).any():
+            blue, error = (self.tree.to_level_order(a) for a in (self.blue, self._error))
+            ends = unmeasured_bounds(self.tree, blue, error, float(np.max(reach)))
+            low, high = (
+                np.where(wide, self.tree.from_level_order(a), b) for a, b in zip(ends, (low, high), strict=True)
+            )
+        cut = self.nonnegative | unknown
+        low, high = np.where(cut, np.maximum(low, 0), low), np.where(cut, np.maximum(high, 0), high)
+        if self.count is not self.blue or unknown.any():
             low, high = np.minimum(low, self.count), np.maximum(high, self.count)
         return Interval(low, high)
 
@@ -147,7 +161,7 @@ class Estimate:
         spare = np.where(use, np.maximum(1 - self.variance / var, 0), 0.0)
         moved = np.where(self._across(use), m.noisy - self.blue, 0.0)
         columns = moved.size / spare.size
-        q, df = float(np.sum(moved**2 / self._across(var))), columns * float(spare.sum())
+        q, df = float(np.sum((moved / self._across(np.sqrt(var))) ** 2)), columns * float(spare.sum())
         if df < 1e-9:
             return Fit(0.0, 0.0, 0.0)
         return Fit(q, df, (q - df) / float(np.sqrt(2 * df + columns * np.sum(m.excess() * spare**2))))
@@ -165,7 +179,8 @@ class Estimate:
 
     def _shown(self, of_blue: Total, weights: Floats) -> Total:
         """A total of unbiased counts as that of the counts shown."""
-        least = 0.0 if self.nonnegative and (weights >= 0).all() else -np.inf
+        counts = self.nonnegative or (of_blue.noise == np.inf and not self.measurements.signed)
+        least = 0.0 if counts and (weights >= 0).all() else -np.inf
         freedom = float(np.min(np.broadcast_to(self._freedom, weights.shape)[weights != 0], initial=np.inf))
         return replace(of_blue, count=float(np.dot(weights, self.count)), freedom=freedom, least=least)
 

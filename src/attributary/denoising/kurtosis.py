@@ -77,13 +77,16 @@ def _around(
     known, holes = up[c], np.zeros(1)
     if missing.any():
         known, holes = np.where(missing, 0.0, known), family.spread(family.sum(missing.astype(np.float64))) - missing
-    others = np.maximum(family.spread(family.sum(known)) - known, 0.0)
-    fourth = e_up[c] * known**2
-    others_fourth = np.maximum(family.spread(family.sum(fourth)) - fourth, 0.0)
+    all_known = family.spread(family.sum(known))
+    others = np.maximum(all_known - known, 0.0)
     around = np.where(holes > 0, np.inf, family.spread(down[p]) + others)
     finite = np.where((around > 0) & (around < np.inf), around, 1.0)
-    given = family.spread(np.where(down[p] < np.inf, down[p], 0.0) ** 2 * e_down[p])
-    return around, np.where(around < np.inf, np.minimum((given + others_fourth) / finite**2, most), 0.0)
+    fourth = e_up[c] * (known / np.where(all_known > 0, all_known, 1.0)) ** 2  # of shares: variances' squares overflow
+    others_fourth = np.maximum(family.spread(family.sum(fourth)) - fourth, 0.0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        given = family.spread(e_down[p]) * (family.spread(np.where(down[p] < np.inf, down[p], 0.0)) / finite) ** 2
+        excess = np.fmin(given + others_fourth * (all_known / finite) ** 2, most)
+    return around, np.where(around < np.inf, excess, 0.0)
 
 
 def _parallel(a: Floats, b: Floats) -> Floats:

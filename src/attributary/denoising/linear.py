@@ -17,6 +17,8 @@ from attributary.measurements import combine
 from attributary.tree import Family, Tree
 from attributary.types import Floats
 
+LARGEST = 1e300  # a variance: sums of larger ones overflow
+
 
 def blue(tree: Tree, x: Floats, var: Floats) -> tuple[Floats, Floats]:
     """The best linear unbiased counts and their variances, in level order (Algorithm 2)."""
@@ -81,14 +83,15 @@ def _down(family: Family, z: Floats, v: Floats, x_parent: Floats, v_parent: Floa
 
 def refuse(tree: Tree, x: Floats, var: Floats) -> None:
     """Raises ValueError for the first node with an invalid figure or variance."""
-    bad = ~(var >= 0) | ((var < np.inf) & ~np.isfinite(x))
+    bad = ~(var >= 0) | ((var < np.inf) & ~(np.isfinite(x) & (var <= LARGEST)))
     if bad.any():
         place = np.flatnonzero(bad)
         node = int(place[0] if tree.order is None else tree.order[place].min())
         at = node if tree.order is None else int(place[np.argmin(tree.order[place])])
-        if not var[at] >= 0:
+        if not var[at] >= 0 or var[at] > LARGEST:
             raise ValueError(
-                f"a variance is 0 or more, or inf for a node not measured; {tree.name(node)} has {var[at]}"
+                f"a variance is 0 or more and up to {LARGEST:g}, or inf for a node not measured; {tree.name(node)} has "
+                f"{var[at]}"
             )
         raise ValueError(
             f"a noisy figure is a finite number, or anything with variance inf if it was not measured; "

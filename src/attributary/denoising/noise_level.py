@@ -13,17 +13,18 @@ makes them, and have Satterthwaite's degrees of freedom, which intervals allow f
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import ceil
+from math import ceil, sqrt
+from statistics import NormalDist
 from typing import NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attributary.denoising.passes import blue
+from attributary.denoising.passes import blue, engine
 from attributary.denoising.quantile import quantile
 from attributary.measurements import Measurements
 from attributary.noise import shape_of
-from attributary.tree import Tree
+from attributary.tree import Family, Tree
 from attributary.types import Floats, Ints
 
 LEAST = 8.0  # degrees of freedom: with fewer, a variance is known to less than half of itself
@@ -33,6 +34,7 @@ STEP = 1e-3  # of derivatives, relative
 FALSE_ALARMS = 0.05  # the chance that a figure is left out of a table where nothing is wrong
 DOUBTLESS = 1.5  # a median of few moves may be small by chance
 FEW = 0.2  # of the figures: more are not taken for implausible
+UNLIKE = 0.02  # the chance that levels with alike noise are taken to differ
 CLEAR = 1e-6  # the least information on a part of the variances, relative to the most
 
 
@@ -45,6 +47,8 @@ class NoiseLevel(NamedTuple):
     error: Floats
     checks: float  # how many figures there are beyond those needed
     left_out: int = 0  # figures that noise does not explain, and those that they are summed with
+    unlike: str = ""  # which level's noise differs from what is taken for it, in words
+    unseen: str = ""  # the levels of which that cannot be seen
 
     @property
     def words(self) -> list[str]:
@@ -54,7 +58,13 @@ class NoiseLevel(NamedTuple):
             f"noise of {name}: standard deviation {v**0.5:.4g} ± {e / 2 / v**0.5:.2g}, estimated from how far the rows "
             f"miss adding up ({self.checks:,.0f} checks{out}); the intervals allow for it"
             for name, v, e in zip(self.groups, self.variance, self.error, strict=True)
-        ]
+        ] + (
+            [f"{self.unlike}: the intervals do not allow for that"] * bool(self.unlike)
+            or [
+                f"too few checks to see whether the noise of {self.unseen} is that of other levels: intervals need that"
+            ]
+            * bool(self.unseen)
+        )
 
 
 def estimate_noise(
@@ -101,7 +111,9 @@ def estimate_noise(
     satterthwaite[~(satterthwaite >= LEAST)] = np.inf  # what is not estimated, or exact
     measured = Measurements.of(tree, back(figures.x), back(of.variance), shape)
     measured = replace(measured, freedom=back(satterthwaite))
-    return NoiseLevel(measured, names, theta, theta * np.sqrt(np.diag(spread)), checks, int(odd.sum()))
+    return NoiseLevel(
+        measured, names, theta, theta * np.sqrt(np.diag(spread)), checks, int(odd.sum()), *_unlike(kept, theta, shape)
+    )
 
 
 class _Figures(NamedTuple):
@@ -190,7 +202,47 @@ def _implausible(figures: _Figures, theta: Floats, shape: str) -> np.ndarray:
     usual = np.median(move[seen] / quantile(0.5, shape_of(shape).excess(variance))[seen])
     beyond = shape_of(shape).beyond(variance, FALSE_ALARMS / max(int(seen.sum()), 1))
     odd: np.ndarray = seen & (move > DOUBTLESS * beyond * usual)
+    level = np.repeat(np.arange(figures.tree.depth), np.diff(figures.tree.offsets))
+    of_level, odd_of_level = (np.bincount(level, each) for each in (seen, odd))
+    odd &= (odd_of_level <= FEW * of_level)[level]  # where many of a level are, its noise is larger
     return odd if odd.sum() <= FEW * seen.sum() else np.zeros_like(odd)
+
+
+def _unlike(figures: _Figures, theta: Floats, shape: str) -> tuple[str, str]:
+    """The level that misses the sums below it by more or less than the others, and those with too few to see it.
+
+    How far a figure misses the best estimate from below is independent of all other such misses. Their mean squares,
+    relative to what is expected, are compared between levels by F, with degrees of freedom that know the tails.
+    """
+    tree, names = figures.tree, figures.tree.level_names
+    variance = np.where(figures.known, theta[figures.group] + figures.extra, np.inf)
+    z, up = engine(tree).upward(tree, figures.x, variance)
+    tails, rows = shape_of(shape).excess(variance), []  # a level's misses, their squares, and the variances of these
+    for level in range(tree.depth - 1):
+        family = Family(tree, level)
+        p, below = family.parent, family.sum(up[family.children])
+        use = (variance[p] + below > 0) & (variance[p] + below < np.inf)
+        own, both = variance[p][use], (variance[p] + below)[use]
+        square = (figures.x[p] - family.sum(z[family.children]))[use] ** 2 / both
+        rest = tails[p][use] * ((own / both) ** 2 + (1 - own / both) ** 2)  # at most: what is below is a sum
+        if use.any():
+            rows.append((level, float(use.sum()), float(square.sum()), float((2 + rest).sum())))
+    worst, words = NormalDist().inv_cdf(1 - UNLIKE / 2 / max(len(rows), 1)), ""
+    for i, (level, n, square, var) in enumerate(rows):
+        m, others, other_var = (sum(row[k] for j, row in enumerate(rows) if j != i) for k in (1, 2, 3))
+        if not (m and square and others):
+            continue
+        a, b, f = var / n**2 / 9, other_var / m**2 / 9, (square / n * m / others) ** (1 / 3)
+        far = abs(f * (1 - b) - (1 - a)) / (f**2 * b + a) ** 0.5  # Paulson: the cube root of F is about normal
+        if far > worst:
+            worst, times = far, sqrt(square / n * m / others)
+            words = (
+                f"levels differ in their noise: figures of {names[level]} miss their sums {times:.2g} times as far as "
+                "those of other levels, if all have the same noise"
+            )
+    seen = {row[0] for row in rows if 2 * row[1] ** 2 >= LEAST * row[3]}
+    few = [names[level] for level in range(tree.depth - 1) if level not in seen or len(seen) == 1]
+    return words, ", ".join(few) if figures.groups < tree.depth else ""
 
 
 def _groups(tree: Tree, per: str | Sequence[object]) -> tuple[Ints, tuple[str, ...]]:

@@ -36,11 +36,20 @@ class Prior:
     periods: Floats | None = None  # of each node: how many periods' worth of conversions the mean is an average of
     source: str = ""  # which periods these are, in words
     label: NDArray[np.int32] | None = None  # equal for equal labels of a level, where the tree does not hold them
+    noisy: Floats | None = None  # the figures that the mean was made of, where a report has them; nan where it has none
 
     @property
     def history(self) -> bool:
         """Whether there was an earlier period; without one, a plan depends on the tree's structure alone."""
-        return self.new is not None
+        return self.new is not None or bool(np.any(self.mean))
+
+    def misfit(self, tree: Tree) -> str:
+        """What to say first where less than half of the earlier conversions are in the tree; else nothing."""
+        kept = max(float(np.asarray(self.mean)[tree.parent < 0].sum()), 0.0)
+        if not self.lost > kept:
+            return ""
+        part = f"{self.lost:,.0f} of the prior's {kept + self.lost:,.0f} conversions are not in this tree"
+        return f"the prior hardly fits: {part}{self.example and f', such as those of {self.example}'}"
 
     def times(self, factor: float) -> "Prior":
         """The same in another unit."""

@@ -133,7 +133,9 @@ def _excess(tree: Tree, measured: Measurements, pull: Floats, up: Floats, varian
         shared[c] = np.where(missing, family.spread(rest), moved)
     var, excess = (tree.to_level_order(a) for a in (measured.variance, measured.excess()))
     use = (var > 0) & (var < np.inf)
-    share = shared[use] ** 2 / var[use] / variance  # of the sum's variance that a figure contributes
+    share = (
+        shared[use] / np.sqrt(var[use]) / np.sqrt(variance)
+    ) ** 2  # of the sum's variance that a figure contributes
     return float(np.sum(excess[use] * share**2))
 
 

@@ -124,13 +124,14 @@ def private_prior(spec: Spec, tree: Tree, before: Any, rng: Entropy | None, epsi
     The noise is the spec's model.
     """
     earlier = spec.tree(before)
-    count = from_counts(earlier, before).mean
+    known = [attribute.name for attribute in spec.known]
+    count = from_counts(earlier, before, known=known).mean
     noise = model(spec.noise, epsilon, spec.l1, spec.delta or 0.0)
     split = equal(earlier, count, epsilon, spec.tau, noise=noise)
     noisy = noise.measure(count, split.nodes(), rng)
     est = denoise(earlier, noisy, split.variance())
     table = earlier.table().append_column("estimate", [est.count]).append_column("variance", [est.variance])
-    return from_estimates(tree, table, known=[attribute.name for attribute in spec.known])
+    return from_estimates(tree, table, known=known)
 
 
 def _refuse_report(table: Any, path: str) -> None:
@@ -205,9 +206,9 @@ def log_periods(
 
     def make() -> dict[str, Any]:
         with engine() as running:
-            counted["measured"] = count(spec, folder, since=until, engine=running)
+            counted["measured"] = count(spec, folder, since=until, engine=running).refuse_no_match()
             if until is not None:
-                counted["earlier"] = count(spec, folder, until=until, engine=running)
+                counted["earlier"] = count(spec, folder, until=until, engine=running).refuse_no_match()
         return {period: counts.table for period, counts in counted.items()}
 
     names = ("measured",) if until is None else ("measured", "earlier")

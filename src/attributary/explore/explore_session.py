@@ -77,6 +77,7 @@ class Session:
                 "file": now.path,
                 "before": store.series.periods[-2].name if store.series else None,
                 "test": TESTS[store.series.test].words if store.series else None,
+                "chance": store.series.chance if store.series else None,
                 "levels": [{"name": n, "nodes": s} for n, s in zip(now.levels, now.forest.sizes, strict=False)],
                 "nodes": len(now),
                 "labels": bool(now.attributes),

@@ -113,19 +113,10 @@ function writeSum(plan, best) {
 }
 
 function writePrivacy(plan) {
-  const lines = [`Adding or removing one conversion: ε = ${small(plan.loss.conversion)}.`];
-  if (plan.guarantee.length) {
-    lines.splice(0, 1, `ε = ${small(plan.epsilon)} per conversion.`, ...plan.guarantee);
-  } else if (plan.unknown.length) {
-    const names = plan.unknown.join(" or ");
-    const change = `Changing a conversion's ${names}: ε = ${small(plan.loss.change)}`;
-    const holds = plan.loss.change <= plan.epsilon * (1 + 1e-12);
-    lines.push(`${change}${holds ? " (Definition 1 of the paper)." : ", which is less protection."}`);
-  }
   const noise = plan.noise === "api"
     ? `A conversion contributes ${whole.format(plan.spent)} of at most ${whole.format(plan.l1)} to its keys; every sum gets noise DLap(ε / ${whole.format(plan.l1)}).`
     : plan.noise_words;
-  document.getElementById("privacy").replaceChildren(...[...lines, noise, ...plan.notes].map((line) => make("li", {}, line)));
+  document.getElementById("privacy").replaceChildren(...[...plan.privacy, noise, ...plan.notes].map((line) => make("li", {}, line)));
 }
 
 // Error of each level against ε, both on logarithmic scales; targets are dashed, today's ε is the upright line.

@@ -80,7 +80,7 @@ def _tables(sources: Sources, file: str | None, earlier: str | None) -> dict[str
         raise InputError(
             f"two tables of estimates are compared; {file if sources.estimates is None else earlier} is not one"
         )
-    return {earlier: before, file: sources.estimates}
+    return period_tables([file, earlier]) or {earlier: before, file: sources.estimates}
 
 
 def _of_spec(path: str, prior_path: str | None, protected: bool, stage: Callable[[str], None]) -> PlanStart:

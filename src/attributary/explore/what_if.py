@@ -24,6 +24,7 @@ from attributary.plan.choose_limits import ChosenLimits
 from attributary.plan.contributions import contributions
 from attributary.plan.level_shares import Question, Shares, shares
 from attributary.plan.make import DELTA, GUESS
+from attributary.plan.privacy_unit import privacy_words, spent
 from attributary.prior import Prior
 from attributary.spec import Spec
 from attributary.spec.measure import AUTO
@@ -210,8 +211,9 @@ def answer(what_if: WhatIf, params: Mapping[str, str]) -> dict[str, Any]:
     simple = [what_if.shares(spec, method) for method in ("equal", "leaves")]
     rows = [what_if.contribution(spec, share) for share in (requested_shares(what_if, spec, params), *simple)]
     mine, equal, leaves = what_if.errors(spec, rows)
-    chosen, unknown = rows[0], rows[0][spec.first_unknown :]
-    loss = PrivacyLoss.of(int(chosen.sum()) / spec.l1, int(unknown.sum()) / spec.l1, spec.noise_model)
+    chosen, most = rows[0], spec.given_limit or 1
+    known, unknown = (np.array([[part.sum()]]) for part in np.split(chosen, [spec.first_varied]))
+    loss = PrivacyLoss.of(*spent(spec, known, unknown, np.array([spec.noise_model.repeats(most)])), spec.noise_model)
     sizes = np.diff(what_if.start.tree.offsets).tolist()
     by_node, targets = what_if.by_node(spec, mine.variance), _numbers(spec)
     levels = [
@@ -237,9 +239,9 @@ def answer(what_if: WhatIf, params: Mapping[str, str]) -> dict[str, Any]:
         "noise": spec.noise,
         "noise_words": spec.noise_model.words[1],
         "neighbours": spec.neighbours,
-        "loss": {"conversion": loss.conversion, "change": loss.change},
+        "loss": loss._asdict(),
+        "privacy": privacy_words(spec, loss, most > 1).sentences,
         "unknown": [attribute.name for attribute in spec.unknown],
-        "guarantee": [f"{words[:1].upper()}{words[1:]}." for words in spec.terms.guarantee],
         "notes": list(spec.notes),
     }
 

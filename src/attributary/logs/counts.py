@@ -51,6 +51,16 @@ class Counts:
     values: tuple[ValueTotals, ...] = ()  # of each measure that is one
     rows: int | None = None  # of the logs; None where a period passes some of them over
 
+    def refuse_no_match(self) -> "Counts":
+        """These counts; an InputError where every conversion is outside of a domain, so that all of them are 0."""
+        if self.conversions or not self.left_out:
+            return self
+        each = (f"{outside.attribute} is {', '.join(outside.values):.200}" for outside in self.outside)
+        raise InputError(
+            f"none of the {self.left_out:,} conversions is in the domains of the spec: {'; '.join(each)}; "
+            "write the values of a domain as the logs do"
+        )
+
     def summary(self) -> dict[str, Any]:
         """What was counted and what was not, as data for JSON."""
         return {

@@ -28,9 +28,6 @@ class OnSums(NoiseModel):
     @staticmethod
     def formula(contribution: Floats, epsilon: Floats, l1: float = 65536, sums: float = 0) -> tuple[Floats, Floats]:
         """Of counts, or with `sums` of sums of contributions, which are counts when divided by the contribution."""
-        for name, values in (("epsilon", epsilon), ("l1", l1)):
-            if not (np.asarray(values) > 0).all():
-                raise ValueError(f"{name} is a positive number; got {np.min(values):g}")
         if np.size(epsilon):
             rate(float(np.min(epsilon / l1)))  # or an error, since no such noise can be drawn
         with np.errstate(divide="ignore"):  # no contribution, no measurement

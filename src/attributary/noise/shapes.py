@@ -70,16 +70,12 @@ def dlap_variances(rate: Floats) -> Floats:
 
 def _rate(epsilon: Floats, levels: Floats, sensitivity: Floats) -> Floats:
     """ε is for all levels together, which have equal parts of it, and a person moves a figure by the sensitivity."""
-    for name, values in (("epsilon", epsilon), ("levels", levels), ("sensitivity", sensitivity)):
-        if not (np.asarray(values) > 0).all():
-            raise ValueError(f"{name} is a positive number; got {np.min(values):g}")
     rate: Floats = epsilon / (levels * sensitivity)
     return rate
 
 
 def _of_account(epsilon: Floats, delta: Floats, levels: Any = 1, sensitivity: Any = 1) -> tuple[Floats, Floats]:
     """Gaussian noise of (ε, δ) for all levels together, which have equal parts of it."""
-    _rate(epsilon, levels, sensitivity)
     pairs, row = np.unique(np.stack(np.broadcast_arrays(epsilon, delta), -1), axis=0, return_inverse=True)
     mu = np.array([gaussian_mu(float(e), float(d)) for e, d in pairs])[row.reshape(np.shape(epsilon))]
     return levels * (sensitivity / mu) ** 2, np.ones_like(epsilon)

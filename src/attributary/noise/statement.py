@@ -13,6 +13,7 @@ import numpy as np
 
 from attributary.errors import InputError, brief
 from attributary.noise.shapes import NoiseShape
+from attributary.tree.paths import RowError
 from attributary.types import Floats
 
 Figures = tuple[Floats, Floats]  # the variance of figures, and what they are to be divided by
@@ -21,6 +22,8 @@ Amounts = Callable[[str, str], Floats]  # reads a parameter, by its name and tex
 
 INTERVAL, ROUNDED = "interval", "rounded"
 SIDES = {"two-sided": 1.0, "one-sided": 2.0}  # how many times the chance beyond one bound is that beyond both
+NOT_MEASURED = {"scale": np.inf, "std": np.inf, "contribution": 0.0}  # what says so of a figure, by parameter
+FLAGS = ("sums",)
 WHY_SIDES = (
     "say two-sided (the true count is between the bounds so often) or one-sided (it is above low so often, and below "
     "high so often): the variance of Laplace noise differs 1.7-fold"
@@ -58,25 +61,47 @@ class Statement:
 
         An interval that was cut at 0 is as wide as its upper half says, if the `noisy` figures are given.
         """
-        if self.is_estimated and noisy is not None:
-            variance, divisor = np.zeros_like(noisy), np.ones_like(noisy)
-        elif INTERVAL in self.given:
-            variance, divisor = self._of_interval(amounts, noisy)
-        else:
-            variance, divisor = self.formula(**{name: amounts(name, text) for name, text in self.given.items()})
-        with np.errstate(divide="ignore", invalid="ignore"):  # what is divided by 0 was not measured
-            rounding = (self.rounded / divisor) ** 2 / 12 if self.rounded else 0.0
-        return variance + rounding, divisor
+        given: dict[str, Floats] = {}
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # what is divided by 0 was not measured
+            if self.is_estimated and noisy is not None:
+                variance, divisor = np.zeros_like(noisy), np.ones_like(noisy)
+            elif INTERVAL in self.given:
+                variance, divisor = self._of_interval(amounts, noisy)
+            else:
+                given = {name: amounts(name, text) for name, text in self.given.items()}
+                _refuse_extremes(given)
+                variance, divisor = self.formula(**given)
+            variance = variance + ((self.rounded / divisor) ** 2 / 12 if self.rounded else 0.0)
+        said = [given[name] == value for name, value in NOT_MEASURED.items() if name in given]
+        if not ((variance < np.inf) | np.any([np.zeros_like(variance, bool), *said], 0)).all():
+            raise ValueError(f"the variance of {self.name} noise with these parameters is too large for a number")
+        return variance, divisor
 
     def _of_interval(self, amounts: Amounts, noisy: Floats | None) -> Figures:
         bounds = zip(("low", "high"), self.given[INTERVAL].split(","), strict=True)
         low, high = (amounts(name, text.strip()) for name, text in bounds)
         if not (low <= high).all():
-            raise ValueError(f"an interval goes from low to high; row {int(np.argmin(low <= high)) + 1} does not")
+            raise RowError(int(np.argmin(low <= high)), "an interval goes from low to high; this one does not")
         half = (high - low) / 2
         if noisy is not None:
-            half = np.where((low == 0) & (noisy >= 0), np.fmax(half, high - noisy), half)
+            is_whole = bool((np.mod([low, high], 1) == 0).all())  # then they may have been rounded
+            slack = max(self.rounded, 1.0 if is_whole else 0.0) + 1e-9 * np.abs(noisy)
+            outside = (noisy > high + slack) | ((noisy < low - slack) & (low != 0))
+            if outside.any():
+                row = int(np.argmax(outside))
+                bounds_there = f"{low[row]:g} to {high[row]:g}"
+                raise RowError(row, f"the figure {noisy[row]:g} is outside its own bounds, {bounds_there}")
+            half = np.where(low == 0, np.fmax(half, high - noisy), half)
         return (half / self.shape.beyond(np.ones(1), 1 - self.confidence)) ** 2, np.ones_like(half)
+
+
+def _refuse_extremes(given: Mapping[str, Floats]) -> None:
+    """Raises a ValueError for a parameter of 0 or inf, unless it says that a figure is exact or not measured."""
+    for name, values in given.items():
+        bad = ~(values < np.inf) & (NOT_MEASURED.get(name) != np.inf)
+        bad |= ~(values > 0) & (name not in NOT_MEASURED)
+        if name not in FLAGS and bad.any():
+            raise ValueError(f"{name} is a positive number; got {values[bad][0]:g}")
 
 
 def read_statement(text: str, known: Mapping[str, tuple[NoiseShape, Sequence[Formula]]]) -> Statement:

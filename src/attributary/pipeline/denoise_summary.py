@@ -10,7 +10,7 @@ from typing import Any
 from attributary import api
 from attributary.denoising import Estimate
 from attributary.errors import InputError
-from attributary.estimates import by_measure, estimates_table
+from attributary.estimates import by_measure, estimates_table, noted
 from attributary.estimators import Estimator
 from attributary.pipeline.denoise_table import Denoised
 from attributary.pipeline.level_columns import refused
@@ -41,6 +41,7 @@ def denoise_summary(
     it, if it is not the plan's. `name` is what messages call the plan.
     """
     chosen = estimator or Estimator("unbiased" if prior is None else "learned")
+    chosen.refuse_unused(prior, protected)
     answer = api.answer(plan, summaries, tree, None if noise is None else _rate(noise, plan), name)
     past = None if prior is None else past_of_parts(plan, tree, prior, protected)
     if past is not None:
@@ -56,8 +57,10 @@ def denoise_summary(
     if chosen.whole and plan.spec.values:
         notes += ["whole numbers are for counts; values are left as they are"]
     table = by_measure({measure: estimates_table(est, confidence) for measure, est in estimates.items()})
+    table = noted(table, largest=plan.largest)
     not_private = together(*(measured.not_private for measured in answer.measures.values()))
-    return Denoised(mark(table, not_private, "" if past is None else past.not_private), estimates, notes)
+    marked = mark(table, not_private, "" if past is None else past.not_private)
+    return Denoised(marked, estimates, notes, misfit="" if past is None else past.of[0].misfit(tree))
 
 
 def estimate_measures(

@@ -28,19 +28,23 @@ from attributary.estimates import (
 from attributary.estimators import Estimator
 from attributary.measurements import Measurements
 from attributary.noise import Statement, parse_levels, shape_of
-from attributary.pipeline.figure_doubts import doubts_of
+from attributary.pipeline.figure_doubts import AVERAGE, doubts_of, refuse_averages
 from attributary.pipeline.level_columns import refuse_sums, refused
+from attributary.pipeline.missing_rows import miss_totals
 from attributary.pipeline.table_form import TableForm, recognise
 from attributary.tables import place, shown
 from attributary.tables.not_private import mark, words_of
-from attributary.tables.table_columns import cell_in_words, columns_in_words, floats, is_text_type, number_cells
+from attributary.tables.table_columns import cell_in_words, columns_in_words, floats, is_text_type, number_cells, plain
 from attributary.tree import Tree
 from attributary.types import COUNT, Floats
 
 NOISY, NOISE_VARIANCE = MEASURED
 TOTALS = "say that it marks totals with --total, or that it is an ordinary label with --no-totals"
 SIGNED = ("low", "high")  # bounds, which may be below 0
+LARGEST = 1e150  # an amount: its square is the largest variance
 WAYS = "give --variance, or --std, or --noise, as in --noise laplace:scale=3, or --noise estimated if nobody states it"
+
+UNLIKE = "state the noise of each level, or try --noise estimated:per=level (per=all takes all levels as alike)"
 
 Amount = str | float | Sequence[float]  # a column, one number, or one per level from top to bottom
 Stage = Callable[[str], None]
@@ -54,6 +58,7 @@ class Denoised(NamedTuple):
     notes: list[str]
     recognised: tuple[str, ...] = ()  # what the table was taken for, in words
     doubts: tuple[str, ...] = ()  # what the figures say against it
+    misfit: str = ""  # of the prior
 
 
 class NodeRows(NamedTuple):
@@ -87,10 +92,12 @@ def denoise_table(
     Levels, figures and noise are given as in `Measurements.from_table`; what is not given is recognised, and `form` are
     the options of `recognise` that say it. `prior` is the file of an earlier period, for the
     estimator `learned`; exact counts in it mark the result as not private, unless they were `protected` themselves.
-    `prefix` goes before the names of the added columns. Unless `keep_text`, figures that are text become numbers.
+    `prefix` goes before the names of the added columns. Rows that are missing (see `missing_rows`) were not
+    measured, and are written with `fill`. Unless `keep_text`, figures that are text become numbers.
     `path` is what messages call the table.
     """
     chosen = estimator or Estimator("unbiased" if prior is None else "learned")
+    chosen.refuse_unused(prior, protected)
     stage("building the tree")
     recognised, measured = node_rows(
         frame, levels, value, variance=variance, std=std, noise=noise, fill=fill, path=path, **form
@@ -102,6 +109,8 @@ def denoise_table(
     names = _kept_names(table, spent, prefix, path, chosen.uses_prior, column, value)
     copied = _copied(table, names, column, value)
     doubts = doubts_of(measured, path, any(each.rounded for each in stated))
+    if AVERAGE.search(value.lower()):
+        doubts.append(f"column {value} reads as averages or rates, which do not add up: sums of them are no figures")
     stage("denoising")
     past = None if prior is None else _past(tree, measured, prior, protected)
     with refused(path):
@@ -119,7 +128,8 @@ def denoise_table(
     notes = [f"your column {old} is called {new} there" for old, new in both if old != new]
     if past is not None:
         made, notes = mark(made, past.not_private), notes + past.notes
-    return Denoised(made, {COUNT: est}, notes, recognised.notes, tuple(doubts))
+    misfit = "" if past is None else past.of[0].misfit(tree)
+    return Denoised(made, {COUNT: est}, notes, recognised.notes, tuple(doubts), misfit)
 
 
 def _past(tree: Tree, measured: Measurements, prior: str, protected: bool) -> Any:
@@ -172,6 +182,8 @@ def node_rows(
         assert std is not None
         spread = _amounts(recognised, "std", "--std", std) ** 2
     spread = spread + extra
+    if not (spread < inf).any() and not set(columns) & set(table.column_names):
+        raise InputError(f"{shown(path)}: no row was measured: every variance is inf; {WAYS}")
     bad = ~np.isfinite(noisy) & (spread < inf)
     if bad.any():
         row = int(np.argmax(bad))
@@ -179,21 +191,34 @@ def node_rows(
             f"{place(path, row)}: column {value!r} has {cell_in_words(table, value, row)} where a finite number is "
             "needed; if it was not measured, give it variance inf, or all such cells --empty unmeasured"
         )
-    missing = len(tree) - len(noisy)  # node i is row i; those without rows come last
-    noisy = np.pad(np.where(spread < inf, noisy, 0.0), (0, missing))
-    spread = np.pad(spread, (0, missing), constant_values=inf)
+    known = np.where(spread < inf, noisy, np.nan)
     if not no_totals:
-        refuse_sums(tree, np.where(spread < inf, noisy, np.nan), path, TOTALS)
-    with refused(path):
+        made_up = tree.is_leaf[len(noisy) :]  # leaves for missing rows, which are in no sum
+        sums = np.append(known, np.where(made_up, 0.0, np.nan))
+        refuse_sums(tree, sums, path, TOTALS, np.pad(spread, (0, len(made_up)), constant_values=inf))
+
+    def measured(form: TableForm) -> NodeRows:
+        more = len(form.tree) - len(noisy)  # node i is row i; those without rows come last
+        figures, variances = (
+            np.pad(known, (0, more), constant_values=np.nan),
+            np.pad(spread, (0, more), constant_values=inf),
+        )
         if unstated is not None:
-            per, known = unstated.given.get("per", "all"), np.where(spread < inf, noisy, np.nan)
-            level = estimate_noise(tree, known, shape=shapes[0], per=per, extra=spread)
-            noted = replace(recognised, notes=(*recognised.notes, *level.words))
+            per = unstated.given.get("per", "all")
+            level = estimate_noise(form.tree, figures, shape=shapes[0], per=per, extra=variances)
+            if level.unlike and "per" not in unstated.given:
+                raise InputError(f"{shown(path)}: {level.unlike}; {UNLIKE}")
+            noted = replace(form, notes=(*form.notes, *level.words))
             return NodeRows(noted, replace(level.measurements, not_private=words_of(table)))
-        if code is None or len(shapes) == 1:
-            return NodeRows(recognised, Measurements.of(tree, noisy, spread, shapes[0], words_of(table)))
-        code = np.pad(code, (0, missing))
-        return NodeRows(recognised, Measurements.of(tree, noisy, spread, shapes, words_of(table), code))
+        shape, codes = (shapes[0], None) if code is None or len(shapes) == 1 else (shapes, np.pad(code, (0, more)))
+        figures = np.nan_to_num(figures)
+        return NodeRows(form, Measurements.of(form.tree, figures, variances, shape, words_of(table), codes))
+
+    with refused(path):
+        rows = measured(recognised)
+        refuse_averages(rows.measured, value, path)
+        short = list(miss_totals(tree, rows.measured)) if form.get("missing") is None else []
+        return measured(recognised.with_missing(short)) if short else rows
 
 
 def _stated(form: TableForm, statements: Mapping[str | None, Statement]) -> tuple[Floats, Floats, Any]:
@@ -201,7 +226,8 @@ def _stated(form: TableForm, statements: Mapping[str | None, Statement]) -> tupl
 
     def figures(statement: Statement) -> tuple[Floats, Floats]:
         with refused(form.path):
-            return statement.figures(lambda name, text: _amounts(form, name, f"{name} in --noise", text), form.figures)
+            known = np.where(form.extra > 0, np.nan, form.figures)
+            return statement.figures(lambda name, text: _amounts(form, name, f"{name} in --noise", text), known)
 
     tree, rows = form.tree, form.table.num_rows
     if None in statements:
@@ -229,15 +255,18 @@ def _amounts(form: TableForm, name: str, option: str, stated: Amount) -> Floats:
     The cells of suppressed figures may be empty, where only the bound is known.
     """
     table, tree, path = form.table, form.tree, form.path
+    largest = LARGEST**2 if name == "variance" else LARGEST
     if isinstance(stated, str) and stated in table.column_names:
         amounts = floats(table, stated, path)
         amounts = np.where(np.isnan(amounts) & (form.extra > 0), 0.0, amounts)
         bad = np.isnan(amounts) if name in SIGNED else ~(amounts >= 0)
+        bad |= (np.abs(amounts) > largest) & (amounts < inf)
         if bad.any():
             row = int(np.argmax(bad))
             raise InputError(
                 f"{place(path, row)}: column {stated!r} has {cell_in_words(table, stated, row)}; {name} must be 0 "
-                "or more" + (", or inf if the row was not measured" if name in ("variance", "std") else "")
+                f"or more, up to {largest:g}"
+                + (", or inf if the row was not measured" if name in ("variance", "std") else "")
             )
         return amounts
     per_level = _per_level(stated)
@@ -246,8 +275,8 @@ def _amounts(form: TableForm, name: str, option: str, stated: Amount) -> Floats:
             f"{shown(path)} has no column {stated!r}, which is not a number either; {option} is a column, a number, or "
             f"a number per level, as in 4,2,1; {columns_in_words(table)}"
         )
-    if not all(amount >= 0 for amount in per_level):
-        raise InputError(f"{name} must be 0 or more; got {option} {stated}")
+    if not all(0 <= amount <= largest or amount == inf for amount in per_level):
+        raise InputError(f"{name} must be 0 or more, up to {largest:g}; got {option} {stated}")
     if len(per_level) == 1:
         return np.full(table.num_rows, per_level[0])
     if len(per_level) != tree.depth:
@@ -259,10 +288,13 @@ def _amounts(form: TableForm, name: str, option: str, stated: Amount) -> Floats:
 
 
 def _per_level(amount: Amount) -> list[float] | None:
+    texts = [each.strip() for each in amount.split(",")] if isinstance(amount, str) else np.atleast_1d(amount)
     try:
-        return [float(each) for each in (amount.split(",") if isinstance(amount, str) else np.atleast_1d(amount))]
+        numbers = [float(each) for each in texts]
     except (TypeError, ValueError):
         return None
+    over = any(x == inf and "inf" not in str(each).lower() for x, each in zip(numbers, texts, strict=True))
+    return None if over else numbers  # 1e400 is no number, and inf is said
 
 
 # The user's columns beside those that are added.
@@ -301,6 +333,10 @@ def _filled(table: Any, tree: Tree) -> Any:
     nodes = tree.table().slice(table.num_rows)
     if len(nodes) == 0:
         return table
+    for name in tree.attributes:  # numbers and dates become text beside a label for the rest
+        cells = table.column(name)
+        if is_text_type(nodes.column(name).type.value_type) and not is_text_type(plain(cells).type):
+            table = table.set_column(table.column_names.index(name), name, plain(cells).cast(pa.string()))
     columns = []
     for field in table.schema:
         if field.name not in tree.attributes:

@@ -1,5 +1,6 @@
 """Figure doubts: what figures say against how they are read: cut at 0, rounded, or levels that cannot add up."""
 
+import re
 from math import log, sqrt
 from typing import NamedTuple
 
@@ -11,15 +12,21 @@ from attributary.tables import shown
 from attributary.tree import Tree
 from attributary.types import Floats
 
+ALMOST_ALL = 0.9  # families
+CLEAR, LIKELY = 4.0, 1.0  # standard deviations that averages miss sums by; the latter if their name says so
 BY_CHANCE = 1e-6  # how often honest figures may look cut
 STEPS = (1000.0, 500.0, 100.0, 50.0, 25.0, 20.0, 10.0, 5.0, 2.0, 1.0)
 DISTINCT = 10  # figures that tell a step of rounding
 MATTERS = 0.02  # of the variance, or of a level's figures
+AVERAGE = re.compile(
+    r"%|(^|[\W_])(avg|average|mean|median|rate|ratio|share|percent|percentage|pct|per|price|ctr|"
+    r"durchschnitt|mittelwert|anteil|quote|prozent|preis|moyenne|taux|promedio|media|tasa)([\W_]|$)"
+)  # in the name of a column of figures that do not add up
 FAR = 8.0  # standard deviations between the sums of two levels that noise does not explain
 
 
 def doubts_of(measured: Measurements, path: str, rounded: bool = False) -> list[str]:
-    """What is doubtful about measurements, in words; levels that cannot add up are refused.
+    """What is doubtful about measurements, in words.
 
     Whole numbers are no doubt: noise may be whole, and to round to 1 adds 1/12.
     """
@@ -40,17 +47,24 @@ def doubts_of(measured: Measurements, path: str, rounded: bool = False) -> list[
             f"(--noise …,rounded={step:g}), which adds {step**2 / 12:.3g} to their variance"
         )
     for gap in level_gaps(tree, measured):
-        if gap.averages:
-            raise InputError(
-                f"{shown(path)}: each figure of {gap.above} is between those of {gap.below} under it, as averages and "
-                "rates are, which do not add up; give counts or sums"
-            )
         doubts.append(
             f"figures of {gap.below} add up to {gap.share:.0%} of those of {gap.above}, which noise does not explain "
             f"({gap.z:+.0f} standard deviations): they do not measure the same (rows left out, a limit of groups per "
             "user, or distinct users?), and what is made of them is off"
         )
     return doubts
+
+
+def refuse_averages(measured: Measurements, value: str, path: str) -> None:
+    """Raises an InputError where the figures of a level are between those below them, and not near their sums."""
+    tree, named = measured.tree, AVERAGE.search(value.lower()) is not None
+    gaps = [] if tree is None or measured.noisy.ndim > 1 else level_gaps(tree, measured, LIKELY if named else CLEAR)
+    for gap in gaps:
+        if gap.averages:
+            raise InputError(
+                f"{shown(path)}: each figure of {gap.above} is between those of {gap.below} under it, as averages and "
+                "rates are, which do not add up; give counts or sums"
+            )
 
 
 def clamped(noisy: Floats, variance: Floats) -> int:
@@ -84,8 +98,11 @@ class LevelGap(NamedTuple):
     averages: bool  # each figure above is between those below it
 
 
-def level_gaps(tree: Tree, measured: Measurements) -> list[LevelGap]:
-    """The levels whose sums differ by more than noise, and by more than how far single families are off, explains."""
+def level_gaps(tree: Tree, measured: Measurements, clear: float = CLEAR) -> list[LevelGap]:
+    """The levels whose sums differ by more than noise, and by more than how far single families are off, explains.
+
+    Levels of averages are among them, if the sums are off by so many standard deviations that it is `clear`.
+    """
     noisy, variance = tree.to_level_order(measured.noisy), tree.to_level_order(measured.variance)
     gaps = []
     for level in range(1, tree.depth):
@@ -99,12 +116,19 @@ def level_gaps(tree: Tree, measured: Measurements) -> list[LevelGap]:
             continue
         z = float(off.sum() / np.sqrt((spread + variance)[p].sum()))
         apart = float(off.std() * sqrt(len(p))) if len(p) > 2 else 0.0  # if single families are off at random
-        if abs(z) > FAR and abs(float(off.sum())) > FAR / 2 * apart:
+        far = abs(z) > FAR and abs(float(off.sum())) > FAR / 2 * apart
+        averages = False
+        if z > clear:
             low, high = np.full(n, np.inf), np.full(n, -np.inf)
             np.minimum.at(low, family, x)
             np.maximum.at(high, family, x)
             several = p[size[p] > 1]
-            between = (low[several] <= noisy[several]) & (noisy[several] <= high[several])
+            figure, slack = noisy[several], 2 * np.sqrt(variance[several])
+            between = (low[several] - slack <= figure) & (figure <= high[several] + slack)
+            mean = (total[several] / size[several]).sum()
+            nearer = abs(figure.sum() - mean) < abs(figure.sum() - high[several].sum())
+            averages = len(several) > 1 and float((between & (low[several] > 0)).mean()) >= ALMOST_ALL and bool(nearer)
+        if far or averages:
             above, below = tree.level_names[level - 1 : level + 1]
-            gaps.append(LevelGap(above, below, share, z, len(several) > 2 and bool(between.all())))
+            gaps.append(LevelGap(above, below, share, z, averages))
     return gaps

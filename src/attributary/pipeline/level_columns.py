@@ -18,6 +18,9 @@ from attributary.types import Bools
 LONGEST = 1000  # of a message, whatever names are in it
 EXACT = 1e-9  # of a sum of figures, for rounding
 BY_CHANCE = 1e-4  # how often an ordinary label of a level may look like a sum
+TO_ASK = 0.1  # the same where it can be said that the label is an ordinary one
+MOST = 0.9  # families
+NEAR = 3.0  # standard deviations of noise between a total and its rows
 
 
 @contextmanager
@@ -96,20 +99,24 @@ def total_labels(table: Any, names: Sequence[str]) -> list[str]:
     return list(marks)
 
 
-def refuse_sums(tree: Tree, figures: ArrayLike, path: str, remedy: str) -> None:
+def refuse_sums(tree: Tree, figures: ArrayLike, path: str, remedy: str, variance: ArrayLike | None = None) -> None:
     """Raises an InputError where a label is the sum of its siblings in every family that it has two or more in.
 
     Counts do that by chance about once in as many times as they are large: this is refused only where it would happen
-    in less than one of 10,000 tables, or where the label reads as a total.
+    in less than one of 10,000 tables, or where the label reads as a total. With the `variance` of their noise, what is
+    a sum but for noise counts as well, and one in ten, unless totals that were measured count the label in.
     """
     figure = tree.to_level_order(np.asarray(figures, np.float64))
+    spread = np.zeros(len(tree)) if variance is None else tree.to_level_order(np.asarray(variance, np.float64))
+    stated = figure
     for level in reversed(range(1, tree.depth)):  # what has no figure is the sum of what is below it
         here = tree.slice(level)
-        total = np.bincount(tree.family[here], figure[here], len(tree))
-        has = np.bincount(tree.family[here], minlength=len(tree)) > 0
-        figure = np.where(np.isnan(figure) & has, total, figure)
+        total, noise = (np.bincount(tree.family[here], each[here], len(tree)) for each in (figure, spread))
+        unstated = np.isnan(figure) & (np.bincount(tree.family[here], minlength=len(tree)) > 0)
+        figure, spread = np.where(unstated, total, figure), np.where(unstated, noise, spread)
+    above = np.append(np.nan, stated)[tree.family + 1]  # the measured total of a node's family
     for level in range(tree.total, tree.depth):
-        label = _sum_of_siblings(tree, level, figure)
+        label = _sum_of_siblings(tree, level, figure, None if variance is None else spread, above[tree.slice(level)])
         if label is not None:
             name = tree.attributes[level - tree.total]
             raise InputError(
@@ -118,7 +125,7 @@ def refuse_sums(tree: Tree, figures: ArrayLike, path: str, remedy: str) -> None:
             )
 
 
-def _sum_of_siblings(tree: Tree, level: int, figure: Any) -> Any:
+def _sum_of_siblings(tree: Tree, level: int, figure: Any, spread: Any, above: Any) -> Any:
     here = tree.slice(level)
     value, parent = figure[here], tree.family[here] + 1
     coded = tree.labels[level - tree.total]
@@ -134,6 +141,12 @@ def _sum_of_siblings(tree: Tree, level: int, figure: Any) -> Any:
     if is_text_type(coded.dictionary.type):
         enough[reads_as_total(coded.dictionary, tree.attributes[level - tree.total])] = 0
     suspects = (sums > 0) & (seen == sums) & (strength >= enough)
+    if spread is not None:
+        width = np.where(is_sum, unit, 2 * NEAR * np.sqrt(np.bincount(parent, spread[here])[parent]))
+        near = eligible & (np.abs(2 * value - family) <= width / 2 + unit * is_sum)
+        near &= ~(np.abs(above - family) < np.abs(above - family + value))  # unless the total counts it in
+        close, total, wide = (np.bincount(code[near], each[near], names) for each in (near, value, width**2))
+        suspects |= (close > 0) & (close >= MOST * seen) & (names * np.sqrt(wide) <= TO_ASK * total)
     return coded.dictionary[int(np.argmax(suspects))].as_py() if suspects.any() else None
 
 

@@ -11,11 +11,11 @@ from attributary.changes.period_files import period_files, table_of_period
 from attributary.changes.series import periods
 from attributary.errors import InputError
 from attributary.estimates import MEASURE, by_measure, has_measures, noted
-from attributary.measurements import Measurements
+from attributary.measurements import Measurements, chance_of_equal, is_copy
 from attributary.pipeline.level_columns import level_columns, refused
 from attributary.plan import Plan
 from attributary.prior import Prior, from_counts, from_estimates
-from attributary.prior.earlier import HISTORY, PERIODS
+from attributary.prior.earlier import HISTORY, NOISY, PERIODS
 from attributary.prior.history import history
 from attributary.prior.profile import Profile, profile
 from attributary.spec import Spec
@@ -65,7 +65,8 @@ def earlier(tree: Tree, known: list[str] | None, table: Any, path: str, protecte
     rows = level_columns(table, tree.attributes, path)
     metadata = table.schema.metadata or {}
     several = HISTORY.encode() in metadata
-    for name in (*ESTIMATES, *([PERIODS] if several else [])) if estimates else COUNTS:
+    more = [PERIODS] * several + [NOISY] * (NOISY in table.column_names and NOISY not in tree.attributes)
+    for name in (*ESTIMATES, *more) if estimates else COUNTS:
         rows = rows.append_column(name, [floats(table, name, path)])
     rows = mark(noted(rows, history=metadata[HISTORY.encode()].decode()) if several else rows, words_of(table))
     with refused(path):
@@ -90,10 +91,10 @@ class EarlierPeriod(NamedTuple):
 
     def refuse_today(self, *measured: Measurements) -> None:
         """Raises an InputError where figures of today are among the earlier ones: they would count twice."""
-        if any(each.fingerprint in self.reports for each in measured):
+        if any(each.fingerprint in self.reports or _is_today(prior, each) for prior in self.of for each in measured):
             raise InputError(
                 f"{shown(self.path)} already has a report with the noisy figures that are to be denoised, and they "
-                "would count twice; take it out of the folder"
+                "would count twice; give a report of an earlier period"
             )
 
     def far(self, number: int, name: str, tree: Tree, count: ArrayLike) -> list[str]:
@@ -102,6 +103,19 @@ class EarlierPeriod(NamedTuple):
         if not (then > 0 and now > 0) or 1 / FAR <= then / now <= FAR:
             return []
         return [f"{name} of the prior is {then / now:.2g} times today's: is it in the same unit? only shares are used"]
+
+
+def _is_today(prior: Prior, today: Measurements) -> bool:
+    """Whether a prior was made of today's figures, or of some of them: noise does not repeat itself."""
+    then = prior.mean if prior.noisy is None and prior.variance is None else prior.noisy
+    known = (today.variance < np.inf) & np.isfinite(today.noisy)
+    if then is None or today.noisy.ndim > 1:
+        return False
+    equal = known & np.isclose(then, today.noisy, rtol=1e-9, atol=0)
+    fine = today.noisy != np.round(today.noisy)  # the steps of such figures are small, and chance next to none
+    chance = np.where(fine, 1e-6, chance_of_equal(today.variance))
+    number = int(equal.sum())
+    return 0 < number == int(known.sum()) or is_copy(number, float(chance[known & np.isfinite(then)].sum()))
 
 
 def past_of_parts(plan: Plan, tree: Tree, path: str, protected: bool = False, table: Any = None) -> EarlierPeriod:
@@ -116,7 +130,7 @@ def past_of_parts(plan: Plan, tree: Tree, path: str, protected: bool = False, ta
     if "estimate" in table.column_names:
         rows = [of_measure(table, spec, path, part.measure.name) for part in measured]
         return _period([earlier(tree, known, each, path) for each in rows], path, table)
-    counted, said = earlier(tree, known, table, path, protected), profiled(spec, tree, path)
+    counted, said = earlier(tree, known, table, path, protected), profiled(spec, tree, path, table)
     if said is None:
         return _period([counted], path, table)
     most = plan.most_of_heads(tree)

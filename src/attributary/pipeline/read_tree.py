@@ -34,6 +34,8 @@ class TreeAndPrior(NamedTuple):
 def read_tree_and_prior(spec: Spec, tree_path: str | None, prior_path: str | None, protected: bool) -> TreeAndPrior:
     """The tree that will be queried, and the prior on it; where no paths are given, they are the prior's."""
     known = [attribute.name for attribute in spec.known]
+    if protected and prior_path is None:
+        raise InputError("--protected is said of the counts in --prior; give that, or leave it out")
     if known and tree_path is None and prior_path is None:
         raise InputError(
             f"a plan needs the values of {', '.join(known)} that will be queried; give counts of an earlier period "

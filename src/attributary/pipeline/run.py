@@ -95,7 +95,7 @@ class Run:
             made = {name: estimates_table(est, self.confidence) for name, est in self.estimates.items()}
             if self.impressions is not None:
                 made = {name: with_impressions(table, self.impressions) for name, table in made.items()}
-            estimates = by_measure(made)
+            estimates = noted(by_measure(made), largest=self.plan.largest)
             tables = {"estimates": noted(estimates, generated="logs") if self.generated else estimates}
             ratios = ratios_table(self.estimates, self.confidence)
         if ratios is not None:
@@ -152,6 +152,8 @@ def run(
     the same plan. The noise is exact and from the operating system; with an `rng` it is not private, and all tables say
     so. `stage` is told what comes next.
     """
+    if protected and prior is None:
+        raise InputError("--protected is said of the counts in --prior; give that, or leave it out")
     if prior is not None and prior_until is not None:
         raise InputError("the prior is a file, or the impressions before a time; got both: leave one of them out")
     if isinstance(spec, str):
@@ -159,8 +161,8 @@ def run(
     folder, estimator = folder or ".", Estimator(estimator) if isinstance(estimator, str) else estimator
     ready = Plan.load(plan) if isinstance(plan, str) else plan
     spec = spec if ready is None else _spec_of(ready, spec)
-    before = None if prior_until is None else count(spec, folder, until=prior_until, engine=engine)
-    counts = count(spec, folder, since=prior_until, engine=engine)
+    before = None if prior_until is None else count(spec, folder, until=prior_until, engine=engine).refuse_no_match()
+    counts = count(spec, folder, since=prior_until, engine=engine).refuse_no_match()
     stage("planning")
     tree = spec.tree(counts.table)
     names = [attribute.name for attribute in spec.known]
@@ -169,6 +171,7 @@ def run(
         known, expected = profiled(spec, tree, prior, table), prior_in_file(spec, tree, prior, protected, table)
     elif before is not None:
         known, expected = profile(tree, spec, before.table), from_counts(tree, before.table, known=names)
+        expected = replace(expected, lost=expected.lost + before.left_out)
     else:
         known, expected = None, none(tree)
     learn = estimator.kind.plan if not why_not_learned(spec, expected, method, known) else False

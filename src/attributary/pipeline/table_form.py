@@ -10,7 +10,7 @@ InputError shows the options that say it.
 """
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -19,14 +19,16 @@ import numpy as np
 
 from attributary.errors import InputError
 from attributary.pipeline.level_columns import level_columns, path_ends, refused, total_labels, without_totals
+from attributary.pipeline.missing_rows import Incomplete, lack_labels
 from attributary.pipeline.suppressed_cells import without_suppressed
 from attributary.pipeline.wide_table import FIGURE, long_table, wide_columns
 from attributary.tables import place, shown
-from attributary.tables.number_form import plain_numbers
+from attributary.tables.number_form import decimal_sign, plain_numbers
 from attributary.tables.table_columns import column, floats, number_cells
 from attributary.tables.text_form import NOTED
 from attributary.tables.user_frames import arrow_table
 from attributary.tree import Tree
+from attributary.tree.missing_labels import with_missing
 from attributary.tree.paths import TotalLabelError
 from attributary.types import Floats
 
@@ -51,13 +53,24 @@ class TableForm:
 
     table: Any  # Arrow, one row per node; cells that mark totals are empty
     path: str  # what messages call it
-    tree: Tree  # node i is row i; nodes without a row come last
+    tree: Tree  # node i is row i; nodes without a row come last, and after them leaves for rows that are missing
     levels: tuple[str, ...]  # top to bottom
     value: str
     figures: Floats  # nan where a cell is empty, the middle of its bound where it was suppressed
     extra: Floats  # what a suppressed cell adds to the variance of its noise; inf where it was not measured
     totals: tuple[str, ...] = ()  # labels that mark totals
     notes: tuple[str, ...] = ()  # what was recognised, in words
+    incomplete: tuple[int, ...] = ()  # nodes whose families lack rows
+
+    def with_missing(self, found: Iterable[Incomplete]) -> "TableForm":
+        """With leaves for what is missing in these families."""
+        each = list(found)
+        if not each:
+            return self
+        families = np.any([one.families for one in each], axis=0)
+        nodes = np.flatnonzero(self.tree.from_level_order(families)).tolist()
+        notes, tree = tuple(one.words for one in each), with_missing(self.tree, families)
+        return replace(self, tree=tree, notes=(*self.notes, *notes), incomplete=(*self.incomplete, *nodes))
 
 
 def recognise(
@@ -70,6 +83,7 @@ def recognise(
     no_totals: bool = False,
     suppressed: Collection[str] = (),
     empty: str | None = None,
+    missing: str | tuple[int, ...] | None = None,
     decimal: str | None = None,
     wide: str | None = None,
     fill: bool = False,
@@ -78,8 +92,8 @@ def recognise(
     """What a table holds: its levels, its figures, its totals and its suppressed cells.
 
     `amounts` are columns of numbers besides the figures, such as their variance. `suppressed` are texts such as <5,
-    `empty` says what empty figures are (unmeasured or zero), `decimal` is the decimal sign, and `wide` names the level
-    that the columns of a pivot table are the labels of.
+    `empty` says what empty figures are (unmeasured or zero), `missing` the same of missing rows (or which nodes lack
+    some), `decimal` is the decimal sign, and `wide` names the level that the columns of a pivot table are labels of.
     """
     table, notes = arrow_table(frame), list[str]()
     metadata = dict(table.schema.metadata or {})
@@ -92,19 +106,21 @@ def recognise(
         if levels is None:
             spread = replace(spread, levels=tuple(_levels(table, spread.levels, marks, path)))
             notes.append(f"levels: {' > '.join((*spread.levels, spread.level))}")
-        table, levels, value = long_table(table, spread, marks, path)
-        notes.append(str(spread))
+        table, levels, left_out = long_table(table, spread, marks, path)
+        value = FIGURE
+        notes += [str(spread), left_out]
         path = f"{path}, one row per cell"
     grouping = _grouping_columns(table)
     roles = {*grouping.values(), *amounts}
     if value is None:
         value = _value_column(table, {*(levels or ()), *roles}, path)
         notes.append(f"figures: column {value}")
+    likely = decimal_sign(column(table, value, path))
     table, figures, extra, more = _figures(table, value, path, suppressed, empty, decimal)
     notes += more
     for name in amounts:
         if name in table.column_names and name != value:
-            table, note = plain_numbers(table, name, path, decimal)
+            table, note = plain_numbers(table, name, path, decimal, likely)
             notes.append(note)
     table, more = _null_labels(table, grouping, path)
     notes += more
@@ -130,7 +146,8 @@ def recognise(
         with refused(path):
             tree = Tree.from_paths(level_columns(marked, names, path), names, fill=fill, totals=read_as)
     more = [note for note in notes if note]
-    return TableForm(marked, path, tree, tuple(names), value, figures, extra, tuple(marked_by), tuple(more))
+    form = TableForm(marked, path, tree, tuple(names), value, figures, extra, tuple(marked_by), tuple(more))
+    return form.with_missing(lack_labels(tree, missing))
 
 
 def _with(table: Any, name: str, cells: Any) -> Any:
@@ -284,7 +301,9 @@ def _null_labels(table: Any, grouping: dict[str, str], path: str) -> tuple[Any, 
             )
         null = (flags == 0) & ends
         if null.any():
-            cells = column(table, name, path).cast(pa.string())
+            cells = column(table, name, path)
+            is_nan = pc.is_null(cells, nan_is_null=pa.types.is_floating(cells.type))  # no label in text, either
+            cells = pc.if_else(is_nan, None, cells).cast(pa.string())
             if pc.any(pc.equal(cells, NULL)).as_py():
                 raise InputError(
                     f"{shown(path)}: {name} has both the label {NULL} and groups of null; rename the label"

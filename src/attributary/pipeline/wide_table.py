@@ -10,17 +10,19 @@ import numpy as np
 from attributary.errors import InputError
 from attributary.pipeline.level_columns import path_ends
 from attributary.tables import shown
-from attributary.tables.table_columns import column
+from attributary.tables.table_columns import column, is_text_type
 from attributary.tree.paths import reads_as_total
 
 FIGURE = "noisy"  # the column of figures in the long table
-MONTHS = "jan(uary)? feb(ruary)? mar(ch)? apr(il)? may june? july? "
-MONTHS += "aug(ust)? sept?(ember)? oct(ober)? nov(ember)? dec(ember)?"
-DAYS = "mon(day)? tue(s(day)?)? wed(nesday)? thu(r(s(day)?)?)? fri(day)? sat(urday)? sun(day)?"
+MONTHS = "jan(uary?)? feb(ruary?)? mar(ch)? märz? mrz apr(il)? may mai june? juni july? juli aug(ust)? sept?(ember)? "
+MONTHS += "oct(ober)? okt(ober)? nov(ember)? dec(ember)? dez(ember)?"
+DAYS = "mon(day)? tue(s(day)?)? wed(nesday)? thu(r(s(day)?)?)? fri(day)? sat(urday)? sun(day)? "
+DAYS += "mo(ntag)? di(enstag)? mi(ttwoch)? do(nnerstag)? fr(eitag)? sa(mstag)? so(nntag)?"
+NUMBER = r"^[-+−<≤]?\s?[0-9]+([.,'’ \x{a0}\x{202f}][0-9]{3})*([.,][0-9]+)?$"
 PERIODS = {
     "date": r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4}",
-    "month": rf"\d{{4}}-\d{{2}}|({MONTHS.replace(' ', '|')})( \d{{2,4}})?",
-    "week": r"(\d{4}[- ]?)?(w|kw|cw|week) ?\d{1,2}",
+    "month": rf"\d{{4}}-\d{{2}}|({MONTHS.replace(' ', '|')})\.?([ -]\d{{2,4}})?",
+    "week": r"(\d{4}[- ]?)?(w|kw|cw|week|woche) ?\d{1,2}",
     "quarter": r"(\d{4}[- ]?)?q[1-4]( \d{4})?",
     "year": r"(19|20)\d\d",
     "weekday": DAYS.replace(" ", "|"),
@@ -48,7 +50,11 @@ class WideColumns:
 def wide_columns(
     table: Any, levels: Sequence[str] | None, value: str | None, named: str | None, others: Collection[str]
 ) -> WideColumns | None:
-    """The columns of a pivot: two or more whose names are dates or the like, or with `named` all but the levels."""
+    """The columns of a pivot: two or more whose names are dates or the like, or with `named` all numbers.
+
+    Other columns of numbers beside or after such dates may be of the pivot, too (months in another language), and are
+    refused unless it is `named`.
+    """
     if value is not None and named is None:
         return None
     free = [name for name in table.column_names if name not in {*(levels or ()), *others}]
@@ -58,17 +64,35 @@ def wide_columns(
     level = named or period or ""
     if {level, FIGURE} & set(table.column_names):
         raise InputError(f"a wide table becomes one with columns {level} and {FIGURE}, and has one of them already")
-    labels = [name for name in free if period and _is(PERIODS[period])(name)]
-    if not labels:
-        if levels is None:
-            raise InputError(f"the columns of {named} do not look like dates: name the others with --levels")
-        labels = [name for name in free if not _margin(name)]
+    dated = [name for name in free if period and _is(PERIODS[period])(name)]
+    if not dated and levels is None:
+        raise InputError(f"the columns of {named} do not look like dates: name the others with --levels")
     margins = [name for name in free if _margin(name)]
     if len(margins) > 1:
         raise InputError(f"a wide table has one column of totals; got {' and '.join(margins[:2])}: leave out one")
+    first = free.index(dated[0]) if dated and (named is None or levels is None) else 0
+    while levels is not None and first and _has_numbers(table, free[first - 1]):
+        first -= 1
+    labels = [name for name in free[first:] if name in dated or (name not in margins and _has_numbers(table, name))]
+    strays = [name for name in labels if name not in dated]
+    if strays and named is None:
+        raise InputError(
+            f"columns {dated[0]} to {dated[-1]} look like those of a pivot by {level}, and beside them {strays[0]} has "
+            f"numbers, too: say that all of them are with --wide {level}, or leave the others out of the table"
+        )
     rest = tuple(name for name in free if name not in {*labels, *margins})
     dropped = () if levels is None else rest
     return WideColumns(level, tuple(labels), margins[0] if margins else None, tuple(levels or rest), dropped)
+
+
+def _has_numbers(table: Any, name: str) -> bool:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    cells = column(table, name, "")
+    if not is_text_type(cells.type):
+        return not pa.types.is_temporal(cells.type)
+    return bool(pc.any(pc.match_substring_regex(pc.utf8_trim_whitespace(cells), NUMBER)).as_py())
 
 
 def _is(names: str) -> Any:
@@ -82,7 +106,7 @@ def _margin(name: str) -> bool:
 
 
 def long_table(table: Any, wide: WideColumns, totals: Collection[str], path: str) -> tuple[Any, list[str], str]:
-    """One row per cell, its levels and the name of its column of figures.
+    """One row per cell, its levels, and what is left out, in words.
 
     Cells in rows of totals are left out but for the margin: the sum of a day over all stores is no node of a tree with
     days below stores.
@@ -101,4 +125,11 @@ def long_table(table: Any, wide: WideColumns, totals: Collection[str], path: str
         made[wide.level] = pa.array([label] * source.num_rows, pa.string())
         made[FIGURE] = column(source, name, path).cast(pa.string())
         parts.append(pa.table(made))
-    return pa.concat_tables(parts, promote_options="permissive"), [*wide.levels, wide.level], FIGURE
+    rows, left_out = table.num_rows - inner.num_rows, ""
+    if rows:
+        kept = f"of which {wide.margin} is used" if wide.margin else "none of which is used"
+        left_out = (
+            f"{rows:,} row{'s' if rows > 1 else ''} of totals, {kept}: totals by {wide.level} are left out, since "
+            f"{wide.level} is below {wide.levels[-1]}"
+        )
+    return pa.concat_tables(parts, promote_options="permissive"), [*wide.levels, wide.level], left_out

@@ -4,6 +4,7 @@ The contributions are whole numbers, and all else is derived from them: the ε o
 the privacy loss. So rounding can never overspend.
 """
 
+import json
 import zlib
 from dataclasses import dataclass
 from math import sqrt
@@ -15,6 +16,7 @@ from pydantic import BaseModel, Field, model_validator
 from attributary.errors import InputError
 from attributary.plan.contributions import Rounding, down, paths
 from attributary.plan.expected_errors import PlanErrors
+from attributary.plan.privacy_unit import PrivacyWords, Spent, privacy_words, spent
 from attributary.spec import Measure, Spec
 from attributary.spec.measure import COUNT
 from attributary.spec.neighbours import NEIGHBOURS, PrivacyLoss
@@ -204,6 +206,11 @@ class Plan(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True)
             return 1 if limit == "auto" else limit
         return self.per_impression.roots.get(root or "", self.per_impression.default)
 
+    @property
+    def most_of_all(self) -> int:
+        """How many conversions of an impression count at most, at any root."""
+        return max(map(self.most, [None, *self.roots]))
+
     def most_of_heads(self, tree: Tree) -> Ints:
         """How many conversions of an impression count, for each value of the first attribute, in level order."""
         if self.per_impression is None or not tree.labels:
@@ -233,6 +240,11 @@ class Plan(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True)
     def counts_alone(self) -> MeasureShare:
         """The share of the counts in a plan that measures nothing else: all of it."""
         return MeasureShare(name=COUNT, clip=1.0, tau=self.spec.tau, default=self.default, roots=self.roots)
+
+    @property
+    def largest(self) -> str:
+        """The most that one conversion adds, by measure, as the metadata of estimates have it."""
+        return json.dumps({share.name: share.clip for share in self.measures})
 
     @property
     def by_measure(self) -> "tuple[MeasurePlan, ...]":
@@ -300,18 +312,25 @@ class Plan(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True)
         return PrivacyLoss.of(*self.spent, self.spec.noise_model)
 
     @property
-    def spent(self) -> tuple[float, float]:
-        """The largest part of the budget that any root takes: in all, and at the levels of unknown attributes."""
-        unknown = self.spec.first_unknown
-        rows = np.array([self.default, *self.roots.values()])
+    def privacy_words(self) -> PrivacyWords:
+        """What ε is of, and the privacy losses with what they are of, in sentences."""
+        return privacy_words(self.spec, self.privacy_loss, self.most_of_all > 1)
+
+    @property
+    def spent(self) -> Spent:
+        """The largest part of the budget that any root takes."""
+        varied, labels = self.spec.first_varied, list(self.roots)
+        each = [part.plan for part in self.by_measure]
+        rows = np.array([[plan.default, *(plan.roots[label] for label in labels)] for plan in each])
+        known, unknown = rows[..., :varied].sum(axis=2), rows[..., varied:].sum(axis=2)
         repeats = self.spec.noise_model.repeats  # all conversions of an impression together
-        times = np.array([repeats(most) for most in (self.most(), *map(self.most, self.roots))])
-        path, below = times * rows.sum(axis=1), times * rows[:, unknown:].sum(axis=1)
+        times = np.array([repeats(most) for most in map(self.most, [None, *labels])])
         if self.nodes is not None:
             tree = Tree.from_parents(self.nodes.column("parent").to_numpy())
-            spent = paths(tree, tree.to_level_order(self.nodes.column("contribution").to_numpy()), unknown)
-            path, below = np.append(times[0] * spent[0], path), np.append(times[0] * spent[1], below)
-        return int(path.max()) / self.spec.l1, int(below.max()) / self.spec.l1
+            path, below = paths(tree, tree.to_level_order(self.nodes.column("contribution").to_numpy()), varied)
+            known, unknown = np.append(path - below, known)[None], np.append(below, unknown)[None]
+            times = np.append(np.full(len(tree), times[0]), times)
+        return spent(self.spec, known, unknown, times)
 
     @property
     def guarantees(self) -> tuple[str, ...]:

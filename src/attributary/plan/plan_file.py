@@ -34,6 +34,7 @@ def to_json(plan: Plan) -> str:
         "epsilon": plan.spec.epsilon,
         "noise": plan.spec.noise,
         **plan.spec.noise_model.account,
+        "unit": plan.privacy_words.unit,
         "holds for": guarantee or list(plan.guarantees),
     }
     if not guarantee:

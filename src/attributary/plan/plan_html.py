@@ -14,15 +14,11 @@ def plan_html(plan: Plan) -> str:
 
     Of several measures, a table for each.
     """
-    spec, loss = plan.spec, plan.privacy_loss
+    spec = plan.spec
     what = "node" if plan.nodes is not None else spec.split_by
     notes = [f"the split differs by {what}; shown is that of a new one"] if plan.nodes is not None or plan.roots else []
-    more = "".join(f", {name} = {x:.4g}" for name, x in spec.noise_model.account.items())
-    notes += [f"ε = {loss.conversion:.4g}{more} for adding or removing one conversion"]
-    if spec.terms.guarantee:
-        notes[-1:] = [f"ε = {spec.epsilon:g} per conversion", *spec.terms.guarantee]
-    elif spec.unknown:
-        notes[-1] += f"; changing a conversion's {' or '.join(a.name for a in spec.unknown)}: ε = {loss.change:.4g}"
+    more = ", ".join(f"{name} = {x:.4g}" for name, x in spec.noise_model.account.items())
+    notes += [*plan.privacy_words.all_lines, *([more] if more else [])]
     if plan.learn is True:
         notes += ["these errors assume `denoise --prior`"]
     if plan.prior.history and not plan.prior.protected:

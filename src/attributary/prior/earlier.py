@@ -10,22 +10,42 @@ from typing import Any
 
 import numpy as np
 
-from attributary.denoising.prior import Prior
+from attributary.denoising.passes import engine
+from attributary.denoising.prior import Prior, measured
 from attributary.tables.not_private import words_of
 from attributary.tables.table_columns import floats
 from attributary.tables.user_frames import arrow_table
 from attributary.tree import Family, Tree
+from attributary.tree.labels import codes, text_labels
 from attributary.tree.match import Match, match, path_of, refuse_other_tree
 from attributary.tree.paths import RowError
 from attributary.types import Bools, Floats
 
 PRIOR = "the prior"  # in messages
+NOISY = "noisy"  # a column of reports
 PERIODS, HISTORY = "periods", "history"  # a column, and metadata, of several periods that were made one
 
 
 def none(tree: Tree) -> Prior:
     """No prior: all counts are 0, and all errors relative to τ."""
     return Prior(np.zeros(len(tree)), protected=True)
+
+
+def as_period(tree: Tree, earlier: Prior | None) -> Prior | None:
+    """An earlier period as estimates use it, with its new nodes; None where it says nothing of the counts.
+
+    A mean with a variance, and nothing else, are measurements: the counts are the best linear estimate of them, and
+    nodes that they do not determine are new.
+    """
+    if earlier is not None and earlier.share is not None:
+        raise ValueError("shares are learned here; give the earlier period, not what was learned")
+    if earlier is None or earlier.new is not None or not earlier.history:
+        return earlier if earlier and earlier.history else None
+    if (given := measured(tree, earlier)) is None:
+        return replace(earlier, new=np.zeros(len(tree), bool)) if earlier.variance is None else None
+    count, variance = engine(tree).blue(tree, *(tree.to_level_order(values) for values in given))
+    new, back = variance == np.inf, tree.from_level_order
+    return replace(earlier, mean=back(np.where(new, 0.0, count)), variance=back(variance), new=back(new))
 
 
 def from_counts(
@@ -45,6 +65,7 @@ def from_counts(
     rows = match(tree, table)
     count = floats(table, value, PRIOR)
     _refuse(~(np.isfinite(count) & (count >= 0)), count, f"a count is a number, 0 or more; {value!r} is")
+    _refuse_other_domain(tree, table, rows, known, count)
     refuse_other_tree(tree, table, rows)
     leaves = np.bincount(rows.node[rows.leaf], count[rows.leaf], len(tree)).astype(np.float64, copy=False)
     mean = tree.in_level_order.sum_up(leaves)
@@ -63,11 +84,16 @@ def from_estimates(tree: Tree, estimates: Any, *, known: Collection[str] | None 
     _refuse(~np.isfinite(estimate), estimate, "an estimate is a finite number; 'estimate' is")
     _refuse(~(variance >= 0), variance, "a variance is 0 or more; 'variance' is")
     _refuse_twice(tree, rows)
+    _refuse_other_domain(tree, table, rows, known, estimate)
     refuse_other_tree(tree, table, rows)
     leaves = np.zeros(len(tree))
     leaves[rows.node[rows.leaf]] = estimate[rows.leaf]
     mean = tree.in_level_order.sum_up(leaves)
     made = _prior(tree, table, mean, _variance(tree, rows, variance), True, rows, known, estimate)
+    if NOISY in table.column_names:
+        noisy = np.full(len(tree), np.nan)
+        noisy[rows.node[rows.node >= 0]] = floats(table, NOISY, PRIOR)[rows.node >= 0]
+        made = replace(made, noisy=tree.from_level_order(noisy))
     if HISTORY.encode() not in (table.schema.metadata or {}):
         return made
     each = np.ones(len(tree))
@@ -133,6 +159,22 @@ def _refuse(bad: Bools, values: Floats, rule: str) -> None:
     if bad.any():
         row = int(np.argmax(bad))
         raise RowError(row, f"{rule} {'empty or nan' if np.isnan(values[row]) else format(values[row], 'g')}")
+
+
+def _refuse_other_domain(tree: Tree, table: Any, rows: Match, known: Collection[str] | None, count: Floats) -> None:
+    """Raises ValueError where an attribute with a domain has values that are not in it."""
+    for name in [] if known is None else [name for name in tree.attributes if name not in known]:
+        labels, domain = text_labels(table, name), tree.labels[tree.attributes.index(name)].dictionary.to_pylist()
+        inside = set(map(str, domain))
+        bad = np.array([label not in inside for label in labels.dictionary.to_pylist()] + [False])[codes(labels)]
+        if bad.any():
+            lost, total = (float(count[each & rows.complete].sum()) for each in (bad, np.ones_like(bad)))
+            theirs = table.column(name)[int(np.argmax(bad))].as_py()
+            raise ValueError(
+                f"{name!r} has a domain, and {lost:,.0f} of {total:,.0f} conversions have a value outside it, such as "
+                f"{theirs!r:.40} (the domain begins with {domain[0]!r:.40}); choose values that come again in every "
+                "period, such as weekdays or days since the impression, or rename these, or leave their rows out"
+            )
 
 
 def _refuse_twice(tree: Tree, rows: Match) -> None:

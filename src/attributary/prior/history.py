@@ -13,7 +13,6 @@ import numpy as np
 
 from attributary import rmsre
 from attributary.changes.series import Series, periods
-from attributary.changes.what_changed import SeriesPeriod
 from attributary.denoising.prior import Prior
 from attributary.denoising.topdown import settled
 from attributary.errors import InputError
@@ -51,21 +50,28 @@ class History(NamedTuple):
     names: tuple[str, ...]
     discount: float
     reports: str = ""  # fingerprints of the noisy figures
+    order: str = ""  # what it goes by, where the names do not tell it
 
     @property
     def words(self) -> str:
         """Which periods, and the discount."""
         if len(self.names) == 1:
             return f"1 period ({self.names[0]})"
-        return f"{len(self.names)} periods ({self.names[0]} to {self.names[-1]}), discount {self.discount:g}"
+        order = f", order {self.order}" if self.order else ""
+        return f"{len(self.names)} periods ({self.names[0]} to {self.names[-1]}{order}), discount {self.discount:g}"
 
 
 def history(series: Series, discount: float | None = None) -> History:
     """The periods of a series as one; the discount is chosen by how well it predicts, unless one is given.
 
-    A period without noisy figures, and one that is there twice, are refused.
+    A period without noisy figures is refused.
     """
-    _refuse(series.periods)
+    for period in series.periods:
+        if period.fit is None:
+            raise InputError(
+                f"{period.name}: a history is made of noisy figures, and its table lacks noisy and noise_variance, or "
+                "they are not those that its estimates were made of; denoise it again, or leave it out"
+            )
     tree, (x, var) = series.tree, _figures(series)
     ell = _best(tree, x, var) if discount is None else discount
     power = ell ** np.arange(len(x) - 1, -1, -1.0)[:, None]
@@ -78,23 +84,9 @@ def history(series: Series, discount: float | None = None) -> History:
     table = with_columns(tree.table(), {name: tree.from_level_order(values) for name, values in columns.items()})
     table = table.append_column(LATEST, [tree.from_level_order(there[-1])])
     names, reports = zip(*((period.name, period.fingerprint) for period in series.periods), strict=True)
-    found = History(None, names, ell, ",".join(reports))
+    found = History(None, names, ell, ",".join(reports), series.order if series.order.startswith("as") else "")
     table = noted(table.filter(tree.from_level_order(weight > 0)), history=found.words)
     return found._replace(table=mark(table, series.not_private))
-
-
-def _refuse(periods: tuple[SeriesPeriod, ...]) -> None:
-    seen: dict[str, str] = {}
-    for period in periods:
-        if period.fit is None:
-            raise InputError(
-                f"{period.name}: a history is made of noisy figures, and its table lacks noisy and noise_variance, or "
-                "they are not those that its estimates were made of; denoise it again, or leave it out"
-            )
-        if (other := seen.setdefault(period.fingerprint, period.name)) != period.name:
-            raise InputError(
-                f"{other} and {period.name} hold the same noisy figures, and a report counts once; remove one of them"
-            )
 
 
 def _figures(series: Series) -> tuple[Floats, Floats]:

@@ -14,6 +14,7 @@ from attributary.denoising.passes import COMPILED_FROM, engine
 from attributary.denoising.prior import Prior
 from attributary.denoising.topdown import settled
 from attributary.measurements import Measurements
+from attributary.prior.earlier import as_period
 from attributary.prior.gain import widened
 from attributary.prior.kin import PooledLevel, kin, label_codes, pooled, roots
 from attributary.prior.spread import forgiving, spread
@@ -48,10 +49,11 @@ def learn(
         raise ValueError(f"tau is a positive number; got {tau}")
     given = measurements(tree, noisy, variance)
     x, var = tree.to_level_order(given.noisy), tree.to_level_order(given.variance)
-    past = None if earlier is None or not earlier.history else past_counts(tree, earlier)
+    period = as_period(tree, earlier)
+    past = None if period is None else past_counts(tree, period)
     share, wide, mean = learned(tree, x, var, labels_of(tree, earlier), past, tau)
     back = tree.from_level_order
-    known = Prior(back(mean)) if earlier is None else earlier
+    known = period or earlier or Prior(back(mean))
     return replace(
         Prior(back(mean), None, True, known.new, known.gone, known.lost, known.example, not_private=known.not_private),
         share=back(share),
@@ -173,9 +175,9 @@ def foreseen(tree: Tree, earlier: Prior, *, tau: float = rmsre.TAU) -> Prior:
     """
     if not 0 < tau < np.inf:
         raise ValueError(f"tau is a positive number; got {tau}")
-    if earlier.new is None:
+    if (period := as_period(tree, replace(earlier, share=None))) is None or period.new is None:
         raise ValueError("nothing is foreseen without an earlier period; give one, or plan without it")
-    order, leaf = tree.to_level_order, tree.in_level_order.is_leaf
+    earlier, order, leaf = period, tree.to_level_order, tree.in_level_order.is_leaf
     x = order(earlier.mean)
     var = np.full(len(tree), EXACT) if earlier.variance is None else np.maximum(order(earlier.variance), EXACT)
     var = np.where(leaf, var, np.inf)
@@ -193,6 +195,6 @@ def foreseen(tree: Tree, earlier: Prior, *, tau: float = rmsre.TAU) -> Prior:
         s = share[nodes]
         later = np.maximum(s * more[parent], more[nodes])
         later_spread[nodes] = np.where(alone, np.inf, spread(s * count[parent], s, z[nodes], v[nodes], weight, later))
-    later_spread[order(earlier.new)] = np.inf
+    later_spread[order(period.new)] = np.inf
     back = tree.from_level_order
     return replace(earlier, share=back(share), spread=back(later_spread))

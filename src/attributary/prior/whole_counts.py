@@ -11,6 +11,7 @@ from attributary.denoising.posterior import FamilyPrior, KnownFamilies, Posterio
 from attributary.denoising.prior import Prior
 from attributary.denoising.whole import whole as round_off
 from attributary.prior.concentration import bases, learn_weights
+from attributary.prior.earlier import as_period
 from attributary.prior.gain import worse
 from attributary.prior.learn import expected_shares, labels_of, past_counts
 from attributary.tables.not_private import together
@@ -34,9 +35,8 @@ def posterior_estimate(
     """
     tree, measured = topdown.tree, topdown.measurements
     order, back = tree.to_level_order, tree.from_level_order
+    period = as_period(tree, earlier)
     if earlier is not None:
-        if earlier.share is not None:
-            raise ValueError("the posterior learns shares by itself; give the earlier period, not what was learned")
         measured = replace(measured, not_private=together(measured.not_private, earlier.not_private))
         topdown = replace(topdown, measurements=measured)
     if measured.noisy.ndim > 1 or measured.families:
@@ -45,7 +45,7 @@ def posterior_estimate(
     x, var, plain = figures.x, order(measured.variance), (figures.blue, figures.wide)
     if families is None:
         share, _, _ = expected_shares(tree, x, var, figures.blue, labels_of(tree, earlier), None, tau)
-        past = None if earlier is None or not earlier.history else past_counts(tree, earlier).settled
+        past = None if period is None else past_counts(tree, period).settled
         stage("learning how families share")
         weights = learn_weights(tree, figures, bases(tree, share, past))
     else:

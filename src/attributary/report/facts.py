@@ -62,7 +62,7 @@ def lead(inputs: ReportInputs, quantities: Sequence[Quantity]) -> list[str]:
         sentences.append("Their privacy budget is not stated: no plan was given.")
     else:
         of = " by the plan" if _other_noise(plan, est) else ""
-        sentences.append(f"Privacy budget{of}: {_epsilon(plan.spec.epsilon)} for {unit_of_privacy(plan)}.")
+        sentences.append(f"Privacy budget{of}: {_epsilon(plan.spec.epsilon)} ({plan.privacy_words.unit}).")
     return sentences
 
 
@@ -109,7 +109,7 @@ def _lead_of_plan(plan: Plan) -> list[str]:
         "A plan; nothing is measured yet.",
         f"Expected error over all levels: {numerals.percent(tree.plan)} ({numerals.percent(tree.equal)} with an equal "
         "split).",
-        f"Privacy budget: {_epsilon(plan.spec.epsilon)} for {unit_of_privacy(plan)}.",
+        f"Privacy budget: {_epsilon(plan.spec.epsilon)} ({plan.privacy_words.unit}).",
     ]
 
 
@@ -166,49 +166,27 @@ def _question(plan: Plan, est: Estimates | None) -> Fact:
 
 
 def _budget(plan: Plan) -> Fact:
-    spec, loss = plan.spec, plan.privacy_loss
+    spec, private = plan.spec, plan.privacy_words
     each = f", one split per {spec.split_by}" if spec.split_by else ""
     split = f"Budget split: {METHODS[plan.method].words if plan.method in METHODS else plan.method}{each}."
-    if spec.terms.guarantee:
-        said = [f"{words[:1].upper()}{words[1:]}." for words in (unit_of_privacy(plan), *spec.terms.guarantee)]
-        return Fact("Privacy budget", f"{_epsilon(spec.epsilon)} per conversion", (*said, split))
+    sentences = [words.replace("ε = ", "ε\u00a0=\u00a0") for words in private.sentences]
+    warning = sentences.pop() if private.warning else ""
+    first, *more = sentences
     factor = exp(min(spec.epsilon, 700))
     times = f"at most {numerals.number(float(f'{factor:.2g}'))} times" if factor < LARGE else "at most e^ε times"
-    it = "it" if most_of_all(plan) == 1 else "them"
+    it = "it" if plan.most_of_all == 1 and not spec.terms.unit else "them"
     but = f", but for a chance of {spec.delta:g}" if spec.delta else ""
-    more = [
-        f"{unit_of_privacy(plan).capitalize()}: {_epsilon(loss.conversion)}. "
-        f"Whatever is published here is {times} as likely with {it} as without {it}{but}."
-    ]
+    if not spec.terms.guarantee:
+        first += f" Whatever is published here is {times} as likely with {it} as without {it}{but}."
     if spec.noise_model.account:
         more.append(f"{', '.join(f'{name} = {x:.4g}' for name, x in spec.noise_model.account.items())}.")
-    warning = ""
-    if spec.unknown:
-        names = numerals.listed([a.name for a in spec.unknown], "or")
-        change = f"Changing a conversion's {names}: {_epsilon(loss.change)}"
-        if "definition-1" in plan.guarantees:
-            more.append(f"{change} (Definition 1 of the paper).")
-        else:
-            warning = f'{change}, which is less protection. neighbours = "definition-1" would keep both within ε.'
-    more.append(split)
     delta = f", δ\u00a0=\u00a0{spec.delta:g}" if spec.delta else ""
-    return Fact("Privacy budget", f"{_epsilon(spec.epsilon)}{delta}", tuple(more), warning)
+    return Fact("Privacy budget", f"{_epsilon(spec.epsilon)}{delta}", (first, *more, split), warning)
 
 
 def _epsilon(epsilon: float) -> str:
     """ε with its value, on one line."""
     return f"ε\u00a0=\u00a0{numerals.number(epsilon)}"
-
-
-def unit_of_privacy(plan: Plan) -> str:
-    """What may be added or removed without changing by more than ε what is published."""
-    api = plan.spec.api
-    if plan.spec.terms.guarantee and api is not None:
-        site = _epsilon(api.site_epsilon or plan.spec.epsilon)
-        return f"the reports of one conversion, of {site} for the impressions of one device, per site and epoch"
-    if most_of_all(plan) > 1:
-        return "adding or removing all counted conversions of one impression"
-    return "adding or removing one conversion"
 
 
 def _noise(plan: Plan, est: Estimates | None) -> Fact:
@@ -290,14 +268,9 @@ def measure_facts(plan: Plan) -> list[Fact]:
         called = [measure.called + (f" in {measure.unit}" if measure.unit else "") for measure in measures]
         shares = (_share(plan, part, len(each) > 1) for part in each)
         rows.append(Fact("Measures", numerals.listed(called), tuple(shares)))
-    if plan.spec.values or most_of_all(plan) > 1:
+    if plan.spec.values or plan.most_of_all > 1:
         rows.append(_limits(plan, each))
     return rows
-
-
-def most_of_all(plan: Plan) -> int:
-    """How many conversions of an impression count at most, at any root."""
-    return max(plan.most(), *map(plan.most, plan.roots), 1)
 
 
 def _share(plan: Plan, part: MeasurePlan, several: bool) -> str:

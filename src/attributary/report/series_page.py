@@ -6,11 +6,12 @@ import numpy as np
 
 from attributary import __version__
 from attributary.changes import TESTS, Changes, Series
+from attributary.changes.figure_chance import COUNTS
 from attributary.changes.what_changed import FELL, GONE, GREW, NEW, WithInterval
 from attributary.plan import Plan
 from attributary.report import numerals
 from attributary.report.course_svg import course_svg
-from attributary.report.facts import not_private, title, unit_of_privacy
+from attributary.report.facts import not_private, title
 from attributary.report.page import Page, render
 from attributary.report.page_data import cut
 from attributary.report.quantity import rate
@@ -46,6 +47,7 @@ def series_page(
         "left": len(tree) - kept.nodes,
         "called": called,
         "test": TESTS[series.test],
+        "chance": series.chance,
         "rate": _percent(series.false_discoveries),
         "proven": series.proven,
         "confidence": _percent(series.confidence),
@@ -57,7 +59,10 @@ def series_page(
 
 
 def lead(series: Series, called: str, plans: list[Plan]) -> list[str]:
-    """Whether the whole changed, then what did among the nodes of the first level, in sentences."""
+    """Whether the whole changed, then what did among the nodes of the first level, in sentences.
+
+    The order of the periods comes first where it is assumed, and what is assumed about chance unless they are counts.
+    """
     whole, last, tree = series.total.steps[-1], series.steps[-1], series.tree
     called, since = called + TESTS[series.test].per, f"from {last.before.name} to {last.now.name}"
     shown = change(whole, 0).replace("(", f"({_percent(series.confidence)} interval ", 1)
@@ -66,6 +71,11 @@ def lead(series: Series, called: str, plans: list[Plan]) -> list[str]:
         said = [f"{called.capitalize()} {whole.verdict[0]} {since}: {shown}, more than {explained}."]
     else:
         said = [f"No clear change in {called} {since}: {shown}, which {explained}."]
+    order = (
+        f"Periods, oldest first: {numerals.listed(numerals.few([p.name for p in series.periods]))} ({series.order})."
+    )
+    said = [order, *said] if series.order.startswith("as") else [*said, order]
+    said += [series.chance] if series.chance != COUNTS else []
     level = min(int(tree.total), tree.depth - 1)
     here = np.arange(len(tree))[tree.slice(level)]
     moved = sorted(here[last.changed[here]], key=lambda v: last.chance[v])
@@ -83,7 +93,8 @@ def lead(series: Series, called: str, plans: list[Plan]) -> list[str]:
     said += [f"The noise of {numerals.listed(numerals.few(odd))} is not as stated: doubt these figures."] if odd else []
     if plans and not series.not_private:
         budgets = " to ".join(numerals.number(e) for e in sorted({plan.spec.epsilon for plan in plans}))
-        said.append(f"Privacy budget of each period: ε = {budgets} for {unit_of_privacy(plans[0])}.")
+        units = ", or ".join(dict.fromkeys(plan.privacy_words.unit for plan in plans))
+        said.append(f"Privacy budget of each period: ε = {budgets} ({units}).")
     return said
 
 

@@ -1,8 +1,9 @@
 """Neighbours: the relations between datasets that ε may be asked to hide, and the privacy loss under each.
 
-Adding or removing a conversion moves one key of every level: Σ ε_i. Changing the value of an unknown attribute moves
-two keys, the old and the new one, of every level at or below the first unknown attribute: 2·Σ ε_i over those.
-Definition 1 of the paper allows either, and its loss is the larger. With Gaussian noise it is μ² that adds up so.
+A row is an impression with its counted conversion. Against none, it moves one key of every level: Σ ε_i. Changing the
+value of an unknown attribute moves two keys, the old and the new one, of every level at or below the first unknown
+attribute: 2·Σ ε_i over those. Definition 1 of the paper allows either, and its loss is the larger. With Gaussian noise
+it is μ² that adds up so. A logged purchase is another matter: without it, the next one may be counted instead.
 """
 
 from collections.abc import Callable
@@ -15,13 +16,14 @@ from attributary.noise import NoiseModel
 class PrivacyLoss(NamedTuple):
     """In ε."""
 
-    conversion: float  # of adding or removing a conversion
-    change: float  # of changing a conversion's unknown attributes; 0 where there are none
+    conversion: float  # of whether an impression has its counted conversions, all together
+    change: float  # of changing their unknown attributes; 0 where there are none
+    purchase: float | None  # of one logged purchase more or less; None where it may affect other impressions
 
     @classmethod
-    def of(cls, path: float, unknown: float, noise: NoiseModel) -> Self:
-        """From the parts of the budget that a conversion takes at most, in all and at levels of unknown attributes."""
-        return cls(noise.loss(path), noise.loss(2 * unknown))
+    def of(cls, path: float, unknown: float, purchase: float | None, noise: NoiseModel) -> Self:
+        """From the largest parts of the budget: of counted conversions, at their unknown levels, of a purchase."""
+        return cls(noise.loss(path), noise.loss(2 * unknown), None if purchase is None else noise.loss(purchase))
 
     def under(self, relation: str) -> float:
         """The loss under a relation, by its name."""
@@ -42,11 +44,12 @@ class Neighbours:
         return budget // self.unknown_levels
 
 
+COUNTED = "whether an impression has its counted conversion"
 NEIGHBOURS = {
     relation.name: relation
     for relation in (
-        Neighbours("conversion", "whether there was a conversion", 1, lambda loss: loss.conversion),
-        Neighbours("definition-1", "also its unknown attributes", 2, max),
+        Neighbours("conversion", COUNTED, 1, lambda loss: loss.conversion),
+        Neighbours("definition-1", "also its unknown attributes", 2, lambda loss: max(loss.conversion, loss.change)),
     )
 }
 

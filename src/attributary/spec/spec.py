@@ -239,6 +239,12 @@ class Spec(Section):
         return len(self.levels) - len(self.unknown)
 
     @property
+    def first_varied(self) -> int:
+        """The first level at which two conversions of one impression can differ: domains of one value come before."""
+        sizes = [attribute.size for attribute in self.unknown]
+        return self.first_unknown + next((i for i, size in enumerate(sizes) if size > 1), len(sizes))
+
+    @property
     def unknown_budget(self) -> int:
         """What the contributions to unknown levels may sum to: under Definition 1 a change moves two keys of each."""
         return NEIGHBOURS[self.neighbours].budget_of_unknown(self.budget)

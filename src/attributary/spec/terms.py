@@ -34,7 +34,9 @@ class Terms:
     optional: Mapping[str, Any] = field(default_factory=dict)  # and others, with their defaults
     derived: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None  # ε, l1 and noise, where the section has them
     schemes: tuple[Scheme, ...] = ()  # ways to measure a hierarchy, of which the plan chooses
-    guarantee: tuple[str, ...] = ()  # what ε protects, where that is not one conversion
+    unit: str = ""  # what ε is of, where that is not an impression's counted conversion; with keys of [api] in braces
+    guarantee: tuple[str, ...] = ()  # what else is to be said of it
+    one_impression: str = ""  # when a logged purchase can only affect the impression that it belongs to, if ever
 
 
 ARA = Terms(
@@ -46,6 +48,7 @@ ARA = Terms(
     conversions=20,  # reports that a browser sends for one impression
     answer="a summary report",
     client_knows_delay=True,  # a trigger's filters choose by the age of the source
+    one_impression="all impressions have the same priority, window and destinations, and no browser limit is reached",
 )
 BIGQUERY = Terms(
     kind="bigquery",
@@ -56,6 +59,7 @@ BIGQUERY = Terms(
     conversions=1,  # rows of a privacy unit
     answer="a result",
     settings=("table", "privacy_unit"),
+    unit="whether the table has the rows of one {privacy_unit}",
 )
 W3C = Terms(
     kind="w3c",
@@ -69,6 +73,7 @@ W3C = Terms(
     optional={**w3c_schemes.DEFAULTS, "scheme": None, "site": None},
     derived=w3c_schemes.of_section,
     schemes=w3c_schemes.SCHEMES,
+    unit="the reports of one conversion, of ε = {site_epsilon:g} per device, site and epoch",
     guarantee=w3c_schemes.GUARANTEE,
 )
 TERMS: dict[str, Terms] = {terms.kind: terms for terms in (ARA, BIGQUERY, W3C)}

@@ -19,10 +19,13 @@ OTHER = {".": ",", ",": "."}
 WORDS = {".": "decimal point", ",": "decimal comma"}
 
 
-def plain_numbers(table: Any, name: str, path: str, decimal: str | None = None) -> tuple[Any, str]:
+def plain_numbers(
+    table: Any, name: str, path: str, decimal: str | None = None, likely: str | None = None
+) -> tuple[Any, str]:
     """The table with this column as numbers if it is text of another form than ours, and a note of what was assumed.
 
-    The form is the one that all cells fit. Where two do, as for 1,234 alone, an InputError asks for `decimal`.
+    The form is the one that all cells fit. Where two do, as for 1,234 or 10.307 alone, it is that with the
+    sign that is `likely`, as other columns have it; if there is none, an InputError asks for `decimal`.
     """
     import pyarrow.compute as pc
 
@@ -31,9 +34,10 @@ def plain_numbers(table: Any, name: str, path: str, decimal: str | None = None) 
     cells = column(table, name, path)
     if not is_text_type(cells.type):
         return table, ""
-    if decimal is None and _is_plain(cells):
-        return table, _points(cells, name)
-    sign = decimal or _decimal(cells)
+    both = decimal is None and _fits_both(cells)
+    if decimal is None and not both and _is_plain(cells):
+        return table, ""
+    sign = decimal or (likely if both else _decimal(cells))
     if sign is None:
         row = _first(cells, "[.,]")
         text = cells[row].as_py().strip()[:SHOWN]
@@ -57,15 +61,20 @@ def plain_numbers(table: Any, name: str, path: str, decimal: str | None = None) 
     return table.set_column(at, name, made), f"column {name}: {example}"
 
 
-def _points(cells: Any, name: str) -> str:
-    """A note where the points of a plain column might be between thousands: few have three digits after each."""
+def decimal_sign(cells: Any) -> str | None:
+    """The decimal sign that the texts of a column show, some of which fit no other; None where none do."""
+    signs = [] if not is_text_type(cells.type) or _fits_both(cells) else [_decimal(cells)]
+    return next((sign for sign in signs if sign and _first(cells, "[.,]") >= 0), None)
+
+
+def _fits_both(cells: Any) -> bool:
+    """Whether the signs in a column may be decimal or between thousands: all have three digits after them."""
     import pyarrow.compute as pc
 
     for part in (cells.slice(0, FIRST), cells):  # the first cells nearly always tell
-        row = _first(part, r"\.")
-        if row < 0 or not pc.all(_fits(part, ",")).as_py():
-            return ""
-    return f"column {name}: {cells[row].as_py().strip()[:SHOWN]} has a decimal point (--decimal , says otherwise)"
+        if _first(part, "[0-9]") >= 0 and not all(pc.all(_fits(part, sign)).as_py() for sign in WORDS):
+            return False
+    return _first(cells, "[.,]") >= 0
 
 
 def _is_plain(cells: Any) -> bool:
@@ -79,14 +88,11 @@ def _is_plain(cells: Any) -> bool:
     return first_grouped(cells) is None
 
 
-def _decimal(cells: Any) -> str | None:
-    """The decimal sign that all cells fit; a point where none do; None where both do and it matters."""
+def _decimal(cells: Any) -> str:
+    """The decimal sign that all cells fit; a point where none do, or where both do and it does not matter."""
     import pyarrow.compute as pc
 
-    fitting = [sign for sign in WORDS if pc.all(_fits(cells, sign)).as_py()]
-    if len(fitting) == 2 and _first(cells, "[.,]") >= 0:
-        return None
-    return fitting[0] if fitting else "."
+    return next((sign for sign in WORDS if pc.all(_fits(cells, sign)).as_py()), ".")
 
 
 def _fits(cells: Any, sign: str) -> Any:

@@ -56,6 +56,11 @@ def floats(table: Any, name: str, path: str, rows: NDArray[np.int64] | None = No
             f"{at(row)} in column {name!r} is not a number; numbers look like 12, -0.5, 1e3 or inf"
         ) from None
     if is_text_type(cells.type):
+        over = np.isinf(values)
+        if over.any():  # inf is said; 1e400 is not a number that there is
+            over[over] = ["inf" not in str(text).lower() for text in cells.filter(pa.array(over)).to_pylist()]
+        if over.any():
+            raise InputError(f"{at(int(np.argmax(over)))} in column {name!r} is too large for a number")
         grouped = first_grouped(cells)
         if grouped is not None:
             raise InputError(f"{at(grouped)} in column {name!r} {thousands_in_words(cells[grouped].as_py())}")

@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attributary import Estimate, Measurements, Plan, Tree, api, denoise
+from attributary import Estimate, Measurements, Plan, Tree, api, denoise, noise
 from attributary.api.w3c.aggregate_shares import FIELD128
+from attributary.api.w3c.histogram_results import Batch
 from attributary.api.w3c.page_calls import W3cClients
 from attributary.errors import InputError
+from attributary.measurements import chance_of_equal
 from command import attributary
 from effort import first_of
 from w3c_devices import browse, ready, spec
@@ -97,7 +99,46 @@ def test_batches_of_the_same_nodes_add_up_with_their_noise_and_copies_are_counte
     np.testing.assert_allclose(both.noisy, 2 * one.noisy + 1 / steps)
     copied, notes = measured(clients, tree, [*results, results[1]], tmp_path)
     np.testing.assert_array_equal(copied.noisy, one.noisy)
-    assert "says the same as another one" in notes[-1]
+    assert "holds the same noisy sums as result 2 of " in notes[-1]
+
+
+def test_a_batch_is_a_copy_by_its_noise_whatever_its_form(tmp_path: Path) -> None:
+    clients, tree, results = laid_out()
+    one, _ = measured(clients, tree, results, tmp_path)
+    vector = results[1]["vector"]
+    without = {key: value for key, value in results[1].items() if key != "vector"}
+    ones = [1] * len(vector)
+    for copy in (
+        {**results[1], "vector": list(map(str, vector))},
+        {**results[1], "vector": [number % FIELD128 for number in vector]},
+        {**without, "shares": [ones, [(number - 1) % FIELD128 for number in vector]]},
+        {**results[1], "id": 7},
+        {**results[1], "report_count": results[1]["report_count"] + 1},
+        {**results[1], "batch": results[2]["batch"]},
+        {**results[1], "vector": [vector[0] + 1, *vector[1:]]},
+    ):
+        copied, notes = measured(clients, tree, [*results, copy], tmp_path)
+        np.testing.assert_array_equal(copied.noisy, one.noisy)
+        assert "result 4 is left out: it holds the same noisy sums as result 2 of " in notes[-1], (copy, notes)
+
+
+def test_batches_of_few_equal_sums_with_little_noise_are_no_copies() -> None:
+    def batch(*sums: float, reports: int = 20) -> Batch:
+        return Batch("", "t", reports, np.arange(len(sums)), np.array(sums, float))
+
+    for variance, number, copy in ((0.1, 20, False), (50.0, 3, False), (50.0, 20, True), (1e6, 4, True)):
+        chance = np.full(number, chance_of_equal(variance))
+        one, other = batch(*[3.0] * number), batch(*[3.0] * number, reports=21)
+        assert one.repeats(other, chance) is copy and one.repeats(one, chance)
+
+
+def test_equal_noisy_numbers_are_as_likely_as_the_bound_says() -> None:
+    rng = np.random.default_rng(4)
+    for rate in (0.2, 1.0, 3.0):
+        one, other = (noise.sample_dlap(rate, 200_000, rng) for _ in range(2))
+        mode = chance_of_equal(noise.dlap_variance(rate))
+        assert mode == pytest.approx((one == 0).mean(), rel=0.03)
+        assert (one == other).mean() < mode
 
 
 @pytest.mark.parametrize(
@@ -148,7 +189,8 @@ def test_from_results_to_estimates_and_a_page(tmp_path: Path) -> None:
     words = page.read_text(encoding="utf-8")
     assert "Individual ε-DP for the impressions of one device" in words
     assert "Conversions are public" in words and "collude" in words
-    assert "adding or removing one conversion" not in words
+    assert "of ε\u00a0=\u00a02 per device, site and epoch" in words
+    assert "counted conversion" not in words and "logged purchase" not in words
     loaded = Measurements.from_summary(clients.plan, str(answer), tree)
     estimate = denoise(loaded)
     assert isinstance(estimate, Estimate) and np.isfinite(estimate.variance).all()

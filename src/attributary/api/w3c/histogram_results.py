@@ -18,7 +18,7 @@ from attributary.api.attribution_api import Answer
 from attributary.api.w3c.aggregate_shares import FIELD128, unwrap_shares
 from attributary.api.w3c.index_layout import kinds_of, known_paths, space_of, task_of, used_levels
 from attributary.errors import InputError, brief, why_not_json
-from attributary.measurements import Measurements
+from attributary.measurements import Measurements, chance_of_equal, is_copy
 from attributary.plan import Plan
 from attributary.plan.choose_scheme import index_level
 from attributary.plan.plan import IndexLayout
@@ -39,6 +39,25 @@ class Task:
     nodes: Mapping[int, tuple[Ints, Ints]]  # by level: indexes, and places of nodes within the level of their labels
 
 
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """A noisy sum for each of some nodes, whatever form it came in."""
+
+    name: str
+    task: str
+    reports: int
+    nodes: Ints  # in level order
+    sums: Floats  # of contributions
+
+    def repeats(self, other: "Batch", chance: Floats) -> bool:
+        """Whether it has the noise of another batch of its task, also under other labels."""
+        if self.task != other.task:
+            return False
+        same = self.sums == other.sums
+        alike = same.all() and self.reports == other.reports and np.array_equal(self.nodes, other.nodes)
+        return bool(alike) or is_copy(int(same.sum()), float(chance[self.nodes].sum()))
+
+
 def answer(plan: Plan, files: Sequence[str], tree: Tree, name: str = "the plan") -> Answer:
     """What aggregate results say of a tree's nodes: batches of different reports add up, and so does their noise."""
     if plan.layout is None:
@@ -46,28 +65,29 @@ def answer(plan: Plan, files: Sequence[str], tree: Tree, name: str = "the plan")
     if tree.level_names != plan.levels:
         raise InputError(f"the plan's levels are {', '.join(plan.levels)}; the tree has {', '.join(tree.level_names)}")
     tasks = _tasks(plan, plan.layout, tree)
+    budget, page = tree.to_level_order(plan.budget(tree)), plan.spec.noise_model
+    steps = page.steps(budget)
+    chance = np.where(budget > 0, chance_of_equal(page.variance(budget) * steps**2), 1.0)
     total, batches = np.zeros(len(tree)), np.zeros(len(tree))
-    reasons, seen, used = [], set(), 0
+    reasons, used = [], list[Batch]()
     for path in files:
         for number, item in enumerate(_items(path), 1):
-            text = json.dumps(item, sort_keys=True)
             try:
-                if text in seen:
-                    raise InputError("says the same as another one, and each is counted once")
-                seen.add(text)
-                _add(plan, tasks, tree, item, total, batches)
-                used += 1
+                batch = _batch(plan, tasks, tree, item, f"result {number} of {path}")
+                if (other := next((each for each in used if batch.repeats(each, chance)), None)) is not None:
+                    raise InputError(f"holds the same noisy sums as {other.name}, and each is counted once")
+                total[batch.nodes] += batch.sums
+                batches[batch.nodes] += 1
+                used.append(batch)
             except InputError as error:
                 reasons.append(f"{path}: result {number} is left out: it {error}")
     if not used:
         raise InputError(reasons[0] if reasons else f"{files[0]} has no results; give a list of them")
-    budget, page = tree.to_level_order(plan.budget(tree)), plan.spec.noise_model
     measured = (batches > 0) & (budget > 0)
-    steps = page.steps(budget)
     noisy = np.where(measured, total / steps, 0.0)
     variance = np.where(measured, page.variance(budget) * np.maximum(batches, 1), np.inf)
     missing = int(((budget > 0) & ~measured).sum())
-    notes = [f"{used:,} {'batch' if used == 1 else 'batches'} added up"]
+    notes = [f"{len(used):,} {'batch' if len(used) == 1 else 'batches'} added up"]
     notes += [f"{missing:,} nodes are in no batch and count as not measured"] if missing else []
     notes += [*reasons[:SHOWN], *([f"and {len(reasons) - SHOWN:,} more"] if len(reasons) > SHOWN else [])]
     noisy, variance = tree.from_level_order(noisy), tree.from_level_order(variance)
@@ -96,8 +116,8 @@ def _tasks(plan: Plan, layout: IndexLayout, tree: Tree) -> dict[str, Task]:
     return tasks
 
 
-def _add(plan: Plan, tasks: dict[str, Task], tree: Tree, item: Any, total: Floats, batches: Floats) -> None:
-    """Adds a result to the sums of its nodes, in level order; an InputError says why it cannot be used."""
+def _batch(plan: Plan, tasks: dict[str, Task], tree: Tree, item: Any, name: str) -> Batch:
+    """What a result says of its nodes; an InputError says why it cannot be used."""
     if not isinstance(item, dict):
         raise InputError(f"is not a JSON object; got {brief(item)}")
     task = tasks.get(item["task"]) if isinstance(item.get("task"), str) else None
@@ -119,10 +139,9 @@ def _add(plan: Plan, tasks: dict[str, Task], tree: Tree, item: Any, total: Float
             raise InputError(f"has {attribute.name} = {brief(labels[attribute.name])}, which is not in its domain")
         place = place * len(attribute.labels) + attribute.labels.index(labels[attribute.name])
         width *= len(attribute.labels)
-    for level, (index, known) in task.nodes.items():
-        node = tree.slice(level).start + known * width + place
-        total[node] += sums[index]
-        batches[node] += 1
+    nodes = [tree.slice(level).start + known * width + place for level, (_, known) in task.nodes.items()]
+    index = [index for index, _ in task.nodes.values()]
+    return Batch(name, item["task"], reports, np.concatenate(nodes), sums[np.concatenate(index)])
 
 
 def _vector(item: Mapping[str, Any], size: int) -> list[int]:

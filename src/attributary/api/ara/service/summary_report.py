@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,12 +21,12 @@ from attributary.api.ara.wire.avro import NOTHING_STATED, StatedNoise, named_fil
 from attributary.api.ara.wire.avro_container import MAGIC
 from attributary.api.attribution_api import Answer
 from attributary.errors import InputError
-from attributary.measurements import Measurements
+from attributary.measurements import Measurements, chance_of_equal, is_copy
 from attributary.noise import dlap_variance
 from attributary.plan import Plan
 from attributary.tables.not_private import together
 from attributary.tree import Tree
-from attributary.types import Floats, Ints, Keys
+from attributary.types import Bools, Floats, Ints, Keys
 from attributary.whole_files import whole_file
 
 SHARD = re.compile(r"[-_.]?\d+[-_]of[-_]\d+(?=\.[^.]*$|$)")  # as in output-1-of-3.avro
@@ -182,47 +183,48 @@ def measured(node_keys: Keys, contribution: Ints, summaries: Sequence[Summary], 
     """
     if not summaries:
         raise ValueError("there is no summary report to measure by")
-    _refuse_copies(summaries)
     nodes = np.flatnonzero(contribution > 0)
     index = Index.of(node_keys[nodes])
     if len(index.keys) != len(nodes):
         raise ValueError("every node that is measured has a key of its own; some share one")
-    total, missing = np.zeros(len(nodes)), np.zeros(len(nodes), bool)
-    unknown = contradicted = 0
-    for summary in summaries:
+    there, sums = (np.zeros((len(summaries), len(nodes)), kind) for kind in (bool, np.int64))
+    for i, summary in enumerate(summaries):
         place = index.find(summary.keys)
         known = place >= 0
-        unknown += int((~known).sum())
-        contradicted += len(summary.contradicted)
-        total[place[known]] += summary.metric[known]
-        absent = np.ones(len(nodes), bool)
-        absent[place[known]] = False
-        missing |= absent
-    noisy, variance = np.zeros(len(node_keys)), np.full(len(node_keys), np.inf)
-    there = nodes[~missing]
-    each = contribution[there].astype(np.float64)
-    noisy[there] = total[~missing] / each
+        there[i, place[known]], sums[i, place[known]] = True, summary.metric[known]
     rates = [(s.stated.epsilon or epsilon) / (s.stated.l1 or l1) for s in summaries]
-    variance[there] = sum(map(dlap_variance, rates)) / each**2
+    _refuse_copies(summaries, there, sums, rates)
+    unknown = sum(len(summary.keys) for summary in summaries) - int(there.sum())
+    contradicted = sum(len(summary.contradicted) for summary in summaries)
+    total, complete = sums.sum(axis=0, dtype=np.float64), there.all(axis=0)
+    noisy, variance = np.zeros(len(node_keys)), np.full(len(node_keys), np.inf)
+    measured_nodes = nodes[complete]
+    each = contribution[measured_nodes].astype(np.float64)
+    noisy[measured_nodes] = total[complete] / each
+    variance[measured_nodes] = sum(map(dlap_variance, rates)) / each**2
     says = dict.fromkeys(note for s in summaries if s.stated == NOTHING_STATED for note in s.notes)
     words = together(*(s.stated.not_private for s in summaries))
     repeated = sum(summary.repeated for summary in summaries)
-    notes = Notes(int(missing.sum()), unknown, contradicted, repeated, tuple(says), words)
+    notes = Notes(int((~complete).sum()), unknown, contradicted, repeated, tuple(says), words)
     return NodeSums(noisy, variance, notes)
 
 
-def _refuse_copies(summaries: Sequence[Summary]) -> None:
-    """Two with the same sums for the same keys are one: independent noise does not repeat itself."""
-    first: dict[tuple[int, ...], list[Summary]] = {}
-    for summary in summaries:
-        alike = first.setdefault((len(summary.keys), *summary.keys.sum(axis=0).tolist(), int(summary.metric.sum())), [])
-        for other in alike:
-            place = Index.of(other.keys).find(summary.keys)
-            if len(place) and (place >= 0).all() and np.array_equal(other.metric[place], summary.metric):
-                raise InputError(
-                    f"{summary.name} holds the same sums as {other.name}; each is counted once: leave one out"
-                )
-        alike.append(summary)
+def _refuse_copies(summaries: Sequence[Summary], there: Bools, sums: Ints, rates: Sequence[float]) -> None:
+    """Refuses two with the same noise on the nodes that both have, whatever else one of them lacks or adds.
+
+    Where noise may repeat, as with a seed or none, one is a copy if all its sums are the other's.
+    """
+    for i, j in combinations(range(len(summaries)), 2):
+        shared = there[i] & there[j]
+        number, equal = int(shared.sum()), int((shared & (sums[i] == sums[j])).sum())
+        repeats = summaries[i].stated.not_private or summaries[j].stated.not_private
+        chance = 1.0 if repeats else chance_of_equal(dlap_variance(min(rates[i], rates[j])))
+        within = 0 < number == equal == min(int(there[i].sum()), int(there[j].sum()))
+        if within or is_copy(equal, number * chance):
+            raise InputError(
+                f"{summaries[j].name} holds the same sums as {summaries[i].name}, on {equal:,} of the {number:,} nodes "
+                "that both have; each is counted once: leave one out"
+            )
 
 
 def _one_rate(name: str, stated: list[StatedNoise]) -> StatedNoise:
