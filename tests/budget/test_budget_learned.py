@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 
 from attributary import Tree, budget
 from attributary.budget.classes import classes
-from attributary.budget.hedge import DOUBT, LIMIT, Hedged
 from attributary.budget.learned_error import gain, predicted
 from attributary.budget.level_budgets import LevelBudgets
-from attributary.budget.optimal import optimally
+from attributary.budget.optimal import DOUBT, LIMIT, Hedged, optimally
 from attributary.budget.problem import Learned, Problem, expectations
 from budgets import Case, cases, levelled, path_sums
 from effort import examples

@@ -19,8 +19,8 @@ from attributary.datasets import generate
 from attributary.estimators import ESTIMATORS
 from attributary.evaluate import Store
 from attributary.evaluate import paper_experiment as paper_module
-from attributary.evaluate.paper_trees import PAPER
-from attributary.evaluate.pooling import Pool
+from attributary.evaluate.paper_experiment import PAPER
+from attributary.evaluate.simulation import Pool
 from attributary.tables import read_table
 from command import PYTHON
 

@@ -16,8 +16,7 @@ from attributary.budget import METHODS
 from attributary.errors import InputError
 from attributary.estimators import ESTIMATORS
 from attributary.evaluate import Case, Store, evaluate, user_cases
-from attributary.evaluate.case_measures import OneMeasure, questions, under_limits
-from attributary.evaluate.limits import all_limits
+from attributary.evaluate.case import OneMeasure, all_limits, questions, under_limits
 from attributary.evaluate.methods import Method
 from attributary.evaluate.user_cases import limited_cases
 from attributary.plan import make_plan

@@ -17,10 +17,9 @@ from attributary.errors import InputError
 from attributary.evaluate import Evaluation, PaperLog, evaluate, paper
 from attributary.evaluate import paper_experiment as paper_module
 from attributary.evaluate.comparison import beside, best, tree_errors
-from attributary.evaluate.counts_cache import PIECE, PIECES, cached, identity
 from attributary.evaluate.evaluation_page import page
-from attributary.evaluate.paper_counts import DAY, Choices, leaf_counts, paper_counts
-from attributary.evaluate.paper_trees import PAPER
+from attributary.evaluate.paper_experiment import DAY, PAPER, Choices, leaf_counts, paper_counts
+from attributary.evaluate.user_cases import PIECE, PIECES, cached, identity
 from attributary.logs.count import count
 from attributary.logs.log_files import is_generated
 from attributary.prior import from_counts

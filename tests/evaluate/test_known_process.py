@@ -13,7 +13,7 @@ from attributary.datasets.forest import FANS, ForestProcess, forest
 from attributary.errors import InputError
 from attributary.estimators import Background, KnownProcess, limit0, limit1
 from attributary.evaluate import Case, evaluate, user_cases
-from attributary.evaluate.known_process import with_process
+from attributary.evaluate.user_cases import with_process
 from attributary.logs.log_files import is_generated
 from attributary.prior import from_counts
 from attributary.spec import Spec

@@ -18,12 +18,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attributary.errors import InputError, TryAgain
-from attributary.logs.count import count
-from attributary.logs.count_sql import bucket_sql
+from attributary.logs.count import bucket_sql, count
 from attributary.logs.counts import Counts
 from attributary.logs.duckdb import DuckDB
+from attributary.logs.log_columns import clock_of, moment_micros
 from attributary.logs.log_files import refuse_cut_gzip, refuse_cut_zstd
-from attributary.logs.times import clock_of, moment_micros
 from attributary.spec import Attribute, Spec
 from attributary.tables import write_table
 from effort import examples

@@ -18,8 +18,7 @@ import pytest
 from attributary.errors import InputError, TryAgain
 from attributary.logs.count import count
 from attributary.logs.counts import Counts
-from attributary.logs.spark import Spark, start_session
-from attributary.logs.spark_errors import quiet_py4j, spark_errors
+from attributary.logs.spark import Spark, quiet_py4j, spark_errors, start_session
 from attributary.spec import Spec
 from attributary.tables import write_table
 from brisk_java import BRISK
@@ -176,7 +175,7 @@ KILLER = """
 import json, os, sys
 import pyarrow.parquet as pq
 from attributary.errors import InputError, TryAgain
-from attributary.logs.spark_errors import quiet_py4j, spark_errors
+from attributary.logs.spark import quiet_py4j, spark_errors
 from attributary.logs.count import count
 from attributary.logs.spark import start_session
 from attributary.logs.spark import Spark

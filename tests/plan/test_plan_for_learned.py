@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 
 from attributary import prior
-from attributary.budget.hedge import LIMIT
+from attributary.budget.optimal import LIMIT
 from attributary.cli import main
 from attributary.datasets import generate
 from attributary.errors import InputError

@@ -13,9 +13,8 @@ from scipy.optimize import isotonic_regression
 from attributary import Measurements, Prior, Tree, denoise, prior, rmsre
 from attributary.prior import compiled_sums as compiled
 from attributary.prior.kin import PooledLevel, kin, label_codes, pooled
-from attributary.prior.learn import doubt, doubt_sums
-from attributary.prior.spread import FEWEST, JUMP, STEPS, forgiving, rising, spread
-from attributary.prior.spread import _sums as spread_sums
+from attributary.prior.learn import FEWEST, JUMP, STEPS, doubt, doubt_sums, forgiving, rising, spread
+from attributary.prior.learn import _sums as spread_sums
 from effort import first_of
 
 TAU = 5.0

@@ -12,7 +12,7 @@ from attributary import Measurements, Prior, Tree, denoise
 from attributary.denoising.posterior import Posterior
 from attributary.estimates import Estimates, estimates_table, read_estimates
 from attributary.estimators import Estimator
-from attributary.prior.concentration import bases, learn_weights
+from attributary.prior.whole_counts import bases, learn_weights
 from attributary.types import Floats
 from effort import examples
 
@@ -252,17 +252,17 @@ def test_intervals_cover_where_families_share_otherwise_than_learned() -> None:
 
 
 def test_the_largest_root_is_among_those_that_weights_are_learned_from(monkeypatch: pytest.MonkeyPatch) -> None:
-    from attributary.prior import concentration
+    from attributary.prior import whole_counts
 
     learned_from: list[list[int]] = []
-    plain = concentration.marginals
+    plain = whole_counts.marginals
 
     def recorded(*given: Any, roots: Any) -> Any:
         learned_from.append(roots.tolist())
         return plain(*given, roots=roots)
 
-    monkeypatch.setattr(concentration, "marginals", recorded)
-    monkeypatch.setattr(concentration, "ENOUGH", 100)
+    monkeypatch.setattr(whole_counts, "marginals", recorded)
+    monkeypatch.setattr(whole_counts, "ENOUGH", 100)
     for largest in (0, 17, 39):
         parent = np.repeat(np.arange(40), np.where(np.arange(40) == largest, 60, 5))
         tree = Tree.from_parents([*[-1] * 40, *parent.tolist()])

@@ -119,8 +119,7 @@ def paper(
     from attributary.cli.reading import check_folder, make_folder, refuse_inputs
     from attributary.cli.summary_file import fact
     from attributary.errors import InputError
-    from attributary.evaluate.paper_counts import Choices
-    from attributary.evaluate.paper_experiment import PaperLog, paper
+    from attributary.evaluate.paper_experiment import Choices, PaperLog, paper
     from attributary.evaluate.user_cases import EPSILON
     from attributary.whole_files import sole_writer
 

@@ -2,8 +2,7 @@
 
 from attributary.evaluate.case import Case
 from attributary.evaluate.comparison import Evaluation
-from attributary.evaluate.grid import evaluate
-from attributary.evaluate.grid_workers import Store
+from attributary.evaluate.grid import Store, evaluate
 from attributary.evaluate.methods import Method, methods
 from attributary.evaluate.paper_experiment import PaperLog, paper
 from attributary.evaluate.user_cases import log_periods, private_prior, user_cases

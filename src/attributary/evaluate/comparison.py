@@ -9,7 +9,7 @@ import numpy as np
 
 from attributary.errors import InputError
 from attributary.evaluate.methods import GREEDY, ZEROS, whose
-from attributary.evaluate.paper_trees import PAPER, STATED_EPSILON
+from attributary.evaluate.paper_experiment import PAPER, STATED_EPSILON
 from attributary.html import html_table
 from attributary.report.chart import drawn_as
 from attributary.report.evaluation_curves import figure, read_evaluation

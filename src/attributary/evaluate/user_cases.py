@@ -1,19 +1,21 @@
 """Cases from a user's own counts or logs: what `attributary evaluate` tries methods on."""
 
+import hashlib
+import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from attributary import __version__
 from attributary.budget import equal
+from attributary.datasets.forest import ForestProcess
 from attributary.denoising import denoise
 from attributary.errors import InputError
-from attributary.evaluate.case import Case
-from attributary.evaluate.counts_cache import cached, identity
-from attributary.evaluate.known_process import with_process
-from attributary.evaluate.limits import all_limits, refuse_no_cut
+from attributary.estimators import KnownProcess
+from attributary.evaluate.case import Case, all_limits, refuse_no_cut
 from attributary.logs.count import count
 from attributary.logs.counts import Counts
 from attributary.logs.duckdb import DuckDB
@@ -26,7 +28,7 @@ from attributary.plan.make import refuse_unknown_limits
 from attributary.prior import Prior, from_counts, from_estimates
 from attributary.prior.profile import Profile
 from attributary.spec import Spec
-from attributary.tables import shown
+from attributary.tables import read_table, shown, write_table
 from attributary.tables.table_columns import floats
 from attributary.tables.user_frames import arrow_table
 from attributary.tree import Tree
@@ -214,3 +216,78 @@ def log_periods(
     names = ("measured",) if until is None else ("measured", "earlier")
     tables = cached(None if remote else cache, key, names, make)
     return LogPeriods(tables["measured"], tables.get("earlier"), any(map(is_generated, paths)), counted)
+
+
+def with_process(tree: Tree, prior: Prior, counts: Any, before: Any) -> Prior:
+    """The prior with the process that the counts say they were drawn by, if they do; `before` is a table of counts."""
+    of = ForestProcess.read(counts)
+    if of is None:
+        return prior
+    alpha = np.full(len(tree), of.shape)
+    for level, (kappa, share) in enumerate(zip(of.kappa, of.share, strict=True), 1):
+        place = [int(name.rpartition(" ")[2]) - 1 for name in tree.labels[level].to_pylist()]
+        alpha[tree.slice(level)] = kappa * np.array(share)[place]
+    alpha, rate = tree.from_level_order(alpha), of.shape / of.mean
+    same = ForestProcess.read(before) == of and before is not counts
+    past = alpha + from_counts(tree, before).mean if same else None
+    known = {field.name: getattr(prior, field.name) for field in fields(prior)}
+    return KnownProcess(
+        **known, alpha=alpha, alpha_with_past=past, tilt=-np.log1p(rate), tilt_with_past=-np.log(2 + rate)
+    )
+
+
+PIECE = 2**16
+PIECES = 64
+
+
+def identity(paths: Sequence[str], *options: object) -> str:
+    """A name that changes whenever one of the files does, one of the options, or the version of Attributary.
+
+    Of each file it takes the size, the time of its last change, and 64 pieces of 64 kB spread evenly over it, so that a
+    file of 6 GB is known at once; where it lies and what it is called do not matter. A change that keeps size and time
+    and misses every piece would go unseen.
+    """
+    digest = hashlib.blake2b(repr((__version__, *options)).encode(), digest_size=16)
+    for path in paths:
+        try:
+            with open(path, "rb") as file:
+                about = os.fstat(file.fileno())
+                digest.update(f"{about.st_size} {about.st_mtime_ns} ".encode())
+                for place in _places(about.st_size):
+                    file.seek(place)
+                    digest.update(file.read(PIECE))
+        except FileNotFoundError:
+            raise InputError(f"there is no file {path}") from None
+        except OSError as error:
+            raise InputError(f"{path} cannot be read: {error.strerror}") from error
+    return digest.hexdigest()
+
+
+def _places(size: int) -> list[int]:
+    """Where the pieces begin; the last ends with the file."""
+    if size <= PIECES * PIECE:
+        return list(range(0, size, PIECE))
+    return [(size - PIECE) * i // (PIECES - 1) for i in range(PIECES)]
+
+
+Tables = dict[str, Any]
+
+
+def cached(where: str | None, key: str, names: tuple[str, ...], make: Callable[[], Tables]) -> Tables:
+    """The tables of these names from the folder, or else as they are made, which are then put there."""
+    if where is None:
+        return make()
+    try:
+        os.makedirs(where, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{where} cannot be made: {error.strerror}; choose another folder") from None
+    paths = {name: os.path.join(where, f"counts-{key}-{name}.parquet") for name in names}
+    if all(map(os.path.exists, paths.values())):
+        try:
+            return {name: read_table(path) for name, path in paths.items()}
+        except InputError:  # damaged: made anew
+            pass
+    tables = make()
+    for name, path in paths.items():
+        write_table(tables[name], path)
+    return tables

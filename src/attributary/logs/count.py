@@ -1,18 +1,36 @@
 """count: logs become counts, one for each leaf of the spec's tree (the paper's sections 2.2 and 3.1)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from decimal import Decimal
+from importlib import resources
 from typing import Any
 
 from attributary.errors import InputError
 from attributary.logs.attribute_labels import missing_cells, refuse_no_other
-from attributary.logs.count_sql import one_log, two_logs
 from attributary.logs.counts import Counts, leaves
 from attributary.logs.engine import CastError, Engine, Report
-from attributary.logs.log_columns import LogTable
+from attributary.logs.log_columns import (
+    CLOCK_WORDS,
+    Clock,
+    LogTable,
+    Moment,
+    Period,
+    comma_list,
+    duration_of,
+    flag,
+    is_empty,
+    key,
+    label,
+    number,
+    refuse_dates,
+    time_of,
+    window_micros,
+)
 from attributary.logs.log_files import files
-from attributary.logs.times import Moment, Period
-from attributary.spec import Logs, Spec
+from attributary.logs.value_bins import last_rank, value_columns
+from attributary.spec import Attribute, Logs, Spec
+from attributary.spec.attribute import span
 
 
 def count(
@@ -105,3 +123,251 @@ def _bad_cell(sides: list[LogTable], error: CastError) -> InputError:
                 )
                 return InputError(f"{place}: {cell.column('cell')[0].as_py()!r} in column {column!r}; {needed}")
     return InputError(f"{sides[0].relation.name}: a number is out of range ({error}); is time_unit right?")
+
+
+# What becomes of a row: a small number in SQL and a word everywhere else.
+FATES = (
+    "impression",  # without a conversion, or not yet joined to one
+    "conversion",  # counted; where rows have their conversions, an impression too
+    "late",  # a conversion that is not within the window; likewise
+    "undated",  # an impression without a time
+    "unattributed",  # a conversion without an impression before it
+    "within",  # a conversion that is within the window, whether or not it is its impression's first
+    "incomplete",  # a conversion without a user, another key or a time
+)
+# Grouping by words would take longer.
+FATES_IN_SQL = {fate: f"CAST({number} AS TINYINT)" for number, fate in enumerate(FATES)}
+
+DELAY = "(next_moment - 1 - moment) / 2"  # an impression's moment is twice its time, a conversion's one more
+LAST_DELAY = "(moment - 1 - last_touch) / 2"
+
+
+def two_logs(spec: Spec, logs: Logs, impressions: LogTable, conversions: LogTable, period: Period) -> str:
+    """SQL that counts impressions, conversions and what became of them."""
+    seen, done, clock = _both_times(logs, impressions, conversions)
+    refuse_dates(impressions, seen, clock, period)
+    keys = _keys(logs, impressions, conversions)
+    known = {f"known_{i}": label(impressions, a.name) for i, a in enumerate(spec.known)} or {"known_0": "0"}
+    attributes = {f"unknown_{i}": a for i, a in enumerate(spec.unknown)}
+    unknown = {name: _unknown_value(conversions, a) for name, a in attributes.items() if not is_delay(a, logs)}
+    got = {name: f"next_{name}" if name in unknown else bucket_sql(DELAY, a) for name, a in attributes.items()}
+    many = spec.conversions_per_impression != 1 or bool(spec.values)
+    values = value_columns(spec, conversions)
+    touched = {name: name if name in unknown else bucket_sql(LAST_DELAY, a) for name, a in attributes.items()}
+    unknown |= values.micros
+    by, in_order = ", ".join(keys), ", ".join(f"{name} NULLS FIRST" for name in ("moment", "path", *unknown))
+    common = {
+        "impressions": _select(
+            {k: ours for k, (ours, _) in keys.items()} | {"time": seen} | known, impressions.relation.sql
+        ),
+        "conversions": _select(
+            {k: its for k, (_, its) in keys.items()} | {"time": done} | unknown, conversions.relation.sql
+        ),
+        "keys": by,
+        "joinable": " AND ".join(f"{name} IS NOT NULL" for name in keys),
+        "known": ", ".join(known),
+        "known_in_order": ", ".join(f"{name} NULLS FIRST" for name in known),
+        "same_path": " AND ".join(f"impressions.{name} IS NOT DISTINCT FROM paths.{name}" for name in known),
+        "nothing_known": ", ".join(f"NULL AS {name}" for name in known),
+        "unknown": comma_list(unknown),
+        "no_unknown": comma_list(f"NULL AS {name}" for name in unknown),
+        "time_in_period": period.holds("time", clock, logs.time_unit),
+    }
+    return _fill(
+        "attribution_many" if many else "attribution",
+        **common,
+        events=_fill("events", **common),
+        all_unknown=comma_list(attributes),
+        nothing_unknown=comma_list(f"NULL AS {name}" for name in attributes),
+        in_order=in_order,
+        next_unknown=comma_list(f"LEAD({u}) OVER (PARTITION BY {by} ORDER BY {in_order}) AS next_{u}" for u in unknown),
+        got_unknown=comma_list(
+            f"{sql} AS {name}" if many else f"CASE WHEN is_impression THEN {sql} END AS {name}"
+            for name, sql in (touched if many else got).items()
+        ),
+        ranked_in_order=", ".join(f"{name} NULLS FIRST" for name in ("moment", *unknown)),
+        last_rank=str(last_rank(spec)),
+        got_values=values.got,
+        all_bins=values.bins,
+        sums=values.sums,
+        nothing_valued=values.no_values,
+        all_sums=values.all_sums,
+        no_sums=values.no_sums,
+        window=str(2 * window_micros(logs)),
+        touch_in_period=period.holds("last_touch", clock, logs.time_unit, times=2),
+    )
+
+
+def _both_times(logs: Logs, impressions: LogTable, conversions: LogTable) -> tuple[str, str, Clock]:
+    if logs.time is None:
+        raise InputError('logs.time is missing; name the column of times, as in time = "time"')
+    seen, clock = time_of(impressions, logs.time)
+    done, theirs = time_of(conversions, logs.time, clock)
+    if clock != theirs:
+        if is_empty(impressions):
+            raise InputError(f"{impressions.relation.name} has no rows: there is no impression to count")
+        raise InputError(
+            f"both logs must give times in the same form; {impressions.relation.name} has {CLOCK_WORDS[clock]}, and "
+            f"{conversions.relation.name} has {CLOCK_WORDS[theirs]}: convert one of them"
+        )
+    return seen, done, clock
+
+
+def _keys(logs: Logs, impressions: LogTable, conversions: LogTable) -> dict[str, tuple[str, str]]:
+    """What joins a conversion to its impressions: on either side, of types that can be compared."""
+    if logs.user is None:
+        raise InputError(
+            'logs.user is missing; name the column that joins conversions to impressions, as in user = "user"'
+        )
+    keys = {}
+    for i, name in enumerate((logs.user, *logs.keys)):
+        (ours, kind), (its, other) = key(impressions, name), key(conversions, name)
+        if kind != other:
+            if {kind, other} != {"text", "whole"}:
+                raise InputError(
+                    f"both logs must have the same type in {name!r}; it is {kind} in {impressions.relation.name}, and "
+                    f"{other} in {conversions.relation.name}: convert one of them"
+                )
+            ours, its = f"CAST({ours} AS STRING)", f"CAST({its} AS STRING)"
+        keys[f"key_{i}"] = (ours, its)
+    return keys
+
+
+def one_log(spec: Spec, logs: Logs, log: LogTable, period: Period) -> str:
+    """SQL that counts impressions, converted or not."""
+    time, in_period = _time_in_period(logs, log, period)
+    delay = _delay(logs, log)
+    known = {f"known_{i}": label(log, a.name) for i, a in enumerate(spec.known)}
+    unknown, got = {}, {}
+    for i, a in enumerate(spec.unknown):
+        if is_delay(a, logs):
+            if delay is None:
+                raise InputError(
+                    f"attribute {a.name!r} is the delay from impression to conversion; name its column: "
+                    f"delay, or conversion_time, or {a.name} in conversion_columns"
+                )
+            got[f"unknown_{i}"] = bucket_sql("delay", a)
+        else:
+            unknown[f"unknown_{i}"] = _unknown_value(log, a)
+            got[f"unknown_{i}"] = f"unknown_{i}"
+    if logs.window_seconds is not None and delay is None:
+        raise InputError(
+            "a window needs the delay from impression to conversion; name its column as delay, or leave window out"
+        )
+    converted = flag(log, logs.converted) if logs.converted is not None else None
+    if converted is None and delay is None:
+        raise InputError("which rows have a conversion? name a column as converted, conversion_time or delay")
+    columns = {
+        "time": time,
+        "is_converted": converted or f"({delay}) IS NOT NULL",
+        "delay": delay or "CAST(NULL AS BIGINT)",
+    }
+    values = value_columns(spec, log, "is_converted")
+    return _fill(
+        "counting",
+        impressions=_select(columns | known | unknown | values.micros, log.relation.sql),
+        known=comma_list(known),
+        got_unknown=comma_list(f"CASE WHEN is_converted THEN {sql} END AS {name}" for name, sql in got.items()),
+        all_unknown=comma_list(got),
+        got_values=values.got,
+        all_bins=values.bins,
+        sums=values.sums,
+        window=str(window_micros(logs)),
+        in_period=in_period,
+    )
+
+
+def _time_in_period(logs: Logs, log: LogTable, period: Period) -> tuple[str, str]:
+    """The time of an impression, which matters only for a period."""
+    if period.is_all:
+        return "0", "TRUE"
+    if logs.time is None:
+        raise InputError('logs.time is missing; name the column of times, as in time = "time"')
+    time, clock = time_of(log, logs.time)
+    refuse_dates(log, time, clock, period)
+    return time, period.holds("time", clock, logs.time_unit)
+
+
+def _delay(logs: Logs, log: LogTable) -> str | None:
+    """The time from impression to conversion, in microseconds; None if the log does not say."""
+    if logs.delay is not None:
+        return duration_of(log, logs.delay)
+    if logs.conversion_time is None:
+        return None
+    if logs.time is None:
+        raise InputError("logs.time is missing; it is needed with conversion_time, for the delay")
+    seen, clock = time_of(log, logs.time)
+    done, theirs = time_of(log, logs.conversion_time, clock)
+    if clock != theirs:
+        raise InputError(
+            f"{log.relation.name}: {logs.time!r} has {CLOCK_WORDS[clock]}, and {logs.conversion_time!r} has "
+            f"{CLOCK_WORDS[theirs]}; convert one of them"
+        )
+    return f"{done} - {seen}"
+
+
+def is_delay(attribute: Attribute, logs: Logs) -> bool:
+    """Whether it is the time from impression to conversion: a bucket of time that the spec gives no column for."""
+    return isinstance(attribute.bucket, str) and attribute.name not in logs.conversion_columns
+
+
+def _unknown_value(log: LogTable, attribute: Attribute) -> str:
+    """The value of an attribute that is not the delay, or its bucket."""
+    if attribute.bucket is None:
+        return label(log, attribute.name)
+    amount = duration_of if isinstance(attribute.bucket, str) else number
+    return bucket_sql(amount(log, attribute.name), attribute)
+
+
+def bucket_sql(value: str, attribute: Attribute) -> str:
+    """Which bucket of the attribute a value is in, from 0; -1 below all of them, and their number above.
+
+    A value for buckets of time, as in 2d, is in whole microseconds.
+    """
+    start, width, buckets = attribute.start, attribute.bucket, attribute.buckets
+    assert width is not None and buckets is not None
+    here = f"({value})"
+    if isinstance(width, str):
+        low, step, scale = _span_micros(start or "0s"), _span_micros(width), 1
+        place = f"FLOOR(({here} - {low}) / {step})"
+        beside = ""
+    else:
+        low, step, scale = _in_last_digits(Decimal(repr(start or 0)), Decimal(repr(width)))
+        place = f"FLOOR(({here} * {scale} - {low}) / {step})"
+        # The quotient may be a hair beside the edge that it is meant for: 4.1 * 100 is below 410. An edge that is
+        # divided by a power of ten is what its decimals are as a number, and tells which side is right.
+        beside = (
+            f"WHEN {here} < {_edge(f'{low} + {place} * {step}', scale)} THEN CAST({place} - 1 AS BIGINT) "
+            f"WHEN {here} >= {_edge(f'{low} + ({place} + 1) * {step}', scale)} THEN CAST({place} + 1 AS BIGINT) "
+        )
+    return (
+        f"CASE WHEN {here} < {_edge(low, scale)} THEN CAST(-1 AS BIGINT) "
+        f"WHEN {here} >= {_edge(low + buckets * step, scale)} THEN CAST({buckets} AS BIGINT) "
+        f"{beside}ELSE CAST({place} AS BIGINT) END"
+    )
+
+
+def _edge(whole: int | str, scale: int) -> str:
+    return f"CAST({whole} AS DOUBLE) / {scale}" if scale > 1 else f"({whole})"
+
+
+def _in_last_digits(start: Decimal, width: Decimal) -> tuple[int, int, int]:
+    """Start and width in units of their last digit, and how many of these are 1."""
+    digits = max(0, *(-int(number.normalize().as_tuple().exponent) for number in (start, width)))
+    return int(start * 10**digits), int(width * 10**digits), 10**digits
+
+
+def _span_micros(text: Any) -> int:
+    return span(text).seconds * 10**6
+
+
+def _fill(name: str, **blanks: str) -> str:
+    """The SQL in a file, its blanks filled, the fates among them. A list begins with its comma, or is empty."""
+    sql = resources.files("attributary.logs").joinpath(f"{name}.sql").read_text(encoding="utf-8")
+    code = "\n".join(line for line in sql.splitlines() if not line.startswith("--"))
+    return code.format_map(FATES_IN_SQL | blanks)
+
+
+def _select(values: Mapping[str, str], rows: str) -> str:
+    """The values under their names."""
+    return f"SELECT {', '.join(f'{value} AS {name}' for name, value in values.items())} FROM {rows}"

@@ -8,8 +8,8 @@ import numpy as np
 
 from attributary.errors import InputError
 from attributary.logs.attribute_labels import LabelCodes, OutsideDomain, domain_places, label_codes, number_rows
-from attributary.logs.count_sql import FATES
-from attributary.logs.times import Period
+from attributary.logs.count import FATES
+from attributary.logs.log_columns import Period
 from attributary.logs.value_bins import (
     ConversionGroups,
     ValueTotals,

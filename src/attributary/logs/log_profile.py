@@ -5,9 +5,8 @@ from typing import Any, NamedTuple
 
 from attributary.errors import InputError
 from attributary.logs.engine import Engine
-from attributary.logs.log_columns import LogTable, Unit, sample_cells
+from attributary.logs.log_columns import EARLIEST, LATEST, PER_SECOND, Clock, LogTable, Unit, clock_of, sample_cells
 from attributary.logs.log_files import files
-from attributary.logs.times import EARLIEST, LATEST, PER_SECOND, Clock, clock_of
 
 WORDS_MISSING = ("NA", "N/A", "NULL", "null", "None", "NaN", "nan", "\\N")
 MOST_COLUMNS = 500

@@ -15,9 +15,8 @@ from typing import Any, NamedTuple
 from attributary.errors import InputError, one_line
 from attributary.logs.duckdb import DuckDB
 from attributary.logs.engine import CastError, Report
-from attributary.logs.log_columns import NAMED
+from attributary.logs.log_columns import CLOCK_WORDS, NAMED, duration_of, time_of
 from attributary.logs.log_profile import DELAYS, LogColumn, LogProfile, profile_log
-from attributary.logs.times import CLOCK_WORDS, duration_of, time_of
 from attributary.spec import Spec
 from attributary.spec.attribute import TAKEN
 from attributary.spec.measure import ADDED

@@ -24,8 +24,8 @@ from attributary.estimators import Estimator
 from attributary.logs.count import count
 from attributary.logs.counts import Counts
 from attributary.logs.engine import Engine
+from attributary.logs.log_columns import Moment
 from attributary.logs.log_files import all_files, is_generated
-from attributary.logs.times import Moment
 from attributary.measurements import Measurements
 from attributary.noise import Entropy
 from attributary.pipeline.denoise_summary import estimate_measures
