@@ -16,8 +16,7 @@ from attributary.datasets import generate
 from attributary.errors import InputError
 from attributary.evaluate import Evaluation, PaperLog, evaluate, paper
 from attributary.evaluate import paper_experiment as paper_module
-from attributary.evaluate.comparison import beside, best, tree_errors
-from attributary.evaluate.evaluation_page import page
+from attributary.evaluate.comparison import beside, best, page, tree_errors
 from attributary.evaluate.paper_experiment import DAY, PAPER, Choices, leaf_counts, paper_counts
 from attributary.evaluate.user_cases import PIECE, PIECES, cached, identity
 from attributary.logs.count import count

@@ -167,7 +167,7 @@ def _names(dataset: str) -> list[str]:
 
 def _write(evaluation: Any, dataset: str, output: str, format_: str) -> None:
     """Writes the table, the figures and the page, all of one run."""
-    from attributary.evaluate.evaluation_page import page
+    from attributary.evaluate.comparison import page
     from attributary.tables import write_table
     from attributary.whole_files import save, whole_folder
 

@@ -16,12 +16,11 @@ from attributary.noise import page_of
 from attributary.plan.choose_limits import ChosenLimits, MeasureErrors, best_parts, choose, measure_errors
 from attributary.plan.contributions import contributions, most_of_unseen
 from attributary.plan.level_shares import Question, Shares, shares, under
-from attributary.plan.make import WITH_LIMITS
+from attributary.plan.make import WITH_LIMITS, conversions_to_try
 from attributary.prior import Prior
 from attributary.prior.kin import label_codes
 from attributary.prior.profile import CLOSE, Profile
 from attributary.spec import Measure, Spec
-from attributary.spec.measure import REPORTS
 from attributary.tree import Tree
 from attributary.types import Floats, Ints
 
@@ -43,8 +42,7 @@ class Limits(NamedTuple):
     def of(self, spec: Spec, sums: Sequence[MeasureErrors], earlier: Profile) -> ChosenLimits:
         """The limits themselves, from what each measure has of them to choose from."""
         if not self.by_hand:
-            most = [spec.given_limit] if spec.given_limit else range(1, min(earlier.ranks, REPORTS) + 1)
-            return choose(sums, list(most))
+            return choose(sums, conversions_to_try(spec, earlier))
         clips = [
             measure.limit if measure.limit is not None else percentile(earlier, measure, self.percent or 100)
             for measure in spec.asked

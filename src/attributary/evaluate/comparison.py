@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from attributary import __version__
 from attributary.errors import InputError
 from attributary.evaluate.methods import GREEDY, ZEROS, whose
 from attributary.evaluate.paper_experiment import PAPER, STATED_EPSILON
@@ -15,6 +16,7 @@ from attributary.report.chart import drawn_as
 from attributary.report.evaluation_curves import figure, read_evaluation
 
 Row = dict[str, Any]
+SURE = 5e-4  # of an error: a change that is shown
 VAGUE = 0.1  # a standard error, as a share of the error
 NOTHING = 1e-6  # what rounding alone may leave of an error
 
@@ -264,3 +266,59 @@ def _latex(caption: str, heads: tuple[str, ...], rows: list[tuple[str, ...]]) ->
 
 def _escaped(text: str) -> str:
     return "".join(SYMBOLS.get(letter, letter) for letter in text)
+
+
+SMALL = 1e-4  # an error that is as good as none
+
+
+def best_panels(evaluation: Evaluation) -> Iterator[Panel]:
+    """For each tree, noise model and τ, the paper's best method beside ours at every ε."""
+    compared = best(evaluation)
+    by_panel: dict[Any, list[tuple[str, ...]]] = {}
+    limits = any(row.limit > 0 for row in compared)
+    for row in compared:
+        sure = "" if np.isnan(row.change_error) else f" ± {100 * row.change_error:.1f}"
+        by = "–" if abs(row.change) < SURE else f"{row.change:+,.1%}".replace("-", "−")
+        words = (f"{row.epsilon:g}", f"{row.paper:.4f}", row.paper_method, f"{row.ours:.4f}", row.our_method)
+        change = "" if max(row.paper, row.ours) < SMALL else by + sure
+        cells = (*words, change, f"{row.zeros:.4f}", *[f"{row.limit:.4f}"] * limits)
+        by_panel.setdefault(row[:4], []).append(cells)
+    heads = ("epsilon", "paper's best", "method", "our best", "method", "change", "zeros", *["limit"] * limits)
+    for (dataset, tree, noise, tau), rows in by_panel.items():
+        yield f"{dataset}, {tree}: the paper's best and ours, {noise} noise, tau = {tau:g}", heads, rows
+
+
+def stated_panels(evaluation: Evaluation) -> Iterator[Panel]:
+    """The figures that the paper states beside those of this run, if it has any of them."""
+    stated, rows = beside(evaluation), list[tuple[str, ...]]()
+    for row in stated:
+        figures = (f"{row.stated:.2f}", f"{row.greedy:.3f}", f"{row.ours:.3f}", row.our_method)
+        rows.append((f"{row.dataset}, {row.tree}", f"{row.tau:g}", row.noise, *figures))
+    if stated:
+        on = "generated" if stated[0].generated else "these"
+        heads = ("tree", "tau", "noise", "the paper", GREEDY, "our best", "method")
+        yield f"stated by the paper at epsilon = {STATED_EPSILON:g}, and on {on} rows", heads, rows
+
+
+POOLED = {
+    "nodes": "Nodes of all roots are pooled level by level.",
+    "roots": "Each root has its own error, and the figure is their root mean square.",
+}
+
+
+def page(evaluation: Evaluation, title: str) -> str:
+    """The page of an evaluation: its figures, what the paper states, and the paper's best method beside ours."""
+    from attributary.report.page import render
+
+    rows = evaluation.to_pylist()
+    pairs = dict.fromkeys((row["dataset"], row["noise"]) for row in rows)
+    context = {
+        "title": title,
+        "generated": any(row["generated"] for row in rows),
+        "pooled": POOLED[rows[0]["pool"]],
+        "draws": max(row["draws"] for row in rows),
+        "charts": [drawn_as(evaluation.figure(*pair), "svg").decode() for pair in pairs],
+        "tables": [*stated_panels(evaluation), *best_panels(evaluation)],
+        "version": __version__,
+    }
+    return render("evaluation.html.jinja", context, ())

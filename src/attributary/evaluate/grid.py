@@ -44,7 +44,7 @@ class Store:
     """Finished results of a grid; with the path of a file, `evaluate` continues after an interruption.
 
     A line is written and synced for each finished task. The last may be cut off: then its task is done again. A method
-    of yours is known by the names of its functions: when they change, give the method another name.
+    of yours is known by its code: when that changes, its tasks are done again.
     """
 
     def __init__(self, path: str | None = None) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from attributary.errors import InputError
 from attributary.logs.attribute_labels import missing_cells, refuse_no_other
-from attributary.logs.counts import Counts, leaves
+from attributary.logs.counts import FATES, Counts, leaves
 from attributary.logs.engine import CastError, Engine, Report
 from attributary.logs.log_columns import (
     CLOCK_WORDS,
@@ -125,16 +125,6 @@ def _bad_cell(sides: list[LogTable], error: CastError) -> InputError:
     return InputError(f"{sides[0].relation.name}: a number is out of range ({error}); is time_unit right?")
 
 
-# What becomes of a row: a small number in SQL and a word everywhere else.
-FATES = (
-    "impression",  # without a conversion, or not yet joined to one
-    "conversion",  # counted; where rows have their conversions, an impression too
-    "late",  # a conversion that is not within the window; likewise
-    "undated",  # an impression without a time
-    "unattributed",  # a conversion without an impression before it
-    "within",  # a conversion that is within the window, whether or not it is its impression's first
-    "incomplete",  # a conversion without a user, another key or a time
-)
 # Grouping by words would take longer.
 FATES_IN_SQL = {fate: f"CAST({number} AS TINYINT)" for number, fate in enumerate(FATES)}
 

@@ -8,7 +8,6 @@ import numpy as np
 
 from attributary.errors import InputError
 from attributary.logs.attribute_labels import LabelCodes, OutsideDomain, domain_places, label_codes, number_rows
-from attributary.logs.count import FATES
 from attributary.logs.log_columns import Period
 from attributary.logs.value_bins import (
     ConversionGroups,
@@ -24,6 +23,16 @@ from attributary.spec import Logs, Spec
 from attributary.types import Ints
 
 LARGEST = 2**31  # leaves
+# What becomes of a row: a small number in SQL and a word everywhere else.
+FATES = (
+    "impression",  # without a conversion, or not yet joined to one
+    "conversion",  # counted; where rows have their conversions, an impression too
+    "late",  # a conversion that is not within the window; likewise
+    "undated",  # an impression without a time
+    "unattributed",  # a conversion without an impression before it
+    "within",  # a conversion that is within the window, whether or not it is its impression's first
+    "incomplete",  # a conversion without a user, another key or a time
+)
 
 
 @dataclass(frozen=True, eq=False)

@@ -149,7 +149,7 @@ class _Unbounded(NamedTuple):
         split = {name: [shares(q, name) for q in questions] for name in dict.fromkeys((method, *BESIDE))}
         split[method] = [at_least(q, by_level, least) for q, by_level in zip(questions, split[method], strict=True)]
         errors = [measure_errors(q, by_level) for q, by_level in zip(questions, split[method], strict=True)]
-        limits = choose(errors, _conversions(questions[0].spec, questions[0].profile))
+        limits = choose(errors, conversions_to_try(questions[0].spec, questions[0].profile))
         return cls(questions, limits, split, best_parts(errors, limits))
 
     def at(self, spec: Spec) -> Self:
@@ -312,7 +312,7 @@ def _tradeoff(spec: Spec, limits: ChosenLimits) -> dict[str, tuple[Trade, ...]]:
     }
 
 
-def _conversions(spec: Spec, profile: Profile | None) -> list[int]:
+def conversions_to_try(spec: Spec, profile: Profile | None) -> list[int]:
     """How many conversions of an impression may count."""
     if spec.given_limit is not None:
         return [spec.given_limit]

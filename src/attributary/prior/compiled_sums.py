@@ -1,30 +1,19 @@
 """compiled_sums: the sums that shares and spreads are learned from, compiled, for millions of nodes.
 
-The same as in `pooled`, `spread` and `doubt`, in one sweep over a level, without NumPy's temporary arrays.
+The same as in `kin` and `learn`, in one sweep over a level, without NumPy's temporary arrays.
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attributary.kernel import kernel
-from attributary.types import Floats
-
-Integers = NDArray[np.integer]
 
 INF = np.inf
 
 
-def losses(
-    first: Integers, z: Floats, parent: Floats, weight: Floats, have: Floats, before: Floats, of: Floats, trust: Floats
-) -> Floats:
-    """For each trust t, Σ weight·(z − share·parent)² with shares (have + t·before) / (of + t), made to sum to 1."""
-    loss: Floats = np.zeros(len(trust))
-    _losses(first, z, parent, weight, have, before, of, trust, np.empty(len(z)), loss)
-    return loss
-
-
 @kernel(nogil=True, fastmath={"reassoc"})
-def _losses(first, z, parent, weight, have, before, of, trust, share, out):  # type: ignore[no-untyped-def]
+def losses(first, z, parent, weight, have, before, of, trust):  # type: ignore[no-untyped-def]
+    """For each trust t, Σ weight·(z − share·parent)² with shares (have + t·before) / (of + t), made to sum to 1."""
+    share, out = np.empty(len(z)), np.zeros(len(trust))
     for f in range(len(first) - 1):
         a, b = np.uint64(first[f]), np.uint64(first[f + 1])
         for k in range(len(trust)):
@@ -43,36 +32,26 @@ def _losses(first, z, parent, weight, have, before, of, trust, share, out):  # t
                     off = z[i] - even
                     loss += weight[i] * off * off
             out[k] += loss
-
-
-def others(group: Integers, pool: Floats, expected: Floats) -> tuple[Floats, Floats]:
-    """What the others of each node's group have in the pool, and what was expected of them."""
-    have, of = np.empty_like(pool), np.empty_like(pool)
-    _others(group, pool, expected, np.zeros((int(group.max()) + 1, 2)), have, of)
-    return have, of
+    return out
 
 
 @kernel(nogil=True)
-def _others(group, pool, expected, sums, have, of):  # type: ignore[no-untyped-def]
+def others(group, pool, expected):  # type: ignore[no-untyped-def]
+    """What the others of each node's group have in the pool, and what was expected of them."""
+    have, of, sums = np.empty_like(pool), np.empty_like(pool), np.zeros((group.max() + 1, 2))
     for i in range(len(pool)):
         sums[group[i], 0] += pool[i]
         sums[group[i], 1] += expected[i]
     for i in range(len(pool)):
         have[i] = max(sums[group[i], 0] - pool[i], 0.0)
         of[i] = max(sums[group[i], 1] - expected[i], 0.0)
-
-
-def binned(
-    edges: Floats, m: Floats, weight: Floats, z: Floats, v: Floats, drawn: Floats, use: NDArray[np.bool_]
-) -> Floats:
-    """The sums of bins that a spread is learned from."""
-    sums: Floats = np.zeros((5, len(edges) + 1))
-    _binned(edges, m, weight, z, v, drawn, use, sums)
-    return sums
+    return have, of
 
 
 @kernel(nogil=True)
-def _binned(edges, m, weight, z, v, drawn, use, sums):  # type: ignore[no-untyped-def]
+def binned(edges, m, weight, z, v, drawn, use):  # type: ignore[no-untyped-def]
+    """The sums of bins that a spread is learned from."""
+    sums = np.zeros((5, len(edges) + 1))
     for i in range(len(m)):
         if use[i]:
             low, high = 0, len(edges)
@@ -88,17 +67,13 @@ def _binned(edges, m, weight, z, v, drawn, use, sums):  # type: ignore[no-untype
             sums[2, low] += weight[i]
             sums[3, low] += surplus
             sums[4, low] += surplus * surplus
-
-
-def forgiven(spread: Floats, expected: Floats, z: Floats, v: Floats, jump: float, steps: int) -> Floats:
-    """The spread, larger for nodes whose counts jumped; see `forgiving`."""
-    grown = np.empty_like(spread)
-    _forgiven(spread, expected, z, v, jump, steps, grown)
-    return grown
+    return sums
 
 
 @kernel(nogil=True)
-def _forgiven(spread, expected, z, v, jump, steps, grown):  # type: ignore[no-untyped-def]
+def forgiven(spread, expected, z, v, jump, steps):  # type: ignore[no-untyped-def]
+    """The spread, larger for nodes whose counts jumped; see `forgiving`."""
+    grown = np.empty_like(spread)
     for i in range(len(z)):
         q, noise, growth = spread[i], v[i], 1.0
         if q > 0.0 and q + noise < INF:
@@ -107,15 +82,13 @@ def _forgiven(spread, expected, z, v, jump, steps, grown):  # type: ignore[no-un
                 k = growth * q / (growth * q + noise)
                 growth = max((jump + (k * k * off + k * noise) / q) / (jump + 1.0), 1.0)
         grown[i] = q * growth
-
-
-def doubts(group: Integers, expected: Floats, variance: Floats, z: Floats, v: Floats, sums: Floats) -> None:
-    """Adds up, for each group, the surplus found, its square, and what was claimed; see `doubt`."""
-    _doubts(group, expected, variance, z, v, sums)
+    return grown
 
 
 @kernel(nogil=True)
-def _doubts(group, expected, variance, z, v, sums):  # type: ignore[no-untyped-def]
+def doubts(group, expected, variance, z, v, groups):  # type: ignore[no-untyped-def]
+    """For each group the surplus found, its square, and what was claimed, added up; see `doubt_sums`."""
+    sums = np.zeros((3, groups))
     for i in range(len(z)):
         both = variance[i] + v[i]
         if both > 0.0 and both < INF:
@@ -124,3 +97,4 @@ def _doubts(group, expected, variance, z, v, sums):  # type: ignore[no-untyped-d
             sums[0, group[i]] += surplus
             sums[1, group[i]] += surplus * surplus
             sums[2, group[i]] += weight * variance[i]
+    return sums

@@ -121,7 +121,8 @@ def _others(group: Codes, pool: Floats, expected: Floats, many: bool) -> tuple[F
     if many:
         from attributary.prior.compiled_sums import others
 
-        return others(group, pool, expected)
+        have, of = others(group, pool, expected)
+        return have, of
     have, of = (np.maximum(np.bincount(group, values)[group] - values, 0.0) for values in (pool, expected))
     return have, of
 
@@ -143,7 +144,8 @@ def _losses(level: PooledLevel, step: _Step) -> Floats:
     from attributary.prior.compiled_sums import losses
 
     first = np.append(level.kin.family.start, len(level.z))
-    return losses(first, level.z, level.parent, level.weight, *step, np.array(TRUST))
+    found: Floats = losses(first, level.z, level.parent, level.weight, *step, np.array(TRUST))
+    return found
 
 
 def _loss(level: PooledLevel, share: Floats) -> float:

@@ -1,7 +1,7 @@
 """learn: shares and their spread, from today's figures and an earlier period; `foreseen`: from the latter alone."""
 
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -124,19 +124,16 @@ def doubt_sums(
     group: NDArray[np.integer], expected: Floats, variance: Floats, z: Floats, v: Floats, groups: int
 ) -> Floats:
     """For each group: the weighted excess, the sum of its squares, and the weighted stated variance."""
-    sums: Floats = np.zeros((3, groups))
     if len(z) >= COMPILED_FROM:
         from attributary.prior.compiled_sums import doubts
 
-        doubts(group, expected, variance, z, v, sums)
+        sums: Floats = doubts(group, expected, variance, z, v, groups)
         return sums
     judge = (variance < np.inf) & (v < np.inf) & (variance + v > 0)
     m, q, noise, g = expected[judge], variance[judge], v[judge], group[judge]
     weight = 1.0 / (q + noise) ** 2
     surplus = weight * ((z[judge] - m) ** 2 - noise)
-    for i, values in enumerate((surplus, surplus**2, weight * q)):
-        sums[i] = np.bincount(g, values, groups)
-    return sums
+    return np.stack([np.bincount(g, values, groups) for values in (surplus, surplus**2, weight * q)])
 
 
 def _counted(tree: Tree, estimate: Floats) -> Floats:
@@ -227,7 +224,9 @@ def spread(
     if use.sum() < FEWEST:
         return np.full(len(expected), np.inf) if (weight > 0).any() else np.maximum(draw + later**2, LEAST)
     edges = _edges(expected[use])
-    sums = (_compiled_sums if many else _sums)(edges, expected, weight, z, v, drawn, use)
+    if many:
+        from attributary.prior.compiled_sums import binned
+    sums = (binned if many else _sums)(edges, expected, weight, z, v, drawn, use)
     number, logs, mass, surplus, squares = sums[:, sums[0] > 0]
     centre, mean, error = logs / number, surplus / mass, np.sqrt(squares) / mass
     level = rising(mean + CAUTION * error, 1 / np.maximum(error, 1e-9) ** 2)
@@ -256,12 +255,6 @@ def _sums(
     return np.stack([np.bincount(bin_, values, len(edges) + 1) for values in each])
 
 
-def _compiled_sums(*given: NDArray[Any]) -> Floats:
-    from attributary.prior.compiled_sums import binned
-
-    return binned(*given)
-
-
 def forgiving(spread: Floats, expected: Floats, z: Floats, v: Floats, many: bool = False) -> Floats:
     """The spread, larger for nodes whose figures are far from the expected count, so that they keep their figures.
 
@@ -272,7 +265,8 @@ def forgiving(spread: Floats, expected: Floats, z: Floats, v: Floats, many: bool
     if many:
         from attributary.prior.compiled_sums import forgiven
 
-        return forgiven(spread, expected, z, v, JUMP, STEPS)
+        grown: Floats = forgiven(spread, expected, z, v, JUMP, STEPS)
+        return grown
     known = (v < np.inf) & (spread < np.inf) & (spread > 0)
     q, noise = np.where(known, spread, 1.0), np.where(known, v, 1.0)
     off, growth = np.where(known, (z - expected) ** 2, 0.0), np.ones(len(spread))
