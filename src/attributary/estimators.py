@@ -132,11 +132,7 @@ class EstimatorKind:
     slow: bool = False  # it takes long, and is evaluated only when asked for
     baseline: bool = False  # it is there to compare with, and is not offered as an estimator
     needs: str = ""  # what it must know of the process that generated the counts (`KnownProcess`)
-
-    @property
-    def denoises(self) -> bool:
-        """Whether levels without a figure are summed from those below them."""
-        return self.make is not raw
+    denoises: bool = True  # levels without a figure are summed from those below them
 
 
 ESTIMATORS: dict[str, EstimatorKind] = {}
@@ -152,7 +148,7 @@ def register(*kinds: EstimatorKind) -> None:
 
 
 register(
-    EstimatorKind("raw", raw, "the noisy values as they are", linear=True, batched=True, baseline=True),
+    EstimatorKind("raw", raw, "the noisy values as they are", linear=True, batched=True, baseline=True, denoises=False),
     EstimatorKind("unbiased", unbiased, "adds up, with the least variance", WHOLE, linear=True, batched=True),
     EstimatorKind("nonnegative", nonnegative, "no count below 0", JOINT, plan="split", batched=True),
     EstimatorKind(

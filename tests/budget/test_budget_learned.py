@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from attributary import Tree, budget
 from attributary.budget.classes import classes
-from attributary.budget.learned_error import gain, predicted
 from attributary.budget.level_budgets import LevelBudgets
 from attributary.budget.optimal import DOUBT, LIMIT, Hedged, optimally
 from attributary.budget.problem import Learned, Problem, expectations
+from attributary.budget.tree_error import predicted, predicted_gain
 from budgets import Case, cases, levelled, path_sums
 from effort import examples
 from test_budget_error import check
@@ -68,7 +68,9 @@ def test_errors_and_gains_are_those_of_dense_algebra(case: Case, seed: int) -> N
     sweep = predicted(forest, own[0], own[1][None], own[2], forest.add_up(tree, firm), 1e-100)
     wanted = dense(tree, precision, share, spread)
     assert np.allclose(sweep.error.sum(), weight @ wanted, rtol=1e-6)
-    found = tree.from_level_order(forest.spread(tree, gain(forest, own[2], forest.add_up(tree, firm), sweep)[0]))
+    found = tree.from_level_order(
+        forest.spread(tree, predicted_gain(forest, own[2], forest.add_up(tree, firm), sweep)[0])
+    )
     for v in range(len(tree)):
         step = np.zeros(len(tree))
         step[v] = 1e-4 * max(precision[v], 0.05)

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from attributary.datasets import generate, load
-from attributary.datasets.camb import COLUMNS as CAMB
-from attributary.datasets.csscl import COLUMNS as CSSCL
 from attributary.datasets.dataset import figures
 from attributary.datasets.load import DATASETS, Name, published_table
 from attributary.datasets.stream import user_ids
 from attributary.errors import InputError
 from effort import examples, first_of
+
+CSSCL, CAMB = DATASETS["csscl"].columns, DATASETS["camb"].columns
 
 ROWS = 20_000
 PACKED = ["tsv", "tsv.gz", "tar.gz", "zip", "tar"]

@@ -28,3 +28,17 @@ def equally(rows: LevelBudgets, among: NDArray[np.bool_]) -> Floats:
     share = rows.free * among / np.maximum(1, among.sum(axis=0))
     packed: Floats = rows.pack(share[None])[0]
     return packed
+
+
+def leaves(tree: Tree, prior_count: ArrayLike, epsilon: float, tau: float, **options: Unpack[Options]) -> Split:
+    """ε for each root's last level; with fixed levels, the rest goes to the last free one."""
+    problem = Problem.of(tree, prior_count, epsilon, tau, **options)
+    rows = LevelBudgets.of(problem)
+    return rows.split(problem, equally(rows, lowest(rows)))
+
+
+def lowest(rows: LevelBudgets) -> NDArray[np.bool_]:
+    """The last open level of each row."""
+    after = np.cumsum(rows.open[::-1], axis=0)[::-1]
+    last: NDArray[np.bool_] = rows.open & (after == 1)
+    return last

@@ -8,10 +8,9 @@ from typing import Self, Unpack
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attributary.budget.equal import equally
+from attributary.budget.equal import equally, lowest
 from attributary.budget.greedy import greedily
 from attributary.budget.improve import Paths, best, improve, prune
-from attributary.budget.leaves import lowest
 from attributary.budget.level_budgets import LevelBudgets
 from attributary.budget.problem import Learned, Options, Problem, expectations
 from attributary.budget.split import Split

@@ -15,7 +15,6 @@ from numpy.typing import ArrayLike
 from attributary import rmsre
 from attributary.budget import tree_error
 from attributary.budget.classes import Classes, classes
-from attributary.budget.learned_error import gain, predicted
 from attributary.denoising.prior import ROUNDING
 from attributary.noise import NoiseModel
 from attributary.noise import model as noise_model
@@ -228,17 +227,13 @@ LEAST_SHARE = 1e-4  # that is told from none
 UNMEASURED = 1e-10  # of what the whole budget gives a leaf: its precision without any
 
 
-@dataclass(frozen=True, eq=False)
-class Learned:
-    """E from the budgets of the classes, many splits at a time; nodes are classes, and siblings of like spread one."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Learned(Objective):
+    """The same for estimates that use a prior; nodes are classes, and siblings of like spread one."""
 
-    forest: Classes
-    weight: Floats
-    model: NoiseModel
     share: Floats  # of each class, of its parent's count
     firm: Floats  # 1 / spread; 0 where nothing is expected
     nothing: float  # the precision of a leaf without budget
-    joint: bool
 
     @classmethod
     def of(cls, problem: Problem, share: Floats, spread: Floats) -> Self:
@@ -254,23 +249,19 @@ class Learned:
         nothing = UNMEASURED * min(1.0, float(problem.model.precision(np.array([problem.epsilon]))[0]))
         weight = class_weights(problem, forest)
         part = forest.add_up(tree, share) / size
-        return cls(forest, weight, problem.model, part, firm, nothing, problem.joint)
+        return cls(forest, weight, problem.model, joint=problem.joint, share=part, firm=firm, nothing=nothing)
 
     def errors(self, budget: Floats) -> Floats:
-        """(splits, roots), or (splits, 1) where they are judged together."""
-        precision = self.model.precision(budget)
-        found = predicted(self.forest, self.weight, precision, self.share, self.firm, self.nothing)
-        return self._judged(found.error)
+        return self._judged(self._sweep(budget).error)
 
     def gains(self, budget: Floats) -> tuple[Floats, Floats]:
-        """The errors, and what a little more budget takes off them: −∂E/∂ε of each class."""
-        precision = self.model.precision(budget)
-        sweep = predicted(self.forest, self.weight, precision, self.share, self.firm, self.nothing)
-        each = gain(self.forest, self.share, self.firm, sweep) * self.model.slope(budget)
-        return self._judged(sweep.error), each
+        sweep = self._sweep(budget)
+        gain = tree_error.predicted_gain(self.forest, self.share, self.firm, sweep)
+        return self._judged(sweep.error), gain * self.model.slope(budget)
 
-    def _judged(self, errors: Floats) -> Floats:
-        return errors.sum(axis=1, keepdims=True) if self.joint else errors
+    def _sweep(self, budget: Floats) -> tree_error.PredictedSweep:
+        precision = self.model.precision(budget)
+        return tree_error.predicted(self.forest, self.weight, precision, self.share, self.firm, self.nothing)
 
 
 def expectations(tree: Tree, share: ArrayLike | None, spread: ArrayLike | None) -> tuple[Floats, Floats] | None:

@@ -5,10 +5,10 @@
 >>> connection.sql(log.sql)                                                # doctest: +SKIP
 """
 
-from attributary.datasets.dataset import Comparison, Figure, compare
+from attributary.datasets.dataset import DATASETS, Comparison, Figure, compare
 from attributary.datasets.draws import VERSION
 from attributary.datasets.generate import FORMATS, KINDS, Written, generate
-from attributary.datasets.load import DATASETS, ImpressionLog, load
+from attributary.datasets.load import ImpressionLog, load
 from attributary.datasets.stream import GENERATED
 
 __all__ = [

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from attributary.datasets.camb import COLUMNS
+from attributary.datasets.dataset import CAMB
 from attributary.datasets.draws import Laws, fixed, fixed_normal, generator, laws, normal, quotas, user_of
 from attributary.datasets.sales import DAY, HOURS, OVERALL, bin_means, delay_laws, delays, tilted
 from attributary.datasets.stream import Stream, camb_lines, check_size, numbers
@@ -264,7 +264,7 @@ def camb_stream(rows: int = ROWS, seed: int = 0) -> Stream:
     check_size(rows, seed)
     hours = _hours(rows, seed)
     schema = _block(hours, 0).schema
-    header = ("\t".join(COLUMNS) + "\n").encode()
+    header = ("\t".join(CAMB.columns) + "\n").encode()
     return Stream("camb", rows, seed, schema, BLOCKS, lambda n: _block(hours, n), header, camb_lines)
 
 

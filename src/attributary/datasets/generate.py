@@ -5,16 +5,7 @@ import zlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from attributary.datasets.camb_look_alike import ROWS as CAMB_ROWS
-from attributary.datasets.camb_look_alike import camb_stream
-from attributary.datasets.csscl_look_alike import ROWS as CSSCL_ROWS
-from attributary.datasets.csscl_look_alike import csscl_stream
-from attributary.datasets.forest import ROWS as FOREST_ROWS
-from attributary.datasets.forest import SPEC as FOREST_SPEC
-from attributary.datasets.forest import forest
-from attributary.datasets.shop import ROWS as SHOP_ROWS
-from attributary.datasets.shop import SPEC as SHOP_SPEC
-from attributary.datasets.shop import shop
+from attributary.datasets import camb_look_alike, csscl_look_alike, forest, shop
 from attributary.datasets.stream import WORKERS, Stream, inner_name, map_blocks
 from attributary.errors import InputError, brief
 from attributary.tables import check_output, write_table
@@ -24,9 +15,13 @@ Progress = Callable[[int], None]
 GROUP = 2**18  # rows in a row group of Parquet, at least
 LEVEL = 3  # of gzip
 MOST_ROWS = 10**10
-KINDS = {"csscl": CSSCL_ROWS, "camb": CAMB_ROWS, "shop": SHOP_ROWS, "forest": FOREST_ROWS}  # with rows by default
-STREAMS = {"csscl": csscl_stream, "camb": camb_stream}
-FOLDERS: dict[str, tuple[Callable[[int, int], Any], str]] = {"shop": (shop, SHOP_SPEC), "forest": (forest, FOREST_SPEC)}
+LOGS = {"csscl": csscl_look_alike, "camb": camb_look_alike, "shop": shop, "forest": forest}
+KINDS = {kind: log.ROWS for kind, log in LOGS.items()}  # with rows by default
+STREAMS = {"csscl": csscl_look_alike.csscl_stream, "camb": camb_look_alike.camb_stream}
+FOLDERS: dict[str, tuple[Callable[[int, int], Any], str]] = {
+    "shop": (shop.shop, shop.SPEC),
+    "forest": (forest.forest, forest.SPEC),
+}
 FORMATS = {"parquet": (".parquet", ".pq"), "published": (".tsv.gz", ".tsv")}  # with the endings of such files
 
 

@@ -8,9 +8,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, Literal, NamedTuple, get_args
 
-from attributary.datasets.camb import CAMB
-from attributary.datasets.csscl import CSSCL
-from attributary.datasets.dataset import Dataset, Figure, figures
+from attributary.datasets.dataset import DATASETS, Dataset, Figure, figures
 from attributary.errors import InputError
 from attributary.logs.duckdb_errors import text_file_errors
 
@@ -19,7 +17,6 @@ SEPARATORS = ",;| "
 Name = Literal["csscl", "camb"]
 Expect = Literal["published", "any"]
 UnknownDelay = Literal["keep", "drop", "first"]
-DATASETS = {dataset.name: dataset for dataset in (CSSCL, CAMB)}
 
 
 class ImpressionLog(NamedTuple):

@@ -61,31 +61,11 @@ FIRST_SHARES = [0.65181, 0.06582, 0.04382, 0.03792, 0.03092, 0.02493, 0.02394, 0
 SHARES = np.array([*FIRST_SHARES, 0.01696, 0.01697, 0.01698, 0.01298, 0.01299, 0.01300, 0.00801])
 DELAY_QUARTILES = (707, 7_260, 463_808)
 SHORTEST, LONGEST = 20, 2_588_699  # the shortest is an assumption
-EDGES = np.array(
-    [
-        SHORTEST,
-        *DELAY_QUARTILES[:2],
-        2 * DAY,
-        4 * DAY,
-        DELAY_QUARTILES[2],
-        *range(6 * DAY, 29 * DAY, 2 * DAY),
-        LONGEST + 1.0,
-    ]
-)
+LONG = (2 * DAY, 4 * DAY, DELAY_QUARTILES[2], *range(6 * DAY, 29 * DAY, 2 * DAY), LONGEST + 1.0)
+EDGES = np.array([SHORTEST, *DELAY_QUARTILES[:2], *LONG])
 LOGARITHMIC = 3  # so many of the first bins are uniform in the logarithm
-OVERALL = np.concatenate(
-    [
-        [
-            0.25,
-            0.25,
-            SHARES[0] - 0.5,
-            SHARES[1],
-            0.75 - SHARES[:2].sum(),
-            SHARES[:3].sum() - 0.75,
-        ],
-        SHARES[3:],
-    ]
-)
+BY_QUARTILES = [0.25, 0.25, SHARES[0] - 0.5, SHARES[1], 0.75 - SHARES[:2].sum(), SHARES[:3].sum() - 0.75]
+OVERALL = np.array([*BY_QUARTILES, *SHARES[3:]])
 
 
 def bin_means() -> Floats:

@@ -142,9 +142,9 @@ def two_logs(spec: Spec, logs: Logs, impressions: LogTable, conversions: LogTabl
     unknown = {name: _unknown_value(conversions, a) for name, a in attributes.items() if not is_delay(a, logs)}
     got = {name: f"next_{name}" if name in unknown else bucket_sql(DELAY, a) for name, a in attributes.items()}
     many = spec.conversions_per_impression != 1 or bool(spec.values)
-    values = value_columns(spec, conversions)
+    micros, values = value_columns(spec, conversions)
     touched = {name: name if name in unknown else bucket_sql(LAST_DELAY, a) for name, a in attributes.items()}
-    unknown |= values.micros
+    unknown |= micros
     by, in_order = ", ".join(keys), ", ".join(f"{name} NULLS FIRST" for name in ("moment", "path", *unknown))
     common = {
         "impressions": _select(
@@ -177,12 +177,7 @@ def two_logs(spec: Spec, logs: Logs, impressions: LogTable, conversions: LogTabl
         ),
         ranked_in_order=", ".join(f"{name} NULLS FIRST" for name in ("moment", *unknown)),
         last_rank=str(last_rank(spec)),
-        got_values=values.got,
-        all_bins=values.bins,
-        sums=values.sums,
-        nothing_valued=values.no_values,
-        all_sums=values.all_sums,
-        no_sums=values.no_sums,
+        **values,
         window=str(2 * window_micros(logs)),
         touch_in_period=period.holds("last_touch", clock, logs.time_unit, times=2),
     )
@@ -252,16 +247,14 @@ def one_log(spec: Spec, logs: Logs, log: LogTable, period: Period) -> str:
         "is_converted": converted or f"({delay}) IS NOT NULL",
         "delay": delay or "CAST(NULL AS BIGINT)",
     }
-    values = value_columns(spec, log, "is_converted")
+    micros, values = value_columns(spec, log, "is_converted")
     return _fill(
         "counting",
-        impressions=_select(columns | known | unknown | values.micros, log.relation.sql),
+        impressions=_select(columns | known | unknown | micros, log.relation.sql),
         known=comma_list(known),
         got_unknown=comma_list(f"CASE WHEN is_converted THEN {sql} END AS {name}" for name, sql in got.items()),
         all_unknown=comma_list(got),
-        got_values=values.got,
-        all_bins=values.bins,
-        sums=values.sums,
+        **values,
         window=str(window_micros(logs)),
         in_period=in_period,
     )

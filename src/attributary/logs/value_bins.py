@@ -19,34 +19,24 @@ ABSENT, NOT_POSITIVE = -2, -1  # the bins of values that are missing, and of tho
 PER_TEN = 20
 
 
-class ValueColumns(NamedTuple):
-    """Blanks of the SQL files."""
+def value_columns(spec: Spec, log: LogTable, condition: str = "TRUE") -> tuple[dict[str, str], dict[str, str]]:
+    """The values of all measures, in millionths, and blanks of the SQL files for them.
 
-    micros: dict[str, str]  # the values
-    got: str  # values and bins, of conversions
-    bins: str
-    sums: str
-    no_values: str
-    all_sums: str
-    no_sums: str
-
-
-def value_columns(spec: Spec, log: LogTable, condition: str = "TRUE") -> ValueColumns:
-    """The values of all measures; where the condition does not hold, there are none."""
+    Where the condition does not hold, there are none.
+    """
     names = {f"value_{k}": measure for k, measure in enumerate(spec.values)}
     micros = {name: _millionths(_number_or_nan(log, m.source)) for name, m in names.items()}
     got = [f"CASE WHEN {condition} THEN {name} END AS {name}" for name in names]
     got += [f"CASE WHEN {condition} THEN {_bin(name, m)} END AS bin_{name}" for name, m in names.items()]
     bins = [f"bin_{name}" for name in names]
-    return ValueColumns(
-        micros,
-        comma_list(got),
-        comma_list(bins),
-        comma_list(f"CAST(SUM({name}) AS BIGINT) AS sum_{name}" for name in names),
-        comma_list(f"NULL AS {bin_}" for bin_ in bins),
-        comma_list(f"sum_{name}" for name in names),
-        comma_list(f"NULL AS sum_{name}" for name in names),
-    )
+    return micros, {
+        "got_values": comma_list(got),
+        "all_bins": comma_list(bins),
+        "sums": comma_list(f"CAST(SUM({name}) AS BIGINT) AS sum_{name}" for name in names),
+        "nothing_valued": comma_list(f"NULL AS {bin_}" for bin_ in bins),
+        "all_sums": comma_list(f"sum_{name}" for name in names),
+        "no_sums": comma_list(f"NULL AS sum_{name}" for name in names),
+    }
 
 
 def last_rank(spec: Spec) -> int:
