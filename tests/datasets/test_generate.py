@@ -15,9 +15,20 @@ from pyarrow import parquet
 from attributary.datasets import DATASETS, GENERATED, KINDS, VERSION, compare, generate
 from attributary.datasets.camb_look_alike import camb_stream, campaigns
 from attributary.datasets.csscl_look_alike import PARTNERS, REVENUE, countries, csscl_stream, partners
-from attributary.datasets.draws import laws, quotas, shuffle, user_of
+from attributary.datasets.draws import (
+    OVERALL,
+    amounts,
+    bin_means,
+    delay_laws,
+    delays,
+    large_ones_to,
+    laws,
+    quotas,
+    shuffle,
+    tilted,
+    user_of,
+)
 from attributary.datasets.generate import write
-from attributary.datasets.sales import OVERALL, amounts, bin_means, delay_laws, delays, large_ones_to, tilted
 from attributary.datasets.stream import Stream, map_blocks
 from attributary.errors import InputError
 from effort import first_of

@@ -18,6 +18,7 @@ MOST_DRAWS = 10**6
 POOLS = ["nodes", "roots"]
 FORMATS = ["parquet", "csv"]
 METHODS = "(methods)"  # where a help text lists them
+Option = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 class GridCommand(click.Command):
@@ -95,23 +96,20 @@ def _draws(ctx: click.Context, param: click.Parameter, value: int) -> int:
     return value
 
 
+def choice(flag: str, *values: str, help: str) -> Option:
+    """An option with a few values, the first of them by default."""
+    return click.option(flag, type=click.Choice(values), default=values[0], show_default=True, help=help)
+
+
+def several(flag: str, to: str, names: Callable[[], Iterable[str]], words: str, default: str) -> Option:
+    """An option that takes names and may be repeated."""
+    words = f"{words}; may be repeated.  [default: {default}]"
+    return click.option(flag, to, multiple=True, type=NameOf(names), metavar="NAME", help=words)
+
+
 GRID = (
-    click.option(
-        "--method",
-        "methods",
-        multiple=True,
-        type=NameOf(_methods),
-        metavar="NAME",
-        help="A split of those above, or a whole method; may be repeated.  [default: all]",
-    ),
-    click.option(
-        "--estimator",
-        "estimators",
-        multiple=True,
-        type=NameOf(_estimates),
-        metavar="NAME",
-        help="An estimator of those above; may be repeated.  [default: all but the slow ones]",
-    ),
+    several("--method", "methods", _methods, "A split of those above, or a whole method", "all"),
+    several("--estimator", "estimators", _estimates, "An estimator of those above", "all but the slow ones"),
     click.option(
         "--draws",
         type=click.IntRange(0, MOST_DRAWS),
@@ -120,13 +118,7 @@ GRID = (
         show_default=True,
         help="Number of noise draws; 0 for closed forms only.",
     ),
-    click.option(
-        "--pool",
-        type=click.Choice(POOLS),
-        default="nodes",
-        show_default=True,
-        help="Average errors over all nodes of a level, or give each root the same weight.",
-    ),
+    choice("--pool", *POOLS, help="Average errors over all nodes of a level, or give each root the same weight."),
     click.option("--prior-epsilon", type=float, help="Epsilon with which a private prior is measured.  [default: 1]"),
     click.option("--coverage", is_flag=True, help="Add two columns: the share of 95 % intervals with the true count."),
     click.option(

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from attributary.cli.evaluation_grid import FORMATS, METHODS, GridCommand, NoiseNames, Numbers, grid_options
+from attributary.cli.evaluation_grid import FORMATS, METHODS, GridCommand, NoiseNames, Numbers, choice, grid_options
 
 DATASETS = ["csscl", "camb"]
 PICTURES = ("pdf", "png", "svg")
@@ -40,34 +40,10 @@ results are kept in its folder cache: an interrupted run continues where it stop
     "--rows", type=click.IntRange(1, 10**10), help="Number of rows to generate.  [default: as many as published]"
 )
 @click.option("--rows-seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the generated rows.")
-@click.option(
-    "--expect",
-    type=click.Choice(["published", "any"]),
-    default="published",
-    show_default=True,
-    help="Whether FILE must be the published file, or may be a part of it.",
-)
-@click.option(
-    "--missing",
-    type=click.Choice(["value", "drop"]),
-    default="value",
-    show_default=True,
-    help="Count a missing attribute as a value, or leave its rows out.",
-)
-@click.option(
-    "--unknown-delay",
-    type=click.Choice(["drop", "first"]),
-    default="drop",
-    show_default=True,
-    help="Leave a sale without a delay out, or put it into the first bucket.",
-)
-@click.option(
-    "--boundary-day",
-    type=click.Choice(["keep", "drop"]),
-    default="keep",
-    show_default=True,
-    help="Keep or drop rows after the log's last whole day (csscl 90, camb 30).",
-)
+@choice("--expect", "published", "any", help="Whether FILE must be the published file, or may be a part of it.")
+@choice("--missing", "value", "drop", help="Count a missing attribute as a value, or leave its rows out.")
+@choice("--unknown-delay", "drop", "first", help="Leave a sale without a delay out, or put it into the first bucket.")
+@choice("--boundary-day", "keep", "drop", help="Keep or drop rows after the log's last whole day (csscl 90, camb 30).")
 @click.option(
     "--epsilon",
     "epsilons",

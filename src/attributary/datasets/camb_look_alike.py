@@ -10,8 +10,23 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from attributary.datasets.dataset import CAMB
-from attributary.datasets.draws import Laws, fixed, fixed_normal, generator, laws, normal, quotas, user_of
-from attributary.datasets.sales import DAY, HOURS, OVERALL, bin_means, delay_laws, delays, tilted
+from attributary.datasets.draws import (
+    DAY,
+    HOURS,
+    OVERALL,
+    Laws,
+    bin_means,
+    delay_laws,
+    delays,
+    fixed,
+    fixed_normal,
+    generator,
+    laws,
+    normal,
+    quotas,
+    tilted,
+    user_of,
+)
 from attributary.datasets.stream import Stream, camb_lines, check_size, numbers
 from attributary.types import Floats, Ints
 

@@ -9,8 +9,24 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attributary.datasets.draws import Laws, fixed, fixed_normal, generator, laws, normal, quotas, shuffle, user_of
-from attributary.datasets.sales import HOURS, OVERALL, amounts, delay_laws, delays, large_ones_to, tilted
+from attributary.datasets.draws import (
+    HOURS,
+    OVERALL,
+    Laws,
+    amounts,
+    delay_laws,
+    delays,
+    fixed,
+    fixed_normal,
+    generator,
+    large_ones_to,
+    laws,
+    normal,
+    quotas,
+    shuffle,
+    tilted,
+    user_of,
+)
 from attributary.datasets.stream import Stream, check_size, csscl_lines, names
 from attributary.types import Floats, Ints
 

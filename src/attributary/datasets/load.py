@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from attributary.datasets.dataset import DATASETS, Dataset, Figure, figures
 from attributary.errors import InputError
-from attributary.logs.duckdb_errors import text_file_errors
+from attributary.logs.duckdb import text_file_errors
 
 BLOCK = 2**23  # bytes of text at a time
 SEPARATORS = ",;| "

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attributary.datasets.draws import fixed, fixed_normal, generator
-from attributary.datasets.sales import DAY, OVERALL, amounts, delay_laws, delays
+from attributary.datasets.draws import DAY, OVERALL, amounts, delay_laws, delays, fixed, fixed_normal, generator
 from attributary.datasets.stream import check_size, label
 from attributary.types import Floats, Ints
 

@@ -1,8 +1,8 @@
 """Case: a tree, its true counts and a prior for them: what methods are tried on."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Self
 
@@ -155,47 +155,33 @@ class Case:
     @cached_property
     def key(self) -> str:
         """A name for all that is in the case, but for ε and τ: equal for equal cases."""
-        digest = hashlib.blake2b(digest_size=16)
-        spec = self.spec.identity("tau", "logs")
-        digest.update("\0".join([self.dataset, self.name, spec, str(self.generated)]).encode())
-        for name, values in self._arrays().items():
-            digest.update(name.encode() + np.ascontiguousarray(values).tobytes())
-        return digest.hexdigest()
-
-    def _arrays(self) -> dict[str, Any]:
-        every: dict[str, Any] = {"first": self.tree.first, "offsets": self.tree.offsets, "count": self.count}
-        every |= {f"prior_{name}": values for name, values in arrays(self.prior).items()}
-        every |= {} if self.full is None else {"full": self.full}
-        every |= {"rounding": self.rounding} if np.ndim(self.rounding) else {}
-        every |= {} if self.limits is None else {"limits": np.array([str(part) for part in self.limits])}
-        for side in ("measured", "earlier"):
-            profile: Profile | None = getattr(self, side)
-            every |= {} if profile is None else {f"{side}_{name}": part for name, part in _parts(profile).items()}
-        return every
+        parts = {each.name: getattr(self, each.name) for each in fields(self)}
+        content = b"\0".join(_content(parts | {"spec": self.spec.identity("tau", "logs")}))
+        return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
-def arrays(prior: Prior) -> dict[str, NDArray[Any]]:
-    """What a prior says of each node."""
-    values = {field.name: getattr(prior, field.name) for field in fields(prior)}
-    return {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
+def _content(value: Any) -> Iterator[bytes]:
+    """What tells values apart: the cells of arrays, the parts of what has parts."""
+    if isinstance(value, np.ndarray):
+        yield f"{value.dtype} {value.shape}".encode() + value.tobytes()
+    elif isinstance(value, Tree):
+        yield from _content((value.first, value.offsets))
+    elif is_dataclass(value):
+        yield from _content({each.name: getattr(value, each.name) for each in fields(value)})
+    elif isinstance(value, Mapping):
+        yield from _content([*value.items()])
+    elif isinstance(value, tuple | list):
+        for part in value:
+            yield from _content(part)
+    else:
+        yield repr(value).encode()
 
 
 def changed(prior: Prior, change: Callable[[NDArray[Any]], NDArray[Any]]) -> Prior:
     """The same for other nodes, or in another order."""
-    new: dict[str, Any] = {name: change(values) for name, values in arrays(prior).items()}
+    values = {each.name: getattr(prior, each.name) for each in fields(prior)}
+    new: dict[str, Any] = {name: change(value) for name, value in values.items() if isinstance(value, np.ndarray)}
     return replace(prior, **new)
-
-
-def _parts(profile: Profile) -> dict[str, Any]:
-    """A profile's arrays; names of measures are text of the user's."""
-    parts: dict[str, Any] = {"leaf": profile.leaf, "number": profile.number}
-    if profile.rank is not None:
-        parts["rank"] = profile.rank
-    for kind in ("value", "begin", "beyond"):
-        each = getattr(profile, kind)
-        parts |= {f"{kind}_names": np.array(list(each), str)}
-        parts |= {f"{kind}_{i}": values for i, values in enumerate(each.values())}
-    return parts
 
 
 class OneMeasure(NamedTuple):

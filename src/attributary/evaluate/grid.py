@@ -110,7 +110,7 @@ class GridTask(NamedTuple):
     @property
     def key(self) -> str:
         """A name for all that the answer depends on; a method goes by its name and by its code."""
-        names = [(m.name, m.scales, m.estimator.batched, m.estimator.linear, *_code(m)) for m in self.methods]
+        names = [(m.name, m.scales, m.raw, m.estimator.batched, m.estimator.linear, *_code(m)) for m in self.methods]
         parts: list[Any] = [__version__, self.case, self.tau, names, self.epsilons, self.draws, self.seed, self.pool]
         return hashlib.blake2b(json.dumps([*parts, self.coverage]).encode(), digest_size=16).hexdigest()
 

@@ -14,8 +14,7 @@ from attributary.datasets import VERSION, generate, load
 from attributary.errors import InputError
 from attributary.evaluate.case import Case
 from attributary.evaluate.user_cases import EPSILON, Tables, cached, identity, private_prior
-from attributary.logs.duckdb import print_no_progress
-from attributary.logs.duckdb_errors import text_file_errors
+from attributary.logs.duckdb import print_no_progress, text_file_errors
 from attributary.logs.log_files import is_generated
 from attributary.plan.make import DELTA
 from attributary.prior import from_counts

@@ -173,14 +173,11 @@ class Copies:
 
     def spread(self, values: NDArray[Any]) -> NDArray[Any]:
         """Values of the tree, the same for all copies."""
-        if self.number == 1:
-            return values
         return np.concatenate([np.tile(values[self.one.slice(i)], self.number) for i in range(self.one.depth)])
 
     def apart(self, values: Floats) -> list[Floats]:
         """The values of each copy."""
-        parts = [values[self.forest.slice(i)].reshape(self.number, -1) for i in range(self.one.depth)]
-        return list(np.concatenate(parts, axis=1))
+        return list(np.concatenate(self._levels(values), axis=1))
 
     def joined(self, each: list[Floats]) -> Floats:
         """The values of all copies, from those of each, or of the forest itself."""
@@ -191,15 +188,15 @@ class Copies:
 
     def levels(self, values: Floats) -> Floats:
         """The sum of values over each level of each copy: (copies, levels)."""
-        parts = [values[self.forest.slice(i)].reshape(self.number, -1).sum(axis=1) for i in range(self.one.depth)]
-        return np.stack(parts, axis=1)
+        return np.stack([level.sum(axis=1) for level in self._levels(values)], axis=1)
 
     def nodes(self, values: Floats) -> Floats:
         """The sum of values over the copies, node by node."""
-        if self.number == 1:
-            return values
-        parts = [values[self.forest.slice(i)].reshape(self.number, -1).sum(axis=0) for i in range(self.one.depth)]
-        return np.concatenate(parts)
+        return np.concatenate([level.sum(axis=0) for level in self._levels(values)])
+
+    def _levels(self, values: Floats) -> list[Floats]:
+        """The values of each level, a row for each copy."""
+        return [values[self.forest.slice(i)].reshape(self.number, -1) for i in range(self.one.depth)]
 
 
 def batches(nodes: int, draws: int) -> list[int]:

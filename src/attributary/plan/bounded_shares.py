@@ -17,8 +17,7 @@ import numpy as np
 
 from attributary.budget.level_budgets import LevelBudgets
 from attributary.budget.problem import Problem
-from attributary.budget.share_layout import ShareLayout
-from attributary.budget.within_bounds import CLOSE, Bounded, BoundedMeasure, Found
+from attributary.budget.within_bounds import CLOSE, Bounded, BoundedMeasure, Found, ShareLayout
 from attributary.denoising.quantile import quantile
 from attributary.errors import InputError
 from attributary.noise import model

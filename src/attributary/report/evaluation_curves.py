@@ -14,7 +14,7 @@ from attributary.tables import place
 from attributary.tables.table_columns import floats
 
 NEEDED = ("method", "epsilon", "tau", "rmsre")
-WORDS = ("dataset", "tree", "method", "title", "noise", "level", "measure", "limits")
+WORDS = ("dataset", "tree", "method", "title", "noise", "level", "measure", "limits", "generated")
 OWN = ("chosen", "given")  # the limits of the spec or of its plan; others are there to compare, in the table
 
 
@@ -43,11 +43,8 @@ def read_evaluation(table: Any, path: str) -> list[Point]:
     """The points of an evaluation, in the table's order; measures are questions of their own, under its limits."""
     import pyarrow as pa
 
-    words = {}
-    for name in WORDS:
-        if name not in table.column_names:
-            words[name] = [None] * table.num_rows
-            continue
+    words = {name: [None] * table.num_rows for name in WORDS}
+    for name in set(WORDS) & set(table.column_names):
         cells = table.column(name)
         if pa.types.is_dictionary(cells.type):
             cells = cells.cast(cells.type.value_type)
@@ -55,9 +52,6 @@ def read_evaluation(table: Any, path: str) -> list[Point]:
     numbers = {name: floats(table, name, path) for name in ("epsilon", "tau", "rmsre")}
     absent = np.full(table.num_rows, np.nan)
     spread = floats(table, "standard_error", path) if "standard_error" in table.column_names else absent
-    generated = [False] * table.num_rows
-    if "generated" in table.column_names:
-        generated = [word == "true" for word in table.column("generated").cast(pa.string()).to_pylist()]
     for name in ("epsilon", "tau"):
         fine = numbers[name] > 0
         if not fine.all():
@@ -75,7 +69,7 @@ def read_evaluation(table: Any, path: str) -> list[Point]:
             tau=float(numbers["tau"][i]),
             rmsre=float(numbers["rmsre"][i]),
             standard_error=float(spread[i]),
-            generated=generated[i],
+            generated=words["generated"][i] == "true",
             title=words["title"][i] or words["method"][i] or "",
         )
         for i in range(table.num_rows)
