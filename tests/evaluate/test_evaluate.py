@@ -343,6 +343,30 @@ def test_one_worker_and_two_make_the_same_table() -> None:
     assert rows(one, kind="exact") == rows(other, kind="exact")
 
 
+def test_functions_that_are_wrapped_and_count_their_calls_make_the_same_table() -> None:
+    calls: dict[str, int] = {}
+
+    def counted(call: Any, part: str) -> Any:
+        def run(*given: Any, **options: Any) -> Any:
+            calls[part] = calls.get(part, 0) + 1
+            return call(*given, **options)
+
+        return run
+
+    def wrapped(method: Method) -> Method:
+        split, kind = method.split, method.estimator
+        return replace(
+            method,
+            split=replace(split, split=counted(split.split, split.name)),
+            estimator=replace(kind, make=counted(kind.make, kind.name)),
+        )
+
+    tried = [method for method in methods().values() if not method.slow]
+    found = evaluate([case()], [wrapped(method) for method in tried], epsilons=[1, 8], draws=20, seed=5)
+    assert min(calls.values()) > 0 and {"greedy", "raw", "nonnegative"} <= set(calls)
+    assert found.equals(evaluate([case()], epsilons=[1, 8], draws=20, seed=5))
+
+
 def test_a_case_is_the_same_in_another_process() -> None:
     made = case(seen=3, total=True)
     again = pickle.loads(pickle.dumps(made))

@@ -16,9 +16,8 @@ from pyarrow import parquet
 
 from attributary.errors import InputError
 from attributary.logs.count import count
-from attributary.logs.counts import Counts
+from attributary.logs.counts import PER_TEN, Counts, bin_start
 from attributary.logs.duckdb import DuckDB
-from attributary.logs.value_bins import PER_TEN, bin_start
 from attributary.prior import from_counts
 from attributary.prior.profile import profile
 from attributary.spec import Measure, Spec

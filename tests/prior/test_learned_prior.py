@@ -12,8 +12,20 @@ from scipy.optimize import isotonic_regression
 
 from attributary import Measurements, Prior, Tree, denoise, prior, rmsre
 from attributary.prior import compiled_sums as compiled
-from attributary.prior.kin import PooledLevel, kin, label_codes, pooled
-from attributary.prior.learn import FEWEST, JUMP, STEPS, doubt, doubt_sums, forgiving, rising, spread
+from attributary.prior.learn import (
+    FEWEST,
+    JUMP,
+    STEPS,
+    PooledLevel,
+    doubt,
+    doubt_sums,
+    forgiving,
+    kin,
+    label_codes,
+    pooled,
+    rising,
+    spread,
+)
 from attributary.prior.learn import _sums as spread_sums
 from effort import first_of
 
@@ -243,7 +255,7 @@ def test_levels_compiled_are_pooled_as_in_numpy(history: bool) -> None:
 def test_cousins_are_the_same_numbered_densely_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
     of = world(8)
     dense = [near.cousins for near in kin(of.tree, label_codes(of.tree))]
-    monkeypatch.setattr("attributary.prior.kin.DENSE", 0)
+    monkeypatch.setattr("attributary.prior.learn.DENSE", 0)
     for few, sorted_ in zip(dense, (near.cousins for near in kin(of.tree, label_codes(of.tree))), strict=True):
         pairs = set(zip(few.tolist(), sorted_.tolist(), strict=True))
         assert len(pairs) == len(set(few.tolist())) == len(set(sorted_.tolist()))

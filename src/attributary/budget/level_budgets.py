@@ -116,14 +116,8 @@ class LevelBudgets:
             links.append(Link(above, child, np.arange(families) * size, size))
         last = np.arange(ends[-1]) >= (ends[-2] if levels > 1 else 0)
         which = np.tile(np.arange(rows), (1, levels, 1)) * (not self.objective.joint)
-        return Paths(
-            tuple(links),
-            last,
-            self.pack(self.open[None])[0],
-            self.pack(which)[0],
-            self.free,
-            self.objective.model.exponent,
-        )
+        open_, error = self.pack(self.open[None])[0], self.pack(which)[0]
+        return Paths(tuple(links), last, open_, error, self.free, self.objective.model.exponent)
 
     def split(self, problem: Problem, budget: Floats) -> Split:
         """The split that these free budgets make together with the fixed ones."""

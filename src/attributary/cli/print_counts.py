@@ -8,8 +8,7 @@ from attributary.errors import one_line
 
 if TYPE_CHECKING:
     from attributary.logs.attribute_labels import OutsideDomain
-    from attributary.logs.counts import Counts
-    from attributary.logs.value_bins import ValueTotals
+    from attributary.logs.counts import Counts, ValueTotals
     from attributary.spec import Spec
 
 

@@ -18,7 +18,7 @@ from attributary.plan.contributions import contributions, most_of_unseen
 from attributary.plan.level_shares import Question, Shares, shares, under
 from attributary.plan.make import WITH_LIMITS, conversions_to_try
 from attributary.prior import Prior
-from attributary.prior.kin import label_codes
+from attributary.prior.learn import label_codes
 from attributary.prior.profile import CLOSE, Profile
 from attributary.spec import Measure, Spec
 from attributary.tree import Tree
@@ -29,7 +29,11 @@ PERCENTS = (95, 99)
 
 
 class Limits(NamedTuple):
-    """A way to come to limits; what is None is as the spec or, where it leaves it open, the plan says."""
+    """A way to come to limits; what is None is as the spec or, where it leaves it open, the plan says.
+
+    By hand one would take a round number of conversions, clip values at a percentile, and give all measures equal parts
+    of the budget. What a plan's choice is worth is the difference.
+    """
 
     name: str
     most: int | None = None

@@ -28,6 +28,7 @@ from attributary.evaluate.comparison import Evaluation, keys
 from attributary.evaluate.methods import ZEROS, Method, chosen
 from attributary.evaluate.methods import methods as every_method
 from attributary.evaluate.simulation import Pool, PooledErrors, Pooling, SimulatedNoise, exact, simulate
+from attributary.kernel import usable_threads
 from attributary.measurements import Measurements
 from attributary.noise import page_of
 
@@ -153,44 +154,32 @@ def evaluate(
     table, however many `workers` (processes) there are; None means one for each core where that pays. `store` keeps
     finished results, and `progress` is called with the number of finished tasks and of all tasks.
     """
+    if not cases:
+        raise InputError("there is nothing to evaluate; give a case")
     known = {case.key: case for case in cases}
     named = methods is not None or bool(estimators)
     tried = _methods(methods, estimators)
     tried += (every_method()[ZEROS],) if zeros and ZEROS not in {method.name for method in tried} else ()
-    tasks = _tasks(cases, tried, named, _numbers("epsilon", epsilons), _numbers("tau", taus), draws, seed, pool)
-    tasks = [task._replace(coverage=coverage) for task in tasks]
-    kept = store or Store()
-    left = [task for task in tasks if kept.get(task.key) is None]
-    left.sort(key=lambda task: -task.work(known[task.case]))
-    tell = progress or (lambda done, of: None)
-    tell(len(tasks) - len(left), len(tasks))
-    processes = _workers(sum(task.work(known[task.case]) for task in left)) if workers is None else workers
-    for done, (task, rows) in enumerate(answers(left, known, processes), len(tasks) - len(left) + 1):
-        kept.put(task.key, rows)
-        tell(done, len(tasks))
-    return Evaluation(*_tables([row for task in tasks for row in kept.get(task.key) or ()], tasks))
-
-
-def _tasks(
-    cases: Sequence[Case],
-    methods: tuple[Method, ...],
-    named: bool,
-    epsilons: tuple[float, ...],
-    taus: tuple[float, ...],
-    draws: int,
-    seed: int,
-    pool: Pool,
-) -> list[GridTask]:
-    if not cases:
-        raise InputError("there is nothing to evaluate; give a case")
+    epsilons, taus = _numbers("epsilon", epsilons), _numbers("tau", taus)
     if not draws >= 0 or draws == 1:
         raise InputError(f"draws are 2 or more, or 0 for closed forms alone; got {draws}")
-    return [
-        GridTask(case.key, tau, tuple(group), epsilons, draws, seed, pool)
+    tasks = [
+        GridTask(case.key, tau, tuple(group), epsilons, draws, seed, pool, coverage)
         for case in cases
         for tau in taus
-        for group in _by_split(usable(case, methods, named))
+        for group in _by_split(usable(case, tried, named))
     ]
+    kept, ids = store or Store(), [task.key for task in tasks]  # once: what a user's function uses may change
+    work = {key: task.work(known[task.case]) for key, task in zip(ids, tasks, strict=True) if kept.get(key) is None}
+    by_key = dict(zip(ids, tasks, strict=True))
+    left = {key: by_key[key] for key in sorted(work, key=lambda key: -work[key])}
+    tell = progress or (lambda done, of: None)
+    tell(len(tasks) - len(left), len(tasks))
+    processes = workers or (usable_threads() if sum(work.values()) >= PAYS else 1)
+    for done, (key, rows) in enumerate(answers(left, known, processes), len(tasks) - len(left) + 1):
+        kept.put(key, rows)
+        tell(done, len(tasks))
+    return Evaluation(*_tables([row for key in ids for row in kept.get(key) or ()], tasks))
 
 
 def _by_split(methods: tuple[Method, ...]) -> Iterable[list[Method]]:
@@ -199,12 +188,6 @@ def _by_split(methods: tuple[Method, ...]) -> Iterable[list[Method]]:
     for method in methods:
         groups.setdefault((method.split, method.planned, method.raw), []).append(method)
     return groups.values()
-
-
-def _workers(work: float) -> int:
-    if work < PAYS:
-        return 1
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _methods(given: Collection[str] | Sequence[Method] | None, estimates: Collection[str]) -> tuple[Method, ...]:
@@ -381,10 +364,9 @@ def _rows(case: Case, task: GridTask, method: Method, epsilon: float, kind: str,
     ]
     for i, row in enumerate(rows):
         row["squared"] = None if errors.draws is None else errors.draws[:, i].tolist()
-    if task.coverage:
-        for i, row in enumerate(rows):
-            for name, values in (("coverage", errors.coverage), ("coverage_error", errors.coverage_error)):
-                row[name] = None if values is None else float(values[i])
+        for name in ("coverage", "coverage_error") if task.coverage else ():
+            values = getattr(errors, name)
+            row[name] = None if values is None else float(values[i])
     return rows
 
 
@@ -410,15 +392,15 @@ _CASES: dict[str, Case] = {}  # of this process, by their keys, once they were n
 _FOLDER = ""
 
 
-def answers(tasks: Sequence[GridTask], cases: dict[str, Case], workers: int) -> Iterator[tuple[GridTask, list[Row]]]:
-    """The rows of each task, as they come: in the tasks' order with one worker."""
+def answers(tasks: dict[str, GridTask], cases: dict[str, Case], workers: int) -> Iterator[tuple[str, list[Row]]]:
+    """The rows of each task, with its key, as they come: in the tasks' order with one worker."""
     if workers <= 1 or len(tasks) <= 1:
-        for task in tasks:
-            yield task, answer(task, cases[task.case])
+        for key, task in tasks.items():
+            yield key, answer(task, cases[task.case])
         return
     _refuse_nameless(tasks)
     with tempfile.TemporaryDirectory(prefix="attributary-", ignore_cleanup_errors=True) as folder:
-        for key in {task.case for task in tasks}:
+        for key in {task.case for task in tasks.values()}:
             with open(_file(folder, key), "wb") as file:
                 pickle.dump(cases[key], file)
         before = set(multiprocessing.active_children())
@@ -428,7 +410,7 @@ def answers(tasks: Sequence[GridTask], cases: dict[str, Case], workers: int) -> 
         )
         try:
             with _uninterrupted():
-                futures = {pool.submit(_run, task): task for task in tasks}
+                futures = {pool.submit(_run, task): key for key, task in tasks.items()}
             for future in as_completed(futures):
                 yield futures[future], future.result()
         except BrokenProcessPool:
@@ -444,7 +426,7 @@ def answers(tasks: Sequence[GridTask], cases: dict[str, Case], workers: int) -> 
             pool.shutdown(cancel_futures=True)
 
 
-def _refuse_nameless(tasks: Sequence[GridTask]) -> None:
+def _refuse_nameless(tasks: dict[str, GridTask]) -> None:
     try:
         pickle.dumps(tasks)
     except (pickle.PicklingError, AttributeError, TypeError) as error:

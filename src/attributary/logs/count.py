@@ -8,7 +8,7 @@ from typing import Any
 
 from attributary.errors import InputError
 from attributary.logs.attribute_labels import missing_cells, refuse_no_other
-from attributary.logs.counts import FATES, Counts, leaves
+from attributary.logs.counts import FATES, Counts, last_rank, leaves, value_columns
 from attributary.logs.engine import CastError, Engine, Report
 from attributary.logs.log_columns import (
     CLOCK_WORDS,
@@ -28,7 +28,6 @@ from attributary.logs.log_columns import (
     window_micros,
 )
 from attributary.logs.log_files import files
-from attributary.logs.value_bins import last_rank, value_columns
 from attributary.spec import Attribute, Logs, Spec
 from attributary.spec.attribute import span
 

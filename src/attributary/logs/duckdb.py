@@ -269,14 +269,11 @@ def text_file_errors(path: str) -> Iterator[None]:
     """As `duckdb_errors`, for one text file of numbers in fixed columns: always InputErrors, with the file's name."""
     import duckdb
 
-    try:
-        yield
-    except duckdb.OutOfMemoryException as error:
-        raise TryAgain(_room(str(error))) from error
-    except duckdb.InterruptException:
-        raise KeyboardInterrupt from None
-    except (duckdb.IOException, duckdb.InvalidInputException, duckdb.ConversionException) as error:
-        raise InputError(_text_file(str(error), path)) from error
+    with duckdb_errors():
+        try:
+            yield
+        except (duckdb.IOException, duckdb.InvalidInputException, duckdb.ConversionException) as error:
+            raise InputError(_text_file(str(error), path)) from error
 
 
 def _text_file(words: str, path: str) -> str:
