@@ -147,48 +147,19 @@ def register(*kinds: EstimatorKind) -> None:
         ESTIMATORS[kind.name] = kind
 
 
+LEARNED = "also uses shares learned from similar nodes and the prior"
+POSTERIOR = "posterior mean of whole counts, for reading and ranking"
+LIMIT0 = "on generated forests: the least error of any estimator"
+LIMIT1 = "the same if the earlier period is known without noise"
 register(
     EstimatorKind("raw", raw, "the noisy values as they are", linear=True, batched=True, baseline=True, denoises=False),
     EstimatorKind("unbiased", unbiased, "adds up, with the least variance", WHOLE, linear=True, batched=True),
     EstimatorKind("nonnegative", nonnegative, "no count below 0", JOINT, plan="split", batched=True),
-    EstimatorKind(
-        "learned",
-        learned,
-        "also uses shares learned from similar nodes and the prior",
-        WHOLE,
-        prior=True,
-        plan=True,
-        slow=True,
-    ),
-    EstimatorKind(
-        "posterior",
-        posterior,
-        "posterior mean of whole counts, for reading and ranking",
-        WHOLE,
-        prior=True,
-        plan=True,
-        values="learned",
-        slow=True,
-    ),
+    EstimatorKind("learned", learned, LEARNED, WHOLE, prior=True, plan=True, slow=True),
+    EstimatorKind("posterior", posterior, POSTERIOR, WHOLE, prior=True, plan=True, slow=True, values="learned"),
     EstimatorKind("zeros", zeros, "0 everywhere", linear=True, batched=True, baseline=True),
-    EstimatorKind(
-        "limit0",
-        limit0,
-        "on generated forests: the least error of any estimator",
-        plan=True,
-        slow=True,
-        baseline=True,
-        needs="alpha",
-    ),
-    EstimatorKind(
-        "limit1",
-        limit1,
-        "the same if the earlier period is known without noise",
-        plan=True,
-        slow=True,
-        baseline=True,
-        needs="alpha_with_past",
-    ),
+    EstimatorKind("limit0", limit0, LIMIT0, plan=True, slow=True, baseline=True, needs="alpha"),
+    EstimatorKind("limit1", limit1, LIMIT1, plan=True, slow=True, baseline=True, needs="alpha_with_past"),
 )
 
 

@@ -353,16 +353,12 @@ def test_functions_that_are_wrapped_and_count_their_calls_make_the_same_table() 
 
         return run
 
-    def wrapped(method: Method) -> Method:
-        split, kind = method.split, method.estimator
-        return replace(
-            method,
-            split=replace(split, split=counted(split.split, split.name)),
-            estimator=replace(kind, make=counted(kind.make, kind.name)),
-        )
-
     tried = [method for method in methods().values() if not method.slow]
-    found = evaluate([case()], [wrapped(method) for method in tried], epsilons=[1, 8], draws=20, seed=5)
+    splits = {m.split.name: replace(m.split, split=counted(m.split.split, m.split.name)) for m in tried}
+    kinds = {m.estimator.name: m.estimator for m in tried}
+    kinds = {name: replace(kind, make=counted(kind.make, name)) for name, kind in kinds.items()}
+    wrapped = [replace(m, split=splits[m.split.name], estimator=kinds[m.estimator.name]) for m in tried]
+    found = evaluate([case()], wrapped, epsilons=[1, 8], draws=20, seed=5)
     assert min(calls.values()) > 0 and {"greedy", "raw", "nonnegative"} <= set(calls)
     assert found.equals(evaluate([case()], epsilons=[1, 8], draws=20, seed=5))
 

@@ -1,4 +1,4 @@
-"""Equal: the budget divided equally among the levels, as one would without a prior."""
+"""Equal: the budget divided equally among the levels, as one would without a prior; or all of it on the leaves."""
 
 from typing import Unpack
 

@@ -1,4 +1,4 @@
-"""draws: uniform draws that are the same for the same version and seed, and what is built from them.
+"""draws: uniform draws that are the same for the same version and seed, and what is built from them: users, sales.
 
 Who sells where and how slowly is part of a version; a seed only draws rows from it. Nothing but uniform draws of PCG64
 is used, since NumPy may change how it draws anything else.

@@ -1,4 +1,4 @@
-"""load: a published dataset, or a look-alike, as one row per impression with its conversion, if it has one."""
+"""load: a published dataset, packed or not, or a look-alike: one row per impression with its conversion, if any."""
 
 import gzip
 import tarfile

@@ -1,4 +1,4 @@
-"""Case: a tree, its true counts and a prior for them: what methods are tried on."""
+"""Case: a tree, its true counts and a prior for them: what methods are tried on, one measure after the other."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence

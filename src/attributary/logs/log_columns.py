@@ -1,4 +1,4 @@
-"""log_columns: the columns of a log as SQL, each for its role: a label, a key, a number, a flag."""
+"""log_columns: the columns of a log as SQL, each for its role: a label, a key, a number, a flag, a time."""
 
 import re
 from collections.abc import Iterable

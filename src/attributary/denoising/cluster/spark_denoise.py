@@ -122,7 +122,7 @@ def _dealt(rows: "DataFrame", task: ClusterTask, parts: int) -> "DataFrame":
 
 
 def _learned(rows: "DataFrame", task: ClusterTask, nodes: int) -> FamilyPrior:
-    """How families share, from the largest of the trees and others, of about SAMPLE nodes (as in `concentration`)."""
+    """How families share, from the largest of the trees and others, of about SAMPLE nodes (as in `whole_counts`)."""
     from pyspark.sql import functions as sf
 
     slim, root = _slim(rows, task), column(cell(task, task.levels[0]))
