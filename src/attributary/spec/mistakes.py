@@ -55,7 +55,7 @@ def refuse_unruly(given: Any) -> None:
         for key, item in items:
             wrong = _unruly(item) or _unruly(key)
             if wrong:
-                raise Mistakes([f"{_path((*path, key))}: {wrong}"])
+                raise Mistakes([f"{path_in_words((*path, key))}: {wrong}"])
             if isinstance(item, dict | list | tuple):
                 if len(path) >= DEEPEST:
                     raise Mistakes([f"{path[0]}: lists and tables are at most {DEEPEST} deep; got more of them"])
@@ -124,7 +124,7 @@ def in_words(error: ValidationError, model: type[BaseModel]) -> list[str]:
     for mistake in errors:
         path = mistake["loc"]
         if not (path in above and mistake["type"] == "too_short"):  # it counts only what is right
-            lines[": ".join(filter(None, [_path(path), _rule(mistake, model)]))] = None
+            lines[": ".join(filter(None, [path_in_words(path), _rule(mistake, model)]))] = None
     return list(lines)
 
 
@@ -144,7 +144,7 @@ def value_in_words(value: Any) -> str:
     return words if len(words) <= 60 else words[:60] + "…"
 
 
-def _path(path: Path) -> str:
+def path_in_words(path: Path) -> str:
     """A path in the file, as in attribute[2].domain: the second attribute's."""
     return "".join(f"[{key + 1}]" if isinstance(key, int) else f".{key}" for key in path).removeprefix(".")
 
