@@ -30,29 +30,29 @@ ASSETS = "adservices/tests/unittest/service-core/measurement/assets"
 WFA = "world-federation-of-advertisers/cross-media-measurement"
 POSTPROCESSING = "src/test/python/wfa/measurement/reporting/postprocessing"
 GOLDENS = "javatests/testData/{}_goldens/{}/report_{}.json"
-INTEROP = """
-aggregatable_budget
-aggregatable_contributions_creation
-aggregatable_contributions_with_filtering_ids
-aggregatable_debug_reports_limits
-aggregatable_debug_reports_with_filtering_ids
-aggregatable_large_key
-aggregatable_report_source_registration_time
-aggregatable_report_window
-aggregatable_storage_limit
-aggregatable_with_event_disabled
-attribution_scopes_max_event_states_limit
-clamp_aggregatable_report_window
-default_config
-event_report_window
-multiple_destinations
-rate_limit_max_attribution_reporting_endpoints
-rate_limit_max_attributions
-source_deactivation
-source_destination_limit_fifo
-source_destination_limit_fifo_and_destination_rate_limit
-top_level_filter_data
-""".split()
+INTEROP = [
+    "aggregatable_budget",
+    "aggregatable_contributions_creation",
+    "aggregatable_contributions_with_filtering_ids",
+    "aggregatable_debug_reports_limits",
+    "aggregatable_debug_reports_with_filtering_ids",
+    "aggregatable_large_key",
+    "aggregatable_report_source_registration_time",
+    "aggregatable_report_window",
+    "aggregatable_storage_limit",
+    "aggregatable_with_event_disabled",
+    "attribution_scopes_max_event_states_limit",
+    "clamp_aggregatable_report_window",
+    "default_config",
+    "event_report_window",
+    "multiple_destinations",
+    "rate_limit_max_attribution_reporting_endpoints",
+    "rate_limit_max_attributions",
+    "source_deactivation",
+    "source_destination_limit_fifo",
+    "source_destination_limit_fifo_and_destination_rate_limit",
+    "top_level_filter_data",
+]
 PUBLISHED: dict[str, dict[str, str | None]] = {
     AGGREGATION: {
         "protocol/avro/reports.avsc": "avro-schemas",

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, ModelWrapValidatorHandler, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from attributary.errors import InputError
+from attributary.errors import InputError, shortened
 from attributary.tree.labels import unprintable
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -34,16 +34,11 @@ class Mistakes(InputError):  # noqa: N818
     """All that is wrong with a spec; the first line of several says how many there are, and in which file."""
 
     def __init__(self, lines: list[str], name: str = "the spec") -> None:
-        lines = [_shortened(line) for line in lines]
+        lines = [shortened(line, LONGEST) for line in lines]
         more = [f"and {len(lines) - SHOWN:,} more"] if len(lines) > SHOWN else []
         several = [f"{name} has {len(lines):,} mistakes:", *lines[:SHOWN], *more]
         super().__init__("\n  ".join(several) if len(lines) > 1 else f"{name}: {lines[0]}")
         self.lines = lines
-
-
-def _shortened(line: str) -> str:
-    """A line without its middle, if it is very long; the rule is at its beginning, the remedy at its end."""
-    return line if len(line) <= LONGEST else f"{line[: LONGEST // 2]} … {line[-LONGEST // 2 :]}"
 
 
 def refuse_unruly(given: Any) -> None:
