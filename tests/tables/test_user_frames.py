@@ -62,7 +62,7 @@ def test_coded_labels_are_labels_in_every_door(kind: str, tmp_path: Path) -> Non
     one, two = (Tree.from_paths(each, LEVELS) for each in (frame, plain))
     assert one.table().to_pylist() == two.table().to_pylist()
     same, wanted = (denoise(Measurements.from_table(t, LEVELS, "clicks", variance="v")) for t in (frame, plain))
-    assert np.array_equal(same.estimate, wanted.estimate)
+    assert np.array_equal(same.count, wanted.count)
     known = two.leaves
     rows = {"conversions": [1, 2, 3, 4]}
     priors = [
@@ -71,7 +71,7 @@ def test_coded_labels_are_labels_in_every_door(kind: str, tmp_path: Path) -> Non
     ]
     assert np.array_equal(priors[0].mean[known], priors[1].mean[known])
     for ending in ("arrow", "parquet"):
-        table = arrow_of(frame)
+        table = arrow_of(frame) if ending == "arrow" else arrow_table(frame)  # Arrow writes no views to Parquet
         path = str(tmp_path / f"t.{ending}")
         (feather.write_feather if ending == "arrow" else parquet.write_table)(table, path)
         made = [

@@ -155,7 +155,7 @@ LONG_VALUES = [
 ]
 
 
-@pytest.mark.parametrize("member", [*EITHER_HEADER, "k" * 3000, "K" * 3000, f"{LONG}(", ""])
+@pytest.mark.parametrize("member", [*EITHER_HEADER, "k" * 3000, "K" * 3000, f"{LONG}(", ""], ids=lambda name: name[:20])
 def test_what_is_wrong_is_told_in_few_words_however_long_it_is(member: str) -> None:
     for header in (f"{START}, {member}={value}" for value in LONG_VALUES):
         for parse in (parse_save_impression, lambda header: parse_measure_conversion(header, BASE)):
