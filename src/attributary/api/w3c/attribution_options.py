@@ -129,7 +129,7 @@ class ConversionOptions(PageOptions):
 _REQUIRED = {"histogram_index", "aggregation_service", "histogram_size"}
 _SITES = {"conversion_sites", "conversion_callers", "impression_sites", "impression_callers"}
 _LISTS = {"match_values", "credit", *_SITES}
-_NO_LISTS = str | UserString | bytes | bytearray | memoryview | Mapping  # though they can be iterated
+_NO_LISTS = (str, UserString, bytes, bytearray, memoryview, Mapping)  # though they can be iterated
 _WITHIN = {"priority": I32, "lifetime_days": DAYS, "lookback_days": DAYS}  # and all others within U32
 
 
