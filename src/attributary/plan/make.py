@@ -96,7 +96,8 @@ def make_plan(
             break
     fine = free.questions
     if scheme is not None and spec.l1 > (scheme.credits or spec.l1):
-        spec = with_best_credits(free.questions[0], free.split[method][0], scheme.credits, rounding, keep)
+        improve = method not in BESIDE
+        spec = with_best_credits(free.questions[0], free.split[method][0], scheme.credits, rounding, keep, improve)
         free = free._replace(questions=[replace(free.questions[0], spec=spec)])
     questions, limits, split = free.questions, free.limits, dict(free.split)
     parts: dict[str, Floats | None] = {**dict.fromkeys(split), method: free.parts}

@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Iterator
 from typing import Any
 
 from pydantic import ValidationError
@@ -9,7 +10,7 @@ from pydantic import ValidationError
 from attributary import whole_files
 from attributary.errors import InputError, why_not_json
 from attributary.plan.plan import Plan
-from attributary.spec.mistakes import Mistakes, in_words, refuse_unruly, value_in_words
+from attributary.spec.mistakes import Mistakes, in_words, path_in_words, refuse_unruly, value_in_words
 from attributary.spec.neighbours import NEIGHBOURS
 from attributary.tables import check_output, read_table, write_table
 from attributary.tables.table_source import readable
@@ -59,9 +60,29 @@ def from_json(text: str, nodes: Any = None, name: str = "the plan") -> Plan:
         raise InputError(f"{name} has format {format_}; this version reads {FORMAT}: plan anew, or update attributary")
     data.pop("privacy", None)
     try:
-        return Plan.model_validate({**data, "nodes": nodes})
+        plan = Plan.model_validate({**data, "nodes": nodes})
     except ValidationError as error:
         raise Mistakes(in_words(error, Plan), name) from None
+    if wrong := list(_of_other_kinds(data, json.loads(plan.model_dump_json(by_alias=True)))):
+        raise Mistakes(wrong, name)
+    return plan
+
+
+def _of_other_kinds(data: dict[str, Any], written: dict[str, Any]) -> Iterator[str]:
+    """What stands in a file as another kind than the plan has: pydantic takes true and "1" for 1. 1.0 is 1 in JSON."""
+    stack: list[tuple[tuple[str | int, ...], Any, Any]] = [((), data, written)]
+    while stack:
+        path, given, right = stack.pop()
+        if isinstance(given, dict | list):
+            keys = given.keys() & right.keys() if isinstance(given, dict) else range(len(given))
+            stack += [((*path, key), given[key], right[key]) for key in keys]
+        elif (kind := _kind(right)) != _kind(given) and not isinstance(given, float):  # Infinity is written as text
+            yield f"{path_in_words(path)}: {kind} is needed; got {value_in_words(given)}"
+
+
+def _kind(value: Any) -> str:
+    known = {bool: "true or false", str: "text", int: "a number", float: "a number"}
+    return known.get(type(value), "nothing")
 
 
 def save(plan: Plan, path: str) -> None:
