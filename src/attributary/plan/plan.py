@@ -166,6 +166,9 @@ class Plan(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True)
     keys: tuple[Bits, ...] | None = Field(
         default=None, description="the bits of each attribute in a key, top to bottom"
     )
+    mark: str | None = Field(
+        default=None, pattern="^[0-9a-f]{4}$", description="what keys begin with, 4 hexadecimal digits"
+    )
     schemes: tuple[SchemeCost, ...] | None = Field(
         default=None, description="what each scheme of the API would mean, where it has several"
     )
@@ -337,6 +340,13 @@ class Plan(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True)
         """The neighbour relations that ε holds for."""
         loss, most = self.privacy_loss, self.spec.epsilon * (1 + 1e-12)
         return tuple(name for name in NEIGHBOURS if loss.under(name) <= most)
+
+    @property
+    def fingerprint(self) -> str:
+        """What decides how its reports are to be read, in 16 hexadecimal digits; files made by the plan state it."""
+        from attributary.plan.fingerprint import fingerprint
+
+        return fingerprint(self)
 
     @property
     def to_hand_on(self) -> Self:

@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from attributary import whole_files
 from attributary.errors import InputError, why_not_json
+from attributary.plan.fingerprint import mark_of
 from attributary.plan.plan import Plan
 from attributary.spec.mistakes import Mistakes, in_words, refuse_unruly, value_in_words
 from attributary.spec.neighbours import NEIGHBOURS
@@ -17,18 +18,19 @@ from attributary.tree import Tree
 
 FORMAT = 1
 ORDER = [  # of the keys, for the eye
-    *("format", "method", "learn", "rounding", "privacy", "prior", "levels", "default", "roots", "measures"),
-    *("per_impression", "checksum", "keys", "expected", "unbounded", "other_noise", "tradeoff", "schemes"),
-    *("layout", "spec"),
+    *("format", "fingerprint", "method", "learn", "rounding", "privacy", "prior", "levels", "default", "roots"),
+    *("measures", "per_impression", "checksum", "keys", "mark", "expected", "unbounded", "other_noise", "tradeoff"),
+    *("schemes", "layout", "spec"),
 ]
 WIDTH = 110
 
 
 def to_json(plan: Plan) -> str:
-    """The plan as JSON: what is derived from the contributions, under "privacy", is for the reader."""
+    """The plan as JSON; its fingerprint and what is under "privacy" are derived, and for the reader."""
     data = json.loads(plan.to_hand_on.model_dump_json(by_alias=True, exclude_none=True))
     if plan.measures == (plan.counts_alone,):
         del data["measures"]
+    data["fingerprint"] = plan.fingerprint
     loss, guarantee = plan.privacy_loss, list(plan.spec.terms.guarantee)
     data["privacy"] = {
         "epsilon": plan.spec.epsilon,
@@ -57,11 +59,18 @@ def from_json(text: str, nodes: Any = None, name: str = "the plan") -> Plan:
     if data["format"] != FORMAT:
         format_ = value_in_words(data["format"])
         raise InputError(f"{name} has format {format_}; this version reads {FORMAT}: plan anew, or update attributary")
-    data.pop("privacy", None)
+    for derived in ("privacy", "fingerprint"):
+        data.pop(derived, None)
     try:
-        return Plan.model_validate({**data, "nodes": nodes})
+        plan = Plan.model_validate({**data, "nodes": nodes})
     except ValidationError as error:
         raise Mistakes(in_words(error, Plan), name) from None
+    if plan.mark is not None and plan.mark != mark_of(plan):
+        raise InputError(
+            f"{name} was changed after it got its keys: they begin with {plan.mark}, and those of this plan would "
+            f"begin with {mark_of(plan)}; restore it, or plan anew"
+        )
+    return plan
 
 
 def save(plan: Plan, path: str) -> None:
