@@ -96,6 +96,15 @@ def load(path: str) -> Plan:
     return plan
 
 
+def is_plan(path: str) -> bool:
+    """Whether a file is a plan, and no report."""
+    if not path.endswith(".json") or not os.path.isfile(path):
+        return False
+    with readable(path, "give a plan"), open(path, "rb") as file:
+        beginning = file.read(2**20).lstrip()
+    return beginning.startswith(b"{") and all(name in beginning for name in (b'"format"', b'"levels"', b'"method"'))
+
+
 def _contributions(nodes: Any, name: str) -> Any:
     """The table of a plan's nodes, checked to have whole numbers where the plan reads them."""
     import pyarrow as pa

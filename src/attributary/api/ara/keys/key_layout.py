@@ -256,8 +256,8 @@ def bits(
     if tag + sum(width.values()) > BITS:
         where = ", ".join(f"{a.name} {width[a.name]}" for a in spec.attributes)
         raise InputError(
-            f"a key has {BITS} bits; plan and level {tag}, {where} make {tag + sum(width.values())}: leave a level out, "
-            "use fewer buckets, or list the values of a known attribute with --values"
+            f"a key has {BITS} bits; plan and level {tag}, {where} make {tag + sum(width.values())}: leave a level "
+            "out, use fewer buckets, or list the values of a known attribute with --values"
         )
     return tuple(_bits(a, width[a.name], values.get(a.name)) for a in spec.attributes)
 
