@@ -24,8 +24,8 @@ queried (tree.parquet, which `attributary keys` wrote; it is looked for beside t
     $ attributary denoise plan.json summary.avro --tree keys/tree.parquet \\
           -o estimates.parquet
 
-SEVERAL DAYS add up, each by the tree that it was queried by. Where a tree has all impressions (`attributary keys` says
-so unless it is told --partial), a campaign that is not in it has no conversions in that report; else it is not measured.
+SEVERAL DAYS add up, each by the tree that it was queried by. Where a tree has all impressions (as `attributary keys`
+writes it, without --partial), a campaign that is not in it has no conversions in that report; else it is not measured.
 If a new plan took over, each report is read by its own:
 
 \b

@@ -11,7 +11,6 @@ from attributary.errors import InputError, brief
 
 if TYPE_CHECKING:
     from attributary.api.attribution_api import AttributionApi, Clients, Message, Query
-    from attributary.tree import Tree
 
 TREE = "tree.parquet"
 WISHES = ("bits", "values", "classes")  # for keys that are new; other options are for events
@@ -24,11 +23,11 @@ ABOUT = """Turn a plan into the keys of the Attribution Reporting API.
           --conversion day=Friday --destination https://shop.example
     $ attributary keys plan.json --impressions impressions.parquet -o query/
 
-A KEY has 128 bits: a mark of the plan, a tag for the level, and a field for each attribute that the level has. Values of unknown attributes
-are coded by their place in the domain; values of known ones are hashed, so that campaigns newer than the plan have
-keys, too. Without other options the table of fields is shown. The first run writes the fields into the plan, where they
-stay: keys that have been registered must not change. Two values with the same code are refused when the tree is built;
-then plan anew, and give --bits or --values at the first run.
+A KEY has 128 bits: a mark of the plan, a tag for the level, and a field for each attribute that the level has. Values
+of unknown attributes are coded by their place in the domain; values of known ones are hashed, so that campaigns newer
+than the plan have keys, too. Without other options the table of fields is shown. The first run writes the fields into
+the plan, where they stay: keys that have been registered must not change. Two values with the same code are refused
+when the tree is built; then plan anew, and give --bits or --values at the first run.
 
 REGISTRATIONS: with --impression and --conversion, the two headers of a server's responses go to standard output, one
 per line. The source has the impression's part of each key; the trigger has the conversion's part, which the browser

@@ -27,7 +27,6 @@ from attributary.spec import Spec
 from attributary.tables.not_private import mark, together
 from attributary.tree import Tree
 from attributary.tree.match import match
-from attributary.types import Ints
 
 
 class Batch(NamedTuple):
@@ -108,9 +107,7 @@ def _together(batches: Sequence[Batch], noise: str | None) -> tuple[Tree, Answer
     notes: dict[str, None] = {}
     for plan, files, here, covers, name in batches:
         answer = api.answer(plan, files, here, None if noise is None else _rate(noise, plan), name)
-        node = match(tree, here.table()).node
-        node = node if tree.order is None else tree.order[node]
-        measures = {m: _onto(tree, here, node, each, covers) for m, each in answer.measures.items()}
+        measures = {m: _onto(tree, here, each, covers) for m, each in answer.measures.items()}
         _refuse_copy(files[0], next(iter(measures.values())), before)
         notes |= dict.fromkeys(answer.notes)
         if len(tree) > len(here):
@@ -126,10 +123,12 @@ def asked(spec: Spec) -> tuple[object, ...]:
     return spec.levels, domains, [measure.name for measure in spec.asked]
 
 
-def _onto(tree: Tree, here: Tree, node: Ints, measured: Measurements, covers: bool) -> Measurements:
-    """Measurements of the nodes of a tree on a larger one, of which it has these nodes."""
+def _onto(tree: Tree, here: Tree, measured: Measurements, covers: bool) -> Measurements:
+    """Measurements of the nodes of a tree on a larger one, which has all of them."""
     if here is tree:
         return measured
+    node = match(tree, here.table()).node
+    node = node if tree.order is None else tree.order[node]
     noisy, variance = np.zeros(len(tree)), np.full(len(tree), 0.0 if covers else np.inf)
     noisy[node], variance[node] = measured.noisy, measured.variance
     return replace(measured, noisy=noisy, variance=variance, tree=tree)

@@ -88,7 +88,7 @@ def read_queried(plan: Plan, path: str, name: str = "the plan") -> QueriedTree:
     tables = _tables(plan.spec, tuple(files((path,)).paths))
     notes = {file: table.schema.metadata or {} for file, table in tables.items()}
     for file, said in notes.items():
-        refuse_other_plan(file, said.get(b"plan", b"").decode(errors="replace"), plan, name)
+        refuse_other_plan(file, said.get(b"plan", b""), plan.fingerprint, name)
     return QueriedTree(_tree_of(plan.spec, tables), all(said.get(COVERS.encode()) == b"all" for said in notes.values()))
 
 

@@ -16,6 +16,7 @@ from pydantic import BaseModel, Field, model_validator
 from attributary.errors import InputError
 from attributary.plan.contributions import Rounding, down, paths
 from attributary.plan.expected_errors import PlanErrors
+from attributary.plan.fingerprint import digest
 from attributary.plan.privacy_unit import PrivacyWords, Spent, privacy_words, spent
 from attributary.spec import Measure, Spec
 from attributary.spec.measure import COUNT
@@ -25,6 +26,7 @@ from attributary.tree.match import match
 from attributary.types import Floats, Ints
 
 Row = tuple[int, ...]
+DOMAIN = {"name", "unknown", "domain", "range", "bucket", "buckets", "start"}  # what the values of an attribute go by
 
 
 class PriorNote(BaseModel, frozen=True, extra="forbid"):
@@ -343,10 +345,24 @@ class Plan(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
     @property
     def fingerprint(self) -> str:
-        """What decides how its reports are to be read, in 16 hexadecimal digits; files made by the plan state it."""
-        from attributary.plan.fingerprint import fingerprint
+        """What decides how its reports are to be read, in 16 hexadecimal digits; files made by the plan state it.
 
-        return fingerprint(self)
+        Attributes and domains, contributions, limits, L1 and the API are in it; ε, prior and expected errors are not.
+        """
+        spec, api, nodes = self.spec, self.spec.api, self.nodes
+        names = [*(attribute.name for attribute in spec.attributes), "contribution"]
+        return digest(
+            [spec.terms.kind, api and api.scheme, api and api.site, spec.noise, spec.l1, self.levels],
+            [attribute.model_dump(mode="json", include=DOMAIN, exclude_none=True) for attribute in spec.attributes],
+            [(m.source, s.name, s.clip, s.default, s.roots) for m, s in zip(spec.asked, self.measures, strict=True)],
+            [self.most(), {root: self.most(root) for root in self.roots}],
+            [] if nodes is None else [nodes.column(name).to_pylist() for name in names],
+        )
+
+    @property
+    def key_mark(self) -> str:
+        """What its keys begin with: 4 hexadecimal digits of its fingerprint and of where the bits of keys go."""
+        return digest(self.fingerprint, [field.model_dump(mode="json") for field in self.keys or ()])[:4]
 
     @property
     def to_hand_on(self) -> Self:

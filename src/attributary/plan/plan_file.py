@@ -8,7 +8,6 @@ from pydantic import ValidationError
 
 from attributary import whole_files
 from attributary.errors import InputError, why_not_json
-from attributary.plan.fingerprint import mark_of
 from attributary.plan.plan import Plan
 from attributary.spec.mistakes import Mistakes, in_words, refuse_unruly, value_in_words
 from attributary.spec.neighbours import NEIGHBOURS
@@ -65,10 +64,10 @@ def from_json(text: str, nodes: Any = None, name: str = "the plan") -> Plan:
         plan = Plan.model_validate({**data, "nodes": nodes})
     except ValidationError as error:
         raise Mistakes(in_words(error, Plan), name) from None
-    if plan.mark is not None and plan.mark != mark_of(plan):
+    if plan.mark is not None and plan.mark != plan.key_mark:
         raise InputError(
             f"{name} was changed after it got its keys: they begin with {plan.mark}, and those of this plan would "
-            f"begin with {mark_of(plan)}; restore it, or plan anew"
+            f"begin with {plan.key_mark}; restore it, or plan anew"
         )
     return plan
 

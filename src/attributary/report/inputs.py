@@ -145,7 +145,7 @@ def read(
         elif file.kind == "estimates":
             if inputs.plan is not None:
                 said = (file.table.schema.metadata or {}).get(b"plan", b"")
-                refuse_other_plan(file.path, said.decode(errors="replace"), inputs.plan, plan)
+                refuse_other_plan(file.path, said, inputs.plan.fingerprint, plan)
             inputs = replace(inputs, measures=_measures(file, inputs.plan, levels))
         elif file.kind == "ratios":
             if not inputs.measures:

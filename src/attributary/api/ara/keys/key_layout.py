@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from attributary.errors import InputError, brief
 from attributary.plan import Plan
-from attributary.plan.fingerprint import mark_of
 from attributary.plan.plan import Bits
 from attributary.spec import Attribute, Spec
 from attributary.types import Bools, Keys
@@ -205,7 +204,7 @@ def layout(plan: Plan) -> KeyLayout:
 
 def with_mark(plan: Plan) -> Plan:
     """A plan with new keys, which carry its mark."""
-    return plan.model_copy(update={"mark": mark_of(plan)})
+    return plan.model_copy(update={"mark": plan.key_mark})
 
 
 def layout_of(spec: Spec, stored: Sequence[Bits], mark: str | None = None) -> KeyLayout:

@@ -191,10 +191,9 @@ def _domain(domain: str | Sequence[str] | Keys, plan: Plan | None) -> tuple[Keys
     if plan is None:
         return keys, name, "" if "" in stated.values() else ",".join(dict.fromkeys(stated.values()))
     for path, fingerprint in stated.items():
-        refuse_other_plan(path, fingerprint, plan, "the plan")
-    expected = layout(plan)
-    if not expected.of_plan(keys).all():
-        raise other_keys(name, keys, expected, "the plan")
+        refuse_other_plan(path, fingerprint, plan.fingerprint, "the plan")
+    if plan.keys is not None and not layout(plan).of_plan(keys).all():
+        raise other_keys(name, keys, layout(plan), "the plan")
     return keys, name, plan.fingerprint
 
 

@@ -73,8 +73,8 @@ def answer(
     keys = [tree_keys(layout_, tree, k) for k in range(len(each))]
     reports = [read_summary(files) for files in grouped(paths)]
     for report in reports:
-        refuse_other_plan(report.name, report.stated.plan, plan, name)
-        if len(report.keys) and not layout_.of_plan(report.keys).any():
+        refuse_other_plan(report.name, report.stated.plan, plan.fingerprint, name)
+        if plan.keys is not None and len(report.keys) and not layout_.of_plan(report.keys).any():
             raise other_keys(report.name, report.keys, layout_, name)
     contribution = np.concatenate([part.contribution(tree) for part in each])
     used, noise = _noise(reports, plan, name, rate)
