@@ -238,7 +238,7 @@ def test_json_is_the_same_summary_report() -> None:
     rows = json.loads(Path("a.json").read_text())
     assert [row["bucket"] for row in rows] == ["\x01", "\x02", "\x05" + "\0" * 8] and rows[0]["not_private"] == SEEDED
     done("-o", "b.json")
-    assert sorted(json.loads(Path("b.json").read_text())[0]) == ["bucket", "epsilon", "l1", "metric"]
+    assert sorted(json.loads(Path("b.json").read_text())[0]) == ["bucket", "epsilon", "l1", "metric", "plan"]
 
 
 @pytest.mark.usefixtures("folder")

@@ -233,7 +233,7 @@ def test_the_command_writes_indexes_into_the_plan(tmp_path: Path) -> None:
     )
     assert "6 indexes" in said.output and "navigator.attribution.saveImpression" in said.stdout
     layout = Plan.load(path).layout
-    assert layout is not None and f"location-v{layout.version}" in attributary("keys", path).output
+    assert layout is not None and f"version {layout.version} of the" in attributary("keys", path).output
     assert len(layout.spaces["all"]) == 6
     assert (folder / "indexes.csv").read_text().splitlines()[:2] == [
         "space,index,match_value,campaign,location",
