@@ -19,7 +19,7 @@ from attributary.api.ara.service.summary_report import read_summary, write_summa
 from attributary.api.ara.wire import avro
 from attributary.api.ara.wire.payload import Contribution
 from attributary.errors import InputError
-from attributary.pipeline.denoise_summary import Batch, denoise_batches
+from attributary.pipeline.denoise_summary import QueriedReports, denoise_batches
 from attributary.types import Keys
 from command import attributary
 from plans import asked, counts, spec
@@ -221,13 +221,13 @@ def test_a_summary_states_the_plans_of_its_domain(files: tuple[Plan, Tree, Keys]
     assert pq.read_table("out.parquet").column("noisy").to_pylist() == alone[0].plus(alone[1]).noisy.tolist()
 
 
-def two_days(covers: bool) -> tuple[list[Batch], list[Tree]]:
+def two_days(covers: bool) -> tuple[list[QueriedReports], list[Tree]]:
     plan, _ = keyed(WEEK[:2])
     trees = [plan.spec.tree({"campaign": names}) for names in (["a", "b"], ["a", "b", "new"])]
     batches = []
     for day, tree in enumerate(trees):
         write_summary(f"day{day}.avro", domain(plan, tree), np.arange(day, len(tree) + day) * 40000)
-        batches.append(Batch(plan, [f"day{day}.avro"], tree, covers))
+        batches.append(QueriedReports(plan, [f"day{day}.avro"], tree, covers))
     return batches, trees
 
 
@@ -269,7 +269,7 @@ def test_sums_of_two_days_and_plans_are_covered_as_stated(tmp_path: Path, monkey
             noise = rng.laplace(0, 65536 / 4, int(has.sum())).round().astype(int)
             sums = (count * plan.contribution(tree))[has].astype(int) + noise
             write_summary(f"{day}.avro", domain(plan, tree), sums)
-            batches.append(Batch(plan, [f"{day}.avro"], tree, True))
+            batches.append(QueriedReports(plan, [f"{day}.avro"], tree, True))
         est = denoise_batches(batches).estimates["count"]
         errors.append([est.count[i] - truth[tuple(est.tree.path(i))] for i in range(len(est.tree))])
         variance = est.variance

@@ -222,7 +222,7 @@ def _names(table: Any, levels: str | None) -> list[str] | None:
 
 def _summary(files: Sequence[str], trees: Sequence[str], stage: Any, how: dict[str, Any]) -> Any:
     """Summary reports denoised by the plans in files, each on the tree that it was queried by."""
-    from attributary.pipeline.denoise_summary import Batch, denoise_batches
+    from attributary.pipeline.denoise_summary import QueriedReports, denoise_batches
     from attributary.pipeline.read_tree import read_queried
     from attributary.plan import Plan
 
@@ -233,7 +233,7 @@ def _summary(files: Sequence[str], trees: Sequence[str], stage: Any, how: dict[s
     stage("building the tree")
     queried = {(plan, tree): read_queried(plans[plan], tree, plan) for plan, tree in batches}
     stage("reading")
-    every = [Batch(plans[one[0]], summaries, *queried[one], name=one[0]) for one, summaries in batches.items()]
+    every = [QueriedReports(plans[one[0]], summaries, *queried[one], name=one[0]) for one, summaries in batches.items()]
     return denoise_batches(every, stage=stage, **how)
 
 

@@ -2,7 +2,7 @@
 
 >>> measured = Measurements.from_summary(plan, "summary.avro", tree)         # one measure
 >>> denoise_summary(plan, ["summary.avro"], tree).table                      # all of them, as a table of estimates
->>> denoise_batches([Batch(plan, ["monday.avro"], tree, covers=True), Batch(new, ["tuesday.avro"], other)])  # a sum
+>>> denoise_batches([QueriedReports(plan, ["monday.avro"], tree, covers=True), QueriedReports(new, ["tuesday.avro"], other)])  # a sum
 """
 
 from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ from attributary.tree import Tree
 from attributary.tree.match import match
 
 
-class Batch(NamedTuple):
+class QueriedReports(NamedTuple):
     """Reports of one plan that were queried by one tree."""
 
     plan: Plan
@@ -47,11 +47,11 @@ def denoise_summary(
     `summaries` are files or folders; several reports hold different conversions, and add up. `name` is what messages
     call the plan. The options are those of `denoise_batches`.
     """
-    return denoise_batches([Batch(plan, summaries, tree, name=name)], **options)
+    return denoise_batches([QueriedReports(plan, summaries, tree, name=name)], **options)
 
 
 def denoise_batches(
-    batches: Sequence[Batch],
+    batches: Sequence[QueriedReports],
     *,
     estimator: Estimator | None = None,
     prior: str | None = None,
@@ -92,7 +92,7 @@ def denoise_batches(
     return Denoised(marked, estimates, notes, misfit="" if past is None else past.of[0].misfit(tree))
 
 
-def _together(batches: Sequence[Batch], noise: str | None) -> tuple[Tree, Answer]:
+def _together(batches: Sequence[QueriedReports], noise: str | None) -> tuple[Tree, Answer]:
     """The tree of all nodes of some batches, and what they say of it together."""
     first, trees = batches[0], list(dict.fromkeys(batch.tree for batch in batches))
     for other in batches[1:]:
