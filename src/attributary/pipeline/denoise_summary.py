@@ -2,7 +2,7 @@
 
 >>> measured = Measurements.from_summary(plan, "summary.avro", tree)         # one measure
 >>> denoise_summary(plan, ["summary.avro"], tree).table                      # all of them, as a table of estimates
->>> denoise_batches([QueriedReports(plan, ["monday.avro"], tree, covers=True), QueriedReports(new, ["tuesday.avro"], other)])  # a sum
+>>> denoise_batches([QueriedReports(plan, ["monday.avro"], tree, covers=True), …])    # the sum of several days or plans
 """
 
 from collections.abc import Callable, Sequence
