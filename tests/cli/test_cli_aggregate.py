@@ -26,7 +26,7 @@ from attributary.api.ara.wire.aggregatable_report import Report, build, to_json
 from attributary.api.ara.wire.payload import Contribution
 from attributary.cli import main
 from attributary.noise import sample_dlap
-from attributary.plan import make_plan
+from attributary.plan import Plan, make_plan
 from attributary.tables.not_private import NO_NOISE, SEEDED
 from browser_reports import HOUR, PRIVATE, batch, info, report
 from plans import asked, spec
@@ -109,11 +109,17 @@ def test_noise_is_the_samplers_and_a_seed_says_that_it_is_not_for_release() -> N
 @pytest.mark.usefixtures("folder")
 def test_a_summary_report_states_its_noise() -> None:
     done("--epsilon", "1.1")
-    assert avro.read_results("out.avro").stated == (avro.StatedNoise(1.1, 65536),)
+    assert avro.read_results("out.avro").stated == (
+        avro.StatedNoise(1.1, 65536, "", Plan.load("plan.json").fingerprint),
+    )
     done("--seed", "7", "-o", "seeded.avro")
-    assert avro.read_results("seeded.avro").stated == (avro.StatedNoise(4, 65536, SEEDED),)
+    assert avro.read_results("seeded.avro").stated == (
+        avro.StatedNoise(4, 65536, SEEDED, Plan.load("plan.json").fingerprint),
+    )
     done("--no-noise", "-o", "exact.avro")
-    assert avro.read_results("exact.avro").stated == (avro.StatedNoise(None, None, NO_NOISE),)
+    assert avro.read_results("exact.avro").stated == (
+        avro.StatedNoise(None, None, NO_NOISE, Plan.load("plan.json").fingerprint),
+    )
 
 
 @pytest.mark.usefixtures("folder")
@@ -228,11 +234,11 @@ def test_json_is_the_same_summary_report() -> None:
     done("--seed", "5", "-o", "a.avro")
     one, two = read_summary("a.json"), read_summary("a.avro")
     assert np.array_equal(one.keys, two.keys) and np.array_equal(one.metric, two.metric)
-    assert one.stated == two.stated == avro.StatedNoise(4, 65536, SEEDED)
+    assert one.stated == two.stated == avro.StatedNoise(4, 65536, SEEDED, Plan.load("plan.json").fingerprint)
     rows = json.loads(Path("a.json").read_text())
     assert [row["bucket"] for row in rows] == ["\x01", "\x02", "\x05" + "\0" * 8] and rows[0]["not_private"] == SEEDED
     done("-o", "b.json")
-    assert sorted(json.loads(Path("b.json").read_text())[0]) == ["bucket", "epsilon", "l1", "metric"]
+    assert sorted(json.loads(Path("b.json").read_text())[0]) == ["bucket", "epsilon", "l1", "metric", "plan"]
 
 
 @pytest.mark.usefixtures("folder")

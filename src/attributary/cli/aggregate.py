@@ -149,30 +149,16 @@ def aggregate(
 def _plan(files: tuple[str, ...], epsilon: float | None, l1: int | None) -> tuple["Plan | None", tuple[str, ...]]:
     """The plan, unless the options are in its place, and the files that are reports."""
     from attributary.plan import Plan
+    from attributary.plan.plan_file import is_plan
 
     if l1 is None:
         path, *reports = files
         if not reports:
             raise InputError(f"a plan and reports are needed; got only {path}: without a plan, give --epsilon and --l1")
         return Plan.load(path), tuple(reports)
-    if epsilon is not None and _is_plan(files[0]):
+    if epsilon is not None and is_plan(files[0]):
         raise InputError(f"--l1 is for reports without a plan; leave it out, since {files[0]} is one")
     return None, files
-
-
-def _is_plan(path: str) -> bool:
-    from attributary.plan import Plan
-
-    if not path.endswith(".json") or not os.path.isfile(path):
-        return False
-    with open(path, "rb") as file:
-        if b'"spec"' not in file.read(2**20):
-            return False
-    try:
-        Plan.load(path)
-    except InputError:
-        return False
-    return True
 
 
 def _ids(text: str) -> frozenset[int]:

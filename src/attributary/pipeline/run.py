@@ -28,7 +28,7 @@ from attributary.logs.log_files import all_files, is_generated
 from attributary.logs.times import Moment
 from attributary.measurements import Measurements
 from attributary.noise import Entropy
-from attributary.pipeline.denoise_summary import estimate_measures
+from attributary.pipeline.denoise_summary import asked, estimate_measures
 from attributary.pipeline.read_prior import EarlierPeriod, past_of_parts, profiled, read_earlier
 from attributary.pipeline.read_tree import prior_in_file
 from attributary.plan import MeasurePlan, Plan, make_plan
@@ -193,11 +193,7 @@ def run(
 
 def _spec_of(plan: Plan, spec: Spec) -> Spec:
     """The plan's own spec with the logs of another one, which must ask for the same tree and measures."""
-    ours, theirs = (
-        (s.levels, [a.unknown and a.labels for a in s.attributes], [measure.name for measure in s.asked])
-        for s in (plan.spec, spec)
-    )
-    if ours != theirs:
+    if asked(plan.spec) != asked(spec):
         of_plan, of_spec = (" > ".join(s.levels) for s in (plan.spec, spec))
         both = f"the plan has {of_plan}, the spec has {of_spec}"
         differ = "their domains or measures differ" if plan.levels == spec.levels else both

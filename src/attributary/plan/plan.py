@@ -16,6 +16,7 @@ from pydantic import BaseModel, Field, model_validator
 from attributary.errors import InputError
 from attributary.plan.contributions import Rounding, down, paths
 from attributary.plan.expected_errors import PlanErrors
+from attributary.plan.fingerprint import digest
 from attributary.plan.privacy_unit import PrivacyWords, Spent, privacy_words, spent
 from attributary.spec import Measure, Spec
 from attributary.spec.measure import COUNT
@@ -25,6 +26,7 @@ from attributary.tree.match import match
 from attributary.types import Floats, Ints
 
 Row = tuple[int, ...]
+DOMAIN = {"name", "unknown", "domain", "range", "bucket", "buckets", "start"}  # what the values of an attribute go by
 
 
 class PriorNote(BaseModel, frozen=True, extra="forbid"):
@@ -165,6 +167,9 @@ class Plan(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True)
     )
     keys: tuple[Bits, ...] | None = Field(
         default=None, description="the bits of each attribute in a key, top to bottom"
+    )
+    mark: str | None = Field(
+        default=None, pattern="^[0-9a-f]{4}$", description="what keys begin with, 4 hexadecimal digits"
     )
     schemes: tuple[SchemeCost, ...] | None = Field(
         default=None, description="what each scheme of the API would mean, where it has several"
@@ -337,6 +342,27 @@ class Plan(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True)
         """The neighbour relations that ε holds for."""
         loss, most = self.privacy_loss, self.spec.epsilon * (1 + 1e-12)
         return tuple(name for name in NEIGHBOURS if loss.under(name) <= most)
+
+    @property
+    def fingerprint(self) -> str:
+        """What decides how its reports are to be read, in 16 hexadecimal digits; files made by the plan state it.
+
+        Attributes and domains, contributions, limits, L1 and the API are in it; ε, prior and expected errors are not.
+        """
+        spec, api, nodes = self.spec, self.spec.api, self.nodes
+        names = [*(attribute.name for attribute in spec.attributes), "contribution"]
+        return digest(
+            [spec.terms.kind, api and api.scheme, api and api.site, spec.noise, spec.l1, self.levels],
+            [attribute.model_dump(mode="json", include=DOMAIN, exclude_none=True) for attribute in spec.attributes],
+            [(m.source, s.name, s.clip, s.default, s.roots) for m, s in zip(spec.asked, self.measures, strict=True)],
+            [self.most(), {root: self.most(root) for root in self.roots}],
+            [] if nodes is None else [nodes.column(name).to_pylist() for name in names],
+        )
+
+    @property
+    def key_mark(self) -> str:
+        """What its keys begin with: 4 hexadecimal digits of its fingerprint and of where the bits of keys go."""
+        return digest(self.fingerprint, [field.model_dump(mode="json") for field in self.keys or ()])[:4]
 
     @property
     def to_hand_on(self) -> Self:

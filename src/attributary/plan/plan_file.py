@@ -18,18 +18,19 @@ from attributary.tree import Tree
 
 FORMAT = 1
 ORDER = [  # of the keys, for the eye
-    *("format", "method", "learn", "rounding", "privacy", "prior", "levels", "default", "roots", "measures"),
-    *("per_impression", "checksum", "keys", "expected", "unbounded", "other_noise", "tradeoff", "schemes"),
-    *("layout", "spec"),
+    *("format", "fingerprint", "method", "learn", "rounding", "privacy", "prior", "levels", "default", "roots"),
+    *("measures", "per_impression", "checksum", "keys", "mark", "expected", "unbounded", "other_noise", "tradeoff"),
+    *("schemes", "layout", "spec"),
 ]
 WIDTH = 110
 
 
 def to_json(plan: Plan) -> str:
-    """The plan as JSON: what is derived from the contributions, under "privacy", is for the reader."""
+    """The plan as JSON; its fingerprint and what is under "privacy" are derived, and for the reader."""
     data = json.loads(plan.to_hand_on.model_dump_json(by_alias=True, exclude_none=True))
     if plan.measures == (plan.counts_alone,):
         del data["measures"]
+    data["fingerprint"] = plan.fingerprint
     loss, guarantee = plan.privacy_loss, list(plan.spec.terms.guarantee)
     data["privacy"] = {
         "epsilon": plan.spec.epsilon,
@@ -58,13 +59,19 @@ def from_json(text: str, nodes: Any = None, name: str = "the plan") -> Plan:
     if data["format"] != FORMAT:
         format_ = value_in_words(data["format"])
         raise InputError(f"{name} has format {format_}; this version reads {FORMAT}: plan anew, or update attributary")
-    data.pop("privacy", None)
+    for derived in ("privacy", "fingerprint"):
+        data.pop(derived, None)
     try:
         plan = Plan.model_validate({**data, "nodes": nodes})
     except ValidationError as error:
         raise Mistakes(in_words(error, Plan), name) from None
     if wrong := list(_of_other_kinds(data, json.loads(plan.model_dump_json(by_alias=True)))):
         raise Mistakes(wrong, name)
+    if plan.mark is not None and plan.mark != plan.key_mark:
+        raise InputError(
+            f"{name} was changed after it got its keys: they begin with {plan.mark}, and those of this plan would "
+            f"begin with {plan.key_mark}; restore it, or plan anew"
+        )
     return plan
 
 
@@ -106,6 +113,15 @@ def load(path: str) -> Plan:
     if nodes is not None:
         _check_paths(plan, beside(path))
     return plan
+
+
+def is_plan(path: str) -> bool:
+    """Whether a file is a plan, and no report."""
+    if not path.endswith(".json") or not os.path.isfile(path):
+        return False
+    with readable(path, "give a plan"), open(path, "rb") as file:
+        beginning = file.read(2**20).lstrip()
+    return beginning.startswith(b"{") and all(name in beginning for name in (b'"format"', b'"levels"', b'"method"'))
 
 
 def _contributions(nodes: Any, name: str) -> Any:

@@ -15,11 +15,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from attributary.api.ara.keys.key_layout import layout
 from attributary.api.ara.service import batch
 from attributary.api.ara.service import ledger as ledgers
 from attributary.api.ara.service.batch import Rules
 from attributary.api.ara.service.key_index import Index, distinct
-from attributary.api.ara.service.summary_report import write_summary
+from attributary.api.ara.service.summary_report import other_keys, write_summary
 from attributary.api.ara.wire import avro
 from attributary.api.ara.wire.avro import DebugResults, StatedNoise
 from attributary.api.ara.wire.encryption import read_private_keys
@@ -28,6 +29,7 @@ from attributary.api.attribution_api import Aggregation, Tally
 from attributary.errors import InputError, TryAgain
 from attributary.noise import Entropy, sample_dlap
 from attributary.plan import Plan
+from attributary.plan.fingerprint import refuse_other_plan
 from attributary.spec.terms import ARA
 from attributary.tables.not_private import NO_NOISE, SEEDED, together
 from attributary.types import Ints, Keys
@@ -83,7 +85,7 @@ def aggregate(
     not_private = together(NO_NOISE if no_noise else "", "" if seed is None else SEEDED, DEBUG if debug else "")
     book = None if not_private else _ledger(ledger, output)
     progress("reading the domain")
-    keys, domain_name = _domain(domain)
+    keys, domain_name, plans = _domain(domain, plan)
     try:
         sums = add_up(
             [reports] if isinstance(reports, str) else reports,
@@ -123,7 +125,7 @@ def aggregate(
     progress("writing")
     if debug_output is not None:
         avro.write_debug_results(debug_output, debug_results(sums, noise), "NOT PRIVATE: exact sums")
-    stated = StatedNoise(None if no_noise else epsilon, None if no_noise else l1, not_private)
+    stated = StatedNoise(None if no_noise else epsilon, None if no_noise else l1, not_private, plans)
     noisy_sums = noisy(sums.total, noise)
     write_summary(output, sums.keys, noisy_sums, noise_words, stated)
     if book is not None:
@@ -177,15 +179,22 @@ def _ledger(named: str | None, output: str) -> str:
     return ledgers.users_ledger()
 
 
-def _domain(domain: str | Sequence[str] | Keys) -> tuple[Keys, str]:
-    """The keys to sum up, and what messages call them."""
+def _domain(domain: str | Sequence[str] | Keys, plan: Plan | None) -> tuple[Keys, str, str]:
+    """The keys to sum up, what messages call them, and the fingerprints of their plans; refuses those of another."""
     if isinstance(domain, np.ndarray):
-        keys, name = domain, "the domain"
+        keys, name, stated = domain, "the domain", {"the domain": ""}
     else:
         keys, name = avro.read_domain(domain), domain if isinstance(domain, str) else domain[0]
+        stated = avro.plans_of_domain(domain)
     if not len(keys):
         raise InputError(f"{name} has no keys; a summary report needs some to sum up")
-    return keys, name
+    if plan is None:
+        return keys, name, "" if "" in stated.values() else ",".join(dict.fromkeys(stated.values()))
+    for path, fingerprint in stated.items():
+        refuse_other_plan(path, fingerprint, plan.fingerprint, "the plan")
+    if plan.keys is not None and not layout(plan).of_plan(keys).all():
+        raise other_keys(name, keys, layout(plan), "the plan")
+    return keys, name, plan.fingerprint
 
 
 def _write_errors(path: str, sums: "KeySums") -> None:
