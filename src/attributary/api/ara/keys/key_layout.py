@@ -158,6 +158,27 @@ class KeyLayout:
             made |= self.fields[i].piece(labels[i])
         return made
 
+    def could_be(self, keys: Codes) -> NDArray[np.bool_]:
+        """Which keys, given as high and low halves, are of this layout: a code for each attribute down to a level."""
+        high, low = keys[:, 0], keys[:, 1]
+
+        def bits(shift: int, width: int) -> Codes:
+            carried = high << np.uint64(64 - shift) if 0 < shift < 64 else np.uint64(0)
+            found = high >> np.uint64(shift - 64) if shift >= 64 else low >> np.uint64(shift) | carried
+            return found & np.uint64((1 << width) - 1)
+
+        level = bits(self.tag_shift, self.tag_bits)
+        fits = (level >= 1) & (level <= len(self.levels))
+        for i, field in enumerate(self.fields):
+            found, labels = bits(field.shift, field.bits), field.code.labels
+            largest = (1 << field.bits) - 1 if labels is None else len(labels)
+            here = level > self.level_of(i)
+            fits &= np.where(here, (found >= 1) & (found <= largest), found == 0)
+        if self.measures:
+            fits &= bits(self.tag_shift + self.tag_bits, self.measure_bits) < len(self.measures)
+        spare = range(self.bits, BITS, 64)
+        return fits & np.all([bits(shift, min(64, BITS - shift)) == 0 for shift in spare], axis=0)
+
     def table(self) -> list[list[str]]:
         """Where the bits went: heads and rows for the eye."""
         rows = [["field", "bits", "from", "to", "values", "side"]]

@@ -10,11 +10,12 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from attributary.api.ara.keys.key_layout import layout
 from attributary.api.ara.service import batch
 from attributary.api.ara.service import ledger as ledgers
 from attributary.api.ara.service.batch import Rules
@@ -83,7 +84,7 @@ def aggregate(
     not_private = together(NO_NOISE if no_noise else "", "" if seed is None else SEEDED, DEBUG if debug else "")
     book = None if not_private else _ledger(ledger, output)
     progress("reading the domain")
-    keys, domain_name = _domain(domain)
+    keys = _domain(domain, plan)
     try:
         sums = add_up(
             [reports] if isinstance(reports, str) else reports,
@@ -101,13 +102,15 @@ def aggregate(
         raise InputError(str(error)) from error
     if errors_file is not None:
         _write_errors(errors_file, sums)
-    check(sums, domain_name, most_errors)
+    check(sums, most_errors)
     noise_words = not_private or f"noise DLap({epsilon:g}/{l1})"
     debug_output = beside(output) if debug else None
     new = book is not None and not os.path.exists(book)
+    hidden = {} if not_private else dict.fromkeys(("summed", "nulls", "filtered", "outside"))
+    tally = replace(sums.tally, **hidden)
 
     def result(noisy_sums: Ints, answered: str = "") -> Aggregation:
-        about = (noise_words, not_private, sums.tally, sums.faults, len(sums.shared), book, new, debug_output)
+        about = (noise_words, not_private, tally, sums.faults, len(sums.shared), book, new, debug_output)
         return Aggregation(output, sums.keys, noisy_sums, *about, answered)
 
     rng: Entropy | None = None if seed is None else np.random.default_rng(seed)
@@ -177,15 +180,24 @@ def _ledger(named: str | None, output: str) -> str:
     return ledgers.users_ledger()
 
 
-def _domain(domain: str | Sequence[str] | Keys) -> tuple[Keys, str]:
-    """The keys to sum up, and what messages call them."""
+def _domain(domain: str | Sequence[str] | Keys, plan: Plan | None) -> Keys:
+    """The keys to sum up; those that the plan cannot give are refused.
+
+    Nothing else tells a wrong domain before it is spent: whether reports have its keys is what the noise protects.
+    """
     if isinstance(domain, np.ndarray):
         keys, name = domain, "the domain"
     else:
         keys, name = avro.read_domain(domain), domain if isinstance(domain, str) else domain[0]
     if not len(keys):
         raise InputError(f"{name} has no keys; a summary report needs some to sum up")
-    return keys, name
+    strange = 0 if plan is None or plan.keys is None else int((~layout(plan).could_be(keys)).sum())
+    if strange:
+        raise InputError(
+            f"{strange:,} of the {len(keys):,} keys of {name} are not of this plan's layout; nothing was spent: give the "
+            "domain that `attributary keys` wrote for the plan of these reports"
+        )
+    return keys
 
 
 def _write_errors(path: str, sums: "KeySums") -> None:
@@ -283,9 +295,10 @@ def _summed(parts: list[tuple[Keys, Ints]]) -> tuple[Keys, Ints]:
     return keys, total
 
 
-def check(sums: KeySums, domain: str, most_errors: float = 0.1) -> None:
-    """Refuses a batch that no budget should be spent on: of no use, with too many errors, or of another domain.
+def check(sums: KeySums, most_errors: float = 0.1) -> None:
+    """Refuses a batch that no budget should be spent on: of no use, or with too many errors.
 
+    What reports contribute decides nothing here: refusals are free, and could be asked for until all of it is known.
     Reports that are not in debug mode are left out of a debug run, but are no errors.
     """
     tally = sums.tally
@@ -298,11 +311,6 @@ def check(sums: KeySums, domain: str, most_errors: float = 0.1) -> None:
         raise InputError(
             f"{errors:,} of {tally.reports:,} reports cannot be used, and at most {100 * most_errors:g} % may be "
             f"(--max-errors); nothing was spent: {why}"
-        )
-    if tally.outside and not tally.summed:
-        raise InputError(
-            f"no key of any report is in the domain: {tally.outside:,} contributions have other keys than the "
-            f"{len(sums.keys):,} of {domain}; nothing was spent: give the domain that belongs to these reports"
         )
 
 
