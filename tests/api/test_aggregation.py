@@ -91,6 +91,18 @@ def test_published_batches_sum_to_the_published_results(reports: str, domain: st
     assert dict(zip(big(sums.keys), sums.total.tolist(), strict=True)) == wanted
 
 
+@pytest.mark.parametrize("reports", ["batch-1/batch.avro", SAMPLE[0]])
+@pytest.mark.parametrize("domain", ["batch-1/domain.avro", SAMPLE[1]])
+def test_published_batches_are_answered_whatever_the_domain(reports: str, domain: str, tmp_path: Path) -> None:
+    """As the service does: a domain that has no key of any report gets noise, and the batch is spent."""
+    folder, ledger = vectors("batch-1").parent, str(tmp_path / "ledger.sqlite")
+    how: dict[str, Any] = {"output": str(tmp_path / "summary.avro"), "epsilon": 4.0, "l1": 65536}
+    done = attributary.aggregate(None, str(folder / reports), str(folder / domain), ledger, **how)
+    assert len(done.sums) == len(done.keys) > 0 and done.shared_ids > 0 and not done.answered
+    with pytest.raises(InputError, match="reports are aggregated once"):
+        attributary.aggregate(None, str(folder / reports), done.keys[1:], ledger, **how)
+
+
 def test_bad_reports_are_counted_and_the_first_told(path: Path) -> None:
     good = batch([[(1, 1)]] * 3)
     avro.write_reports(str(path), [Report("{", b"")] * 9 + good)

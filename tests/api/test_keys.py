@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from attributary import Tree
-from attributary.api.ara.keys.key_layout import BITS, bits, hashed, layout, layout_of
+from attributary.api.ara.keys.key_layout import BITS, KeyLayout, bits, hashed, layout, layout_of
 from attributary.api.ara.keys.node_keys import domain, row, tree_keys, whole
 from attributary.api.ara.service.key_index import Index
 from attributary.errors import InputError
@@ -55,6 +55,29 @@ def test_keys_are_found_again(asks: tuple[Plan, Tree]) -> None:
     strange = np.array([[7, 7], [2**63, 1], [0, 0]], np.uint64)
     assert Index.of(keys).find(keys).tolist() == list(range(len(tree)))
     assert Index.of(keys).find(np.concatenate([strange, keys[order]])).tolist() == [-1, -1, -1, *order.tolist()]
+
+
+@settings(deadline=None)
+@given(plans(), st.integers(1, 2**BITS - 1))
+def test_a_key_is_of_the_layout_if_its_fields_are(asks: tuple[Plan, Tree], flipped: int) -> None:
+    plan, tree = asks
+    found = layout(plan)
+    for measure in range(max(len(found.measures), 1)):
+        keys = tree_keys(found, tree, measure)
+        assert found.could_be(keys).all()
+        strange = keys ^ row(flipped)
+        assert found.could_be(strange).tolist() == [_is_a_key(found, key) for key in whole(strange)]
+
+
+def _is_a_key(found: KeyLayout, key: int) -> bool:
+    """One key by itself, as the layout is described."""
+    level = (key >> found.tag_shift) % 2**found.tag_bits
+    measure = key >> (found.tag_shift + found.tag_bits)
+    codes = [(key & field.mask) >> field.shift for field in found.fields]
+    deep = level - found.total
+    most = [2**field.bits - 1 if field.code.labels is None else len(field.code.labels) for field in found.fields]
+    above = all(1 <= code <= top for code, top in zip(codes[:deep], most, strict=False)) if deep >= 0 else False
+    return 1 <= level <= len(found.levels) and above and not any(codes[deep:]) and measure < max(len(found.measures), 1)
 
 
 PAIRS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3) | st.integers(2**64 - 2, 2**64 - 1)), unique=True)
