@@ -26,7 +26,7 @@ WIDTH = 110
 
 def to_json(plan: Plan) -> str:
     """The plan as JSON: what is derived from the contributions, under "privacy", is for the reader."""
-    data = json.loads(plan.to_hand_on.model_dump_json(by_alias=True, exclude_none=True))
+    data = json.loads(plan.model_dump_json(by_alias=True, exclude_none=True))
     if plan.measures == (plan.counts_alone,):
         del data["measures"]
     loss, guarantee = plan.privacy_loss, list(plan.spec.terms.guarantee)
@@ -59,7 +59,7 @@ def from_json(text: str, nodes: Any = None, name: str = "the plan") -> Plan:
         raise InputError(f"{name} has format {format_}; this version reads {FORMAT}: plan anew, or update attributary")
     data.pop("privacy", None)
     try:
-        return Plan.model_validate({**data, "nodes": nodes})
+        return Plan.model_validate({**data, "nodes": nodes}).to_hand_on
     except ValidationError as error:
         raise Mistakes(in_words(error, Plan), name) from None
 

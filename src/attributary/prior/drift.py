@@ -60,7 +60,8 @@ def drifted(
     wide = together(tree, mean, forgiving(wide, mean, z, v), z, v)
     wide *= widening(tree, *plain, first, tau, lambda doubt: with_mean(tree, x, var, mean, wide * doubt))
     back = tree.from_level_order
-    return Prior(back(mean), back(wide), True, earlier.new, earlier.gone, earlier.lost, earlier.example)
+    kept = (earlier.protected, earlier.new, earlier.gone, earlier.lost, earlier.example)
+    return Prior(back(mean), back(wide), *kept, not_private=earlier.not_private)
 
 
 def _expected(then: Floats, z: Floats, v: Floats, tau: float) -> Floats:
