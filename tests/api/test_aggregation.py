@@ -284,4 +284,9 @@ def test_aggregate_is_a_call_with_a_result(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(InputError, match="reports are aggregated once"):
         attributary.aggregate(None, "reports.avro", keys, "ledger.sqlite", **{**how, "epsilon": 1.0})
     exact = attributary.aggregate(None, "reports.avro", keys, no_noise=True, **how)
-    assert exact.sums.tolist() == [300, 65536, 0] and exact.tally.outside == 1 and exact.ledger is None and "NOT PRIVATE" in exact.not_private
+    assert (
+        exact.sums.tolist() == [300, 65536, 0]
+        and exact.tally.outside == 1
+        and exact.ledger is None
+        and "NOT PRIVATE" in exact.not_private
+    )

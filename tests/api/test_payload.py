@@ -253,7 +253,10 @@ GOOD = {"bucket": b"\1", "value": b"\2"}
         ({"operation": "histogram"}, "a list of contributions as data; got nothing"),
         ({"operation": "histogram", "data": [1]}, "bucket, value and perhaps id; got a number"),
         ({"operation": "histogram", "data": [{"bucket": b""}]}, "bucket, value and perhaps id; got a map$"),
-        ({"operation": "histogram", "data": [{**GOOD, "value": 2}]}, "value of a contribution is up to 4 bytes; got a num"),
+        (
+            {"operation": "histogram", "data": [{**GOOD, "value": 2}]},
+            "value of a contribution is up to 4 bytes; got a num",
+        ),
         ({"operation": "histogram", "data": [{**GOOD, "value": bytes(5)}]}, "up to 4 bytes; got 5 bytes$"),
         ({"operation": "histogram", "data": [{**GOOD, "bucket": bytes(17)}]}, "up to 16 bytes"),
         ({"operation": "histogram", "data": [{**GOOD, "id": bytes(9)}]}, "up to 8 bytes"),

@@ -18,13 +18,13 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
+from attributary.api import api_of
 from attributary.api.ara.service import aggregation
 from attributary.api.ara.service.ledger import users_ledger
 from attributary.api.ara.service.summary_report import read_summary
 from attributary.api.ara.wire import avro, encryption
 from attributary.api.ara.wire.aggregatable_report import Report, build, to_json
 from attributary.api.ara.wire.payload import Contribution
-from attributary.api import api_of
 from attributary.cli import main
 from attributary.noise import sample_dlap
 from attributary.plan import make_plan
@@ -55,7 +55,9 @@ def run(*args: str, reports: str = "clear.avro") -> Result:
     return CliRunner().invoke(main, ["aggregate", "plan.json", reports, "--domain", "domain.avro", *output, *args])
 
 
-UNSURE = "the plan has no keys, so nothing shows whether the domain fits these reports: a wrong one is spent all the same"
+UNSURE = (
+    "the plan has no keys, so nothing shows whether the domain fits these reports: a wrong one is spent all the same"
+)
 
 
 def one_line(result: Result) -> bool:

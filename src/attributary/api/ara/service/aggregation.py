@@ -194,8 +194,8 @@ def _domain(domain: str | Sequence[str] | Keys, plan: Plan | None) -> Keys:
     strange = 0 if plan is None or plan.keys is None else int((~layout(plan).could_be(keys)).sum())
     if strange:
         raise InputError(
-            f"{strange:,} of the {len(keys):,} keys of {name} are not of this plan's layout; nothing was spent: give the "
-            "domain that `attributary keys` wrote for the plan of these reports"
+            f"{strange:,} of the {len(keys):,} keys of {name} are not of this plan's layout; nothing was spent: give "
+            "the domain that `attributary keys` wrote for the plan of these reports"
         )
     return keys
 
