@@ -213,5 +213,5 @@ def measure(part: MeasurePlan, tree: Tree, conversions: Profile, rng: Entropy | 
 def measured_prior(part: MeasurePlan, tree: Tree, earlier: Profile, prior: Prior, rng: Entropy | None = None) -> Prior:
     """What a report of the earlier period, measured by the same plan, would have said."""
     est = denoise(tree, measure(part, tree, earlier, rng))
-    about = {"protected": not est.not_private, "not_private": est.not_private}
-    return replace(prior, mean=np.asarray(est.count, np.float64), variance=est.variance, **about)
+    mean = np.asarray(est.count, np.float64)
+    return replace(prior, mean=mean, variance=est.variance, protected=True, not_private=est.not_private)

@@ -168,7 +168,7 @@ class KeyLayout:
             return found & np.uint64((1 << width) - 1)
 
         level = bits(self.tag_shift, self.tag_bits)
-        fits = (level >= 1) & (level <= len(self.levels))
+        fits: NDArray[np.bool_] = (level >= 1) & (level <= len(self.levels))
         for i, field in enumerate(self.fields):
             found, labels = bits(field.shift, field.bits), field.code.labels
             largest = (1 << field.bits) - 1 if labels is None else len(labels)
@@ -176,8 +176,9 @@ class KeyLayout:
             fits &= np.where(here, (found >= 1) & (found <= largest), found == 0)
         if self.measures:
             fits &= bits(self.tag_shift + self.tag_bits, self.measure_bits) < len(self.measures)
-        spare = range(self.bits, BITS, 64)
-        return fits & np.all([bits(shift, min(64, BITS - shift)) == 0 for shift in spare], axis=0)
+        for shift in range(self.bits, BITS, 64):
+            fits &= bits(shift, min(64, BITS - shift)) == 0
+        return fits
 
     def table(self) -> list[list[str]]:
         """Where the bits went: heads and rows for the eye."""

@@ -106,8 +106,7 @@ def aggregate(
     noise_words = not_private or f"noise DLap({epsilon:g}/{l1})"
     debug_output = beside(output) if debug else None
     new = book is not None and not os.path.exists(book)
-    hidden = {} if not_private else dict.fromkeys(("summed", "nulls", "filtered", "outside"))
-    tally = replace(sums.tally, **hidden)
+    tally = sums.tally if not_private else replace(sums.tally, summed=None, nulls=None, filtered=None, outside=None)
 
     def result(noisy_sums: Ints, answered: str = "") -> Aggregation:
         about = (noise_words, not_private, tally, sums.faults, len(sums.shared), book, new, debug_output)
