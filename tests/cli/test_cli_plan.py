@@ -122,9 +122,12 @@ def test_splits_of_roots_and_roots_without_history() -> None:
     said = done("split.toml", "--prior", "counts.csv", "--tree", "tree.csv", "-o", "plan.json")
     made = Plan.load("plan.json")
     assert list(made.roots) == ["100", "101"]
-    assert "largest of 3" in said and row(said, "999")[0] == "0"
+    assert "first of 3" in said and "conversions" not in next(x for x in said.splitlines() if x.startswith("first of"))
+    named = done("split.toml", "--prior", "counts.csv", "--protected", "--tree", "tree.csv")
+    assert "largest of 3" in named and row(named, "999")[0] == "0"
     assert "5 nodes are new since then; 1 of them are values of campaign and take the default split" in said
-    assert "27 of its leaves, with" in said and "left out; the first is campaign=101, location=Paris, day=mon" in said
+    assert "27 of its leaves, with many conversions, are not in the tree" in said
+    assert "27 of its leaves, with" in named and "left out; the first is campaign=101, location=Paris, day=mon" in named
     assert "median error within a campaign" in said
 
 
