@@ -40,6 +40,7 @@ class Case:
     limits: Limits | None = None
     measured: Profile | None = None
     earlier: Profile | None = None
+    not_private: str = ""  # the words on the tables behind it, which its errors carry on
 
     @classmethod
     def of(

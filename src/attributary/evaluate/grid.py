@@ -15,6 +15,7 @@ from attributary.evaluate.grid_workers import Store, answers
 from attributary.evaluate.methods import ZEROS, Method, chosen
 from attributary.evaluate.methods import methods as every_method
 from attributary.evaluate.pooling import Pool
+from attributary.tables.not_private import mark
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 TAUS = (5.0, 10.0)
@@ -70,7 +71,8 @@ def evaluate(
     for done, (task, rows) in enumerate(answers(left, known, processes), len(tasks) - len(left) + 1):
         kept.put(task.key, rows)
         tell(done, len(tasks))
-    return Evaluation(*_tables([row for task in tasks for row in kept.get(task.key) or ()], tasks))
+    table, squared = _tables([row for task in tasks for row in kept.get(task.key) or ()], tasks)
+    return Evaluation(mark(table, *(case.not_private for case in cases)), squared)
 
 
 def _tasks(

@@ -38,7 +38,7 @@ from attributary.prior.profile import Profile, profile
 from attributary.ratio import ratios_table
 from attributary.spec import Spec
 from attributary.tables import write_table
-from attributary.tables.not_private import TRUE_COUNTS, mark
+from attributary.tables.not_private import mark
 from attributary.tables.table_columns import floats
 from attributary.tree import Tree
 from attributary.tree.match import match
@@ -100,9 +100,9 @@ class Run:
             ratios = ratios_table(self.estimates, self.confidence)
         if ratios is not None:
             tables["ratios"] = mark(ratios, *(est.not_private for est in self.estimates.values()))
-        tables["counts"] = mark(self.counts.table, TRUE_COUNTS)
+        tables["counts"] = self.counts.table
         if self.before is not None:
-            tables["prior"] = mark(self.before.table, TRUE_COUNTS)
+            tables["prior"] = self.before.table
         return tables
 
     def page(self, files: tuple[str, ...] = ()) -> str:
@@ -210,4 +210,5 @@ def measure(part: MeasurePlan, tree: Tree, conversions: Profile, rng: Entropy | 
 def measured_prior(part: MeasurePlan, tree: Tree, earlier: Profile, prior: Prior, rng: Entropy | None = None) -> Prior:
     """What a report of the earlier period, measured by the same plan, would have said."""
     est = denoise(tree, measure(part, tree, earlier, rng))
-    return replace(prior, mean=np.asarray(est.count, np.float64), variance=est.variance, protected=True)
+    mean = np.asarray(est.count, np.float64)
+    return replace(prior, mean=mean, variance=est.variance, protected=True, not_private=est.not_private)

@@ -268,13 +268,13 @@ _NO_ERRORS = PlanErrors(levels=(), tree=Compared.of(0, 0, 0), roots=Compared.of(
 
 
 def _with_errors(plan: Plan, errors: list[PlanErrors]) -> Plan:
-    """The plan with the errors of each measure, and of all together."""
+    """The plan with the errors of each measure, and of all together, as far as they may be told."""
     together = PlanErrors.together(errors, [measure.weight for measure in plan.spec.asked])
     update: dict[str, Any] = {"expected": together}
     if len(errors) > 1:
         each = zip(plan.measures, errors, strict=True)
         update["measures"] = tuple(share.model_copy(update={"expected": error}) for share, error in each)
-    return plan.model_copy(update=update)
+    return plan.model_copy(update=update).to_hand_on
 
 
 def _mean(q: Question) -> float | None:

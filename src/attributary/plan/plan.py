@@ -34,10 +34,12 @@ class PriorNote(BaseModel, frozen=True, extra="forbid"):
 
     history: bool = Field(description="false if there was no prior, and the plan goes by the tree's structure")
     protected: bool = Field(description="true if the prior was protected itself, or if there was none")
-    conversions: float = Field(default=0.0, description="how many conversions the prior has in the tree")
+    conversions: float | None = Field(
+        default=None, description="how many conversions the prior has in the tree; none if it was not protected"
+    )
     new: int = Field(default=0, ge=0, description="nodes of the tree that the prior does not have")
     gone: int = Field(default=0, ge=0, description="leaves of the prior that the tree does not have")
-    lost: float = Field(default=0.0, description="how many conversions they had")
+    lost: float | None = Field(default=None, description="how many conversions they had; none if not protected")
 
 
 class MeasureShare(BaseModel, frozen=True, extra="forbid"):
@@ -51,6 +53,12 @@ class MeasureShare(BaseModel, frozen=True, extra="forbid"):
     mean: float | None = Field(default=None, description="what a conversion brought on average in the prior")
     bias_known: bool = Field(default=True, description="whether the prior tells what limits cut off")
     expected: PlanErrors | None = Field(default=None, description="the errors to expect, if there are other measures")
+
+    @property
+    def inexact(self) -> dict[str, Any]:
+        """What takes the place of exact figures of the prior."""
+        mean = None if self.mean is None else float(f"{self.mean:.2g}")
+        return {"mean": mean, "expected": self.expected and self.expected.unnamed()}
 
     @property
     def worth(self) -> float:
@@ -366,12 +374,16 @@ class Plan(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
     @property
     def to_hand_on(self) -> Self:
-        """The plan as files and pages have it: it names nodes with their counts only if the prior was protected."""
+        """The plan with what may be told of its prior: the one rule, by which every plan is made, and read from a file.
+
+        A protected prior may be told. Of any other there is no sum, no node with its count, and of a mean two digits:
+        what is left, contributions and expected errors, still depends on it.
+        """
         if self.prior.protected:
             return self
-        own = (share.expected and share.expected.unnamed() for share in self.measures)
-        measures = (share.model_copy(update={"expected": e}) for share, e in zip(self.measures, own, strict=True))
-        return self.model_copy(update={"expected": self.expected.unnamed(), "measures": tuple(measures)})
+        measures = tuple(share.model_copy(update=share.inexact) for share in self.measures)
+        prior = self.prior.model_copy(update={"conversions": None, "lost": None})
+        return self.model_copy(update={"expected": self.expected.unnamed(), "measures": measures, "prior": prior})
 
     def at(self, epsilon: float) -> Self:
         """The same plan under another ε. Under the API's noise it stays the best; errors go with √var(DLap(ε/L1))."""

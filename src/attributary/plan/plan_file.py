@@ -27,7 +27,7 @@ WIDTH = 110
 
 def to_json(plan: Plan) -> str:
     """The plan as JSON; its fingerprint and what is under "privacy" are derived, and for the reader."""
-    data = json.loads(plan.to_hand_on.model_dump_json(by_alias=True, exclude_none=True))
+    data = json.loads(plan.model_dump_json(by_alias=True, exclude_none=True))
     if plan.measures == (plan.counts_alone,):
         del data["measures"]
     data["fingerprint"] = plan.fingerprint
@@ -62,7 +62,7 @@ def from_json(text: str, nodes: Any = None, name: str = "the plan") -> Plan:
     for derived in ("privacy", "fingerprint"):
         data.pop(derived, None)
     try:
-        plan = Plan.model_validate({**data, "nodes": nodes})
+        plan = Plan.model_validate({**data, "nodes": nodes}).to_hand_on
     except ValidationError as error:
         raise Mistakes(in_words(error, Plan), name) from None
     if wrong := list(_of_other_kinds(data, json.loads(plan.model_dump_json(by_alias=True)))):

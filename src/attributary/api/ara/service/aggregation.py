@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,7 +85,7 @@ def aggregate(
     not_private = together(NO_NOISE if no_noise else "", "" if seed is None else SEEDED, DEBUG if debug else "")
     book = None if not_private else _ledger(ledger, output)
     progress("reading the domain")
-    keys, domain_name, plans = _domain(domain, plan)
+    keys, plans = _domain(domain, plan)
     try:
         sums = add_up(
             [reports] if isinstance(reports, str) else reports,
@@ -103,13 +103,14 @@ def aggregate(
         raise InputError(str(error)) from error
     if errors_file is not None:
         _write_errors(errors_file, sums)
-    check(sums, domain_name, most_errors)
+    check(sums, most_errors)
     noise_words = not_private or f"noise DLap({epsilon:g}/{l1})"
     debug_output = beside(output) if debug else None
     new = book is not None and not os.path.exists(book)
+    tally = sums.tally if not_private else replace(sums.tally, summed=None, nulls=None, filtered=None, outside=None)
 
     def result(noisy_sums: Ints, answered: str = "") -> Aggregation:
-        about = (noise_words, not_private, sums.tally, sums.faults, len(sums.shared), book, new, debug_output)
+        about = (noise_words, not_private, tally, sums.faults, len(sums.shared), book, new, debug_output)
         return Aggregation(output, sums.keys, noisy_sums, *about, answered)
 
     rng: Entropy | None = None if seed is None else np.random.default_rng(seed)
@@ -179,8 +180,11 @@ def _ledger(named: str | None, output: str) -> str:
     return ledgers.users_ledger()
 
 
-def _domain(domain: str | Sequence[str] | Keys, plan: Plan | None) -> tuple[Keys, str, str]:
-    """The keys to sum up, what messages call them, and the fingerprints of their plans; refuses those of another."""
+def _domain(domain: str | Sequence[str] | Keys, plan: Plan | None) -> tuple[Keys, str]:
+    """The keys to sum up, and the fingerprints of their plans; refuses those of another plan.
+
+    Nothing else tells a wrong domain before it is spent: whether reports have its keys is what the noise protects.
+    """
     if isinstance(domain, np.ndarray):
         keys, name, stated = domain, "the domain", {"the domain": ""}
     else:
@@ -189,12 +193,12 @@ def _domain(domain: str | Sequence[str] | Keys, plan: Plan | None) -> tuple[Keys
     if not len(keys):
         raise InputError(f"{name} has no keys; a summary report needs some to sum up")
     if plan is None:
-        return keys, name, "" if "" in stated.values() else ",".join(dict.fromkeys(stated.values()))
+        return keys, "" if "" in stated.values() else ",".join(dict.fromkeys(stated.values()))
     for path, fingerprint in stated.items():
         refuse_other_plan(path, fingerprint, plan.fingerprint, "the plan")
     if plan.keys is not None and not layout(plan).of_plan(keys).all():
         raise other_keys(name, keys, layout(plan), "the plan")
-    return keys, name, plan.fingerprint
+    return keys, plan.fingerprint
 
 
 def _write_errors(path: str, sums: "KeySums") -> None:
@@ -292,9 +296,10 @@ def _summed(parts: list[tuple[Keys, Ints]]) -> tuple[Keys, Ints]:
     return keys, total
 
 
-def check(sums: KeySums, domain: str, most_errors: float = 0.1) -> None:
-    """Refuses a batch that no budget should be spent on: of no use, with too many errors, or of another domain.
+def check(sums: KeySums, most_errors: float = 0.1) -> None:
+    """Refuses a batch that no budget should be spent on: of no use, or with too many errors.
 
+    What reports contribute decides nothing here: refusals are free, and could be asked for until all of it is known.
     Reports that are not in debug mode are left out of a debug run, but are no errors.
     """
     tally = sums.tally
@@ -307,11 +312,6 @@ def check(sums: KeySums, domain: str, most_errors: float = 0.1) -> None:
         raise InputError(
             f"{errors:,} of {tally.reports:,} reports cannot be used, and at most {100 * most_errors:g} % may be "
             f"(--max-errors); nothing was spent: {why}"
-        )
-    if tally.outside and not tally.summed:
-        raise InputError(
-            f"no key of any report is in the domain: {tally.outside:,} contributions have other keys than the "
-            f"{len(sums.keys):,} of {domain}; nothing was spent: give the domain that belongs to these reports"
         )
 
 
