@@ -247,7 +247,7 @@ def test_a_domain_that_the_plan_cannot_give_spends_nothing_whatever_reports_have
     for wrong in (KEYS, np.concatenate([right, KEYS[:1]])):  # of which the reports have some
         avro.write_domain("domain.avro", wrong)
         result = run("--ledger", "new.sqlite")
-        assert result.exit_code == 2 and one_line(result) and "are not of this plan's layout" in result.stderr
+        assert result.exit_code == 2 and one_line(result) and "has keys of another plan (mark " in result.stderr
         assert not os.path.exists("out.avro") and not os.path.exists("new.sqlite")
 
 
