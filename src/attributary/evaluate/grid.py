@@ -136,7 +136,8 @@ def _tables(rows: list[Row], tasks: list[GridTask]) -> tuple[Any, Any]:
     import pyarrow as pa
 
     many = any("measure" in row for row in rows)
-    order = {method.name: i for i, method in enumerate(dict.fromkeys(m for t in tasks for m in t.methods))}
+    tried = dict.fromkeys(method.name for task in tasks for method in task.methods)
+    order = {name: i for i, name in enumerate(sorted(tried, key=lambda name: name == ZEROS))}  # zeros last
     by = ("dataset", "tree", "noise", "tau", "epsilon", *(("measure", "limits") if many else ()))
     place = {name: {row.get(name): None for row in rows} for name in by}
     ranks = {name: {value: i for i, value in enumerate(values)} for name, values in place.items()}
