@@ -75,7 +75,7 @@ def _parts(value: Any, seen: set[int]) -> Iterator[bytes]:
         yield from _parts(value.co_consts, seen)
     elif isinstance(value, FunctionType):
         yield f"{value.__module__}.{value.__qualname__}".encode()
-        if value.__module__.startswith(OURS):
+        if (value.__module__ or "").startswith(OURS):
             return
         used = [value.__globals__[name] for name in value.__code__.co_names if name in value.__globals__]
         cells = [cell.cell_contents for cell in value.__closure__ or ()]
