@@ -229,7 +229,18 @@ def test_aggregate_tells_what_it_prints(tmp_path: Path) -> None:
 def test_paper_tells_what_it_prints(tmp_path: Path) -> None:
     loud = attributary(
         *("paper", "csscl", "--generated", "--rows", 5000, "--missing", "drop", "--epsilon", 4, "--tau", 10),
-        *("--noise", "api", "--draws", 0, "--method", "greedy-unbiased", "--method", "optimal-unbiased", "--workers", 1),
+        *(
+            "--noise",
+            "api",
+            "--draws",
+            0,
+            "--method",
+            "greedy-unbiased",
+            "--method",
+            "optimal-unbiased",
+            "--workers",
+            1,
+        ),
         *("-o", tmp_path / "out", "--summary", tmp_path / "p.json"),
     )
     said = json.loads((tmp_path / "p.json").read_text())
@@ -239,7 +250,7 @@ def test_paper_tells_what_it_prints(tmp_path: Path) -> None:
     assert all(line in loud.stderr for line in said["messages"])
     methods, *_, best, stated = said["tables"]
     assert methods["columns"] == ["method", "ε = 4", "name"]
-    assert [row[2] for row in methods["rows"]] == ["optimal-unbiased", "greedy-unbiased", "zeros"]
+    assert [row[2] for row in methods["rows"]] == ["greedy-unbiased", "optimal-unbiased", "zeros"]
     assert best["columns"] == ["epsilon", "paper's best", "method", "our best", "method", "change", "zeros"]
     for epsilon, theirs, _, ours, method, *_ in best["rows"]:
         assert (epsilon, method) == (4, "optimal-unbiased")
