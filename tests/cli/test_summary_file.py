@@ -248,7 +248,7 @@ def test_paper_tells_what_it_prints(tmp_path: Path) -> None:
     left_out = [f"not counted: {rows:,} {why}" for why, rows, _ in (one.values() for one in said["not_counted"])]
     assert left_out and all(line in loud.stderr for line in left_out)
     assert all(line in loud.stderr for line in said["messages"])
-    methods, *_, best, stated = said["tables"]
+    methods, *_, best, _ = said["tables"]
     assert methods["columns"] == ["method", "ε = 4", "name"]
     assert [row[2] for row in methods["rows"]] == ["greedy-unbiased", "optimal-unbiased", "zeros"]
     assert best["columns"] == ["epsilon", "paper's best", "method", "our best", "method", "change", "zeros"]
