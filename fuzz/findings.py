@@ -8,7 +8,7 @@ import re
 import traceback
 from dataclasses import asdict, dataclass, field
 
-LONGEST_MESSAGE, MOST_LINES = 2_000, 60
+LONGEST_MESSAGE, MOST_LINES = 1_100, 60
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def bad_words(words: str, printed: bool = False) -> str:
     if "Traceback (most recent call last)" in words:
         return "a traceback"
     if max(map(len, lines)) > LONGEST_MESSAGE:
-        return "a message of more than two thousand characters"
+        return "a message of more than a thousand characters"
     if len(lines) > MOST_LINES:
         return "a message of many lines"
     return "a message that cannot be printed" if printed and re.search(r"[\x00-\x09\x0b-\x1f\x7f]", words) else ""

@@ -18,7 +18,31 @@ from pathlib import Path
 
 GOLDENS = "javatests/testData/{}_report_goldens/"
 LIBRARY = "worker/testing/data/library/"
-INTEROP = "adservices/tests/unittest/service-core/assets/msmt_interop_tests/"
+INTEROP = "adservices/tests/unittest/service-core/measurement/assets/msmt_interop_tests/"
+# Those whose rules hold for aggregatable reports; many of the others expect event-level reports alone.
+INTEROP_CASES = (
+    "default_config",
+    "aggregatable_budget",
+    "aggregatable_contributions_creation",
+    "aggregatable_contributions_with_filtering_ids",
+    "aggregatable_debug_reports_limits",
+    "aggregatable_debug_reports_with_filtering_ids",
+    "aggregatable_large_key",
+    "aggregatable_report_source_registration_time",
+    "aggregatable_report_window",
+    "aggregatable_storage_limit",
+    "aggregatable_with_event_disabled",
+    "attribution_scopes_max_event_states_limit",
+    "clamp_aggregatable_report_window",
+    "event_report_window",
+    "multiple_destinations",
+    "rate_limit_max_attribution_reporting_endpoints",
+    "rate_limit_max_attributions",
+    "source_deactivation",
+    "source_destination_limit_fifo",
+    "source_destination_limit_fifo_and_destination_rate_limit",
+    "top_level_filter_data",
+)
 # The key that Chromium publishes beside its golden reports (aggregatable_report_goldens/latest/private_key.txt).
 GOLDEN_TEST_KEY = "z5KhjZ8Q71lHD5L7LDDLeOcBgNLX0DXv0RqUT4m/+Jw="
 
@@ -41,7 +65,7 @@ ORIGINS = (
         (
             ("protocol/avro/*.avsc", "avro-schemas"),
             ("sampledata/*", "sample-batch"),
-            (LIBRARY + "input_set_1/*.avro", "batch-1"),
+            (LIBRARY + "input_set_attribution_1/*.avro", "batch-1"),
             (LIBRARY + "expected_output_set_1/output.json", "batch-1"),
             *((GOLDENS.format("aggregatable") + f"{v}/*", f"golden-reports/{v}") for v in ("latest", "version_0.1")),
             (GOLDENS.format("aggregatable") + "version_/*", "golden-reports/version_"),
@@ -53,7 +77,7 @@ ORIGINS = (
         "msft-mirror-aosp/platform.packages.modules.AdServices",  # a mirror of AOSP
         "593832a5",
         "the cases are Chromium's, BSD-3-Clause; Apache-2.0",
-        ((INTEROP + "*.json", "interop"),),
+        tuple((INTEROP + f"{case}.json", "interop") for case in INTEROP_CASES),
     ),
     Origin(
         "WICG/attribution-reporting-api",
@@ -95,13 +119,14 @@ def fetch(folder: Path, base: str, origins: Sequence[Origin] = ORIGINS) -> dict[
         _git(clone, "checkout", "--quiet", "--force", origin.commit)
         files = _git(clone, "ls-tree", "-r", "--name-only", "HEAD").splitlines()
         for pattern, name in origin.folders:
+            matching = [file for file in files if _matches(file, pattern)]
+            if not matching:
+                raise FileNotFoundError(f"{origin.repository} at {origin.commit} has no file {pattern}")
             target = folder / name
             target.mkdir(parents=True, exist_ok=True)
-            for file in (file for file in files if _matches(file, pattern)):
+            for file in matching:
                 shutil.copyfile(clone / file, target / Path(file).name)
-                counts[name] = counts.get(name, 0) + 1
-            if not counts.get(name):
-                raise FileNotFoundError(f"{origin.repository} at {origin.commit} has no file {pattern}")
+            counts[name] = counts.get(name, 0) + len(matching)
     if (folder / "golden-reports").is_dir():
         key = {"origin": "Chromium, a published test key", "private_key_base64": GOLDEN_TEST_KEY}
         (folder / "golden-reports" / "GOLDEN_TEST_KEY.json").write_text(json.dumps(key, indent=1) + "\n")

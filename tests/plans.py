@@ -34,6 +34,8 @@ def asked(given: Spec, seed: int = 0, campaigns: int = 4, seen: int = 4) -> tupl
     table = counts(seed, campaigns)
     tree = given.tree(table)
     rows = [i for i, label in enumerate(table["a"]) if int(label[1:]) < seen]
+    for attribute in given.unknown:  # a prior has no values outside a domain
+        rows = [i for i in rows if str(table[attribute.name][i]) in map(str, attribute.labels)]
     earlier = {name: [column[i] for i in rows] for name, column in table.items()}
     return tree, prior.from_counts(tree, earlier, known=[a.name for a in given.known])
 

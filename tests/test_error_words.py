@@ -28,3 +28,11 @@ def test_a_command_and_a_call_name_the_same_in_their_words() -> None:
         denoise(Measurements.from_table(figures, levels=["shop"], value="visits"))
     said = CliRunner().invoke(main, "denoise --table -", input=b"shop,visits\na,9\nb,5\n")
     assert said.exit_code == 2 and "give --variance, or --std, or --noise" in said.stderr
+
+
+def test_no_line_of_an_error_is_long_whatever_of_the_users_is_in_it() -> None:
+    error = InputError(f"the rule; got {'x' * 10**6}: the remedy\nand {'y' * 5000}")
+    for words in (str(error), str(pickle.loads(pickle.dumps(error)))):
+        first, second = words.split("\n")
+        assert len(first) <= 1000 and first.startswith("the rule; got xxx") and first.endswith("xxx: the remedy")
+        assert len(second) <= 1000 and str(InputError("z" * 1000)) == "z" * 1000

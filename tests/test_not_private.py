@@ -1,19 +1,30 @@
 """What is not private says so, and so does everything that is made from it."""
 
 import csv
+import json
+import re
 from pathlib import Path
+from typing import Any
 
+import pandas
+import polars
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 
-from attributary import Measurements, Plan, Tree, denoise
+from attributary import Measurements, Plan, Spec, Tree, denoise, make_plan, prior
+from attributary.cli import main
 from attributary.datasets import generate
 from attributary.explore.estimate_store import open_store
 from attributary.explore.explore_session import Session
+from attributary.explore.plan_start import start_of_plan
+from attributary.logs import count
+from attributary.pipeline.table_form import recognise
+from attributary.plan.plan_html import plan_html
 from attributary.report.facts import not_private
 from attributary.tables import read_table, write_table
-from attributary.tables.not_private import NO_NOISE, SEEDED, TRUE_COUNTS, mark, words_of
+from attributary.tables.not_private import EXACT_PRIOR, NO_NOISE, SEEDED, TRUE_COUNTS, mark, words_of
 from attributary.tables.table_columns import floats
 from command import attributary
 from effort import first_of
@@ -193,3 +204,114 @@ def test_all_that_a_run_writes(format_: str, seed: list[str], tmp_path: Path) ->
     found = {path.stem: words_of(read_table(str(path))) for path in out.glob(f"*.{format_}")}
     assert found == {"estimates": words, "counts": TRUE_COUNTS, "prior": TRUE_COUNTS}
     assert ("NOT PRIVATE. Do not publish" in (out / "report.html").read_text()) == bool(seed)
+
+
+# --- true counts ----------------------------------------------------------------------------------------------------
+
+LEVELS = "campaign,location,day"
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("logs")
+    generate("shop", f"{folder}/", 2_000, 0)
+    return folder
+
+
+@pytest.mark.parametrize("noise", [["--variance", "0"], ["--std", "3"], ["--noise", "laplace:scale=2"]])
+@pytest.mark.parametrize("ending", first_of(ENDINGS))
+def test_counts_and_all_that_is_made_of_them(ending: str, noise: list[str], logs: Path, tmp_path: Path) -> None:
+    """A page of true counts says so, whatever noise is stated for them, through every format."""
+    counts, est, page = tmp_path / f"counts.{ending}", tmp_path / f"est.{ending}", tmp_path / "page.html"
+    said = attributary("count", logs / "spec.toml", "-o", counts, "--summary", tmp_path / "said.json").stderr
+    assert TRUE_COUNTS in said and json.loads((tmp_path / "said.json").read_text())["not_private"] == TRUE_COUNTS
+    assert words_of(read_table(str(counts))) == TRUE_COUNTS
+    how = ("--levels", LEVELS, "--value", "conversions", *noise)
+    attributary("denoise", "--table", counts, *how, "--fill", "-o", est)
+    assert words_of(read_table(str(est))) == TRUE_COUNTS
+    for source in ((est,), (counts, *how)):
+        attributary("report", *source, "-o", page)
+        assert "<title>NOT PRIVATE: " in page.read_text()
+    store = open_store([str(est)], LEVELS.split(","))
+    assert store.now.not_private == TRUE_COUNTS
+    store.close()
+
+
+def test_counts_on_standard_output_and_from_standard_input(logs: Path) -> None:
+    given = CliRunner().invoke(main, ["count", str(logs / "spec.toml"), "-q"]).stdout
+    assert {row[-1] for row in list(csv.reader(given.splitlines()))[1:]} == {TRUE_COUNTS}
+    how = ["denoise", "--table", "-", "--levels", LEVELS, "--value", "conversions", "--variance", "4"]
+    made = CliRunner().invoke(main, how, input=given)
+    assert made.exit_code == 0 and {row[-1] for row in list(csv.reader(made.stdout.splitlines()))[1:]} == {TRUE_COUNTS}
+
+
+def test_the_mark_is_no_level_and_a_pivot_keeps_it() -> None:
+    marked = pa.table({"a": ["x", "y"], "conversions": [5, 2], "not_private": [TRUE_COUNTS] * 2})
+    assert recognise(marked).tree.attributes == ("a",)
+    wide = pa.table({"a": ["x", "y"], "Jan": [5, 2], "Feb": [2, 7], "Mar": [2, 3], "not_private": [TRUE_COUNTS] * 2})
+    assert words_of(recognise(wide, wide="month").table) == TRUE_COUNTS
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "categorical", "counts"])
+def test_frames_carry_it(kind: str, logs: Path, tmp_path: Path) -> None:
+    attributary("count", logs / "spec.toml", "-o", tmp_path / "counts.csv", "-q")
+    frame: Any = {
+        "pandas": lambda: pandas.read_csv(tmp_path / "counts.csv"),
+        "polars": lambda: polars.read_csv(tmp_path / "counts.csv"),
+        "categorical": lambda: pandas.read_csv(tmp_path / "counts.csv").astype({"not_private": "category"}),
+        "counts": lambda: count(Spec.load(str(logs / "spec.toml")), str(logs)).table,
+    }[kind]()
+    measured = Measurements.from_table(frame, levels=LEVELS.split(","), value="conversions", variance=4)
+    assert measured.not_private == denoise(measured).not_private == TRUE_COUNTS
+
+
+def test_errors_of_true_counts_are_marked(logs: Path, tmp_path: Path) -> None:
+    out = tmp_path / "errors.csv"
+    attributary("evaluate", logs / "spec.toml", "--method", "equal", "--draws", "0", "-o", out, "-q")
+    assert words_of(read_table(str(out))) == TRUE_COUNTS
+    attributary("report", out, "-o", tmp_path / "page.html")
+    assert "<title>NOT PRIVATE: " in (tmp_path / "page.html").read_text()
+
+
+@pytest.mark.parametrize("protected", [True, False])
+def test_estimates_from_an_exact_prior_in_python(protected: bool) -> None:
+    """What the command marks, a call marks, too."""
+    rows = {"a": ["x", "x", "y", "y"], "b": ["p", "q", "p", "q"], "conversions": [50, 20, 20, 70]}
+    tree = Tree.from_paths({name: rows[name] for name in "ab"}, ["a", "b"], fill=True)
+    for table, words in (
+        (pa.table(rows), "" if protected else EXACT_PRIOR),
+        (mark(pa.table(rows), TRUE_COUNTS), EXACT_PRIOR),
+    ):
+        earlier = prior.from_counts(tree, table, protected=protected)
+        measured = Measurements.of(tree, earlier.mean + 1.0, 4.0)
+        est = denoise(tree, measured, prior=prior.learn(tree, measured, None, earlier))
+        assert (earlier.not_private, earlier.protected, est.not_private) == (words, not words, words)
+
+
+@pytest.mark.parametrize("marked", ["marked", "by hand", "protected"])
+def test_a_plan_tells_no_figure_of_counts_that_were_not_protected(marked: str, tmp_path: Path) -> None:
+    """Neither the total nor a node with its count: in terminal, summary, file, page, notebook and explorer."""
+    (tmp_path / "spec.toml").write_text('split_by = "a"\n' + SPEC)
+    figures = [3501, 312, 277, 231]
+    table = pa.table({"a": ["x", "x", "y", "y"], "b": ["p", "q", "p", "q"], "conversions": figures})
+    write_table(mark(table, TRUE_COUNTS if marked == "marked" else ""), str(tmp_path / "counts.csv"))
+    args = [*("plan", tmp_path / "spec.toml", "--prior", tmp_path / "counts.csv", "-o", tmp_path / "plan.json")]
+    args += ["--summary", tmp_path / "said.json", "--what-if", "epsilon=1", *["--protected"] * (marked != "by hand")]
+    done = attributary(*args)
+    attributary("report", tmp_path / "plan.json", "-o", tmp_path / "page.html")
+    plan = Plan.load(str(tmp_path / "plan.json"))
+    asked = Spec.load(str(tmp_path / "spec.toml"))
+    tree = asked.tree(table)
+    made = make_plan(asked, tree, prior.from_counts(tree, table, protected=marked == "protected"))
+    shown = [done.stdout + done.stderr, repr(made), plan_html(made), start_of_plan(plan).words]
+    shown += [(tmp_path / name).read_text() for name in ("said.json", "plan.json", "page.html")]
+    found = [
+        [number for number in (sum(figures), *figures, 3813, 508) if re.search(rf"\b{number}\b", text.replace(",", ""))]
+        for text in shown
+    ]
+    assert made == plan and plan.prior.protected == (marked == "protected")
+    if marked == "protected":
+        assert all(4321 in numbers for numbers in (found[0], found[4], found[5], found[6]))
+    else:
+        assert found == [[]] * len(shown) and plan.prior.conversions is None
+        assert all("NOT protected" in text for text in (shown[0], shown[2], shown[6]))

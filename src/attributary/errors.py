@@ -27,7 +27,7 @@ class NamesOptions(Exception):  # noqa: N818, it is a kind of them
     """Is written with options, as in --no-totals; whoever calls from Python reads `no_totals`."""
 
     def __str__(self) -> str:
-        words = super().__str__()
+        words = "\n".join(map(shortened, super().__str__().split("\n")))  # whatever of the user's is in them
         return words if _commands.get() else OPTION.sub(_as_argument, words)
 
 
@@ -41,6 +41,11 @@ class InputError(NamesOptions, ValueError):
 
 class TryAgain(NamesOptions):
     """The machine could not do it now (memory, disk, a service that does not start): the same call may work later."""
+
+
+def shortened(line: str, most: int = 1000) -> str:
+    """A line without its middle, if it is very long; the rule is at its beginning, the remedy at its end."""
+    return line if len(line) <= most else f"{line[: most // 2 - 1]} … {line[2 - most // 2 :]}"
 
 
 def brief(value: object, most: int = 60) -> str:

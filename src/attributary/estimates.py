@@ -319,7 +319,7 @@ def read_estimates(table: Any, path: str, levels: list[str] | None = None, rows:
     _check(there, path, rows)
     figure = _figure(table, tree, there.get("noisy", np.full(table.num_rows, np.nan)))
     impressions = _impressions(table, tree, path, levels, rows)
-    if rows is None and impressions is None and tree.attributes:
+    if rows is None and impressions is None and tree.attributes and not set(NODE) <= set(table.column_names):
         tree, there = _with_missing(tree, there)
     prior, zero = there.get(FROM_PRIOR), there.get(ZERO)
     absent = np.full(len(tree), np.nan)

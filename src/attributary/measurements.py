@@ -49,6 +49,7 @@ class Measurements:
     freedom: Floats | None = None  # degrees of freedom of the estimates' variances, where the noise was estimated
     frame: Any = field(default=None, repr=False)  # the user's table that they are from: row i is node i
     families: tuple[FamilyCovariance, ...] = ()  # of leaves, whose noise is correlated
+    part: bool = False  # of a larger tree, whose other figures are not known: what was not measured has no bounds
 
     def __post_init__(self) -> None:
         shapes = self.shapes
@@ -260,6 +261,8 @@ class Measurements:
     @property
     def signed(self) -> bool:
         """Whether a figure is further below 0 than noise explains: profits may be, counts are not."""
+        if self.part:
+            return True
         var = np.broadcast_to(self.across, self.noisy.shape)
         far = self.beyond(UNLIKELY / max(self.noisy.size, 1)) * np.sqrt(self.variance)
         far = far[:, None] if self.noisy.ndim > far.ndim else far

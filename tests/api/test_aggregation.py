@@ -91,6 +91,18 @@ def test_published_batches_sum_to_the_published_results(reports: str, domain: st
     assert dict(zip(big(sums.keys), sums.total.tolist(), strict=True)) == wanted
 
 
+@pytest.mark.parametrize("reports", ["batch-1/batch.avro", SAMPLE[0]])
+@pytest.mark.parametrize("domain", ["batch-1/domain.avro", SAMPLE[1]])
+def test_published_batches_are_answered_whatever_the_domain(reports: str, domain: str, tmp_path: Path) -> None:
+    """As the service does: a domain that has no key of any report gets noise, and the batch is spent."""
+    folder, ledger = vectors("batch-1").parent, str(tmp_path / "ledger.sqlite")
+    how: dict[str, Any] = {"output": str(tmp_path / "summary.avro"), "epsilon": 4.0, "l1": 65536}
+    done = attributary.aggregate(None, str(folder / reports), str(folder / domain), ledger, **how)
+    assert len(done.sums) == len(done.keys) > 0 and done.shared_ids > 0 and not done.answered
+    with pytest.raises(InputError, match="reports are aggregated once"):
+        attributary.aggregate(None, str(folder / reports), done.keys[1:], ledger, **how)
+
+
 def test_bad_reports_are_counted_and_the_first_told(path: Path) -> None:
     good = batch([[(1, 1)]] * 3)
     avro.write_reports(str(path), [Report("{", b"")] * 9 + good)
@@ -263,11 +275,18 @@ def test_aggregate_is_a_call_with_a_result(tmp_path: Path, monkeypatch: pytest.M
     how: dict[str, Any] = {"output": "summary.avro", "epsilon": 4.0, "l1": 65536}
     done = attributary.aggregate(None, "reports.avro", "domain.avro", "ledger.sqlite", **how)
     assert np.array_equal(done.keys, keys) and done.new_ledger and done.ledger == "ledger.sqlite"
-    assert done.tally.used == 2 and done.tally.outside == 1 and not done.answered and not done.not_private
+    assert done.tally.used == 2 and not done.answered and not done.not_private
+    told = (done.tally.summed, done.tally.nulls, done.tally.filtered, done.tally.outside)
+    assert told == (None,) * 4  # exact numbers of contributions are for runs that are not private
     assert read_summary("summary.avro").metric.tolist() == done.sums.tolist()
     again = attributary.aggregate(None, ["reports.avro"], keys, "ledger.sqlite", **how)
     assert again.answered and len(again.sums) == 0 and not again.new_ledger
     with pytest.raises(InputError, match="reports are aggregated once"):
         attributary.aggregate(None, "reports.avro", keys, "ledger.sqlite", **{**how, "epsilon": 1.0})
     exact = attributary.aggregate(None, "reports.avro", keys, no_noise=True, **how)
-    assert exact.sums.tolist() == [300, 65536, 0] and exact.ledger is None and "NOT PRIVATE" in exact.not_private
+    assert (
+        exact.sums.tolist() == [300, 65536, 0]
+        and exact.tally.outside == 1
+        and exact.ledger is None
+        and "NOT PRIVATE" in exact.not_private
+    )

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from attributary import Tree
-from attributary.api.ara.keys.key_layout import BITS, bits, hashed, layout, layout_of
+from attributary.api.ara.keys.key_layout import BITS, bits, hashed, layout, layout_of, with_mark
 from attributary.api.ara.keys.node_keys import domain, row, tree_keys, whole
 from attributary.api.ara.service.key_index import Index
 from attributary.errors import InputError
@@ -42,7 +42,8 @@ def test_fields_share_no_bits_and_fill_what_they_take(asks: tuple[Plan, Tree]) -
     for mask in masks:
         assert not together & mask
         together |= mask
-    assert together == 2**found.bits - 1 and found.bits <= BITS
+    assert together == 2 ** (found.bits - 17) - 1 and found.bits <= BITS
+    assert not together & (0x1FFFF << 111) and found.mark >> 112 << 112 == found.mark, "the plan's mark is on top"
     assert sum(int(line[1]) for line in found.table()[1:]) == BITS
 
 
@@ -94,18 +95,21 @@ def test_the_layout_is_stored_in_the_plan() -> None:
     again = Plan.from_json(stored.to_json())
     assert again.keys == stored.keys and layout(again) == layout(stored)
     assert [(field.bits, field.shift) for field in layout(again).fields] == [(30, 5), (3, 2), (2, 0)]
-    assert layout(plan) == layout_of(plan.spec, bits(plan)), "the same is derived each time"
+    assert layout(plan) == layout_of(plan.spec, bits(plan), layout(plan).plan), "the same is derived each time"
 
 
 def test_where_the_bits_went() -> None:
     plan, _ = plan_of(spec())
-    assert layout(changed(plan, keys=bits(plan, {"a": 40}, {"b": ["l0", "l1"]}))).table() == [
+    stored = with_mark(changed(plan, keys=bits(plan, {"a": 40}, {"b": ["l0", "l1"]})))
+    assert layout(stored).table() == [
         ["field", "bits", "from", "to", "values", "side"],
+        ["plan", "16", "127", "112", stored.key_mark, "conversion"],
+        ["marked", "1", "111", "111", "1", "impression"],
         ["level", "2", "45", "44", "3 levels", "impression"],
         ["a", "40", "43", "4", "any, hashed", "impression"],
         ["b", "2", "3", "2", "2, by their place in the list", "impression"],
         ["day", "2", "1", "0", "3, by their place in the domain", "conversion"],
-        ["not used", "82", "127", "46", "", ""],
+        ["not used", "65", "110", "46", "", ""],
     ]
 
 
@@ -114,7 +118,7 @@ def test_hashed_values_share_what_is_left() -> None:
     given = Spec(epsilon=1, attributes=[{"name": name} for name in names])
     plan = make_plan(given, given.tree({name: ["x"] for name in names}), method="equal")
     found = layout(plan)
-    assert found.bits == BITS and {field.bits for field in found.fields} == {25}
+    assert found.bits == BITS and {field.bits for field in found.fields} == {21, 22}
 
 
 def test_missing_is_a_value_and_text_is_text() -> None:
@@ -171,7 +175,11 @@ def test_levels_of_another_tree_are_refused() -> None:
         ({"b": 1}, {"b": ["x", "y"]}, "'b' has 2 values, which take 2 bits; got 1"),
         ({}, {"day": ["x"]}, "'day' is unknown to the impression and has its values from the spec"),
         ({}, {"a": ["x", "x"]}, "the values of 'a' are listed once each, at least one; got x, x"),
-        ({"a": 64, "b": 64}, {}, "a key has 128 bits; level 2, a 64, b 64, day 2 make 132: leave a level out"),
+        (
+            {"a": 64, "b": 64},
+            {},
+            "a key has 128 bits; plan and level 19, a 64, b 64, day 2 make 149: leave a level out",
+        ),
     ],
 )
 def test_bits_that_make_no_sense(widths: dict[str, int], values: dict[str, list[str]], message: str) -> None:

@@ -250,14 +250,17 @@ GOOD = {"bucket": b"\1", "value": b"\2"}
         ({1: 2}, "the names in a map are texts"),
         ({"data": [GOOD]}, 'operation "histogram"; got None'),
         ({"data": [GOOD], "operation": "sum"}, "got 'sum'"),
-        ({"operation": "histogram"}, "a list of contributions as data; got None"),
-        ({"operation": "histogram", "data": [1]}, "bucket, value and perhaps id; got 1"),
-        ({"operation": "histogram", "data": [{"bucket": b""}]}, "bucket, value and perhaps id"),
-        ({"operation": "histogram", "data": [{**GOOD, "value": 2}]}, "value of a contribution is up to 4 bytes; got 2"),
-        ({"operation": "histogram", "data": [{**GOOD, "value": bytes(5)}]}, "up to 4 bytes"),
+        ({"operation": "histogram"}, "a list of contributions as data; got nothing"),
+        ({"operation": "histogram", "data": [1]}, "bucket, value and perhaps id; got a number"),
+        ({"operation": "histogram", "data": [{"bucket": b""}]}, "bucket, value and perhaps id; got a map$"),
+        (
+            {"operation": "histogram", "data": [{**GOOD, "value": 2}]},
+            "value of a contribution is up to 4 bytes; got a num",
+        ),
+        ({"operation": "histogram", "data": [{**GOOD, "value": bytes(5)}]}, "up to 4 bytes; got 5 bytes$"),
         ({"operation": "histogram", "data": [{**GOOD, "bucket": bytes(17)}]}, "up to 16 bytes"),
         ({"operation": "histogram", "data": [{**GOOD, "id": bytes(9)}]}, "up to 8 bytes"),
-        ({"operation": "histogram", "data": "x" * 100}, "…"),
+        ({"operation": "histogram", "data": "x" * 100}, "got a text$"),
     ],
 )
 def test_what_is_no_payload_is_refused_in_words(content: Any, message: str) -> None:

@@ -162,12 +162,14 @@ def test_figure_2_of_the_paper() -> None:
     ready, found = registrations(plan), layout(plan)
     source = ready.source({"campaign": 123, "location": "New York"}, SITE)
     trigger = ready.trigger({"day": "Friday"})
-    assert trigger["aggregatable_values"] == {"campaign": 21_845, "location": 21_845, "day": 21_845}
+    (values,) = trigger["aggregatable_values"]
+    assert values["values"] == {"campaign": 21_845, "location": 21_845, "day": 21_845}
+    assert source["filter_data"] == values["filters"] == {"plan": [found.plan]}
     path = ["123", "New York", "Friday"]
     assert contributions(source, trigger) == {found.key(level, path): 21_845 for level in range(3)}
     friday = {"key_piece": "0x5", "source_keys": ["day"]}
     assert trigger["aggregatable_trigger_data"] == [
-        {"key_piece": "0x0", "source_keys": ["campaign", "location"]},
+        {"key_piece": hex(found.mark), "source_keys": ["campaign", "location", "day"]},
         friday,
     ]
 
@@ -269,7 +271,9 @@ def test_sources_have_what_they_are_given() -> None:
     assert (source["source_event_id"], source["priority"]) == (str(2**64 - 1), "-3")
     read = parse.source(json.dumps(source)).value
     assert read is not None and len(read.destination) == 2
-    assert source["aggregation_keys"]["day"] == hex(ready.layout.key(2, ["x", "missing", "mon"]) & ~3)
+    assert source["aggregation_keys"]["day"] == hex(
+        ready.layout.key(2, ["x", "missing", "mon"]) & ~3 ^ ready.layout.mark
+    )
 
 
 def test_destinations_that_no_header_can_hold_are_refused() -> None:
@@ -294,7 +298,7 @@ def test_values_are_coded_as_in_counts(case: str) -> None:
     attribute, value, label = VALUES[case]
     given = Spec(epsilon=1, attributes=[attribute])
     ready = registrations(make_plan(given, given.tree()))
-    piece = ready.trigger({"n": value})["aggregatable_trigger_data"][0]["key_piece"]
+    piece = ready.trigger({"n": value})["aggregatable_trigger_data"][-1]["key_piece"]
     assert int(piece, 16) == given.attributes[0].labels.index(label) + 1
 
 
@@ -311,7 +315,7 @@ def test_buckets_of_time_that_a_conversion_knows() -> None:
     given = Spec(epsilon=1, attributes=[stay], logs=logs)
     ready = registrations(make_plan(given, given.tree()))
     assert ready.asks == ("stay",)
-    assert [ready.trigger({"stay": s})["aggregatable_trigger_data"][0]["key_piece"] for s in ("59m", "1h")] == [
+    assert [ready.trigger({"stay": s})["aggregatable_trigger_data"][-1]["key_piece"] for s in ("59m", "1h")] == [
         "0x1",
         "0x2",
     ]
@@ -408,7 +412,7 @@ def test_two_unknown_attributes_have_a_piece_each() -> None:
     ready = registrations(make_plan(given, asked(given)[0], method="equal"))
     data = ready.trigger({"day": "tue", "hour": 1})["aggregatable_trigger_data"]
     assert [(datum["key_piece"], datum["source_keys"]) for datum in data] == [
-        ("0x0", ["a", "b"]),
+        (hex(ready.layout.mark), ["a", "b", "day", "hour"]),
         ("0x8", ["day", "hour"]),
         ("0x2", ["hour"]),
     ]

@@ -253,6 +253,20 @@ def test_a_destination_is_a_site_and_what_is_more_is_ignored(more: str) -> None:
     ]
 
 
+@pytest.mark.parametrize("suffix", ["https://github.io", "https://co.uk", "https://com", "https://github.io./x"])
+def test_a_public_suffix_as_destination_is_taken_with_a_warning(suffix: str) -> None:
+    site = suffix.removesuffix("/x")
+    for destination in (suffix, [suffix, "https://shop.test"]):
+        found = source({"destination": destination})
+        assert found.value and site in found.value.destination
+        assert any(f"{site} is a public suffix" in issue.message for issue in found.warnings)
+
+
+@pytest.mark.parametrize("site", ["https://a.github.io", "https://shop.co.uk", "http://localhost", "https://127.0.0.1"])
+def test_what_is_no_public_suffix_is_taken_without(site: str) -> None:
+    assert not source({"destination": site}).warnings
+
+
 def test_a_coordinator_may_be_chosen_and_is_an_origin() -> None:
     limits = BrowserLimits(coordinators=("https://c.test", "https://d.test:8443"))
     found = trigger({"aggregation_coordinator_origin": "https://d.test:8443/x"}, limits=limits)
@@ -596,6 +610,23 @@ def test_a_source_whose_event_level_reports_tell_too_much_is_refused(
     found = source({**SITE, **j}, source_type=kind, limits=limits)
     assert found.value is None
     assert message in found.errors[0].message
+
+
+# Chromium's order; each source is over the limit of its line and over all below it.
+SCOPED = {"attribution_scopes": {"limit": 1000, "values": ["1"], "max_event_states": 2}, "max_event_level_reports": 20}
+
+
+@pytest.mark.parametrize(
+    ("limits", "first"),
+    [
+        (BrowserLimits(trigger_states=2), "trigger-state-cardinality"),
+        (BrowserLimits(), "channel-capacity"),
+        (BrowserLimits(channel_capacity_event=100), "max-event-states"),
+    ],
+)
+def test_a_source_over_several_limits_is_reported_by_the_first(limits: BrowserLimits, first: str) -> None:
+    found = source({**SITE, **SCOPED}, source_type="event", limits=limits)
+    assert found.limit == f"source-{first}-limit" and len(found.errors) >= 2
 
 
 @pytest.mark.parametrize(("reports", "data"), [(0, [0]), (1, [])])

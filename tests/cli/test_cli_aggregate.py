@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
+from attributary.api import api_of
 from attributary.api.ara.service import aggregation
 from attributary.api.ara.service.ledger import users_ledger
 from attributary.api.ara.service.summary_report import read_summary
@@ -26,7 +27,7 @@ from attributary.api.ara.wire.aggregatable_report import Report, build, to_json
 from attributary.api.ara.wire.payload import Contribution
 from attributary.cli import main
 from attributary.noise import sample_dlap
-from attributary.plan import make_plan
+from attributary.plan import Plan, make_plan
 from attributary.tables.not_private import NO_NOISE, SEEDED
 from browser_reports import HOUR, PRIVATE, batch, info, report
 from plans import asked, spec
@@ -52,6 +53,16 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def run(*args: str, reports: str = "clear.avro") -> Result:
     output = [] if "-o" in args else ["-o", "out.avro"]
     return CliRunner().invoke(main, ["aggregate", "plan.json", reports, "--domain", "domain.avro", *output, *args])
+
+
+UNSURE = (
+    "the plan has no keys, so nothing shows whether the domain fits these reports: a wrong one is spent all the same"
+)
+
+
+def one_line(result: Result) -> bool:
+    """Whether nothing but an error is said, besides what is said first."""
+    return result.stderr.removeprefix(f"{UNSURE}\n").count("\n") == 1
 
 
 def done(*args: str, reports: str = "clear.avro") -> str:
@@ -109,11 +120,17 @@ def test_noise_is_the_samplers_and_a_seed_says_that_it_is_not_for_release() -> N
 @pytest.mark.usefixtures("folder")
 def test_a_summary_report_states_its_noise() -> None:
     done("--epsilon", "1.1")
-    assert avro.read_results("out.avro").stated == (avro.StatedNoise(1.1, 65536),)
+    assert avro.read_results("out.avro").stated == (
+        avro.StatedNoise(1.1, 65536, "", Plan.load("plan.json").fingerprint),
+    )
     done("--seed", "7", "-o", "seeded.avro")
-    assert avro.read_results("seeded.avro").stated == (avro.StatedNoise(4, 65536, SEEDED),)
+    assert avro.read_results("seeded.avro").stated == (
+        avro.StatedNoise(4, 65536, SEEDED, Plan.load("plan.json").fingerprint),
+    )
     done("--no-noise", "-o", "exact.avro")
-    assert avro.read_results("exact.avro").stated == (avro.StatedNoise(None, None, NO_NOISE),)
+    assert avro.read_results("exact.avro").stated == (
+        avro.StatedNoise(None, None, NO_NOISE, Plan.load("plan.json").fingerprint),
+    )
 
 
 @pytest.mark.usefixtures("folder")
@@ -127,7 +144,7 @@ def test_a_batch_is_answered_once_whatever_the_output() -> None:
     for options in (["--epsilon", "1"], ["-o", "elsewhere/b.avro", "--epsilon", "1"], ["--domain", "more.avro"]):
         avro.write_domain("more.avro", np.array([[0, 9]], np.uint64))
         result = run(*options)
-        assert result.exit_code == 2 and result.stderr.count("\n") == 1
+        assert result.exit_code == 2 and one_line(result)
         assert "4 of 4 shared ids in this batch were queried before" in result.stderr
     for options in (["-o", "elsewhere/out.avro"], ["-o", "out.json"]):  # the same query
         result = run(*options)
@@ -190,16 +207,48 @@ def test_without_a_home_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_wrong_domain_spends_nothing() -> None:
-    avro.write_domain("wrong.avro", np.array([[7, 7], [7, 8]], np.uint64))
-    args = ["aggregate", "plan.json", "clear.avro", "--domain", "wrong.avro", "-o", "out.avro"]
-    result = CliRunner().invoke(main, args)
-    assert result.exit_code == 2 and result.stderr.count("\n") == 1
-    assert "5 contributions have other keys than the 2 of wrong.avro" in result.stderr
-    assert not os.path.exists("out.avro") and not os.path.exists(users_ledger())
-    done()
+@pytest.mark.parametrize("plan", [["plan.json"], ["--epsilon", "4", "--l1", "65536"]])
+@pytest.mark.parametrize("keys", [KEYS, KEYS[::-1] + np.uint64(70)], ids=["its keys", "other keys"])
+def test_whether_reports_have_the_keys_is_not_told(keys: Any, plan: list[str]) -> None:
+    """Every domain is answered alike and spends alike; that it does is said first."""
+    avro.write_domain("asked.avro", keys)
+    args = ["aggregate", *plan, "clear.avro", "--domain", "asked.avro", "--ledger", "l.sqlite", "-o", "out.avro"]
+    result = CliRunner().invoke(main, [*args, "--summary", "said.json"])
+    assert result.exit_code == 0, result.output
+    first = UNSURE if plan == ["plan.json"] else UNSURE.replace("the plan has no keys", "no plan is given")
+    said = [line for line in result.stderr.splitlines() if "the oldest report" not in line]
+    assert said == [
+        first,
+        "l.sqlite: a new ledger, which knows of no earlier query",
+        "out.avro: 3 keys, noise DLap(4/65536)",
+        "reports: 4 of 4 used, 0 repeated, 0 refused",
+        "l.sqlite: 4 shared ids spent",
+    ]
+    assert (avro.read_results("out.avro").metric != 0).any()
+    tally = json.loads(Path("said.json").read_text())["tally"]
+    assert [tally[name] for name in ("summed", "nulls", "filtered", "outside")] == [None] * 4
+    again = CliRunner().invoke(main, [*args, "-q"])
+    assert again.exit_code == 0 and again.stderr == ""
+    avro.write_domain("asked.avro", keys[:2])
+    assert "reports are aggregated once" in CliRunner().invoke(main, args).stderr
     avro.write_reports("nulls.avro", [report(9, [])])  # browsers send such; they have no keys at all
     done("-o", "nulls-only.avro", reports="nulls.avro")
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_domain_that_the_plan_cannot_give_spends_nothing_whatever_reports_have() -> None:
+    question = spec()
+    tree = asked(question)[0]
+    clients = api_of(question).clients(make_plan(question, tree))
+    clients.plan.save("plan.json")
+    clients.query(tree).write("domain.avro")
+    right = avro.read_domain("domain.avro")
+    assert UNSURE not in done("-o", "right.avro")
+    for wrong in (KEYS, np.concatenate([right, KEYS[:1]])):  # of which the reports have some
+        avro.write_domain("domain.avro", wrong)
+        result = run("--ledger", "new.sqlite")
+        assert result.exit_code == 2 and one_line(result) and "has keys of another plan (mark " in result.stderr
+        assert not os.path.exists("out.avro") and not os.path.exists("new.sqlite")
 
 
 @pytest.mark.usefixtures("folder")
@@ -228,11 +277,11 @@ def test_json_is_the_same_summary_report() -> None:
     done("--seed", "5", "-o", "a.avro")
     one, two = read_summary("a.json"), read_summary("a.avro")
     assert np.array_equal(one.keys, two.keys) and np.array_equal(one.metric, two.metric)
-    assert one.stated == two.stated == avro.StatedNoise(4, 65536, SEEDED)
+    assert one.stated == two.stated == avro.StatedNoise(4, 65536, SEEDED, Plan.load("plan.json").fingerprint)
     rows = json.loads(Path("a.json").read_text())
     assert [row["bucket"] for row in rows] == ["\x01", "\x02", "\x05" + "\0" * 8] and rows[0]["not_private"] == SEEDED
     done("-o", "b.json")
-    assert sorted(json.loads(Path("b.json").read_text())[0]) == ["bucket", "epsilon", "l1", "metric"]
+    assert sorted(json.loads(Path("b.json").read_text())[0]) == ["bucket", "epsilon", "l1", "metric", "plan"]
 
 
 @pytest.mark.usefixtures("folder")
@@ -263,7 +312,7 @@ def test_on_a_full_disk_nothing_is_lost(monkeypatch: pytest.MonkeyPatch) -> None
         patch.setattr(os, "replace", full)
         for _ in range(2):
             result = run()
-            assert result.exit_code == 75 and result.stderr.count("\n") == 1, result.output
+            assert result.exit_code == 75 and one_line(result), result.output
     assert os.replace is replace and not os.path.exists("out.avro")
     assert run("--epsilon", "1").exit_code == 2  # it is spent on the first
     done()
@@ -297,6 +346,7 @@ def test_where_a_process_that_decrypts_is_killed_nothing_is_lost(monkeypatch: py
 KILLED = """
 import os, signal, sys
 from attributary.api.ara.{folder} import {module}
+from attributary.api import api_of
 from attributary.cli import main
 done = {module}.{function}
 def deadly(*args):
@@ -375,7 +425,7 @@ def test_beyond_a_share_of_errors_nothing_is_spent() -> None:
             assert (
                 f"2 of {number + 2} reports cannot be used" in result.stderr and "2 DECRYPTION_ERROR" in result.stderr
             )
-            assert result.stderr.count("\n") == 1 and not os.path.exists(f"{number}{len(options)}.sqlite")
+            assert one_line(result) and not os.path.exists(f"{number}{len(options)}.sqlite")
 
 
 @pytest.mark.usefixtures("folder")
@@ -498,7 +548,7 @@ def test_many_files_of_many_kinds_are_one_batch() -> None:
 def test_a_mistake_is_one_line_and_writes_nothing(args: list[str], reports: str, message: str) -> None:
     before = sorted(os.listdir())
     result = run(*args, reports=reports)
-    assert result.exit_code == 2 and result.stderr.count("\n") == 1, result.output
+    assert result.exit_code == 2 and one_line(result), result.output
     assert message in result.stderr and sorted(os.listdir()) == before
 
 

@@ -302,7 +302,7 @@ def test_help_lists_the_commands_and_teaches_the_columns() -> None:
 
 def test_the_example_in_the_help_is_true(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     blocks = [block.split("\n", 1) for block in re.split(r"^    \$ ", ABOUT, flags=re.MULTILINE)[1:]]
-    _, (cat, rest), (call, options), (_, printed) = blocks
+    *_, (cat, rest), (call, options), (_, printed) = blocks
     monkeypatch.chdir(tmp_path)
     Path(cat.split()[1]).write_text("".join(f"{line.strip()}\n" for line in rest.split("\b")[0].splitlines()))
     args = f"{call} {options}".replace("\\", " ").replace("\b", " ").split()

@@ -222,7 +222,7 @@ def test_what_does_not_match_is_told(made: tuple[Plan, Tree, Keys]) -> None:
         (["--tree", "t", "--table", "x"], "--tree belongs to a plan"),
         (["plan.json", "none.avro"], "none.avro"),
         (["plan.json", "other.avro"], "no node of the tree is measured: other.avro has 1 other keys"),
-        (["plan.json", "plan.json"], "plan.json is not a summary report"),
+        (["plan.json", "plan.json"], "a plan goes with its summary report"),
         (["plan.json", "tree.parquet"], "tree.parquet is neither Avro nor JSON"),
         (["plan.json", "s.avro", "--tree", "none"], "none"),
         (["s.avro", "s.avro"], "s.avro"),

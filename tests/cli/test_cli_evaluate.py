@@ -198,7 +198,8 @@ def test_a_prior_of_other_columns_is_refused(shop: Path, tmp_path: Path) -> None
     import pyarrow as pa
 
     rows = read_table(f"{shop}/counts.csv")
-    write_table(rows.rename_columns([*rows.column_names[:-1], "sold"]), str(tmp_path / "sold.csv"))
+    sold = ["sold" if name == "conversions" else name for name in rows.column_names]
+    write_table(rows.rename_columns(sold), str(tmp_path / "sold.csv"))
     done = run(shop / "spec.toml", "--counts", tmp_path / "sold.csv")
     assert done.exit_code == 2 and "has neither conversions (counts) nor estimate and variance" in done.stderr
     other = rows.set_column(0, "campaign", pa.array([f"new {i}" for i in np.arange(len(rows)) // 500]))

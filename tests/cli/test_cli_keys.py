@@ -49,7 +49,7 @@ def done(*arguments: str) -> Result:
 def test_the_layout_is_shown_and_stored_once() -> None:
     before = Plan.load("plan.json")
     first = done("plan.json", "--bits", "campaign=40")
-    assert first.stdout == "" and "plan.json: a key has 92 of 128 bits" in first.stderr
+    assert first.stdout == "" and "plan.json: a key has 109 of 128 bits" in first.stderr
     assert re.search(r"campaign +40 +89 +50 +any, hashed +impression", first.stderr)
     assert "keys written to plan.json" in first.stderr
     plan, text = Plan.load("plan.json"), Path("plan.json").read_text(encoding="utf-8")
@@ -149,7 +149,7 @@ def test_classes_are_made_and_their_loss_shown() -> None:
     values = json.loads(done("plan.json", *EVENT, "-q").stdout.splitlines()[1].partition(": ")[2])[
         "aggregatable_values"
     ]
-    assert len(values) == 10 and values[0]["filters"] == {"split": ["0"]}
+    assert len(values) == 10 and values[0]["filters"] == {"split": ["0"], "plan": [Plan.load("plan.json").mark]}
     assert "in terms of what it was" not in done("plan.json").stderr
 
 
@@ -205,7 +205,7 @@ BAD: dict[str, tuple[list[str], str]] = {
     "bits of what": (["plan.json", "--bits", "9"], "--bits takes an attribute and what it gets"),
     "too many bits": (
         ["plan.json", "--bits", "campaign=64", "--bits", "location=62"],
-        "plan.json: a key has 128 bits; level 2",
+        "plan.json: a key has 128 bits; plan and level 19",
     ),
     "keys are there": (
         ["keyed.json", "--bits", "campaign=9"],

@@ -122,16 +122,19 @@ def test_splits_of_roots_and_roots_without_history() -> None:
     said = done("split.toml", "--prior", "counts.csv", "--tree", "tree.csv", "-o", "plan.json")
     made = Plan.load("plan.json")
     assert list(made.roots) == ["100", "101"]
-    assert "largest of 3" in said and row(said, "999")[0] == "0"
+    assert "first of 3" in said and "conversions" not in next(x for x in said.splitlines() if x.startswith("first of"))
+    named = done("split.toml", "--prior", "counts.csv", "--protected", "--tree", "tree.csv")
+    assert "largest of 3" in named and row(named, "999")[0] == "0"
     assert "5 nodes are new since then; 1 of them are values of campaign and take the default split" in said
-    assert "27 of its leaves, with" in said and "left out; the first is campaign=101, location=Paris, day=mon" in said
+    assert "27 of its leaves, with many conversions, are not in the tree" in said
+    assert "27 of its leaves, with" in named and "left out; the first is campaign=101, location=Paris, day=mon" in named
     assert "median error within a campaign" in said
 
 
 def test_a_prior_of_which_less_than_half_is_in_the_tree_is_told_first() -> None:
     Path("tree.csv").write_text("campaign,location\n100,Paris\n999,Rome\n", encoding="utf-8")
     said = done("spec.toml", "--prior", "counts.csv", "--tree", "tree.csv")
-    assert re.match(r"warning: the prior hardly fits: \d+ of the prior's 554 conversions are not in this tree", said)
+    assert re.match(r"warning: the prior hardly fits: \d+% of the prior's conversions are not in this tree", said)
     assert "hardly fits" not in done("spec.toml", "--prior", "counts.csv")
 
 

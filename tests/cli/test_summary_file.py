@@ -194,20 +194,20 @@ def test_report_of_periods_tells_its_answer(shop: Path, tmp_path: Path) -> None:
         *("-o", tmp_path / "page.html", "--summary", tmp_path / "p.json"),
     )
     said = json.loads((tmp_path / "p.json").read_text())
-    assert "conversions from Saturday to Sunday" in said["answer"][0] and said["written"] == [
+    assert any("conversions from Saturday to Sunday" in line for line in said["answer"]) and said["written"] == [
         str(tmp_path / "page.html")
     ]
     assert set(said["answer"]) < set(said["messages"]) and all(line in loud.stderr for line in said["messages"])
 
 
-def test_aggregate_tells_what_it_prints(shop: Path, tmp_path: Path) -> None:
+def test_aggregate_tells_what_it_prints(tmp_path: Path) -> None:
     avro.write_domain(str(tmp_path / "domain.avro"), np.array([[0, 1], [0, 2]], np.uint64))
     avro.write_reports(str(tmp_path / "reports.avro"), batch([[(1, 300)], [(1, 300), (9, 1)], [(2, 40, 3)]]))
     (bad,) = batch([[(1, 5)]])
     avro.write_reports(str(tmp_path / "bad.avro"), [replace(bad, payload=b"bad")])
     out, ledger = tmp_path / "out.avro", tmp_path / "ledger.sqlite"
     query = [
-        *("aggregate", shop / "plan.json", tmp_path / "reports.avro", tmp_path / "bad.avro", "-o", out),
+        *("aggregate", "--epsilon", "4", "--l1", "65536", tmp_path / "reports.avro", tmp_path / "bad.avro", "-o", out),
         *("--domain", tmp_path / "domain.avro", "--ledger", ledger, "--max-errors", "50%"),
     ]
     loud = attributary(*query, "--summary", tmp_path / "a.json")
@@ -216,7 +216,7 @@ def test_aggregate_tells_what_it_prints(shop: Path, tmp_path: Path) -> None:
     tally = said["tally"]
     assert f"reports: {tally['used']:,} of {tally['reports']:,} used, {tally['repeated']:,} repeated" in loud.stderr
     assert (tally["used"], tally["faulty"], sum(tally["categories"].values())) == (3, 1, 1)
-    assert (tally["summed"], tally["filtered"], tally["outside"]) == (2, 1, 1)
+    assert (tally["summed"], tally["filtered"], tally["outside"]) == (None, None, None)
     assert said["faults"] and all(fault in loud.stderr for fault in said["faults"])
     assert (said["keys"], said["ledger"], said["answered"], said["not_private"]) == (2, str(ledger), "", "")
     assert said["shared_ids_spent"] > 0 and said["noise"] in loud.stderr
@@ -229,7 +229,18 @@ def test_aggregate_tells_what_it_prints(shop: Path, tmp_path: Path) -> None:
 def test_paper_tells_what_it_prints(tmp_path: Path) -> None:
     loud = attributary(
         *("paper", "csscl", "--generated", "--rows", 5000, "--missing", "drop", "--epsilon", 4, "--tau", 10),
-        *("--noise", "api", "--draws", 0, "--method", "equal-raw", "--method", "optimal-unbiased", "--workers", 1),
+        *(
+            "--noise",
+            "api",
+            "--draws",
+            0,
+            "--method",
+            "greedy-unbiased",
+            "--method",
+            "optimal-unbiased",
+            "--workers",
+            1,
+        ),
         *("-o", tmp_path / "out", "--summary", tmp_path / "p.json"),
     )
     said = json.loads((tmp_path / "p.json").read_text())
@@ -237,7 +248,9 @@ def test_paper_tells_what_it_prints(tmp_path: Path) -> None:
     left_out = [f"not counted: {rows:,} {why}" for why, rows, _ in (one.values() for one in said["not_counted"])]
     assert left_out and all(line in loud.stderr for line in left_out)
     assert all(line in loud.stderr for line in said["messages"])
-    best, *_ = said["tables"]
+    methods, *_, best, _ = said["tables"]
+    assert methods["columns"] == ["method", "ε = 4", "name"]
+    assert [row[2] for row in methods["rows"]] == ["greedy-unbiased", "optimal-unbiased", "zeros"]
     assert best["columns"] == ["epsilon", "paper's best", "method", "our best", "method", "change", "zeros"]
     for epsilon, theirs, _, ours, method, *_ in best["rows"]:
         assert (epsilon, method) == (4, "optimal-unbiased")

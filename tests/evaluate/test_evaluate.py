@@ -32,6 +32,7 @@ from forests import NAMED, parents
 from plans import UNKNOWN, asked, counts, spec, specs
 
 LINEAR = [name for name, method in methods().items() if method.estimator.linear and name != "zeros"]
+EVERY = ("equal", "leaves", "greedy", "optimal", "per-node", "planned")
 SOME = ["equal-unbiased", "optimal-nonnegative"]
 
 
@@ -423,9 +424,9 @@ def test_a_store_that_cannot_be_kept_is_refused(tmp_path: Path) -> None:
         (["optimal-learned"], [], ["optimal-learned"]),
         (["planned", "zeros"], [], ["planned-nonnegative", "planned-learned", "planned-posterior", "zeros"]),
         (["planned-posterior"], ["posterior"], ["planned-posterior"]),
-        ([], ["limit1"], [f"{split}-limit1" for split in (*budget.METHODS, "planned")]),
-        ([], ["learned"], [f"{split}-learned" for split in (*budget.METHODS, "planned")]),
-        (["greedy", "leaves"], ["unbiased", "raw"], ["greedy-raw", "greedy-unbiased", "leaves-unbiased"]),
+        ([], ["limit1"], [f"{split}-limit1" for split in EVERY]),
+        ([], ["learned"], [f"{split}-learned" for split in EVERY]),
+        (["greedy", "leaves"], ["unbiased", "raw"], ["leaves-unbiased", "greedy-raw", "greedy-unbiased"]),
     ],
 )
 def test_methods_are_chosen_by_name_by_split_and_by_estimator(

@@ -638,3 +638,58 @@ def test_definition_1_holds_where_contributions_are_few(l1: int, split_by: str |
     given = spec(l1=l1, split_by=split_by, neighbours="definition-1", epsilon=0.5)
     plan = make_plan(given, *asked(given))
     assert "definition-1" in plan.guarantees and plan.privacy_loss.change <= given.epsilon * (1 + 1e-12)
+
+
+# Where a number or a truth stands, and what pydantic would take for it.
+NOT_NUMBERS: list[tuple[tuple[Any, ...], Any]] = [
+    (("format",), True),
+    (("default", 0), "3"),
+    (("default", 0), True),
+    (("prior", "new"), "0"),
+    (("prior", "new"), False),
+    (("prior", "conversions"), "1e3"),
+    (("prior", "history"), 1),
+    (("prior", "history"), "yes"),
+    (("expected", "tree", "plan"), "0.5"),
+    (("expected", "tree", "plan"), True),
+    (("expected", "levels", 0, "nodes"), "4"),
+    (("spec", "epsilon"), "1"),
+    (("spec", "epsilon"), True),
+    (("spec", "l1"), True),
+    (("spec", "tau"), "5"),
+]
+
+
+@pytest.mark.parametrize(("path", "value"), NOT_NUMBERS)
+def test_a_plans_numbers_are_numbers_and_its_truths_truths(path: tuple[Any, ...], value: Any) -> None:
+    data = saved()
+    with pytest.raises(InputError) as error:
+        Plan.from_json(changed(data, path, value))
+    assert str(path[-1]) in str(error.value) or path[-1] == 0
+
+
+@pytest.mark.parametrize(("path", "value"), [(("prior", "new"), 0.0), (("expected", "tree", "plan"), 1)])
+def test_a_whole_number_may_be_written_either_way_in_json(path: tuple[Any, ...], value: Any) -> None:
+    plan = Plan.from_json(changed(saved(), path, value))
+    assert Plan.from_json(plan.to_json()) == plan
+    with pytest.raises(InputError):
+        Plan.from_json(changed(saved(), ("prior", "new"), 0.5))
+
+
+def test_errors_without_bound_are_read_as_they_are_written() -> None:
+    for text in ('"Infinity"', "Infinity", "1e999"):
+        plan = Plan.from_json(changed(saved(), ("expected", "tree", "plan"), "INF").replace('"INF"', text))
+        assert plan.expected.tree.plan == np.inf and Plan.from_json(plan.to_json()) == plan
+
+
+def saved() -> Any:
+    given = Spec(epsilon=1, attribute=[{"name": "a"}, {"name": "b"}])
+    return json.loads(make_plan(given, given.tree({"a": ["x", "y"], "b": ["1", "2"]})).to_json())
+
+
+def changed(data: Any, path: tuple[Any, ...], value: Any) -> str:
+    part = data
+    for key in path[:-1]:
+        part = part[key]
+    part[path[-1]] = value
+    return json.dumps(data)

@@ -14,7 +14,7 @@ from attributary.budget.optimal import LIMIT
 from attributary.cli import main
 from attributary.datasets import generate
 from attributary.errors import InputError
-from attributary.evaluate.methods import METHODS
+from attributary.evaluate import methods
 from attributary.plan import Plan, expected, make_plan
 from attributary.spec import Spec
 from command import attributary
@@ -100,7 +100,8 @@ def test_what_does_not_go_with_it_is_refused() -> None:
 
 
 def test_the_method_can_be_evaluated() -> None:
-    assert METHODS["planned-learned"].slow and METHODS["planned-learned"].by_epsilon
+    method = methods()["planned-learned"]
+    assert method.slow and not method.scales
 
 
 # The command

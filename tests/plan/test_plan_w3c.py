@@ -1,6 +1,7 @@
 """Plans for W3C Attribution: splits are exact, near the best of a grid, and the scheme is chosen by its costs."""
 
 from itertools import product
+from math import gcd
 from typing import Any
 
 import numpy as np
@@ -98,6 +99,39 @@ def test_splits_are_exact(scheme: str, day: bool, total: bool, section: dict[str
     assert len({kind.batch for kind in kinds}) == len(kinds) or scheme == "A"
     same = Plan.from_json(plan.to_json())
     assert same.to_json() == plan.to_json() and same.spec == plan.spec
+
+
+@pytest.mark.parametrize("seed", first_of([1, 2, 3]))
+@pytest.mark.parametrize("total", first_of([False, True]))
+@pytest.mark.parametrize("day", [False, True])
+@pytest.mark.parametrize("scheme", "BC")
+def test_credits_have_no_common_divisor(scheme: str, day: bool, total: bool, seed: int) -> None:
+    """Reports that tell the same shares with fewer credits are shorter, and just as exact and private."""
+    asks = spec(scheme, day=day, total=total, **({"split_by": "campaign"} if scheme == "C" else {}))
+    tree, known = forest(asks, seed)
+    for method in ("leaves", "equal", "greedy", "optimal"):
+        plan = make_plan(asks, tree, known, method=method)
+        rows = [plan.default, *plan.roots.values()]
+        assert gcd(*(part for row in rows for part in row)) == 1
+        assert 0 <= micro_of(asks) - micro_of(plan.spec) < plan.spec.l1
+        assert Plan.from_json(plan.to_json()).default == plan.default
+        if method == "equal":
+            assert set(rows) == {(1,) * len(asks.levels)}
+
+
+@pytest.mark.parametrize("day", [False, True])
+@pytest.mark.parametrize("scheme", "ABC")
+def test_leaves_only_plans_have_one_credit_and_the_error_of_scheme_a(scheme: str, day: bool) -> None:
+    plans = []
+    for name in ("A", scheme):
+        asks = spec(name, day=day)
+        tree, known = forest(asks, 1)
+        plans.append(make_plan(asks, tree, known, method="leaves"))
+    a, plan = plans
+    (kind,) = report_kinds(plan.spec, plan.default)
+    assert kind.value == 1 and kind.micro == micro_of(plan.spec) == micro_of(a.spec)
+    assert plan.expected.tree.plan == pytest.approx(a.expected.tree.plan, rel=1e-9)
+    assert plan.schemes is not None and a.schemes is not None and plan.schemes[0].bytes == a.schemes[0].bytes
 
 
 def test_sites_have_splits_of_their_own_under_every_scheme() -> None:

@@ -264,7 +264,7 @@ BAD = {
         "split_by: names the first attribute; there is no attribute 'campain': did you mean 'campaign'?",
     ),
     "typing error": ("epsilom = 3\n" + HEAD, "epsilom: there is no such key; did you mean epsilon?"),
-    "unknown key": ("zzz = 3\n" + HEAD, "zzz: there is no such key; the keys are epsilon, tau, l1"),
+    "unknown key": ("zzz = 3\n" + HEAD, "zzz: there is no such key; the keys are epsilon, tau, metric, l1"),
     "unknown key below": (HEAD + "unkown = true", "attribute[1].unkown: there is no such key; did you mean unknown?"),
     "unknown key in logs": (HEAD + '[logs]\nusr = "x"', "logs.usr: there is no such key; did you mean user?"),
     "window": (HEAD + '[logs]\nwindow = "30"', "logs.window: a whole number of seconds, minutes, hours, days or weeks"),

@@ -1,6 +1,7 @@
 """Frames in and out: whatever kind a table is of, the estimates stand beside its rows in the same kind."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -9,10 +10,12 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from pyarrow import feather, parquet
 
-from attributary import Measurements, Tree, denoise
+from attributary import Measurements, Tree, denoise, prior
 from attributary.errors import InputError
 from attributary.tables.user_frames import arrow_table
+from command import attributary
 
 COLUMNS: dict[str, list[Any]] = {
     "owner": ["Ada", "Ben", "Ada", "Cleo"],
@@ -25,6 +28,69 @@ COLUMNS: dict[str, list[Any]] = {
 }
 LEVELS = ["campaign", "day"]
 FIGURES = ["estimate", "variance", "low", "high", "correction"]
+
+
+CODED: dict[str, Callable[[dict[str, list[Any]]], Any]] = {
+    "polars Categorical": lambda columns: pl.DataFrame(columns).with_columns(pl.col(LEVELS).cast(pl.Categorical)),
+    "polars Enum": lambda columns: pl.DataFrame(columns).with_columns(
+        pl.col("campaign").cast(pl.Enum(["hats", "shoes"])), pl.col("day").cast(pl.Enum(["tue", "mon"]))
+    ),
+    "pandas Categorical": lambda columns: pd.DataFrame(columns).astype(dict.fromkeys(LEVELS, "category")),
+    "Arrow dictionary": lambda columns: coded(pa.table(columns), pa.string()),
+    "Arrow large": lambda columns: coded(pa.table(columns), pa.large_string()),
+    "Arrow views": lambda columns: coded(pa.table(columns), pa.string_view()),
+    "Arrow plain views": lambda columns: viewed(pa.table(columns)),
+}
+
+
+def coded(table: pa.Table, kind: pa.DataType) -> pa.Table:
+    for name in LEVELS:
+        labels = table.column(name).combine_chunks().dictionary_encode()
+        made = pa.DictionaryArray.from_arrays(labels.indices, labels.dictionary.cast(kind))
+        halves = pa.chunked_array([made[:1], made[1:]])  # in chunks, as others write them
+        table = table.set_column(table.column_names.index(name), name, halves)
+    return table
+
+
+def viewed(table: pa.Table) -> pa.Table:
+    return table.set_column(1, "campaign", table.column("campaign").cast(pa.string_view()))
+
+
+@pytest.mark.parametrize("kind", CODED)
+def test_coded_labels_are_labels_in_every_door(kind: str, tmp_path: Path) -> None:
+    frame, plain = CODED[kind](COLUMNS), pa.table(COLUMNS)
+    one, two = (Tree.from_paths(each, LEVELS) for each in (frame, plain))
+    assert one.table().to_pylist() == two.table().to_pylist()
+    same, wanted = (denoise(Measurements.from_table(t, LEVELS, "clicks", variance="v")) for t in (frame, plain))
+    assert np.array_equal(same.count, wanted.count)
+    known = two.leaves
+    rows = {"conversions": [1, 2, 3, 4]}
+    priors = [
+        prior.from_counts(two, {**{name: arrow_table(t).column(name) for name in LEVELS}, **rows})
+        for t in (frame, plain)
+    ]
+    assert np.array_equal(priors[0].mean[known], priors[1].mean[known])
+    for ending in ("arrow", "parquet"):
+        table = arrow_of(frame) if ending == "arrow" else arrow_table(frame)  # Arrow writes no views to Parquet
+        path = str(tmp_path / f"t.{ending}")
+        (feather.write_feather if ending == "arrow" else parquet.write_table)(table, path)
+        made = [
+            attributary(
+                "denoise", "--table", file, "--levels", "campaign,day", "--value", "clicks", "--variance", "v", "-q"
+            )
+            for file in (path, write_plain(plain, tmp_path))
+        ]
+        assert made[0].stdout == made[1].stdout and made[0].stdout
+
+
+def arrow_of(frame: Any) -> pa.Table:
+    """The frame in Arrow as a library writes it, views and codes as they are."""
+    return frame if isinstance(frame, pa.Table) else pa.table(frame)
+
+
+def write_plain(table: pa.Table, folder: Path) -> str:
+    parquet.write_table(table, folder / "plain.parquet")
+    return str(folder / "plain.parquet")
 
 
 def relation(columns: dict[str, list[Any]]) -> Any:

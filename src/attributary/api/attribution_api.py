@@ -45,16 +45,16 @@ class Answer:
 
 @dataclass(frozen=True)
 class Tally:
-    """What became of the reports and of their contributions."""
+    """What became of the reports; and of their contributions, where what is made of them is not private anyway."""
 
     reports: int = 0
     used: int = 0
     repeated: int = 0  # reports whose id had come before
     faulty: int = 0  # reports, or damaged blocks of them
-    summed: int = 0  # contributions
-    nulls: int = 0
-    filtered: int = 0  # of other filtering ids
-    outside: int = 0  # of keys that the domain does not have
+    summed: int | None = None  # contributions; how many there are is what noise protects, so None in a private run
+    nulls: int | None = None
+    filtered: int | None = None  # of other filtering ids
+    outside: int | None = None  # of keys that the domain does not have
     categories: Mapping[str, int] = field(default_factory=dict)  # faulty reports by the service's names of why
     oldest: int | None = None  # the second that the oldest report of those used was due
 

@@ -33,6 +33,7 @@ class Url(NamedTuple):
     more_than_origin: bool
     more_than_site: bool
     trustworthy: bool
+    public_suffix: bool = False  # such as github.io: below it, but not there, are sites of different people
 
 
 def parse_url(text: str) -> Url | None:
@@ -54,13 +55,15 @@ def _parse(text: str) -> Url | None:
         return None
     port_text = "" if port == DEFAULT_PORT[scheme] else f":{port}"
     more = bool(match["user"]) or (match["rest"] or "/") not in ("/", "\\")
-    domain = registrable_domain(host) or host  # what has none is its own site
+    registrable = registrable_domain(host)
+    domain = registrable or host  # what has none is its own site
     return Url(
         origin=f"{scheme}://{host}{port_text}",
         site=f"{scheme}://{domain}",
         more_than_origin=more,
         more_than_site=more or bool(port_text) or domain != host,
         trustworthy=scheme == "https" or is_local(host),
+        public_suffix=registrable is None and not is_local(host) and not _is_address(host),
     )
 
 

@@ -10,7 +10,7 @@ from attributary.cli.options import MOST_AT_ONCE
 from attributary.errors import InputError
 
 if TYPE_CHECKING:
-    from attributary.api.attribution_api import Aggregation
+    from attributary.api.attribution_api import Aggregation, Tally
     from attributary.plan import Plan
 
 DAY = 86_400  # seconds
@@ -27,7 +27,8 @@ report, a list of them, or one per line). With --key they are decrypted; without
 Reports that cannot be used are left out and counted. Reports with the same id count once.
 
 THE DOMAIN holds the keys to sum up, as `attributary keys` writes it. Every key of it gets exact discrete Laplace noise
-DLap(epsilon / L1), also if no report has it. Contributions to other keys are dropped and counted.
+DLap(epsilon / L1), also if no report has it. Contributions to other keys are dropped. Keys that the plan cannot give
+are refused; beyond that, and without a plan, a wrong domain is answered, and spends the budget all the same.
 
 THE LEDGER remembers what was queried, by shared id: the API, its version, the origin, the destination, the day of the
 impression, the filtering id, and the hour that the report was due. No shared id is queried twice. There is one ledger
@@ -113,6 +114,7 @@ def aggregate(
     import time
 
     from attributary import api
+    from attributary.cli.printing import say
     from attributary.cli.progress import stages
     from attributary.cli.reading import refuse_inputs
 
@@ -121,6 +123,9 @@ def aggregate(
     read = [*files, *domain, *key_files]
     refuse_inputs([output, beside], [*read, ledger_file])
     refuse_inputs([errors_file], [*read, ledger_file], "--errors")
+    if not (quiet or debug or no_noise or seed is not None or (plan and plan.keys)):
+        why = "no plan is given" if plan is None else "the plan has no keys"
+        say(f"{why}, so nothing shows whether the domain fits these reports: a wrong one is spent all the same")
     now = time.time()
     with stages(not quiet) as stage:
         done = api.aggregate(
@@ -149,30 +154,16 @@ def aggregate(
 def _plan(files: tuple[str, ...], epsilon: float | None, l1: int | None) -> tuple["Plan | None", tuple[str, ...]]:
     """The plan, unless the options are in its place, and the files that are reports."""
     from attributary.plan import Plan
+    from attributary.plan.plan_file import is_plan
 
     if l1 is None:
         path, *reports = files
         if not reports:
             raise InputError(f"a plan and reports are needed; got only {path}: without a plan, give --epsilon and --l1")
         return Plan.load(path), tuple(reports)
-    if epsilon is not None and _is_plan(files[0]):
+    if epsilon is not None and is_plan(files[0]):
         raise InputError(f"--l1 is for reports without a plan; leave it out, since {files[0]} is one")
     return None, files
-
-
-def _is_plan(path: str) -> bool:
-    from attributary.plan import Plan
-
-    if not path.endswith(".json") or not os.path.isfile(path):
-        return False
-    with open(path, "rb") as file:
-        if b'"spec"' not in file.read(2**20):
-            return False
-    try:
-        Plan.load(path)
-    except InputError:
-        return False
-    return True
 
 
 def _ids(text: str) -> frozenset[int]:
@@ -233,11 +224,15 @@ def _print(done: "Aggregation", now: float, quiet: bool) -> None:
             *(f"  {fault}" for fault in done.faults),
             *([f"  … and {t.faulty - len(done.faults):,} more"] if t.faulty > len(done.faults) else []),
             *_age(t.oldest, now),
-            f"contributions: {t.summed:,} summed, {t.nulls:,} null, {t.filtered:,} with other filtering ids, "
-            f"{t.outside:,} with keys outside the domain",
+            *([_contributions(t)] if done.not_private else []),
             f"{done.ledger}: {done.shared_ids:,} shared ids spent" if done.ledger else "nothing was spent",
         ):
             say(one_line(line))
+
+
+def _contributions(t: "Tally") -> str:
+    told = f"{t.summed:,} summed, {t.nulls:,} null, {t.filtered:,} with other filtering ids"
+    return f"contributions: {told}, {t.outside:,} with keys outside the domain"
 
 
 def _age(oldest: int | None, now: float) -> list[str]:

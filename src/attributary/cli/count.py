@@ -37,7 +37,8 @@ that impression's first, or one of the first few if the spec sets conversions_pe
 
 THE OUTPUT has one row per leaf: the attributes, impressions, conversions. Known attributes have the values that occur
 in impressions, unknown ones their whole domain. Impressions stand on the first leaf of each known path. Conversions
-that are not counted are reported with the reason.
+that are not counted are reported with the reason. These are true counts, and the file says that they are NOT PRIVATE,
+text in a last column, not_private; so does all that is made of it.
 
 A PERIOD has the impressions --from a time and before --until another, in the log's own clock: a number, a span from 0
 such as 45d, a date or a time.
@@ -75,10 +76,12 @@ def count(
     from attributary.cli.printing import say
     from attributary.cli.progress import reading_bar
     from attributary.cli.reading import log_paths, refuse_inputs
+    from attributary.cli.summary_file import fact
     from attributary.logs.count import count, make_engine
     from attributary.logs.log_files import replace_files, rows_in_logs
     from attributary.spec import Spec
     from attributary.tables import check_output, write_table
+    from attributary.tables.not_private import TRUE_COUNTS
 
     check_output(output, format_)
     asks, folder = Spec.load(spec), os.path.dirname(spec)
@@ -98,4 +101,5 @@ def count(
         where = "standard output" if output == "-" else output
         rows = counts.rows or rows_in_logs(asks.logs, folder)
         speed = f"; {rows:,} rows read in {took:.0f} s, {rows / took:,.0f} per second" if rows and took > SLOW else ""
-        say(f"{counts.table.num_rows:,} rows written to {where}{speed}")
+        fact("not_private", TRUE_COUNTS)
+        say(f"{counts.table.num_rows:,} rows written to {where}{speed}; {TRUE_COUNTS}")

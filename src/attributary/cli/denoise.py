@@ -24,6 +24,16 @@ queried (tree.parquet, which `attributary keys` wrote; it is looked for beside t
     $ attributary denoise plan.json summary.avro --tree keys/tree.parquet \\
           -o estimates.parquet
 
+SEVERAL DAYS add up, each by the tree that it was queried by. Where a tree has all impressions (as `attributary keys`
+writes it, without --partial), a campaign that is not in it has no conversions in that report; else it is not measured.
+If a new plan took over, each report is read by its own:
+
+\b
+    $ attributary denoise old.json monday/summary.avro new.json tuesday/summary.avro
+
+A plan, its trees and its reports name each other by a fingerprint, and keys begin with 16 bits of it. What does not
+belong together is refused.
+
 Avro or the service's JSON. Shards (a folder, or files named as in summary-1-of-3.avro) are one report; several reports
 hold different conversions, and add up. The output has a row per node. With several measures, it has one for each of
 them, named in the column measure; values are in their unit.
@@ -110,8 +120,13 @@ such a name are not overwritten but refused; --prefix gives the added ones other
 
 
 @click.command(help=ABOUT, short_help="Noisy figures of any tree in, the best consistent figures out.")
-@click.argument("files", nargs=-1, metavar="[PLAN SUMMARY...]")
-@click.option("--tree", metavar="FILE", help="With a summary report: the nodes that were queried.")
+@click.argument("files", nargs=-1, metavar="[PLAN SUMMARY...]...")
+@click.option(
+    "--tree",
+    metavar="FILE",
+    multiple=True,
+    help="With a summary report: the nodes that were queried; of several reports one for all, or one for each.",
+)
 @click.option(
     "--table", "path", metavar="FILE", help="CSV, TSV (also .gz or .zst), Parquet or Arrow; - is standard input."
 )
@@ -142,7 +157,7 @@ such a name are not overwritten but refused; --prefix gives the added ones other
 def denoise(
     *,
     files: tuple[str, ...],
-    tree: str | None,
+    tree: tuple[str, ...],
     path: str | None,
     levels: str | None,
     value: str | None,
@@ -178,11 +193,11 @@ def denoise(
     }
     _refuse_mixtures(files, tree, {"--table": path, "--levels": levels, "--value": value}, of_table)
     written = check_output(output, format_)
-    trees = [tree] if tree or not files else _trees_beside(files)
+    trees = tree or _trees_beside(files)
     refuse_inputs([output], [*files, *trees, path, prior])
     with passes_once(), stages(not quiet and not (output == "-" and sys.stdout.isatty())) as stage:
         if path is None:
-            denoised = _summary(files[0], files[1:], tree, stage, how)
+            denoised = _summary(files, tree, stage, how)
         else:
             stage("reading")
             table = read_table(path, separator=of_table.pop("separator"))
@@ -205,17 +220,44 @@ def _names(table: Any, levels: str | None) -> list[str] | None:
     return None if levels is None else [name if name in names else name.strip() for name in levels.split(",")]
 
 
-def _summary(plan_path: str, summaries: Sequence[str], tree_path: str | None, stage: Any, how: dict[str, Any]) -> Any:
-    """Summary reports denoised by the plan in a file, on the tree in another or beside them."""
-    from attributary.pipeline.denoise_summary import denoise_summary
-    from attributary.pipeline.read_tree import read_tree
+def _summary(files: Sequence[str], trees: Sequence[str], stage: Any, how: dict[str, Any]) -> Any:
+    """Summary reports denoised by the plans in files, each on the tree that it was queried by."""
+    from attributary.pipeline.denoise_summary import QueriedReports, denoise_batches
+    from attributary.pipeline.read_tree import read_queried
     from attributary.plan import Plan
 
-    plan = Plan.load(plan_path)
+    batches: dict[tuple[str, str], list[str]] = {}  # files by plan and tree
+    for plan_path, summary, tree_path in _with_trees(files, trees):
+        batches.setdefault((plan_path, tree_path), []).append(summary)
+    plans = {path: Plan.load(path) for path, _ in batches}
     stage("building the tree")
-    tree = read_tree(plan.spec, (tree_path or _tree_beside([*summaries, plan_path]),))
+    queried = {(plan, tree): read_queried(plans[plan], tree, plan) for plan, tree in batches}
     stage("reading")
-    return denoise_summary(plan, summaries, tree, name=plan_path, stage=stage, **how)
+    every = [QueriedReports(plans[one[0]], summaries, *queried[one], name=one[0]) for one, summaries in batches.items()]
+    return denoise_batches(every, stage=stage, **how)
+
+
+def _with_trees(files: Sequence[str], trees: Sequence[str]) -> list[tuple[str, str, str]]:
+    """Each summary report with its plan, which is the last one named before it, and with its tree."""
+    from attributary.errors import InputError
+    from attributary.plan.plan_file import is_plan
+
+    pairs: list[tuple[str, str]] = []
+    plan = files[0]
+    for path in files[1:]:
+        if is_plan(path):
+            plan = path
+        else:
+            pairs.append((plan, path))
+    if not pairs or plan != pairs[-1][0]:
+        raise InputError(f"a plan goes with its summary report, as in {plan} summary.avro; got none for {plan}")
+    if len(trees) > 1 and len(trees) != len(pairs):
+        raise InputError(
+            f"--tree is one for all summary reports, or one for each, in their order; got {len(trees)} for {len(pairs)}"
+        )
+    every = [path for _, path in pairs]
+    found = trees or [_tree_beside([path, plan, *every]) for plan, path in pairs]
+    return [(*pair, found[i] if len(found) > 1 else found[0]) for i, pair in enumerate(pairs)]
 
 
 def _trees_beside(paths: Sequence[str]) -> list[str]:
@@ -237,7 +279,7 @@ def _tree_beside(paths: list[str]) -> str:
 
 
 def _refuse_mixtures(
-    files: tuple[str, ...], tree: str | None, named: dict[str, str | None], of_table: dict[str, Any]
+    files: tuple[str, ...], tree: tuple[str, ...], named: dict[str, str | None], of_table: dict[str, Any]
 ) -> None:
     """Refuses what is neither a table nor a plan with its summary report, or something of both."""
     from attributary.errors import InputError
@@ -252,7 +294,7 @@ def _refuse_mixtures(
         raise InputError(f"{options[0]} belongs to --table; a plan and its summary report say what it would")
     if files:
         return
-    if tree is not None:
+    if tree:
         raise InputError("--tree belongs to a plan and its summary report; give them, or leave --tree out")
     if named["--table"] is None:
         raise InputError("give a plan and its summary report, or --table, --levels and --value; lacks --table")

@@ -11,7 +11,6 @@ from attributary.errors import InputError, brief
 
 if TYPE_CHECKING:
     from attributary.api.attribution_api import AttributionApi, Clients, Message, Query
-    from attributary.tree import Tree
 
 TREE = "tree.parquet"
 WISHES = ("bits", "values", "classes")  # for keys that are new; other options are for events
@@ -24,11 +23,11 @@ ABOUT = """Turn a plan into the keys of the Attribution Reporting API.
           --conversion day=Friday --destination https://shop.example
     $ attributary keys plan.json --impressions impressions.parquet -o query/
 
-A KEY has 128 bits: a tag for the level, and a field for each attribute that the level has. Values of unknown attributes
-are coded by their place in the domain; values of known ones are hashed, so that campaigns newer than the plan have
-keys, too. Without other options the table of fields is shown. The first run writes the fields into the plan, where they
-stay: keys that have been registered must not change. Two values with the same code are refused when the tree is built;
-then plan anew, and give --bits or --values at the first run.
+A KEY has 128 bits: a mark of the plan, a tag for the level, and a field for each attribute that the level has. Values
+of unknown attributes are coded by their place in the domain; values of known ones are hashed, so that campaigns newer
+than the plan have keys, too. Without other options the table of fields is shown. The first run writes the fields into
+the plan, where they stay: keys that have been registered must not change. Two values with the same code are refused
+when the tree is built; then plan anew, and give --bits or --values at the first run.
 
 REGISTRATIONS: with --impression and --conversion, the two headers of a server's responses go to standard output, one
 per line. The source has the impression's part of each key; the trigger has the conversion's part, which the browser
@@ -41,7 +40,9 @@ plan is changed accordingly, since estimates go by it.
 
 THE QUERY: with --impressions, the tree is built from the values that occurred (a table of impressions or of counts, CSV
 or Parquet) and the full domain of unknown attributes. The folder -o gets tree.parquet (the nodes) and domain.avro (the
-keys to query, in the format of the aggregation service).
+keys to query, in the format of the aggregation service); both name the plan by its fingerprint. Give all impressions
+that the reports can hold conversions of, also those of the weeks before: when days are added up, what is not in a day's
+tree counts as 0 on that day. If some are missing, say --partial; then it counts as not measured.
 
 BIGQUERY: where the spec has kind = "bigquery" under [api], a SELECT WITH DIFFERENTIAL_PRIVACY for each level goes to
 standard output, with the level's share of epsilon and delta. With --impressions, the folder -o gets tree.parquet and
@@ -62,6 +63,7 @@ end: nodes keep their indexes, new ones take free ones, and those of ended ones 
 @click.option("--source-event-id", metavar="N", type=click.IntRange(0, 2**64 - 1), help="Event id of the impression.")
 @click.option("--deduplication-key", metavar="N", type=click.IntRange(0, 2**64 - 1), help="Such as an order number.")
 @click.option("--impressions", metavar="FILE", multiple=True, help="Impressions that occurred: write the query to -o.")
+@click.option("--partial", is_flag=True, help="These are not all impressions that reports can hold conversions of.")
 @click.option("--bits", multiple=True, metavar="A=N", help="At the first run: bits of an attribute in a key.")
 @click.option("--values", multiple=True, metavar="A=X,Y", help="At the first run: all values of a known attribute.")
 @click.option(
@@ -80,6 +82,7 @@ def keys(
     impression: str | None,
     conversion: str | None,
     impressions: tuple[str, ...],
+    partial: bool,
     output: str,
     quiet: bool,
     **options: Any,
@@ -89,7 +92,8 @@ def keys(
     from attributary.cli.progress import stages
     from attributary.cli.reading import check_folder, refuse_inputs
     from attributary.cli.summary_file import fact
-    from attributary.pipeline.read_tree import read_tree
+    from attributary.estimates import noted
+    from attributary.pipeline.read_tree import COVERS, read_tree
     from attributary.plan import Plan
     from attributary.whole_files import sole_writer
 
@@ -120,7 +124,9 @@ def keys(
             stage(f"making the keys of {len(tree):,} nodes")
             query = clients.query(tree)
             stage("writing")
-            _write(tree, query, output, files, lambda: _save(clients, plan))
+            covers = {COVERS: "some" if partial else "all"}
+            table = noted(tree.table(), plan=clients.plan.fingerprint, **covers)
+            _write(table, query, output, files, lambda: _save(clients, plan))
         else:
             _save(clients, plan)
     for message in messages:
@@ -189,13 +195,13 @@ def _whole(text: str) -> int:
     return int(text)
 
 
-def _write(tree: "Tree", query: "Query", folder: str, files: tuple[str, str], save_plan: Callable[[], None]) -> None:
+def _write(tree: Any, query: "Query", folder: str, files: tuple[str, str], save_plan: Callable[[], None]) -> None:
     """Writes the tree and the query to a folder, both or none, and before them the plan that they go with."""
     from attributary.tables import write_table
     from attributary.whole_files import whole_folder
 
     with whole_folder(folder, files) as place:
-        write_table(tree.table(), os.path.join(place, files[0]))
+        write_table(tree, os.path.join(place, files[0]))
         query.write(os.path.join(place, files[1]))
         save_plan()
 

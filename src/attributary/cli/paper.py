@@ -89,12 +89,13 @@ def paper(
     **grid: Any,
 ) -> None:
     from attributary.cli.evaluation_grid import resumable, run_grid
-    from attributary.cli.print_errors import print_errors, print_stated
+    from attributary.cli.print_errors import print_errors, print_panels
     from attributary.cli.printing import say
     from attributary.cli.progress import stages
     from attributary.cli.reading import check_folder, make_folder, refuse_inputs
     from attributary.cli.summary_file import fact
     from attributary.errors import InputError
+    from attributary.evaluate.comparison import stated_panels
     from attributary.evaluate.paper_experiment import Choices, PaperLog, paper
     from attributary.evaluate.user_cases import EPSILON
     from attributary.whole_files import sole_writer
@@ -123,7 +124,7 @@ def paper(
             _write(evaluation, dataset, output, format_)
     if not quiet:
         print_errors(evaluation)
-        print_stated(evaluation)
+        print_panels(stated_panels(evaluation))
         fact("not_counted", experiment.left_out)
         fact("generated", experiment.generated)
         for why, number, conversions in experiment.left_out:

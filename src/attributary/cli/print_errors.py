@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from attributary.cli.printing import PrintedFigure, console, percent, print_table
-from attributary.evaluate.comparison import Evaluation, Panel, best_panels, panels, stated_panels, tree_errors
+from attributary.evaluate.comparison import Evaluation, Panel, best_panels, panels, tree_errors
 from attributary.evaluate.methods import ZEROS
 from attributary.spec.measure import COUNT
 
@@ -15,16 +15,12 @@ def print_errors(evaluation: Evaluation) -> None:
     Where limits were tried, prints the best method for each kind of them instead.
     """
     _print_limits(evaluation.table)
-    _print(() if "limits" in evaluation.table.column_names else panels(evaluation.table))
-    _print(best_panels(evaluation))
+    print_panels(() if "limits" in evaluation.table.column_names else panels(evaluation.table))
+    print_panels(best_panels(evaluation))
 
 
-def print_stated(evaluation: Evaluation) -> None:
-    """Prints the figures that the paper states beside those of this run."""
-    _print(stated_panels(evaluation))
-
-
-def _print(tables: Iterable[Panel]) -> None:
+def print_panels(tables: Iterable[Panel]) -> None:
+    """Prints tables, each under its caption."""
     out = console()
     for caption, heads, rows in tables:
         out.print(caption)

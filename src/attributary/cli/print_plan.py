@@ -10,7 +10,7 @@ from attributary.cli.summary_file import fact
 from attributary.plan import MeasurePlan, Plan, Variant, expected
 from attributary.plan.bounded_shares import ENOUGH
 from attributary.plan.expected_errors import Compared
-from attributary.plan.plan_html import SUMMED
+from attributary.plan.plan_html import REVEALS, SUMMED
 from attributary.prior import Prior, foreseen
 from attributary.prior.profile import Profile
 from attributary.tree import Tree
@@ -213,15 +213,15 @@ def _print_by_node(out: Out, part: MeasurePlan) -> None:
 
 
 def _largest(plan: Plan, tree: Tree, prior: Prior) -> list[list[str]]:
-    """The shares of the largest roots."""
-    count = tree.to_level_order(prior.mean)[tree.slice(int(tree.total))]
+    """The shares of the largest roots, with their counts; or of the first ones, where counts may not be told."""
+    count, told = tree.to_level_order(prior.mean)[tree.slice(int(tree.total))], plan.prior.protected
     labels = tree.labels[0].cast("string")
-    rows = [[f"largest of {len(count):,}", "conversions", *plan.levels]]
-    for v in np.argsort(-count, kind="stable")[:LARGEST].tolist():
+    rows = [[f"{'largest' if told else 'first'} of {len(count):,}", *["conversions"] * told, *plan.levels]]
+    for v in (np.argsort(-count, kind="stable") if told else np.arange(len(count)))[:LARGEST].tolist():
         label = labels[v].as_py()
         budget = plan.spec.contributions_of(plan.most(label))
         shares = (percent(c / budget) for c in plan.roots.get(label, plan.default))
-        rows.append([label, f"{count[v]:,.0f}", *shares])
+        rows.append([label, *[f"{count[v]:,.0f}"] * told, *shares])
     return rows
 
 
@@ -351,18 +351,19 @@ def _prior(plan: Plan, tree: Tree, prior: Prior, path: str | None) -> list[str]:
     if not note.history:
         return ["prior: none; the plan goes by the tree's structure, as if no node had more than tau conversions"]
     several = f"{prior.source}, " if prior.source else ""
-    source = f"{path}, {several}{note.conversions:,.0f} conversions{' in an average period' * bool(several)}"
-    lines = [f"prior: {source}, protected"]
+    average = " in an average period" * bool(several)
+    lines = [f"prior: {path}, {several}{note.conversions or 0:,.0f} conversions{average}, protected"]
     if not note.protected:
-        lines = [f"!prior: {source}, NOT protected: whoever sees the plan learns a little of these counts"]
+        lines = [f"!prior: {path}, {several}NOT protected: {REVEALS}"]
     new = int(prior.new_roots(tree).sum()) if spec.split_by else 0
     if note.new:
         takes = f"; {new:,} of them are values of {spec.split_by} and take the default split" if new else ""
         lines += [f"       {note.new:,} nodes are new since then{takes}"]
     if note.gone:
-        much = "!" if note.lost > LOST * note.conversions else ""
-        gone = f"{note.gone:,} of its leaves, with {note.lost:,.0f} conversions, are not in the tree"
-        lines += [f"{much}       {gone} and left out; the first is {prior.example}"]
+        much = bool(prior.lost > LOST * prior.mean[tree.parent < 0].sum())
+        part = f", with {note.lost:,.0f} conversions," if note.lost is not None else ", with many conversions," * much
+        gone = f"{note.gone:,} of its leaves{part} are not in the tree"
+        lines += [f"{'!' * much}       {gone} and left out; the first is {prior.example}"]
     return lines
 
 

@@ -48,7 +48,7 @@ class Prior:
         kept = max(float(np.asarray(self.mean)[tree.parent < 0].sum()), 0.0)
         if not self.lost > kept:
             return ""
-        part = f"{self.lost:,.0f} of the prior's {kept + self.lost:,.0f} conversions are not in this tree"
+        part = f"{self.lost / (kept + self.lost):.0%} of the prior's conversions are not in this tree"
         return f"the prior hardly fits: {part}{self.example and f', such as those of {self.example}'}"
 
     def times(self, factor: float) -> "Prior":

@@ -110,6 +110,7 @@ class Case:
     limits: Limits | None = None
     measured: Profile | None = None
     earlier: Profile | None = None
+    not_private: str = ""  # the words on the tables behind it, which its errors carry on
 
     @classmethod
     def of(
@@ -275,10 +276,15 @@ def under_limits(case: Case, asked: list[Question], by_level: list[Shares]) -> l
     chosen = limits.of(spec, errors, earlier)
     parts = None if limits.by_hand else best_parts(errors, chosen)
     whole = contributions(asked, by_level, parts, chosen.most)
-    most = _most(asked[0], chosen)
+    new = asked[0].new  # heads not seen before, which take the default
+    most: int | Ints = int(chosen.most[0])
+    if len(chosen.most) > 1:
+        most = np.where(new, most_of_unseen(chosen.most), chosen.most)
     ones, page = [], page_of(case.noise)
     for k, (measure, clip) in enumerate(zip(spec.asked, chosen.clips, strict=True)):
-        rows = _rows(asked[0], whole.default[k], None if whole.roots is None else whole.roots[k])
+        rows = whole.default[k][None]
+        if whole.roots is not None:
+            rows = np.where(new[:, None], rows, whole.roots[k])
         contribution = tree.spread(rows, int(spec.total), rest=True).astype(np.float64)
         alone = Case(
             case.dataset,
@@ -295,18 +301,6 @@ def under_limits(case: Case, asked: list[Question], by_level: list[Shares]) -> l
         q = asked[k]
         ones.append(OneMeasure(measure, alone, spec.epsilon, share, q.tau, q.worth, clip, float(np.mean(most))))
     return ones
-
-
-def _rows(question: Question, default: Ints, roots: Ints | None) -> Ints:
-    """The contributions of each head; those not seen before, or all that have none of their own, take the default."""
-    return default[None] if roots is None else np.where(question.new[:, None], default, roots)
-
-
-def _most(question: Question, chosen: ChosenLimits) -> int | Ints:
-    """How many conversions of an impression count, for all heads or for each."""
-    if len(chosen.most) == 1:
-        return int(chosen.most[0])
-    return np.where(question.new, most_of_unseen(chosen.most), chosen.most)
 
 
 def _rounding(

@@ -31,6 +31,7 @@ from attributary.evaluate.simulation import Pool, PooledErrors, Pooling, Simulat
 from attributary.kernel import usable_threads
 from attributary.measurements import Measurements
 from attributary.noise import page_of
+from attributary.tables.not_private import mark
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 TAUS = (5.0, 10.0)
@@ -179,7 +180,8 @@ def evaluate(
     for done, (key, rows) in enumerate(answers(left, known, processes), len(tasks) - len(left) + 1):
         kept.put(key, rows)
         tell(done, len(tasks))
-    return Evaluation(*_tables([row for key in ids for row in kept.get(key) or ()], tasks))
+    table, squared = _tables([row for key in ids for row in kept.get(key) or ()], tasks)
+    return Evaluation(mark(table, *(case.not_private for case in cases)), squared)
 
 
 def _by_split(methods: tuple[Method, ...]) -> Iterable[list[Method]]:
@@ -215,7 +217,8 @@ def _tables(rows: list[Row], tasks: list[GridTask]) -> tuple[Any, Any]:
     import pyarrow as pa
 
     many = any("measure" in row for row in rows)
-    order = {method.name: i for i, method in enumerate(dict.fromkeys(m for t in tasks for m in t.methods))}
+    tried = dict.fromkeys(method.name for task in tasks for method in task.methods)
+    order = {name: i for i, name in enumerate(sorted(tried, key=lambda name: name == ZEROS))}  # zeros last
     by = ("dataset", "tree", "noise", "tau", "epsilon", *(("measure", "limits") if many else ()))
     place = {name: {row.get(name): None for row in rows} for name in by}
     ranks = {name: {value: i for i, value in enumerate(values)} for name, values in place.items()}
@@ -265,7 +268,7 @@ def _parts(value: Any, seen: set[int]) -> Iterator[bytes]:
         yield from _parts(value.co_consts, seen)
     elif isinstance(value, FunctionType):
         yield f"{value.__module__}.{value.__qualname__}".encode()
-        if value.__module__.startswith(OURS):
+        if (value.__module__ or "").startswith(OURS):
             return
         used = [value.__globals__[name] for name in value.__code__.co_names if name in value.__globals__]
         cells = [cell.cell_contents for cell in value.__closure__ or ()]

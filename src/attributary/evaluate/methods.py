@@ -67,9 +67,9 @@ class Method:
 
 
 def methods() -> dict[str, Method]:
-    """All methods that can be evaluated by name: every split with every estimator that it goes with."""
+    """All methods that can be evaluated by name, from the simplest split on, with every estimator that it goes with."""
     found = {}
-    for split in (*SPLITS, PLANNED):
+    for split in (*sorted(SPLITS, key=lambda name: SPLITS[name].work), PLANNED):
         for estimator, kind in ESTIMATORS.items():
             fits = bool(kind.plan) if split == PLANNED else kind.denoises or SPLITS[split].raw
             if fits and kind.name != ZEROS:

@@ -29,6 +29,7 @@ from attributary.prior import Prior, from_counts, from_estimates
 from attributary.prior.profile import Profile
 from attributary.spec import Spec
 from attributary.tables import read_table, shown, write_table
+from attributary.tables.not_private import together, words_of
 from attributary.tables.table_columns import floats
 from attributary.tables.user_frames import arrow_table
 from attributary.tree import Tree
@@ -62,6 +63,7 @@ def user_cases(
     """
     counts = arrow_table(counts)
     before, before_from = (counts, counts_from) if before is None else (arrow_table(before), before_from)
+    words = together(words_of(counts), words_of(before))
     if not spec.has_limits:
         epsilon = EPSILON if prior_epsilon is None else prior_epsilon
         if not epsilon > 0:
@@ -76,7 +78,8 @@ def user_cases(
             asks = spec.with_noise(noise)
             with refused(before_from):
                 prior = with_process(tree, _private(asks, tree, past, seed, epsilon), counts, before)
-            cases.append(Case.of(name, " > ".join(spec.levels), asks, tree, count, prior, generated))
+            case = Case.of(name, " > ".join(spec.levels), asks, tree, count, prior, generated)
+            cases.append(replace(case, not_private=words))
         return cases
     if prior_epsilon is not None:
         raise InputError(
@@ -91,7 +94,8 @@ def user_cases(
     prior = earlier(tree, known, of_measure(before, spec, before_from), before_from)
     refuse_sums(tree, prior.mean, before_from, "leave its rows out, or rename it")
     profiles = [profile_of(spec, tree, table, path) for table, path in ((counts, counts_from), (before, before_from))]
-    return limited_cases(name, spec, tree, profiles[0], prior, profiles[1], noises, generated)
+    cases = limited_cases(name, spec, tree, profiles[0], prior, profiles[1], noises, generated)
+    return [replace(case, not_private=words) for case in cases]
 
 
 def limited_cases(

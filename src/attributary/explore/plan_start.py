@@ -92,9 +92,10 @@ def _ordinal(node: int, begin: list[int], fans: tuple[int, ...], names: tuple[st
 
 
 def start_of_plan(plan: Plan) -> PlanStart:
-    """A tree with the plan's number of nodes on each level, families alike; counts are made up, their sum is not."""
+    """A tree with the plan's number of nodes on each level, families alike; counts are made up, to the plan's sum."""
     sizes = [max(level.nodes, 1) for level in plan.expected.levels]
-    conversions = plan.prior.conversions if plan.prior.history and plan.prior.conversions > 0 else CONVERSIONS
+    told = plan.prior.conversions or 0.0  # of a protected prior alone
+    conversions = told if told > 0 else CONVERSIONS
     parents = [np.full(sizes[0], -1)]
     begin = np.concatenate([[0], np.cumsum(sizes)]).tolist()
     for i in range(1, len(sizes)):
@@ -134,7 +135,7 @@ def start_of_prior(spec: Spec, tree: Tree, prior: Prior, source: str) -> PlanSta
     where = (
         f"{numerals.many(len(tree), 'node')}, counts from {source}" if prior.history else "no prior: all counts are 0"
     )
-    warning = f"The counts from {source} are NOT protected: what this page shows reveals something about them."
+    warning = f"NOT PRIVATE: the counts from {source} are NOT protected, and this page shows some of them as they are."
     return PlanStart(
         count_spec(spec),
         tree,

@@ -11,6 +11,7 @@ from attributary.logs.attribute_labels import LabelCodes, OutsideDomain, domain_
 from attributary.logs.log_columns import LogTable, Period, comma_list, find_column, number, present
 from attributary.spec import Logs, Measure, Spec
 from attributary.spec.measure import AUTO, BEYOND, FROM, MICRO, REPORTS
+from attributary.tables.not_private import TRUE_COUNTS, mark
 from attributary.types import Bools, Ints
 
 LARGEST = 2**31  # leaves
@@ -35,7 +36,7 @@ class Counts:
     row for each `rank` and each value bin, `revenue_from` where it begins, and its rows add up.
 
     An impression has no unknown attributes: the impressions of a known path stand on the first of its leaves, null on
-    the others, so that they add up.
+    the others, so that they add up. The table is marked as not private, and so is all that is made of it.
     """
 
     table: Any
@@ -119,7 +120,7 @@ def leaves(spec: Spec, logs: Logs, table: Any, period: Period) -> Counts:
         grouped = conversion_groups(spec, table, leaf, all_conversions).some(inside)
         made, values = _measured(spec, made, grouped), value_totals(spec, grouped)
     return Counts(
-        made,
+        mark(made, TRUE_COUNTS),
         impressions=int(impressions.sum()),
         conversions=int(count.sum()),
         unattributed=total["unattributed"],

@@ -2,47 +2,75 @@
 
 >>> measured = Measurements.from_summary(plan, "summary.avro", tree)         # one measure
 >>> denoise_summary(plan, ["summary.avro"], tree).table                      # all of them, as a table of estimates
+>>> denoise_batches([QueriedReports(plan, ["monday.avro"], tree, covers=True), …])    # the sum of several days or plans
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from attributary import api
+from attributary.api.attribution_api import Answer
 from attributary.denoising import Estimate
 from attributary.errors import InputError
 from attributary.estimates import by_measure, estimates_table, noted
 from attributary.estimators import Estimator
+from attributary.measurements import Measurements
 from attributary.pipeline.denoise_table import Denoised
 from attributary.pipeline.level_columns import refused
 from attributary.pipeline.read_prior import EarlierPeriod, past_of_parts
+from attributary.pipeline.read_tree import queried_tree
 from attributary.plan import Plan
+from attributary.spec import Spec
 from attributary.tables.not_private import mark, together
 from attributary.tree import Tree
+from attributary.tree.match import match
+
+
+class QueriedReports(NamedTuple):
+    """Reports of one plan that were queried by one tree."""
+
+    plan: Plan
+    summaries: Sequence[str]  # files or folders
+    tree: Tree
+    covers: bool = False  # whether the tree has all impressions that the reports may hold conversions of
+    name: str = "the plan"  # what messages call it
 
 
 def denoise_summary(
-    plan: Plan,
-    summaries: Sequence[str],
-    tree: Tree,
+    plan: Plan, summaries: Sequence[str], tree: Tree, *, name: str = "the plan", **options: Any
+) -> Denoised:
+    """What the reports say of each node that was queried, and the estimates: a table with a row per node and measure.
+
+    `summaries` are files or folders; several reports hold different conversions, and add up. `name` is what messages
+    call the plan. The options are those of `denoise_batches`.
+    """
+    return denoise_batches([QueriedReports(plan, summaries, tree, name=name)], **options)
+
+
+def denoise_batches(
+    batches: Sequence[QueriedReports],
     *,
     estimator: Estimator | None = None,
     prior: str | None = None,
     protected: bool = False,
     noise: str | None = None,
     confidence: float = 0.95,
-    name: str = "the plan",
     stage: Callable[[str], None] = lambda _: None,
 ) -> Denoised:
-    """What the reports say of each node that was queried, and the estimates: a table with a row per node and measure.
+    """The sum of several batches, each read by its own plan on its own tree: a row per node of any, and measure.
 
-    `summaries` are files or folders; several reports hold different conversions, and add up. `prior` is the file of an
-    earlier period, for the estimator `learned`; exact counts in it mark the result as not private, unless they were
-    `protected` themselves. `noise`, as in "api:epsilon=4", is that of reports which do not state
-    it, if it is not the plan's. `name` is what messages call the plan.
+    A node that a batch's tree does not have is 0 there, exactly, if the tree covers all impressions; else it is not
+    measured. `prior` is the file of an earlier period, for the estimator `learned`; exact counts in it mark the result
+    as not private, unless they were `protected` themselves. `noise`, as in "api:epsilon=4", is that of reports which
+    do not state it, if it is not the plan's. Where plans differ, the last one says how small counts are judged.
     """
     chosen = estimator or Estimator("unbiased" if prior is None else "learned")
     chosen.refuse_unused(prior, protected)
-    answer = api.answer(plan, summaries, tree, None if noise is None else _rate(noise, plan), name)
+    plan, summaries = batches[-1].plan, batches[-1].summaries
+    tree, answer = _together(batches, noise)
     past = None if prior is None else past_of_parts(plan, tree, prior, protected)
     if past is not None:
         past.refuse_today(*answer.measures.values())
@@ -57,10 +85,62 @@ def denoise_summary(
     if chosen.whole and plan.spec.values:
         notes += ["whole numbers are for counts; values are left as they are"]
     table = by_measure({measure: estimates_table(est, confidence) for measure, est in estimates.items()})
-    table = noted(table, largest=plan.largest)
     not_private = together(*(measured.not_private for measured in answer.measures.values()))
+    prints = ",".join(dict.fromkeys(batch.plan.fingerprint for batch in batches))
+    table = noted(table, largest=plan.largest, plan=prints)
     marked = mark(table, not_private, "" if past is None else past.not_private)
     return Denoised(marked, estimates, notes, misfit="" if past is None else past.of[0].misfit(tree))
+
+
+def _together(batches: Sequence[QueriedReports], noise: str | None) -> tuple[Tree, Answer]:
+    """The tree of all nodes of some batches, and what they say of it together."""
+    first, trees = batches[0], list(dict.fromkeys(batch.tree for batch in batches))
+    for other in batches[1:]:
+        if asked(first.plan.spec) != asked(other.plan.spec):
+            raise InputError(
+                f"figures of plans that ask for the same tree and measures add up; {first.name} and {other.name} do "
+                "not: denoise each of them alone"
+            )
+    tree = trees[0] if len(trees) == 1 else queried_tree(first.plan.spec, [each.table() for each in trees])
+    total: dict[str, Measurements] = {}
+    before: list[tuple[str, Measurements]] = []
+    notes: dict[str, None] = {}
+    for plan, files, here, covers, name in batches:
+        answer = api.answer(plan, files, here, None if noise is None else _rate(noise, plan), name)
+        measures = {m: _onto(tree, here, each, covers) for m, each in answer.measures.items()}
+        _refuse_copy(files[0], next(iter(measures.values())), before)
+        notes |= dict.fromkeys(answer.notes)
+        if len(tree) > len(here):
+            how = "has all impressions: they are 0 there" if covers else "may lack some: they count as not measured"
+            notes[f"{len(tree) - len(here):,} nodes are not in the tree of {files[0]}, which {how}"] = None
+        total = {m: total[m].plus(each) if total else each for m, each in measures.items()}
+    return tree, Answer(total, tuple(notes))
+
+
+def asked(spec: Spec) -> tuple[object, ...]:
+    """What a spec asks for: levels, the domains of unknown attributes in any order, and measures."""
+    domains = [frozenset(a.labels) for a in spec.unknown]
+    return spec.levels, domains, [measure.name for measure in spec.asked]
+
+
+def _onto(tree: Tree, here: Tree, measured: Measurements, covers: bool) -> Measurements:
+    """Measurements of the nodes of a tree on a larger one, which has all of them."""
+    if here is tree:
+        return measured
+    node = match(tree, here.table()).node
+    node = node if tree.order is None else tree.order[node]
+    noisy, variance = np.zeros(len(tree)), np.full(len(tree), 0.0 if covers else np.inf)
+    noisy[node], variance[node] = measured.noisy, measured.variance
+    return replace(measured, noisy=noisy, variance=variance, tree=tree)
+
+
+def _refuse_copy(name: str, measured: Measurements, before: list[tuple[str, Measurements]]) -> None:
+    """Refuses figures that came before: independent noise does not repeat itself."""
+    for other, figures in before:
+        both = (measured.variance > 0) & (figures.variance > 0) & np.isfinite(measured.variance + figures.variance)
+        if both.any() and (measured.noisy[both] == figures.noisy[both]).all():
+            raise InputError(f"{name} holds the same figures as {other}; each is counted once: leave one out")
+    before.append((name, measured))
 
 
 def estimate_measures(

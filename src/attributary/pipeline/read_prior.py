@@ -21,7 +21,7 @@ from attributary.prior.profile import Profile, profile
 from attributary.spec import Spec
 from attributary.spec.measure import BEYOND, COUNT, FROM
 from attributary.tables import read_table, shown
-from attributary.tables.not_private import EXACT_PRIOR, mark, words_of
+from attributary.tables.not_private import mark, together, words_of
 from attributary.tables.table_columns import floats
 from attributary.tree import Tree
 
@@ -151,10 +151,8 @@ def past_of_table(tree: Tree, path: str, protected: bool = False) -> EarlierPeri
 
 
 def _period(priors: list[Prior], path: str, table: Any) -> EarlierPeriod:
-    exact = not all(prior.protected for prior in priors)
-    words = words_of(table) or (EXACT_PRIOR if exact else "")
     reports = (table.schema.metadata or {}).get(b"reports", b"").decode().split(",")
-    return EarlierPeriod([replace(prior, not_private=words) for prior in priors], path, words, frozenset(reports))
+    return EarlierPeriod(priors, path, together(*(prior.not_private for prior in priors)), frozenset(reports))
 
 
 def of_measure(table: Any, spec: Spec, path: str, name: str | None = None) -> Any:

@@ -10,6 +10,8 @@ from attributary.logs.attribute_labels import label_codes
 from attributary.logs.log_files import files, partition
 from attributary.pipeline.level_columns import level_columns, refuse_sums, refused
 from attributary.pipeline.read_prior import earlier, of_measure, read_earlier
+from attributary.plan import Plan
+from attributary.plan.fingerprint import refuse_other_plan
 from attributary.prior import Prior, none
 from attributary.prior.earlier import HISTORY
 from attributary.prior.history import LATEST
@@ -20,6 +22,7 @@ from attributary.tables.user_frames import arrow_table
 from attributary.tree import Tree
 from attributary.tree.labels import text_labels
 
+COVERS = "impressions"  # in the metadata of a tree: "all", if all that its reports may hold conversions of are in it
 OF_NODES = ({"node", "parent", "level"}, {"estimate", "variance"})  # columns of tables that have a row for each node
 
 
@@ -69,17 +72,42 @@ def _tree(spec: Spec, known: list[str], table: Any, path: str) -> Tree:
 
 def read_tree(spec: Spec, names: tuple[str, ...]) -> Tree:
     """The tree of the impressions, or counts, in some files; names, patterns and folders."""
-    tables = []
-    paths = names if "-" in names else files(names).paths
-    for path in paths if spec.known else ():
+    paths = names if "-" in names else tuple(files(names).paths)
+    return _tree_of(spec, _tables(spec, paths)) if spec.known else spec.tree()
+
+
+class QueriedTree(NamedTuple):
+    """The tree that reports were queried by."""
+
+    tree: Tree
+    covers: bool = False  # whether all impressions that the reports may hold conversions of are in it
+
+
+def read_queried(plan: Plan, path: str, name: str = "the plan") -> QueriedTree:
+    """The tree in a file that `keys --impressions` wrote; refuses one of another plan."""
+    tables = _tables(plan.spec, tuple(files((path,)).paths))
+    notes = {file: table.schema.metadata or {} for file, table in tables.items()}
+    for file, said in notes.items():
+        refuse_other_plan(file, said.get(b"plan", b""), plan.fingerprint, name)
+    return QueriedTree(_tree_of(plan.spec, tables), all(said.get(COVERS.encode()) == b"all" for said in notes.values()))
+
+
+def _tables(spec: Spec, paths: tuple[str, ...]) -> dict[str, Any]:
+    tables = {}
+    for path in paths:
         if "://" in path:
             raise InputError(f"{path} is an address, which only counting reads; copy the file, or give counts of it")
         table = _partitioned(read_table(path), path)
         for name in known_columns(spec, table):
             column(table, name, path)  # or an error that tells what there is
-        tables.append(table)
+        tables[path] = table
+    return tables
+
+
+def _tree_of(spec: Spec, tables: dict[str, Any]) -> Tree:
+    paths = list(tables)
     with refused(paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"):
-        return queried_tree(spec, tables)
+        return queried_tree(spec, list(tables.values()))
 
 
 def _partitioned(table: Any, path: str) -> Any:

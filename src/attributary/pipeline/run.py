@@ -28,7 +28,7 @@ from attributary.logs.log_columns import Moment
 from attributary.logs.log_files import all_files, is_generated
 from attributary.measurements import Measurements
 from attributary.noise import Entropy
-from attributary.pipeline.denoise_summary import estimate_measures
+from attributary.pipeline.denoise_summary import asked, estimate_measures
 from attributary.pipeline.read_prior import EarlierPeriod, past_of_parts, profiled, read_earlier
 from attributary.pipeline.read_tree import prior_in_file
 from attributary.plan import MeasurePlan, Plan, make_plan
@@ -38,7 +38,7 @@ from attributary.prior.profile import Profile, profile
 from attributary.ratio import ratios_table
 from attributary.spec import Spec
 from attributary.tables import write_table
-from attributary.tables.not_private import TRUE_COUNTS, mark
+from attributary.tables.not_private import mark
 from attributary.tables.table_columns import floats
 from attributary.tree import Tree
 from attributary.tree.match import match
@@ -100,9 +100,9 @@ class Run:
             ratios = ratios_table(self.estimates, self.confidence)
         if ratios is not None:
             tables["ratios"] = mark(ratios, *(est.not_private for est in self.estimates.values()))
-        tables["counts"] = mark(self.counts.table, TRUE_COUNTS)
+        tables["counts"] = self.counts.table
         if self.before is not None:
-            tables["prior"] = mark(self.before.table, TRUE_COUNTS)
+            tables["prior"] = self.before.table
         return tables
 
     def page(self, files: tuple[str, ...] = ()) -> str:
@@ -193,11 +193,7 @@ def run(
 
 def _spec_of(plan: Plan, spec: Spec) -> Spec:
     """The plan's own spec with the logs of another one, which must ask for the same tree and measures."""
-    ours, theirs = (
-        (s.levels, [a.unknown and a.labels for a in s.attributes], [measure.name for measure in s.asked])
-        for s in (plan.spec, spec)
-    )
-    if ours != theirs:
+    if asked(plan.spec) != asked(spec):
         of_plan, of_spec = (" > ".join(s.levels) for s in (plan.spec, spec))
         both = f"the plan has {of_plan}, the spec has {of_spec}"
         differ = "their domains or measures differ" if plan.levels == spec.levels else both
@@ -214,4 +210,5 @@ def measure(part: MeasurePlan, tree: Tree, conversions: Profile, rng: Entropy | 
 def measured_prior(part: MeasurePlan, tree: Tree, earlier: Profile, prior: Prior, rng: Entropy | None = None) -> Prior:
     """What a report of the earlier period, measured by the same plan, would have said."""
     est = denoise(tree, measure(part, tree, earlier, rng))
-    return replace(prior, mean=np.asarray(est.count, np.float64), variance=est.variance, protected=True)
+    mean = np.asarray(est.count, np.float64)
+    return replace(prior, mean=mean, variance=est.variance, protected=True, not_private=est.not_private)

@@ -23,6 +23,7 @@ from attributary.pipeline.missing_rows import Incomplete, lack_labels
 from attributary.pipeline.suppressed_cells import without_suppressed
 from attributary.pipeline.wide_table import FIGURE, long_table, wide_columns
 from attributary.tables import place, shown
+from attributary.tables.not_private import mark, words_of
 from attributary.tables.number_form import decimal_sign, plain_numbers
 from attributary.tables.table_columns import column, floats, number_cells
 from attributary.tables.text_form import NOTED
@@ -95,7 +96,7 @@ def recognise(
     `empty` says what empty figures are (unmeasured or zero), `missing` the same of missing rows (or which nodes lack
     some), `decimal` is the decimal sign, and `wide` names the level that the columns of a pivot table are labels of.
     """
-    table, notes = arrow_table(frame), list[str]()
+    table, notes = mark(arrow_table(frame)), list[str]()  # a column of marks is not about nodes
     metadata = dict(table.schema.metadata or {})
     if NOTED in metadata:
         notes.append(f"cells are separated by {metadata.pop(NOTED).decode()!r}")
@@ -106,8 +107,9 @@ def recognise(
         if levels is None:
             spread = replace(spread, levels=tuple(_levels(table, spread.levels, marks, path)))
             notes.append(f"levels: {' > '.join((*spread.levels, spread.level))}")
+        words = words_of(table)
         table, levels, left_out = long_table(table, spread, marks, path)
-        value = FIGURE
+        table, value = mark(table, words), FIGURE
         notes += [str(spread), left_out]
         path = f"{path}, one row per cell"
     grouping = _grouping_columns(table)
@@ -141,7 +143,7 @@ def recognise(
         marked_by = _true_marks(table, names, figures, path) if isinstance(error.__cause__, TotalLabelError) else []
         if totals or not marked_by:
             raise
-        notes += [f"{mark} marks totals: its figures are near the sums of the rows beside it" for mark in marked_by]
+        notes += [f"{label} marks totals: its figures are near the sums of the rows beside it" for label in marked_by]
         marked = without_totals(table, names, marked_by, path)
         with refused(path):
             tree = Tree.from_paths(level_columns(marked, names, path), names, fill=fill, totals=read_as)

@@ -37,20 +37,25 @@ def improved(q: Question, whole: Contributions, keep: Collection[str] = ()) -> C
     return replace(whole, default=default, roots=roots[None])
 
 
-def with_best_credits(q: Question, share: Shares, most: int, rounding: Rounding, keep: Collection[str]) -> Spec:
+def with_best_credits(
+    q: Question, share: Shares, most: int, rounding: Rounding, keep: Collection[str], improve: bool
+) -> Spec:
     """The spec with the fewest credits, up to `most`, whose error is next to the least.
 
-    Fewer make shorter reports, or fewer impressions. Where shares are fixed, only numbers count that tell them best.
+    Fewer make shorter reports, or fewer impressions. Where shares are fixed, or are not to be improved, only numbers
+    count that tell them best.
     """
     tried: dict[int, tuple[float, float]] = {}
-    for number in range(min(len(q.spec.levels), most), most + 1):
+    stated = q.fixed if improve else share.rows(q.tree)
+    for number in range(min(len({*keep, q.spec.levels[-1]}), most), most + 1):
         spec = with_credits(q.spec, number)
         asked = replace(q, spec=spec)
-        whole = improved(asked, contributions([asked], [share], rounding=rounding, keep=keep), keep)
+        whole = contributions([asked], [share], rounding=rounding, keep=keep)
+        whole = improved(asked, whole, keep) if improve else whole
         rows = whole.default if whole.roots is None else whole.roots[0]
         errors = _expected(asked, rows, q.weights)
         error = float(np.nanmedian(errors.roots)) if q.by_root else errors.tree
-        missed = np.nansum(np.abs(rows / number - q.fixed), axis=1).max()
+        missed = np.nansum(np.abs(rows / number - stated), axis=1).max()
         tried[number] = round(float(missed), 9), error
     best = min(tried.values())
     return with_credits(

@@ -96,7 +96,8 @@ def make_plan(
             break
     fine = free.questions
     if scheme is not None and spec.l1 > (scheme.credits or spec.l1):
-        spec = with_best_credits(free.questions[0], free.split[method][0], scheme.credits, rounding, keep)
+        improve = method not in BESIDE
+        spec = with_best_credits(free.questions[0], free.split[method][0], scheme.credits, rounding, keep, improve)
         free = free._replace(questions=[replace(free.questions[0], spec=spec)])
     questions, limits, split = free.questions, free.limits, dict(free.split)
     parts: dict[str, Floats | None] = {**dict.fromkeys(split), method: free.parts}
@@ -267,13 +268,13 @@ _NO_ERRORS = PlanErrors(levels=(), tree=Compared.of(0, 0, 0), roots=Compared.of(
 
 
 def _with_errors(plan: Plan, errors: list[PlanErrors]) -> Plan:
-    """The plan with the errors of each measure, and of all together."""
+    """The plan with the errors of each measure, and of all together, as far as they may be told."""
     together = PlanErrors.together(errors, [measure.weight for measure in plan.spec.asked])
     update: dict[str, Any] = {"expected": together}
     if len(errors) > 1:
         each = zip(plan.measures, errors, strict=True)
         update["measures"] = tuple(share.model_copy(update={"expected": error}) for share, error in each)
-    return plan.model_copy(update=update)
+    return plan.model_copy(update=update).to_hand_on
 
 
 def _mean(q: Question) -> float | None:

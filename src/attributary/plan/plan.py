@@ -16,6 +16,7 @@ from pydantic import BaseModel, Field, model_validator
 from attributary.errors import InputError
 from attributary.plan.contributions import Rounding, down, paths
 from attributary.plan.expected_errors import PlanErrors
+from attributary.plan.fingerprint import digest
 from attributary.plan.privacy_unit import PrivacyWords, Spent, privacy_words, spent
 from attributary.spec import Measure, Spec
 from attributary.spec.measure import COUNT
@@ -25,6 +26,7 @@ from attributary.tree.match import match
 from attributary.types import Floats, Ints
 
 Row = tuple[int, ...]
+DOMAIN = {"name", "unknown", "domain", "range", "bucket", "buckets", "start"}  # what the values of an attribute go by
 
 
 class PriorNote(BaseModel, frozen=True, extra="forbid"):
@@ -32,10 +34,12 @@ class PriorNote(BaseModel, frozen=True, extra="forbid"):
 
     history: bool = Field(description="false if there was no prior, and the plan goes by the tree's structure")
     protected: bool = Field(description="true if the prior was protected itself, or if there was none")
-    conversions: float = Field(default=0.0, description="how many conversions the prior has in the tree")
+    conversions: float | None = Field(
+        default=None, description="how many conversions the prior has in the tree; none if it was not protected"
+    )
     new: int = Field(default=0, ge=0, description="nodes of the tree that the prior does not have")
     gone: int = Field(default=0, ge=0, description="leaves of the prior that the tree does not have")
-    lost: float = Field(default=0.0, description="how many conversions they had")
+    lost: float | None = Field(default=None, description="how many conversions they had; none if not protected")
 
 
 class MeasureShare(BaseModel, frozen=True, extra="forbid"):
@@ -49,6 +53,12 @@ class MeasureShare(BaseModel, frozen=True, extra="forbid"):
     mean: float | None = Field(default=None, description="what a conversion brought on average in the prior")
     bias_known: bool = Field(default=True, description="whether the prior tells what limits cut off")
     expected: PlanErrors | None = Field(default=None, description="the errors to expect, if there are other measures")
+
+    @property
+    def inexact(self) -> dict[str, Any]:
+        """What takes the place of exact figures of the prior."""
+        mean = None if self.mean is None else float(f"{self.mean:.2g}")
+        return {"mean": mean, "expected": self.expected and self.expected.unnamed()}
 
     @property
     def worth(self) -> float:
@@ -165,6 +175,9 @@ class Plan(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True)
     )
     keys: tuple[Bits, ...] | None = Field(
         default=None, description="the bits of each attribute in a key, top to bottom"
+    )
+    mark: str | None = Field(
+        default=None, pattern="^[0-9a-f]{4}$", description="what keys begin with, 4 hexadecimal digits"
     )
     schemes: tuple[SchemeCost, ...] | None = Field(
         default=None, description="what each scheme of the API would mean, where it has several"
@@ -339,13 +352,38 @@ class Plan(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True)
         return tuple(name for name in NEIGHBOURS if loss.under(name) <= most)
 
     @property
+    def fingerprint(self) -> str:
+        """What decides how its reports are to be read, in 16 hexadecimal digits; files made by the plan state it.
+
+        Attributes and domains, contributions, limits, L1 and the API are in it; ε, prior and expected errors are not.
+        """
+        spec, api, nodes = self.spec, self.spec.api, self.nodes
+        names = [*(attribute.name for attribute in spec.attributes), "contribution"]
+        return digest(
+            [spec.terms.kind, api and api.scheme, api and api.site, spec.noise, spec.l1, self.levels],
+            [attribute.model_dump(mode="json", include=DOMAIN, exclude_none=True) for attribute in spec.attributes],
+            [(m.source, s.name, s.clip, s.default, s.roots) for m, s in zip(spec.asked, self.measures, strict=True)],
+            [self.most(), {root: self.most(root) for root in self.roots}],
+            [] if nodes is None else [nodes.column(name).to_pylist() for name in names],
+        )
+
+    @property
+    def key_mark(self) -> str:
+        """What its keys begin with: 4 hexadecimal digits of its fingerprint and of where the bits of keys go."""
+        return digest(self.fingerprint, [field.model_dump(mode="json") for field in self.keys or ()])[:4]
+
+    @property
     def to_hand_on(self) -> Self:
-        """The plan as files and pages have it: it names nodes with their counts only if the prior was protected."""
+        """The plan with what may be told of its prior: the one rule, by which every plan is made, and read from a file.
+
+        A protected prior may be told. Of any other there is no sum, no node with its count, and of a mean two digits:
+        what is left, contributions and expected errors, still depends on it.
+        """
         if self.prior.protected:
             return self
-        own = (share.expected and share.expected.unnamed() for share in self.measures)
-        measures = (share.model_copy(update={"expected": e}) for share, e in zip(self.measures, own, strict=True))
-        return self.model_copy(update={"expected": self.expected.unnamed(), "measures": tuple(measures)})
+        measures = tuple(share.model_copy(update=share.inexact) for share in self.measures)
+        prior = self.prior.model_copy(update={"conversions": None, "lost": None})
+        return self.model_copy(update={"expected": self.expected.unnamed(), "measures": measures, "prior": prior})
 
     def at(self, epsilon: float) -> Self:
         """The same plan under another ε. Under the API's noise it stays the best; errors go with √var(DLap(ε/L1))."""

@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Iterator
 from typing import Any
 
 from pydantic import ValidationError
@@ -9,7 +10,7 @@ from pydantic import ValidationError
 from attributary import whole_files
 from attributary.errors import InputError, why_not_json
 from attributary.plan.plan import Plan
-from attributary.spec.mistakes import Mistakes, in_words, refuse_unruly, value_in_words
+from attributary.spec.mistakes import Mistakes, in_words, path_in_words, refuse_unruly, value_in_words
 from attributary.spec.neighbours import NEIGHBOURS
 from attributary.tables import check_output, read_table, write_table
 from attributary.tables.table_source import readable
@@ -17,18 +18,19 @@ from attributary.tree import Tree
 
 FORMAT = 1
 ORDER = [  # of the keys, for the eye
-    *("format", "method", "learn", "rounding", "privacy", "prior", "levels", "default", "roots", "measures"),
-    *("per_impression", "checksum", "keys", "expected", "unbounded", "other_noise", "tradeoff", "schemes"),
-    *("layout", "spec"),
+    *("format", "fingerprint", "method", "learn", "rounding", "privacy", "prior", "levels", "default", "roots"),
+    *("measures", "per_impression", "checksum", "keys", "mark", "expected", "unbounded", "other_noise", "tradeoff"),
+    *("schemes", "layout", "spec"),
 ]
 WIDTH = 110
 
 
 def to_json(plan: Plan) -> str:
-    """The plan as JSON: what is derived from the contributions, under "privacy", is for the reader."""
-    data = json.loads(plan.to_hand_on.model_dump_json(by_alias=True, exclude_none=True))
+    """The plan as JSON; its fingerprint and what is under "privacy" are derived, and for the reader."""
+    data = json.loads(plan.model_dump_json(by_alias=True, exclude_none=True))
     if plan.measures == (plan.counts_alone,):
         del data["measures"]
+    data["fingerprint"] = plan.fingerprint
     loss, guarantee = plan.privacy_loss, list(plan.spec.terms.guarantee)
     data["privacy"] = {
         "epsilon": plan.spec.epsilon,
@@ -57,11 +59,37 @@ def from_json(text: str, nodes: Any = None, name: str = "the plan") -> Plan:
     if data["format"] != FORMAT:
         format_ = value_in_words(data["format"])
         raise InputError(f"{name} has format {format_}; this version reads {FORMAT}: plan anew, or update attributary")
-    data.pop("privacy", None)
+    for derived in ("privacy", "fingerprint"):
+        data.pop(derived, None)
     try:
-        return Plan.model_validate({**data, "nodes": nodes})
+        plan = Plan.model_validate({**data, "nodes": nodes}).to_hand_on
     except ValidationError as error:
         raise Mistakes(in_words(error, Plan), name) from None
+    if wrong := list(_of_other_kinds(data, json.loads(plan.model_dump_json(by_alias=True)))):
+        raise Mistakes(wrong, name)
+    if plan.mark is not None and plan.mark != plan.key_mark:
+        raise InputError(
+            f"{name} was changed after it got its keys: they begin with {plan.mark}, and those of this plan would "
+            f"begin with {plan.key_mark}; restore it, or plan anew"
+        )
+    return plan
+
+
+def _of_other_kinds(data: dict[str, Any], written: dict[str, Any]) -> Iterator[str]:
+    """What stands in a file as another kind than the plan has: pydantic takes true and "1" for 1. 1.0 is 1 in JSON."""
+    stack: list[tuple[tuple[str | int, ...], Any, Any]] = [((), data, written)]
+    while stack:
+        path, given, right = stack.pop()
+        if isinstance(given, dict | list):
+            keys = given.keys() & right.keys() if isinstance(given, dict) else range(len(given))
+            stack += [((*path, key), given[key], right[key]) for key in keys]
+        elif (kind := _kind(right)) != _kind(given) and not isinstance(given, float):  # Infinity is written as text
+            yield f"{path_in_words(path)}: {kind} is needed; got {value_in_words(given)}"
+
+
+def _kind(value: Any) -> str:
+    known = {bool: "true or false", str: "text", int: "a number", float: "a number"}
+    return known.get(type(value), "nothing")
 
 
 def save(plan: Plan, path: str) -> None:
@@ -85,6 +113,15 @@ def load(path: str) -> Plan:
     if nodes is not None:
         _check_paths(plan, beside(path))
     return plan
+
+
+def is_plan(path: str) -> bool:
+    """Whether a file is a plan, and no report."""
+    if not path.endswith(".json") or not os.path.isfile(path):
+        return False
+    with readable(path, "give a plan"), open(path, "rb") as file:
+        beginning = file.read(2**20).lstrip()
+    return beginning.startswith(b"{") and all(name in beginning for name in (b'"format"', b'"levels"', b'"method"'))
 
 
 def _contributions(nodes: Any, name: str) -> Any:

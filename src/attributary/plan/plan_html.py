@@ -6,6 +6,7 @@ from attributary.html import html_table
 from attributary.plan.plan import Plan
 
 HEADS = ("level", "nodes", "share of the budget", "contribution", "expected error", "change against equal split")
+REVEALS = "the plan depends on these counts, and tells something of them"
 SUMMED = "not measured: summed from the levels below"
 
 
@@ -22,8 +23,8 @@ def plan_html(plan: Plan) -> str:
     if plan.learn is True:
         notes += ["these errors assume `denoise --prior`"]
     if plan.prior.history and not plan.prior.protected:
-        notes += ["planned from counts that were NOT protected"]
-    by_node = ((level.level, level.words(_percent)) for level in plan.to_hand_on.expected.levels)
+        notes += [f"planned from counts that were NOT protected: {REVEALS}"]
+    by_node = ((level.level, level.words(_percent)) for level in plan.expected.levels)
     notes = [*(f"{level}: {words}" for level, words in by_node if words), *notes]
     title, each = f"Plan: ε = {spec.epsilon:g}, {plan.method} split", plan.by_measure
     if len(each) == 1:

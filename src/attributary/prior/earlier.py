@@ -12,7 +12,7 @@ import numpy as np
 
 from attributary.denoising.passes import engine
 from attributary.denoising.prior import Prior, measured
-from attributary.tables.not_private import words_of
+from attributary.tables.not_private import EXACT_PRIOR, TRUE_COUNTS, words_of
 from attributary.tables.table_columns import floats
 from attributary.tables.user_frames import arrow_table
 from attributary.tree import Family, Tree
@@ -117,7 +117,7 @@ def _prior(
     new = back(_new(tree, rows, known))
     gone = np.flatnonzero(rows.gone)
     example = path_of(tree, table, int(gone[0])) if len(gone) else ""
-    words = words_of(table)
+    words = words_of(table).replace(TRUE_COUNTS, EXACT_PRIOR) or ("" if protected else EXACT_PRIOR)
     lost = float(count[gone].sum())
     return Prior(back(mean), var, protected and not words, new, len(gone), lost, example, not_private=words)
 

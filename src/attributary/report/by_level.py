@@ -58,7 +58,7 @@ def shares(plan: Plan) -> list[LevelShare]:
     """One for each level, top to bottom."""
     contributions, budget = plan.by_level
     levels = []
-    for i, (level, spread) in enumerate(zip(plan.to_hand_on.expected.levels, contributions, strict=True)):
+    for i, (level, spread) in enumerate(zip(plan.expected.levels, contributions, strict=True)):
         part = spread / budget
         spans = float(part.min()), float(np.median(part)), float(part.max())
         levels.append(LevelShare(level, *spans, plan.default[i], plan.epsilon()[i]))

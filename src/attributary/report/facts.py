@@ -11,6 +11,7 @@ from attributary.budget import METHODS
 from attributary.estimates import Estimates
 from attributary.plan import MeasurePlan, Plan
 from attributary.plan.plan import Trade
+from attributary.plan.plan_html import REVEALS
 from attributary.report import numerals
 from attributary.report.inputs import ReportInputs
 from attributary.report.quantity import Quantity, label, total_of
@@ -247,17 +248,17 @@ def _prior(plan: Plan) -> Fact:
     note = plan.prior
     if not note.history:
         return Fact("Planned from", "no earlier counts", ("The plan uses the structure of the tree alone.",))
-    conversions = f"{numerals.number(note.conversions)} earlier conversions"
     changed = []
     if note.new:
         changed.append(f"{numerals.many(note.new, 'node is', 'nodes are')} new since then.")
     if note.gone:
         leaves = numerals.many(note.gone, "leaf", "leaves")
-        changed.append(f"{leaves} with {numerals.number(note.lost)} conversions no longer occur.")
+        had = "" if note.lost is None else f" with {numerals.number(note.lost)} conversions"
+        changed.append(f"{leaves}{had} no longer occur.")
     if note.protected:
+        conversions = f"{numerals.number(note.conversions or 0)} earlier conversions"
         return Fact("Planned from", conversions, ("They were protected, so using them again is free.", *changed))
-    warning = "These counts were NOT protected: the plan reveals a little about them."
-    return Fact("Planned from", conversions, tuple(changed), warning)
+    return Fact("Planned from", "earlier counts", tuple(changed), f"These counts were NOT protected: {REVEALS}.")
 
 
 def measure_facts(plan: Plan) -> list[Fact]:

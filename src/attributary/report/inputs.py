@@ -10,6 +10,7 @@ from attributary.errors import InputError
 from attributary.estimates import USUAL, Estimates, has_measures, is_estimates, read_estimates, read_measures
 from attributary.pipeline.check_table import TableCheck, check_table
 from attributary.plan import Plan
+from attributary.plan.fingerprint import refuse_other_plan
 from attributary.ratio import WITH_ESTIMATES, is_ratios, ratios_of, read_ratios
 from attributary.report.evaluation_curves import Point, is_evaluation, read_evaluation
 from attributary.spec.measure import COUNT
@@ -137,10 +138,14 @@ def read(
     )
     if not inputs.files:
         raise InputError(f"there is nothing to report in {', '.join(paths)}; {WHAT}")
+    plan = next((file.path for file in files if file.kind == "plan"), "")
     for file in sorted(files, key=lambda file: KINDS.index(file.kind)):
         if file.kind == "plan":
             inputs = replace(inputs, plan=Plan.load(file.path))
         elif file.kind == "estimates":
+            if inputs.plan is not None:
+                said = (file.table.schema.metadata or {}).get(b"plan", b"")
+                refuse_other_plan(file.path, said, inputs.plan.fingerprint, plan)
             inputs = replace(inputs, measures=_measures(file, inputs.plan, levels))
         elif file.kind == "ratios":
             if not inputs.measures:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, ModelWrapValidatorHandler, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from attributary.errors import InputError
+from attributary.errors import InputError, shortened
 from attributary.tree.labels import unprintable
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -34,16 +34,11 @@ class Mistakes(InputError):  # noqa: N818
     """All that is wrong with a spec; the first line of several says how many there are, and in which file."""
 
     def __init__(self, lines: list[str], name: str = "the spec") -> None:
-        lines = [_shortened(line) for line in lines]
+        lines = [shortened(line, LONGEST) for line in lines]
         more = [f"and {len(lines) - SHOWN:,} more"] if len(lines) > SHOWN else []
         several = [f"{name} has {len(lines):,} mistakes:", *lines[:SHOWN], *more]
         super().__init__("\n  ".join(several) if len(lines) > 1 else f"{name}: {lines[0]}")
         self.lines = lines
-
-
-def _shortened(line: str) -> str:
-    """A line without its middle, if it is very long; the rule is at its beginning, the remedy at its end."""
-    return line if len(line) <= LONGEST else f"{line[: LONGEST // 2]} … {line[-LONGEST // 2 :]}"
 
 
 def refuse_unruly(given: Any) -> None:
@@ -55,7 +50,7 @@ def refuse_unruly(given: Any) -> None:
         for key, item in items:
             wrong = _unruly(item) or _unruly(key)
             if wrong:
-                raise Mistakes([f"{_path((*path, key))}: {wrong}"])
+                raise Mistakes([f"{path_in_words((*path, key))}: {wrong}"])
             if isinstance(item, dict | list | tuple):
                 if len(path) >= DEEPEST:
                     raise Mistakes([f"{path[0]}: lists and tables are at most {DEEPEST} deep; got more of them"])
@@ -124,7 +119,7 @@ def in_words(error: ValidationError, model: type[BaseModel]) -> list[str]:
     for mistake in errors:
         path = mistake["loc"]
         if not (path in above and mistake["type"] == "too_short"):  # it counts only what is right
-            lines[": ".join(filter(None, [_path(path), _rule(mistake, model)]))] = None
+            lines[": ".join(filter(None, [path_in_words(path), _rule(mistake, model)]))] = None
     return list(lines)
 
 
@@ -144,7 +139,7 @@ def value_in_words(value: Any) -> str:
     return words if len(words) <= 60 else words[:60] + "…"
 
 
-def _path(path: Path) -> str:
+def path_in_words(path: Path) -> str:
     """A path in the file, as in attribute[2].domain: the second attribute's."""
     return "".join(f"[{key + 1}]" if isinstance(key, int) else f".{key}" for key in path).removeprefix(".")
 

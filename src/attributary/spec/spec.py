@@ -411,6 +411,7 @@ def _between(given: dict[str, Any]) -> Iterator[Mistake]:
             "or epsilon a number",
         )
     levels = len(fields) + (given.get("total", False) is not False)
+    levels = 1 if terms.schemes else levels  # credits are shared among the levels that a plan measures
     measures = given.get("measure", given.get("measures"))
     limit = given.get("conversions_per_impression", 1)
     if isinstance(limit, int) and terms.conversions < limit <= REPORTS:

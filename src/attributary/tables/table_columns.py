@@ -89,6 +89,25 @@ def plain(cells: Any) -> Any:
     return cells.cast(pa.large_string()) if pa.types.is_string_view(cells.type) else cells
 
 
+def without_views(table: Any) -> Any:
+    """The table with views of text, as polars has them, as text, also where they are the labels of codes."""
+    import pyarrow as pa
+
+    for i, field in enumerate(table.schema):
+        coded = pa.types.is_dictionary(field.type)
+        if not pa.types.is_string_view(field.type.value_type if coded else field.type):
+            continue
+        parts = [
+            pa.DictionaryArray.from_arrays(part.indices, part.dictionary.cast(pa.large_string()))
+            if coded
+            else part.cast(pa.large_string())
+            for part in table.column(i).chunks
+        ]
+        kind = pa.dictionary(field.type.index_type, pa.large_string()) if coded else pa.large_string()
+        table = table.set_column(i, field.with_type(kind), pa.chunked_array(parts, kind))
+    return table
+
+
 def is_text_type(kind: Any) -> bool:
     """Whether an Arrow type is text."""
     import pyarrow as pa

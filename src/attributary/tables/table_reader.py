@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from attributary.errors import InputError
+from attributary.tables.table_columns import without_views
 from attributary.tables.table_source import DELIMITER, Format, by_content, by_name, is_text, opened, shown
 from attributary.tables.text_faults import fault
 from attributary.tables.text_form import BEGINNING, NOTED, TextForm, text_form
@@ -83,7 +84,7 @@ def _read_binary(file: Any, kind: Format) -> Any:
         else:
             table = ipc.open_file(file).read_all()
     table.validate(full=True)
-    return table
+    return without_views(table)
 
 
 def _checked(table: Any, names: list[str], name: str) -> Any:

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from attributary.tables.table_columns import without_views
+
 Columns = dict[str, NDArray[Any]]  # of floats, or of text
 
 
@@ -18,17 +20,14 @@ def arrow_table(frame: Any) -> Any:
     import pyarrow as pa
 
     if isinstance(frame, pa.Table):
-        return frame
+        return without_views(frame)
     if hasattr(frame, "collect") and not hasattr(frame, "__arrow_c_stream__"):  # polars, lazily
         frame = frame.collect()
     try:
         table = pa.table(frame)
         unnamed = [name for name in table.column_names if name.startswith("__index_level_")]  # pandas' row numbers
         table = table.drop_columns(unnamed) if unnamed else table
-        for i, kind in enumerate(table.schema.types):
-            if pa.types.is_string_view(kind):  # polars 1's text, which few of Arrow's functions take
-                table = table.set_column(i, table.column_names[i], table.column(i).cast(pa.large_string()))
-        return table
+        return without_views(table)
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:  # a column of pandas with cells of several types
         raise ValueError(f"a column has cells of one type; {'; '.join(map(str, error.args))}: convert it") from error
     except TypeError:

@@ -1,5 +1,7 @@
 """Headers of W3C Attribution: written ones parse back, and what a browser ignores is refused."""
 
+from collections import UserString
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -104,6 +106,80 @@ def test_members_of_a_conversion(member: str, bad: list[str], good: list[str]) -
             parse_measure_conversion(f"{start}, {member}={value}", BASE)
     for value in good:
         parse_measure_conversion(f"{start}, {member}={value}", BASE)
+
+
+# A member of every type that RFC 9651 knows, empty ones too, and inner lists of each.
+ITEMS = {
+    "integer": "1", "decimal": "1.5", "string": '"a"', "empty string": '""', "token": "a", "bytes": ":AQI=:",
+    "empty bytes": "::", "boolean": "?1", "date": "@1659578233", "display string": '%"a"', "empty display": '%""',
+}  # fmt: skip
+TYPES = ITEMS | {"empty list": "()"} | {f"list of {name}": f"({value})" for name, value in ITEMS.items()}
+TEXTS, NUMBERS = {"string", "empty string"}, {"integer", "decimal"}
+TEXT_LISTS = {"empty list", "list of string", "list of empty string"}
+START = 'aggregation-service="", histogram-size=1, report-url="/", histogram-index=1'
+EITHER_HEADER = {
+    "histogram-index": {"integer"}, "match-value": {"integer"}, "lifetime-days": {"integer"}, "priority": {"integer"},
+    "conversion-sites": TEXT_LISTS, "conversion-callers": TEXT_LISTS, "aggregation-service": TEXTS,
+    "histogram-size": {"integer"}, "epsilon": NUMBERS, "lookback-days": {"integer"},
+    "match-values": {"empty list", "list of integer"}, "impression-sites": TEXT_LISTS,
+    "impression-callers": TEXT_LISTS, "credit": {"empty list", "list of integer", "list of decimal"},
+    "value": {"integer"}, "max-value": {"integer"}, "report-url": TEXTS,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("member", EITHER_HEADER)
+def test_members_are_taken_of_their_type_alone(member: str) -> None:
+    for name, value in TYPES.items():
+        header = f"{START}, {member}={value}"
+        wrong = nullcontext() if name in EITHER_HEADER[member] else pytest.raises(InputError, match="must be")
+        with wrong:
+            parse_save_impression(header), parse_measure_conversion(header, BASE)
+
+
+def test_every_member_is_among_those() -> None:
+    members = {*ImpressionOptions.__slots__, *ConversionOptions.__slots__, "report_url"}
+    assert {name.replace("-", "_") for name in EITHER_HEADER} == members
+
+
+LONG = "x" * 5000
+LONG_VALUES = [
+    f'"{LONG}"',
+    f'"{LONG}',
+    LONG,
+    f"({LONG})",
+    f"(({LONG}",
+    f'("{LONG}")',
+    "1" * 5000,
+    f":{LONG}!:",
+    f"?{LONG}",
+]
+
+
+@pytest.mark.parametrize("member", [*EITHER_HEADER, "k" * 3000, "K" * 3000, f"{LONG}(", ""], ids=lambda name: name[:20])
+def test_what_is_wrong_is_told_in_few_words_however_long_it_is(member: str) -> None:
+    for header in (f"{START}, {member}={value}" for value in LONG_VALUES):
+        for parse in (parse_save_impression, lambda header: parse_measure_conversion(header, BASE)):
+            try:
+                parse(header)
+            except InputError as error:
+                words = str(error)
+            else:
+                words = ""
+            assert len(words) < 300, words
+
+
+@pytest.mark.parametrize("changes", [{"impression_sites": ["ü" * 2000]}, {"aggregation_service": "ü" * 2000}])
+def test_what_cannot_be_written_is_told_in_few_words(changes: dict[str, Any]) -> None:
+    options = ConversionOptions(**{"aggregation_service": "", "histogram_size": 1, **changes})
+    with pytest.raises(InputError, match="ASCII") as error:
+        measure_conversion_header(options, "/r")
+    assert len(str(error.value)) < 300
+
+
+@pytest.mark.parametrize("value", ["a", b"\1", bytearray(b"\1"), memoryview(b"\1"), UserString(""), {}])
+def test_what_is_no_list_of_numbers_is_refused_in_python_too(value: Any) -> None:
+    with pytest.raises(InputError, match="credit must be a list"):
+        ConversionOptions("", 1, credit=value)
 
 
 @pytest.mark.parametrize("missing", [0, 1, 2])

@@ -24,7 +24,7 @@ def laid_out(scheme: str = "B") -> tuple[W3cClients, Tree, list[dict[str, Any]]]
     """A plan, and good results of its three batches."""
     clients, tree = ready(spec(scheme, day=True), SHARE)
     results = browse(clients, tree).results(np.random.default_rng(5), 2)
-    assert [item["task"] for item in results] == ["location-v1", "day-v1", "day-v1"]
+    assert [item["task"] for item in results] == ["location-v243105793", "day-v243105793", "day-v243105793"]
     return clients, tree, results
 
 
@@ -58,8 +58,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"report_count": 19}, "has a report_count of 19; a batch has at least 20 reports"),
     ({"report_count": None}, "has a report_count of"),
     ({"report_count": True}, "has a report_count of"),
-    ({"task": "location-v2"}, "is of task 'location-v2'; the plan has location-v1, day-v1"),
-    ({"task": ["day-v1"]}, "is of task"),
+    ({"task": "location-v2"}, "is of task 'location-v2'; the plan has location-v243105793, day-v243105793"),
+    ({"task": ["day-v243105793"]}, "is of task"),
     ({"task": None}, "is of task"),
     ({"vector": [1, 2]}, "has 2 sums; its task has 24"),
     ({"vector": "1"}, "where a list of whole numbers is needed"),

@@ -8,7 +8,7 @@ from typing import Any
 
 from attributary.api import register
 from attributary.api.ara.keys.fewer_classes import MOST, FewerClasses, fewer_classes
-from attributary.api.ara.keys.key_layout import BITS, layout
+from attributary.api.ara.keys.key_layout import BITS, layout, with_mark
 from attributary.api.ara.keys.key_layout import bits as key_bits
 from attributary.api.ara.registration import HEADERS, MONTH, Registrations, registrations
 from attributary.api.attribution_api import Aggregation, Answer, AttributionApi, Clients, Message, Query
@@ -63,7 +63,7 @@ class AraClients(Clients):
         from attributary.api.ara.wire.avro import write_domain
 
         keys = domain(self.plan, tree)
-        return Query(len(keys), lambda path: write_domain(path, keys))
+        return Query(len(keys), lambda path: write_domain(path, keys, self.plan.fingerprint))
 
 
 class AttributionReporting(AttributionApi):
@@ -112,7 +112,7 @@ def _new_keys(
     few = fewer_classes(
         plan.model_copy(update={"keys": key_bits(plan, bits, values)}), MOST if classes is None else classes
     )
-    return _clients(few.plan, _changes(few), changed=True)
+    return _clients(with_mark(few.plan), _changes(few), changed=True)
 
 
 def _clients(plan: Plan, notes: tuple[str, ...] = (), *, changed: bool = False) -> AraClients:

@@ -1,12 +1,14 @@
 """registration: what a server answers to the browser, for an impression and for a conversion: the JSON of the headers.
 
-A source has a key for each level, made of the level's tag and the known attributes; a trigger has the pieces of the
-unknown ones, which the browser joins to the keys by OR, and the plan's contributions.
+A source has a key for each level, made of the level's tag and the known attributes; a trigger has the plan's mark and
+the pieces of the unknown ones, which the browser joins to the keys by OR, and the plan's contributions. They are for
+sources whose filter data has the same mark: one that was registered under another plan gets that plan's, or nothing.
 """
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from operator import index
 from typing import Any
 
@@ -23,7 +25,7 @@ from attributary.spec import Logs, Spec
 from attributary.spec.measure import MICRO
 
 HEADERS = {"source": "Attribution-Reporting-Register-Source", "trigger": "Attribution-Reporting-Register-Trigger"}
-CLASS = "split"  # the filter that a class is called by
+CLASS, PLAN = "split", "plan"  # the filters that a class and a plan's mark are called by
 LONGEST_ID = 25  # characters in the name of a key
 MOST_SITES, LONGEST_SITE = 3, 60  # destinations; characters of one that may be shown
 SURROGATE = re.compile("[\ud800-\udfff]")  # half of a character, which no header can hold
@@ -44,6 +46,7 @@ class Registrations:
     classes: ContributionClasses
     ids: dict[int, str]  # the name of each level's key, for levels that have one; level i of measure k is k·levels + i
     rest: str | None = None  # the name of the key that takes what a conversion leaves of its part of the budget
+    earlier: "tuple[Registrations, ...]" = ()  # of the plans before, whose impressions still have conversions
 
     def source(
         self,
@@ -71,9 +74,8 @@ class Registrations:
         made |= {} if priority is None else {"priority": str(_whole(priority, "priority", -(2**63), 2**63))}
         made |= _windows(self.window)
         made["aggregation_keys"] = keys
-        if len(self.classes) > 1:
-            made["filter_data"] = {CLASS: [str(number)]}
-        return made
+        data = self._of_plan | ({CLASS: [str(number)]} if len(self.classes) > 1 else {})
+        return made | ({"filter_data": data} if data else {})
 
     def trigger(
         self,
@@ -86,15 +88,53 @@ class Registrations:
 
         The time from impression to conversion is not among them: there is a piece for each of its buckets, and the
         browser takes the one whose filters match. The same id, such as an order number, rounds values the same way
-        each time; without one (or a deduplication key), chance does.
+        each time; without one (or a deduplication key), chance does. Impressions of an earlier plan whose domain does
+        not have the conversion get nothing.
         """
-        spec = self.plan.spec
-        valued = {measure.source for measure in spec.values}
-        labels = unknown_labels(spec, {n: v for n, v in conversion.items() if n not in valued or n in self._unknown})
-        levels = len(self.plan.levels)
-        bare = [name for place, name in self.ids.items() if place % levels < spec.first_unknown]
-        data: list[Json] = [{"key_piece": "0x0", "source_keys": bare}] if bare else []  # as in the paper's figure 2
-        outside: list[Json] = []
+        drawn = conversion_id if conversion_id is not None else deduplication_key
+        parts = [(self, self._labels(conversion), conversion)]
+        for part in self.earlier:
+            asked = {name: value for name, value in conversion.items() if name in part.asks}
+            with suppress(InputError):
+                parts.append((part, part._labels(asked), asked))
+        several, spans = len(parts) > 1, [part._in_time for part, _, _ in parts]
+        alike = all(span == spans[0] for span in spans)
+        data, values, once = [], [], []
+        for (part, labels, given), span in zip(parts, spans, strict=True):
+            of_plan = {"filters": part._of_plan} if part._of_plan else {}
+            data += [_both(datum, of_plan) if several else datum for datum in part._data(labels)]
+            values += [_both(each, of_plan, {} if alike else span) for each in part._values(given, drawn)]
+            dedup = deduplication_key if deduplication_key is not None else part._once()
+            if dedup is not None:
+                key = {"deduplication_key": str(_unsigned(dedup, "deduplication_key"))}
+                once.append(_both(key, of_plan) if several else key)
+        plain = values[0]["values"] if len(values) == 1 and len(values[0]) == 1 else values
+        made: Json = (spans[0] if alike else {}) | {"aggregatable_trigger_data": data, "aggregatable_values": plain}
+        return made | ({"aggregatable_deduplication_keys": once} if once else {})
+
+    @property
+    def _of_plan(self) -> Json:
+        """The plan's mark, as filter data has it and as filters do."""
+        return {} if self.layout.plan is None else {PLAN: [self.layout.plan]}
+
+    @property
+    def _in_time(self) -> Json:
+        """Filters for a conversion within all buckets of time, and within a window that the source cannot say."""
+        last = max((place % len(self.plan.levels) for place in self.ids), default=-1)
+        fields = [field.attribute for i, field in enumerate(self.layout.fields) if last >= self.layout.level_of(i)]
+        edges = [ends(attribute) for attribute in fields if self.plan.spec.is_delay(attribute)]
+        spans = [_between(each[0], each[-1]) for each in edges]
+        return _all_of(spans + ([_between(0, self.window)] if self.window is not None and self.window < HOUR else []))
+
+    def _labels(self, conversion: Mapping[str, Any]) -> dict[str, str]:
+        valued = {measure.source for measure in self.plan.spec.values}
+        given = {n: v for n, v in conversion.items() if n not in valued or n in self._unknown}
+        return unknown_labels(self.plan.spec, given)
+
+    def _data(self, labels: Mapping[str, str]) -> list[Json]:
+        """The key pieces: of the plan for all keys, and of each unknown attribute for those of its level and below."""
+        spec, levels = self.plan.spec, len(self.plan.levels)
+        data: list[Json] = [{"key_piece": _hex(self.layout.mark), "source_keys": list(self.ids.values())}]
         for i, field in enumerate(self.layout.fields):
             below = [name for place, name in self.ids.items() if place % levels >= self.layout.level_of(i)]
             if not field.attribute.unknown or not below:
@@ -107,17 +147,7 @@ class Registrations:
             for k, label in enumerate(field.attribute.labels):
                 datum = {"key_piece": _hex(field.piece(label)), "source_keys": below}
                 data.append(datum | _between(edges[k], edges[k + 1]))
-            outside.append(_between(edges[0], edges[-1]))
-        if self.window is not None and self.window < HOUR:  # which the source cannot say
-            outside.append(_between(0, self.window))
-        made: Json = _all_of(outside)
-        drawn = conversion_id if conversion_id is not None else deduplication_key
-        made |= {"aggregatable_trigger_data": data, "aggregatable_values": self._values(conversion, drawn)}
-        dedup = deduplication_key if deduplication_key is not None else self._once()
-        if dedup is not None:
-            key = str(_unsigned(dedup, "deduplication_key"))
-            made["aggregatable_deduplication_keys"] = [{"deduplication_key": key}]
-        return made
+        return data
 
     @property
     def asks(self) -> tuple[str, ...]:
@@ -143,16 +173,16 @@ class Registrations:
     def _once(self) -> int | None:
         return ONCE if self.fits_twice else None
 
-    def _values(self, conversion: Mapping[str, Any], drawn: int | str | None) -> Json | list[Json]:
+    def _values(self, conversion: Mapping[str, Any], drawn: int | str | None) -> list[Json]:
         one = self._contributions(conversion, drawn)
         values: list[Json] = []
         for row, most in zip(self.classes.rows.tolist(), self.classes.most.tolist(), strict=True):
             each = {name: amount for place, name in self.ids.items() if (amount := one(place, row[place]))}
             left = LARGEST // most - sum(each.values())
-            values.append(each | ({self.rest: left} if self.rest is not None and left else {}))
+            values.append({"values": each | ({self.rest: left} if self.rest is not None and left else {})})
         if len(values) == 1:
-            return values[0]
-        return [{"values": each, "filters": {CLASS: [str(i)]}} for i, each in enumerate(values)]
+            return values
+        return [each | {"filters": {CLASS: [str(i)]}} for i, each in enumerate(values)]
 
     def _contributions(self, conversion: Mapping[str, Any], drawn: int | str | None) -> Callable[[int, int], int]:
         """What the conversion adds to a key, from its place and what the largest value adds."""
@@ -174,8 +204,26 @@ class Registrations:
         return one
 
 
-def registrations(plan: Plan) -> Registrations:
-    """The registrations of a plan; an InputError where the API could not carry it."""
+def registrations(plan: Plan, *earlier: Plan) -> Registrations:
+    """The registrations of a plan; an InputError where the API could not carry it.
+
+    With earlier plans, conversions of impressions that were registered under one of them get its contributions.
+    """
+    made, before = _registrations(plan), tuple(map(_registrations, earlier))
+    marks = [each.layout.plan for each in (made, *before)]
+    if before and (None in marks or len(set(marks)) < len(marks)):
+        raise InputError(
+            f"plans are told apart by the mark of their keys; got {', '.join(mark or 'none' for mark in marks)}: leave "
+            "out plans that have none, or the same"
+        )
+    for each in before:
+        if not {*each.asks} <= {*made.asks}:
+            lacking = ", ".join({*each.asks} - {*made.asks})
+            raise InputError(f"the plan with mark {each.layout.plan} asks for {lacking}, and the new one does not")
+    return replace(made, earlier=before)
+
+
+def _registrations(plan: Plan) -> Registrations:
     spec = plan.spec
     if not spec.noise_model.on_sums:
         raise InputError('the API adds its noise to sums of contributions; plan anew with noise = "api", not "unit"')
@@ -208,6 +256,15 @@ def _rest(spec: Spec, known: ContributionClasses, ids: dict[int, str]) -> str | 
             return None
     taken = set(ids.values())
     return next(name for name in (REST + "_" * i for i in range(len(taken) + 1)) if name not in taken)
+
+
+def _both(*parts: Json) -> Json:
+    """All of these, and the filters of all of them."""
+    made: Json = {name: value for part in parts for name, value in part.items()}
+    for kind in ("filters", "not_filters"):
+        if kind in made:
+            made[kind] = {name: value for part in parts for name, value in part.get(kind, {}).items()}
+    return made
 
 
 def _between(low: int, high: int) -> Json:

@@ -11,7 +11,7 @@ from urllib.parse import urljoin
 
 from attributary.api.sites import parse_url
 from attributary.api.w3c.attribution_options import ConversionOptions, ImpressionOptions
-from attributary.errors import InputError, brief
+from attributary.errors import InputError, brief, shortened
 
 KEBAB = methodcaller("replace", "_", "-")
 
@@ -57,7 +57,8 @@ def _dictionary(header: str, positive: list[str]) -> dict[str, Any]:
     except UnicodeEncodeError:
         raise InputError(f"a header must be ASCII; got {brief(header)}") from None
     except StructuredFieldError as error:
-        raise InputError(f"a header must be a dictionary of RFC 9651, as in histogram-index=3: {error}") from None
+        why = shortened(str(error), 120)
+        raise InputError(f"a header must be a dictionary of RFC 9651, as in histogram-index=3: {why}") from None
     members = {key: _plain(member[0]) for key, member in parsed.items()}  # type: ignore[union-attr, index]
     for key in positive:
         if members.get(key) == 0:
@@ -83,4 +84,6 @@ def _header(members: dict[str, Any]) -> str:
     try:
         return ser({KEBAB(name): list(v) if isinstance(v, tuple) else v for name, v in members.items()})
     except ValueError as error:
-        raise InputError(f"cannot be written as a header: {error}; write domains in ASCII (xn--…)") from None
+        raise InputError(
+            f"cannot be written as a header: {shortened(str(error), 120)}; write domains in ASCII (xn--…)"
+        ) from None

@@ -5,6 +5,7 @@ JavaScript have the specification's (`histogramIndex`).
 """
 
 import sys
+from collections import UserString
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from numbers import Integral, Real
@@ -67,7 +68,7 @@ class PageOptions:
         for name, value in self._members():
             if name not in _LISTS:
                 object.__setattr__(self, name, _convert(name, value))
-            elif isinstance(value, Iterable) and not isinstance(value, str | Mapping):
+            elif isinstance(value, Iterable) and not isinstance(value, _NO_LISTS):
                 object.__setattr__(self, name, tuple(_convert(name, item) for item in value))
             else:
                 raise AttributionError("TypeError", f"{camel(name)} must be a list; got {brief(value)}")
@@ -128,6 +129,7 @@ class ConversionOptions(PageOptions):
 _REQUIRED = {"histogram_index", "aggregation_service", "histogram_size"}
 _SITES = {"conversion_sites", "conversion_callers", "impression_sites", "impression_callers"}
 _LISTS = {"match_values", "credit", *_SITES}
+_NO_LISTS = (str, UserString, bytes, bytearray, memoryview, Mapping)  # though they can be iterated
 _WITHIN = {"priority": I32, "lifetime_days": DAYS, "lookback_days": DAYS}  # and all others within U32
 
 

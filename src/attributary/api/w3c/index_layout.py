@@ -55,7 +55,8 @@ def lay_out(plan: Plan, tree: Tree, start: int) -> LaidOut:
             else:
                 there[ended.pop(0)], reused = path, reused + 1
         spaces[space] = tuple(there)
-    version = 1 if before is None else before.version + (reused > 0)
+    first = int(plan.fingerprint[:4], 16) << 12 | 1  # so that impressions of other plans do not match
+    version = first if before is None else before.version + (reused > 0)
     if reused:
         notes.append(
             f"version {version}: {reused:,} indexes of nodes that have ended are used again; impressions that were "

@@ -45,7 +45,7 @@ def solve_top(task: ClusterTask, rows: Any, roots: Any) -> Top:
     orphans, inners = (roots.column(name).unique().to_pylist() for name in ("orphan", "inner"))
     refuse_gaps(task, [orphan, *orphans], inner or any(inners))
 
-    measured = Measurements(x, var, task.shape)
+    measured = Measurements(x, var, task.shape, part=True)
     excess, least = measured.excess(), np.zeros(len(tree))
     excess[handed], least[handed] = roots.column("excess").to_numpy(), roots.column("least").to_numpy()
     est, settled = solve(tree, measured, bool(task.nonnegative), task.whole, of_noise=excess, leaves=least)

@@ -221,7 +221,7 @@ def read_part(table: Any, levels: list[str], cut: int, noisy: str, variance: str
     tree = _below(forest, cut)
     x, var = np.full(len(tree), np.nan), np.full(len(tree), np.inf)
     x[: len(rows)], var[: len(rows)] = rows.column(noisy).to_numpy(), rows.column(variance).to_numpy()
-    return Part(rows, forest, tree, Measurements(x, var, shape))
+    return Part(rows, forest, tree, Measurements(x, var, shape, part=True))
 
 
 def by_path(rows: Any, levels: list[str]) -> Any:

@@ -1,5 +1,6 @@
 """Client: what a browser does with registrations, in memory: sources in, triggers in, reports out."""
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
 from random import Random, SystemRandom
@@ -41,13 +42,18 @@ class TriggerResult:
 
 
 class Client:
-    """One browser. Times are whole milliseconds since 1970 and never go back; chance is drawn from `rng`."""
+    """One browser. Times are whole milliseconds since 1970 and never go back; chance is drawn from `rng`.
 
-    __slots__ = ("_admission", "_limits", "_rng", "_storage", "_time")
+    `outcomes` counts what became of triggers; "trigger-aggregate-no-contributions" is one whose values are not for its
+    source, such as an impression that was registered under another plan.
+    """
+
+    __slots__ = ("_admission", "_limits", "_rng", "_storage", "_time", "outcomes")
 
     def __init__(self, limits: BrowserLimits = DEFAULT, rng: Random | None = None) -> None:
         self._limits, self._rng, self._time = limits, rng or SystemRandom(), 0
         self._storage, self._admission = Storage(limits), Admission(limits)
+        self.outcomes: Counter[str] = Counter()
 
     def source(
         self,
@@ -83,6 +89,7 @@ class Client:
             return TriggerResult(INVALID, parsed)
         key = trigger.debug_key if debug else None
         outcome, real, stored = attribute(trigger, on.site, by.origin, time, key, self._storage, self._rng)
+        self.outcomes[outcome] += 1
         if not asks(trigger):
             return TriggerResult(outcome, parsed)
         source_time = stored.time if stored else None

@@ -1,7 +1,9 @@
 """key_layout: where the 128 bits of a key go: a level tag, and a field for each attribute with a label's code.
 
 A key is written from the lowest bit up: the last attribute first, the level tag on top. A field holds 0 above the
-level of its attribute, and a code from 1 on at and below it, so that every node has a key of its own.
+level of its attribute, and a code from 1 on at and below it, so that every node has a key of its own. The highest 16
+bits are the plan's mark, which the conversion adds, and the bit below them is 1 from every impression of a plan with a
+mark: an impression from before there were marks has no filter data to tell it by, and its keys lack this bit.
 """
 
 import hashlib
@@ -18,6 +20,7 @@ from attributary.errors import InputError, brief
 from attributary.plan import Plan
 from attributary.plan.plan import Bits
 from attributary.spec import Attribute, Spec
+from attributary.types import Bools, Keys
 
 Codes = NDArray[np.uint64]
 
@@ -120,6 +123,7 @@ class KeyLayout:
     total: bool
     fields: tuple[KeyField, ...]
     measures: tuple[str, ...] = ()  # where there are several; their field stands above the level tag
+    plan: str | None = None  # the plan's mark, in the highest bits; None for keys from before there were marks
 
     @property
     def tag_shift(self) -> int:
@@ -133,7 +137,19 @@ class KeyLayout:
     @property
     def bits(self) -> int:
         """How many bits a key has in all."""
-        return self.tag_shift + self.tag_bits + self.measure_bits
+        return self.tag_shift + self.tag_bits + self.measure_bits + (0 if self.plan is None else MARK + 1)
+
+    @property
+    def mark(self) -> int:
+        """The part of a key that says its plan."""
+        return 0 if self.plan is None else int(self.plan, 16) << BITS - MARK
+
+    def of_plan(self, keys: Keys) -> Bools:
+        """Which keys have the plan's mark; all of them where it has none."""
+        if self.plan is None:
+            return np.ones(len(keys), bool)
+        marked: Bools = keys[:, 0] >> np.uint64(63 - MARK) == np.uint64(2 * int(self.plan, 16) + 1)
+        return marked
 
     @property
     def measure_bits(self) -> int:
@@ -141,7 +157,8 @@ class KeyLayout:
 
     def tag(self, level: int, measure: int = 0) -> int:
         """The part of a key that says its level, the first being 1, so that no key is 0; and its measure, from 0."""
-        return (measure << (self.tag_shift + self.tag_bits)) | (level + 1) << self.tag_shift
+        marked = 0 if self.plan is None else 1 << BITS - MARK - 1
+        return marked | (measure << (self.tag_shift + self.tag_bits)) | (level + 1) << self.tag_shift
 
     def level_of(self, attribute: int) -> int:
         """The level of an attribute, counted from the top."""
@@ -149,7 +166,7 @@ class KeyLayout:
 
     def key(self, level: int, labels: Sequence[str], measure: int = 0) -> int:
         """The key of a node, from the labels on its path."""
-        return self.tag(level, measure) | self.piece(range(level + 1 - self.total), labels)
+        return self.mark | self.tag(level, measure) | self.piece(range(level + 1 - self.total), labels)
 
     def piece(self, attributes: range, labels: Sequence[str]) -> int:
         """The part of a key that some attributes make up, from all labels, top to bottom."""
@@ -161,6 +178,9 @@ class KeyLayout:
     def table(self) -> list[list[str]]:
         """Where the bits went: heads and rows for the eye."""
         rows = [["field", "bits", "from", "to", "values", "side"]]
+        if self.plan is not None:
+            rows += [_row("plan", MARK, BITS - MARK, self.plan, "conversion")]
+            rows += [_row("marked", 1, BITS - MARK - 1, "1", "impression")]
         if self.measures:
             above = self.tag_shift + self.tag_bits
             rows += [_row("measure", self.measure_bits, above, ", ".join(self.measures), "impression")]
@@ -168,8 +188,8 @@ class KeyLayout:
         for field in self.fields:
             side = "conversion" if field.attribute.unknown else "impression"
             rows += [_row(field.attribute.name, field.bits, field.shift, field.code.words, side)]
-        spare = BITS - self.bits
-        return [*rows, _row("not used", spare, self.bits, "", "")] if spare else rows
+        spare, used = BITS - self.bits, self.tag_shift + self.tag_bits + self.measure_bits
+        return [*rows, _row("not used", spare, used, "", "")] if spare else rows
 
 
 def _row(name: str, bits: int, shift: int, values: str, side: str) -> list[str]:
@@ -178,10 +198,16 @@ def _row(name: str, bits: int, shift: int, values: str, side: str) -> list[str]:
 
 def layout(plan: Plan) -> KeyLayout:
     """The layout that the plan stores, or else the one that it would."""
-    return layout_of(plan.spec, plan.keys if plan.keys is not None else bits(plan))
+    stored = plan if plan.keys is not None else with_mark(plan.model_copy(update={"keys": bits(plan)}))
+    return layout_of(plan.spec, stored.keys or (), stored.mark)
 
 
-def layout_of(spec: Spec, stored: Sequence[Bits]) -> KeyLayout:
+def with_mark(plan: Plan) -> Plan:
+    """A plan with new keys, which carry its mark."""
+    return plan.model_copy(update={"mark": plan.key_mark})
+
+
+def layout_of(spec: Spec, stored: Sequence[Bits], mark: str | None = None) -> KeyLayout:
     """The layout of stored bits."""
     fields: list[KeyField] = []
     shift = sum(field.bits for field in stored)
@@ -189,18 +215,19 @@ def layout_of(spec: Spec, stored: Sequence[Bits]) -> KeyLayout:
         shift -= field.bits
         fields.append(KeyField(attribute, field.bits, shift, code(attribute, field)))
     measures = tuple(measure.name for measure in spec.asked)
-    layout = KeyLayout(spec.levels, spec.total, tuple(fields), measures if len(measures) > 1 else ())
+    layout = KeyLayout(spec.levels, spec.total, tuple(fields), measures if len(measures) > 1 else (), mark)
     if layout.bits > BITS:
-        tags = layout.tag_bits + layout.measure_bits
+        tags = layout.bits - layout.tag_shift
         raise InputError(f"a key has {BITS} bits; this layout takes {layout.bits}: {_where(stored, tags)}")
     return layout
 
 
 def _where(stored: Sequence[Bits], tag: int) -> str:
-    return ", ".join([f"level {tag}", *(f"{field.attribute} {field.bits}" for field in stored)])
+    return ", ".join([f"plan and level {tag}", *(f"{field.attribute} {field.bits}" for field in stored)])
 
 
 BITS = 128  # of a key
+MARK = 16  # of them for the plan's mark
 KEYS = 20  # of a source
 WIDEST = 64  # bits of one field
 FEW = 1024  # values that any known attribute may have
@@ -223,13 +250,13 @@ def bits(
     fixed = {a.name: n for a in spec.attributes if (n := _fixed(a, wanted, values))}
     nodes = {level.level: level.nodes for level in plan.expected.levels}
     hashed = {a.name: nodes.get(a.name, 0) for a in spec.attributes if a.name not in fixed}
-    tag = len(spec.levels).bit_length() + measure_bits(len(spec.asked))
+    tag = MARK + 1 + len(spec.levels).bit_length() + measure_bits(len(spec.asked))
     width = fixed | _shared(hashed, BITS - tag - sum(fixed.values()))
     if tag + sum(width.values()) > BITS:
         where = ", ".join(f"{a.name} {width[a.name]}" for a in spec.attributes)
         raise InputError(
-            f"a key has {BITS} bits; level {tag}, {where} make {tag + sum(width.values())}: leave a level out, use "
-            "fewer buckets, or list the values of a known attribute with --values"
+            f"a key has {BITS} bits; plan and level {tag}, {where} make {tag + sum(width.values())}: leave a level "
+            "out, use fewer buckets, or list the values of a known attribute with --values"
         )
     return tuple(_bits(a, width[a.name], values.get(a.name)) for a in spec.attributes)
 

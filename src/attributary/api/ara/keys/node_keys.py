@@ -28,7 +28,7 @@ def tree_keys(layout: KeyLayout, tree: Tree, measure: int = 0) -> Keys:
             if i >= layout.total:
                 j = i - layout.total
                 made |= pieces[j][:, half][tree.labels[j].indices.to_numpy()]
-            keys[level, half] = made | row(layout.tag(i, measure))[half]
+            keys[level, half] = made | row(layout.mark | layout.tag(i, measure))[half]
     in_order: Keys = tree.from_level_order(keys)
     return in_order
 

@@ -186,7 +186,10 @@ def check_capacity(
     scopes: AttributionScopes | None,
     note: bool,
 ) -> None:
-    """Find an error where the states of a source's event-level reports are too many or tell too much."""
+    """Find an error where the states of a source's event-level reports are too many or tell too much.
+
+    In the order of Chromium, which reports the first limit alone.
+    """
     navigation = source_type == "navigation"
     most = limits.channel_capacity_navigation if navigation else limits.channel_capacity_event
     most_scoped = limits.scopes_channel_capacity_navigation if navigation else limits.scopes_channel_capacity_event
@@ -194,10 +197,6 @@ def check_capacity(
     if states > limits.trigger_states:
         findings.exceeds(
             "trigger-state-cardinality", f"{STATES} ({states}) exceeds max cardinality ({limits.trigger_states})"
-        )
-    if scopes and source_type == "event" and states > scopes.max_event_states:
-        findings.exceeds(
-            "max-event-states", f"{STATES} ({states}) exceeds max event states ({scopes.max_event_states})"
         )
     _gain(
         findings,
@@ -208,6 +207,10 @@ def check_capacity(
         most,
         note,
     )
+    if scopes and source_type == "event" and states > scopes.max_event_states:
+        findings.exceeds(
+            "max-event-states", f"{STATES} ({states}) exceeds max event states ({scopes.max_event_states})"
+        )
     if scopes:
         _gain(
             findings,

@@ -289,6 +289,9 @@ def _site(j: Any, path: Path, findings: Findings) -> str | None:
     url = _url(j, path, findings)
     if url is not None and url.more_than_site:
         findings.warning(path, f"URL components other than site ({url.site}) will be ignored")
+    if url is not None and url.public_suffix:
+        words = "is a public suffix, which no one site has, and does not match the sites below it"
+        findings.warning(path, f"{url.site} {words}: write the whole domain, as in https://shop.example")
     return None if url is None else url.site
 
 

@@ -10,16 +10,17 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from attributary.api.ara.keys.key_layout import layout
 from attributary.api.ara.service import batch
 from attributary.api.ara.service import ledger as ledgers
 from attributary.api.ara.service.batch import Rules
 from attributary.api.ara.service.key_index import Index, distinct
-from attributary.api.ara.service.summary_report import write_summary
+from attributary.api.ara.service.summary_report import other_keys, write_summary
 from attributary.api.ara.wire import avro
 from attributary.api.ara.wire.avro import DebugResults, StatedNoise
 from attributary.api.ara.wire.encryption import read_private_keys
@@ -28,6 +29,7 @@ from attributary.api.attribution_api import Aggregation, Tally
 from attributary.errors import InputError, TryAgain
 from attributary.noise import Entropy, sample_dlap
 from attributary.plan import Plan
+from attributary.plan.fingerprint import refuse_other_plan
 from attributary.spec.terms import ARA
 from attributary.tables.not_private import NO_NOISE, SEEDED, together
 from attributary.types import Ints, Keys
@@ -83,7 +85,7 @@ def aggregate(
     not_private = together(NO_NOISE if no_noise else "", "" if seed is None else SEEDED, DEBUG if debug else "")
     book = None if not_private else _ledger(ledger, output)
     progress("reading the domain")
-    keys, domain_name = _domain(domain)
+    keys, plans = _domain(domain, plan)
     try:
         sums = add_up(
             [reports] if isinstance(reports, str) else reports,
@@ -101,13 +103,14 @@ def aggregate(
         raise InputError(str(error)) from error
     if errors_file is not None:
         _write_errors(errors_file, sums)
-    check(sums, domain_name, most_errors)
+    check(sums, most_errors)
     noise_words = not_private or f"noise DLap({epsilon:g}/{l1})"
     debug_output = beside(output) if debug else None
     new = book is not None and not os.path.exists(book)
+    tally = sums.tally if not_private else replace(sums.tally, summed=None, nulls=None, filtered=None, outside=None)
 
     def result(noisy_sums: Ints, answered: str = "") -> Aggregation:
-        about = (noise_words, not_private, sums.tally, sums.faults, len(sums.shared), book, new, debug_output)
+        about = (noise_words, not_private, tally, sums.faults, len(sums.shared), book, new, debug_output)
         return Aggregation(output, sums.keys, noisy_sums, *about, answered)
 
     rng: Entropy | None = None if seed is None else np.random.default_rng(seed)
@@ -123,7 +126,7 @@ def aggregate(
     progress("writing")
     if debug_output is not None:
         avro.write_debug_results(debug_output, debug_results(sums, noise), "NOT PRIVATE: exact sums")
-    stated = StatedNoise(None if no_noise else epsilon, None if no_noise else l1, not_private)
+    stated = StatedNoise(None if no_noise else epsilon, None if no_noise else l1, not_private, plans)
     noisy_sums = noisy(sums.total, noise)
     write_summary(output, sums.keys, noisy_sums, noise_words, stated)
     if book is not None:
@@ -177,15 +180,25 @@ def _ledger(named: str | None, output: str) -> str:
     return ledgers.users_ledger()
 
 
-def _domain(domain: str | Sequence[str] | Keys) -> tuple[Keys, str]:
-    """The keys to sum up, and what messages call them."""
+def _domain(domain: str | Sequence[str] | Keys, plan: Plan | None) -> tuple[Keys, str]:
+    """The keys to sum up, and the fingerprints of their plans; refuses those of another plan.
+
+    Nothing else tells a wrong domain before it is spent: whether reports have its keys is what the noise protects.
+    """
     if isinstance(domain, np.ndarray):
-        keys, name = domain, "the domain"
+        keys, name, stated = domain, "the domain", {"the domain": ""}
     else:
         keys, name = avro.read_domain(domain), domain if isinstance(domain, str) else domain[0]
+        stated = avro.plans_of_domain(domain)
     if not len(keys):
         raise InputError(f"{name} has no keys; a summary report needs some to sum up")
-    return keys, name
+    if plan is None:
+        return keys, "" if "" in stated.values() else ",".join(dict.fromkeys(stated.values()))
+    for path, fingerprint in stated.items():
+        refuse_other_plan(path, fingerprint, plan.fingerprint, "the plan")
+    if plan.keys is not None and not layout(plan).of_plan(keys).all():
+        raise other_keys(name, keys, layout(plan), "the plan")
+    return keys, plan.fingerprint
 
 
 def _write_errors(path: str, sums: "KeySums") -> None:
@@ -283,9 +296,10 @@ def _summed(parts: list[tuple[Keys, Ints]]) -> tuple[Keys, Ints]:
     return keys, total
 
 
-def check(sums: KeySums, domain: str, most_errors: float = 0.1) -> None:
-    """Refuses a batch that no budget should be spent on: of no use, with too many errors, or of another domain.
+def check(sums: KeySums, most_errors: float = 0.1) -> None:
+    """Refuses a batch that no budget should be spent on: of no use, or with too many errors.
 
+    What reports contribute decides nothing here: refusals are free, and could be asked for until all of it is known.
     Reports that are not in debug mode are left out of a debug run, but are no errors.
     """
     tally = sums.tally
@@ -298,11 +312,6 @@ def check(sums: KeySums, domain: str, most_errors: float = 0.1) -> None:
         raise InputError(
             f"{errors:,} of {tally.reports:,} reports cannot be used, and at most {100 * most_errors:g} % may be "
             f"(--max-errors); nothing was spent: {why}"
-        )
-    if tally.outside and not tally.summed:
-        raise InputError(
-            f"no key of any report is in the domain: {tally.outside:,} contributions have other keys than the "
-            f"{len(sums.keys):,} of {domain}; nothing was spent: give the domain that belongs to these reports"
         )
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from attributary.api.ara.keys.key_layout import layout
+from attributary.api.ara.keys.key_layout import KeyLayout, layout
 from attributary.api.ara.keys.node_keys import tree_keys
 from attributary.api.ara.service.key_index import Index, distinct
 from attributary.api.ara.wire import avro
@@ -24,6 +24,7 @@ from attributary.errors import InputError
 from attributary.measurements import Measurements, chance_of_equal, is_copy
 from attributary.noise import dlap_variance
 from attributary.plan import Plan
+from attributary.plan.fingerprint import refuse_other_plan
 from attributary.tables.not_private import together
 from attributary.tree import Tree
 from attributary.types import Bools, Floats, Ints, Keys
@@ -71,6 +72,10 @@ def answer(
     each, layout_ = plan.by_measure, layout(plan)
     keys = [tree_keys(layout_, tree, k) for k in range(len(each))]
     reports = [read_summary(files) for files in grouped(paths)]
+    for report in reports:
+        refuse_other_plan(report.name, report.stated.plan, plan.fingerprint, name)
+        if plan.keys is not None and len(report.keys) and not layout_.of_plan(report.keys).any():
+            raise other_keys(report.name, report.keys, layout_, name)
     contribution = np.concatenate([part.contribution(tree) for part in each])
     used, noise = _noise(reports, plan, name, rate)
     nodes = measured(np.concatenate(keys), contribution, reports, *used)
@@ -85,6 +90,16 @@ def answer(
     return Answer(measures, (*_words(nodes.notes, len(reports)), *noise))
 
 
+def other_keys(path: str, keys: Keys, expected: KeyLayout, name: str) -> InputError:
+    """What is said of a file whose keys do not have the plan's mark."""
+    other = keys[~expected.of_plan(keys)][0, 0]
+    mark = f"{int(other) >> 48:04x}" if int(other) >> 47 & 1 else "none"
+    return InputError(
+        f"{path} has keys of another plan (mark {mark}), and those of {name} have mark {expected.plan}: give the plan "
+        "and the files that belong together"
+    )
+
+
 def _noise(
     reports: Sequence[Summary], plan: Plan, name: str, rate: tuple[float, int] | None
 ) -> tuple[tuple[float, int], list[str]]:
@@ -94,7 +109,7 @@ def _noise(
         raise InputError(f"ε and L1 of a summary report are above 0; got {assumed[0]:g} and {assumed[1]}")
     used: dict[tuple[float, int, str], list[str]] = {}
     for report in reports:
-        epsilon, l1, not_private = report.stated
+        epsilon, l1, not_private, _ = report.stated
         if epsilon is not None and l1 is not None:
             used.setdefault((epsilon, l1, "stated by"), []).append(report.name)
         elif not_private:
@@ -162,7 +177,8 @@ def write_summary(path: str, keys: Keys, metric: Ints, note: str = "", stated: S
         avro.write_results(path, keys, metric, note, stated)
         return
     rate = {} if stated.epsilon is None else {"epsilon": stated.epsilon, "l1": stated.l1}
-    more = rate | ({"not_private": stated.not_private} if stated.not_private else {})
+    words = {"not_private": stated.not_private, "plan": stated.plan}
+    more = rate | {name: text for name, text in words.items() if text}
     tail = "".join(f", {json.dumps(k)}: {json.dumps(v)}" for k, v in more.items())
     try:
         with whole_file(path) as file:
@@ -233,7 +249,9 @@ def _one_rate(name: str, stated: list[StatedNoise]) -> StatedNoise:
     if len(rates) > 1:
         shown = ", ".join("none" if epsilon is None else f"{epsilon:g}/{l1}" for epsilon, l1 in list(rates)[:3])
         raise InputError(f"{name}: the files of one summary report have one rate of noise; they state {shown}")
-    return StatedNoise(*next(iter(rates), (None, None)), together(*(each.not_private for each in stated)))
+    plans = dict.fromkeys(plan for each in stated for plan in each.plan.split(","))
+    known = "" if "" in plans else ",".join(plans)  # a file that states none may be of any
+    return StatedNoise(*next(iter(rates), (None, None)), together(*(each.not_private for each in stated)), known)
 
 
 def _is_json(path: str) -> bool:
@@ -254,8 +272,9 @@ def _json_results(path: str) -> avro.Results:
     if not isinstance(data, list):
         raise InputError(f"{path} is not a summary report: its JSON is not a list")
     rows = [_row(item, number, path) for number, item in enumerate(data, 1)]
-    said = dict.fromkeys(tuple(_plain(row.get(name)) for name in ("epsilon", "l1", "not_private")) for row in data)
-    stated = tuple(stated_noise(path, epsilon, l1, words or "") for epsilon, l1, words in said)
+    names = ("epsilon", "l1", "not_private", "plan")
+    said = dict.fromkeys(tuple(_plain(row.get(name)) for name in names) for row in data)
+    stated = tuple(stated_noise(path, epsilon, l1, words or "", plan or "") for epsilon, l1, words, plan in said)
     keys = np.array([(key >> 64, key & 2**64 - 1) for key, _ in rows], np.uint64).reshape(-1, 2)
     return avro.Results(keys, np.array([metric for _, metric in rows], np.int64), stated=stated)
 

@@ -103,8 +103,9 @@ def named_files(given: Sequence[str], what: str) -> list[str]:
 
 
 NOTE = "attributary"  # the names of our words in a file's metadata
-EPSILON, L1, NOT_PRIVATE = f"{NOTE}.epsilon", f"{NOTE}.l1", f"{NOTE}.not_private"
+EPSILON, L1, NOT_PRIVATE, PLAN = f"{NOTE}.epsilon", f"{NOTE}.l1", f"{NOTE}.not_private", f"{NOTE}.plan"
 EARLIER = re.compile(r"noise DLap\(([0-9.e+-]{1,30})/([0-9]{1,19})\)")  # how the first versions told the rate
+FINGERPRINTS = re.compile(r"[0-9a-f]{16}(,[0-9a-f]{16})*")
 MOST_NOTE = 1000  # bytes
 REPORTS_IN_BLOCK = 256
 REPORT = {"payload": BYTES, "key_id": BYTES, "shared_info": BYTES}
@@ -116,6 +117,7 @@ class StatedNoise(NamedTuple):
     epsilon: float | None = None  # where it does not say, or has no noise
     l1: int | None = None
     not_private: str = ""
+    plan: str = ""  # the fingerprints of the plans whose keys were queried, with commas between them
 
 
 NOTHING_STATED = StatedNoise()
@@ -140,9 +142,9 @@ class DebugResults(NamedTuple):
     in_reports: NDArray[np.bool_]
 
 
-def write_domain(path: str, keys: Keys) -> None:
-    """Writes the keys to query."""
-    avro_container.write(path, DOMAIN_SCHEMA, encoded_domain(keys))
+def write_domain(path: str, keys: Keys, plan: str = "") -> None:
+    """Writes the keys to query, and the fingerprint of the plan that they are of."""
+    avro_container.write(path, DOMAIN_SCHEMA, encoded_domain(keys), {PLAN: plan} if plan else None)
 
 
 def read_domain(paths: str | Sequence[str]) -> Keys:
@@ -150,10 +152,19 @@ def read_domain(paths: str | Sequence[str]) -> Keys:
     return _columns(_paths(paths, "the domain"), {"bucket": BYTES})[0]
 
 
+def plans_of_domain(paths: str | Sequence[str]) -> dict[str, str]:
+    """The fingerprint of a plan that each file of a domain states, by name; "" where it states none."""
+    stated = {}
+    for path in _paths(paths, "the domain"):
+        with _opened(path) as (_, header):
+            stated[path] = _plan(header.metadata.get(PLAN, b"").decode(errors="replace"))
+    return stated
+
+
 def write_results(path: str, keys: Keys, metric: Ints, note: str = "", stated: StatedNoise = NOTHING_STATED) -> None:
     """Writes a summary report."""
     rate = {} if stated.epsilon is None else {EPSILON: f"{stated.epsilon!r}".removesuffix(".0"), L1: str(stated.l1)}
-    said = {NOTE: note, **rate, NOT_PRIVATE: stated.not_private}
+    said = {NOTE: note, **rate, NOT_PRIVATE: stated.not_private, PLAN: stated.plan}
     avro_container.write(path, RESULTS_SCHEMA, encoded_results(keys, [metric]), {k: v for k, v in said.items() if v})
 
 
@@ -167,10 +178,10 @@ def read_results(given: str | Sequence[str]) -> Results:
     )
 
 
-def stated_noise(path: str, epsilon: object, l1: object, not_private: str) -> StatedNoise:
+def stated_noise(path: str, epsilon: object, l1: object, not_private: str, plan: str = "") -> StatedNoise:
     """What a file says of its noise, as numbers, if they are such; neither is as good as no word of them."""
     if epsilon is None and l1 is None:
-        return StatedNoise(not_private=not_private)
+        return StatedNoise(not_private=not_private, plan=_plan(plan))
     try:
         rate = float(str(epsilon)), int(str(l1))
     except ValueError:
@@ -180,7 +191,12 @@ def stated_noise(path: str, epsilon: object, l1: object, not_private: str) -> St
             f"{path}: the epsilon and l1 that a summary report states are numbers above 0; "
             f"got {epsilon!s:.20} and {l1!s:.20}"
         )
-    return StatedNoise(*rate, not_private)
+    return StatedNoise(*rate, not_private, _plan(plan))
+
+
+def _plan(stated: str) -> str:
+    """The fingerprints that a file states; nothing if it is something else."""
+    return stated if FINGERPRINTS.fullmatch(stated) else ""
 
 
 def write_debug_results(path: str, results: DebugResults, note: str = "") -> None:
@@ -257,7 +273,8 @@ def _stated(path: str, metadata: Mapping[str, bytes]) -> StatedNoise:
     note = said.get(NOTE, "")
     earlier = None if EPSILON in said else EARLIER.fullmatch(note)
     epsilon, l1 = earlier.groups() if earlier else (said.get(EPSILON), said.get(L1))
-    return stated_noise(path, epsilon, l1, said.get(NOT_PRIVATE, note if note.startswith("NOT PRIVATE") else ""))
+    words = said.get(NOT_PRIVATE, note if note.startswith("NOT PRIVATE") else "")
+    return stated_noise(path, epsilon, l1, words, said.get(PLAN, ""))
 
 
 def _columns(paths: list[str], wanted: dict[str, str]) -> tuple[Keys, list[Ints], list[dict[str, bytes]]]:

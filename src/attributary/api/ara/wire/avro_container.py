@@ -10,6 +10,7 @@ import os
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, BinaryIO
 
 from attributary.errors import InputError, brief
@@ -101,7 +102,7 @@ def blocks(file: BinaryIO, header: Header) -> Iterator[tuple[int, bytes]]:
 
 
 def places(file: BinaryIO, header: Header) -> Iterator[tuple[int, int, int]]:
-    """Where each block is, how many records it says it has, and how many bytes they may take.
+    """Where each block is, how many records it says it has, and how many bytes they take, unpacked.
 
     Where one is damaged both are 0, and the next begins after the next marker.
     """
@@ -120,9 +121,18 @@ def places(file: BinaryIO, header: Header) -> Iterator[tuple[int, int, int]]:
             at, damaged = after, True
             continue
         if count or length:
-            believable = count <= most_records(length, header.codec)
-            yield at, count if believable else 0, most_unpacked(length, header.codec)
+            yield at, *_contents(file, header, at, size)
         at, damaged = begin + length + SYNC, False
+
+
+def _contents(file: BinaryIO, header: Header, at: int, size: int) -> tuple[int, int]:
+    count, _, length = _head(file, at, size)
+    if header.codec != "null":
+        try:
+            length = len(block(file, header, at, size)[1])
+        except Damaged:
+            return 0, 0
+    return count if count <= length else 0, length
 
 
 def block(file: BinaryIO, header: Header, at: int, size: int) -> tuple[int, bytes, int]:
@@ -135,8 +145,8 @@ def block(file: BinaryIO, header: Header, at: int, size: int) -> tuple[int, byte
     try:
         data = unpacked(data, header.codec)
     except (ValueError, OSError, zlib.error):
-        most = most_unpacked(length, header.codec)
-        raise Damaged(f"the block at byte {at} does not unpack as {header.codec} into {most:,} bytes") from None
+        words = f"the block at byte {at} does not unpack as {header.codec} into {MOST_UNPACKED:,} bytes at most"
+        raise Damaged(words) from None
     if count > min(len(data), most_records(length, header.codec)):
         raise Damaged(f"the block at byte {at} says that {len(data)} bytes hold {count} records")
     return count, data, begin + length + SYNC
@@ -208,16 +218,10 @@ def encoded(number: int) -> bytes:
 
 
 CODECS = ("null", "deflate", "snappy", "zstandard")
-MOST_UNPACKED = 2**26  # bytes of one block; writers make them of 16 to 64 thousand
-SMALL = 2**16  # a block may always hold so much
-MOST_RATIO = 200  # of bytes to packed bytes; reports in the clear, which are mostly padding, have about 30
+MOST_UNPACKED = 2**26  # bytes of one block; writers make them of 16 to 64 thousand, or of one report
+CHUNK = 2**16
 FEW = 256  # records that a block may always hold
-MOST_RECORDS = 8  # for each packed byte; keys in a row take about one byte each
-
-
-def most_unpacked(length: int, codec: str) -> int:
-    """How many bytes a block of that length may hold."""
-    return length if codec == "null" else min(max(SMALL, MOST_RATIO * length), MOST_UNPACKED)
+MOST_RECORDS = 8  # for each packed byte; keys in a row take about one byte each, and the id of a report more than ten
 
 
 def most_records(length: int, codec: str) -> int:
@@ -229,17 +233,16 @@ def unpacked(data: bytes, codec: str) -> bytes:
     """What a block held before it was packed; a ValueError, OSError or zlib.error if it is damaged or too much."""
     if codec == "null":
         return data
-    most = most_unpacked(len(data), codec)
     if codec == "deflate":
         unpacker = zlib.decompressobj(-15)
-        plain = unpacker.decompress(data, most + 1)
-        if not unpacker.eof or len(plain) > most:
+        plain = unpacker.decompress(data, MOST_UNPACKED + 1)
+        if not unpacker.eof or len(plain) > MOST_UNPACKED:
             raise ValueError("a block ends too early, or is too long")
         return plain
-    return _snappy(data, most) if codec == "snappy" else _zstandard(data, most)
+    return _snappy(data) if codec == "snappy" else _zstandard(data)
 
 
-def _snappy(data: bytes, most: int) -> bytes:
+def _snappy(data: bytes) -> bytes:
     import pyarrow as pa
 
     packed, checksum = data[:-4], data[-4:]
@@ -248,7 +251,7 @@ def _snappy(data: bytes, most: int) -> bytes:
         length |= (byte & 127) << 7 * i
         if byte < 128:
             break
-    if length > min(most, 64 * len(packed)):  # two bytes stand for 64 at most
+    if length > min(MOST_UNPACKED, 64 * len(packed)):  # two bytes stand for 64 at most
         raise ValueError("a block is too long")
     plain: bytes = pa.Codec("snappy").decompress(packed, length, asbytes=True)
     if zlib.crc32(plain) != int.from_bytes(checksum, "big"):
@@ -256,11 +259,11 @@ def _snappy(data: bytes, most: int) -> bytes:
     return plain
 
 
-def _zstandard(data: bytes, most: int) -> bytes:
+def _zstandard(data: bytes) -> bytes:
     import pyarrow as pa
 
     with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
-        plain: bytes = stream.read(most + 1)
-    if len(plain) > most:
+        plain = b"".join(islice(iter(lambda: stream.read(CHUNK), b""), MOST_UNPACKED // CHUNK + 1))
+    if len(plain) > MOST_UNPACKED:
         raise ValueError("a block is too long")
     return plain

@@ -84,7 +84,7 @@ def decode(data: bytes) -> list[Contribution]:
     except ValueError as error:
         raise Fault(f"the payload is not CBOR as browsers write it: {error}") from None
     if not isinstance(content, dict):
-        raise Fault(f"a payload is a map with names; got {brief(content)}")
+        raise Fault(f"a payload is a map with names; got {_kind(content)}")
     if content.get("operation") != "histogram":
         raise Fault(
             f'a payload has operation "histogram"; got {brief(content.get("operation"))}',
@@ -92,13 +92,13 @@ def decode(data: bytes) -> list[Contribution]:
         )
     rows = content.get("data")
     if not isinstance(rows, list):
-        raise Fault(f"a payload has a list of contributions as data; got {brief(rows)}")
+        raise Fault(f"a payload has a list of contributions as data; got {_kind(rows)}")
     return [_contribution(row) for row in rows]
 
 
 def _contribution(row: Any) -> Contribution:
     if not isinstance(row, dict) or "bucket" not in row or "value" not in row:
-        raise Fault(f"a contribution has bucket, value and perhaps id; got {brief(row)}")
+        raise Fault(f"a contribution has bucket, value and perhaps id; got {_kind(row)}")
     return Contribution(
         _number(row["bucket"], KEY_BYTES, "bucket"),
         _number(row["value"], VALUE_BYTES, "value"),
@@ -108,8 +108,15 @@ def _contribution(row: Any) -> Contribution:
 
 def _number(data: Any, most: int, name: str) -> int:
     if not isinstance(data, bytes) or len(data) > most:
-        raise Fault(f"the {name} of a contribution is up to {most} bytes; got {brief(data)}")
+        raise Fault(f"the {name} of a contribution is up to {most} bytes; got {_kind(data)}")
     return int.from_bytes(data, "big")
+
+
+def _kind(value: Any) -> str:
+    """What a value is, not which: messages about sealed reports must not tell what these contribute."""
+    if isinstance(value, bytes):
+        return f"{len(value):,} bytes"
+    return {dict: "a map", list: "a list", str: "a text", type(None): "nothing"}.get(type(value), "a number")
 
 
 def _uint(number: int, size: int, name: str) -> bytes:
