@@ -25,6 +25,7 @@ from attributary.evaluate.simulation import BATCH, Copies, Pooling, SimulatedNoi
 from attributary.measurements import Measurements
 from attributary.noise import dlap_variance
 from attributary.noise import model as noise_model
+from attributary.plan import make_plan
 from attributary.prior import Prior, from_counts, learn
 from attributary.spec import Spec
 from effort import examples, first_of
@@ -543,6 +544,35 @@ def test_what_estimators_are_handed_cannot_be_changed(batched: bool) -> None:
     """Or one that works in place would change the figures of the others."""
     with pytest.raises(ValueError, match="read-only"):
         evaluate([case()], [mine(make=greedy_hands, batched=batched)], epsilons=[1], taus=[10], draws=3)
+
+
+def in_place(tree: Tree, count: Any, epsilon: float, tau: float, **options: Any) -> Split:
+    np.minimum(count, 1, out=count)
+    return budget.equal(tree, count, epsilon, tau, **options)
+
+
+def at_the_prior(tree: Tree, measured: Measurements, known: Background) -> Any:
+    assert known.earlier is not None
+    known.earlier.mean[:] = 0
+    return denoise(tree, measured)
+
+
+def test_nor_can_what_splits_and_closed_forms_are_handed() -> None:
+    for own in (mine(in_place), mine(make=greedy_hands, linear=True), mine(make=at_the_prior, linear=True)):
+        with pytest.raises((ValueError, InputError), match="read-only"):
+            evaluate([case()], [own], epsilons=[1], taus=[10], draws=0)
+
+
+@pytest.mark.parametrize("guard", [1.05, 2, "none"])
+@pytest.mark.parametrize("split_by", ["a", None])
+def test_the_split_is_that_of_the_plan_within_its_guard(guard: Any, split_by: str | None) -> None:
+    made = case(guard=guard)
+    made = replace(made, spec=made.spec.model_copy(update={"split_by": split_by}))
+    named = made.spec.tree(counts(0, 5))
+    _, prior = asked(made.spec, 0, 5, 4)
+    plan = make_plan(made.at(10, 4).spec, named, prior)
+    share = share_of(made.at(10, 4), "optimal-unbiased")
+    assert share * 65536 == pytest.approx(named.to_level_order(plan.contribution(named)), abs=1.01)
 
 
 @pytest.mark.parametrize(("made", "told"), [(np.nan, "nan"), (np.ones(2), r"shape \(2,\)")])

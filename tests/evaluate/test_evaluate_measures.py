@@ -54,7 +54,7 @@ def case(limits: str = "chosen", asked: Spec | None = None, **of_rows: Any) -> C
 
 def planned(many: Case, method: str = "optimal") -> list[OneMeasure]:
     asked = questions(many)
-    return under_limits(many, asked, [shares(question, method) for question in asked])
+    return under_limits(many, asked, [shares(question, method) for question in asked], Method.of(method, "unbiased"))
 
 
 def some(table: Any, **wanted: Any) -> list[dict[str, Any]]:

@@ -54,7 +54,8 @@ class EstimatorOption(click.Option):
         from attributary.estimators import ESTIMATORS, offered
 
         each = "; ".join(f"{name}: {ESTIMATORS[name].words}" for name in offered())
-        self.help = f"{each}.  [default: unbiased, or learned with a prior]"
+        default = "unbiased, or learned with a prior" if ctx.command.name == "denoise" else "unbiased"
+        self.help = f"{each}.  [default: {default}]"
         return super().get_help_record(ctx)
 
 

@@ -90,6 +90,7 @@ SPEC = """\
 epsilon = 1
 tau = 5
 split_by = "campaign"
+guard = "none"                 # the least error, whatever a level has to give up for it
 
 [[attribute]]
 name = "campaign"

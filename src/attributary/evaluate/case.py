@@ -13,6 +13,7 @@ from attributary.budget import Split
 from attributary.errors import InputError
 from attributary.evaluate.methods import Method
 from attributary.noise import page_of
+from attributary.plan.bounded_shares import bounded_shares, least_shares
 from attributary.plan.choose_limits import ChosenLimits, MeasureErrors, best_parts, choose, measure_errors
 from attributary.plan.contributions import contributions, most_of_unseen
 from attributary.plan.level_shares import Question, Shares, shares, under
@@ -138,6 +139,13 @@ class Case:
         known = replace(changed(prior, order), label=label_codes(tree))  # the flat tree does not hold them
         return cls(dataset, name, spec, flat, order(counts), known, generated)
 
+    def __post_init__(self) -> None:
+        """Nobody who is handed its arrays can change them for the others."""
+        tree = self.tree
+        frozen = Tree(fixed(tree.family), fixed(tree.first), fixed(tree.offsets), total=tree.total)
+        for name, value in {"tree": frozen, "count": fixed(self.count), "prior": changed(self.prior, fixed)}.items():
+            object.__setattr__(self, name, value)
+
     @property
     def nodes(self) -> int:
         """The number of nodes."""
@@ -180,6 +188,13 @@ def _content(value: Any) -> Iterator[bytes]:
             yield from _content(part)
     else:
         yield repr(value).encode()
+
+
+def fixed(values: NDArray[Any]) -> NDArray[Any]:
+    """The same values, which nobody can change."""
+    view = values.view()
+    view.flags.writeable = False
+    return view
 
 
 def changed(prior: Prior, change: Callable[[NDArray[Any]], NDArray[Any]]) -> Prior:
@@ -244,7 +259,7 @@ def measures_by_epsilon(
         asked = questions(at)
         if by_level is None or not alike:
             by_level = [shares(question, method.split) for question in asked]
-        yield under_limits(at, asked, by_level)
+        yield under_limits(at, asked, by_level, method)
 
 
 def node_shares(case: Case, method: Method) -> Floats:
@@ -252,7 +267,7 @@ def node_shares(case: Case, method: Method) -> Floats:
     asked = Question.of(case.spec, case.tree, case.prior, learn=method.planned and case.prior.history)
     question = replace(asked, denoised=not method.raw)
     try:
-        by_method = shares(question, method.split)
+        (by_method,), _ = _bounded([question], [shares(question, method.split)], method)
         rows = by_method.default[None] if by_method.roots is None else by_method.roots
         nodes = case.tree.spread(rows, int(case.spec.total), rest=True)
         if by_method.nodes is not None:
@@ -263,18 +278,36 @@ def node_shares(case: Case, method: Method) -> Floats:
         raise InputError(f"{method.name}: {error}") from error
 
 
+def _bounded(
+    asked: list[Question], by_level: list[Shares], method: Method, limits: ChosenLimits | None = None
+) -> tuple[list[Shares], Floats | None]:
+    """Shares, and parts of the measures, within the spec's guard and targets, as in a plan by this method."""
+    bounded = method.split.bounded and not method.raw
+    if limits is None and not bounded:
+        return by_level, None
+    errors = [measure_errors(question, share) for question, share in zip(asked, by_level, strict=True)]
+    limits = limits or choose(errors, [1])
+    parts = best_parts(errors, limits)
+    if not bounded:
+        return by_level, parts
+    equal = [shares(question, "equal") for question in asked]
+    return bounded_shares(asked, limits, (by_level, parts), equal, least_shares(asked[0].spec, ()))[:2]
+
+
 def questions(case: Case) -> list[Question]:
     """What is asked of each measure."""
     return [Question.of(case.spec, case.tree, case.prior, measure, case.earlier) for measure in case.spec.asked]
 
 
-def under_limits(case: Case, asked: list[Question], by_level: list[Shares]) -> list[OneMeasure]:
+def under_limits(case: Case, asked: list[Question], by_level: list[Shares], method: Method) -> list[OneMeasure]:
     """All measures under the case's limits, each with its contributions."""
     spec, tree, limits, measured, earlier = case.spec, case.tree, case.limits, case.measured, case.earlier
     assert limits is not None and measured is not None and earlier is not None
     errors = [measure_errors(question, share) for question, share in zip(asked, by_level, strict=True)]
     chosen = limits.of(spec, errors, earlier)
-    parts = None if limits.by_hand else best_parts(errors, chosen)
+    parts: Floats | None = None
+    if not limits.by_hand:
+        by_level, parts = _bounded(asked, by_level, method, chosen)
     whole = contributions(asked, by_level, parts, chosen.most)
     new = asked[0].new  # heads not seen before, which take the default
     most: int | Ints = int(chosen.most[0])

@@ -35,12 +35,8 @@ class Best(NamedTuple):
     ours: float
     zeros: float  # the error of answering 0 everywhere; nan where it is not in the table
     limit: float  # the least error of any method on a generated forest, where it was tried; else nan
-    change_error: float = float("nan")  # the paired standard error of the change, where both were simulated
-
-    @property
-    def change(self) -> float:
-        """Our error relative to the paper's, minus 1: negative where ours is lower."""
-        return self.ours / self.paper - 1 if self.paper > 0 else 0.0
+    change: float  # our error relative to the paper's, minus 1: on the same draws, where ours is simulated
+    change_error: float  # the paired standard error of the change; nan where both errors are exact
 
 
 class Beside(NamedTuple):
@@ -87,9 +83,11 @@ def best(evaluation: "Evaluation") -> list[Best]:
             zeros = known.pop(ZEROS, float("nan"))
             limit = min(known.values(), default=float("nan"))
             found = (paper["method"], paper["rmsre"], ours["method"], ours["rmsre"], zeros, limit)
+            change = (ours["rmsre"] / paper["rmsre"] - 1 if paper["rmsre"] > 0 else 0.0, float("nan"))
             draws = [evaluation.squared(row) for row in (ours, paper)]
-            sure = float("nan") if "exact" in (ours["kind"], paper["kind"]) else paired(*draws)[1]
-            every.append(Best(*(*point, *found, sure)))
+            if "simulated" in (ours["kind"], paper["kind"]) and all(draws):
+                change = paired(*draws)
+            every.append(Best(*(*point, *found, *change)))
     return every
 
 
@@ -99,6 +97,8 @@ def paired(draws: Any, against: Any) -> tuple[float, float]:
     Squared errors of draws go up and down together, so that the difference is known far better than either.
     """
     one, other = np.asarray(draws, np.float64), np.asarray(against, np.float64)
+    if not (one.mean() > 0 and other.mean() > 0):
+        return (0.0 if one.mean() == other.mean() else float(np.sign(one.mean() - other.mean()))), 0.0
     ratio = float(np.sqrt(one.mean() / other.mean()))
     influence = ratio / 2 * (one / one.mean() - other / other.mean())
     return ratio - 1, float(influence.std(ddof=1) / np.sqrt(len(one)))
@@ -196,7 +196,8 @@ class Evaluation:
 
     def figure(self, dataset: str | None = None, noise: str | None = None) -> dict[str, Any]:
         """The tree errors of all methods, by ε, as a Vega-Lite chart: a panel for each tree and τ."""
-        points = [p for p in read_evaluation(self.table, "the evaluation") if p.level is None]
+        shown = self.table.from_pylist(tree_errors(self.table), self.table.schema)
+        points = read_evaluation(shown, "the evaluation")
         points = [p for p in points if dataset in (None, p.dataset) and noise in (None, p.noise)]
         if not points:
             raise InputError(f"there are no errors of dataset {dataset!r} under noise {noise!r}; choose others")
@@ -233,7 +234,8 @@ def panels(table: Any, spread: bool = False) -> Iterator[Panel]:
         key = row["method"] if limits is None else f"{row['method']}, {limits}"
         error, sure = f"{row['rmsre']:.4f}", row["standard_error"]
         shown = f"{error} ± {sure:.4f}" if spread and sure is not None else error
-        named = (row.get("title") or row["method"], key)
+        title = row.get("title") or row["method"]
+        named = (title if limits is None else f"{title}, {limits}", key)
         methods_of.setdefault(caption, {}).setdefault(named, {})[row["epsilon"]] = shown
     for caption, methods in methods_of.items():
         epsilons = sorted({epsilon for errors in methods.values() for epsilon in errors})
@@ -245,6 +247,10 @@ SYMBOLS = {letter: f"\\{letter}" for letter in "&%_#${}"} | {
     "\\": r"\textbackslash{}",
     "^": r"\^{}",
     "~": r"\~{}",
+    ">": "$>$",
+    "<": "$<$",
+    "|": "$|$",
+    '"': "''",
     "ε": r"$\varepsilon$",
     "τ": r"$\tau$",
     "±": r"$\pm$",

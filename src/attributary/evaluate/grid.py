@@ -6,12 +6,14 @@ import multiprocessing
 import os
 import pickle
 import signal
+import sys
+import sysconfig
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from itertools import groupby
 from math import sqrt
 from threading import Thread
@@ -23,7 +25,7 @@ import numpy as np
 from attributary import __version__
 from attributary.errors import InputError
 from attributary.estimators import Background
-from attributary.evaluate.case import Case, OneMeasure, measures_by_epsilon, usable
+from attributary.evaluate.case import Case, OneMeasure, fixed, measures_by_epsilon, usable
 from attributary.evaluate.comparison import Evaluation, keys
 from attributary.evaluate.methods import ZEROS, Method, chosen
 from attributary.evaluate.methods import methods as every_method
@@ -109,10 +111,9 @@ class GridTask(NamedTuple):
     pool: Pool = "nodes"
     coverage: bool = False  # whether intervals are tried, too
 
-    @property
-    def key(self) -> str:
+    def key(self, case: Case) -> str:
         """A name for all that the answer depends on; a method goes by its name and by its code."""
-        names = [(m.name, m.scales, m.raw, m.estimator.batched, m.estimator.linear, *_code(m)) for m in self.methods]
+        names = [(m.name, m.planned, *_code(m, case)) for m in self.methods]
         parts: list[Any] = [__version__, self.case, self.tau, names, self.epsilons, self.draws, self.seed, self.pool]
         return hashlib.blake2b(json.dumps([*parts, self.coverage]).encode(), digest_size=16).hexdigest()
 
@@ -158,6 +159,9 @@ def evaluate(
     if not cases:
         raise InputError("there is nothing to evaluate; give a case")
     known = {case.key: case for case in cases}
+    names = [(case.dataset, case.name, case.noise, case.limits) for case in cases]
+    if len(set(names)) < len(names):
+        raise InputError("two cases have the same dataset and tree; give one of them another name")
     named = methods is not None or bool(estimators)
     tried = _methods(methods, estimators)
     tried += (every_method()[ZEROS],) if zeros and ZEROS not in {method.name for method in tried} else ()
@@ -170,7 +174,10 @@ def evaluate(
         for tau in taus
         for group in _by_split(usable(case, tried, named))
     ]
-    kept, ids = store or Store(), [task.key for task in tasks]  # once: what a user's function uses may change
+    kept, ids = (
+        store or Store(),
+        [task.key(known[task.case]) for task in tasks],
+    )  # once: what a user's function uses may change
     work = {key: task.work(known[task.case]) for key, task in zip(ids, tasks, strict=True) if kept.get(key) is None}
     by_key = dict(zip(ids, tasks, strict=True))
     left = {key: by_key[key] for key in sorted(work, key=lambda key: -work[key])}
@@ -245,39 +252,66 @@ def _tables(rows: list[Row], tasks: list[GridTask]) -> tuple[Any, Any]:
     return table, table.append_column("squared", squared).filter(pa.array(drawn)).select([*keys(table), "squared"])
 
 
-OURS = "attributary."  # whose code goes by its version
+OURS = os.path.dirname(os.path.dirname(__file__))  # whose code goes by its version
 
 
-def _code(method: Method) -> list[str]:
-    """A digest of the functions of a method, and of those of the user that they call."""
-    return [
-        hashlib.blake2b(b"\0".join(_parts(function, set())), digest_size=16).hexdigest()
-        for function in (method.split.split, method.estimator.make)
-    ]
+def _code(method: Method, case: Case) -> list[str]:
+    """What a method, the noise and the metric do: what their functions hold, and all code that is not installed."""
+    functions = (method.split.split, method.estimator.make, case.spec.weigh, type(case.spec.noise_model))
+    parts = [value for part in (method.split, method.estimator) for value in vars(part).values() if not callable(value)]
+    held = hashlib.blake2b(b"\0".join(_held(functions, set())), digest_size=16).hexdigest()
+    files = {_written_in(function) for function in functions}
+    return [repr(parts), held, "" if all(file.startswith(OURS) for file in files) else _user_code(files)]
 
 
-def _parts(value: Any, seen: set[int]) -> Iterator[bytes]:
-    """What makes a function what it is: its code, constants, defaults, and the functions and values that it uses."""
+def _written_in(function: Any) -> str:
+    """Where a function or a class was written."""
+    while isinstance(function, partial):
+        function = function.func
+    code = getattr(function, "__code__", None)
+    return code.co_filename if code else getattr(sys.modules.get(function.__module__), "__file__", None) or ""
+
+
+def _user_code(files: Collection[str]) -> str:
+    """A digest of all modules that are neither installed nor ours; of this process alone, if code has no file."""
+    digest = hashlib.blake2b(digest_size=16)
+    if not all(map(os.path.isfile, files)):
+        digest.update(_this_process())
+    installed = (*sysconfig.get_paths().values(), OURS)
+    for name, module in sorted(sys.modules.items()):
+        path = getattr(module, "__file__", None) or ""
+        if path.endswith(".py") and not path.startswith(installed) and os.path.isfile(path):
+            with open(path, "rb") as file:
+                digest.update(name.encode() + file.read())
+    return digest.hexdigest()
+
+
+@cache
+def _this_process() -> bytes:
+    return os.urandom(16)
+
+
+def _held(value: Any, seen: set[int]) -> Iterator[bytes]:
+    """What a function holds besides its file: code of its own, defaults, and the values that it closes over."""
     if id(value) in seen:
         return
     seen.add(id(value))
     if isinstance(value, partial):
-        yield from _parts((value.func, value.args, value.keywords), seen)
+        yield from _held((value.func, value.args, value.keywords), seen)
     elif isinstance(value, CodeType):
         yield value.co_code + " ".join(value.co_names).encode()
-        yield from _parts(value.co_consts, seen)
+        yield from _held(value.co_consts, seen)
     elif isinstance(value, FunctionType):
         yield f"{value.__module__}.{value.__qualname__}".encode()
-        if (value.__module__ or "").startswith(OURS):
-            return
-        used = [value.__globals__[name] for name in value.__code__.co_names if name in value.__globals__]
-        cells = [cell.cell_contents for cell in value.__closure__ or ()]
-        yield from _parts((value.__code__, value.__defaults__, value.__kwdefaults__, *used, *cells), seen)
+        if not value.__code__.co_filename.startswith(OURS):
+            used = [value.__globals__[name] for name in value.__code__.co_names if name in value.__globals__]
+            cells = [cell.cell_contents for cell in value.__closure__ or ()]
+            yield from _held((value.__code__, value.__defaults__, value.__kwdefaults__, *used, *cells), seen)
     elif isinstance(value, tuple | list):
         for part in value:
-            yield from _parts(part, seen)
-    elif isinstance(value, dict):
-        yield from _parts([part for pair in value.items() for part in pair], seen)
+            yield from _held(part, seen)
+    elif isinstance(value, dict | set | frozenset):
+        yield from _held(sorted(value.items() if isinstance(value, dict) else value, key=repr), seen)
     else:
         try:
             yield pickle.dumps(value)
@@ -333,7 +367,7 @@ def _exactly(
     before: SimulatedNoise | None = None
     for noise in noises:
         if before is None or noise.share is not before.share or np.any(case.rounding):
-            variance = (noise.variance + case.rounding) / noise.scale  # as parts of the noise's scale
+            variance = fixed((noise.variance + case.rounding) / noise.scale)  # as parts of the noise's scale
             unit = method.estimator.make(case.tree, Measurements(case.count, variance, noise.shape), known)
         before = noise
         errors = exact(pooling, unit.variance * noise.scale, unit.count - case.truth)

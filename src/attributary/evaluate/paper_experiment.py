@@ -34,7 +34,8 @@ class PaperTree(NamedTuple):
         """What is asked: a split for each root, under a noise model."""
         known: list[dict[str, Any]] = [{"name": name} for name in self.attributes]
         delay = {"name": "delay", "unknown": True, "bucket": f"{self.days}d", "buckets": DELAY_DAYS // self.days}
-        return Spec(epsilon=1.0, split_by=self.attributes[0], attribute=[*known, delay]).with_noise(noise, DELTA)
+        asks = Spec(epsilon=1.0, split_by=self.attributes[0], guard="none", attribute=[*known, delay])
+        return asks.with_noise(noise, DELTA)
 
 
 class StatedFigure(NamedTuple):

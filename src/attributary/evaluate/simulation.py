@@ -15,7 +15,7 @@ from attributary import rmsre
 from attributary.denoising import Estimate
 from attributary.errors import InputError
 from attributary.estimators import Background, EstimatorKind
-from attributary.evaluate.case import Case, changed
+from attributary.evaluate.case import Case, changed, fixed
 from attributary.measurements import Measurements
 from attributary.noise import NoiseModel, model
 from attributary.tree import Tree
@@ -268,13 +268,6 @@ def estimates(kind: EstimatorKind, copies: Copies, measured: Measurements, known
     one = known._replace(earlier=changed(known.earlier, lambda values: fixed(copies.apart(values)[0])))
     figures = zip(copies.apart(measured.noisy), copies.apart(measured.variance), strict=True)
     return [kind.make(copies.one, Measurements(fixed(x), fixed(v), measured.shape), one) for x, v in figures]
-
-
-def fixed(values: NDArray[Any]) -> NDArray[Any]:
-    """Values that no estimator can change for the others."""
-    view = values.view()
-    view.flags.writeable = False
-    return view
 
 
 def _counts(est: Estimate) -> Floats:

@@ -208,7 +208,7 @@ def _spec(
         "format": "~%",
         **({"values": _round([r["error"] for r in rows])} if log_y else {}),
     }
-    legend = {"columns": 2 if narrow else 4, "symbolOpacity": 1}
+    legend = {"columns": 2 if narrow else 3, "symbolOpacity": 1, "labelLimit": 400}
     colour = looks("method", methods, (COLOURS * 9)[: len(methods)], legend)
     shapes = [SHAPES[(i + i // len(COLOURS)) % len(SHAPES)] for i in range(len(methods))]
     shape = looks("method", methods, shapes)
