@@ -176,7 +176,8 @@ def evaluate(
     left = {key: by_key[key] for key in sorted(work, key=lambda key: -work[key])}
     tell = progress or (lambda done, of: None)
     tell(len(tasks) - len(left), len(tasks))
-    processes = workers or (usable_threads() if sum(work.values()) >= PAYS else 1)
+    pays = sum(work.values()) >= PAYS
+    processes = workers if workers is not None else usable_threads() if pays else 1
     for done, (key, rows) in enumerate(answers(left, known, processes), len(tasks) - len(left) + 1):
         kept.put(key, rows)
         tell(done, len(tasks))
@@ -251,16 +252,16 @@ OURS = "attributary."  # whose code goes by its version
 def _code(method: Method) -> list[str]:
     """A digest of the functions of a method, and of those of the user that they call."""
     return [
-        hashlib.blake2b(b"\0".join(_parts(function, set())), digest_size=16).hexdigest()
+        hashlib.blake2b(b"\0".join(_parts(function, {})), digest_size=16).hexdigest()
         for function in (method.split.split, method.estimator.make)
     ]
 
 
-def _parts(value: Any, seen: set[int]) -> Iterator[bytes]:
+def _parts(value: Any, seen: dict[int, Any]) -> Iterator[bytes]:
     """What makes a function what it is: its code, constants, defaults, and the functions and values that it uses."""
     if id(value) in seen:
         return
-    seen.add(id(value))
+    seen[id(value)] = value  # kept: the next one might get its number
     if isinstance(value, partial):
         yield from _parts((value.func, value.args, value.keywords), seen)
     elif isinstance(value, CodeType):
