@@ -12,6 +12,7 @@ import re
 import shlex
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -20,7 +21,7 @@ import pytest
 from click.testing import CliRunner
 
 import attributary
-from attributary import api, budget, evaluate, logs, noise, plan, prior, report
+from attributary import api, budget, estimators, evaluate, logs, noise, plan, prior, report, rmsre
 from attributary.api import w3c
 from attributary.cli import main
 from attributary.spec.terms import TERMS
@@ -42,8 +43,11 @@ def test_the_examples_run(
     names: dict[str, Any] = {}
     for kind in api.BUILT_IN:
         api.api_of_kind(kind)  # registers itself when it is first imported, which is not the page's doing
-    registries = [patch.dict(registry) for registry in (noise.MODELS, noise.SHAPES, api.APIS, TERMS)]
-    with registries[0], registries[1], registries[2], registries[3]:  # what a page registers ends with it
+    registries: tuple[dict[str, Any], ...] = (noise.MODELS, noise.SHAPES, api.APIS, TERMS)
+    registries += (budget.METHODS, estimators.ESTIMATORS, rmsre.METRICS)
+    with ExitStack() as page_ends:
+        for registry in registries:  # what a page registers ends with it
+            page_ends.enter_context(patch.dict(registry))
         for kind, options, body in FENCE.findall(page.read_text(encoding="utf-8")):
             title = TITLE.search(options)
             if title:

@@ -650,8 +650,9 @@ def test_a_result_goes_by_the_code_of_its_method(tmp_path: Path) -> None:
 
     def method(number: int, helper: int) -> Method:
         space: dict[str, Any] = {"denoise": denoise, "replace": replace, "__name__": "mine"}
-        code = "def part(): return {1}\ndef halved(tree, measured, known):\n    est = denoise(tree, measured)\n"
-        exec(code.format(0, helper) + f"    return replace(est, count=est.count / {number} / part())", space)
+        code = "def once(): return 1\ndef part(): return {1}\n"
+        code += "def halved(tree, measured, known):\n    est = denoise(tree, measured)\n"
+        exec(code.format(0, helper) + f"    return replace(est, count=est.count / {number} / once() / part())", space)
         return mine(make=space["halved"])
 
     errors = {}

@@ -1,5 +1,6 @@
 """Learned shares and their spread: they help where there is something to learn, and do no harm where there is not."""
 
+import sys
 from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
@@ -255,7 +256,7 @@ def test_levels_compiled_are_pooled_as_in_numpy(history: bool) -> None:
 def test_cousins_are_the_same_numbered_densely_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
     of = world(8)
     dense = [near.cousins for near in kin(of.tree, label_codes(of.tree))]
-    monkeypatch.setattr("attributary.prior.learn.DENSE", 0)
+    monkeypatch.setattr(sys.modules[kin.__module__], "DENSE", 0)
     for few, sorted_ in zip(dense, (near.cousins for near in kin(of.tree, label_codes(of.tree))), strict=True):
         pairs = set(zip(few.tolist(), sorted_.tolist(), strict=True))
         assert len(pairs) == len(set(few.tolist())) == len(set(sorted_.tolist()))

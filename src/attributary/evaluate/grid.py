@@ -183,7 +183,8 @@ def evaluate(
     left = {key: by_key[key] for key in sorted(work, key=lambda key: -work[key])}
     tell = progress or (lambda done, of: None)
     tell(len(tasks) - len(left), len(tasks))
-    processes = workers or (usable_threads() if sum(work.values()) >= PAYS else 1)
+    pays = sum(work.values()) >= PAYS
+    processes = workers if workers is not None else usable_threads() if pays else 1
     for done, (key, rows) in enumerate(answers(left, known, processes), len(tasks) - len(left) + 1):
         kept.put(key, rows)
         tell(done, len(tasks))
@@ -259,7 +260,7 @@ def _code(method: Method, case: Case) -> list[str]:
     """What a method, the noise and the metric do: what their functions hold, and all code that is not installed."""
     functions = (method.split.split, method.estimator.make, case.spec.weigh, type(case.spec.noise_model))
     parts = [value for part in (method.split, method.estimator) for value in vars(part).values() if not callable(value)]
-    held = hashlib.blake2b(b"\0".join(_held(functions, set())), digest_size=16).hexdigest()
+    held = hashlib.blake2b(b"\0".join(_held(functions, {})), digest_size=16).hexdigest()
     files = {_written_in(function) for function in functions}
     return [repr(parts), held, "" if all(file.startswith(OURS) for file in files) else _user_code(files)]
 
@@ -291,11 +292,11 @@ def _this_process() -> bytes:
     return os.urandom(16)
 
 
-def _held(value: Any, seen: set[int]) -> Iterator[bytes]:
+def _held(value: Any, seen: dict[int, Any]) -> Iterator[bytes]:
     """What a function holds besides its file: code of its own, defaults, and the values that it closes over."""
     if id(value) in seen:
         return
-    seen.add(id(value))
+    seen[id(value)] = value  # kept: the next one might get its number
     if isinstance(value, partial):
         yield from _held((value.func, value.args, value.keywords), seen)
     elif isinstance(value, CodeType):
