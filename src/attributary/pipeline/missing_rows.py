@@ -14,7 +14,7 @@ import numpy as np
 from attributary.denoising.quantile import quantile
 from attributary.errors import InputError
 from attributary.measurements import Measurements, combine
-from attributary.pipeline.suppressed_cells import EMPTY
+from attributary.tables.number_form import EMPTY
 from attributary.tree import Family, Tree
 from attributary.tree.missing_labels import RECURS, lacking
 from attributary.types import Bools, Floats

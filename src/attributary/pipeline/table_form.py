@@ -11,6 +11,7 @@ InputError shows the options that say it.
 
 import re
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -20,12 +21,11 @@ import numpy as np
 from attributary.errors import InputError
 from attributary.pipeline.level_columns import level_columns, path_ends, refused, total_labels, without_totals
 from attributary.pipeline.missing_rows import Incomplete, lack_labels
-from attributary.pipeline.suppressed_cells import without_suppressed
 from attributary.pipeline.wide_table import FIGURE, long_table, wide_columns
 from attributary.tables import place, shown
 from attributary.tables.not_private import mark, words_of
-from attributary.tables.number_form import decimal_sign, plain_numbers
-from attributary.tables.table_columns import column, floats, number_cells
+from attributary.tables.number_form import WORDS, decimal_sign, figure_column, plain_numbers
+from attributary.tables.table_columns import column, floats, with_cells
 from attributary.tables.text_form import NOTED
 from attributary.tables.user_frames import arrow_table
 from attributary.tree import Tree
@@ -118,8 +118,10 @@ def recognise(
         value = _value_column(table, {*(levels or ()), *roles}, path)
         notes.append(f"figures: column {value}")
     likely = decimal_sign(column(table, value, path))
-    table, figures, extra, more = _figures(table, value, path, suppressed, empty, decimal)
+    table, figures, extra, more = figure_column(table, value, path, suppressed, empty, decimal)
     notes += more
+    if value == FIGURE and any(more):  # where a report looks for figures, they are numbers
+        table = with_cells(table, value, figures)
     for name in amounts:
         if name in table.column_names and name != value:
             table, note = plain_numbers(table, name, path, decimal, likely)
@@ -152,36 +154,6 @@ def recognise(
     return form.with_missing(lack_labels(tree, missing))
 
 
-def _with(table: Any, name: str, cells: Any) -> Any:
-    import pyarrow as pa
-
-    cells = pa.array(cells, from_pandas=True) if isinstance(cells, np.ndarray) else cells
-    return table.set_column(table.column_names.index(name), name, cells)
-
-
-def _figures(
-    table: Any, value: str, path: str, suppressed: Collection[str], empty: str | None, decimal: str | None
-) -> tuple[Any, Floats, Floats, list[str]]:
-    """The table, its figures as numbers, what they add to the variance of their noise, and notes."""
-    if not suppressed and empty is None:
-        try:
-            plain, note = plain_numbers(table, value, path, decimal)
-            return plain, floats(plain, value, path), np.zeros(table.num_rows), [note]
-        except InputError:  # it has suppressed cells, or is refused below
-            pass
-    known = without_suppressed(table, value, path, suppressed, empty)
-    plain, note = plain_numbers(_with(table, value, known.cells), value, path, decimal)
-    try:
-        figures = floats(plain, value, path)
-    except InputError as error:
-        remedy = "; if it stands for a figure that was suppressed, say so with --suppressed"
-        raise InputError(f"{error}{remedy if 'is not a number' in str(error) else ''}") from error
-    figures = np.where(np.isnan(known.middle), figures, known.middle)
-    if known.notes and value == FIGURE:  # where a report looks for figures, they are numbers
-        return _with(table, value, figures), figures, known.variance, [*known.notes, note]
-    return plain if note else table, figures, known.variance, [*known.notes, note]
-
-
 def _value_column(table: Any, others: Collection[str], path: str) -> str:
     """The column of figures: the only one with a usual name, or the only one of numbers."""
     free = [name for name in table.column_names[:KEEP] if name not in others and not _is_amount(table, name)]
@@ -201,17 +173,10 @@ def _is_amount(table: Any, name: str) -> bool:
 
 def _is_numeric(table: Any, name: str) -> bool:
     """Whether the column has numbers, empty cells and bounds alone, and some number."""
-    import pyarrow as pa
-
-    if pa.types.is_temporal(table.column(name).type):
-        return False
-    for sign in (".", ","):
-        try:
-            known = without_suppressed(table, name, "", (), None)
-            plain, _ = plain_numbers(_with(table, name, known.cells), name, "", sign)
-            return bool(number_cells(column(plain, name, "")).null_count < table.num_rows)
-        except (InputError, pa.ArrowException):
-            pass
+    for sign in WORDS:
+        with suppress(InputError):
+            known = figure_column(table, name, "", sign=sign)
+            return bool(np.any((known.extra == 0) & ~np.isnan(known.figures)))
     return False
 
 
@@ -310,6 +275,6 @@ def _null_labels(table: Any, grouping: dict[str, str], path: str) -> tuple[Any, 
                 raise InputError(
                     f"{shown(path)}: {name} has both the label {NULL} and groups of null; rename the label"
                 )
-            table = _with(table, name, pc.if_else(pa.array(null), NULL, cells))
+            table = with_cells(table, name, pc.if_else(pa.array(null), NULL, cells))
             notes.append(f"{int(null.sum()):,} empty cells of {name} are a group of their own ({flag} is 0): {NULL}")
     return table, notes

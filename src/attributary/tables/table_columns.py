@@ -108,6 +108,14 @@ def without_views(table: Any) -> Any:
     return table
 
 
+def with_cells(table: Any, name: str, cells: Any) -> Any:
+    """The table with other cells in this column; nan is null."""
+    import pyarrow as pa
+
+    cells = pa.array(cells, from_pandas=True) if isinstance(cells, np.ndarray) else cells
+    return table.set_column(table.column_names.index(name), name, cells)
+
+
 def is_text_type(kind: Any) -> bool:
     """Whether an Arrow type is text."""
     import pyarrow as pa
