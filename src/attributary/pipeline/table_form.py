@@ -134,23 +134,25 @@ def recognise(
         marks = [] if no_totals else total_labels(table, rest)
         levels = _levels(table, rest, [*totals, *marks], path)
         notes.append(f"levels: {' > '.join(levels)}")
-    columns = level_columns(table, levels, path)
-    names = columns.column_names
-    marked, marked_by, read_as = without_totals(table, names, totals, path), list(totals), None if no_totals else ()
+    names = level_columns(table, levels, path).column_names
+
+    def without(marks: Collection[str]) -> tuple[Any, Tree]:
+        made = without_totals(table, names, marks, path)
+        with refused(path):
+            columns = level_columns(made, names, path)
+            return made, Tree.from_paths(columns, names, fill=fill, totals=None if no_totals else ())
+
     try:
-        with refused(path):
-            columns = columns if marked is table else level_columns(marked, names, path)
-            tree = Tree.from_paths(columns, names, fill=fill, totals=read_as)
+        marks = list(totals)
+        marked, tree = without(marks)
     except InputError as error:
-        marked_by = _true_marks(table, names, figures, path) if isinstance(error.__cause__, TotalLabelError) else []
-        if totals or not marked_by:
+        marks = _true_marks(table, names, figures, path) if isinstance(error.__cause__, TotalLabelError) else []
+        if totals or not marks:
             raise
-        notes += [f"{label} marks totals: its figures are near the sums of the rows beside it" for label in marked_by]
-        marked = without_totals(table, names, marked_by, path)
-        with refused(path):
-            tree = Tree.from_paths(level_columns(marked, names, path), names, fill=fill, totals=read_as)
-    more = [note for note in notes if note]
-    form = TableForm(marked, path, tree, tuple(names), value, figures, extra, tuple(marked_by), tuple(more))
+        notes += [f"{label} marks totals: its figures are near the sums of the rows beside it" for label in marks]
+        marked, tree = without(marks)
+    said = tuple(note for note in notes if note)
+    form = TableForm(marked, path, tree, tuple(names), value, figures, extra, tuple(marks), said)
     return form.with_missing(lack_labels(tree, missing))
 
 

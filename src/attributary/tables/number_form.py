@@ -8,6 +8,7 @@ was suppressed itself.
 
 import re
 from collections.abc import Collection
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +19,6 @@ from attributary.tables.table_columns import (
     SHOWN,
     cell_in_words,
     column,
-    first_grouped,
     floats,
     is_text_type,
     number_cells,
@@ -135,6 +135,7 @@ def plain_numbers(
     The form is the one that all cells fit. Where two do, as for 1,234 or 10.307 alone, it is that with the
     sign that is `likely`, as other columns have it; if there is none, an InputError asks for `decimal`.
     """
+    import pyarrow as pa
     import pyarrow.compute as pc
 
     if decimal is not None and decimal not in WORDS:
@@ -143,8 +144,10 @@ def plain_numbers(
     if not is_text_type(cells.type):
         return table, ""
     both = decimal is None and _fits_both(cells)
-    if decimal is None and not both and _is_plain(cells):
-        return table, ""
+    if decimal is None and not both:
+        with suppress(pa.ArrowInvalid):
+            number_cells(cells)
+            return table, ""
     sign = decimal or (likely if both else _decimal(cells))
     if sign is None:
         row = _first(cells, "[.,]")
@@ -183,17 +186,6 @@ def _fits_both(cells: Any) -> bool:
         if _first(part, "[0-9]") >= 0 and not all(pc.all(_fits(part, sign)).as_py() for sign in WORDS):
             return False
     return _first(cells, "[.,]") >= 0
-
-
-def _is_plain(cells: Any) -> bool:
-    """Whether the cells are numbers as they stand, and none of their points may be between thousands."""
-    import pyarrow as pa
-
-    try:
-        number_cells(cells)
-    except pa.ArrowInvalid:
-        return False
-    return first_grouped(cells) is None
 
 
 def _decimal(cells: Any) -> str:
