@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from attributary.errors import InputError
 from attributary.tables import place, shown
-from attributary.tables.table_columns import column, is_text_type
+from attributary.tables.table_columns import column, is_text_type, with_cells
 from attributary.tree import Tree
 from attributary.tree.labels import codes, refuse_unprintable
 from attributary.tree.paths import RowError, reads_as_total
@@ -54,18 +54,20 @@ def level_columns(table: Any, names: Sequence[str], path: str) -> Any:
 
 
 def without_totals(table: Any, names: list[str], totals: Collection[str], path: str) -> Any:
-    """The table with the cells of these columns empty where they hold a label that marks a total."""
+    """The table with the cells of these columns empty where they are nan, or hold a label that marks a total."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     wanted = {label.strip() for label in totals}
     lacking = set(wanted)
-    for name in names if wanted else ():
+    for name in names:
         cells = column(table, name, path)
-        if is_text_type(cells.type):
+        if pa.types.is_floating(cells.type) and pc.any(pc.is_nan(cells)).as_py():
+            table = with_cells(table, name, pc.if_else(pc.is_nan(cells), None, cells))
+        if wanted and is_text_type(cells.type):
             marks = pc.is_in(pc.utf8_trim_whitespace(cells), pa.array(list(wanted), cells.type))
             lacking -= {label.strip() for label in cells.filter(marks).unique().to_pylist()}
-            table = table.set_column(table.column_names.index(name), name, pc.if_else(marks, None, cells))
+            table = with_cells(table, name, pc.if_else(marks, None, cells))
     if lacking:
         raise InputError(f"{shown(path)}: no cell of {', '.join(names)} is {min(lacking)!r}; leave --total out")
     return table

@@ -22,6 +22,7 @@ from attributary.types import Bools, Floats
 OFTEN = 0.9  # of the families of a level have a label that is expected in all of them
 BY_CHANCE = 0.01  # how often a level without missing rows may look as if it had some
 MANY = 2.0  # how far the sum of a level is off, by what a single odd family makes of it
+PLURALS = ("day", "week", "month", "quarter", "year")  # others may not be English
 NOT_MEASURED = "what is missing is not measured (--missing zero counts it as 0)"
 
 
@@ -47,11 +48,12 @@ def lack_labels(tree: Tree, missing: str | tuple[int, ...] | None) -> Iterator[I
         first, number = int(np.argmax(families)), int(families.sum())
         if number:
             path = tree.path(first if tree.order is None else int(tree.order[first]))
-            more = f", and {number - 1:,} more of {tree.level_names[level - 1]} lack some" if number > 1 else ""
+            above, below = tree.level_names[level - 1 : level + 1]
+            more = f", and {number - 1:,} more of {above} lack some" if number > 1 else ""
             yield Incomplete(
                 families,
                 f"{' › '.join(map(str, path)) or 'the total'} has {has[first]:,} of {usual[first]:,} "
-                f"{tree.level_names[level]}s{more}: {NOT_MEASURED}",
+                f"{below + 's' if below in PLURALS else f'labels of {below}'}{more}: {NOT_MEASURED}",
             )
 
 
