@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from attributary.changes.period_order import MONTHS, without_accents
 from attributary.errors import InputError
 from attributary.pipeline.level_columns import path_ends
 from attributary.tables import shown
@@ -14,14 +15,12 @@ from attributary.tables.table_columns import column, is_text_type
 from attributary.tree.paths import reads_as_total
 
 FIGURE = "noisy"  # the column of figures in the long table
-MONTHS = "jan(uary?)? feb(ruary?)? mar(ch)? märz? mrz apr(il)? may mai june? juni july? juli aug(ust)? sept?(ember)? "
-MONTHS += "oct(ober)? okt(ober)? nov(ember)? dec(ember)? dez(ember)?"
 DAYS = "mon(day)? tue(s(day)?)? wed(nesday)? thu(r(s(day)?)?)? fri(day)? sat(urday)? sun(day)? "
 DAYS += "mo(ntag)? di(enstag)? mi(ttwoch)? do(nnerstag)? fr(eitag)? sa(mstag)? so(nntag)?"
 NUMBER = r"^[-+−<≤]?\s?[0-9]+([.,'’ \x{a0}\x{202f}][0-9]{3})*([.,][0-9]+)?$"
 PERIODS = {
     "date": r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4}",
-    "month": rf"\d{{4}}-\d{{2}}|({MONTHS.replace(' ', '|')})\.?([ -]\d{{2,4}})?",
+    "month": rf"\d{{4}}-\d{{2}}|({'|'.join(MONTHS)})\.?([ -]\d{{2,4}})?",
     "week": r"(\d{4}[- ]?)?(w|kw|cw|week|woche) ?\d{1,2}",
     "quarter": r"(\d{4}[- ]?)?q[1-4]( \d{4})?",
     "year": r"(19|20)\d\d",
@@ -96,7 +95,7 @@ def _has_numbers(table: Any, name: str) -> bool:
 
 
 def _is(names: str) -> Any:
-    return lambda name: re.fullmatch(names, name.strip().lower()) is not None
+    return lambda name: re.fullmatch(names, without_accents(name.strip())) is not None
 
 
 def _margin(name: str) -> bool:
