@@ -54,17 +54,15 @@ def level_columns(table: Any, names: Sequence[str], path: str) -> Any:
 
 
 def without_totals(table: Any, names: list[str], totals: Collection[str], path: str) -> Any:
-    """The table with the cells of these columns empty where they are nan, or hold a label that marks a total."""
+    """The table with the cells of these columns empty where they hold a label that marks a total."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     wanted = {label.strip() for label in totals}
     lacking = set(wanted)
-    for name in names:
+    for name in names if wanted else ():
         cells = column(table, name, path)
-        if pa.types.is_floating(cells.type) and pc.any(pc.is_nan(cells)).as_py():
-            table = with_cells(table, name, pc.if_else(pc.is_nan(cells), None, cells))
-        if wanted and is_text_type(cells.type):
+        if is_text_type(cells.type):
             marks = pc.is_in(pc.utf8_trim_whitespace(cells), pa.array(list(wanted), cells.type))
             lacking -= {label.strip() for label in cells.filter(marks).unique().to_pylist()}
             table = with_cells(table, name, pc.if_else(marks, None, cells))
