@@ -25,7 +25,7 @@ from attributary.tables.table_columns import (
     with_cells,
 )
 from attributary.tables.table_source import shown
-from attributary.tables.text_faults import place
+from attributary.tables.text_form import place
 from attributary.types import Bools, Floats
 
 GAPS = " \u00a0\u2009\u202f'’"  # what may stand between thousands besides a point or a comma

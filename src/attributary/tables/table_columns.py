@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from attributary.errors import InputError
 from attributary.tables.table_source import shown
-from attributary.tables.text_faults import odd_separator, place
+from attributary.tables.text_form import odd_separator, place
 
 GROUPED = r"^[-+]?[1-9][0-9]{0,2}(\.[0-9]{3})+$"  # 23.048 and 1.234.567, as Germans write thousands
 NOT_GROUPED = r"^[-+]?[0-9]{1,3}$"  # what such a column has besides
