@@ -34,7 +34,8 @@ from attributary.tables.not_private import NAME as NOT_PRIVATE
 from attributary.tables.not_private import SEEDED, mark, words_of
 from attributary.tables.table_columns import floats, is_text_type
 from attributary.tables.user_frames import arrow_table, with_figures
-from attributary.tree import Tree
+from attributary.tree import Family, Tree
+from attributary.tree.labels import text_labels
 from attributary.tree.match import match
 from attributary.tree.missing_labels import with_missing
 from attributary.tree.paths import RowError
@@ -319,7 +320,7 @@ def read_estimates(table: Any, path: str, levels: list[str] | None = None, rows:
     _check(there, path, rows)
     figure = _figure(table, tree, there.get("noisy", np.full(table.num_rows, np.nan)))
     impressions = _impressions(table, tree, path, levels, rows)
-    if rows is None and impressions is None and tree.attributes and not set(NODE) <= set(table.column_names):
+    if rows is None and impressions is None and not set(NODE) <= set(table.column_names):  # ours has all nodes
         tree, there = _with_missing(tree, there)
     prior, zero = there.get(FROM_PRIOR), there.get(ZERO)
     absent = np.full(len(tree), np.nan)
@@ -343,36 +344,30 @@ def _with_missing(tree: Tree, there: dict[str, Floats]) -> tuple[Tree, dict[str,
     """Tree and columns with leaves for missing rows: where estimates do not add up, or what is summed is known and the
     sum is not. They are between 0 and what is left, which they share.
     """
-    names = ("estimate", "variance", "low", "high")
-    x, var = (tree.to_level_order(there[name]) for name in names[:2])
+    x, var = (tree.to_level_order(there[name]) for name in NEEDED[:2])
     child = tree.family >= 0
-    family, has = tree.family[child], np.bincount(tree.family[child], minlength=len(tree)) > 0
-    below, spread = (np.bincount(family, a[child], len(tree)) for a in (x, var))
+    below, spread = (np.bincount(tree.family[child], a[child], len(tree)) for a in (x, var))
     with np.errstate(invalid="ignore"):
         off = np.abs(x - below) > np.maximum(OFF * np.sqrt(var + spread), 1e-6 * np.abs(x))
-    short = has & (spread < np.inf) & (off | (var == np.inf))
+    short = ~tree.in_level_order.is_leaf & (spread < np.inf) & (off | (var == np.inf))
     if not short.any():
         return tree, there
-    made, old = with_missing(tree, short), len(tree)
-    values = {name: np.pad(column, (0, len(made) - old), constant_values=np.nan) for name, column in there.items()}
-    x, var, low, high = (made.to_level_order(values[name]) for name in names)
-    new, number = np.isnan(x), np.bincount(made.family[made.family >= 0], np.isnan(x)[made.family >= 0], len(made))
-    for level in range(1, made.depth):
-        here = np.arange(len(made))[made.slice(level)]
-        up, add = made.family[here], here[new[here]]
-        kept = [np.bincount(up, np.where(new[here], 0.0, a[here]), len(made)) for a in (x, var, low)]
-        p = made.family[add]
-        with np.errstate(invalid="ignore"):
-            x[add], var[add] = (x - kept[0])[p] / number[p], np.where(number[p] == 1, (var + kept[1])[p], np.inf)
-            low[add], high[add] = np.minimum(x[add], 0), np.maximum((high - kept[2])[p], np.maximum(x[add], 0))
-    values |= {name: made.from_level_order(a) for name, a in zip(names, (x, var, low, high), strict=True)}
-    values |= (
-        {"noise_variance": np.where(np.arange(len(made)) < old, values["noise_variance"], np.inf)}
-        if "noise_variance" in values
-        else {}
-    )
-    values |= {FROM_PRIOR: np.nan_to_num(values[FROM_PRIOR])} if FROM_PRIOR in values else {}
-    return made, values
+    made, new = with_missing(tree, short), {"noise_variance": np.inf, FROM_PRIOR: 0.0}
+    more = (0, len(made) - len(tree))
+    values = {name: np.pad(a, more, constant_values=new.get(name, np.nan)) for name, a in there.items()}
+    x, var, low, high = (made.to_level_order(values[name]) for name in NEEDED)
+    for family in (Family(made, level) for level in range(made.depth - 1)):
+        p, c = family.parent, family.children
+        add = np.isnan(x[c])
+        number = family.sum(1.0 * add)
+        of_x, of_var, of_low = (family.sum(np.where(add, 0.0, a[c])) for a in (x, var, low))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            left, top = family.spread((x[p] - of_x) / number), family.spread(high[p] - of_low)
+        wide = family.spread(np.where(number == 1, var[p] + of_var, np.inf))
+        ends = np.minimum(left, 0), np.fmax(top, np.maximum(left, 0))
+        for a, made_up in zip((x, var, low, high), (left, wide, *ends), strict=True):
+            a[c] = np.where(add, made_up, a[c])
+    return made, values | {name: made.from_level_order(a) for name, a in zip(NEEDED, (x, var, low, high), strict=True)}
 
 
 def _figure(table: Any, tree: Tree, noisy: Floats) -> str:
@@ -536,7 +531,7 @@ def tree_of(table: Any, path: str, levels: list[str] | None, rows: Ints | None =
         levels = levels or stated_levels(table)
         if levels is None:
             return _by_place(table, path)
-        return Tree.from_paths(_labels(table, levels, path, stars=not ours), levels, totals=None)
+        return Tree.from_paths(_labels(table, levels, path), levels, totals=None)
     except RowError as error:
         if rows is None:
             raise InputError(f"{place(path, error.row)}: {error.rule}") from error
@@ -552,7 +547,7 @@ def _by_place(table: Any, path: str) -> Tree:
     """The tree of the columns before the figures, if it has one node for each row; else they are asked for."""
     levels = label_columns(table.column_names)
     try:
-        tree = Tree.from_paths(_labels(table, levels, path, stars=True), levels, totals=None)
+        tree = Tree.from_paths(_labels(table, levels, path), levels, totals=None)
         if len(tree) == table.num_rows:
             return tree
     except ValueError:
@@ -574,10 +569,9 @@ def _by_parents(table: Any, path: str) -> Tree:
     return Tree.from_parents(parent.astype(np.int64))
 
 
-def _labels(table: Any, levels: list[str], path: str, stars: bool) -> Any:
-    """The label columns; where stars are ends, a * ends a path as an empty cell does."""
+def _labels(table: Any, levels: list[str], path: str) -> Any:
+    """The label columns, as text."""
     import pyarrow as pa
-    import pyarrow.compute as pc
 
     missing = next((name for name in levels if name not in table.column_names), None)
     if missing is not None:
@@ -585,18 +579,7 @@ def _labels(table: Any, levels: list[str], path: str, stars: bool) -> Any:
             f"{shown(path)} has no column {missing!r}; its columns are {', '.join(table.column_names)}: give those "
             "that name a node with --levels, top to bottom"
         )
-    columns = {}
-    for name in levels:
-        cells = table.column(name)
-        if pa.types.is_nested(cells.type):
-            raise InputError(f"{shown(path)}: column {name!r} is {cells.type}; labels are text, numbers or dates")
-        if pa.types.is_dictionary(cells.type):
-            cells = cells.cast(cells.type.value_type)
-        if pa.types.is_floating(cells.type):
-            cells = pc.if_else(pc.is_nan(cells), None, cells)
-        cells = cells.cast(pa.string())
-        columns[name] = pc.if_else(pc.equal(cells, "*"), None, cells) if stars else cells
-    return pa.table(columns)
+    return pa.table({name: text_labels(table, name) for name in levels})
 
 
 # Plausibility.

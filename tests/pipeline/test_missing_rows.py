@@ -121,6 +121,13 @@ def test_a_missing_month_is_said_and_written_with_fill() -> None:
     assert check_table(rows, noise="normal:std=6").notes[-1].startswith("Hamburg has 11 of 12 months")
 
 
+def test_levels_of_other_languages_get_no_english_plural() -> None:
+    rows = without_may(np.random.default_rng(3))
+    rows = rows.rename_columns(["Monat" if name == "month" else name for name in rows.column_names])
+    said = denoise_table(rows, noise="normal:std=6").recognised
+    assert any(note.startswith("Hamburg has 11 of 12 labels of Monat: ") for note in said)
+
+
 @pytest.mark.parametrize("cities", [4, 12])
 def test_a_change_test_does_not_take_a_missing_month_for_a_fall(cities: int) -> None:
     rows = without_may(np.random.default_rng(4), cities)

@@ -6,8 +6,8 @@ import pytest
 from attributary import Measurements, denoise
 from attributary.errors import InputError
 from attributary.pipeline.denoise_table import denoise_table
-from attributary.pipeline.suppressed_cells import parse_suppression
 from attributary.pipeline.table_form import recognise
+from attributary.tables.number_form import parse_suppression
 from attributary.tree import Tree
 
 

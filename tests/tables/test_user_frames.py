@@ -14,6 +14,9 @@ from pyarrow import feather, parquet
 
 from attributary import Measurements, Tree, denoise, prior
 from attributary.errors import InputError
+from attributary.estimates import read_estimates
+from attributary.pipeline.denoise_table import denoise_table
+from attributary.tables import read_table, write_table
 from attributary.tables.user_frames import arrow_table
 from command import attributary
 
@@ -184,3 +187,38 @@ def test_text_views_are_text() -> None:
     assert table.schema.types == [pa.large_string(), pa.float64()]
     assert table.column("campaign").to_pylist() == ["a", None, "b"]
     assert len(Tree.from_paths({"campaign": pa.array(["a", "b"], pa.string_view())}, ["campaign"])) == 2
+
+
+LABELS = {"store": [1.0, 1.0, 1.0, 2.0, 2.0, 2.0, np.nan], "week": [1.0, 2.0, np.nan, 1.0, 2.0, np.nan, np.nan]}
+NAN_LABELS = pa.table({name: pa.array(cells) for name, cells in LABELS.items()})  # where nan is not null
+AS_TEXT = {name: pa.array(["" if np.isnan(x) else f"{x:g}" for x in cells]) for name, cells in LABELS.items()}
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        pa.table(AS_TEXT),
+        NAN_LABELS.to_pandas(),
+        NAN_LABELS,
+        NAN_LABELS.cast(pa.schema({"store": pa.float32(), "week": pa.float32()})),
+        pa.table({name: NAN_LABELS[name].dictionary_encode() for name in LABELS}),
+    ],
+    ids=["CSV", "pandas", "Arrow", "float32", "dictionaries"],
+)
+@pytest.mark.parametrize("levels", [["store", "week"], None], ids=["told", "recognised"])
+def test_nan_is_an_empty_label_which_is_a_total(labels: Any, levels: list[str] | None, tmp_path: Path) -> None:
+    noisy, path = np.array([10.0, 20.0, 31.0, 5.0, 6.0, 10.0, 42.0]), str(tmp_path / "estimates.csv")
+    frame = arrow_table(labels).append_column("noisy", pa.array(noisy))
+    if isinstance(labels, pa.Table) and labels.schema.types[0] == pa.string():
+        write_table(frame, path)
+        frame = read_table(path)
+    made = denoise_table(frame, levels, "noisy", variance=[1.0, 2.0, 3.0]).table
+    parent = [2, 2, 6, 5, 5, 6, -1]
+    assert made.column("estimate").to_numpy() == pytest.approx(
+        denoise(Tree.from_parents(parent), noisy, np.array([3.0, 3, 2, 3, 3, 2, 1])).count
+    )
+    write_table(made, path)
+    assert [read_table(path).column(name).null_count for name in LABELS] == [1, 3]
+    again = read_estimates(read_table(path), path)
+    assert (len(again.tree), again.tree.depth) == (7, 3)
+    assert np.allclose(again.tree.from_level_order(again.estimate), made.column("estimate").to_numpy())

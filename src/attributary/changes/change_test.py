@@ -2,6 +2,8 @@
 
 Two unbiased figures differ by noise, whose variance and shape are known, and by chance itself: of the same number of
 impressions, not every week has the same number of conversions. A test says which of these may explain a difference.
+Counts vary by their number (Poisson). A sum of values x varies by Σx², at most C times the sum if no event adds more
+than C. Where nobody states C, the courses of four periods or more tell; else noise alone is tested.
 
 With many nodes, some differ by chance. `adjusted` gives each node the false-discovery rate at which it is called
 changed: among the nodes called changed at 5 %, the expected share of wrong calls is at most 5 %. Benjamini and Hochberg
@@ -10,12 +12,15 @@ dependent, siblings that share a measured sum slightly negatively, so that for a
 Benjamini and Yekutieli (2001) proved it for any dependence, at about ln(nodes) times smaller chances: `proven`.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
+from attributary.errors import InputError
 from attributary.types import Floats
 
 STEPS = np.linspace(0, 1, 97)
@@ -26,6 +31,16 @@ ERFC = (
     *(0.17087277, -0.82215223, 1.48851587, -1.13520398, 0.27886807),
     *(-0.18628806, 0.09678418, 0.37409196, 1.00002368, -1.26551223),
 )
+COURSES = 3  # steps, from which the courses of periods tell
+CUT, CUT_MEAN, CUT_SD = 4.0, 0.9205, 1.110  # of a squared normal figure, and what it is then
+COUNTED = (
+    "n|num|number|counts?|cnt|visits|visitors|users|orders|conversions|purchases|clicks|sessions|events|customers|views"
+    "|anzahl|besuche|besucher|nutzer|kunden|klicks|bestellungen|visites|clients|commandes|visitas|clientes|pedidos"
+)  # words in names of counts
+VALUED = "value|amount|revenue|spend|sales|price|minutes|seconds|hours|eur|usd|gbp|umsatz|wert|betrag"
+COUNTS = "Chance is that of counts."
+ASSUMED_COUNTS = "Chance is that of counts, assuming that each event adds 1; for sums of values, state --largest."
+NOT_KNOWN = "not known; state the most that one event adds (--largest, 1 for counts), or compare four periods or more"
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,3 +149,64 @@ def adjusted(chance: Floats, proven: bool = False) -> Floats:
     rate = np.full(len(chance), np.nan)
     rate[order] = np.minimum(np.minimum.accumulate((chance[order] * times * len(order) / rank)[::-1])[::-1], 1.0)
     return rate
+
+
+def with_chance(
+    periods: Sequence[PeriodFigures], test: str | None, called: str, largest: float | None
+) -> tuple[str, list[PeriodFigures], str]:
+    """The test, the figures with their variance by chance per unit, and what was assumed, in a sentence.
+
+    `called` is what figures are of, where something tells; `largest` is the most that one event adds.
+    """
+    if test is not None and not TESTS[test].poisson:
+        return test, list(periods), "Chance is not included: noise alone is tested."
+    counted, valued = (re.search(rf"(?<![^\W_])({w})(?![^\W_])", called.casefold()) for w in (COUNTED, VALUED))
+    if largest is None and (not called or (counted and not valued)):
+        return test or "rates", list(periods), COUNTS if called else ASSUMED_COUNTS
+    units: Sequence[Floats | float] = [largest or np.inf] * (len(periods) - 1)
+    said = "that of counts" if largest == 1 else f"at most that of events that add {largest or 0:g} each"
+    if largest is None:
+        steps = [TESTS[test or "rates"].difference(b, a) for a, b in pairwise(periods)]
+        units = _units(steps) if len(steps) >= COURSES else units
+        said = f"estimated from the courses of {len(periods)} periods"
+    if largest is None and not (units and all(np.isfinite(unit).all() for unit in units)):
+        if test is not None:
+            raise InputError(f"sums of {called} are tested for noise alone: how far they vary by chance is {NOT_KNOWN}")
+        return "counts", list(periods), f"Chance is not included: how far {called} varies by itself is {NOT_KNOWN}."
+    later = [replace(figures, unit=unit) for figures, unit in zip(periods[1:], units, strict=True)]
+    return test or "rates", [*periods[:1], *later], f"Chance is {said}."
+
+
+def _units(steps: Sequence[Difference]) -> list[Floats]:
+    """For each step, the variance by chance per unit of each node's figure, from the other steps at a unit of 1.
+
+    A sum of values x varies by Σx², which grows with the sum. One unit for all nodes makes noise and chance explain
+    what the other steps have, at the upper end of what they leave open; a node that varied more by itself has its own.
+    """
+    change, noise, size = (
+        np.stack([getattr(step, name) for step in steps]) for name in ("change", "noise", "sampling")
+    )
+    good, units = np.isfinite(change) & (size > 0) & np.isfinite(noise), []
+    for t in range(len(steps)):
+        others = good & (np.arange(len(steps)) != t)[:, None]
+        beyond, by = (np.where(others, values, 0.0).sum(axis=0) for values in (change**2 - noise, size))
+        pooled = _pooled_unit(change[others] ** 2, noise[others], size[others])
+        few = 1 + 4 / np.maximum(others.sum(axis=0), 1)  # a node's own variance is hardly known from few steps
+        units.append(np.maximum(few * beyond / np.where(by > 0, by, 1.0), pooled))
+    return units
+
+
+def _pooled_unit(square: Floats, noise: Floats, size: Floats) -> float:
+    """The unit at which squares, cut at CUT so that true changes weigh little, are as large as chance makes them."""
+    low, high = 0.0, 100 * float(np.max(square / size, initial=0.0)) + 1e-9
+
+    def above(unit: float) -> bool:
+        weight = size / np.maximum(noise + unit * size, 1e-300)
+        cut = np.minimum(square / np.maximum(noise + unit * size, 1e-300), CUT)
+        return bool(np.sum(weight * (cut - CUT_MEAN)) > -2 * CUT_SD * np.sqrt(np.sum(weight**2)))
+
+    if not len(square) or above(high):
+        return float("inf")  # too few to tell
+    for _ in range(60):
+        low, high = ((low + high) / 2, high) if above((low + high) / 2) else (low, (low + high) / 2)
+    return high

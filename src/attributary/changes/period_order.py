@@ -21,6 +21,7 @@ gennaio febbraio marzo aprile maggio giugno luglio agosto settembre ottobre nove
 januari februari maart april mei juni juli augustus september oktober november december
 janeiro fevereiro marco abril maio junho julho agosto setembro outubro novembro dezembro""".splitlines()  # no accents
 ALSO = {"mrz": "marz", "maerz": "marz", "mrt": "maart"}
+MONTHS = {full[:n] for line in LANGUAGES for full in line.split() for n in range(3, len(full) + 1)} | set(ALSO)
 MONTH, NUMBER = "month", "0"
 UNITS = {53: "w kw cw wk week weeks woche semaine semana settimana", 12: f"m {MONTH} monat mois mes mese maand"}
 UNITS |= {4: "q qtr quarter quartal trimestre", 2: "h"}  # by how many there are in a turn
@@ -76,10 +77,14 @@ def in_order(names: Sequence[str], otherwise: str, level: str = "") -> PeriodOrd
     return as_they_come if same else PeriodOrder([names[i] for i in order], by)
 
 
+def without_accents(name: str) -> str:
+    """A name in small letters without accents, as months are listed here."""
+    return "".join(sign for sign in normalize("NFKD", name.casefold()) if not combining(sign))
+
+
 def _tokens(name: str) -> list[str]:
-    """The numbers and the words of a name, without accents and ordinals; 05012026 is three numbers."""
-    plain = "".join(sign for sign in normalize("NFKD", name.casefold()) if not combining(sign))
-    plain = re.sub(r"(?<!\d)(\d\d)(\d\d)((19|2[01])\d\d)(?!\d)", r"\1 \2 \3", plain)  # no month is 19 to 21
+    """The numbers and words of a name without ordinals; 05012026 is three numbers, since no month is 19 to 21."""
+    plain = re.sub(r"(?<!\d)(\d\d)(\d\d)((19|2[01])\d\d)(?!\d)", r"\1 \2 \3", without_accents(name))
     return re.findall(r"\d+|[^\W\d_]+", re.sub(r"(?<=\d)(st|nd|rd|th)\b", "", plain))
 
 

@@ -4,17 +4,17 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from attributary.changes.change_test import TESTS, PeriodFigures, sum_excess
-from attributary.changes.figure_chance import with_chance
-from attributary.changes.level_periods import level_periods
+from attributary.changes.change_test import TESTS, PeriodFigures, sum_excess, with_chance
 from attributary.changes.period_files import ASSUMED, pair_names, period_files, table_of_period
 from attributary.changes.period_order import PeriodOrder, in_order
 from attributary.changes.what_changed import Changes, SeriesPeriod, WithInterval, reach
 from attributary.denoising import Estimate
+from attributary.denoising.total import subtree_variance
 from attributary.errors import InputError
 from attributary.estimates import Estimates, has_measures, read_estimates, read_measures, stated_largest
 from attributary.measurements import Measurements
@@ -22,9 +22,11 @@ from attributary.tables import read_table
 from attributary.tables.not_private import together
 from attributary.tree import Tree
 from attributary.tree.match import match
+from attributary.tree.missing_labels import REST
 from attributary.types import COUNT, Floats
 
 NAMES = ("before", "now")  # of estimates in memory
+TO = ".."  # between the first and the last label of a period
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,17 +53,16 @@ class Series:
     @cached_property
     def steps(self) -> tuple[Changes, ...]:
         """Each period compared with the one before; the false-discovery rate holds for each of them."""
-        pairs = zip(self.periods, self.periods[1:], strict=False)
-        return tuple(self._compared(self.tree, before, now) for before, now in pairs)
+        options = (self.test, self.false_discoveries, self.proven, self.confidence, self.chance)
+        return tuple(Changes(self.tree, before, now, *options) for before, now in pairwise(self.periods))
 
     @cached_property
     def total(self) -> "Series":
         """The same of the sum of all roots: one node."""
         roots = slice(0, int(self.tree.first[0]))
-        of_roots = [period._replace(figures=_added(period.figures, roots)) for period in self.periods]
-        options = (self.measure, self.test, self.false_discoveries, self.proven, self.confidence)
+        of_roots = tuple(period._replace(figures=_added(period.figures, roots)) for period in self.periods)
         whole = self.whole and _added(self.whole, roots)
-        return Series(Tree.from_parents([-1]), tuple(of_roots), *options, self.figure, whole, self.order, self.chance)
+        return replace(self, tree=Tree.from_parents([-1]), periods=of_roots, whole=whole)
 
     @cached_property
     def sum(self) -> PeriodFigures:
@@ -100,10 +101,6 @@ class Series:
     def generated(self) -> bool:
         """Whether a period was counted in generated logs."""
         return any(period.generated for period in self.periods)
-
-    def _compared(self, tree: Tree, before: SeriesPeriod, now: SeriesPeriod) -> Changes:
-        options = (self.test, self.false_discoveries, self.proven, self.confidence, self.chance)
-        return Changes(tree, before, now, *options)
 
 
 def periods(
@@ -149,7 +146,7 @@ def periods(
     if test is not None and test not in TESTS:
         raise InputError(f"a test is one of {', '.join(TESTS)}; got {test!r:.40}")
     if by:
-        tree, made, whole, words = level_periods(read[0][2], by)
+        tree, made, whole, words = _within_table(read[0][2], by)
     else:
         tree, whole, words = _union([(name, est) for name, _, est, _ in read]), None, order.by
         made = tuple(_period(name, est, tree, named) for name, _, est, _ in read)
@@ -157,7 +154,9 @@ def periods(
         raise InputError("impressions are not known in every period; a table needs the column 'impressions'")
     clips = [est.largest for _, _, est, _ in read if est.largest]
     largest = largest or (max(clips) if len(clips) == len(read) else None)
-    test, made, chance = with_chance(made, test, named if named != COUNT else figure, largest)
+    called = named if named != COUNT else figure
+    test, each, chance = with_chance([period.figures for period in made], test, called, largest)
+    made = tuple(period._replace(figures=figures) for period, figures in zip(made, each, strict=True))
     _refuse_twice(made if whole is None else ())
     return Series(tree, made, named, test, false_discoveries, proven, confidence, figure, whole, words, chance)
 
@@ -293,3 +292,77 @@ def _added(figures: PeriodFigures, roots: slice) -> PeriodFigures:
     unit, size = (np.broadcast_to(x, figures.count.shape)[there] for x in (figures.unit, figures.count.clip(1e-9)))
     chance = np.array([np.dot(unit, size) / size.sum()]) if len(there) else 1.0
     return PeriodFigures(count, variance, sum_excess(parts), seen, np.array([shared]), chance)
+
+
+def _within_table(est: Estimates, by: str) -> tuple[Tree, tuple[SeriesPeriod, ...], PeriodFigures, str]:
+    """The tree above the last level, the periods that `by` names, oldest first, sums over them, and what orders them.
+
+    "week" makes each label of that level a period, "week=W1,W5" these two, and "week=W1..W4,W5..W8" two of four weeks.
+    The figures of a store's weeks are dependent, since they were made to add up to the store's figure. So a difference
+    of two weeks has its own exact variance, from one pass over the tree for each pair.
+    """
+    tree, plain = est.tree, est.plain
+    level, _, chosen = (by, "", "") if by in tree.attributes else by.partition("=")
+    above = _above_last(tree, level)
+    if plain is None:
+        raise InputError("periods within a table are compared by its noisy values, which it lacks; denoise it again")
+    labels = tree.labels[-1].cast("string").to_numpy(zero_copy_only=False)
+    there = [label for label in dict.fromkeys(labels.tolist()) if label != REST]  # which is of no period
+    names, order = in_order(there, "as in the table: the labels tell no dates", level)
+    groups = _chosen(level, names, chosen) if chosen else {name: [name] for name in names}
+    if len(groups) < 2:
+        raise InputError(f"at least two periods are compared; got {', '.join(groups)} of {level}")
+    masks = [np.isin(labels, some).astype(float) for some in groups.values()]
+    each = [_sums_below(plain, mask) for mask in masks]
+    for i, (one, two) in enumerate(pairwise(masks), 1):
+        change = _sums_below(plain, two - one).variance
+        shared = np.nan_to_num((each[i].variance + each[i - 1].variance - change) / 2, posinf=0.0, neginf=0.0)
+        each[i] = replace(each[i], shared=shared)
+    recomputed = not np.allclose(tree.to_level_order(plain.blue), est.estimate, rtol=1e-6, atol=1e-6)
+    about = (est.fit, recomputed, est.not_private, est.generated)
+    made = tuple(SeriesPeriod(name, figures, *about) for name, figures in zip(groups, each, strict=True))
+    return above, made, _sums_below(plain, np.sum(masks, axis=0)), order
+
+
+def _above_last(tree: Tree, level: str) -> Tree:
+    """The tree without its last level, which has to be the one that tells periods apart."""
+    if tree.depth < 2 or tree.level_names[-1] != level:
+        raise InputError(
+            f"periods within a table are labels of its last level, below another one; got {level!r} of "
+            f"{', '.join(tree.level_names)}"
+        )
+    leaf = tree.in_level_order.is_leaf[: tree.offsets[-2]]
+    if leaf.any():
+        example = tree.name(int(np.argmax(leaf)) if tree.order is None else int(tree.order[np.argmax(leaf)]))
+        raise InputError(f"every node needs its {level} to be compared; {leaf.sum():,} have none, as {example}")
+    return tree.above(tree.depth - 1)
+
+
+def _chosen(level: str, names: list[str], chosen: str) -> dict[str, list[str]]:
+    """The labels of each period, from a text such as W1..W4,W5..W8."""
+    groups: dict[str, list[str]] = {}
+    for part in chosen.split(","):
+        name = part.strip()
+        ends = [name] if name in names else [end.strip() for end in name.split(TO)]
+        unknown = [end for end in ends if end not in names]
+        if unknown or len(ends) > 2:
+            raise InputError(f"{level} has no {(unknown or [name])[0]!r}; it has {', '.join(names[:20])}")
+        groups[name] = names[names.index(ends[0]) : names.index(ends[-1]) + 1]
+        if not groups[name]:
+            raise InputError(f"a period is named from its first to its last {level}; got {name}")
+    every = [label for some in groups.values() for label in some]
+    if len(every) > len(set(every)) or len(groups) <= chosen.count(","):
+        raise InputError(f"a {level} is in one period only; got {chosen}")
+    return dict(sorted(groups.items(), key=lambda group: names.index(group[1][0])))
+
+
+def _sums_below(plain: Estimate, weights: Floats) -> PeriodFigures:
+    """The sums of last-level nodes below each node above, by these weights; nan where it has none of them."""
+    tree, up = plain.tree, plain.tree.in_level_order.sum_up
+    end, each = int(tree.offsets[-2]), np.zeros(len(tree))
+    each[end:] = weights
+    variance = subtree_variance(tree, plain.measurements, plain.variance, tree.from_level_order(each))
+    sums = up(each * tree.to_level_order(plain.blue)), tree.to_level_order(variance)
+    count, variance = (np.where(up(np.abs(each)) > 0, a, np.nan)[:end] for a in sums)
+    excess = 0.0 if not plain.measurements.excess().any() else np.nan  # of a sum: normal, or it is not known
+    return PeriodFigures(count, variance, np.full(end, excess), np.full(end, np.nan))

@@ -117,7 +117,6 @@ def report(
     **of_periods: Any,
 ) -> None:
     from attributary.changes.period_files import period_tables
-    from attributary.cli.printing import say
     from attributary.cli.progress import stages
     from attributary.cli.reading import refuse_inputs
     from attributary.cli.summary_file import fact
@@ -150,7 +149,10 @@ def report(
         stage("writing")
         pictures = _write_charts(made.charts, charts, format_, inputs.files) if charts else []
         save(made.html, output)
-    _warn(inputs.not_private, output)
+    notes = [f"{path} holds true counts, NOT protected: left out" for path in inputs.left_out]
+    notes += [f"{made.left_out:,} nodes are left out; raise --nodes to show more"] if made.left_out else []
+    notes += [f"{len(pictures)} charts written to {charts}"] if charts else []
+    _say_made(made.html, output, inputs.not_private, made.lead if inputs.check_of_table else [], notes, quiet)
     if quiet:
         return
     fact("not_private", inputs.not_private)
@@ -158,15 +160,6 @@ def report(
     fact("nodes_left_out", made.left_out)
     fact("charts", pictures)
     fact("bytes", len(made.html.encode()))
-    if inputs.check_of_table:
-        _answer(made.lead)
-    for path in inputs.left_out:
-        say(f"{path} holds true counts, NOT protected: left out")
-    if made.left_out:
-        say(f"{made.left_out:,} nodes are left out; raise --nodes to show more")
-    if charts:
-        say(f"{len(pictures)} charts written to {charts}")
-    _say_written(made.html, output)
 
 
 def _one_table(files: tuple[str, ...]) -> dict[str, str]:
@@ -201,34 +194,24 @@ def _report_series(
         stage("drawing")
         made = series_page(series, plans, nodes or SERIES_NODES, title)
         save(made.html, output)
-    _warn(series.not_private, output)
-    if not quiet:
-        _answer(made.lead)
-        _say_written(made.html, output)
+    _say_made(made.html, output, series.not_private, made.lead, [], quiet)
 
 
-def _warn(not_private: str, output: str) -> None:
-    from attributary.cli.printing import say
-
-    if not_private:
-        say(f"{'standard output' if output == '-' else output}: {not_private}", always=True)
-
-
-def _answer(sentences: list[str]) -> None:
+def _say_made(html: str, output: str, not_private: str, answer: list[str], notes: list[str], quiet: bool) -> None:
+    """Why the page is not private, and unless quiet what it answers, what it leaves out, and where it is."""
     from attributary.cli.printing import say
     from attributary.cli.summary_file import fact
 
-    fact("answer", sentences)
-    for sentence in sentences:
-        say(sentence)
-
-
-def _say_written(html: str, output: str) -> None:
-    from attributary.cli.printing import say
-
+    if not_private:
+        say(f"{'standard output' if output == '-' else output}: {not_private}", always=True)
+    if quiet:
+        return
+    if answer:
+        fact("answer", answer)
     size = len(html.encode())
-    if output != "-":
-        say(f"report written to {output} ({f'{size / 1e6:,.1f} MB' if size >= 1e6 else f'{size / 1e3:.0f} kB'})")
+    large = f"{size / 1e6:,.1f} MB" if size >= 1e6 else f"{size / 1e3:.0f} kB"
+    for sentence in (*answer, *notes, *([] if output == "-" else [f"report written to {output} ({large})"])):
+        say(sentence)
 
 
 def _write_charts(drawn: Any, folder: str, format_: str, read: tuple[str, ...]) -> list[str]:

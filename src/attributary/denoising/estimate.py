@@ -11,10 +11,9 @@ from attributary.denoising.kurtosis import excess_kurtosis
 from attributary.denoising.passes import blue as best_linear
 from attributary.denoising.quantile import quantile
 from attributary.denoising.total import Total, total
-from attributary.denoising.unmeasured_bounds import unmeasured_bounds
 from attributary.html import html_alarm, html_table
 from attributary.measurements import Measurements
-from attributary.tree import Tree
+from attributary.tree import Family, Tree
 from attributary.types import Floats
 
 ROWS = 10  # of a notebook's table
@@ -206,6 +205,29 @@ class Estimate:
     def _across(self, values: Any) -> Any:
         """A value per node in a shape that goes with the counts, where many columns share it."""
         return values[:, None] if self.count.ndim > values.ndim else values
+
+
+def unmeasured_bounds(tree: Tree, blue: Floats, variance: Floats, reach: float) -> tuple[Floats, Floats]:
+    """Bounds of the counts that were not measured (variance inf), in level order, `reach` standard deviations away.
+
+    They are 0 at least, and at most what the node above leaves them. Below a node that has several of them, each is at
+    most what is left above the others; a sum is at least that of its known parts. Their errors are independent,
+    since what is unknown between them binds none of them to another.
+    """
+    wide = variance == np.inf
+    low, high, known = np.where(wide, 0.0, blue), np.where(wide, np.inf, blue), np.where(wide, 0.0, variance)
+    families = [Family(tree, level) for level in range(tree.depth - 1)]
+    for family in reversed(families):
+        c, here = family.children, wide[family.parent]
+        half, sums = reach * np.sqrt(family.sum(known[c])), family.sum(np.where(wide[c], 0.0, blue[c]))
+        least = np.maximum(sums - half, 0) + family.sum(np.where(wide[c], low[c], 0.0))
+        low[family.parent[here]], high[family.parent[here]] = least[here], (family.sum(high[c]) + half)[here]
+    for family in families:
+        p, c = family.parent, family.children
+        left = high[p] - family.sum(low[c]) + reach * np.sqrt(known[p] + family.sum(known[c]))
+        room = np.maximum(family.spread(left), 0) + low[c]
+        high[c] = np.where(wide[c], np.minimum(high[c], room), high[c])
+    return low, high
 
 
 def unbiased(tree: Tree, measured: Measurements) -> Estimate:

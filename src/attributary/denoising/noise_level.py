@@ -54,17 +54,15 @@ class NoiseLevel(NamedTuple):
     def words(self) -> list[str]:
         """What was estimated, a line for each group."""
         out = f", without {self.left_out:,} implausible figures" if self.left_out else ""
-        return [
+        each = [
             f"noise of {name}: standard deviation {v**0.5:.4g} ± {e / 2 / v**0.5:.2g}, estimated from how far the rows "
             f"miss adding up ({self.checks:,.0f} checks{out}); the intervals allow for it"
             for name, v, e in zip(self.groups, self.variance, self.error, strict=True)
-        ] + (
-            [f"{self.unlike}: the intervals do not allow for that"] * bool(self.unlike)
-            or [
-                f"too few checks to see whether the noise of {self.unseen} is that of other levels: intervals need that"
-            ]
-            * bool(self.unseen)
-        )
+        ]
+        if self.unlike:
+            return [*each, f"{self.unlike}: the intervals do not allow for that"]
+        few = f"too few checks to see whether the noise of {self.unseen} is that of other levels: intervals need that"
+        return [*each, few] if self.unseen else each
 
 
 def estimate_noise(

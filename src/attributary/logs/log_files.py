@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlparse
 from attributary.errors import InputError
 from attributary.spec import Logs
 from attributary.tables.table_source import DELIMITER, Format, by_content, by_name, is_text, packing_of
-from attributary.tables.text_faults import LONGEST_CELL, NOT_TEXT, odd_separator
+from attributary.tables.text_form import LONGEST_CELL, NOT_TEXT, odd_separator
 
 READ = "CSV or TSV (also .gz and .zst) and Parquet"
 PARTITION = re.compile(r"(?:^|/)([^/=]+)=([^/]*)(?=/)")  # a folder named after a column's value: day=2026-03-01

@@ -178,18 +178,14 @@ def _positive(text: str, what: str) -> float:
 
 
 def _forms(formulas: Sequence[Formula]) -> str:
-    return " or ".join(map(_form, formulas))
-
-
-def _form(formula: Formula) -> str:
-    """The parameters of a formula as a user writes them: epsilon=…,contribution=…[,l1=65536]."""
-    needed, optional = [], []
-    for name, one in signature(formula).parameters.items():
-        if one.default is Parameter.empty:
-            needed.append(f"{name}=…")
-        else:
-            optional.append(f"[,{name}={one.default if isinstance(one.default, str) else f'{one.default:g}'}]")
-    return ",".join(needed) + "".join(optional) if needed else "".join(optional).replace("[,", "[", 1)
+    """The parameters of formulas as a user writes them: epsilon=…,contribution=…[,l1=65536]."""
+    forms = []
+    for formula in formulas:
+        given = {name: one.default for name, one in signature(formula).parameters.items()}
+        needed = ",".join(f"{name}=…" for name, value in given.items() if value is Parameter.empty)
+        rest = "".join(f"[,{name}={value}]" for name, value in given.items() if value is not Parameter.empty)
+        forms.append(needed + rest if needed else rest.replace("[,", "[", 1))
+    return " or ".join(forms)
 
 
 def by_level(text: str, read: Callable[[str], Any]) -> dict[str | None, Any]:

@@ -17,6 +17,7 @@ from attributary.estimates import Plausibility, Suspect, plausibility, suspects
 from attributary.pipeline.denoise_table import node_rows
 from attributary.pipeline.figure_doubts import doubts_of
 from attributary.pipeline.table_form import TableForm, recognise
+from attributary.tree import Family
 
 ALIKE = 1e-9  # of a sum, for rounding
 LISTED = 10
@@ -93,17 +94,14 @@ def _sums(form: TableForm) -> tuple[SumCheck, ...]:
     x = tree.to_level_order(np.pad(known, (0, len(tree) - len(known)), constant_values=np.nan))
     sums = []
     for level in range(tree.depth - 1):
-        below = tree.slice(level + 1)
-        total = np.bincount(tree.family[below], x[below], len(tree))
-        has = np.bincount(tree.family[below], minlength=len(tree)) > 0
-        nodes = np.flatnonzero(has & np.isfinite(x + total))
-        if len(nodes):
-            miss = x[nodes] - total[nodes]
+        family = Family(tree, level)
+        miss = x[family.parent] - family.sum(x[family.children])
+        known = np.isfinite(miss)
+        if known.any():
+            nodes, miss = family.parent[known], miss[known]
             worst = int(np.argmax(np.abs(miss)))
-            at = int(nodes[worst]) if tree.order is None else int(tree.order[nodes[worst]])
+            where = tree.name(int(tree.to_level_order(np.arange(len(tree)))[nodes[worst]]))
             exact = int((np.abs(miss) <= ALIKE * np.maximum(np.abs(x[nodes]), 1)).sum())
             typical = float(np.median(np.abs(miss)))
-            sums.append(
-                SumCheck(tree.level_names[level], len(nodes), exact, typical, float(miss[worst]), tree.name(at))
-            )
+            sums.append(SumCheck(tree.level_names[level], len(nodes), exact, typical, float(miss[worst]), where))
     return tuple(sums)

@@ -34,7 +34,15 @@ from attributary.pipeline.missing_rows import miss_totals
 from attributary.pipeline.table_form import TableForm, recognise
 from attributary.tables import place, shown
 from attributary.tables.not_private import mark, words_of
-from attributary.tables.table_columns import cell_in_words, columns_in_words, floats, is_text_type, number_cells, plain
+from attributary.tables.table_columns import (
+    cell_in_words,
+    columns_in_words,
+    floats,
+    is_text_type,
+    number_cells,
+    plain,
+    with_cells,
+)
 from attributary.tree import Tree
 from attributary.types import COUNT, Floats
 
@@ -112,11 +120,16 @@ def denoise_table(
     if AVERAGE.search(value.lower()):
         doubts.append(f"column {value} reads as averages or rates, which do not add up: sums of them are no figures")
     stage("denoising")
-    past = None if prior is None else _past(tree, measured, prior, protected)
+    past = None
+    if prior is not None:
+        from attributary.pipeline.read_prior import past_of_table  # plans and specs come with it
+
+        past = past_of_table(tree, prior, protected)
+        past.refuse_today(measured)
     with refused(path):
         est = chosen.denoise(tree, measured, earlier=None if past is None else past.of[0], stage=stage)
-    if not keep_text:
-        table = _with_numbers(table, recognised, {value, *(name for name in spent if isinstance(name, str))})
+    stated_in = {value, *(name for name in spent if isinstance(name, str))}
+    table = _as_text(table, recognised) if keep_text else _with_numbers(table, recognised, stated_in)
     result = _filled(table, tree) if fill else table
     columns = figures_of(est, confidence)
     order = [name for name in columns if name not in MEASURED] + copied
@@ -130,15 +143,6 @@ def denoise_table(
         made, notes = mark(made, past.not_private), notes + past.notes
     misfit = "" if past is None else past.of[0].misfit(tree)
     return Denoised(made, {COUNT: est}, notes, recognised.notes, tuple(doubts), misfit)
-
-
-def _past(tree: Tree, measured: Measurements, prior: str, protected: bool) -> Any:
-    """What an earlier period says; imported here, since plans and specs come with it."""
-    from attributary.pipeline.read_prior import past_of_table
-
-    past = past_of_table(tree, prior, protected)
-    past.refuse_today(measured)
-    return past
 
 
 def node_rows(
@@ -199,10 +203,8 @@ def node_rows(
 
     def measured(form: TableForm) -> NodeRows:
         more = len(form.tree) - len(noisy)  # node i is row i; those without rows come last
-        figures, variances = (
-            np.pad(known, (0, more), constant_values=np.nan),
-            np.pad(spread, (0, more), constant_values=inf),
-        )
+        both = ((known, np.nan), (spread, inf))
+        figures, variances = (np.pad(values, (0, more), constant_values=none) for values, none in both)
         if unstated is not None:
             per = unstated.given.get("per", "all")
             level = estimate_noise(form.tree, figures, shape=shapes[0], per=per, extra=variances)
@@ -336,7 +338,7 @@ def _filled(table: Any, tree: Tree) -> Any:
     for name in tree.attributes:  # numbers and dates become text beside a label for the rest
         cells = table.column(name)
         if is_text_type(nodes.column(name).type.value_type) and not is_text_type(plain(cells).type):
-            table = table.set_column(table.column_names.index(name), name, plain(cells).cast(pa.string()))
+            table = with_cells(table, name, plain(cells).cast(pa.string()))
     columns = []
     for field in table.schema:
         if field.name not in tree.attributes:
@@ -351,13 +353,21 @@ def _filled(table: Any, tree: Tree) -> Any:
     return pa.concat_tables([table.cast(schema), pa.table(columns, schema=schema)])
 
 
-def _with_numbers(table: Any, form: TableForm, columns: Collection[Any]) -> Any:
-    """The table with these columns as numbers, where they are text and there are such: text has no place in Parquet."""
+def _as_text(table: Any, form: TableForm) -> Any:
+    """The table with empty labels instead of nan, which would be a label in text."""
     import pyarrow as pa
 
-    for number, name in enumerate(table.column_names):
+    for name in form.levels:
+        if pa.types.is_floating(plain(table.column(name)).type):
+            table = with_cells(table, name, plain(table.column(name)).to_numpy())
+    return table
+
+
+def _with_numbers(table: Any, form: TableForm, columns: Collection[Any]) -> Any:
+    """The table with these columns as numbers, where they are text and there are such: text has no place in Parquet."""
+    for name in table.column_names:
         if name in columns and is_text_type(table.column(name).type):
-            known = pa.array(np.where(form.extra > 0, np.nan, form.figures), from_pandas=True)  # nor have bounds
+            known = np.where(form.extra > 0, np.nan, form.figures)  # nor have bounds
             cells = known if name == form.value else number_cells(table.column(name))
-            table = table.set_column(number, name, cells)
+            table = with_cells(table, name, cells)
     return table

@@ -9,7 +9,7 @@ import numpy as np
 from attributary.errors import InputError
 from attributary.measurements import Measurements
 from attributary.tables import shown
-from attributary.tree import Tree
+from attributary.tree import Family, Tree
 from attributary.types import Floats
 
 ALMOST_ALL = 0.9  # families
@@ -105,30 +105,26 @@ def level_gaps(tree: Tree, measured: Measurements, clear: float = CLEAR) -> list
     """
     noisy, variance = tree.to_level_order(measured.noisy), tree.to_level_order(measured.variance)
     gaps = []
-    for level in range(1, tree.depth):
-        here = tree.slice(level)
-        family, x, var = tree.family[here], noisy[here], variance[here]
-        n = len(tree)
-        size, total, spread = (np.bincount(family, weights, n) for weights in (None, x, var))
-        p = np.flatnonzero((size > 0) & (spread + variance < np.inf) & (spread + variance > 0))
-        off, share = total[p] - noisy[p], float(total[p].sum()) / float(noisy[p].sum() or 1)
-        if not len(p) or not abs(off.sum()) > MATTERS * np.abs(noisy[p]).sum():
+    for level in range(tree.depth - 1):
+        family = Family(tree, level)
+        x, figure, own = noisy[family.children], noisy[family.parent], variance[family.parent]
+        total, noise = family.sum(x), family.sum(variance[family.children]) + own
+        use = (noise < np.inf) & (noise > 0)
+        off, share = (total - figure)[use], float(total[use].sum()) / float(figure[use].sum() or 1)
+        if not use.any() or not abs(off.sum()) > MATTERS * np.abs(figure[use]).sum():
             continue
-        z = float(off.sum() / np.sqrt((spread + variance)[p].sum()))
-        apart = float(off.std() * sqrt(len(p))) if len(p) > 2 else 0.0  # if single families are off at random
-        far = abs(z) > FAR and abs(float(off.sum())) > FAR / 2 * apart
-        averages = False
-        if z > clear:
-            low, high = np.full(n, np.inf), np.full(n, -np.inf)
-            np.minimum.at(low, family, x)
-            np.maximum.at(high, family, x)
-            several = p[size[p] > 1]
-            figure, slack = noisy[several], 2 * np.sqrt(variance[several])
-            between = (low[several] - slack <= figure) & (figure <= high[several] + slack)
-            mean = (total[several] / size[several]).sum()
-            nearer = abs(figure.sum() - mean) < abs(figure.sum() - high[several].sum())
-            averages = len(several) > 1 and float((between & (low[several] > 0)).mean()) >= ALMOST_ALL and bool(nearer)
+        z = float(off.sum() / np.sqrt(noise[use].sum()))
+        apart = float(off.std() * sqrt(len(off))) if len(off) > 2 else 0.0  # if single families are off at random
+        far, averages = abs(z) > FAR and abs(float(off.sum())) > FAR / 2 * apart, False
+        several = use & (family.count > 1)
+        if z > clear and several.sum() > 1:
+            low, high = (reduce.reduceat(x, family.start)[several] for reduce in (np.minimum, np.maximum))
+            figure, slack = figure[several], 2 * np.sqrt(own[several])
+            between = (low - slack <= figure) & (figure <= high + slack) & (low > 0)
+            mean = (total / family.count)[several].sum()
+            nearer = abs(figure.sum() - mean) < abs(figure.sum() - high.sum())
+            averages = bool(between.mean() >= ALMOST_ALL and nearer)
         if far or averages:
-            above, below = tree.level_names[level - 1 : level + 1]
+            above, below = tree.level_names[level : level + 2]
             gaps.append(LevelGap(above, below, share, z, averages))
     return gaps

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from attributary.errors import InputError
 from attributary.tables import place, shown
-from attributary.tables.table_columns import column, is_text_type
+from attributary.tables.table_columns import column, is_text_type, with_cells
 from attributary.tree import Tree
 from attributary.tree.labels import codes, refuse_unprintable
 from attributary.tree.paths import RowError, reads_as_total
@@ -65,7 +65,7 @@ def without_totals(table: Any, names: list[str], totals: Collection[str], path: 
         if is_text_type(cells.type):
             marks = pc.is_in(pc.utf8_trim_whitespace(cells), pa.array(list(wanted), cells.type))
             lacking -= {label.strip() for label in cells.filter(marks).unique().to_pylist()}
-            table = table.set_column(table.column_names.index(name), name, pc.if_else(marks, None, cells))
+            table = with_cells(table, name, pc.if_else(marks, None, cells))
     if lacking:
         raise InputError(f"{shown(path)}: no cell of {', '.join(names)} is {min(lacking)!r}; leave --total out")
     return table

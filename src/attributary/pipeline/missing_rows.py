@@ -7,6 +7,7 @@ are complete. Where figures may be below 0, as profits, what is missing may be, 
 """
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy as np
 from attributary.denoising.quantile import quantile
 from attributary.errors import InputError
 from attributary.measurements import Measurements, combine
-from attributary.pipeline.suppressed_cells import EMPTY
+from attributary.tables.number_form import EMPTY
 from attributary.tree import Family, Tree
 from attributary.tree.missing_labels import RECURS, lacking
 from attributary.types import Bools, Floats
@@ -22,6 +23,7 @@ from attributary.types import Bools, Floats
 OFTEN = 0.9  # of the families of a level have a label that is expected in all of them
 BY_CHANCE = 0.01  # how often a level without missing rows may look as if it had some
 MANY = 2.0  # how far the sum of a level is off, by what a single odd family makes of it
+PLURALS = ("day", "week", "month", "quarter", "year")  # others may not be English
 NOT_MEASURED = "what is missing is not measured (--missing zero counts it as 0)"
 
 
@@ -41,18 +43,16 @@ def lack_labels(tree: Tree, missing: str | tuple[int, ...] | None) -> Iterator[I
     if missing not in (None, *EMPTY):
         raise InputError(f"missing rows are {' or '.join(EMPTY)}; got {missing[:40]!r}")
     has, usual = lacking(tree, OFTEN if missing is None else 0)
-    lack = np.zeros(len(tree), bool) if missing == "zero" else has < usual if missing is None else _may_lack(tree)
-    for level in range(1, tree.depth):
-        families = lack & (np.searchsorted(tree.offsets, np.arange(len(tree)), side="right") == level)
-        first, number = int(np.argmax(families)), int(families.sum())
-        if number:
+    lack = has < usual if missing is None else _may_lack(tree) & (missing != "zero")
+    for level, (above, below) in enumerate(pairwise(tree.level_names)):
+        families = lack & (tree.in_level_order.level == level)
+        if number := int(families.sum()):
+            first = int(np.argmax(families))
             path = tree.path(first if tree.order is None else int(tree.order[first]))
-            more = f", and {number - 1:,} more of {tree.level_names[level - 1]} lack some" if number > 1 else ""
-            yield Incomplete(
-                families,
-                f"{' › '.join(map(str, path)) or 'the total'} has {has[first]:,} of {usual[first]:,} "
-                f"{tree.level_names[level]}s{more}: {NOT_MEASURED}",
-            )
+            labels = f"{below}s" if below in PLURALS else f"labels of {below}"
+            has_words = f"{' › '.join(map(str, path)) or 'the total'} has {has[first]:,} of {usual[first]:,} {labels}"
+            more = f", and {number - 1:,} more of {above} lack some" if number > 1 else ""
+            yield Incomplete(families, f"{has_words}{more}: {NOT_MEASURED}")
 
 
 def _may_lack(tree: Tree) -> Bools:
@@ -69,20 +69,15 @@ def miss_totals(tree: Tree, measured: Measurements) -> Iterator[Incomplete]:
     """The families of each level that may lack rows, and miss their measured totals by more than noise explains."""
     x, var, excess = (tree.to_level_order(a) for a in (measured.noisy, measured.variance, measured.excess()))
     (has, usual), suspect, nothing = lacking(tree, RECURS), _may_lack(tree), var == np.inf
-    z, v, fourth = (
-        np.where(nothing, 0.0, x),
-        var.copy(),
-        np.where(nothing, 0.0, excess * np.where(nothing, 0, var) ** 2),
-    )
+    z, v, fourth = np.where(nothing, 0.0, x), var.copy(), excess * np.where(nothing, 0.0, var) ** 2
     for level in reversed(range(tree.depth - 1)):  # the bottom-up pass, in which incomplete families have no say
         family = Family(tree, level)
         p, c = family.parent, family.children
         below, spread = family.sum(z[c]), family.sum(v[c])
         noise = var[p] + spread
         use = np.flatnonzero(suspect[p] & (noise > 0) & (noise < np.inf))
-        short = _too_small(
-            (x[p] - below)[use], noise[use], (fourth[p] + family.sum(fourth[c]))[use], (has < usual)[p[use]], measured
-        )
+        tails = (fourth[p] + family.sum(fourth[c]))[use]
+        short = _too_small((x[p] - below)[use], noise[use], tails, (has < usual)[p[use]], measured)
         if short.any():
             lost = p[use][short] if not short.all() else p[suspect[p] & (family.sum(1.0 * nothing[c]) == 0)]
             share = below[use][short].sum() / (x[p[use]][short].sum() or np.nan)
@@ -100,16 +95,14 @@ def _too_small(off: Floats, noise: Floats, fourth: Floats, lacks: Bools, measure
 
     Those alone may be some that lack labels of most families: else a single figure may as well be mangled.
     """
-    freedom = np.inf if measured.freedom is None else np.min(measured.freedom)
-    both = 1 + measured.signed  # directions
     if not len(off):
         return lacks
-    total = abs(off.sum()) if measured.signed else off.sum()
-    reach = quantile(1 - 2 * BY_CHANCE / both, fourth.sum(keepdims=True) / noise.sum() ** 2, freedom) * np.sqrt(
-        noise.sum()
-    )
-    if len(off) > 2 and total > max(reach[0], MANY * off.std() * np.sqrt(len(off))):
+    off = off * (np.sign(off.sum()) or 1.0) if measured.signed else off
+    freedom = np.inf if measured.freedom is None else np.min(measured.freedom)
+    chance, total = 2 * BY_CHANCE / (1 + measured.signed), noise.sum()
+    reach = quantile(1 - chance, fourth.sum(keepdims=True) / total**2, freedom)[0] * np.sqrt(total)
+    if len(off) > 2 and off.sum() > max(reach, MANY * off.std() * np.sqrt(len(off))):
         return np.ones(len(off), bool)
-    each = quantile(1 - 2 * BY_CHANCE / both / len(off), fourth / noise**2, freedom) * np.sqrt(noise)
+    each = quantile(1 - chance / len(off), fourth / noise**2, freedom) * np.sqrt(noise)
     odd: Bools = lacks & ((np.abs(off) if measured.signed else off) > each)
     return odd

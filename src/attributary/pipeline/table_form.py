@@ -11,26 +11,26 @@ InputError shows the options that say it.
 
 import re
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from attributary.changes.period_order import MONTHS, without_accents
 from attributary.errors import InputError
 from attributary.pipeline.level_columns import level_columns, path_ends, refused, total_labels, without_totals
 from attributary.pipeline.missing_rows import Incomplete, lack_labels
-from attributary.pipeline.suppressed_cells import without_suppressed
-from attributary.pipeline.wide_table import FIGURE, long_table, wide_columns
 from attributary.tables import place, shown
 from attributary.tables.not_private import mark, words_of
-from attributary.tables.number_form import decimal_sign, plain_numbers
-from attributary.tables.table_columns import column, floats, number_cells
+from attributary.tables.number_form import WORDS, decimal_sign, figure_column, plain_numbers
+from attributary.tables.table_columns import column, floats, is_text_type, with_cells
 from attributary.tables.text_form import NOTED
 from attributary.tables.user_frames import arrow_table
 from attributary.tree import Tree
 from attributary.tree.missing_labels import with_missing
-from attributary.tree.paths import TotalLabelError
+from attributary.tree.paths import TotalLabelError, reads_as_total
 from attributary.types import Floats
 
 NULL = "NULL"  # the label of rows that a query grouped by null
@@ -46,6 +46,19 @@ NOISE = (
 NEAR = (0.8, 1.25)  # what a total is of the sum of its rows, whatever the noise
 LONGEST = 200  # of names in a message
 KEEP = 50  # columns that a message or a guess looks at
+FIGURE = "noisy"  # the column of figures in the long table
+DAYS = "mon(day)? tue(s(day)?)? wed(nesday)? thu(r(s(day)?)?)? fri(day)? sat(urday)? sun(day)? "
+DAYS += "mo(ntag)? di(enstag)? mi(ttwoch)? do(nnerstag)? fr(eitag)? sa(mstag)? so(nntag)?"
+NUMBER = r"^[-+−<≤]?\s?[0-9]+([.,'’ \x{a0}\x{202f}][0-9]{3})*([.,][0-9]+)?$"
+PERIODS = {
+    "date": r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4}",
+    "month": rf"\d{{4}}-\d{{2}}|({'|'.join(MONTHS)})\.?([ -]\d{{2,4}})?",
+    "week": r"(\d{4}[- ]?)?(w|kw|cw|week|woche) ?\d{1,2}",
+    "quarter": r"(\d{4}[- ]?)?q[1-4]( \d{4})?",
+    "year": r"(19|20)\d\d",
+    "weekday": DAYS.replace(" ", "|"),
+    "day": r"day ?\d{1,3}",
+}  # what names of columns may be, by what they are together
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,8 +131,10 @@ def recognise(
         value = _value_column(table, {*(levels or ()), *roles}, path)
         notes.append(f"figures: column {value}")
     likely = decimal_sign(column(table, value, path))
-    table, figures, extra, more = _figures(table, value, path, suppressed, empty, decimal)
+    table, figures, extra, more = figure_column(table, value, path, suppressed, empty, decimal)
     notes += more
+    if value == FIGURE and any(more):  # where a report looks for figures, they are numbers
+        table = with_cells(table, value, figures)
     for name in amounts:
         if name in table.column_names and name != value:
             table, note = plain_numbers(table, name, path, decimal, likely)
@@ -132,54 +147,26 @@ def recognise(
         marks = [] if no_totals else total_labels(table, rest)
         levels = _levels(table, rest, [*totals, *marks], path)
         notes.append(f"levels: {' > '.join(levels)}")
-    columns = level_columns(table, levels, path)
-    names = columns.column_names
-    marked, marked_by, read_as = without_totals(table, names, totals, path), list(totals), None if no_totals else ()
-    try:
+    names = level_columns(table, levels, path).column_names
+
+    def without(marks: Collection[str]) -> tuple[Any, Tree]:
+        made = without_totals(table, names, marks, path)
         with refused(path):
-            columns = columns if marked is table else level_columns(marked, names, path)
-            tree = Tree.from_paths(columns, names, fill=fill, totals=read_as)
+            columns = level_columns(made, names, path)
+            return made, Tree.from_paths(columns, names, fill=fill, totals=None if no_totals else ())
+
+    try:
+        marks = list(totals)
+        marked, tree = without(marks)
     except InputError as error:
-        marked_by = _true_marks(table, names, figures, path) if isinstance(error.__cause__, TotalLabelError) else []
-        if totals or not marked_by:
+        marks = _true_marks(table, names, figures, path) if isinstance(error.__cause__, TotalLabelError) else []
+        if totals or not marks:
             raise
-        notes += [f"{label} marks totals: its figures are near the sums of the rows beside it" for label in marked_by]
-        marked = without_totals(table, names, marked_by, path)
-        with refused(path):
-            tree = Tree.from_paths(level_columns(marked, names, path), names, fill=fill, totals=read_as)
-    more = [note for note in notes if note]
-    form = TableForm(marked, path, tree, tuple(names), value, figures, extra, tuple(marked_by), tuple(more))
+        notes += [f"{label} marks totals: its figures are near the sums of the rows beside it" for label in marks]
+        marked, tree = without(marks)
+    said = tuple(note for note in notes if note)
+    form = TableForm(marked, path, tree, tuple(names), value, figures, extra, tuple(marks), said)
     return form.with_missing(lack_labels(tree, missing))
-
-
-def _with(table: Any, name: str, cells: Any) -> Any:
-    import pyarrow as pa
-
-    cells = pa.array(cells, from_pandas=True) if isinstance(cells, np.ndarray) else cells
-    return table.set_column(table.column_names.index(name), name, cells)
-
-
-def _figures(
-    table: Any, value: str, path: str, suppressed: Collection[str], empty: str | None, decimal: str | None
-) -> tuple[Any, Floats, Floats, list[str]]:
-    """The table, its figures as numbers, what they add to the variance of their noise, and notes."""
-    if not suppressed and empty is None:
-        try:
-            plain, note = plain_numbers(table, value, path, decimal)
-            return plain, floats(plain, value, path), np.zeros(table.num_rows), [note]
-        except InputError:  # it has suppressed cells, or is refused below
-            pass
-    known = without_suppressed(table, value, path, suppressed, empty)
-    plain, note = plain_numbers(_with(table, value, known.cells), value, path, decimal)
-    try:
-        figures = floats(plain, value, path)
-    except InputError as error:
-        remedy = "; if it stands for a figure that was suppressed, say so with --suppressed"
-        raise InputError(f"{error}{remedy if 'is not a number' in str(error) else ''}") from error
-    figures = np.where(np.isnan(known.middle), figures, known.middle)
-    if known.notes and value == FIGURE:  # where a report looks for figures, they are numbers
-        return _with(table, value, figures), figures, known.variance, [*known.notes, note]
-    return plain if note else table, figures, known.variance, [*known.notes, note]
 
 
 def _value_column(table: Any, others: Collection[str], path: str) -> str:
@@ -201,17 +188,10 @@ def _is_amount(table: Any, name: str) -> bool:
 
 def _is_numeric(table: Any, name: str) -> bool:
     """Whether the column has numbers, empty cells and bounds alone, and some number."""
-    import pyarrow as pa
-
-    if pa.types.is_temporal(table.column(name).type):
-        return False
-    for sign in (".", ","):
-        try:
-            known = without_suppressed(table, name, "", (), None)
-            plain, _ = plain_numbers(_with(table, name, known.cells), name, "", sign)
-            return bool(number_cells(column(plain, name, "")).null_count < table.num_rows)
-        except (InputError, pa.ArrowException):
-            pass
+    for sign in WORDS:
+        with suppress(InputError):
+            known = figure_column(table, name, "", sign=sign)
+            return bool(np.any((known.extra == 0) & ~np.isnan(known.figures)))
     return False
 
 
@@ -310,6 +290,114 @@ def _null_labels(table: Any, grouping: dict[str, str], path: str) -> tuple[Any, 
                 raise InputError(
                     f"{shown(path)}: {name} has both the label {NULL} and groups of null; rename the label"
                 )
-            table = _with(table, name, pc.if_else(pa.array(null), NULL, cells))
+            table = with_cells(table, name, pc.if_else(pa.array(null), NULL, cells))
             notes.append(f"{int(null.sum()):,} empty cells of {name} are a group of their own ({flag} is 0): {NULL}")
     return table, notes
+
+
+# Pivots: one column per day or week becomes one row per cell, their margins the rows of totals.
+
+
+@dataclass(frozen=True)
+class WideColumns:
+    """The columns of a pivot, the level that they are the labels of, and the column of row totals, if there is one."""
+
+    level: str
+    columns: tuple[str, ...]
+    margin: str | None
+    levels: tuple[str, ...]  # of the rows, as given; the others if none are
+    dropped: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        margin = f"; {self.margin} is the total of a row" if self.margin else ""
+        margin += f"; left out: {', '.join(self.dropped)}" if self.dropped else ""
+        first, last = self.columns[0], self.columns[-1]
+        return f"a wide table: columns {first} to {last} are the {len(self.columns)} values of {self.level}{margin}"
+
+
+def wide_columns(
+    table: Any, levels: Sequence[str] | None, value: str | None, named: str | None, others: Collection[str]
+) -> WideColumns | None:
+    """The columns of a pivot: two or more whose names are dates or the like, or with `named` all numbers.
+
+    Other columns of numbers beside or after such dates may be of the pivot, too (months in another language), and are
+    refused unless it is `named`.
+    """
+    if value is not None and named is None:
+        return None
+    free = [name for name in table.column_names if name not in {*(levels or ()), *others}]
+    period = next((kind for kind, names in PERIODS.items() if sum(map(_is(names), free)) > 1), None)
+    if named is None and period is None:
+        return None
+    level = named or period or ""
+    if {level, FIGURE} & set(table.column_names):
+        raise InputError(f"a wide table becomes one with columns {level} and {FIGURE}, and has one of them already")
+    dated = [name for name in free if period and _is(PERIODS[period])(name)]
+    if not dated and levels is None:
+        raise InputError(f"the columns of {named} do not look like dates: name the others with --levels")
+    margins = [name for name in free if _margin(name)]
+    if len(margins) > 1:
+        raise InputError(f"a wide table has one column of totals; got {' and '.join(margins[:2])}: leave out one")
+    first = free.index(dated[0]) if dated and (named is None or levels is None) else 0
+    while levels is not None and first and _has_numbers(table, free[first - 1]):
+        first -= 1
+    labels = [name for name in free[first:] if name in dated or (name not in margins and _has_numbers(table, name))]
+    strays = [name for name in labels if name not in dated]
+    if strays and named is None:
+        raise InputError(
+            f"columns {dated[0]} to {dated[-1]} look like those of a pivot by {level}, and beside them {strays[0]} has "
+            f"numbers, too: say that all of them are with --wide {level}, or leave the others out of the table"
+        )
+    rest = tuple(name for name in free if name not in {*labels, *margins})
+    dropped = () if levels is None else rest
+    return WideColumns(level, tuple(labels), margins[0] if margins else None, tuple(levels or rest), dropped)
+
+
+def _has_numbers(table: Any, name: str) -> bool:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    cells = column(table, name, "")
+    if not is_text_type(cells.type):
+        return not pa.types.is_temporal(cells.type)
+    return bool(pc.any(pc.match_substring_regex(pc.utf8_trim_whitespace(cells), NUMBER)).as_py())
+
+
+def _is(names: str) -> Any:
+    return lambda name: re.fullmatch(names, without_accents(name.strip())) is not None
+
+
+def _margin(name: str) -> bool:
+    import pyarrow as pa
+
+    return bool(reads_as_total(pa.array([name]), "row")[0])
+
+
+def long_table(table: Any, wide: WideColumns, totals: Collection[str], path: str) -> tuple[Any, list[str], str]:
+    """One row per cell, its levels, and what is left out, in words.
+
+    Cells in rows of totals are left out but for the margin: the sum of a day over all stores is no node of a tree with
+    days below stores.
+    """
+    import pyarrow as pa
+
+    ends = [path_ends(table, name, totals) for name in wide.levels]
+    if not ends or np.any(ends, 0).all():
+        raise InputError(f"{shown(path)}: a wide table needs columns that name its rows, and rows that are not totals")
+    whole = pa.array(~np.any(ends, 0))
+    inner, parts = table.filter(whole), []
+    for name in (*([wide.margin] if wide.margin else []), *wide.columns):
+        source = table if name == wide.margin else inner
+        label = None if name == wide.margin else name
+        made = {each: source.column(each) for each in wide.levels}
+        made[wide.level] = pa.array([label] * source.num_rows, pa.string())
+        made[FIGURE] = column(source, name, path).cast(pa.string())
+        parts.append(pa.table(made))
+    rows, left_out = table.num_rows - inner.num_rows, ""
+    if rows:
+        kept = f"of which {wide.margin} is used" if wide.margin else "none of which is used"
+        left_out = (
+            f"{rows:,} row{'s' if rows > 1 else ''} of totals, {kept}: totals by {wide.level} are left out, since "
+            f"{wide.level} is below {wide.levels[-1]}"
+        )
+    return pa.concat_tables(parts, promote_options="permissive"), [*wide.levels, wide.level], left_out

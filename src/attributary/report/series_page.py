@@ -6,7 +6,7 @@ import numpy as np
 
 from attributary import __version__
 from attributary.changes import TESTS, Changes, Series
-from attributary.changes.figure_chance import COUNTS
+from attributary.changes.change_test import COUNTS
 from attributary.changes.what_changed import FELL, GONE, GREW, NEW, WithInterval
 from attributary.plan import Plan
 from attributary.report import numerals

@@ -1,6 +1,17 @@
-"""Number form: how the figures of a text column are written (1,234.5 or 1.234,5 or 1 234), decided by all its cells."""
+"""Number form: how the figures of a column are written, 1,234.5 or 1.234,5 or 1 234, or as a bound, <5.
 
-from typing import Any
+The decimal sign is decided by all cells together. A cell that lies between low and high is a measurement of the middle,
+with the variance of a uniform choice among the n = high − low + 1 whole numbers, (n² − 1)/12, besides that of the row's
+noise. That is what is known of a count whose noisy figure was suppressed, and less than what is known of a count that
+was suppressed itself.
+"""
+
+import re
+from collections.abc import Collection
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from attributary.errors import InputError
 from attributary.tables.table_columns import (
@@ -8,15 +19,112 @@ from attributary.tables.table_columns import (
     SHOWN,
     cell_in_words,
     column,
-    first_grouped,
+    floats,
     is_text_type,
     number_cells,
-)  # fmt: skip
-from attributary.tables.text_faults import place
+    with_cells,
+)
+from attributary.tables.table_source import shown
+from attributary.tables.text_form import place
+from attributary.types import Bools, Floats
 
 GAPS = " \u00a0\u2009\u202f'’"  # what may stand between thousands besides a point or a comma
 OTHER = {".": ",", ",": "."}
 WORDS = {".": "decimal point", ",": "decimal comma"}
+BELOW = re.compile(r"(<=?|≤)\s*(\d{1,9})")
+BETWEEN = re.compile(r"(\d{1,9})\s*(?:\.\.|-|–)\s*(\d{1,9})")
+EMPTY = ("unmeasured", "zero")
+
+
+class FigureColumn(NamedTuple):
+    """A table and its column of figures."""
+
+    table: Any  # Arrow; the column as numbers, where it was written in another form than ours
+    figures: Floats  # nan where a cell is empty, the middle of its bound where it was suppressed
+    extra: Floats  # what is added to the variance: by a bound, or inf where nothing was measured
+    notes: list[str]  # what was assumed, in words
+
+
+def figure_column(
+    table: Any, name: str, path: str, texts: Collection[str] = (), empty: str | None = None, sign: str | None = None
+) -> FigureColumn:
+    """The figures of a column, with what is known of its suppressed cells: those stated, or else texts such as <5."""
+    import pyarrow.compute as pc
+
+    cells, notes = column(table, name, path), list[str]()
+    middle, extra = np.full(len(cells), np.nan), np.zeros(len(cells))
+    is_text = is_text_type(cells.type)
+    trimmed = pc.fill_null(pc.utf8_trim_whitespace(cells), "") if is_text else cells.slice(0, 0)
+    stated = [parse_suppression(text) for text in texts]
+    if is_text and not stated:
+        odd = trimmed.filter(pc.match_substring_regex(trimmed, f"^{BELOW.pattern}$"))
+        stated = [parse_suppression(text) for text in odd.unique().to_pylist()]
+    for each in stated:
+        here = pc.equal(trimmed, each.text).to_numpy() if is_text else np.zeros(1, bool)
+        if not here.any():
+            raise InputError(f"{shown(path)}: no cell of {name} is {each.text!r}; leave --suppressed out")
+        cells = pc.if_else(here, None, cells)
+        middle[here], extra[here] = each.middle, each.variance
+        notes.append(f"column {name}: {each} ({_cells(here)})")
+    blank = (pc.equal(trimmed, "") if is_text else pc.is_null(cells, nan_is_null=True)).to_numpy()
+    if empty not in (None, *EMPTY):
+        raise InputError(f"empty cells are {' or '.join(EMPTY)}; got {empty[:40]!r}")
+    if empty is not None and blank.any():
+        middle[blank], extra[blank] = (np.nan, np.inf) if empty == "unmeasured" else (0.0, 0.0)
+        notes.append(f"column {name}: empty is {'not measured' if empty == 'unmeasured' else '0'} ({_cells(blank)})")
+    plain, note = plain_numbers(with_cells(table, name, cells) if stated else table, name, path, sign)
+    try:
+        figures = floats(plain, name, path)
+    except InputError as error:
+        remedy = "; if it stands for a figure that was suppressed, say so with --suppressed"
+        raise InputError(f"{error}{remedy if 'is not a number' in str(error) else ''}") from error
+    figures = np.where(np.isnan(middle), figures, middle)
+    return FigureColumn(plain if note else table, figures, extra, [*notes, note])
+
+
+def _cells(which: Bools) -> str:
+    number = int(which.sum())
+    return f"{number:,} cell{'s' if number > 1 else ''}"
+
+
+class Suppression(NamedTuple):
+    """Cells of one text; without bounds, they were not measured."""
+
+    text: str
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def middle(self) -> float:
+        return np.nan if self.low is None or self.high is None else (self.low + self.high) / 2
+
+    @property
+    def variance(self) -> float:
+        """What the bound adds to the variance of the noise."""
+        return np.inf if self.low is None or self.high is None else ((self.high - self.low + 1) ** 2 - 1) / 12
+
+    def __str__(self) -> str:
+        return f"{self.text} is " + ("not measured" if self.low is None else f"{self.low:g} to {self.high:g}")
+
+
+def parse_suppression(text: str) -> Suppression:
+    """A text as a user states it: <5 is 0 to 4, 1-4 is what it says, and any other can state its bounds: *=1..4."""
+    cell, equals, bounds = text.rpartition("=")
+    between = BETWEEN.fullmatch(bounds.strip()) if equals and cell.strip(" <") else None
+    if between is None:
+        cell, between = text, BETWEEN.fullmatch(text.strip())
+    cell = cell.strip()
+    if not cell:
+        raise InputError(
+            "a suppressed cell has a text, as in --suppressed '<5'; for empty cells give --empty unmeasured"
+        )
+    below = BELOW.fullmatch(cell)
+    if not between and not below:
+        return Suppression(cell)
+    low, high = map(float, between.groups()) if between else (0.0, float(below[2]) - (below[1] == "<") if below else 0)
+    if low > high:
+        raise InputError(f"a bound goes from low to high, and a count is not below 0; got {text[:40]!r}")
+    return Suppression(cell, low, high)
 
 
 def plain_numbers(
@@ -27,6 +135,7 @@ def plain_numbers(
     The form is the one that all cells fit. Where two do, as for 1,234 or 10.307 alone, it is that with the
     sign that is `likely`, as other columns have it; if there is none, an InputError asks for `decimal`.
     """
+    import pyarrow as pa
     import pyarrow.compute as pc
 
     if decimal is not None and decimal not in WORDS:
@@ -35,8 +144,10 @@ def plain_numbers(
     if not is_text_type(cells.type):
         return table, ""
     both = decimal is None and _fits_both(cells)
-    if decimal is None and not both and _is_plain(cells):
-        return table, ""
+    if decimal is None and not both:
+        with suppress(pa.ArrowInvalid):
+            number_cells(cells)
+            return table, ""
     sign = decimal or (likely if both else _decimal(cells))
     if sign is None:
         row = _first(cells, "[.,]")
@@ -56,9 +167,9 @@ def plain_numbers(
     row = _first(cells, f"[.,−{GAPS}]")
     if row < 0:
         return table, ""
-    made, at = _numbers(cells, sign), table.column_names.index(name)
+    made = _numbers(cells, sign)
     example = f"{cells[row].as_py().strip()[:SHOWN]} is read as {made[row].as_py():.12g}"
-    return table.set_column(at, name, made), f"column {name}: {example}"
+    return with_cells(table, name, made), f"column {name}: {example}"
 
 
 def decimal_sign(cells: Any) -> str | None:
@@ -75,17 +186,6 @@ def _fits_both(cells: Any) -> bool:
         if _first(part, "[0-9]") >= 0 and not all(pc.all(_fits(part, sign)).as_py() for sign in WORDS):
             return False
     return _first(cells, "[.,]") >= 0
-
-
-def _is_plain(cells: Any) -> bool:
-    """Whether the cells are numbers as they stand, and none of their points may be between thousands."""
-    import pyarrow as pa
-
-    try:
-        number_cells(cells)
-    except pa.ArrowInvalid:
-        return False
-    return first_grouped(cells) is None
 
 
 def _decimal(cells: Any) -> str:

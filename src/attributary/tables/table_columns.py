@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from attributary.errors import InputError
 from attributary.tables.table_source import shown
-from attributary.tables.text_faults import odd_separator, place
+from attributary.tables.text_form import odd_separator, place
 
 GROUPED = r"^[-+]?[1-9][0-9]{0,2}(\.[0-9]{3})+$"  # 23.048 and 1.234.567, as Germans write thousands
 NOT_GROUPED = r"^[-+]?[0-9]{1,3}$"  # what such a column has besides
@@ -106,6 +106,14 @@ def without_views(table: Any) -> Any:
         kind = pa.dictionary(field.type.index_type, pa.large_string()) if coded else pa.large_string()
         table = table.set_column(i, field.with_type(kind), pa.chunked_array(parts, kind))
     return table
+
+
+def with_cells(table: Any, name: str, cells: Any) -> Any:
+    """The table with other cells in this column; nan is null."""
+    import pyarrow as pa
+
+    cells = pa.array(cells, from_pandas=True) if isinstance(cells, np.ndarray) else cells
+    return table.set_column(table.column_names.index(name), name, cells)
 
 
 def is_text_type(kind: Any) -> bool:

@@ -8,8 +8,7 @@ from typing import Any
 from attributary.errors import InputError
 from attributary.tables.table_columns import without_views
 from attributary.tables.table_source import DELIMITER, Format, by_content, by_name, is_text, opened, shown
-from attributary.tables.text_faults import fault
-from attributary.tables.text_form import BEGINNING, NOTED, TextForm, text_form
+from attributary.tables.text_form import BEGINNING, NOTED, TextForm, fault, text_form
 
 
 def read_table(path: str, format: Format | None = None, separator: str | None = None) -> Any:

@@ -1,17 +1,33 @@
-"""Text form: what separates the cells of a text table, told by its beginning; where that is open, it is refused."""
+"""Text tables: what separates their cells, told by the beginning, and what is wrong with one, and in which line.
+
+Where the separator is open, the table is refused. Arrow is fast but cannot say where a mistake is, so the file is read
+once more, slowly, up to the first mistake or the row.
+"""
 
 import csv
+import os
 import re
+from collections.abc import Iterator
+from io import TextIOWrapper
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from attributary.errors import InputError
+from attributary.tables.table_source import DELIMITER, by_content, by_name, is_text, opened, shown
 
 SEPARATORS = (",", ";", "\t", "|")
 BY_NAME = {"comma": ",", "semicolon": ";", "tab": "\t", "\\t": "\t", "pipe": "|"}
 NOTED = b"separator"  # in the metadata of a table that was read: what separated its cells, where it is not the usual
 BEGINNING = 2**16  # bytes
 ROWS = 200
+LONGEST_CELL = 2**31 - 1
+NOT_TEXT = {
+    b"PK": "is a zip archive or a spreadsheet, not text; save it as CSV",
+    b"PAR1": "is Parquet, whatever its ending says; end its name in .parquet",
+    b"ARRO": "is Arrow, whatever its ending says; end its name in .arrow",
+    b"\xff\xfe": "is UTF-16; save it as UTF-8",
+    b"\xfe\xff": "is UTF-16; save it as UTF-8",
+}
 
 
 class TextForm(NamedTuple):
@@ -60,3 +76,89 @@ def _fits(lines: list[str], separator: str) -> bool:
     except csv.Error:
         return False
     return len(rows[0]) > 1 and all(len(row) == len(rows[0]) for row in rows)
+
+
+class Row(NamedTuple):
+    line: int  # where it begins, counted from 1
+    cells: list[str]
+
+
+def fault(file: Any, form: TextForm, name: str) -> str | None:
+    """The first mistake in a text table, in words; None if there is none that we know of."""
+    beginning = file.read(4)
+    file.seek(0)
+    for first, words in NOT_TEXT.items():
+        if beginning.startswith(first):
+            return f"{name} {words}"
+    header: Row | None = None
+    line = 1
+    try:
+        for number, row in enumerate(rows(file, form, strict=True)):
+            header, line = header or row, row.line
+            if len(row.cells) != len(header.cells):
+                return (
+                    f"{name}: row {number} (line {line}) has {len(row.cells)} cells, but the header has "
+                    f"{len(header.cells)}"
+                    + (odd_separator(header.cells) or "; quote cells that hold the separator, and leave none out")
+                )
+    except UnicodeDecodeError:
+        file.seek(0)
+        return f"{name}: line {_line_not_utf8(file.read())} is not UTF-8; save the file as UTF-8"
+    except csv.Error:
+        return f"{name}: the quotes do not close in the row after line {line}; write a quote inside quotes twice"
+    return None if header else f"{name} is empty; a table begins with the names of its columns"
+
+
+def rows(file: Any, form: TextForm, strict: bool = False) -> Iterator[Row]:
+    """The rows of a text table and the lines they begin in, the header first; blank lines are not rows."""
+    csv.field_size_limit(LONGEST_CELL)
+    text = TextIOWrapper(file, encoding="utf-8-sig", newline="")
+    try:
+        line = 1
+        if form.stated:
+            text.readline()
+            line = 2
+        reader = csv.reader(text, delimiter=form.separator, strict=strict)
+        for cells in reader:
+            if cells:
+                yield Row(line, cells)
+            line = reader.line_num + 1 + form.stated
+    finally:
+        text.detach()  # or it would close the file, which is not ours
+
+
+def odd_separator(header: list[str]) -> str:
+    """What to do about a header that looks separated by something else; nothing if it does not."""
+    odd = next((c for c in ";\t|" if len(header) == 1 and c in header[0]), None)
+    return f"; it looks separated by {odd!r}: save it with commas, or with tabs as .tsv" if odd else ""
+
+
+def _line_not_utf8(data: bytes) -> int:
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        return data.count(b"\n", 0, error.start) + 1
+    return 1
+
+
+def place(path: str, row: int) -> str:
+    """Where to look for a row, as in `sales.csv: row 5 (line 6)`: row 0 is row 1, the first below the header."""
+    line = _line(path, row)
+    return f"{shown(path)}: row {row + 1}" + (f" (line {line})" if line else "")
+
+
+def _line(path: str, row: int) -> int | None:
+    if path == "-" or not os.path.isfile(path):  # a pipe has been read, and nobody can read it again
+        return None
+    try:
+        with opened(path) as file:
+            beginning = file.read(BEGINNING)
+            kind = by_name(path).format or by_content(beginning)
+            file.seek(0)
+            if not is_text(kind):
+                return None
+            form = text_form(beginning, DELIMITER[kind], path)
+            line = next(islice(rows(file, form), row + 1, None), None)
+            return line.line if line else None
+    except (InputError, UnicodeError, csv.Error):
+        return None
