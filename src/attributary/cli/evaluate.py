@@ -100,6 +100,7 @@ def evaluate(
     from attributary.logs.log_files import is_generated
     from attributary.spec import Spec
     from attributary.tables import check_output, read_table, write_table
+    from attributary.tables.not_private import words_of
     from attributary.whole_files import save, sole_writer
 
     check_output(output, format_)
@@ -146,6 +147,7 @@ def evaluate(
         print_errors(evaluation)
         fact("rows", table.num_rows)
         fact("generated", generated)
+        fact("not_private", words_of(table))
         to = "standard output" if output == "-" else output
         say(f"{table.num_rows:,} rows written to {to}; {_about_prior(prior_until, prior, cases[0].prior.protected)}")
         if generated:

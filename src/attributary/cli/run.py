@@ -105,7 +105,7 @@ def run(
     from attributary.pipeline.run import FILES
     from attributary.pipeline.run import run as end_to_end
     from attributary.spec import Spec
-    from attributary.tables.not_private import SEEDED, together
+    from attributary.tables.not_private import SEEDED, TRUE_COUNTS, together
     from attributary.whole_files import sole_writer
 
     given = click.get_current_context().get_parameter_source("method")
@@ -150,6 +150,7 @@ def run(
     with np.errstate(divide="ignore"):
         print_estimates(done.estimates, rows, path, [words] if words else [])
     fact("errors_of_this_draw", done.errors)
+    fact("not_private", TRUE_COUNTS)  # what is counted, and the error
     for line in _notes(done, output, not words):
         say(line)
 

@@ -5,7 +5,7 @@
 >>> denoise_batches([QueriedReports(plan, ["monday.avro"], tree, covers=True), …])    # the sum of several days or plans
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -111,6 +111,8 @@ def _together(batches: Sequence[QueriedReports], noise: str | None) -> tuple[Tre
         _refuse_copy(files[0], next(iter(measures.values())), before)
         notes |= dict.fromkeys(answer.notes)
         if len(tree) > len(here):
+            if covers:
+                _refuse_outside(files[0], here, api.answer(plan, files, tree, None, name).measures)
             how = "has all impressions: they are 0 there" if covers else "may lack some: they count as not measured"
             notes[f"{len(tree) - len(here):,} nodes are not in the tree of {files[0]}, which {how}"] = None
         total = {m: total[m].plus(each) if total else each for m, each in measures.items()}
@@ -134,11 +136,31 @@ def _onto(tree: Tree, here: Tree, measured: Measurements, covers: bool) -> Measu
     return replace(measured, noisy=noisy, variance=variance, tree=tree)
 
 
+def _refuse_outside(name: str, here: Tree, measures: Mapping[str, Measurements]) -> None:
+    """Refuses sums of nodes that a report's own tree lacks, although it has all impressions: it is another's tree."""
+    for measured in measures.values():
+        tree = measured.tree
+        assert tree is not None
+        node = match(tree, here.table()).node
+        outside = np.isfinite(measured.variance)
+        outside[node if tree.order is None else tree.order[node]] = False
+        if outside.any():
+            path = " > ".join(map(str, tree.path(int(np.argmax(outside)))))
+            raise InputError(
+                f"{name} has sums of {outside.sum():,} nodes that its tree does not have, such as {path}; give the "
+                "tree that it was queried by, or make it with `attributary keys --partial`"
+            )
+
+
+FEW = 8  # nodes
+
+
 def _refuse_copy(name: str, measured: Measurements, before: list[tuple[str, Measurements]]) -> None:
     """Refuses figures that came before: independent noise does not repeat itself."""
     for other, figures in before:
         both = (measured.variance > 0) & (figures.variance > 0) & np.isfinite(measured.variance + figures.variance)
-        if both.any() and (measured.noisy[both] == figures.noisy[both]).all():
+        few = bool(measured.not_private) and both.sum() <= FEW  # without noise, small sums may be equal
+        if both.any() and not few and (measured.noisy[both] == figures.noisy[both]).all():
             raise InputError(f"{name} holds the same figures as {other}; each is counted once: leave one out")
     before.append((name, measured))
 

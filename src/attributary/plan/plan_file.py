@@ -62,11 +62,12 @@ def from_json(text: str, nodes: Any = None, name: str = "the plan") -> Plan:
     for derived in ("privacy", "fingerprint"):
         data.pop(derived, None)
     try:
-        plan = Plan.model_validate({**data, "nodes": nodes}).to_hand_on
+        plan = Plan.model_validate({**data, "nodes": nodes})
     except ValidationError as error:
         raise Mistakes(in_words(error, Plan), name) from None
     if wrong := list(_of_other_kinds(data, json.loads(plan.model_dump_json(by_alias=True)))):
         raise Mistakes(wrong, name)
+    plan = plan.to_hand_on
     if plan.mark is not None and plan.mark != plan.key_mark:
         raise InputError(
             f"{name} was changed after it got its keys: they begin with {plan.mark}, and those of this plan would "

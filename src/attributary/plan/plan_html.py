@@ -6,7 +6,7 @@ from attributary.html import html_table
 from attributary.plan.plan import Plan
 
 HEADS = ("level", "nodes", "share of the budget", "contribution", "expected error", "change against equal split")
-REVEALS = "the plan depends on these counts, and tells something of them"
+REVEALS = "the plan's shares and errors tell something of these counts: keep it as close as them"
 SUMMED = "not measured: summed from the levels below"
 
 

@@ -30,14 +30,14 @@ def words_of(table: Any) -> str:
     import pyarrow.compute as pc
 
     cells: list[str] = []
-    if NAME in table.column_names:
-        column = pc.unique(table.column(NAME))
+    for i in [i for i, name in enumerate(table.column_names) if name.lower() == NAME]:
+        column = pc.unique(table.column(i))
         column = column.dictionary if pa.types.is_dictionary(column.type) else column
         if pa.types.is_string_view(column.type):
             column = column.cast(pa.string())
         if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
             column = column.filter(pc.fill_null(pc.starts_with(column, BEGINS), False))
-            cells = column.slice(0, 3).to_pylist()
+            cells += column.slice(0, 3).to_pylist()
     return together(words_in(table.schema.metadata), *cells)
 
 
