@@ -53,8 +53,53 @@ FORMS = [
 def test_periods_are_in_the_order_of_time_however_they_come(names: list[str]) -> None:
     without_year = not any(sign.isdecimal() for sign in names[0]) or names[0] == "KW 51"  # may come in another turn
     for some in [names, sorted(names)] if without_year else permutations(names):
-        order = in_order(some, "assumed")
+        order = in_order(some, "assumed", arranged=some == names or not without_year)
         assert order.names == names and order.known
+
+
+WITHOUT_YEAR = [
+    ["29.12.", "5.1."],
+    ["28.12.", "04.01.", "11.01."],
+    ["28/12", "04/01", "11/01"],
+    ["31 Dec", "1 Jan", "2 Jan"],
+    ["Dec 31", "Jan 1"],
+    ["29 Dec", "5 Jan"],
+    ["Dec 29 - Jan 4", "Jan 5 - Jan 11"],
+    ["29.12.-04.01.", "05.01.-11.01.", "12.01.-18.01."],
+    ["29.12.–04.01.2026", "05.01.–11.01.2026"],
+    ["12/29-1/4", "1/5-1/11"],
+    ["22:00", "23:00", "00:00", "01:00"],
+    ["week -2", "week -1", "week 0"],
+    ["W51-52", "W1-2", "W3-4"],
+    ["H1", "H2"],
+    ["H2", "H1"],
+    ["Q1", "Q4"],
+    ["Q4", "Q1"],
+    ["Q4", "Q2", "Q3"],
+    ["Jan", "Dec"],
+    ["Dec", "Jan"],
+    ["KW 1", "KW 51", "KW 52"],
+]
+
+
+@pytest.mark.parametrize("names", WITHOUT_YEAR, ids=" ".join)
+def test_what_has_no_year_stays_in_the_order_of_the_file_if_that_is_one_turn_of_the_year(names: list[str]) -> None:
+    assert in_order(names, "assumed").names == names
+
+
+@pytest.mark.parametrize(
+    ("come", "names"),
+    [
+        ("Mar Feb Jan", "Jan Feb Mar"),
+        ("W2 W1 W52 W51", "W51 W52 W1 W2"),
+        ("11.01. 04.01. 28.12.", "28.12. 04.01. 11.01."),
+        ("Q2 Q1", "Q1 Q2"),
+        ("December January November", "November December January"),
+    ],
+)
+def test_what_comes_newest_first_or_shuffled_is_sorted_with_the_turn_at_the_largest_gap(come: str, names: str) -> None:
+    order = in_order(come.split(), "assumed")
+    assert order.names == names.split() and order.by.endswith(", not as they come") and order.dated
 
 
 @given(st.lists(st.dates(date(1950, 1, 1), date(2199, 12, 31)), min_size=2, max_size=12, unique=True))
@@ -73,7 +118,9 @@ def test_what_tells_no_order_stays_as_it_comes(names: list[str]) -> None:
         assert order.names == some and not order.known and order.by.startswith("assumed")
 
 
-@pytest.mark.parametrize("names", [["W1", "W01"], ["Jan 2026", "January 2026"], ["2026.9", "2026-09"]])
+@pytest.mark.parametrize(
+    "names", [["W1", "W01"], ["Jan 2026", "January 2026"], ["2026.9", "2026-09"], ["2026-01-05", "05.01.2026"]]
+)
 def test_one_period_under_two_names_is_refused(names: list[str]) -> None:
     with pytest.raises(InputError, match="are the same one: leave out one"):
         in_order(names, "")
@@ -100,6 +147,10 @@ def test_files_are_in_the_order_of_their_names_or_of_a_column_or_it_is_said_firs
     named = write_weeks(tmp_path / "named", {"Q1": first, "Q2": second})
     assert "grew from Q1 to Q2" in attributary("report", named / "Q1.parquet", named / "Q2.parquet", "-o", "-").stderr
     assert compare(named / "Q1.parquet", named / "Q2.parquet").now.name == "Q2"
+    halves = write_weeks(tmp_path / "halves", {"H1": first, "H2": second})
+    for pair in (("H1", "H2"), ("H2", "H1")):
+        paths = [halves / f"{name}.parquet" for name in pair]
+        assert "grew from H1 to H2" in attributary("report", *paths, "-o", "-").stderr
     bare = write_weeks(tmp_path / "bare", {"x": first, "y": second})
     said = attributary("report", bare / "y.parquet", bare / "x.parquet", "-o", "-").stderr
     assert said.startswith("Periods, oldest first: x and y (assumed: their names tell no dates).")

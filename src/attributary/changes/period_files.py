@@ -3,7 +3,7 @@
 import os
 import re
 
-from attributary.changes.period_order import in_order
+from attributary.changes.period_order import DATE, in_order
 from attributary.errors import InputError
 from attributary.estimates import is_estimates
 from attributary.ratio import is_ratios
@@ -24,7 +24,9 @@ def period_tables(paths: list[str]) -> dict[str, str]:
     if len(paths) != 2 or None in tables:
         return {}
     by_period = dict(zip(pair_names(*paths[::-1]), map(str, tables), strict=True))
-    return {name: by_period[name] for name in in_order(list(by_period), ASSUMED).names}
+    order = in_order(list(by_period)[::-1], ASSUMED)
+    order = order if order.by == DATE else in_order(list(by_period), ASSUMED, arranged=False)
+    return {name: by_period[name] for name in order.names}
 
 
 def pair_names(*paths: str) -> list[str]:
@@ -52,7 +54,7 @@ def period_files(folder: str) -> dict[str, str]:
             raise InputError(f"a period has one table of estimates; {below} has {len(tables)}")
         if tables:
             by_period[name] = tables[0]
-    names = in_order(sorted(by_period, key=_with_numbers), ASSUMED).names if len(by_period) > 1 else []
+    names = in_order(sorted(by_period, key=_with_numbers), ASSUMED, arranged=False).names if len(by_period) > 1 else []
     return {name: by_period[name] for name in names}
 
 

@@ -26,7 +26,9 @@ MONTH, NUMBER = "month", "0"
 UNITS = {53: "w kw cw wk week weeks woche semaine semana settimana", 12: f"m {MONTH} monat mois mes mese maand"}
 UNITS |= {4: "q qtr quarter quartal trimestre", 2: "h"}  # by how many there are in a turn
 TURNS = {word: length for length, words in UNITS.items() for word in words.split()}
+YEARS = range(1900, 2200)
 DATE, TURN, NUMBERS = "by date", "by date, as one turn of the year", "by the numbers in their names"
+OTHERWISE = ", not as they come"
 
 Key = tuple[int, ...]
 
@@ -40,7 +42,7 @@ class PeriodOrder(NamedTuple):
     @property
     def dated(self) -> bool:
         """Whether they are dates."""
-        return self.by in (DATE, TURN)
+        return self.by.startswith(DATE)
 
     @property
     def known(self) -> bool:
@@ -48,10 +50,11 @@ class PeriodOrder(NamedTuple):
         return self.dated or self.by == NUMBERS
 
 
-def in_order(names: Sequence[str], otherwise: str, level: str = "") -> PeriodOrder:
+def in_order(names: Sequence[str], otherwise: str, level: str = "", arranged: bool = True) -> PeriodOrder:
     """The names by date, or else by number; where they tell neither, as they come, which `otherwise` says in words.
 
-    `level` is what the names are labels of, such as week. Two names of one period are refused.
+    `level` is what the names are labels of, such as week; `arranged` says whether the order they come in means
+    something, which decides where they have no year. Two names of one period are refused.
     """
     as_they_come = PeriodOrder(list(names), otherwise)
     for language in LANGUAGES:
@@ -61,19 +64,22 @@ def in_order(names: Sequence[str], otherwise: str, level: str = "") -> PeriodOrd
     else:
         return as_they_come
     units = [word for word in shapes[0] if word in TURNS] or [w for w in _tokens(level) if w in TURNS and len(w) > 1]
-    dots = all(re.match(r"\D*\d+\.\d+\.", name) for name in names)
+    dots = all(re.match(r"\D*(\d+\.\d+\.|\d{4}(?!\d))", name) for name in names)
     readings, dated = _readings(shapes[0], numbers, units, dots)
-    orders = {tuple(sorted(range(len(names)), key=keys.__getitem__)) for keys in readings}
+    by_text = list(names) == sorted(names)
+    orders = {_order(keys, length, arranged, by_text) for keys, length in readings}
     if len(orders) != 1:
-        return as_they_come._replace(by=f"{otherwise}: their dates can be read in two ways") if dated else as_they_come
-    order, keys = orders.pop(), readings[0]
-    same = next((pair for pair in pairwise(order) if keys[pair[0]] == keys[pair[1]]), None)
+        two = otherwise.partition(":")[0] + ": their dates can be read in two ways"
+        return as_they_come._replace(by=two) if orders and dated else as_they_come
+    order, (keys, length) = orders.pop(), readings[0]
+    same = next(
+        (pair for pair in pairwise((*order, order[0])) if pair[0] != pair[1] and keys[pair[0]] == keys[pair[1]]), None
+    )
     if same and dated:
         one, two = (names[i] for i in sorted(same))
         raise InputError(f"a period is there once; {one} and {two} are the same one: leave out one of them")
-    if units and len(keys[0]) == 1:
-        order = _turn(order, [key[0] for key in keys], TURNS[units[0]], as_they_come.names == sorted(names))
     by = NUMBERS if not dated else TURN if keys[order[-1]] < keys[order[0]] else DATE
+    by += OTHERWISE if length and arranged and order != tuple(range(len(names))) else ""
     return as_they_come if same else PeriodOrder([names[i] for i in order], by)
 
 
@@ -83,7 +89,7 @@ def without_accents(name: str) -> str:
 
 
 def _tokens(name: str) -> list[str]:
-    """The numbers and words of a name without ordinals; 05012026 is three numbers, since no month is 19 to 21."""
+    """The numbers and words of a name, without accents and ordinals; 05012026 is three, as no month is 19 to 21."""
     plain = re.sub(r"(?<!\d)(\d\d)(\d\d)((19|2[01])\d\d)(?!\d)", r"\1 \2 \3", without_accents(name))
     return re.findall(r"\d+|[^\W\d_]+", re.sub(r"(?<=\d)(st|nd|rd|th)\b", "", plain))
 
@@ -96,47 +102,76 @@ def _read(name: str, months: list[str]) -> tuple[tuple[str, ...], Key]:
         known = [int(token)] if token.isdecimal() else month if len(month) == 1 else []
         numbers += known
         shape.append((NUMBER if token.isdecimal() else MONTH) if known else token)
+    if re.match(r"(\D*\s)?[-−]\d", name):  # week -2
+        numbers[0] *= -1
     return tuple(shape), tuple(numbers)
 
 
 def _readings(
     shape: tuple[str, ...], numbers: Sequence[Key], units: list[str], dots: bool
-) -> tuple[list[list[Key]], bool]:
-    """What to sort by, the year first, for each way to read the numbers; and whether they are dates."""
+) -> tuple[list[tuple[list[Key], int]], bool]:
+    """What to sort by, and the length of a turn, 0 with a year, for each way to read numbers; and if it is dates."""
     kinds = [word for word in shape if word in (NUMBER, MONTH)]
-    most, places = [max(column) for column in zip(*numbers, strict=True)], range(len(kinds))
-    year = next((j for j in places if all(1900 <= key[j] < 2200 for key in numbers)), None)
+    part = _of_range(kinds, numbers)
+    kinds, numbers = kinds[part], [key[part] for key in numbers]
+    if kinds == [NUMBER] * 3:
+        numbers = [key[::-1] if key[0] in YEARS else key for key in numbers]
+    columns, places = list(zip(*numbers, strict=True)), range(len(kinds))
+    year = next((j for j in places if all(cell in YEARS for cell in columns[j])), None)
     rest = tuple(j for j in places if j != year)
-    ways = [rest if year is None else (year, *rest)]
+    turn = TURNS[units[0]] if units else 0
+    ways: list[tuple[Key, int]] = [(rest if year is None else (year, *rest), 0)]
+
+    def valid(way: Key) -> bool:
+        return all(1 <= key[way[-2]] <= 12 and 1 <= key[way[-1]] <= 31 for key in numbers)
+
     if MONTH in kinds:
         month = kinds.index(MONTH)
         days = tuple(j for j in rest if j != month)
-        ways = [(month, *days) if year is None else (year, month, *days)]
-        if year is None and days and days[-1] > month:  # Jan 26: a day, or a year; 5 Jan 26 is a year's
-            ways = [*(ways if len(days) == 1 else []), (days[-1], month, *days[:-1])]
-    elif year is None and len(rest) == 2:  # 5/6, and Q4/25, 25Q4 or 4Q25
-        unit = next((shape[:k].count(NUMBER) for k, word in enumerate(shape) if word in units), None)
-        unit = unit if unit is None or (unit < 2 and most[unit] <= TURNS[units[0]]) else 1 - unit % 2
-        ways = [(0, 1), (1, 0)] if unit is None else [(1 - unit, unit)]
-    elif len(rest) > 1 and ((year is None and len(rest) == 3) or year == 2):
-        ways = [(2, 1, 0), *([] if dots else [(2, 0, 1), (0, 1, 2)][: 2 if year is None else 1])]
-        ways = [(*way, *places[3:]) for way in ways if most[way[1]] <= 12 and most[way[2]] <= 31]
-    dated = bool(units) or MONTH in kinds or year is not None or (len(rest) == 3 and bool(ways))
-    return [[tuple(key[j] for j in way) for key in numbers] for way in ways if way], dated
+        ways = [((month, *days), 372 if days else 12) if year is None else ((year, month, *days), 0)]
+        if year is None and days and days[-1] > month and max(columns[days[-1]]) - min(columns[days[-1]]) < 20:
+            ways = [*(ways if len(days) == 1 else []), ((days[-1], month, *days[:-1]), 0)]  # Jan 26: a day, or a year
+    elif year is None and len(rest) == 1:
+        ways = [(rest, turn if all(1 <= cell <= turn for cell in columns[0]) else 0)]
+    elif year is None and len(rest) == 2 and units:  # Q4/25, 25Q4 or 4Q25, and W51-52
+        unit = next((shape[:k].count(NUMBER) for k, word in enumerate(shape) if word in units), 0)
+        unit = unit if unit < 2 and max(columns[unit]) <= turn else 1 - unit % 2
+        to = len(set(columns[1])) == len(numbers) and all(a < b <= turn for a, b in numbers)
+        ways = [((0,), turn) if to else ((1 - unit, unit), 0)]
+    elif year is None and len(rest) == 2:  # 5/6
+        ways = [(way, 372) for way in [(1, 0), (0, 1)][: 1 if dots else 2] if valid(way)]
+    elif len(rest) == 3 - (year == 2) and (year is None or year == 2):
+        some = [(2, 1, 0), *([] if dots else [(2, 0, 1), (0, 1, 2)][: 2 if year is None else 1])]
+        ways = [(way, 0) for way in some if valid(way)]
+    elif year is None:
+        ways = []  # of four numbers or more, nothing says what they are
+    dated = len(kinds) > 1 or MONTH in kinds or year is not None or any(length for _, length in ways)
+    return [([tuple(key[j] for j in way) for key in numbers], length) for way, length in ways if way], dated
 
 
-def _turn(order: tuple[int, ...], numbers: list[int], length: int, by_text: bool) -> tuple[int, ...]:
-    """Where weeks, months or quarters without a year begin: after the only gap, as in W51, W52, W1.
+def _of_range(kinds: list[str], numbers: Sequence[Key]) -> slice:
+    """The part of a range's numbers that it goes by: its first date, or the last one where only that has the year."""
+    half, has_year = len(kinds) // 2, [all(key[j] in YEARS for key in numbers) for j in range(len(kinds))]
+    if len(kinds) == 5 and has_year == [False] * 4 + [True]:
+        return slice(2, None)
+    two = len(kinds) in (4, 6) and kinds[:half] == kinds[half:] and sum(has_year) == 2 * (half == 3)
+    return slice(half if two and len({key[:half] for key in numbers}) == len(numbers) else None)
 
-    Three or more that come by number, and not because they are sorted as text, stay so. With no gap or several, one
-    turn as they come, else the smallest number is first.
+
+def _order(keys: list[Key], length: int, arranged: bool, by_text: bool) -> tuple[int, ...]:
+    """The places of keys, oldest first; without a year as they come if that is one turn.
+
+    A turn skips half a year at most. Else, and if three or more are sorted as text only, it is at the largest gap.
     """
-    length = 52 if length == 53 and max(numbers) < 53 else length
-    falls = sum(a > b for a, b in zip(numbers, [*numbers[1:], numbers[0]], strict=True))
-    places = tuple(range(len(numbers)))
-    if order == places and len(numbers) > 2 and not by_text:
+    places = tuple(range(len(keys)))
+    order = tuple(sorted(places, key=keys.__getitem__))
+    if not length or (arranged and order == places):
         return order
-    gaps = [j for j in places if (numbers[order[(j + 1) % len(order)]] - numbers[order[j]]) % length > 1]
-    if len(gaps) == 1:
-        return order[gaps[0] + 1 :] + order[: gaps[0] + 1]
-    return places if falls == 1 and (gaps or not by_text) else order
+    numbers = [key[0] if len(key) == 1 else 31 * key[0] + key[1] for key in keys]
+    length = 52 if length == 53 and max(numbers) < 53 else length
+    falls = [b - a for a, b in pairwise([*numbers, numbers[0]]) if b < a]
+    if arranged and len(falls) == 1 and 2 * (falls[0] % length) <= length and not (by_text and len(keys) > 2):
+        return places
+    gaps = [(numbers[order[(j + 1) % len(order)]] - numbers[order[j]]) % length for j in places]
+    first = gaps.index(max(gaps)) + 1 if gaps.count(max(gaps)) == 1 else 0
+    return order[first:] + order[:first]
