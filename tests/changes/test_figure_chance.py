@@ -76,6 +76,10 @@ def test_what_is_not_known_of_chance_is_said() -> None:
         ("", "rates", "assuming that each event adds 1"),
         ("orders_value", "counts", "not included"),
         ("umsatz", "counts", "not included"),
+        ("visits_2026", "rates", "Chance is that of counts."),
+        ("number of orders", "rates", "Chance is that of counts."),
+        ("2026", "counts", "not included"),
+        *((name, "counts", "not included") for name in ("clicks_cost", "orders_total", "n_gross", "views_ms", "value")),
     ],
 )
 def test_names_tell_counts_from_values(figure: str, test: str, words: str) -> None:

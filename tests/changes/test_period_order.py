@@ -182,6 +182,14 @@ def test_the_same_report_and_the_same_week_are_refused(tmp_path: Path) -> None:
         assert words in attributary("report", *(tmp_path / name for name in pair), "-o", "-", code=2).stderr
 
 
+def test_exact_tables_may_have_the_same_counts() -> None:
+    tree = tree_of(["a", "b"])
+    one, two = (
+        denoise(tree, np.full(len(tree), 3.0) * tree.roll_up(np.ones(int(tree.is_leaf.sum()))), 0.0) for _ in "ab"
+    )
+    assert not compare(one, two).changed.any()
+
+
 def test_different_figures_are_refused(tmp_path: Path) -> None:
     for name, figure, times in (("f_rev", "revenue", 40), ("f_vis", "visits", 1), ("f_new", "Visits", 2)):
         table, rows = tmp_path / f"{name}-raw.csv", [f"s{i},{(20 + i) * times + 0.25}" for i in range(9)]

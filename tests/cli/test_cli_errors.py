@@ -50,6 +50,11 @@ ERRORS: dict[str, tuple[str, list[str], str]] = {
     "level twice": (NODES, ["--levels", "a,b,a"], "got levels a,b,a"),
     "no such value": (NODES, ["--value", "m"], "has no column 'm'"),
     "no such variance": (NODES, ["--variance", "var"], "has no column 'var', which is not a number either"),
+    "beyond numbers": (
+        NODES,
+        ["--variance", "1e400"],
+        "variance must be 0 or more, up to 1e+300; got --variance 1e400",
+    ),
     "two separators": ("a;b,n;v\nx;,5;1\n", [], "may be separated by ',' or ';'"),
     "too few levels": (NODES, ["--variance", "1,2,3"], "each of the 2 levels (a, b); got 3"),
     "the total is a level": (NODES + "*,*,3,1\n", ["--variance", "1,2"], "each of the 3 levels (total, a, b); got 2"),

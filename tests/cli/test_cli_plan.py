@@ -119,6 +119,12 @@ def test_splits_of_roots_and_roots_without_history() -> None:
     refused = plan("split.toml", "--prior", "old.csv", "--tree", "tree.csv", "-o", "plan.json")
     assert refused.exit_code == 2 and "'day' has a domain, and 50 of 604 conversions" in refused.stderr
     assert "outside it, such as 'thu'" in refused.stderr and refused.stderr.count("\n") == 1
+    Path("old.csv").write_text("\n".join([*lines, "100,Paris,Mon ,1,50"]), encoding="utf-8")
+    assert (
+        "; write it 'mon'" in plan("split.toml", "--prior", "old.csv", "--tree", "tree.csv", "-o", "plan.json").stderr
+    )
+    Path("old.csv").write_text("\n".join([*lines, "100,Paris,thu,1,0"]), encoding="utf-8")
+    assert plan("split.toml", "--prior", "old.csv", "--tree", "tree.csv", "-o", "plan.json").exit_code == 0
     said = done("split.toml", "--prior", "counts.csv", "--tree", "tree.csv", "-o", "plan.json")
     made = Plan.load("plan.json")
     assert list(made.roots) == ["100", "101"]

@@ -34,10 +34,10 @@ ERFC = (
 COURSES = 3  # steps, from which the courses of periods tell
 CUT, CUT_MEAN, CUT_SD = 4.0, 0.9205, 1.110  # of a squared normal figure, and what it is then
 COUNTED = (
-    "n|num|number|counts?|cnt|visits|visitors|users|orders|conversions|purchases|clicks|sessions|events|customers|views"
-    "|anzahl|besuche|besucher|nutzer|kunden|klicks|bestellungen|visites|clients|commandes|visitas|clientes|pedidos"
-)  # words in names of counts
-VALUED = "value|amount|revenue|spend|sales|price|minutes|seconds|hours|eur|usd|gbp|umsatz|wert|betrag"
+    "n|num|number|of|counts?|cnt|dp|noisy|visits|visitors|users|orders|conversions|purchases|clicks|sessions|events"
+    "|customers|views|anzahl|besuche|besucher|nutzer|kunden|klicks|bestellungen|visites|clients|commandes|visitas|clientes"
+    "|pedidos"
+)  # words that names of counts have, and no others
 COUNTS = "Chance is that of counts."
 ASSUMED_COUNTS = "Chance is that of counts, assuming that each event adds 1; for sums of values, state --largest."
 NOT_KNOWN = "not known; state the most that one event adds (--largest, 1 for counts), or compare four periods or more"
@@ -160,8 +160,8 @@ def with_chance(
     """
     if test is not None and not TESTS[test].poisson:
         return test, list(periods), "Chance is not included: noise alone is tested."
-    counted, valued = (re.search(rf"(?<![^\W_])({w})(?![^\W_])", called.casefold()) for w in (COUNTED, VALUED))
-    if largest is None and (not called or (counted and not valued)):
+    words = re.findall(r"[^\W\d_]+", called.casefold())
+    if largest is None and (not called or (words and all(re.fullmatch(COUNTED, word) for word in words))):
         return test or "rates", list(periods), COUNTS if called else ASSUMED_COUNTS
     units: Sequence[Floats | float] = [largest or np.inf] * (len(periods) - 1)
     said = "that of counts" if largest == 1 else f"at most that of events that add {largest or 0:g} each"

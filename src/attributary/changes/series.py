@@ -225,7 +225,7 @@ def _refuse_other_figures(figures: dict[str, str]) -> None:
 
 def _refuse_twice(periods: tuple[SeriesPeriod, ...]) -> None:
     seen: dict[str, str] = {}
-    for period in periods:
+    for period in (each for each in periods if np.nansum(each.figures.variance) > 0):  # only noise tells
         if (other := seen.setdefault(period.fingerprint, period.name)) != period.name:
             raise InputError(
                 f"{other} and {period.name} hold the same noisy figures, and a report counts once; remove one of them"

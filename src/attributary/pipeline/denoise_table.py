@@ -295,8 +295,8 @@ def _per_level(amount: Amount) -> list[float] | None:
         numbers = [float(each) for each in texts]
     except (TypeError, ValueError):
         return None
-    over = any(x == inf and "inf" not in str(each).lower() for x, each in zip(numbers, texts, strict=True))
-    return None if over else numbers  # 1e400 is no number, and inf is said
+    said = [x < inf or "inf" in str(each).lower() for x, each in zip(numbers, texts, strict=True)]  # 1e400 is too large
+    return [x if known else np.nan for x, known in zip(numbers, said, strict=True)]
 
 
 # The user's columns beside those that are added.

@@ -4,6 +4,7 @@ The earlier period is a table of counts, or an earlier denoised report. Rows are
 added up, so that the prior is consistent even if nodes were added or removed since.
 """
 
+import re
 from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
@@ -167,14 +168,21 @@ def _refuse_other_domain(tree: Tree, table: Any, rows: Match, known: Collection[
         labels, domain = text_labels(table, name), tree.labels[tree.attributes.index(name)].dictionary.to_pylist()
         inside = set(map(str, domain))
         bad = np.array([label not in inside for label in labels.dictionary.to_pylist()] + [False])[codes(labels)]
+        bad &= count != 0
         if bad.any():
             lost, total = (float(count[each & rows.complete].sum()) for each in (bad, np.ones_like(bad)))
             theirs = table.column(name)[int(np.argmax(bad))].as_py()
+            meant = next((label for label in inside if _plain(label) == _plain(str(theirs))), None)
+            again = "choose values that come again in every period, such as weekdays or days since the impression, or rename"
+            remedy = f"write it {meant!r:.40}" if meant else f"{again} these, or leave their rows out"
             raise ValueError(
                 f"{name!r} has a domain, and {lost:,.0f} of {total:,.0f} conversions have a value outside it, such as "
-                f"{theirs!r:.40} (the domain begins with {domain[0]!r:.40}); choose values that come again in every "
-                "period, such as weekdays or days since the impression, or rename these, or leave their rows out"
+                f"{theirs!r:.40} (the domain begins with {domain[0]!r:.40}); {remedy}"
             )
+
+
+def _plain(label: str) -> str:
+    return re.sub(r"^0+(?=\d)|\.0+$", "", label.strip().casefold())
 
 
 def _refuse_twice(tree: Tree, rows: Match) -> None:

@@ -123,13 +123,20 @@ def test_a_batch_is_a_copy_by_its_noise_whatever_its_form(tmp_path: Path) -> Non
 
 
 def test_batches_of_few_equal_sums_with_little_noise_are_no_copies() -> None:
-    def batch(*sums: float, reports: int = 20) -> Batch:
-        return Batch("", "t", reports, np.arange(len(sums)), np.array(sums, float))
+    def batch(*sums: float, day: int = 0) -> Batch:
+        return Batch("", "t", np.arange(len(sums)) + day * len(sums), np.array(sums, float))
 
     for variance, number, copy in ((0.1, 20, False), (50.0, 3, False), (50.0, 20, True), (1e6, 4, True)):
-        chance = np.full(number, chance_of_equal(variance))
-        one, other = batch(*[3.0] * number), batch(*[3.0] * number, reports=21)
+        chance = np.full(2 * number, chance_of_equal(variance))
+        one, other = batch(*[3.0] * number), batch(*[3.0] * number, day=1)
         assert one.repeats(other, chance) is copy and one.repeats(one, chance)
+
+
+def test_a_small_vector_with_another_number_of_reports_is_the_same_one(tmp_path: Path) -> None:
+    clients, tree, results = laid_out()
+    tiny = [{**result, "vector": [2] * len(result["vector"])} for result in results[1:2]]
+    _, notes = measured(clients, tree, [*tiny, {**tiny[0], "report_count": tiny[0]["report_count"] + 1}], tmp_path)
+    assert "result 2 is left out: it holds the same noisy sums as result 1 of " in notes[-1]
 
 
 def test_equal_noisy_numbers_are_as_likely_as_the_bound_says() -> None:

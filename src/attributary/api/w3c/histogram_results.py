@@ -45,7 +45,6 @@ class Batch:
 
     name: str
     task: str
-    reports: int
     nodes: Ints  # in level order
     sums: Floats  # of contributions
 
@@ -54,8 +53,9 @@ class Batch:
         if self.task != other.task:
             return False
         same = self.sums == other.sums
-        alike = same.all() and self.reports == other.reports and np.array_equal(self.nodes, other.nodes)
-        return bool(alike) or is_copy(int(same.sum()), float(chance[self.nodes].sum()))
+        return bool(same.all() and np.array_equal(self.nodes, other.nodes)) or is_copy(
+            int(same.sum()), float(chance[self.nodes].sum())
+        )
 
 
 def answer(plan: Plan, files: Sequence[str], tree: Tree, name: str = "the plan") -> Answer:
@@ -141,7 +141,7 @@ def _batch(plan: Plan, tasks: dict[str, Task], tree: Tree, item: Any, name: str)
         width *= len(attribute.labels)
     nodes = [tree.slice(level).start + known * width + place for level, (_, known) in task.nodes.items()]
     index = [index for index, _ in task.nodes.values()]
-    return Batch(name, item["task"], reports, np.concatenate(nodes), sums[np.concatenate(index)])
+    return Batch(name, item["task"], np.concatenate(nodes), sums[np.concatenate(index)])
 
 
 def _vector(item: Mapping[str, Any], size: int) -> list[int]:
