@@ -30,6 +30,7 @@ FORMS = [
     ["20251229", "20260105"],
     ["29122025", "05012026"],
     ["2025-12-29T00:00", "2026-01-05T00:00"],
+    ["29.12.2025 10:00", "05.01.2026 09:00"],
     ["2025-W52", "2026-W05"],
     ["Week 52, 2025", "Week 1, 2026"],
     ["KW 51", "KW 52", "KW 1"],
@@ -100,6 +101,11 @@ def test_what_has_no_year_stays_in_the_order_of_the_file_if_that_is_one_turn_of_
 def test_what_comes_newest_first_or_shuffled_is_sorted_with_the_turn_at_the_largest_gap(come: str, names: str) -> None:
     order = in_order(come.split(), "assumed")
     assert order.names == names.split() and order.by.endswith(", not as they come") and order.dated
+
+
+def test_dates_that_can_be_read_in_two_ways_are_called_dates() -> None:
+    order = in_order(["4/3/2026", "3/4/2026"], "as in the table: the labels tell no dates")
+    assert order.by == "as in the table: their dates can be read in two ways"
 
 
 @given(st.lists(st.dates(date(1950, 1, 1), date(2199, 12, 31)), min_size=2, max_size=12, unique=True))

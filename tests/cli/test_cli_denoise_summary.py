@@ -197,6 +197,14 @@ def test_words_of_a_report_that_is_not_private_come_along(made: tuple[Plan, Tree
     assert "ε = 2, L1 = 65,536 (as if there were noise in a.avro)" in result.stderr
 
 
+def test_two_halves_of_a_report_are_not_called_empty(made: tuple[Plan, Tree, Keys]) -> None:
+    half = len(made[2]) // 2
+    write_summary("a.avro", made[2][:half], sums(made)[:half])
+    write_summary("b.avro", made[2][half:], sums(made)[half:])
+    result = run("plan.json", "a.avro", "b.avro")
+    assert "no node of the tree is measured: none has a sum in each of the summary reports" in result.stderr
+
+
 def test_what_does_not_match_is_told(made: tuple[Plan, Tree, Keys]) -> None:
     keys, metric = made[2].copy(), sums(made)
     strange = np.array([[1, 2], [3, 4]], np.uint64)

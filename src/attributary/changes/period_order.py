@@ -7,7 +7,7 @@ difference, dates tell no order.
 
 import re
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import NamedTuple
 from unicodedata import combining, normalize
 
@@ -28,7 +28,6 @@ UNITS |= {4: "q qtr quarter quartal trimestre", 2: "h"}  # by how many there are
 TURNS = {word: length for length, words in UNITS.items() for word in words.split()}
 YEARS = range(1900, 2200)
 DATE, TURN, NUMBERS = "by date", "by date, as one turn of the year", "by the numbers in their names"
-OTHERWISE = ", not as they come"
 
 Key = tuple[int, ...]
 
@@ -66,20 +65,16 @@ def in_order(names: Sequence[str], otherwise: str, level: str = "", arranged: bo
     units = [word for word in shapes[0] if word in TURNS] or [w for w in _tokens(level) if w in TURNS and len(w) > 1]
     dots = all(re.match(r"\D*(\d+\.\d+\.|\d{4}(?!\d))", name) for name in names)
     readings, dated = _readings(shapes[0], numbers, units, dots)
-    by_text = list(names) == sorted(names)
-    orders = {_order(keys, length, arranged, by_text) for keys, length in readings}
+    orders = {_order(keys, length, arranged, list(names) == sorted(names)) for keys, length in readings}
     if len(orders) != 1:
-        two = otherwise.partition(":")[0] + ": their dates can be read in two ways"
-        return as_they_come._replace(by=two) if orders and dated else as_they_come
+        in_two = otherwise.partition(":")[0] + ": their dates can be read in two ways"
+        return PeriodOrder(list(names), in_two if orders else otherwise)
     order, (keys, length) = orders.pop(), readings[0]
-    same = next(
-        (pair for pair in pairwise((*order, order[0])) if pair[0] != pair[1] and keys[pair[0]] == keys[pair[1]]), None
-    )
+    same = next(((names[i], names[j]) for i, j in combinations(range(len(keys)), 2) if keys[i] == keys[j]), None)
     if same and dated:
-        one, two = (names[i] for i in sorted(same))
-        raise InputError(f"a period is there once; {one} and {two} are the same one: leave out one of them")
+        raise InputError(f"a period is there once; {same[0]} and {same[1]} are the same one: leave out one of them")
     by = NUMBERS if not dated else TURN if keys[order[-1]] < keys[order[0]] else DATE
-    by += OTHERWISE if length and arranged and order != tuple(range(len(names))) else ""
+    by += ", not as they come" if length and arranged and order != tuple(range(len(names))) else ""
     return as_they_come if same else PeriodOrder([names[i] for i in order], by)
 
 
@@ -114,13 +109,11 @@ def _readings(
     kinds = [word for word in shape if word in (NUMBER, MONTH)]
     part = _of_range(kinds, numbers)
     kinds, numbers = kinds[part], [key[part] for key in numbers]
-    if kinds == [NUMBER] * 3:
-        numbers = [key[::-1] if key[0] in YEARS else key for key in numbers]
+    numbers = [key[::-1] if kinds == [NUMBER] * 3 and key[0] in YEARS else key for key in numbers]
     columns, places = list(zip(*numbers, strict=True)), range(len(kinds))
     year = next((j for j in places if all(cell in YEARS for cell in columns[j])), None)
-    rest = tuple(j for j in places if j != year)
-    turn = TURNS[units[0]] if units else 0
-    ways: list[tuple[Key, int]] = [(rest if year is None else (year, *rest), 0)]
+    rest, turn = tuple(j for j in places if j != year), TURNS[units[0]] if units else 0
+    ways: list[tuple[Key, int]] = [((year, *rest), 0)] if year is not None else []  # nothing says what four numbers are
 
     def valid(way: Key) -> bool:
         return all(1 <= key[way[-2]] <= 12 and 1 <= key[way[-1]] <= 31 for key in numbers)
@@ -140,13 +133,11 @@ def _readings(
         ways = [((0,), turn) if to else ((1 - unit, unit), 0)]
     elif year is None and len(rest) == 2:  # 5/6
         ways = [(way, 372) for way in [(1, 0), (0, 1)][: 1 if dots else 2] if valid(way)]
-    elif len(rest) == 3 - (year == 2) and (year is None or year == 2):
+    elif len(rest) > 1 and (year == 2 or (year is None and len(rest) == 3)):
         some = [(2, 1, 0), *([] if dots else [(2, 0, 1), (0, 1, 2)][: 2 if year is None else 1])]
-        ways = [(way, 0) for way in some if valid(way)]
-    elif year is None:
-        ways = []  # of four numbers or more, nothing says what they are
+        ways = [((*way, *places[3:]), 0) for way in some if valid(way)]
     dated = len(kinds) > 1 or MONTH in kinds or year is not None or any(length for _, length in ways)
-    return [([tuple(key[j] for j in way) for key in numbers], length) for way, length in ways if way], dated
+    return [([tuple(key[j] for j in way) for key in numbers], length) for way, length in ways], dated
 
 
 def _of_range(kinds: list[str], numbers: Sequence[Key]) -> slice:

@@ -173,8 +173,8 @@ def _refuse_other_domain(tree: Tree, table: Any, rows: Match, known: Collection[
             lost, total = (float(count[each & rows.complete].sum()) for each in (bad, np.ones_like(bad)))
             theirs = table.column(name)[int(np.argmax(bad))].as_py()
             meant = next((label for label in inside if _plain(label) == _plain(str(theirs))), None)
-            again = "choose values that come again in every period, such as weekdays or days since the impression, or rename"
-            remedy = f"write it {meant!r:.40}" if meant else f"{again} these, or leave their rows out"
+            again = "choose values that come again in every period, such as weekdays or days since the impression"
+            remedy = f"write it {meant!r:.40}" if meant else f"{again}, or rename these, or leave their rows out"
             raise ValueError(
                 f"{name!r} has a domain, and {lost:,.0f} of {total:,.0f} conversions have a value outside it, such as "
                 f"{theirs!r:.40} (the domain begins with {domain[0]!r:.40}); {remedy}"

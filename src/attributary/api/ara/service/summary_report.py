@@ -80,8 +80,8 @@ def answer(
     used, noise = _noise(reports, plan, name, rate)
     nodes = measured(np.concatenate(keys), contribution, reports, *used)
     if not (nodes.variance < np.inf).any():
-        empty = f"{paths[0]} is empty" if len(reports) == 1 else "no key is in each of the summary reports"
-        why = f"{paths[0]} has {nodes.notes.unknown:,} other keys" if nodes.notes.unknown else empty
+        why = f"{paths[0]} is empty" if len(reports) == 1 else "none has a sum in each of the summary reports"
+        why = f"{paths[0]} has {nodes.notes.unknown:,} other keys" if nodes.notes.unknown else why
         raise InputError(f"no node of the tree is measured: {why}; are {name} and the tree those that it was made by?")
     measures = {}
     for k, part in enumerate(each):
