@@ -1,9 +1,11 @@
 """Missing rows: families of a table that lack some, since systems drop small groups and exports have gaps.
 
 What a family lacks was not measured: its parent and the rows that are there keep their own figures, and what is left is
-at least 0. Labels tell it, where nine in ten families of a level have one that a family lacks. Else figures do: parents
-exceed the sums of their rows by more than noise explains, in all families together whose labels do not show that they
-are complete. Where figures may be below 0, as profits, what is missing may be, too.
+at least 0. Labels tell it, where nine in ten families of a level have one that a family lacks, or nine in ten below
+nodes of the same label, as first quarters. Else figures do: parents exceed the sums of their rows by more than noise
+explains, in all families together whose labels do not show that they are complete; or by far more, in any family of
+two rows or more. A parent far below the sum of its rows lacks none: some figure is wrong. Where figures may be below 0,
+as profits, what is missing may be, too.
 """
 
 from collections.abc import Iterator
@@ -21,7 +23,8 @@ from attributary.tree.missing_labels import RECURS, lacking
 from attributary.types import Bools, Floats
 
 OFTEN = 0.9  # of the families of a level have a label that is expected in all of them
-BY_CHANCE = 0.01  # how often a level without missing rows may look as if it had some
+BY_CHANCE = 1e-4  # how often a table without missing rows may look as if it had some
+FAR = 1e-9  # the same of families whose labels show that they are complete: 6 standard deviations
 MANY = 2.0  # how far the sum of a level is off, by what a single odd family makes of it
 PLURALS = ("day", "week", "month", "quarter", "year")  # others may not be English
 NOT_MEASURED = "what is missing is not measured (--missing zero counts it as 0)"
@@ -67,42 +70,56 @@ def _may_lack(tree: Tree) -> Bools:
 
 def miss_totals(tree: Tree, measured: Measurements) -> Iterator[Incomplete]:
     """The families of each level that may lack rows, and miss their measured totals by more than noise explains."""
-    x, var, excess = (tree.to_level_order(a) for a in (measured.noisy, measured.variance, measured.excess()))
+    x, var, kurtosis = (tree.to_level_order(a) for a in (measured.noisy, measured.variance, measured.excess()))
     (has, usual), suspect, nothing = lacking(tree, RECURS), _may_lack(tree), var == np.inf
-    z, v, fourth = np.where(nothing, 0.0, x), var.copy(), excess * np.where(nothing, 0.0, var) ** 2
+    z, v, known = np.where(nothing, 0.0, x), var.copy(), np.where(nothing, 0.0, var)
+    scale = max(float(known.max()), 1e-300)  # squares of variances may be too large for numbers
+    fourth = kurtosis * (known / scale) ** 2
+    freedom = np.inf if measured.freedom is None else float(np.min(measured.freedom))
+    signs = (1, -1) if measured.signed else (1,)
     for level in reversed(range(tree.depth - 1)):  # the bottom-up pass, in which incomplete families have no say
         family = Family(tree, level)
         p, c = family.parent, family.children
         below, spread = family.sum(z[c]), family.sum(v[c])
-        noise = var[p] + spread
-        use = np.flatnonzero(suspect[p] & (noise > 0) & (noise < np.inf))
-        tails = (fourth[p] + family.sum(fourth[c]))[use]
-        short = _too_small((x[p] - below)[use], noise[use], tails, (has < usual)[p[use]], measured)
+        noise, off = var[p] + spread, x[p] - below
+        use = np.flatnonzero((noise > 0) & (noise < np.inf))
+        n, excess = noise[use], (fourth[p] + family.sum(fourth[c]))[use] / (noise[use] / scale) ** 2
+        some, lacks, several = suspect[p[use]], (has < usual)[p[use]], family.count[use] > 1
+        wrong, short = _too_small(-off[use], n, excess, lacks | True, freedom, FAR), np.zeros(len(use), bool)
+        tests = [(1, some & several, several, FAR), (1, ~some & several, several, FAR)]
+        tests += [(sign, some, lacks, BY_CHANCE / (tree.depth - 1) / len(signs)) for sign in signs]
+        for sign, of, odd, by_chance in tests:
+            short[of] |= _too_small(sign * off[use][of], n[of], excess[of], odd[of], freedom, by_chance)
         if short.any():
-            lost = p[use][short] if not short.all() else p[suspect[p] & (family.sum(1.0 * nothing[c]) == 0)]
+            alike = suspect[p] & (family.sum(1.0 * nothing[c]) == 0)  # measured or not
+            lost = p[use][short] if not short[some].all() or not some.any() else np.union1d(p[use][short], p[alike])
             share = below[use][short].sum() / (x[p[use]][short].sum() or np.nan)
             spread[np.isin(p, lost)] = np.inf
+            above, under = tree.level_names[level : level + 2]
+            where = f"where rows may be missing ({len(lost):,} families)"
+            if len(lost) == 1:
+                path = tree.path(int(lost[0] if tree.order is None else tree.order[lost[0]]))
+                where = f"in {' › '.join(map(str, path)) or 'the total'}, where rows seem to be missing"
             yield Incomplete(
                 np.isin(np.arange(len(tree)), lost),
-                f"figures of {tree.level_names[level + 1]} add up to {share:.0%} of those of {tree.level_names[level]} "
-                f"where rows may be missing ({len(lost):,} families), which noise does not explain: {NOT_MEASURED}",
+                f"figures of {under} add up to {share:.0%} of those of {above} {where}, which noise does not explain: "
+                f"{NOT_MEASURED}",
             )
         z[p], v[p] = combine(z[p], var[p], below, spread)
+        v[p[use[wrong]]] = np.inf  # of figures that tell nothing of those above them
 
 
-def _too_small(off: Floats, noise: Floats, fourth: Floats, lacks: Bools, measured: Measurements) -> Bools:
+def _too_small(off: Floats, noise: Floats, excess: Floats, lacks: Bools, freedom: float, by_chance: float) -> Bools:
     """Of families that are off by so much, all, if their sum is too large for noise, and for one odd figure; else some.
 
-    Those alone may be some that lack labels of most families: else a single figure may as well be mangled.
+    Those alone may be some that `lack` labels of most families: else a single figure may as well be mangled.
     """
     if not len(off):
         return lacks
-    off = off * (np.sign(off.sum()) or 1.0) if measured.signed else off
-    freedom = np.inf if measured.freedom is None else np.min(measured.freedom)
-    chance, total = 2 * BY_CHANCE / (1 + measured.signed), noise.sum()
-    reach = quantile(1 - chance, fourth.sum(keepdims=True) / total**2, freedom)[0] * np.sqrt(total)
+    of_sum = (excess * (noise / noise.sum()) ** 2).sum(keepdims=True)
+    reach = quantile(1 - 2 * by_chance, of_sum, freedom)[0] * np.sqrt(noise.sum())
     if len(off) > 2 and off.sum() > max(reach, MANY * off.std() * np.sqrt(len(off))):
         return np.ones(len(off), bool)
-    each = quantile(1 - chance / len(off), fourth / noise**2, freedom) * np.sqrt(noise)
-    odd: Bools = lacks & ((np.abs(off) if measured.signed else off) > each)
+    each = quantile(1 - max(2 * by_chance / len(off), 1e-14), excess, freedom) * np.sqrt(noise)
+    odd: Bools = lacks & (off > each)
     return odd
