@@ -175,6 +175,16 @@ def test_a_figure_too_large_or_too_small_for_its_rows_is_no_missing_row(at: int)
     assert np.abs(made.table["correction"].to_numpy()).max() > 20
 
 
+@pytest.mark.parametrize("total", [True, False])
+def test_what_is_missing_is_at_least_0(total: bool) -> None:
+    """Also where the rows that are there exceed their total by noise."""
+    rows = [(f"c{i}", m, 100.0) for i in range(12) for m in "abc" if (i, m) != (0, "b")]
+    rows += [("c0", None, 195.0), *((f"c{i}", None, 300.0) for i in range(1, 12))] if total else []
+    made = denoise_table(table(rows), LEVELS, "visits", std=6, noise="normal", fill=True)
+    (last,) = [row for row in made.table.to_pylist() if row["city"] == "c0" and row["month"] == "b"]
+    assert last["low"] == last["estimate"] == 0 < last["high"]
+
+
 def test_levels_of_other_languages_get_no_english_plural() -> None:
     rows = without_may(np.random.default_rng(3))
     rows = rows.rename_columns(["Monat" if name == "month" else name for name in rows.column_names])
