@@ -185,6 +185,12 @@ def test_what_is_missing_is_at_least_0(total: bool) -> None:
     assert last["low"] == last["estimate"] == 0 < last["high"]
 
 
+@pytest.mark.filterwarnings("error")
+def test_the_largest_noise_gives_no_warning() -> None:
+    rows = [(c, m, 10.0) for c in "ab" for m in (None, "x", "y")]
+    assert np.isfinite(denoise_table(table(rows), std=1e149).table["estimate"].to_numpy()).all()
+
+
 def test_levels_of_other_languages_get_no_english_plural() -> None:
     rows = without_may(np.random.default_rng(3))
     rows = rows.rename_columns(["Monat" if name == "month" else name for name in rows.column_names])

@@ -19,6 +19,7 @@ LONGEST = 1000  # of a message, whatever names are in it
 EXACT = 1e-9  # of a sum of figures, for rounding
 BY_CHANCE = 1e-4  # how often an ordinary label of a level may look like a sum
 TO_ASK = 0.1  # the same where it can be said that the label is an ordinary one
+TO_ASK_BELOW = 0.25  # and where the rows below it are sums, too
 MOST = 0.9  # families
 NEAR = 3.0  # standard deviations of noise between a total and its rows
 
@@ -104,7 +105,8 @@ def refuse_sums(tree: Tree, figures: ArrayLike, path: str, remedy: str, variance
 
     Counts do that by chance about once in as many times as they are large: this is refused only where it would happen
     in less than one of 10,000 tables, or where the label reads as a total. With the `variance` of their noise, what is
-    a sum but for noise counts as well, and one in ten, unless totals that were measured count the label in.
+    a sum but for noise counts as well, and one in ten, unless totals that were measured count the label in, or rows below
+    it are not the sums of those below its siblings.
     """
     figure = tree.to_level_order(np.asarray(figures, np.float64))
     spread = np.zeros(len(tree)) if variance is None else tree.to_level_order(np.asarray(variance, np.float64))
@@ -116,16 +118,12 @@ def refuse_sums(tree: Tree, figures: ArrayLike, path: str, remedy: str, variance
         figure, spread = np.where(unstated, total, figure), np.where(unstated, noise, spread)
     above = np.append(np.nan, stated)[tree.family + 1]  # the measured total of a node's family
     for level in range(tree.total, tree.depth):
-        label = _sum_of_siblings(tree, level, figure, None if variance is None else spread, above[tree.slice(level)])
-        if label is not None:
-            name = tree.attributes[level - tree.total]
-            raise InputError(
-                f"{shown(path)}: {label!r} in column {name!r} is the sum of the rows beside it, in every family: "
-                f"it looks like a total; {remedy}"
-            )
+        words = _sum_of_siblings(tree, level, figure, None if variance is None else spread, above[tree.slice(level)])
+        if words:
+            raise InputError(f"{shown(path)}: {words}: it looks like a total; {remedy}")
 
 
-def _sum_of_siblings(tree: Tree, level: int, figure: Any, spread: Any, above: Any) -> Any:
+def _sum_of_siblings(tree: Tree, level: int, figure: Any, spread: Any, above: Any) -> str:
     here = tree.slice(level)
     value, parent = figure[here], tree.family[here] + 1
     coded = tree.labels[level - tree.total]
@@ -145,9 +143,31 @@ def _sum_of_siblings(tree: Tree, level: int, figure: Any, spread: Any, above: An
         width = np.where(is_sum, unit, 2 * NEAR * np.sqrt(np.bincount(parent, spread[here])[parent]))
         near = eligible & (np.abs(2 * value - family) <= width / 2 + unit * is_sum)
         near &= ~(np.abs(above - family) < np.abs(above - family + value))  # unless the total counts it in
-        close, total, wide = (np.bincount(code[near], each[near], names) for each in (near, value, width**2))
-        suspects |= (close > 0) & (close >= MOST * seen) & (names * np.sqrt(wide) <= TO_ASK * total)
-    return coded.dictionary[int(np.argmax(suspects))].as_py() if suspects.any() else None
+        ask = np.full(len(value), TO_ASK)
+        if level + 1 < tree.depth:
+            agree, rows = _sums_below(tree, level, figure, spread)
+            near, ask = near & agree, np.where(rows > 0, TO_ASK_BELOW, TO_ASK)
+        close, total, wide = (np.bincount(code[near], each[near], names) for each in (near, value * ask, width**2))
+        suspects |= (close > 0) & (close >= MOST * seen) & (names * np.sqrt(wide) <= total)
+    if not suspects.any():
+        return ""
+    i, name = int(np.argmax(suspects)), tree.attributes[level - tree.total]
+    many = "" if seen[i] == 1 else f", in {'every family' if sums[i] == seen[i] else 'nearly all families'}"
+    is_near = "is" if sums[i] == seen[i] else "is near"
+    return f"{coded.dictionary[i].as_py()!r} in column {name!r} {is_near} the sum of the rows beside it{many}"
+
+
+def _sums_below(tree: Tree, level: int, figure: Any, spread: Any) -> tuple[Bools, Any]:
+    """Whether rows below each node of a level are the sums of those below its siblings, but for noise; and how many."""
+    here, below = tree.slice(level), tree.slice(level + 1)
+    parent, nodes, coded = tree.family[below] - here.start, here.stop - here.start, tree.labels[level + 1 - tree.total]
+    pair = (tree.family[here] + 1)[parent] * len(coded.dictionary) + codes(coded)
+    pair = np.unique(pair, return_inverse=True)[1]
+    sums, noise = (np.bincount(pair, each[below])[pair] for each in (figure, spread))
+    off = np.nan_to_num((2 * figure[below] - sums) ** 2 / np.maximum(noise, EXACT))  # 0 where it is not known
+    rows = np.bincount(parent, minlength=nodes)
+    agree: Bools = np.bincount(parent, off, nodes) <= rows + 2 * np.sqrt(2 * rows)
+    return agree, rows
 
 
 def _multiples(value: Any, unit: float) -> bool:

@@ -178,6 +178,11 @@ def decimal_sign(cells: Any) -> str | None:
     return next((sign for sign in signs if sign and _first(cells, "[.,]") >= 0), None)
 
 
+def point_of_noise(cells: Any) -> str | None:
+    """A decimal point where a column of noise has no comma: a standard deviation of 1.414 is not in thousands."""
+    return "." if is_text_type(cells.type) and _first(cells, ",") < 0 else None
+
+
 def _fits_both(cells: Any) -> bool:
     """Whether the signs in a column may be decimal or between thousands: all have three digits after them."""
     import pyarrow.compute as pc

@@ -14,6 +14,7 @@ from attributary.tree.labels import codes, labels_only
 TOTALS = (
     *("all", "total", "totals", "grand total", "subtotal", "sub-total", "sum", "overall", "rollup"),
     *("gesamt", "gesamtsumme", "gesamtergebnis", "insgesamt", "summe", "zwischensumme", "alle", "ergebnis"),
+    *("zusammen", "alle zusammen", "alles", "sammanlagt", "i alt", "összesen", "łącznie", "all together", "combined"),
     *("total general", "total général", "totale", "totaal", "totalt", "totalsumma", "ensemble", "tous", "toutes"),
     *("todos", "todas", "tutti", "tutte", "suma", "soma", "razem", "ogółem", "celkem", "yhteensä", "summa"),
     *("итого", "всего", "合计", "总计", "小计", "合計", "総計", "小計", "합계", "총계", "toplam"),
