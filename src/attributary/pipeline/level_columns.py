@@ -105,8 +105,8 @@ def refuse_sums(tree: Tree, figures: ArrayLike, path: str, remedy: str, variance
 
     Counts do that by chance about once in as many times as they are large: this is refused only where it would happen
     in less than one of 10,000 tables, or where the label reads as a total. With the `variance` of their noise, what is
-    a sum but for noise counts as well, and one in ten, unless totals that were measured count the label in, or rows below
-    it are not the sums of those below its siblings.
+    a sum but for noise counts as well, and one in ten, unless totals that were measured count the label in, or rows
+    below it are no such sums.
     """
     figure = tree.to_level_order(np.asarray(figures, np.float64))
     spread = np.zeros(len(tree)) if variance is None else tree.to_level_order(np.asarray(variance, np.float64))
@@ -159,8 +159,8 @@ def _sum_of_siblings(tree: Tree, level: int, figure: Any, spread: Any, above: An
 
 def _sums_below(tree: Tree, level: int, figure: Any, spread: Any) -> tuple[Bools, Any]:
     """Whether rows below each node of a level are the sums of those below its siblings, but for noise; and how many."""
-    here, below = tree.slice(level), tree.slice(level + 1)
-    parent, nodes, coded = tree.family[below] - here.start, here.stop - here.start, tree.labels[level + 1 - tree.total]
+    here, below, coded = tree.slice(level), tree.slice(level + 1), tree.labels[level + 1 - tree.total]
+    parent, nodes = tree.family[below] - here.start, here.stop - here.start
     pair = (tree.family[here] + 1)[parent] * len(coded.dictionary) + codes(coded)
     pair = np.unique(pair, return_inverse=True)[1]
     sums, noise = (np.bincount(pair, each[below])[pair] for each in (figure, spread))

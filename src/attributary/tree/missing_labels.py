@@ -25,12 +25,11 @@ def lacking(tree: Tree, share: float) -> tuple[Ints, Ints]:
         code, usual, alike, pairs, often = _labels(tree, level, share)
         family, width = tree.family[tree.slice(level)], len(usual) + 1
         of = alike[family - tree.slice(level - 1).start]
-        by_all = usual[code] & ((share > 0) | (of < 0))
-        there = by_all | np.isin(of * width + code, pairs[often])
+        by_all, more = (share > 0) | (of < 0), often & ~(usual[pairs % width] & (share > 0))
+        there = usual[code] & by_all | np.isin(of * width + code, pairs[often])
         has += np.bincount(family, there, len(tree)).astype(np.int64)
-        more = often & ~(usual[pairs % width] & (share > 0))
         in_alike = np.bincount(pairs[more] // width, minlength=int(of.max(initial=0)) + 1)[of]
-        usual_labels[family] = np.where((share > 0) | (of < 0), usual.sum(), 0) + np.where(of < 0, 0, in_alike)
+        usual_labels[family] = usual.sum() * by_all + in_alike * (of >= 0)
     return has, usual_labels
 
 
@@ -56,8 +55,7 @@ def with_missing(tree: Tree, incomplete: Bools) -> Tree:
         expected, each = often | usual[pairs % width], np.append(short, added)
         start, end = (np.searchsorted(pairs[often] // width, np.append(of, label), s) for s in ("left", "right"))
         more = [node * width + pairs[often][i:j] % width for node, i, j in zip(each, start, end, strict=True)]
-        key = np.concatenate([(each[:, None] * width + np.flatnonzero(usual)).ravel(), *more])
-        key = np.setdiff1d(key, there)
+        key = np.setdiff1d(np.concatenate([(each[:, None] * width + np.flatnonzero(usual)).ravel(), *more]), there)
         others = np.where(of < 0, not usual[np.unique(of_level)].all(), np.isin(of, pairs[~expected] // width))
         rest = short[others | ~np.isin(short, key // width)]
         if len(rest):
