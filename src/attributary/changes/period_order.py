@@ -84,7 +84,7 @@ def without_accents(name: str) -> str:
 
 
 def _tokens(name: str) -> list[str]:
-    """The numbers and words of a name, without accents and ordinals; 05012026 is three, as no month is 19 to 21."""
+    """The numbers and words of a name without ordinals; 05012026 is three numbers, since no month is 19 to 21."""
     plain = re.sub(r"(?<!\d)(\d\d)(\d\d)((19|2[01])\d\d)(?!\d)", r"\1 \2 \3", without_accents(name))
     return re.findall(r"\d+|[^\W\d_]+", re.sub(r"(?<=\d)(st|nd|rd|th)\b", "", plain))
 

@@ -138,7 +138,7 @@ def _sum_of_siblings(tree: Tree, level: int, figure: Any, spread: Any, above: An
     enough = np.full(names, np.log(names / BY_CHANCE))
     if is_text_type(coded.dictionary.type):
         enough[reads_as_total(coded.dictionary, tree.attributes[level - tree.total])] = 0
-    suspects = (sums > 0) & (seen == sums) & (strength >= enough)
+    suspects, close = (sums > 0) & (seen == sums) & (strength >= enough), sums
     if spread is not None:
         width = np.where(is_sum, unit, 2 * NEAR * np.sqrt(np.bincount(parent, spread[here])[parent]))
         near = eligible & (np.abs(2 * value - family) <= width / 2 + unit * is_sum)
@@ -152,7 +152,9 @@ def _sum_of_siblings(tree: Tree, level: int, figure: Any, spread: Any, above: An
     if not suspects.any():
         return ""
     i, name = int(np.argmax(suspects)), tree.attributes[level - tree.total]
-    many = "" if seen[i] == 1 else f", in {'every family' if sums[i] == seen[i] else 'nearly all families'}"
+    many = (
+        "" if seen[i] == 1 else f", in {'every family' if max(sums[i], close[i]) == seen[i] else 'nearly all families'}"
+    )
     is_near = "is" if sums[i] == seen[i] else "is near"
     return f"{coded.dictionary[i].as_py()!r} in column {name!r} {is_near} the sum of the rows beside it{many}"
 
