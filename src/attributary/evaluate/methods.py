@@ -78,12 +78,6 @@ def methods() -> dict[str, Method]:
     return found | {ZEROS: Method.of("equal", ZEROS)}
 
 
-def title(name: str) -> str:
-    """What a reader calls the method of a name; the name itself if it is not registered."""
-    known = methods().get(name)
-    return name if known is None else known.title
-
-
 def whose(name: str) -> str:
     """Whether a method is the paper's, ours, or a baseline that both are compared with."""
     if name in PAPER:
