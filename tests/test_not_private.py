@@ -315,3 +315,8 @@ def test_a_plan_tells_no_figure_of_counts_that_were_not_protected(marked: str, t
     else:
         assert found == [[]] * len(shown) and plan.prior.conversions is None
         assert all("NOT protected" in text for text in (shown[0], shown[2], shown[6]))
+
+
+@pytest.mark.parametrize("name", ["not_private", "NOT_PRIVATE", "Not_Private"])
+def test_the_mark_is_found_however_its_head_is_written(name: str) -> None:
+    assert words_of(pa.table({"a": ["x"], name: [TRUE_COUNTS]})) == TRUE_COUNTS

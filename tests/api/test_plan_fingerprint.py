@@ -251,6 +251,17 @@ def test_a_campaign_that_is_new_on_the_second_day(tmp_path: Path, monkeypatch: p
         denoise_batches([batches[0], batches[0]._replace(tree=trees[0])])
 
 
+def test_a_report_with_sums_outside_its_own_tree_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tree of another day: its nodes would count as 0, although the report has sums of them."""
+    monkeypatch.chdir(tmp_path)
+    batches, trees = two_days(covers=True)
+    wrong = [batches[0]._replace(summaries=batches[1].summaries), batches[1]._replace(summaries=batches[0].summaries)]
+    with pytest.raises(InputError, match=r"day1.avro has sums of 3 nodes that its tree does not have, such as new"):
+        denoise_batches(wrong)
+    denoise_batches([each._replace(covers=False) for each in wrong])
+    assert len(trees[0]) < len(trees[1])
+
+
 def test_sums_of_two_days_and_plans_are_covered_as_stated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two plans, a campaign that is new on day 2: errors are as large as their variances say, at every node."""
     monkeypatch.chdir(tmp_path)

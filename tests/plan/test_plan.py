@@ -668,6 +668,16 @@ def test_a_plans_numbers_are_numbers_and_its_truths_truths(path: tuple[Any, ...]
     assert str(path[-1]) in str(error.value) or path[-1] == 0
 
 
+@pytest.mark.parametrize("wrong", ['"false"', "0", '"x"', "[]"])
+def test_whether_a_prior_was_protected_is_true_or_false(wrong: str) -> None:
+    given = spec()
+    tree, history = asked(given)
+    text = make_plan(given, tree, history).to_json()
+    assert text.count('"protected": false') == 1
+    with pytest.raises(InputError, match="prior.protected"):
+        Plan.from_json(text.replace('"protected": false', f'"protected": {wrong}'))
+
+
 @pytest.mark.parametrize(("path", "value"), [(("prior", "new"), 0.0), (("expected", "tree", "plan"), 1)])
 def test_a_whole_number_may_be_written_either_way_in_json(path: tuple[Any, ...], value: Any) -> None:
     plan = Plan.from_json(changed(saved(), path, value))
