@@ -92,9 +92,7 @@ def test_an_estimate_of_columns_is_made_of_theirs(own: bool, options: dict) -> N
     assert "10 × 3" in repr(est) and "first of 3 columns" in est._repr_html_()
     read = read_measures(est.table(), "columns")
     assert list(read) == ["0", "1", "2"]
-    last = parts[2]  # what was not measured is written within its bounds
-    written = np.where(last.measurements.variance < np.inf, last.count, np.clip(last.count, *last.interval()))
-    np.testing.assert_allclose(TREE.from_level_order(read["2"].estimate), written)
+    np.testing.assert_allclose(TREE.from_level_order(read["2"].estimate), est.count[:, 2])
 
 
 def test_repeated_and_added_columns() -> None:
