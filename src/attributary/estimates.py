@@ -174,9 +174,7 @@ def figures_of(est: Estimate, confidence: float = USUAL) -> dict[str, Any]:
     """The columns of FIGURES in the tree's order, nan where there is nothing; `from_prior` too with a prior."""
     noisy, variance = est.measurements.noisy, est.measurements.variance
     low, high = est.interval(confidence)
-    known = variance < np.inf
-    count = np.where(known, est.count, np.clip(est.count, low, high))  # what was not measured is within its bounds
-    values = (np.where(known, noisy, np.nan), variance, count, est.variance, low, high, est.correction)
+    values = (np.where(variance < np.inf, noisy, np.nan), variance, est.count, est.variance, low, high, est.correction)
     prior = {FROM_PRIOR: est.from_prior} if isinstance(est, Prediction) else {}
     zero = {} if est.zero is None else {ZERO: est.zero}
     return dict(zip(FIGURES, values, strict=True)) | prior | zero

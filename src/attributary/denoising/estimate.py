@@ -119,8 +119,7 @@ class Estimate:
         cut = self.nonnegative | unknown
         low, high = np.where(cut, np.maximum(low, 0), low), np.where(cut, np.maximum(high, 0), high)
         if self.count is not self.blue or unknown.any():
-            count = np.where(cut, np.maximum(self.count, 0), self.count)
-            low, high = np.minimum(low, count), np.maximum(high, count)
+            low, high = np.minimum(low, self.count), np.maximum(high, self.count)
         return Interval(low, high)
 
     @property
