@@ -10,6 +10,7 @@ true counts are known, the squared error:
 """
 
 from collections.abc import Callable
+from typing import TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -53,45 +54,28 @@ def nodes(count: ArrayLike, variance: ArrayLike, tau: float, metric: Metric = we
     return relative(c, v, tau, metric)
 
 
-def levels(
-    tree: Tree,
-    count: ArrayLike,
-    variance: ArrayLike,
-    tau: float,
-    *,
-    weights: ArrayLike | None = None,
-    metric: Metric = weights,
-) -> Floats:
-    """RMSRE_τ of each level; `weights`, one per node, replace the paper's 1/|L_i|. A level without weight has nan."""
-    squared, weight, level = _per_node(tree, nodes(count, variance, tau, metric), weights)
+class Pooled(TypedDict, total=False):
+    """What the errors of levels and trees take besides counts, variances and τ."""
+
+    weights: ArrayLike | None  # one per node, in place of the paper's 1/|L_i|; a level without weight has no error
+    metric: Metric
+
+
+def levels(tree: Tree, count: ArrayLike, variance: ArrayLike, tau: float, **pooled: Unpack[Pooled]) -> Floats:
+    """RMSRE_τ of each level; nan for one without weight."""
+    squared, weight, level = _per_node(tree, count, variance, tau, **pooled)
     return np.sqrt(_means(squared, weight, level, tree.depth))
 
 
-def tree(
-    tree: Tree,
-    count: ArrayLike,
-    variance: ArrayLike,
-    tau: float,
-    *,
-    weights: ArrayLike | None = None,
-    metric: Metric = weights,
-) -> float:
+def tree(tree: Tree, count: ArrayLike, variance: ArrayLike, tau: float, **pooled: Unpack[Pooled]) -> float:
     """RMSRE_τ(T): the root mean square over the levels that have weight."""
-    squared, weight, level = _per_node(tree, nodes(count, variance, tau, metric), weights)
+    squared, weight, level = _per_node(tree, count, variance, tau, **pooled)
     return float(np.sqrt(np.nanmean(_means(squared, weight, level, tree.depth))))
 
 
-def roots(
-    tree: Tree,
-    count: ArrayLike,
-    variance: ArrayLike,
-    tau: float,
-    *,
-    weights: ArrayLike | None = None,
-    metric: Metric = weights,
-) -> Floats:
+def roots(tree: Tree, count: ArrayLike, variance: ArrayLike, tau: float, **pooled: Unpack[Pooled]) -> Floats:
     """RMSRE_τ of each root's own tree, in level order; its levels are those that it has."""
-    squared, weight, level = _per_node(tree, nodes(count, variance, tau, metric), weights)
+    squared, weight, level = _per_node(tree, count, variance, tau, **pooled)
     number = int(tree.first[0])
     means = _means(squared, weight, tree.root * tree.depth + level, number * tree.depth).reshape(number, tree.depth)
     present = ~np.isnan(means)
@@ -100,8 +84,15 @@ def roots(
     return mean
 
 
-def _per_node(tree: Tree, errors: Floats, weights: ArrayLike | None) -> tuple[Floats, Floats, NDArray[np.int32]]:
-    error = np.broadcast_to(errors, len(tree))
+def _per_node(
+    tree: Tree,
+    count: ArrayLike,
+    variance: ArrayLike,
+    tau: float,
+    weights: ArrayLike | None = None,
+    metric: Metric = weights,
+) -> tuple[Floats, Floats, NDArray[np.int32]]:
+    error = np.broadcast_to(nodes(count, variance, tau, metric), len(tree))
     weight = np.ones(len(tree)) if weights is None else np.asarray(weights, np.float64)
     if weight.shape != (len(tree),) or not (weight >= 0).all() or not 0 < weight.sum() < np.inf:
         raise ValueError(
