@@ -27,6 +27,7 @@ from attributary.spec import Spec
 from attributary.tables.not_private import mark, together
 from attributary.tree import Tree
 from attributary.tree.match import match
+from attributary.types import Ints
 
 
 class QueriedReports(NamedTuple):
@@ -129,11 +130,16 @@ def _onto(tree: Tree, here: Tree, measured: Measurements, covers: bool) -> Measu
     """Measurements of the nodes of a tree on a larger one, which has all of them."""
     if here is tree:
         return measured
-    node = match(tree, here.table()).node
-    node = node if tree.order is None else tree.order[node]
+    node = _places(tree, here)
     noisy, variance = np.zeros(len(tree)), np.full(len(tree), 0.0 if covers else np.inf)
     noisy[node], variance[node] = measured.noisy, measured.variance
     return replace(measured, noisy=noisy, variance=variance, tree=tree)
+
+
+def _places(tree: Tree, here: Tree) -> Ints:
+    """Where a larger tree has the nodes of a smaller one, in the larger one's order."""
+    node: Ints = match(tree, here.table()).node
+    return node if tree.order is None else tree.order[node]
 
 
 def _refuse_outside(name: str, here: Tree, measures: Mapping[str, Measurements]) -> None:
@@ -141,9 +147,8 @@ def _refuse_outside(name: str, here: Tree, measures: Mapping[str, Measurements])
     for measured in measures.values():
         tree = measured.tree
         assert tree is not None
-        node = match(tree, here.table()).node
         outside = np.isfinite(measured.variance)
-        outside[node if tree.order is None else tree.order[node]] = False
+        outside[_places(tree, here)] = False
         if outside.any():
             path = " > ".join(map(str, tree.path(int(np.argmax(outside)))))
             raise InputError(
