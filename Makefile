@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 EXTRAS ?= dev
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(1 + (os.cpu_count() or 1))')
 
-.PHONY: help demo test test-all test-duckdb1 test-peers check bench fuzz vectors docs pictures dist clean
+.PHONY: help demo test test-all update-golden test-duckdb1 test-peers check bench fuzz vectors docs pictures dist clean
 
 help: ## this list
 	@echo "Attributary: conversion counts under differential privacy that add up."
@@ -26,6 +26,9 @@ test: $(VENV)/.ready-dev ## the tests, the examples in README and docs among the
 
 test-all: ## the same with the longest tests, and four times as many generated examples
 	EFFORT=all $(MAKE) --no-print-directory test
+
+update-golden: $(VENV)/.ready-dev ## accept what commands, pages and docs print now; read the diff before you commit it
+	UPDATE_GOLDEN=1 $(PYTEST) tests/test_docs.py
 
 test-duckdb1: $(VENV)/.ready-dev ## the tests of logs, on the last DuckDB before 2
 	test -d $(VENV)/duckdb1 || $(BIN)/python -m pip install --quiet --disable-pip-version-check \

@@ -14,6 +14,8 @@ from attributary import noise, prior
 from attributary.budget import METHODS
 from attributary.cli import main
 from attributary.cli.plan import ABOUT
+from attributary.cli.printing import plain
+from attributary.facts.numerals import percent
 from attributary.plan import Plan, make_plan
 from attributary.spec import Spec
 from attributary.tables import read_table, write_table
@@ -82,24 +84,28 @@ def test_the_plan_is_the_librarys() -> None:
     assert sorted(os.listdir()) == ["counts.csv", "plan.json", "spec.toml", "split.toml"]
 
 
+def shown(part: float) -> str:
+    return plain(percent(part))
+
+
 def test_the_table_is_that_of_the_plan() -> None:
     said = done("spec.toml", "--prior", "counts.csv", "-o", "plan.json")
     made = Plan.load("plan.json")
     for i, level in enumerate(made.expected.levels):
         nodes, share, contribution, error, equal, *_ = row(said, level.level)
-        assert nodes == str(level.nodes) and share == f"{made.default[i] / 65536:.1%}"
+        assert nodes == str(level.nodes) and share == shown(made.default[i] / 65536)
         assert contribution == (f"{made.default[i]:,}" if made.default[i] else "not measured")
-        assert (error, equal) == (f"{level.error.plan:.1%}", f"{level.error.equal:.1%}")
+        assert (error, equal) == (shown(level.error.plan), shown(level.error.equal))
     better = made.expected.tree.plan / made.expected.tree.equal - 1
     assert row(said, "all")[1:6] == [
-        *("100.0%", "65,536", f"{made.expected.tree.plan:.1%}", f"{made.expected.tree.equal:.1%}", f"−{-better:.1%}")
+        *("100.0%", "65,536", shown(made.expected.tree.plan), shown(made.expected.tree.equal), shown(better))
     ]
     assert "relative to the count, or to tau = 10" in said and "as in a summary report" in said
     assert "privacy: ε = 2: whether an impression has its counted conversion\n" in said
     assert all(line in " ".join(said.split()) for line in made.privacy_words.all_lines)
     unmeasured = [e for e in made.expected.levels if not made.default[made.levels.index(e.level)]]
     for level in unmeasured:
-        error = f"{level.error.plan:.1%}"
+        error = shown(level.error.plan)
         assert f"{level.level}: not measured: summed from the levels below; expected error {error}" in said
     assert "NOT protected" in said
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from attributary.report import numerals
+from attributary.facts import numerals
 from attributary.tables import read_table
 from browser import Tabs, check_usable, ready, violations
 from explored import client, closed, every_page, session, table, written  # noqa: F401

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from attributary import Tree
-from attributary.report import numerals
+from attributary.facts import numerals
 from attributary.tables import read_table, write_table
 from browser import Tabs, check_usable, ready, violations
 from effort import first_of

@@ -16,7 +16,8 @@ from attributary.denoising.estimate import estimate_html
 from attributary.errors import InputError
 from attributary.estimates import estimates_table, plausibility, read_estimates
 from attributary.explore.estimate_store import open_store
-from attributary.report import ReportInputs, numerals, page
+from attributary.facts import numerals
+from attributary.report import ReportInputs, page
 from attributary.report.facts import facts
 from attributary.tables import write_table
 from browser import Tabs, ready, violations

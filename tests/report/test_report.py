@@ -21,9 +21,10 @@ from hypothesis import strategies as st
 from attributary import Tree, denoise, rmsre
 from attributary.errors import InputError
 from attributary.estimates import Estimates, estimates_table, plausibility, read_estimates
+from attributary.facts import numerals
 from attributary.plan import Plan, make_plan
 from attributary.prior import learn, none
-from attributary.report import ReportInputs, numerals, page, read, to_file
+from attributary.report import ReportInputs, page, read, to_file
 from attributary.report.by_level import changes, shares
 from attributary.report.evaluation_curves import Point, curves, read_evaluation
 from attributary.report.facts import facts, title
@@ -378,7 +379,7 @@ def test_methods_are_told_apart_by_colour_and_shape_and_one_budget_makes_a_list(
         (numerals.count(float("nan")), "–"),
         (numerals.count(float("-inf")), "−∞"),
         (numerals.percent(0.0523), "5.2\u00a0%"),
-        (numerals.percent(0.523), "52\u00a0%"),
+        (numerals.percent(0.523), "52.3\u00a0%"),
         (numerals.percent(0.000123), "0.012\u00a0%"),
         (numerals.percent(12.3), "1,230\u00a0%"),
         (numerals.percent(0), "0\u00a0%"),

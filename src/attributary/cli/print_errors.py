@@ -3,9 +3,10 @@
 from collections.abc import Iterable
 from typing import Any
 
-from attributary.cli.printing import PrintedFigure, console, percent, print_table
+from attributary.cli.printing import console, print_table
 from attributary.evaluate.comparison import Evaluation, Panel, best_panels, panels, tree_errors
 from attributary.evaluate.methods import ZEROS
+from attributary.facts.numerals import Numeral, percent
 from attributary.spec.measure import COUNT
 
 
@@ -57,4 +58,4 @@ def _line(rows: list[dict[str, Any]], names: list[str], values: list[str]) -> li
     line += [percent(by_measure[name][column]) for name in names for column in ("rmsre", "bias")]
     most = least["conversions_per_impression"]
     clips = [by_measure[name]["clip"] for name in values]
-    return [*line, PrintedFigure(f"{most:.3g}", most), *(PrintedFigure(f"{clip:,.2f}", clip) for clip in clips)]
+    return [*line, Numeral(f"{most:.3g}", most), *(Numeral(f"{clip:,.2f}", clip) for clip in clips)]

@@ -5,12 +5,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from attributary.cli.printing import Out, PrintedFigure, console, print_table
+from attributary.cli.printing import Out, console, print_table
 from attributary.cli.summary_file import fact
 from attributary.denoising import Estimate
 from attributary.denoising.prediction import Prediction
 from attributary.errors import one_line
 from attributary.estimates import Z_FINE, Plausibility, plausibility, suspects
+from attributary.facts.numerals import Numeral
 
 Line = tuple[str, str]  # words and their style
 PLAIN, WARNING = "", "yellow"
@@ -108,9 +109,9 @@ def _print_levels(out: Out, levels: list[LevelVariance]) -> None:
     heads = ["level", "nodes", *(["measured"] if some_missing else [])]
     rows = [[*heads, "noise variance", "estimate variance", "reduction"]]
     for level in levels:
-        noise, reduction = PrintedFigure("not measured", None), PrintedFigure("", None)
+        noise, reduction = Numeral("not measured", None), Numeral("", None)
         if level.measured:
-            noise, reduction = figure(level.noise), PrintedFigure(f"{level.reduction:.1%}", level.reduction)
+            noise, reduction = figure(level.noise), Numeral(f"{level.reduction:.1%}", level.reduction)
         counts = [f"{level.nodes:,}", *([f"{level.measured:,}"] if some_missing else [])]
         rows.append([one_line(level.name), *counts, noise, figure(level.estimate), reduction])
     print_table(out, rows, space=False)
@@ -163,6 +164,6 @@ def _weights(est: Estimate) -> list[tuple[str, float]]:
     return [(name, float(share[est.tree.slice(i)].mean())) for i, name in enumerate(est.tree.level_names)]
 
 
-def figure(x: float) -> PrintedFigure:
+def figure(x: float) -> Numeral:
     """A number for the eye."""
-    return PrintedFigure(f"{x:,.0f}" if 10_000 <= abs(x) < 1e15 else f"{x:.4g}", x)
+    return Numeral(f"{x:,.0f}" if 10_000 <= abs(x) < 1e15 else f"{x:.4g}", x)

@@ -5,8 +5,9 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from attributary.budget import METHODS, Expected
-from attributary.cli.printing import Out, PrintedFigure, change, console, percent, print_table, span
+from attributary.cli.printing import Out, console, print_table
 from attributary.cli.summary_file import fact
+from attributary.facts.numerals import Numeral, change, percent, span
 from attributary.plan import MeasurePlan, Plan, Variant, expected
 from attributary.plan.bounded_shares import ENOUGH
 from attributary.plan.expected_errors import Compared
@@ -196,9 +197,9 @@ def _compared(error: Compared, last: float | None) -> list[str]:
     return [percent(error.plan), *equal, percent(error.leaves), *beside]
 
 
-def _key(contribution: float) -> PrintedFigure:
+def _key(contribution: float) -> Numeral:
     """A contribution; a level without one has no key."""
-    return PrintedFigure(f"{contribution:,.0f}" if contribution else "not measured", contribution)
+    return Numeral(f"{contribution:,.0f}" if contribution else "not measured", contribution)
 
 
 def _print_by_node(out: Out, part: MeasurePlan) -> None:

@@ -3,33 +3,21 @@
 import os
 import re
 import sys
-from collections.abc import Callable
-from math import inf, isinf, isnan
-from typing import Any, Self
+from typing import Any
 
 import click
 
 from attributary.cli.summary_file import current
+from attributary.facts.numerals import PERCENT, Numeral
 
 WIDTH = 160  # of what goes to a file
 GAP = 2  # between columns
 NUMBER = re.compile(r"[-+]?[0-9]+(\.[0-9]+)?")
 
 
-class PrintedFigure(str):
-    """A number, or several, as they are shown; `value` is what they are."""
-
-    value: Any
-
-    def __new__(cls, text: str, value: Any) -> Self:
-        made = super().__new__(cls, text)
-        made.value = value
-        return made
-
-
 def say(line: str, always: bool = False) -> None:
     """Prints a line to standard error; `always` also where -q is given, as for what is not private."""
-    summary = current()
+    summary, line = current(), plain(line)
     if summary is not None:
         summary.messages += [part for part in line.split("\n") if part]
     if always or not muted():
@@ -62,10 +50,19 @@ class Out:
 
     def print(self, line: Any = "") -> None:
         """Prints a text, or a rich one."""
+        if isinstance(line, str):
+            line = plain(line)
+        elif hasattr(line, "plain"):
+            line.plain = plain(line.plain)
         text = getattr(line, "plain", line)
         if self.summary is not None and isinstance(text, str):
             self.summary.messages += [part for part in text.split("\n") if part]
         self._console.print(line)
+
+
+def plain(text: str) -> str:
+    """Words and figures as terminals show them: 5.0%, and no spaces that only a page needs."""
+    return text.replace(PERCENT, "%").replace("\u00a0", " ")
 
 
 def console() -> Out:
@@ -93,10 +90,10 @@ def print_table(out: Out, rows: list[list[str]], together: int = 0, *, space: bo
 
 def _data(cell: str) -> Any:
     """A cell as data: the number that a figure shows, and of other cells those that read as one."""
-    if isinstance(cell, PrintedFigure):
+    if isinstance(cell, Numeral):
         return cell.value
-    plain = cell.replace(",", "")
-    return float(plain) if "." in plain and NUMBER.fullmatch(plain) else int(plain) if NUMBER.fullmatch(plain) else cell
+    bare = cell.replace(",", "")
+    return float(bare) if "." in bare and NUMBER.fullmatch(bare) else int(bare) if NUMBER.fullmatch(bare) else cell
 
 
 def _table(rows: list[list[str]]) -> Any:
@@ -105,38 +102,7 @@ def _table(rows: list[list[str]]) -> Any:
     made = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False)
     made.add_column(rows[0][0], overflow="fold")
     for head in rows[0][1:]:
-        made.add_column(head, justify="right")
+        made.add_column(plain(head), justify="right")
     for row in rows[1:]:
-        made.add_row(*row)
+        made.add_row(*map(plain, row))
     return made
-
-
-def percent(part: float) -> PrintedFigure:
-    """A part as a percentage; ∞ stays, and nan is nothing."""
-    if isnan(part):
-        return PrintedFigure("", part)
-    if isinf(part):
-        return PrintedFigure("∞", part)
-    return PrintedFigure(f"{part:.1%}" if part < 10 else f"{part:,.0%}", part)
-
-
-def change(figure: float, before: float) -> PrintedFigure:
-    """By how much a figure differs from another, with a sign; − is less."""
-    part = figure / before - 1 if before != 0 and not isinf(figure) else 0.0 if isinf(before) or before == 0 else inf
-    if abs(part) < 0.0005:
-        return PrintedFigure("–", part)
-    if isinf(part):
-        return PrintedFigure("+∞", part)
-    shown = f"{part:+.1%}" if part < 10 else f"{part:+,.0%}"
-    return PrintedFigure(shown.replace("-", "−"), part)
-
-
-def span(values: Any, shown: Callable[[float], str]) -> PrintedFigure:
-    """The median, and the least and the largest value where they differ."""
-    import numpy as np
-
-    least, median, largest = (float(x) for x in (values.min(), np.median(values), values.max()))
-    low, middle, high = (shown(x) for x in (least, median, largest))
-    if low == high:
-        return PrintedFigure(middle, median)
-    return PrintedFigure(f"{middle} ({low} to {high})", {"median": median, "least": least, "largest": largest})

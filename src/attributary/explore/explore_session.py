@@ -23,8 +23,8 @@ from attributary.explore.what_if import (
     requested_shares,
     requested_spec,
 )
+from attributary.facts import numerals
 from attributary.plan import MeasurePlan
-from attributary.report import numerals
 from attributary.report.course_svg import LARGE, course
 from attributary.report.facts import not_private
 from attributary.report.quantity import digits, tau_of_value

@@ -8,9 +8,9 @@ import numpy as np
 
 from attributary.errors import InputError
 from attributary.explore.estimate_store import EstimateStore
+from attributary.facts import numerals
 from attributary.plan import Plan
 from attributary.prior import Prior
-from attributary.report import numerals
 from attributary.spec import Spec
 from attributary.spec.measure import COUNT
 from attributary.tree import Tree

@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from attributary.estimates import Z_FINE, Plausibility
+from attributary.facts import numerals
 from attributary.plan import Plan
 from attributary.plan.expected_errors import Compared, LevelErrors
-from attributary.report import numerals
 from attributary.report.chart import AMBER, GREY, INK, MUTED, NARROW, TEAL, Chart, Draw, VegaLite, looks, rows_of, ticks
 from attributary.report.quantity import Quantity, path
 from attributary.report.tradeoff_chart import tradeoff_chart

@@ -6,8 +6,8 @@ from typing import NamedTuple
 import numpy as np
 
 from attributary.changes import Series
+from attributary.facts import numerals
 from attributary.html import UNSEEN
-from attributary.report import numerals
 from attributary.report.chart import ticks
 from attributary.types import Floats
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from attributary.errors import InputError
+from attributary.facts import numerals
 from attributary.html import ROOMY
-from attributary.report import numerals
 from attributary.report.chart import AMBER, CONFIG, GREY, NARROW, RUST, TEAL, Chart, Draw, VegaLite, looks
 from attributary.tables import place
 from attributary.tables.table_columns import floats

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from attributary.budget import METHODS
 from attributary.estimates import Estimates
+from attributary.facts import numerals
 from attributary.plan import MeasurePlan, Plan
 from attributary.plan.plan import Trade
 from attributary.plan.plan_html import REVEALS
-from attributary.report import numerals
 from attributary.report.inputs import ReportInputs
 from attributary.report.quantity import Quantity, label, total_of
 from attributary.tables.not_private import EXACT_PRIOR, NO_NOISE, SEEDED, TRUE_COUNTS

@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from attributary.facts import numerals
 from attributary.plan import Plan
 from attributary.plan.plan import Trade
-from attributary.report import numerals
 from attributary.report.chart import AMBER, NARROW, RUST, TEAL, Chart, Draw, VegaLite, looks
 
 KINDS = {"error": "expected error", "bias": "cut off", "noise": "noise"}

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from attributary.estimates import Estimates
-from attributary.report import numerals
+from attributary.facts import numerals
 from attributary.report.chart import INK, NARROW, TEAL, WIDE, Chart, VegaLite, looks, rows_of, ticks
 from attributary.report.quantity import Quantity, label
 from attributary.types import Bools, Floats

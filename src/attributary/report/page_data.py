@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attributary.estimates import Estimates, Plausibility
-from attributary.report import numerals
+from attributary.facts import numerals
+from attributary.facts.numerals import rounded
 from attributary.report.node_charts import BOUNDS, NAMES
-from attributary.report.numerals import rounded
 from attributary.report.quantity import Quantity
 from attributary.tree import Tree
 from attributary.types import Bools

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 
 from attributary.estimates import Plausibility, plausibility
+from attributary.facts import numerals
 from attributary.plan import MeasurePlan
 from attributary.ratio import PER
-from attributary.report import numerals
 from attributary.report.by_level import accuracy_section, budget_section
 from attributary.report.chart import Draw
 from attributary.report.inputs import ReportInputs

@@ -8,9 +8,9 @@ import numpy as np
 
 from attributary import rmsre
 from attributary.estimates import Estimates
+from attributary.facts import numerals
 from attributary.plan import MeasurePlan
 from attributary.ratio import PER, delta
-from attributary.report import numerals
 from attributary.report.inputs import ReportInputs
 from attributary.spec.measure import COUNT, called
 from attributary.types import Floats

@@ -8,8 +8,8 @@ from attributary import __version__
 from attributary.changes import TESTS, Changes, Series
 from attributary.changes.change_test import COUNTS
 from attributary.changes.what_changed import FELL, GONE, GREW, NEW, WithInterval
+from attributary.facts import numerals
 from attributary.plan import Plan
-from attributary.report import numerals
 from attributary.report.course_svg import course_svg
 from attributary.report.facts import not_private, title
 from attributary.report.page import Page, render

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from attributary.estimates import Z_FINE
+from attributary.facts import numerals
 from attributary.pipeline.check_table import TableCheck
-from attributary.report import numerals
 from attributary.report.facts import Fact
 
 NONE = "none"

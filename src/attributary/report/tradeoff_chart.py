@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
+from attributary.facts import numerals
 from attributary.plan import Plan
-from attributary.report import numerals
 from attributary.report.chart import AMBER, GREY, INK, MUTED, NARROW, RUST, TEAL, Chart, VegaLite, looks
 
 SPAN = 4.0  # times less and more ε than the plan's

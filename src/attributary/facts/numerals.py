@@ -1,7 +1,8 @@
 """Numerals: numbers for the eye, with thousands separators and no more digits than they deserve."""
 
-from math import floor, isfinite, isnan, log10
-from typing import Any
+from collections.abc import Callable
+from math import floor, inf, isfinite, isinf, isnan, log10
+from typing import Any, Self
 
 import numpy as np
 
@@ -10,6 +11,17 @@ NOTHING = "–"
 WHOLE_FROM = 99.95
 FEW = 8  # names that are listed one by one
 PERCENT = "\u00a0%"  # on one line with its number
+
+
+class Numeral(str):
+    """A number, or several, as people read it; `value` is what JSON holds."""
+
+    value: Any
+
+    def __new__(cls, text: str, value: Any) -> Self:
+        made = super().__new__(cls, text)
+        made.value = value
+        return made
 
 
 def count(x: float, digits: int = 1) -> str:
@@ -32,25 +44,41 @@ def rounded(x: Any, digits: int = 1) -> Any:
     return np.where(np.abs(x) >= WHOLE_FROM, np.round(x), np.round(np.multiply(x, 10)) / 10) + 0.0
 
 
-def percent(part: float) -> str:
-    """A part as a percentage with two or three digits; ∞ stays, and nan is nothing."""
-    if isnan(part):
-        return NOTHING
-    if not isfinite(part):
-        return "∞"
+def percent(part: float) -> Numeral:
+    """A part as a percentage with one digit behind the point, more if it is below 1; ∞ stays, and nan is nothing."""
     shown = 100 * part
-    if shown == 0:
-        return f"0{PERCENT}"
-    if abs(shown) < 0.001:
-        return f"< 0.001{PERCENT}"
-    digits = min(max(1 - floor(log10(abs(shown))), 0), 3)
-    return f"{shown:,.{digits}f}{PERCENT}".replace("-", MINUS)
+    if isnan(part):
+        text = NOTHING
+    elif isinf(part):
+        text = "∞" if part > 0 else f"{MINUS}∞"
+    elif shown == 0:
+        text = f"0{PERCENT}"
+    elif abs(shown) < 0.001:
+        text = f"< 0.001{PERCENT}"
+    else:
+        digits = 0 if abs(shown) >= 999.95 else min(max(1 - floor(log10(abs(shown))), 1), 3)
+        text = f"{shown:,.{digits}f}{PERCENT}".replace("-", MINUS)
+    return Numeral(text, part)
 
 
-def signed_percent(part: float) -> str:
+def signed_percent(part: float) -> Numeral:
     """A change as a percentage with its sign."""
-    shown = percent(part)
-    return f"+{shown}" if part > 0 and isfinite(part) else shown
+    return Numeral(f"+{percent(part)}" if part > 0 else percent(part), part)
+
+
+def change(figure: float, before: float) -> Numeral:
+    """By how much a figure differs from another, with a sign; a difference too small to see is nothing."""
+    part = figure / before - 1 if before != 0 and not isinf(figure) else 0.0 if isinf(before) or before == 0 else inf
+    return Numeral(NOTHING, part) if abs(part) < 0.0005 else signed_percent(part)
+
+
+def span(values: Any, shown: Callable[[float], str]) -> Numeral:
+    """The median, and the least and the largest value where they differ."""
+    least, median, largest = (float(x) for x in (values.min(), np.median(values), values.max()))
+    low, middle, high = (shown(x) for x in (least, median, largest))
+    if low == high:
+        return Numeral(middle, median)
+    return Numeral(f"{middle} ({low} to {high})", {"median": median, "least": least, "largest": largest})
 
 
 def number(x: float) -> str:
