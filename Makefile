@@ -28,7 +28,7 @@ test-all: ## the same with the longest tests, and four times as many generated e
 	EFFORT=all $(MAKE) --no-print-directory test
 
 update-golden: $(VENV)/.ready-dev ## accept what commands, pages and docs print now; read the diff before you commit it
-	UPDATE_GOLDEN=1 $(PYTEST) tests/test_docs.py
+	UPDATE_GOLDEN=1 $(PYTEST) tests/facts tests/test_docs.py
 
 test-duckdb1: $(VENV)/.ready-dev ## the tests of logs, on the last DuckDB before 2
 	test -d $(VENV)/duckdb1 || $(BIN)/python -m pip install --quiet --disable-pip-version-check \

@@ -1,0 +1,230 @@
+"""Said once: for the same plan and estimates, all renderers show the same figures; and what each shows, word for word.
+
+The golden files hold what people read. `make update-golden` accepts what is printed now; read its diff.
+"""
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attributary import Measurements, Plan, denoise
+from attributary.explore import open_session
+from command import attributary
+from explored import client
+
+GOLDEN = Path(__file__).parent / "golden"
+SPEC = """epsilon = 4
+
+[[attribute]]
+name = "campaign"
+
+[[attribute]]
+name = "location"
+
+[[attribute]]
+name = "day"
+unknown = true
+domain = ["mon", "tue", "wed"]
+"""
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder with the same files each time: a spec, earlier counts, and a noisy table of stores and weeks."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("shop"))
+        patch.setenv("COLUMNS", "160")
+        write_inputs()
+        yield Path()
+
+
+def write_inputs() -> None:
+    rng = np.random.default_rng(7)
+    rows = [(c, f"{c}-{place}", d) for c in "abc" for place in range(4) for d in ("mon", "tue", "wed")]
+    size = {"a": 400.0, "b": 60.0, "c": 3.0}
+    counts = [rng.poisson(size[c]) for c, _, _ in rows]
+    lines = [f"{c},{place},{d},{n}" for (c, place, d), n in zip(rows, counts, strict=True)]
+    Path("counts.csv").write_text("\n".join(["campaign,location,day,conversions", *lines, ""]))
+    Path("spec.toml").write_text(SPEC)
+    visits = rng.poisson(100 + 40 * np.arange(6)[:, None] + np.array([0, 0, 0, 60]), (6, 4))
+    rows = [(f"s{i},W{j + 1}", visits[i, j]) for i in range(6) for j in range(4)]
+    rows += [(f"s{i},", visits[i].sum()) for i in range(6)]
+    noisy = [f"{names},{true + rng.laplace(0, 5):.2f}" for names, true in rows]
+    Path("visits.csv").write_text("\n".join(["store,week,visits", *noisy, ""]))
+
+
+class Text(HTMLParser):
+    """What a page says: its text without scripts, styles and drawings, a line for each block."""
+
+    SILENT = ("script", "style", "svg", "template")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.silent, self.parts = 0, list[str]()
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self.silent += tag in self.SILENT
+        self.parts.append("\n" if tag in ("p", "tr", "li", "h1", "h2", "h3", "div", "section", "dt", "dd") else " ")
+
+    def handle_endtag(self, tag: str) -> None:
+        self.silent -= tag in self.SILENT
+
+    def handle_data(self, data: str) -> None:
+        if not self.silent:
+            self.parts.append(data)
+
+
+def text_of(html: str) -> str:
+    reader = Text()
+    reader.feed(html)
+    lines = (" ".join(line.split()) for line in "".join(reader.parts).replace("\u00a0", " ").splitlines())
+    return "\n".join(line for line in lines if line)
+
+
+def rounded(value: Any) -> Any:
+    """JSON with numbers of six digits, since the last ones are the machine's, and without what changes with the day."""
+    if isinstance(value, dict):
+        return {k: rounded(v) for k, v in value.items() if k not in ("version", "written", "seconds", "file")}
+    if isinstance(value, list):
+        return [rounded(item) for item in value]
+    return float(f"{value:.6g}") if isinstance(value, float) else value
+
+
+def as_text(value: Any) -> str:
+    return json.dumps(rounded(value), ensure_ascii=False, indent=1)
+
+
+# What each renderer shows of a plan, of estimates, of changes and of an evaluation.
+
+PLAN = ("plan", "spec.toml", "--prior", "counts.csv", "--protected", "-o", "plan.json")
+TABLE = (
+    "denoise",
+    "--table",
+    "visits.csv",
+    "--levels",
+    "store,week",
+    "--value",
+    "visits",
+    "--noise",
+    "laplace:scale=5",
+)
+
+
+def plan_on_terminal() -> str:
+    return attributary(*PLAN, "--summary", "plan.summary.json").stderr
+
+
+def plan_summary() -> str:
+    plan_on_terminal()
+    return as_text(json.loads(Path("plan.summary.json").read_text()))
+
+
+def plan_on_page() -> str:
+    plan_on_terminal()
+    attributary("report", "plan.json", "-o", "plan.html", "-q")
+    return text_of(Path("plan.html").read_text())
+
+
+def plan_in_notebook() -> str:
+    plan_on_terminal()
+    return text_of(Plan.load("plan.json")._repr_html_())
+
+
+def plan_in_explorer() -> str:
+    plan_on_terminal()
+    return explored("plan.json", "/api/plan")
+
+
+def estimates_on_terminal() -> str:
+    return attributary(*TABLE, "-o", "visits.parquet", "--summary", "visits.summary.json").stderr
+
+
+def estimates_summary() -> str:
+    estimates_on_terminal()
+    return as_text(json.loads(Path("visits.summary.json").read_text()))
+
+
+def estimates_on_page() -> str:
+    estimates_on_terminal()
+    attributary("report", "visits.parquet", "-o", "visits.html", "-q")
+    return text_of(Path("visits.html").read_text())
+
+
+def estimates_in_notebook() -> str:
+    import pyarrow.csv as pc
+
+    table = pc.read_csv("visits.csv")
+    measured = Measurements.from_table(table, levels=["store", "week"], value="visits", noise="laplace:scale=5")
+    return text_of(denoise(measured)._repr_html_())
+
+
+def estimates_in_explorer() -> str:
+    estimates_on_terminal()
+    return explored("visits.parquet", "/api/about", "/api/rows?page=0")
+
+
+def changes_on_terminal() -> str:
+    estimates_on_terminal()
+    options = ("--periods", "week", "-o", "weeks.html", "--summary", "weeks.json")
+    return attributary("report", "visits.parquet", *options).stderr
+
+
+def changes_summary() -> str:
+    changes_on_terminal()
+    return as_text(json.loads(Path("weeks.json").read_text()))
+
+
+def changes_on_page() -> str:
+    changes_on_terminal()
+    return text_of(Path("weeks.html").read_text())
+
+
+EVALUATE = ("evaluate", "spec.toml", "--counts", "counts.csv", "--draws", "3", "--epsilon", "1,4")
+
+
+def evaluation_on_terminal() -> str:
+    methods = ("--method", "equal", "--method", "optimal", "--estimator", "unbiased", "--estimator", "nonnegative")
+    return attributary(*EVALUATE, *methods, "-o", "errors.csv", "--summary", "errors.json").stderr
+
+
+def evaluation_summary() -> str:
+    evaluation_on_terminal()
+    return as_text(json.loads(Path("errors.json").read_text()))
+
+
+def evaluation_on_page() -> str:
+    evaluation_on_terminal()
+    attributary("report", "errors.csv", "-o", "errors.html", "-q")
+    return text_of(Path("errors.html").read_text())
+
+
+def explored(file: str, *addresses: str) -> str:
+    session = open_session(file)
+    try:
+        tab = client(session)
+        return "\n".join(as_text(tab.get(address).json()) for address in addresses)
+    finally:
+        session.close()
+
+
+SHOWN: dict[str, Callable[[], str]] = {
+    name: function
+    for name, function in globals().items()
+    if re.fullmatch(r"(plan|estimates|changes|evaluation)_(on_terminal|on_page|in_notebook|in_explorer|summary)", name)
+}
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_what_is_shown_is_what_was_accepted(name: str, shop: Path) -> None:
+    shown = re.sub(r"\(\d+ kB\)", "(… kB)", "\n".join(line.rstrip() for line in SHOWN[name]().splitlines())) + "\n"
+    path = GOLDEN / f"{name}.txt"
+    if "UPDATE_GOLDEN" in os.environ:
+        path.write_text(shown, encoding="utf-8")
+    assert shown == path.read_text(encoding="utf-8"), "`make update-golden` accepts it; read the diff"
