@@ -25,7 +25,7 @@ from attributary.plan.choose_limits import ChosenLimits, cut_off
 from attributary.plan.contributions import most_of_unseen
 from attributary.plan.level_shares import Question, Shares
 from attributary.spec import Spec
-from attributary.spec.target import EQUAL, Target
+from attributary.spec.measure import EQUAL, Target
 from attributary.types import Floats
 
 KEPT = 0.5  # of an equal share: what a level gets at least that is to be kept

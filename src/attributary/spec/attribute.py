@@ -12,8 +12,8 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import BeforeValidator, Field, PlainValidator
 
+from attributary.spec.measure import Targets
 from attributary.spec.mistakes import Mistake, value_in_words
-from attributary.spec.target import Targets
 
 DOMAINS = ("domain", "range", "bucket")  # the ways to give one; a bucket goes with buckets and start
 LARGEST = 10_000_000  # values in a domain
