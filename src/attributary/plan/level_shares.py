@@ -18,7 +18,7 @@ from attributary.errors import InputError
 from attributary.prior import Prior, foreseen
 from attributary.prior.profile import Profile
 from attributary.spec import Measure, Spec
-from attributary.spec.neighbours import NEIGHBOURS
+from attributary.spec.terms import NEIGHBOURS
 from attributary.tree import Tree
 from attributary.types import Bools, Floats
 

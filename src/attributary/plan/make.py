@@ -24,7 +24,7 @@ from attributary.prior import Prior, none
 from attributary.prior.profile import Profile
 from attributary.spec import Spec
 from attributary.spec.measure import REPORTS
-from attributary.spec.neighbours import NEIGHBOURS
+from attributary.spec.terms import NEIGHBOURS
 from attributary.tree import Tree
 from attributary.types import Floats
 

@@ -36,8 +36,17 @@ from attributary.spec.measure import (
     wrong_measures,
 )
 from attributary.spec.mistakes import BITS, DEEPEST, Mistake, Mistakes, Section, all_at_once, in_words, refuse_unruly
-from attributary.spec.neighbours import NEIGHBOURS, known_relation
-from attributary.spec.terms import ARA, ApiSection, Terms, at_epsilon, terms_of, unknown_api, with_its_defaults
+from attributary.spec.terms import (
+    ARA,
+    NEIGHBOURS,
+    ApiSection,
+    Terms,
+    at_epsilon,
+    known_relation,
+    terms_of,
+    unknown_api,
+    with_its_defaults,
+)
 from attributary.tables.table_source import readable
 from attributary.tree import Tree
 
