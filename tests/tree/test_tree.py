@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from attributary import Tree
 from attributary.tree import level_order as levels
 from attributary.tree import paths
-from attributary.tree.labels import codes, text_labels
+from attributary.tree.paths import codes, text_labels
 from effort import examples
 from forests import NAMED, parents
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from attributary.errors import InputError
 from attributary.spec import Attribute, Logs
-from attributary.tree.labels import codes, refuse_unprintable, text_labels
+from attributary.tree.paths import codes, refuse_unprintable, text_labels
 from attributary.types import Ints
 
 MISSING = "missing"

@@ -13,7 +13,7 @@ from attributary.spec.measure import NONE
 from attributary.spec.mistakes import Mistakes
 from attributary.tables import read_table, shown
 from attributary.tables.table_columns import column
-from attributary.tree.labels import codes, text_labels
+from attributary.tree.paths import codes, text_labels
 
 RULE = (
     "takes budgets (epsilon=1,2,4), guards (guard=1.1,2,none), periods (period=7d,28d), a coarser attribute "

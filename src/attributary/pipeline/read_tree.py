@@ -20,7 +20,7 @@ from attributary.tables import read_table
 from attributary.tables.table_columns import column
 from attributary.tables.user_frames import arrow_table
 from attributary.tree import Tree
-from attributary.tree.labels import text_labels
+from attributary.tree.paths import text_labels
 
 COVERS = "impressions"  # in the metadata of a tree: "all", if all that its reports may hold conversions of are in it
 OF_NODES = ({"node", "parent", "level"}, {"estimate", "variance"})  # columns of tables that have a row for each node

@@ -4,8 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from attributary.tree.labels import codes, text_labels
-from attributary.tree.paths import RowError, describe
+from attributary.tree.paths import RowError, codes, describe, text_labels
 from attributary.tree.tree import Tree
 from attributary.types import Bools, Ints
 

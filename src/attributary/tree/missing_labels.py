@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from attributary.tables.table_columns import is_text_type
-from attributary.tree.labels import codes
+from attributary.tree.paths import codes
 from attributary.tree.tree import Tree
 from attributary.types import Bools, Ints
 
