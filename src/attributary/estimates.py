@@ -35,9 +35,8 @@ from attributary.tables.not_private import SEEDED, mark, words_of
 from attributary.tables.table_columns import floats, is_text_type
 from attributary.tables.user_frames import arrow_table, with_figures
 from attributary.tree import Family, Tree
-from attributary.tree.match import match
 from attributary.tree.missing_labels import with_missing
-from attributary.tree.paths import RowError, text_labels
+from attributary.tree.paths import RowError, match, text_labels
 from attributary.types import Bools, Floats, Ints
 
 NODE = ("node", "parent", "level")

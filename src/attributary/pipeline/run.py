@@ -41,7 +41,7 @@ from attributary.tables import write_table
 from attributary.tables.not_private import mark
 from attributary.tables.table_columns import floats
 from attributary.tree import Tree
-from attributary.tree.match import match
+from attributary.tree.paths import match
 from attributary.types import Floats
 from attributary.whole_files import whole_folder
 

@@ -17,8 +17,7 @@ from attributary.tables.not_private import EXACT_PRIOR, TRUE_COUNTS, words_of
 from attributary.tables.table_columns import floats
 from attributary.tables.user_frames import arrow_table
 from attributary.tree import Family, Tree
-from attributary.tree.match import Match, match, path_of, refuse_other_tree
-from attributary.tree.paths import RowError, codes, text_labels
+from attributary.tree.paths import Match, RowError, codes, match, path_of, refuse_other_tree, text_labels
 from attributary.types import Bools, Floats
 
 PRIOR = "the prior"  # in messages

@@ -15,7 +15,7 @@ from attributary.spec.measure import BEYOND, FROM
 from attributary.tables.table_columns import floats
 from attributary.tables.user_frames import arrow_table
 from attributary.tree import Tree
-from attributary.tree.match import match, refuse_other_tree
+from attributary.tree.paths import match, refuse_other_tree
 from attributary.types import Floats, Ints
 
 CLOSE = 1e-9  # of a clip: where the step that begins there is clipped
