@@ -22,8 +22,8 @@ from attributary.spec.w3c_schemes import MICRO, Scheme
 #
 # A row is an impression with its counted conversion. Against none, it moves one key of every level: Σ ε_i. Changing the
 # value of an unknown attribute moves two keys, the old and the new one, of every level at or below the first unknown
-# attribute: 2·Σ ε_i over those. Definition 1 of the paper allows either, and its loss is the larger. With Gaussian noise
-# it is μ² that adds up so. A logged purchase is another matter: without it, the next one may be counted instead.
+# attribute: 2·Σ ε_i over those. Definition 1 of the paper allows either, and its loss is the larger. With Gaussian
+# noise it is μ² that adds up so. A logged purchase is another matter: without it, the next one may be counted instead.
 
 
 class PrivacyLoss(NamedTuple):
