@@ -19,10 +19,9 @@ from typing import NamedTuple
 import numpy as np
 
 from attributary.denoising.linear import contradiction, refuse
-from attributary.denoising.nonnegative import least
+from attributary.denoising.nonnegative import least, settled
 from attributary.denoising.passes import sweep
 from attributary.denoising.prior import ROUNDING, refuse_shares
-from attributary.denoising.topdown import settled
 from attributary.tree import Tree
 from attributary.types import Floats
 

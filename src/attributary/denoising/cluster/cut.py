@@ -14,9 +14,8 @@ import numpy as np
 from attributary.denoising import kurtosis
 from attributary.denoising.estimate import Estimate
 from attributary.denoising.kurtosis import Outside
-from attributary.denoising.nonnegative import least
+from attributary.denoising.nonnegative import least, topdown
 from attributary.denoising.passes import engine
-from attributary.denoising.topdown import topdown
 from attributary.denoising.whole import whole as round_off
 from attributary.measurements import Measurements
 from attributary.tree import Family, Tree
