@@ -8,8 +8,8 @@ from numpy.typing import ArrayLike
 
 from attributary import rmsre
 from attributary.budget.problem import expectations
-from attributary.denoising.family_shares import predict
 from attributary.denoising.passes import engine
+from attributary.denoising.prior import predict
 from attributary.noise import NoiseModel, model
 from attributary.tree import Tree
 from attributary.types import Floats
