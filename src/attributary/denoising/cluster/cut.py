@@ -13,9 +13,9 @@ import numpy as np
 
 from attributary.denoising import kurtosis
 from attributary.denoising.estimate import Estimate
-from attributary.denoising.kurtosis import Outside
 from attributary.denoising.nonnegative import least, topdown
 from attributary.denoising.passes import engine
+from attributary.denoising.quantile import Outside
 from attributary.denoising.whole import whole as round_off
 from attributary.measurements import Measurements
 from attributary.tree import Family, Tree
