@@ -15,8 +15,8 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from attributary.budget.level_budgets import LevelBudgets
 from attributary.budget.problem import Problem
+from attributary.budget.split import LevelBudgets
 from attributary.budget.within_bounds import CLOSE, Bounded, BoundedMeasure, Found, ShareLayout
 from attributary.denoising.quantile import quantile
 from attributary.errors import InputError
