@@ -9,9 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from attributary import rmsre
 from attributary.budget.classes import Link
-from attributary.budget.improve import Paths
 from attributary.budget.problem import Learned, Objective, Problem, expectations
-from attributary.budget.tree_error import ENDLESS
+from attributary.budget.tree_error import ENDLESS, Paths
 from attributary.denoising.passes import engine
 from attributary.denoising.prior import predict
 from attributary.noise import NoiseModel, model
