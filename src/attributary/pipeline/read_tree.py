@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from attributary.errors import InputError
-from attributary.logs.attribute_labels import label_codes
+from attributary.logs.log_columns import label_codes
 from attributary.logs.log_files import files, partition
 from attributary.pipeline.level_columns import level_columns, refuse_sums, refused
 from attributary.pipeline.read_prior import earlier, of_measure, read_earlier
