@@ -19,7 +19,7 @@ from attributary.logs.counts import Counts
 from attributary.logs.log_columns import OutsideDomain
 from attributary.spec import Spec
 from attributary.tables import read_table
-from attributary.tables.not_private import TRUE_COUNTS
+from attributary.tables.table_columns import TRUE_COUNTS
 from command import PYTHON, attributary
 
 SPEC = """

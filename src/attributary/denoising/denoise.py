@@ -14,7 +14,7 @@ from attributary.denoising.prediction import Prediction
 from attributary.denoising.prior import Prior, predict, shares_of, with_means
 from attributary.denoising.whole import whole as round_off
 from attributary.measurements import Measurements
-from attributary.tables.not_private import together
+from attributary.tables.table_columns import together
 from attributary.tree import Tree
 from attributary.types import Floats
 

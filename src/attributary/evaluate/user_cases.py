@@ -29,9 +29,7 @@ from attributary.prior import Prior, from_counts, from_estimates
 from attributary.prior.profile import Profile
 from attributary.spec import Spec
 from attributary.tables import read_table, shown, write_table
-from attributary.tables.not_private import together, words_of
-from attributary.tables.table_columns import floats
-from attributary.tables.user_frames import arrow_table
+from attributary.tables.table_columns import arrow_table, floats, together, words_of
 from attributary.tree import Tree
 
 EPSILON = 1.0  # of a private prior, in the paper

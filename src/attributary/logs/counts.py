@@ -22,7 +22,7 @@ from attributary.logs.log_columns import (
 )
 from attributary.spec import Logs, Measure, Spec
 from attributary.spec.measure import AUTO, BEYOND, FROM, MICRO, REPORTS
-from attributary.tables.not_private import TRUE_COUNTS, mark
+from attributary.tables.table_columns import TRUE_COUNTS, mark
 from attributary.types import Bools, Ints
 
 LARGEST = 2**31  # leaves

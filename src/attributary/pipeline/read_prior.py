@@ -21,8 +21,7 @@ from attributary.prior.profile import Profile, profile
 from attributary.spec import Spec
 from attributary.spec.measure import BEYOND, COUNT, FROM
 from attributary.tables import read_table, shown
-from attributary.tables.not_private import mark, together, words_of
-from attributary.tables.table_columns import floats
+from attributary.tables.table_columns import floats, mark, together, words_of
 from attributary.tree import Tree
 
 COUNTS, ESTIMATES = ("conversions",), ("estimate", "variance")  # the columns that a prior is made of

@@ -17,8 +17,7 @@ from attributary.prior.earlier import HISTORY
 from attributary.prior.history import LATEST
 from attributary.spec import Attribute, Logs, Spec
 from attributary.tables import read_table
-from attributary.tables.table_columns import column
-from attributary.tables.user_frames import arrow_table
+from attributary.tables.table_columns import arrow_table, column
 from attributary.tree import Tree
 from attributary.tree.paths import text_labels
 

@@ -38,8 +38,7 @@ from attributary.prior.profile import Profile, profile
 from attributary.ratio import ratios_table
 from attributary.spec import Spec
 from attributary.tables import write_table
-from attributary.tables.not_private import mark
-from attributary.tables.table_columns import floats
+from attributary.tables.table_columns import floats, mark
 from attributary.tree import Tree
 from attributary.tree.paths import match
 from attributary.types import Floats

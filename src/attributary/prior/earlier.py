@@ -13,9 +13,7 @@ import numpy as np
 
 from attributary.denoising.passes import engine
 from attributary.denoising.prior import Prior, measured
-from attributary.tables.not_private import EXACT_PRIOR, TRUE_COUNTS, words_of
-from attributary.tables.table_columns import floats
-from attributary.tables.user_frames import arrow_table
+from attributary.tables.table_columns import EXACT_PRIOR, TRUE_COUNTS, arrow_table, floats, words_of
 from attributary.tree import Family, Tree
 from attributary.tree.paths import Match, RowError, codes, match, path_of, refuse_other_tree, text_labels
 from attributary.types import Bools, Floats

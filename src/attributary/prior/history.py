@@ -18,7 +18,7 @@ from attributary.denoising.prior import Prior
 from attributary.errors import InputError
 from attributary.estimates import noted, with_columns
 from attributary.prior.earlier import PERIODS, from_estimates
-from attributary.tables.not_private import mark
+from attributary.tables.table_columns import mark
 from attributary.tree import Tree
 from attributary.types import Floats
 

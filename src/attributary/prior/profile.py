@@ -12,8 +12,7 @@ import numpy as np
 
 from attributary.spec import Measure, Spec
 from attributary.spec.measure import BEYOND, FROM
-from attributary.tables.table_columns import floats
-from attributary.tables.user_frames import arrow_table
+from attributary.tables.table_columns import arrow_table, floats
 from attributary.tree import Tree
 from attributary.tree.paths import match, refuse_other_tree
 from attributary.types import Floats, Ints

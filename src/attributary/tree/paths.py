@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attributary.errors import InputError, NamesOptions
-from attributary.tables.table_columns import is_text_type, plain
-from attributary.tables.user_frames import arrow_table
+from attributary.tables.table_columns import arrow_table, is_text_type, plain
 from attributary.tree.tree import Tree
 from attributary.types import Bools, Ints
 

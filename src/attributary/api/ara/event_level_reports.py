@@ -18,7 +18,7 @@ from attributary.errors import InputError
 from attributary.family_covariance import leaf_families
 from attributary.measurements import Measurements
 from attributary.noise import RandomisedResponse, StateWeights
-from attributary.tables.user_frames import arrow_table
+from attributary.tables.table_columns import arrow_table
 from attributary.tree import Tree
 from attributary.tree.paths import describe, nodes_of_level, text_labels
 from attributary.types import Ints
