@@ -18,8 +18,7 @@ from pydantic import (
 from attributary.errors import InputError
 from attributary.noise import MODELS, NoiseModel, model, page_of
 from attributary.rmsre import METRICS, TAU, Metric
-from attributary.spec.attribute import TAKEN, Attribute
-from attributary.spec.logs import Logs
+from attributary.spec.attribute import TAKEN, Attribute, Logs
 from attributary.spec.measure import (
     AUTO,
     COUNT,
