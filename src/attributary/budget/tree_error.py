@@ -169,10 +169,10 @@ def predicted_gain(forest: Classes, share: Floats, firm: Floats, sweep: Predicte
 # improve: better splits, step by step: the best split for given estimates, the best estimates for given splits.
 #
 # For given estimates Σ a_vu · x_u the error is Σ Q_u · var_u. With var_u = 1/ε_u², the best budgets have a closed form:
-# with a budget b, the error of a node v and all below it is (q_v + s_v)³/b², where q_v = Q_v^⅓ and s_v³ is the sum of its
-# children's errors at b = 1; v gets q_v / (q_v + s_v) of b. The best estimates for these budgets come from denoising.
-# With var_u = 1/ε_u, as for Gaussian noise, cubes and cube roots are squares and square roots. Neither step raises the
-# error. Q_u is the derivative of E by var_u, computed by the adjoint.
+# with a budget b, the error of a node v and all below it is (q_v + s_v)³/b², where q_v = Q_v^⅓ and s_v³ is the sum of
+# its children's errors at b = 1; v gets q_v / (q_v + s_v) of b. The best estimates for these budgets come from
+# denoising. With var_u = 1/ε_u, as for Gaussian noise, cubes and cube roots are squares and square roots. Neither step
+# raises the error. Q_u is the derivative of E by var_u, computed by the adjoint.
 
 Gains = Callable[[Floats], tuple[Floats, Floats]]
 

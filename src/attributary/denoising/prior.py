@@ -133,9 +133,9 @@ def _of_nodes(tree: Tree, values: Floats, name: str) -> Floats:
 
 # family_shares: the best linear predictor where a family is expected to share its parent's count in known proportions.
 #
-# Given its parent's count x_p, a child's is about s_u·x_p, give or take a variance q_u, its spread; shares s sum to 1, as
-# counts do to x_p. With z⇑, var⇑ from a child and all below it, weights k_u = q_u / (q_u + var⇑_u) on the figures and
-# t_u = k_u·var⇑_u, what a family says of its parent has
+# Given its parent's count x_p, a child's is about s_u·x_p, give or take a variance q_u, its spread; shares s sum to 1,
+# as counts do to x_p. With z⇑, var⇑ from a child and all below it, weights k_u = q_u / (q_u + var⇑_u) on the figures
+# and t_u = k_u·var⇑_u, what a family says of its parent has
 #
 #     precision  Σ s_u² / (var⇑_u + q_u) + (Σ k_u·s_u)² / T,    T = Σ t_u
 #

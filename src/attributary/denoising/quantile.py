@@ -74,8 +74,9 @@ def _tail(x: float, n: float) -> float:
 
 # excess_kurtosis: the shape of every estimate's noise, from the fourth cumulants of what went into it.
 #
-# Each of the paper's z is a weighted sum of *independent* figures, so that cumulants add with the weights' fourth power,
-# in the same two passes: up for K⇑, down for K↓ and K⇓. Here all of them are relative to the square of the variance.
+# Each of the paper's z is a weighted sum of *independent* figures, so that cumulants add with the weights' fourth
+# power, in the same two passes: up for K⇑, down for K↓ and K⇓. Here all of them are relative to the square of the
+# variance.
 
 
 class Outside(NamedTuple):
