@@ -21,7 +21,7 @@ from attributary.spec.terms import BIGQUERY, ApiSection
 from attributary.tables import read_table
 from attributary.tables.table_columns import floats
 from attributary.tree import Tree
-from attributary.tree.paths import nodes_of_level
+from attributary.tree.match import nodes_of_level
 
 COUNT = "conversions"  # the column of counts
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*(?:\.[A-Za-z0-9_-]+)*")

@@ -26,7 +26,7 @@ from attributary.plan import Plan
 from attributary.spec import Spec
 from attributary.tables.table_columns import mark, together
 from attributary.tree import Tree
-from attributary.tree.paths import match
+from attributary.tree.match import match
 from attributary.types import Ints
 
 

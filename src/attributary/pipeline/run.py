@@ -40,7 +40,7 @@ from attributary.spec import Spec
 from attributary.tables import write_table
 from attributary.tables.table_columns import floats, mark
 from attributary.tree import Tree
-from attributary.tree.paths import match
+from attributary.tree.match import match
 from attributary.types import Floats
 from attributary.whole_files import whole_folder
 

@@ -22,7 +22,7 @@ from attributary.spec import Measure, Spec
 from attributary.spec.measure import COUNT
 from attributary.spec.terms import NEIGHBOURS, PrivacyLoss
 from attributary.tree import Tree
-from attributary.tree.paths import match
+from attributary.tree.match import match
 from attributary.types import Floats, Ints
 
 Row = tuple[int, ...]

@@ -14,7 +14,7 @@ from attributary.prior.earlier import Profile
 from attributary.spec import Spec
 from attributary.spec.attribute import DOMAINS
 from attributary.tree import Tree
-from attributary.tree.paths import match
+from attributary.tree.match import match
 from attributary.types import Bools, Floats
 
 OF_DOMAINS = (*DOMAINS, "buckets", "start")

@@ -17,7 +17,8 @@ from attributary.spec import Measure, Spec
 from attributary.spec.measure import BEYOND, FROM
 from attributary.tables.table_columns import EXACT_PRIOR, TRUE_COUNTS, arrow_table, floats, words_of
 from attributary.tree import Family, Tree
-from attributary.tree.paths import Match, RowError, codes, match, path_of, refuse_other_tree, text_labels
+from attributary.tree.match import Match, match, path_of, refuse_other_tree
+from attributary.tree.paths import RowError, codes, text_labels
 from attributary.types import Bools, Floats, Ints
 
 PRIOR = "the prior"  # in messages

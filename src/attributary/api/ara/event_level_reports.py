@@ -20,7 +20,8 @@ from attributary.measurements import Measurements
 from attributary.noise import RandomisedResponse, StateWeights
 from attributary.tables.table_columns import arrow_table
 from attributary.tree import Tree
-from attributary.tree.paths import describe, nodes_of_level, text_labels
+from attributary.tree.match import nodes_of_level
+from attributary.tree.paths import describe, text_labels
 from attributary.types import Ints
 
 SOURCE_ID, TRIGGER_DATA = "source_event_id", "trigger_data"
