@@ -33,8 +33,7 @@ from attributary.tables import place, shown
 from attributary.tables.table_columns import NAME as NOT_PRIVATE
 from attributary.tables.table_columns import SEEDED, arrow_table, floats, is_text_type, mark, with_figures, words_of
 from attributary.tree import Family, Tree
-from attributary.tree.match import match
-from attributary.tree.missing_labels import with_missing
+from attributary.tree.match import match, with_missing
 from attributary.tree.paths import RowError, text_labels
 from attributary.types import Bools, Floats, Ints
 

@@ -27,7 +27,7 @@ from attributary.tables.number_form import WORDS, decimal_sign, figure_column, p
 from attributary.tables.table_columns import arrow_table, column, floats, is_text_type, mark, with_cells, words_of
 from attributary.tables.text_form import NOTED
 from attributary.tree import Tree
-from attributary.tree.missing_labels import with_missing
+from attributary.tree.match import with_missing
 from attributary.tree.paths import TotalLabelError, reads_as_total
 from attributary.types import Floats
 
