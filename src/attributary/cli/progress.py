@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from attributary.cli.summary_file import current
 
 if TYPE_CHECKING:
-    from attributary.logs.count import Report
+    from attributary.logs.engine import Report
 
 
 def shows(wanted: bool) -> bool:

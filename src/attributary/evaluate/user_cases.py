@@ -16,9 +16,10 @@ from attributary.denoising import denoise
 from attributary.errors import InputError
 from attributary.estimators import KnownProcess
 from attributary.evaluate.case import Case, all_limits, refuse_no_cut
-from attributary.logs.count import Engine, count
+from attributary.logs.count import count
 from attributary.logs.counts import Counts
 from attributary.logs.duckdb import DuckDB
+from attributary.logs.engine import Engine
 from attributary.logs.log_files import all_files, is_generated
 from attributary.noise import Entropy, model, page_of
 from attributary.pipeline.level_columns import level_columns, refuse_sums, refused

@@ -11,7 +11,7 @@ from threading import Event
 from typing import Any, Self, TypeVar
 
 from attributary.errors import InputError, TryAgain
-from attributary.logs.count import CastError, Kind, Relation, Report
+from attributary.logs.engine import CastError, Kind, Relation, Report
 from attributary.logs.log_files import Files, refuse_cut_gzip, refuse_cut_zstd
 
 Result = TypeVar("Result")

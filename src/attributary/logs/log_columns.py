@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from attributary.errors import InputError
-from attributary.logs.count import Engine, Kind, Relation
+from attributary.logs.engine import Engine, Kind, Relation
 from attributary.spec import Attribute, Logs
 from attributary.spec.attribute import span
 from attributary.tables.table_columns import refuse_grouped

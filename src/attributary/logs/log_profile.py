@@ -4,7 +4,7 @@ import re
 from typing import Any, NamedTuple
 
 from attributary.errors import InputError
-from attributary.logs.count import Engine
+from attributary.logs.engine import Engine
 from attributary.logs.log_columns import EARLIEST, LATEST, PER_SECOND, Clock, LogTable, Unit, clock_of, sample_cells
 from attributary.logs.log_files import files
 

@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any, Self
 from urllib.parse import unquote
 
 from attributary.errors import InputError, TryAgain
-from attributary.logs.count import CastError, Kind, Relation, Report
+from attributary.logs.engine import CastError, Kind, Relation, Report
 from attributary.logs.log_files import Files
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from attributary.errors import InputError, one_line
-from attributary.logs.count import CastError, Report
 from attributary.logs.duckdb import DuckDB
+from attributary.logs.engine import CastError, Report
 from attributary.logs.log_columns import CLOCK_WORDS, NAMED, duration_of, time_of
 from attributary.logs.log_profile import DELAYS, LogColumn, LogProfile, profile_log
 from attributary.spec import Spec

@@ -21,8 +21,9 @@ from attributary.denoising import Estimate, denoise
 from attributary.errors import InputError
 from attributary.estimates import IMPRESSIONS, USUAL, by_measure, estimates_table, known_above, noted, with_impressions
 from attributary.estimators import Estimator
-from attributary.logs.count import Engine, count
+from attributary.logs.count import count
 from attributary.logs.counts import Counts
+from attributary.logs.engine import Engine
 from attributary.logs.log_columns import Moment
 from attributary.logs.log_files import all_files, is_generated
 from attributary.measurements import Measurements
