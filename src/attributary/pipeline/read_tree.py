@@ -11,7 +11,7 @@ from attributary.logs.log_files import files, partition
 from attributary.pipeline.level_columns import level_columns, refuse_sums, refused
 from attributary.pipeline.read_prior import earlier, of_measure, read_earlier
 from attributary.plan import Plan
-from attributary.plan.plan_file import refuse_other_plan
+from attributary.plan.fingerprint import refuse_other_plan
 from attributary.prior import Prior, none
 from attributary.prior.earlier import HISTORY
 from attributary.prior.history import LATEST

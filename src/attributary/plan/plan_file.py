@@ -1,6 +1,5 @@
 """Plan file: a plan as JSON, and the nodes of a plan by node as Parquet beside it."""
 
-import hashlib
 import json
 import os
 from collections.abc import Iterator
@@ -165,21 +164,3 @@ def _lines(value: Any, indent: str = "") -> str:
         return "[\n" + ",\n".join(inner + _lines(item, inner) for item in value) + f"\n{indent}]"
     rows = (f"{inner}{json.dumps(key, ensure_ascii=False)}: {_lines(item, inner)}" for key, item in value.items())
     return "{\n" + ",\n".join(rows) + f"\n{indent}}}"
-
-
-# fingerprint: plans told apart by what decides how their reports are to be read, and files of another plan refused.
-
-
-def digest(*parts: object) -> str:
-    """16 hexadecimal digits of values that JSON can hold: the beginning of a SHA-256."""
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def refuse_other_plan(path: str, stated: str | bytes, fingerprint: str, name: str) -> None:
-    """Refuses a file that states fingerprints of other plans, with commas between them; "" states none."""
-    text = stated.decode(errors="replace") if isinstance(stated, bytes) else stated
-    if text and fingerprint not in text.split(","):
-        raise InputError(
-            f"{path} is of plan {text[:100].replace(',', ' and ')}, and {name} is plan {fingerprint}: give the plan "
-            "and the files that belong together"
-        )

@@ -10,7 +10,7 @@ from attributary.errors import InputError
 from attributary.estimates import USUAL, Estimates, has_measures, is_estimates, read_estimates, read_measures
 from attributary.pipeline.check_table import TableCheck, check_table
 from attributary.plan import Plan
-from attributary.plan.plan_file import refuse_other_plan
+from attributary.plan.fingerprint import refuse_other_plan
 from attributary.ratio import WITH_ESTIMATES, is_ratios, ratios_of, read_ratios
 from attributary.report.evaluation_curves import Point, is_evaluation, read_evaluation
 from attributary.spec.measure import COUNT

@@ -29,7 +29,7 @@ from attributary.api.attribution_api import Aggregation, Tally
 from attributary.errors import InputError, TryAgain
 from attributary.noise import Entropy, sample_dlap
 from attributary.plan import Plan
-from attributary.plan.plan_file import refuse_other_plan
+from attributary.plan.fingerprint import refuse_other_plan
 from attributary.spec.terms import ARA
 from attributary.tables.table_columns import NO_NOISE, SEEDED, together
 from attributary.types import Ints, Keys
