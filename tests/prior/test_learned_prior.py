@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.optimize import isotonic_regression
 
 from attributary import Measurements, Prior, Tree, denoise, prior, rmsre
-from attributary.prior import gain as compiled
+from attributary.prior import compiled_sums as compiled
 from attributary.prior.learn import (
     FEWEST,
     JUMP,

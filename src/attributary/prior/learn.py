@@ -122,7 +122,7 @@ def doubt_sums(
 ) -> Floats:
     """For each group: the weighted excess, the sum of its squares, and the weighted stated variance."""
     if len(z) >= COMPILED_FROM:
-        from attributary.prior.gain import doubts
+        from attributary.prior.compiled_sums import doubts
 
         sums: Floats = doubts(group, expected, variance, z, v, groups)
         return sums
@@ -224,7 +224,7 @@ def spread(
         return np.full(len(expected), np.inf) if (weight > 0).any() else np.maximum(draw + later**2, LEAST)
     edges = _edges(expected[use])
     if many:
-        from attributary.prior.gain import binned
+        from attributary.prior.compiled_sums import binned
     sums = (binned if many else _sums)(edges, expected, weight, z, v, drawn, use)
     number, logs, mass, surplus, squares = sums[:, sums[0] > 0]
     centre, mean, error = logs / number, surplus / mass, np.sqrt(squares) / mass
@@ -262,7 +262,7 @@ def forgiving(spread: Floats, expected: Floats, z: Floats, v: Floats, many: bool
     explains the deviation, the factor is close to 1. It is never below 1. `many`: compiled.
     """
     if many:
-        from attributary.prior.gain import forgiven
+        from attributary.prior.compiled_sums import forgiven
 
         grown: Floats = forgiven(spread, expected, z, v, JUMP, STEPS)
         return grown
@@ -400,7 +400,7 @@ def _chain(level: PooledLevel, even: Floats, pool: Floats, counted: Floats | Non
 def _others(group: Codes, pool: Floats, expected: Floats, many: bool) -> tuple[Floats, Floats]:
     """The sums of the other members of a group: actual and expected."""
     if many:
-        from attributary.prior.gain import others
+        from attributary.prior.compiled_sums import others
 
         have, of = others(group, pool, expected)
         return have, of
@@ -422,7 +422,7 @@ def _losses(level: PooledLevel, step: _Step) -> Floats:
     """The loss of a correction for each weight."""
     if not level.many:
         return np.array([_loss(level, step.shares(level.kin.family, trust)) for trust in TRUST])
-    from attributary.prior.gain import losses
+    from attributary.prior.compiled_sums import losses
 
     first = np.append(level.kin.family.start, len(level.z))
     found: Floats = losses(first, level.z, level.parent, level.weight, *step, np.array(TRUST))
