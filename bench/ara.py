@@ -21,7 +21,7 @@ from attributary.api.ara.wire.aggregatable_report import Report
 from attributary.api.ara.wire.payload import Contribution
 from attributary.api.ara.wire.shared_info import SharedInfo
 from attributary.noise import sample_dlap
-from attributary.noise.on_sums import OnSums
+from attributary.noise.model import OnSums
 from bench.timing import best, heading
 
 REPORTS, CONTRIBUTIONS = 100_000, 20

@@ -16,7 +16,7 @@ from attributary.logs.count import count
 from attributary.logs.duckdb import DuckDB, print_no_progress
 from attributary.plan import Plan, expected, make_plan
 from attributary.prior import from_counts, none
-from attributary.prior.profile import profile
+from attributary.prior.earlier import profile
 from attributary.spec import Spec
 from bench.timing import heading
 

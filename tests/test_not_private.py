@@ -24,8 +24,7 @@ from attributary.pipeline.table_form import recognise
 from attributary.plan.plan_html import plan_html
 from attributary.report.facts import not_private
 from attributary.tables import read_table, write_table
-from attributary.tables.not_private import EXACT_PRIOR, NO_NOISE, SEEDED, TRUE_COUNTS, mark, words_of
-from attributary.tables.table_columns import floats
+from attributary.tables.table_columns import EXACT_PRIOR, NO_NOISE, SEEDED, TRUE_COUNTS, floats, mark, words_of
 from command import attributary
 from effort import first_of
 

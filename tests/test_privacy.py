@@ -18,7 +18,7 @@ from attributary.api.ara.service.aggregation import KeySums
 from attributary.api.ara.service.ledger import Stretched
 from attributary.api.attribution_api import Tally
 from attributary.noise import dlap_variance, sample_dlap
-from attributary.noise.on_sums import OnSums
+from attributary.noise.model import OnSums
 from effort import first_of
 
 DRAWS = 10**6

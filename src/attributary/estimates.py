@@ -30,15 +30,11 @@ from attributary.errors import InputError
 from attributary.measurements import Measurements
 from attributary.noise import SHAPES
 from attributary.tables import place, shown
-from attributary.tables.not_private import NAME as NOT_PRIVATE
-from attributary.tables.not_private import SEEDED, mark, words_of
-from attributary.tables.table_columns import floats, is_text_type
-from attributary.tables.user_frames import arrow_table, with_figures
+from attributary.tables.table_columns import NAME as NOT_PRIVATE
+from attributary.tables.table_columns import SEEDED, arrow_table, floats, is_text_type, mark, with_figures, words_of
 from attributary.tree import Family, Tree
-from attributary.tree.labels import text_labels
-from attributary.tree.match import match
-from attributary.tree.missing_labels import with_missing
-from attributary.tree.paths import RowError
+from attributary.tree.match import match, with_missing
+from attributary.tree.paths import RowError, text_labels
 from attributary.types import Bools, Floats, Ints
 
 NODE = ("node", "parent", "level")

@@ -11,8 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from attributary.errors import InputError
 from attributary.family_covariance import FamilyCovariance, leaf_families
 from attributary.noise import Entropy, NoiseShape, RandomisedResponse, shape_of
-from attributary.tables.not_private import SEEDED, together
-from attributary.tables.user_frames import arrow_table
+from attributary.tables.table_columns import SEEDED, arrow_table, together
 from attributary.tree import Tree
 from attributary.types import Floats, Ints
 

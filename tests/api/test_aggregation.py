@@ -19,7 +19,7 @@ from attributary.api.ara.wire.aggregatable_report import Report
 from attributary.api.ara.wire.shared_info import shared_id
 from attributary.errors import InputError
 from attributary.noise import dlap_variance, sample_dlap
-from attributary.noise.on_sums import OnSums
+from attributary.noise.model import OnSums
 from browser_reports import HOUR, PRIVATE, batch, info, report
 from vectors import vectors
 

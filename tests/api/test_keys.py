@@ -11,7 +11,7 @@ from attributary.api.ara.keys.key_layout import BITS, bits, hashed, layout, layo
 from attributary.api.ara.keys.node_keys import domain, row, tree_keys, whole
 from attributary.api.ara.service.key_index import Index
 from attributary.errors import InputError
-from attributary.logs.attribute_labels import MISSING
+from attributary.logs.log_columns import MISSING
 from attributary.pipeline.read_tree import queried_tree
 from attributary.plan import Plan, make_plan
 from attributary.plan.plan import Bits

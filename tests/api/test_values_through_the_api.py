@@ -23,7 +23,7 @@ from attributary.errors import InputError
 from attributary.logs.count import count
 from attributary.plan import Plan, make_plan
 from attributary.prior import from_counts
-from attributary.prior.profile import profile
+from attributary.prior.earlier import profile
 from attributary.spec import Spec
 from command import attributary as run
 from effort import examples, first_of

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from attributary import Tree
 from attributary.budget.classes import classes
-from attributary.budget.level_budgets import LevelBudgets
 from attributary.budget.problem import Problem
+from attributary.budget.split import LevelBudgets
 from budgets import Case, cases, levelled
 from effort import examples
 from forests import NAMED, STAR

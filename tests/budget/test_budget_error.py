@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attributary.budget.level_budgets import LevelBudgets
 from attributary.budget.per_node import NodeBudgets
 from attributary.budget.problem import Problem
+from attributary.budget.split import LevelBudgets
 from budgets import Case, cases, levelled
 from effort import examples
 

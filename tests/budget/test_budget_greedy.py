@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from attributary import Tree, budget
 from attributary.budget.greedy import _phases
-from attributary.budget.level_budgets import LevelBudgets
 from attributary.budget.problem import Problem
+from attributary.budget.split import LevelBudgets
 from attributary.denoising import linear
 from attributary.noise import dlap_variance
 from budgets import Case, cases, levelled

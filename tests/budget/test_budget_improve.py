@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attributary.budget.improve import _rest, _step, improve, prune
-from attributary.budget.level_budgets import LevelBudgets
 from attributary.budget.per_node import NodeBudgets
 from attributary.budget.problem import Problem
+from attributary.budget.split import LevelBudgets
+from attributary.budget.tree_error import _rest, _step, improve, prune
 from budgets import Case, cases, path_sums
 from effort import examples
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from attributary import Tree, budget
 from attributary.budget.classes import classes
-from attributary.budget.level_budgets import LevelBudgets
 from attributary.budget.optimal import DOUBT, LIMIT, Hedged, optimally
 from attributary.budget.problem import Learned, Problem, expectations
+from attributary.budget.split import LevelBudgets
 from attributary.budget.tree_error import predicted, predicted_gain
 from budgets import Case, cases, levelled, path_sums
 from effort import examples

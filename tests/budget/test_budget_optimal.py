@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attributary import Tree, budget
-from attributary.budget.level_budgets import LevelBudgets
 from attributary.budget.problem import Problem
+from attributary.budget.split import LevelBudgets
 from budgets import Case, cases, levelled
 from effort import examples, first_of
 from forests import grown

@@ -28,7 +28,7 @@ from attributary.api.ara.wire.payload import Contribution
 from attributary.cli import main
 from attributary.noise import sample_dlap
 from attributary.plan import Plan, make_plan
-from attributary.tables.not_private import NO_NOISE, SEEDED
+from attributary.tables.table_columns import NO_NOISE, SEEDED
 from browser_reports import HOUR, PRIVATE, batch, info, report
 from plans import asked, spec
 

@@ -15,11 +15,11 @@ import pytest
 from attributary.cli import progress
 from attributary.cli.print_counts import print_counts
 from attributary.logs import count
-from attributary.logs.attribute_labels import OutsideDomain
 from attributary.logs.counts import Counts
+from attributary.logs.log_columns import OutsideDomain
 from attributary.spec import Spec
 from attributary.tables import read_table
-from attributary.tables.not_private import TRUE_COUNTS
+from attributary.tables.table_columns import TRUE_COUNTS
 from command import PYTHON, attributary
 
 SPEC = """

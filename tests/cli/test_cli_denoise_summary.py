@@ -17,7 +17,7 @@ from attributary.api.ara.wire.avro import StatedNoise, write_results
 from attributary.cli import main
 from attributary.plan import Plan, make_plan
 from attributary.spec import Spec
-from attributary.tables.not_private import words_of
+from attributary.tables.table_columns import words_of
 from attributary.types import Keys
 from effort import first_of
 

@@ -22,7 +22,7 @@ from attributary.plan import Plan, make_plan
 from attributary.prior import from_counts
 from attributary.spec import Spec
 from attributary.tables import read_table
-from attributary.tables.not_private import SEEDED, TRUE_COUNTS, words_of
+from attributary.tables.table_columns import SEEDED, TRUE_COUNTS, words_of
 from command import attributary as command_line
 from effort import first_of
 

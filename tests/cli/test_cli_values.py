@@ -14,7 +14,7 @@ from attributary.api.ara.keys.fewer_classes import fewer_classes
 from attributary.api.ara.registration import registrations
 from attributary.plan import Plan, make_plan
 from attributary.prior import from_counts
-from attributary.prior.profile import profile
+from attributary.prior.earlier import profile
 from attributary.tables import read_table
 from command import attributary as run
 from test_plan_measures import rows, spec

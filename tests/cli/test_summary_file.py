@@ -14,7 +14,7 @@ from attributary.cli import COMMANDS
 from attributary.cli.printing import plain
 from attributary.cli.summary_file import as_json
 from attributary.facts.numerals import Numeral, percent, span
-from attributary.tables.not_private import SEEDED
+from attributary.tables.table_columns import SEEDED
 from browser_reports import batch
 from command import attributary
 

@@ -22,7 +22,7 @@ from attributary.evaluate.user_cases import limited_cases
 from attributary.plan import make_plan
 from attributary.plan.level_shares import shares
 from attributary.prior import from_counts
-from attributary.prior.profile import Profile, profile
+from attributary.prior.earlier import Profile, profile
 from attributary.report.evaluation_curves import read_evaluation
 from attributary.spec import Measure, Spec
 from attributary.spec.measure import MICRO

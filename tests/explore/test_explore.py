@@ -20,7 +20,7 @@ from attributary.explore import open_session
 from attributary.explore.estimate_store import open_store
 from attributary.pipeline.denoise_table import denoise_table
 from attributary.tables import write_table
-from attributary.tree.labels import UNPRINTABLE
+from attributary.tree.paths import UNPRINTABLE
 from effort import examples, first_of
 from explored import AWKWARD, client, closed, every_page, session, shuffled, table, written  # noqa: F401
 

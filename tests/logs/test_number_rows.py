@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attributary.logs import attribute_labels as module
-from attributary.logs.attribute_labels import number_rows
+from attributary.logs import log_columns as module
+from attributary.logs.log_columns import number_rows
 
 CELLS = st.one_of(st.integers(-3, 3), st.integers(-(2**60), 2**60))
 

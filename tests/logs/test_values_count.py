@@ -19,7 +19,7 @@ from attributary.logs.count import count
 from attributary.logs.counts import PER_TEN, Counts, bin_start
 from attributary.logs.duckdb import DuckDB
 from attributary.prior import from_counts
-from attributary.prior.profile import profile
+from attributary.prior.earlier import profile
 from attributary.spec import Measure, Spec
 from effort import examples
 from test_attribution import DAY, IMPRESSIONS, KEYS, PERIODS, SPEC, TIMES, USERS, WINDOW, Impression, leaves, table

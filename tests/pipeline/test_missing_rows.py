@@ -13,7 +13,7 @@ from attributary.errors import InputError
 from attributary.estimates import Estimates, read_estimates
 from attributary.pipeline.check_table import check_table
 from attributary.pipeline.denoise_table import denoise_table
-from attributary.tree.missing_labels import REST
+from attributary.tree.match import REST
 from attributary.types import Floats
 
 LEVELS = ["city", "month"]

@@ -17,7 +17,7 @@ from attributary.measurements import Measurements
 from attributary.noise import dlap_variance
 from attributary.plan import Plan, expected, make_plan
 from attributary.prior import from_counts, none
-from attributary.prior.profile import profile
+from attributary.prior.earlier import profile
 from attributary.ratio import ratio
 from attributary.spec import Spec
 from attributary.tree import Tree

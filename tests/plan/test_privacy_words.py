@@ -15,8 +15,7 @@ from attributary.plan.plan import PerImpression
 from attributary.report.facts import facts, lead
 from attributary.report.inputs import ReportInputs
 from attributary.spec import Spec
-from attributary.spec.neighbours import NEIGHBOURS
-from attributary.spec.terms import ARA, TERMS
+from attributary.spec.terms import ARA, NEIGHBOURS, TERMS
 from command import attributary
 from plans import asked, spec
 

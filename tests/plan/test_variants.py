@@ -11,7 +11,7 @@ from attributary.errors import InputError
 from attributary.plan import Plan, expected, make_plan
 from attributary.plan.variants import Change, Coarser, what_if
 from attributary.prior import from_counts, from_estimates
-from attributary.prior.profile import profile
+from attributary.prior.earlier import profile
 from attributary.report.by_level import budget_section
 from attributary.spec import Spec
 from effort import first_of

@@ -23,9 +23,9 @@ from attributary.measurements import Measurements
 from attributary.pipeline.run import measured_prior
 from attributary.plan import Plan, make_plan
 from attributary.prior import from_counts, from_estimates
-from attributary.prior.profile import profile
+from attributary.prior.earlier import profile
 from attributary.tables import read_table, write_table
-from attributary.tables.not_private import EXACT_PRIOR, SEEDED, mark, words_of
+from attributary.tables.table_columns import EXACT_PRIOR, SEEDED, mark, words_of
 from test_plan_measures import planned, rows, spec
 
 pytestmark = pytest.mark.usefixtures("undrawn")

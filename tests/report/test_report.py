@@ -32,7 +32,7 @@ from attributary.report.node_charts import spans
 from attributary.report.page_data import cut, pack
 from attributary.report.quantity import Quantity, label, path, total_of
 from attributary.tables import write_table
-from attributary.tables.not_private import SEEDED
+from attributary.tables.table_columns import SEEDED
 from effort import examples
 from forests import NAMED, Case, cases, parents
 from plans import asked, spec

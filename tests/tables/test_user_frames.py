@@ -17,7 +17,7 @@ from attributary.errors import InputError
 from attributary.estimates import read_estimates
 from attributary.pipeline.denoise_table import denoise_table
 from attributary.tables import read_table, write_table
-from attributary.tables.user_frames import arrow_table
+from attributary.tables.table_columns import arrow_table
 from command import attributary
 
 COLUMNS: dict[str, list[Any]] = {

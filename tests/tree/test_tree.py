@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attributary import Tree
-from attributary.tree import level_order as levels
 from attributary.tree import paths
-from attributary.tree.labels import codes, text_labels
+from attributary.tree import tree as levels
+from attributary.tree.paths import codes, text_labels
 from effort import examples
 from forests import NAMED, parents
 

@@ -5,9 +5,8 @@ from typing import Unpack
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attributary.budget.level_budgets import LevelBudgets
 from attributary.budget.problem import Options, Problem
-from attributary.budget.split import Split
+from attributary.budget.split import LevelBudgets, Split
 from attributary.tree import Tree
 from attributary.types import Floats
 

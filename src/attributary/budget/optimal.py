@@ -10,10 +10,9 @@ from numpy.typing import ArrayLike
 
 from attributary.budget.equal import equally, lowest
 from attributary.budget.greedy import greedily
-from attributary.budget.improve import Paths, best, improve, prune
-from attributary.budget.level_budgets import LevelBudgets
 from attributary.budget.problem import Learned, Options, Problem, expectations
-from attributary.budget.split import Split
+from attributary.budget.split import LevelBudgets, Split
+from attributary.budget.tree_error import Paths, best, improve, prune
 from attributary.tree import Tree
 from attributary.types import Floats
 

@@ -12,11 +12,10 @@ from numpy.typing import ArrayLike
 
 from attributary.budget.classes import Classes
 from attributary.budget.equal import equally
-from attributary.budget.improve import Paths, best, improve, prune
-from attributary.budget.level_budgets import LevelBudgets
 from attributary.budget.optimal import best_by_level
 from attributary.budget.problem import Objective, Options, Problem
-from attributary.budget.split import Split
+from attributary.budget.split import LevelBudgets, Split
+from attributary.budget.tree_error import Paths, best, improve, prune
 from attributary.tree import Tree
 from attributary.types import Floats, Ints
 

@@ -1,18 +1,21 @@
 """Split: how much of the privacy budget each level (of each root) or each node gets, and the error to expect of it."""
 
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from functools import cached_property
+from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from attributary import rmsre
-from attributary.budget.problem import expectations
-from attributary.denoising.family_shares import predict
+from attributary.budget.classes import Link
+from attributary.budget.problem import Learned, Objective, Problem, expectations
+from attributary.budget.tree_error import ENDLESS, Paths
 from attributary.denoising.passes import engine
+from attributary.denoising.prior import predict
 from attributary.noise import NoiseModel, model
 from attributary.tree import Tree
-from attributary.types import Floats
+from attributary.types import Floats, Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,3 +132,157 @@ def expected(
         _, in_level_order = engine(tree).blue(tree, np.zeros(len(tree)), tree.to_level_order(noise))
         variance = tree.from_level_order(in_level_order)
     return Expected.of(tree, count, variance, tau, weights, metric)
+
+
+# LevelBudgets: budgets by level, a row for each head or one for all, and what they mean for the classes below.
+
+CHUNK = 2**17  # classes in one sweep
+
+
+@dataclass(frozen=True, eq=False)
+class LevelBudgets:
+    """The free budgets of all rows, level by level: arrays are (splits, levels × rows), a common total once.
+
+    The budget of a level in a row is what is fixed for it plus what is free. A leaf above the last level also takes
+    the budgets of the levels below it: nothing else on its path can use them.
+    """
+
+    objective: Objective | Learned
+    fixed: Floats  # of each level; 0 for free ones
+    open: NDArray[np.bool_]  # (levels, rows): where free budget may go
+    row: Ints  # of each class
+    free: float  # what each row has besides what is fixed
+    total: bool  # level 0 is common to all rows
+
+    @classmethod
+    def of(cls, problem: Problem) -> Self:
+        objective = problem.objective()
+        forest = objective.forest
+        row = np.maximum(forest.under(int(problem.total)), 0) if problem.by_root else np.zeros(len(forest), np.int64)
+        fixed = np.nan_to_num(problem.levels)
+        free = max(0.0, problem.epsilon - float(fixed.sum()))
+        open_ = _open(np.isnan(problem.levels), forest.level, row)
+        rows = cls(objective, fixed, open_, row, free, problem.total and problem.by_root)
+        rows._refuse(problem)
+        return rows
+
+    @cached_property
+    def heads(self) -> "LevelBudgets":
+        """The rows without their common total, each head for itself."""
+        objective = self._plain.heads()
+        row = self.row[len(self.row) - len(objective.forest) :]
+        return LevelBudgets(objective, self.fixed[1:], self.open[1:], row, self.free, total=False)
+
+    def pack(self, table: NDArray[Any]) -> NDArray[Any]:
+        """(splits, levels, rows) as one line for each split, with a common total once."""
+        flat = table.reshape(len(table), -1)
+        return np.concatenate([flat[:, :1], flat[:, self._rows :]], axis=1) if self.total else flat
+
+    def table(self, budget: Floats) -> Floats:
+        """(splits, levels, rows) of free budgets."""
+        if self.total:
+            budget = np.concatenate([np.repeat(budget[:, :1], self._rows, axis=1), budget[:, 1:]], axis=1)
+        return budget.reshape(len(budget), *self.open.shape)
+
+    def errors(self, budget: Floats) -> Floats:
+        return np.concatenate([self.objective.errors(self._spread(part)) for part in self._parts(budget)])
+
+    def gains(self, budget: Floats) -> tuple[Floats, Floats]:
+        """The errors, and what a little more of each budget takes off them."""
+        errors, gains = zip(*(self.objective.gains(self._spread(part)) for part in self._parts(budget)), strict=True)
+        return np.concatenate(errors), self._places(np.concatenate(gains))
+
+    def errors_by(self, budget: Floats, weights: Floats) -> Floats:
+        """(splits, weights): the errors of all roots together under other weights of the classes."""
+        return np.concatenate([self._plain.errors_by(self._spread(part), weights) for part in self._parts(budget)])
+
+    def gains_by(self, budget: Floats, weights: Floats) -> tuple[Floats, Floats]:
+        """The same, and what a little more of each budget takes off them, (splits, weights, places)."""
+        by = self._plain.gains_by
+        errors, gains = zip(
+            *(by(self._spread(part), weights) for part in self._parts(budget, len(weights))), strict=True
+        )
+        places = self._places(np.concatenate(gains).reshape(-1, len(self.row)))
+        return np.concatenate(errors), places.reshape(len(budget), len(weights), -1)
+
+    @property
+    def _plain(self) -> Objective:
+        if isinstance(self.objective, Learned):
+            raise ValueError("heads alone, and other weights, are for errors without expectations")
+        return self.objective
+
+    def _parts(self, budget: Floats, times: int = 1) -> list[Floats]:
+        """Some splits at a time, so that a sweep over their classes stays in the cache."""
+        return np.array_split(budget, min(len(budget), len(budget) * times * len(self.row) // CHUNK + 1))
+
+    def _places(self, gain: Floats) -> Floats:
+        """The gains of classes as those of the budgets that they have."""
+        rows, cells = len(gain), 2 * self.open.size
+        cell = self._slot + cells * np.arange(rows)[:, None]
+        by_slot = np.bincount(cell.ravel(), gain.ravel(), rows * cells).reshape(rows, 2, *self.open.shape)
+        by_level = by_slot[:, 0] + np.cumsum(by_slot[:, 1], axis=1)
+        if self.total:
+            by_level[:, 0] = by_level[:, 0].sum(axis=1, keepdims=True)
+        return self.pack(by_level)
+
+    @cached_property
+    def paths(self) -> Paths:
+        """Top to bottom, one path for each row; they part below a common total."""
+        levels, rows = self.open.shape
+        ends = np.cumsum([1 if self.total and i == 0 else rows for i in range(levels)])
+        links = []
+        for i in range(1, levels):
+            above, child = slice(ends[i - 2] if i > 1 else 0, ends[i - 1]), slice(ends[i - 1], ends[i])
+            families = above.stop - above.start
+            size = np.full(families, rows // families)
+            links.append(Link(above, child, np.arange(families) * size, size))
+        last = np.arange(ends[-1]) >= (ends[-2] if levels > 1 else 0)
+        which = np.tile(np.arange(rows), (1, levels, 1)) * (not self.objective.joint)
+        open_, error = self.pack(self.open[None])[0], self.pack(which)[0]
+        return Paths(tuple(links), last, open_, error, self.free, self.objective.model.exponent)
+
+    def split(self, problem: Problem, budget: Floats) -> Split:
+        """The split that these free budgets make together with the fixed ones."""
+        rows = (self.table(budget[None])[0] + self.fixed[:, None]).T
+        heads = int(problem.tree.offsets[2] - 1 if problem.total else problem.tree.first[0])
+        rows = np.repeat(rows, heads, axis=0) if len(rows) < heads else rows
+        total = float(rows[0, 0]) if problem.total else None
+        return Split(problem.tree, rows[:, int(problem.total) :], problem.epsilon, problem.noise, problem.l1, total)
+
+    def _refuse(self, problem: Problem) -> None:
+        """Raises ValueError where what is left out cannot be told from what is measured."""
+        share = self.free * self.open / np.maximum(1, self.open.sum(axis=0))
+        if (self.errors(self.pack(share[None])) > ENDLESS).any():
+            largest = share.max(axis=1) + self.fixed
+            without = [name for name, most in zip(problem.tree.level_names, largest, strict=True) if most == 0]
+            raise ValueError(
+                f"counts need a figure of their own, or one of all below them; without budget: {', '.join(without)}: "
+                "give it some, or no weight"
+            )
+
+    @property
+    def _rows(self) -> int:
+        return int(self.open.shape[1])
+
+    @cached_property
+    def _slot(self) -> Ints:
+        """Where the budget of each class stands: in its level or, for a leaf, in the sums from its level down."""
+        forest = self.objective.forest
+        return np.ravel_multi_index((forest.leaf.astype(np.int64), forest.level, self.row), (2, *self.open.shape))
+
+    def _spread(self, budget: Floats) -> Floats:
+        """The budget of each class."""
+        table = self.table(budget) + self.fixed[:, None]
+        leaf = np.cumsum(table[:, ::-1], axis=1)[:, ::-1]
+        spread: Floats = np.concatenate([table, leaf], axis=1).reshape(len(table), -1)[:, self._slot]
+        return spread
+
+
+def _open(free: NDArray[np.bool_], level: Ints, row: Ints) -> NDArray[np.bool_]:
+    """Free levels that a row has; where its last one is fixed, also the next free one, which its leaves take."""
+    levels, rows = len(free), int(row.max()) + 1
+    last = np.zeros(rows, np.int64)
+    np.maximum.at(last, row, level)
+    after = np.array([next((j for j in range(i, levels) if free[j]), i) for i in range(levels)])
+    reach: NDArray[np.bool_] = np.arange(levels)[:, None] <= after[last]
+    return free[:, None] & reach

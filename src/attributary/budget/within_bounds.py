@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from attributary.budget.level_budgets import LevelBudgets
+from attributary.budget.split import LevelBudgets
 from attributary.types import Bools, Floats, Ints
 
 CLOSE = 1e-4  # of a squared error: so little above its bound is within

@@ -19,10 +19,9 @@ from attributary.errors import InputError
 from attributary.estimates import Estimates, has_measures, read_estimates, read_measures, stated_largest
 from attributary.measurements import Measurements
 from attributary.tables import read_table
-from attributary.tables.not_private import together
+from attributary.tables.table_columns import together
 from attributary.tree import Tree
-from attributary.tree.match import match
-from attributary.tree.missing_labels import REST
+from attributary.tree.match import REST, match
 from attributary.types import COUNT, Floats
 
 NAMES = ("before", "now")  # of estimates in memory

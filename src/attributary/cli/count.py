@@ -81,7 +81,7 @@ def count(
     from attributary.logs.log_files import replace_files, rows_in_logs
     from attributary.spec import Spec
     from attributary.tables import check_output, write_table
-    from attributary.tables.not_private import TRUE_COUNTS
+    from attributary.tables.table_columns import TRUE_COUNTS
 
     check_output(output, format_)
     asks, folder = Spec.load(spec), os.path.dirname(spec)

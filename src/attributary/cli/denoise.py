@@ -181,7 +181,7 @@ def denoise(
     from attributary.denoising.passes import passes_once
     from attributary.pipeline.denoise_table import denoise_table
     from attributary.tables import check_output, is_text, read_table, write_table
-    from attributary.tables.not_private import words_of
+    from attributary.tables.table_columns import words_of
 
     chosen = chosen_estimator(estimator, joint, whole, prior)
     how: dict[str, Any] = {

@@ -100,7 +100,7 @@ def evaluate(
     from attributary.logs.log_files import is_generated
     from attributary.spec import Spec
     from attributary.tables import check_output, read_table, write_table
-    from attributary.tables.not_private import words_of
+    from attributary.tables.table_columns import words_of
     from attributary.whole_files import save, sole_writer
 
     check_output(output, format_)

@@ -7,8 +7,8 @@ from attributary.cli.summary_file import fact
 from attributary.errors import one_line
 
 if TYPE_CHECKING:
-    from attributary.logs.attribute_labels import OutsideDomain
     from attributary.logs.counts import Counts, ValueTotals
+    from attributary.logs.log_columns import OutsideDomain
     from attributary.spec import Spec
 
 

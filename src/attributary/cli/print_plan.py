@@ -13,7 +13,7 @@ from attributary.plan.bounded_shares import ENOUGH
 from attributary.plan.expected_errors import Compared
 from attributary.plan.plan_html import REVEALS, SUMMED
 from attributary.prior import Prior, foreseen
-from attributary.prior.profile import Profile
+from attributary.prior.earlier import Profile
 from attributary.tree import Tree
 
 LARGEST = 5  # roots that are listed

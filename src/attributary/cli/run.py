@@ -105,7 +105,7 @@ def run(
     from attributary.pipeline.run import FILES
     from attributary.pipeline.run import run as end_to_end
     from attributary.spec import Spec
-    from attributary.tables.not_private import SEEDED, TRUE_COUNTS, together
+    from attributary.tables.table_columns import SEEDED, TRUE_COUNTS, together
     from attributary.whole_files import sole_writer
 
     given = click.get_current_context().get_parameter_source("method")

@@ -8,14 +8,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attributary.denoising.estimate import Estimate
-from attributary.denoising.family_shares import predict
 from attributary.denoising.nonnegative import nonnegative as make_nonnegative
 from attributary.denoising.passes import blue as best_linear
 from attributary.denoising.prediction import Prediction
-from attributary.denoising.prior import Prior, shares_of, with_means
+from attributary.denoising.prior import Prior, predict, shares_of, with_means
 from attributary.denoising.whole import whole as round_off
 from attributary.measurements import Measurements
-from attributary.tables.not_private import together
+from attributary.tables.table_columns import together
 from attributary.tree import Tree
 from attributary.types import Floats
 

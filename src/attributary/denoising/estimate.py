@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attributary.denoising.kurtosis import excess_kurtosis
 from attributary.denoising.passes import blue as best_linear
-from attributary.denoising.quantile import quantile
+from attributary.denoising.quantile import excess_kurtosis, quantile
 from attributary.denoising.total import Total, total
 from attributary.html import html_alarm, html_table
 from attributary.measurements import Measurements

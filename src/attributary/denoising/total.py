@@ -13,9 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attributary.denoising.family_shares import upward
 from attributary.denoising.passes import engine
-from attributary.denoising.prior import Prior, shares_of, with_means
+from attributary.denoising.prior import Prior, shares_of, upward, with_means
 from attributary.denoising.quantile import quantile
 from attributary.measurements import Measurements
 from attributary.tree import Family, Tree

@@ -19,8 +19,8 @@ from attributary.plan.contributions import contributions, most_of_unseen
 from attributary.plan.level_shares import Question, Shares, shares, under
 from attributary.plan.make import WITH_LIMITS, conversions_to_try
 from attributary.prior import Prior
+from attributary.prior.earlier import CLOSE, Profile
 from attributary.prior.learn import label_codes
-from attributary.prior.profile import CLOSE, Profile
 from attributary.spec import Measure, Spec
 from attributary.tree import Tree
 from attributary.types import Floats, Ints

@@ -33,7 +33,7 @@ from attributary.evaluate.simulation import Pool, PooledErrors, Pooling, Simulat
 from attributary.kernel import usable_threads
 from attributary.measurements import Measurements
 from attributary.noise import page_of
-from attributary.tables.not_private import mark
+from attributary.tables.table_columns import mark
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 TAUS = (5.0, 10.0)

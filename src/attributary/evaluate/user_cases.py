@@ -26,12 +26,10 @@ from attributary.pipeline.level_columns import level_columns, refuse_sums, refus
 from attributary.pipeline.read_prior import COUNTS, ESTIMATES, earlier, of_measure, profile_of
 from attributary.plan.make import refuse_unknown_limits
 from attributary.prior import Prior, from_counts, from_estimates
-from attributary.prior.profile import Profile
+from attributary.prior.earlier import Profile
 from attributary.spec import Spec
 from attributary.tables import read_table, shown, write_table
-from attributary.tables.not_private import together, words_of
-from attributary.tables.table_columns import floats
-from attributary.tables.user_frames import arrow_table
+from attributary.tables.table_columns import arrow_table, floats, together, words_of
 from attributary.tree import Tree
 
 EPSILON = 1.0  # of a private prior, in the paper

@@ -26,7 +26,7 @@ from attributary.estimates import (
 from attributary.explore.open_table import OpenTable, Stage, Stamp, open_tables, refuse_other_stamp, stamp
 from attributary.logs.duckdb import print_no_progress
 from attributary.tables import read_table
-from attributary.tables.not_private import mark
+from attributary.tables.table_columns import mark
 
 CHANGES = ("old", "change", "spread", "z", "chance", "relative", "relative_low", "relative_high", "verdict")
 

@@ -31,7 +31,7 @@ from attributary.estimates import (
 )
 from attributary.ratio import is_ratios
 from attributary.tables import read_table
-from attributary.tables.not_private import NAME, mark, together, words_in, words_of
+from attributary.tables.table_columns import NAME, mark, together, words_in, words_of
 from attributary.tables.table_source import by_content, readable
 
 Stage = Callable[[str], None]

@@ -15,7 +15,7 @@ from attributary.explore import sql
 from attributary.explore.estimate_store import CHANGES, EstimateStore
 from attributary.explore.sql import PAGE, Place, SqlQuery, View, columns
 from attributary.measurements import Measurements
-from attributary.tables.not_private import NAME
+from attributary.tables.table_columns import NAME
 
 BLOCK = 2048  # rows that are fetched at a time
 RUN = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  # what a spreadsheet takes for a formula

@@ -27,10 +27,8 @@ from attributary.plan.make import DELTA, GUESS
 from attributary.plan.privacy_unit import privacy_words, spent
 from attributary.prior import Prior
 from attributary.spec import Spec
-from attributary.spec.measure import AUTO
-from attributary.spec.neighbours import PrivacyLoss
-from attributary.spec.target import EQUAL, Target
-from attributary.spec.terms import at_epsilon
+from attributary.spec.measure import AUTO, EQUAL, Target
+from attributary.spec.terms import PrivacyLoss, at_epsilon
 from attributary.tree import Tree
 from attributary.types import Floats, Ints
 

@@ -7,7 +7,6 @@ from importlib import resources
 from typing import Any
 
 from attributary.errors import InputError
-from attributary.logs.attribute_labels import missing_cells, refuse_no_other
 from attributary.logs.counts import FATES, Counts, last_rank, leaves, value_columns
 from attributary.logs.engine import CastError, Engine, Report
 from attributary.logs.log_columns import (
@@ -22,8 +21,10 @@ from attributary.logs.log_columns import (
     is_empty,
     key,
     label,
+    missing_cells,
     number,
     refuse_dates,
+    refuse_no_other,
     time_of,
     window_micros,
 )

@@ -7,11 +7,22 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from attributary.errors import InputError
-from attributary.logs.attribute_labels import LabelCodes, OutsideDomain, domain_places, label_codes, number_rows
-from attributary.logs.log_columns import LogTable, Period, comma_list, find_column, number, present
+from attributary.logs.log_columns import (
+    LabelCodes,
+    LogTable,
+    OutsideDomain,
+    Period,
+    comma_list,
+    domain_places,
+    find_column,
+    label_codes,
+    number,
+    number_rows,
+    present,
+)
 from attributary.spec import Logs, Measure, Spec
 from attributary.spec.measure import AUTO, BEYOND, FROM, MICRO, REPORTS
-from attributary.tables.not_private import TRUE_COUNTS, mark
+from attributary.tables.table_columns import TRUE_COUNTS, mark
 from attributary.types import Bools, Ints
 
 LARGEST = 2**31  # leaves

@@ -15,9 +15,7 @@ from attributary.noise.aggregator_noise import PAGES
 from attributary.noise.discrete_gaussian import dgauss_variance, sample_dgauss
 from attributary.noise.discrete_laplace import Entropy, dlap_variance, rate, sample_dlap, sample_each
 from attributary.noise.gaussian import Gaussian
-from attributary.noise.model import NoiseModel
-from attributary.noise.on_counts import OnCounts
-from attributary.noise.on_sums import OnSums
+from attributary.noise.model import NoiseModel, OnCounts, OnSums
 from attributary.noise.privacy_account import PrivacyAccount, gaussian_delta, gaussian_epsilon, gaussian_mu
 from attributary.noise.randomised_response import RandomisedResponse, StateWeights
 from attributary.noise.rounded_laplace import RoundedLaplace

@@ -17,9 +17,7 @@ from typing import ClassVar
 import numpy as np
 
 from attributary.noise.discrete_laplace import Entropy, dlap_log_likelihood, dlap_variance, sample_dlap, sample_each
-from attributary.noise.model import NoiseModel
-from attributary.noise.on_counts import OnCounts
-from attributary.noise.on_sums import OnSums
+from attributary.noise.model import NoiseModel, OnCounts, OnSums
 from attributary.noise.shapes import NoiseShape, dlap_rate, dlap_variances
 from attributary.types import Floats, Ints
 

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from attributary.noise.discrete_laplace import Entropy, sample_each
-from attributary.noise.model import NoiseModel
-from attributary.noise.on_counts import OnCounts
+from attributary.noise.model import NoiseModel, OnCounts
 from attributary.noise.shapes import LAPLACE
 from attributary.types import Floats, Ints
 

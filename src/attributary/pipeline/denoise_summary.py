@@ -24,7 +24,7 @@ from attributary.pipeline.read_prior import EarlierPeriod, past_of_parts
 from attributary.pipeline.read_tree import queried_tree
 from attributary.plan import Plan
 from attributary.spec import Spec
-from attributary.tables.not_private import mark, together
+from attributary.tables.table_columns import mark, together
 from attributary.tree import Tree
 from attributary.tree.match import match
 from attributary.types import Ints

@@ -33,15 +33,16 @@ from attributary.pipeline.level_columns import refuse_sums, refused
 from attributary.pipeline.missing_rows import miss_totals
 from attributary.pipeline.table_form import TableForm, recognise
 from attributary.tables import place, shown
-from attributary.tables.not_private import mark, words_of
 from attributary.tables.table_columns import (
     cell_in_words,
     columns_in_words,
     floats,
     is_text_type,
+    mark,
     number_cells,
     plain,
     with_cells,
+    words_of,
 )
 from attributary.tree import Tree
 from attributary.types import COUNT, Floats

@@ -11,8 +11,7 @@ from attributary.errors import InputError
 from attributary.tables import place, shown
 from attributary.tables.table_columns import column, is_text_type, with_cells
 from attributary.tree import Tree
-from attributary.tree.labels import codes, refuse_unprintable
-from attributary.tree.paths import RowError, reads_as_total
+from attributary.tree.paths import RowError, codes, reads_as_total, refuse_unprintable
 from attributary.types import Bools
 
 LONGEST = 1000  # of a message, whatever names are in it

@@ -19,7 +19,7 @@ from attributary.errors import InputError
 from attributary.measurements import Measurements, combine
 from attributary.tables.number_form import EMPTY
 from attributary.tree import Family, Tree
-from attributary.tree.missing_labels import RECURS, lacking
+from attributary.tree.match import RECURS, lacking
 from attributary.types import Bools, Floats
 
 OFTEN = 0.9  # of the families of a level have a label that is expected in all of them

@@ -9,11 +9,11 @@ from attributary.errors import InputError
 from attributary.plan.variants import Change, Coarser
 from attributary.spec import Spec
 from attributary.spec.attribute import A_SPAN, span
+from attributary.spec.measure import NONE
 from attributary.spec.mistakes import Mistakes
-from attributary.spec.target import NONE
 from attributary.tables import read_table, shown
 from attributary.tables.table_columns import column
-from attributary.tree.labels import codes, text_labels
+from attributary.tree.paths import codes, text_labels
 
 RULE = (
     "takes budgets (epsilon=1,2,4), guards (guard=1.1,2,none), periods (period=7d,28d), a coarser attribute "

@@ -15,14 +15,12 @@ from attributary.measurements import Measurements, chance_of_equal, is_copy
 from attributary.pipeline.level_columns import level_columns, refused
 from attributary.plan import Plan
 from attributary.prior import Prior, from_counts, from_estimates
-from attributary.prior.earlier import HISTORY, NOISY, PERIODS
+from attributary.prior.earlier import HISTORY, NOISY, PERIODS, Profile, profile
 from attributary.prior.history import history
-from attributary.prior.profile import Profile, profile
 from attributary.spec import Spec
 from attributary.spec.measure import BEYOND, COUNT, FROM
 from attributary.tables import read_table, shown
-from attributary.tables.not_private import mark, together, words_of
-from attributary.tables.table_columns import floats
+from attributary.tables.table_columns import floats, mark, together, words_of
 from attributary.tree import Tree
 
 COUNTS, ESTIMATES = ("conversions",), ("estimate", "variance")  # the columns that a prior is made of

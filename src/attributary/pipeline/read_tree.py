@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from attributary.errors import InputError
-from attributary.logs.attribute_labels import label_codes
+from attributary.logs.log_columns import label_codes
 from attributary.logs.log_files import files, partition
 from attributary.pipeline.level_columns import level_columns, refuse_sums, refused
 from attributary.pipeline.read_prior import earlier, of_measure, read_earlier
@@ -17,10 +17,9 @@ from attributary.prior.earlier import HISTORY
 from attributary.prior.history import LATEST
 from attributary.spec import Attribute, Logs, Spec
 from attributary.tables import read_table
-from attributary.tables.table_columns import column
-from attributary.tables.user_frames import arrow_table
+from attributary.tables.table_columns import arrow_table, column
 from attributary.tree import Tree
-from attributary.tree.labels import text_labels
+from attributary.tree.paths import text_labels
 
 COVERS = "impressions"  # in the metadata of a tree: "all", if all that its reports may hold conversions of are in it
 OF_NODES = ({"node", "parent", "level"}, {"estimate", "variance"})  # columns of tables that have a row for each node

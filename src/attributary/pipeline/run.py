@@ -34,12 +34,11 @@ from attributary.pipeline.read_tree import prior_in_file
 from attributary.plan import MeasurePlan, Plan, make_plan
 from attributary.plan.make import why_not_learned
 from attributary.prior import Prior, from_counts, none
-from attributary.prior.profile import Profile, profile
+from attributary.prior.earlier import Profile, profile
 from attributary.ratio import ratios_table
 from attributary.spec import Spec
 from attributary.tables import write_table
-from attributary.tables.not_private import mark
-from attributary.tables.table_columns import floats
+from attributary.tables.table_columns import floats, mark
 from attributary.tree import Tree
 from attributary.tree.match import match
 from attributary.types import Floats

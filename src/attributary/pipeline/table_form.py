@@ -23,13 +23,11 @@ from attributary.errors import InputError
 from attributary.pipeline.level_columns import level_columns, path_ends, refused, total_labels, without_totals
 from attributary.pipeline.missing_rows import Incomplete, lack_labels
 from attributary.tables import place, shown
-from attributary.tables.not_private import mark, words_of
 from attributary.tables.number_form import WORDS, decimal_sign, figure_column, plain_numbers, point_of_noise
-from attributary.tables.table_columns import column, floats, is_text_type, with_cells
+from attributary.tables.table_columns import arrow_table, column, floats, is_text_type, mark, with_cells, words_of
 from attributary.tables.text_form import NOTED
-from attributary.tables.user_frames import arrow_table
 from attributary.tree import Tree
-from attributary.tree.missing_labels import with_missing
+from attributary.tree.match import with_missing
 from attributary.tree.paths import TotalLabelError, reads_as_total
 from attributary.types import Floats
 

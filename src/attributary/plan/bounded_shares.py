@@ -15,8 +15,8 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from attributary.budget.level_budgets import LevelBudgets
 from attributary.budget.problem import Problem
+from attributary.budget.split import LevelBudgets
 from attributary.budget.within_bounds import CLOSE, Bounded, BoundedMeasure, Found, ShareLayout
 from attributary.denoising.quantile import quantile
 from attributary.errors import InputError
@@ -25,7 +25,7 @@ from attributary.plan.choose_limits import ChosenLimits, cut_off
 from attributary.plan.contributions import most_of_unseen
 from attributary.plan.level_shares import Question, Shares
 from attributary.spec import Spec
-from attributary.spec.target import EQUAL, Target
+from attributary.spec.measure import EQUAL, Target
 from attributary.types import Floats
 
 KEPT = 0.5  # of an equal share: what a level gets at least that is to be kept

@@ -8,7 +8,7 @@ import numpy as np
 
 from attributary.plan.level_shares import Question, Shares, under
 from attributary.spec import Spec
-from attributary.spec.neighbours import NEIGHBOURS
+from attributary.spec.terms import NEIGHBOURS
 from attributary.tree import Tree
 from attributary.types import Floats, Ints
 

@@ -16,9 +16,9 @@ from attributary import budget
 from attributary.budget import METHODS, BudgetMethod, Split
 from attributary.errors import InputError
 from attributary.prior import Prior, foreseen
-from attributary.prior.profile import Profile
+from attributary.prior.earlier import Profile
 from attributary.spec import Measure, Spec
-from attributary.spec.neighbours import NEIGHBOURS
+from attributary.spec.terms import NEIGHBOURS
 from attributary.tree import Tree
 from attributary.types import Bools, Floats
 

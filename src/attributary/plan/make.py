@@ -21,10 +21,10 @@ from attributary.plan.level_shares import Question, Shares, shares
 from attributary.plan.plan import MeasureShare, OtherNoise, PerImpression, Plan, PriorNote, Trade, checksum
 from attributary.plan.why_missed import needed_epsilon, why_missed
 from attributary.prior import Prior, none
-from attributary.prior.profile import Profile
+from attributary.prior.earlier import Profile
 from attributary.spec import Spec
 from attributary.spec.measure import REPORTS
-from attributary.spec.neighbours import NEIGHBOURS
+from attributary.spec.terms import NEIGHBOURS
 from attributary.tree import Tree
 from attributary.types import Floats
 

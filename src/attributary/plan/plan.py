@@ -20,7 +20,7 @@ from attributary.plan.fingerprint import digest
 from attributary.plan.privacy_unit import PrivacyWords, Spent, privacy_words, spent
 from attributary.spec import Measure, Spec
 from attributary.spec.measure import COUNT
-from attributary.spec.neighbours import NEIGHBOURS, PrivacyLoss
+from attributary.spec.terms import NEIGHBOURS, PrivacyLoss
 from attributary.tree import Tree
 from attributary.tree.match import match
 from attributary.types import Floats, Ints

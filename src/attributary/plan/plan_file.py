@@ -11,7 +11,7 @@ from attributary import whole_files
 from attributary.errors import InputError, why_not_json
 from attributary.plan.plan import Plan
 from attributary.spec.mistakes import Mistakes, in_words, path_in_words, refuse_unruly, value_in_words
-from attributary.spec.neighbours import NEIGHBOURS
+from attributary.spec.terms import NEIGHBOURS
 from attributary.tables import check_output, read_table, write_table
 from attributary.tables.table_source import readable
 from attributary.tree import Tree

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from attributary.spec import Spec
-from attributary.spec.neighbours import COUNTED, PrivacyLoss
+from attributary.spec.terms import COUNTED, PrivacyLoss
 from attributary.types import Ints
 
 

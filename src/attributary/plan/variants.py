@@ -10,7 +10,7 @@ from attributary.errors import InputError
 from attributary.plan.make import make_plan
 from attributary.plan.plan import Plan
 from attributary.prior import Prior
-from attributary.prior.profile import Profile
+from attributary.prior.earlier import Profile
 from attributary.spec import Spec
 from attributary.spec.attribute import DOMAINS
 from attributary.tree import Tree

@@ -11,7 +11,7 @@ from attributary.plan.bounded_shares import EXACT, HIGHEST, BoundedCase, Missed,
 from attributary.plan.choose_limits import ChosenLimits
 from attributary.plan.level_shares import Question, Shares, shares
 from attributary.spec import Spec
-from attributary.spec.target import Target
+from attributary.spec.measure import Target
 from attributary.tree import Tree
 from attributary.types import Floats, Ints
 

@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 
 from attributary import rmsre
-from attributary.denoising.family_shares import predict
 from attributary.denoising.nonnegative import nonnegative
 from attributary.denoising.passes import engine
+from attributary.denoising.prior import predict
 from attributary.tree import Tree
 from attributary.types import Floats
 

@@ -13,12 +13,12 @@ import numpy as np
 
 from attributary import rmsre
 from attributary.changes.series import Series, periods
+from attributary.denoising.nonnegative import settled
 from attributary.denoising.prior import Prior
-from attributary.denoising.topdown import settled
 from attributary.errors import InputError
 from attributary.estimates import noted, with_columns
 from attributary.prior.earlier import PERIODS, from_estimates
-from attributary.tables.not_private import mark
+from attributary.tables.table_columns import mark
 from attributary.tree import Tree
 from attributary.types import Floats
 

@@ -8,11 +8,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from attributary import rmsre
 from attributary.denoising.denoise import measurements
-from attributary.denoising.family_shares import predict
-from attributary.denoising.nonnegative import nonnegative
+from attributary.denoising.nonnegative import nonnegative, settled
 from attributary.denoising.passes import COMPILED_FROM, engine
-from attributary.denoising.prior import Prior
-from attributary.denoising.topdown import settled
+from attributary.denoising.prior import Prior, predict
 from attributary.measurements import Measurements
 from attributary.prior.earlier import as_period
 from attributary.prior.gain import widened

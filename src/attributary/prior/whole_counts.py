@@ -23,7 +23,7 @@ from attributary.denoising.whole import whole as round_off
 from attributary.prior.earlier import as_period
 from attributary.prior.gain import worse
 from attributary.prior.learn import expected_shares, labels_of, past_counts
-from attributary.tables.not_private import together
+from attributary.tables.table_columns import together
 from attributary.tree import Tree
 from attributary.types import Floats, Ints
 

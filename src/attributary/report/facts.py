@@ -15,7 +15,7 @@ from attributary.plan.plan import Trade
 from attributary.plan.plan_html import REVEALS
 from attributary.report.inputs import ReportInputs
 from attributary.report.quantity import Quantity, label, total_of
-from attributary.tables.not_private import EXACT_PRIOR, NO_NOISE, SEEDED, TRUE_COUNTS
+from attributary.tables.table_columns import EXACT_PRIOR, NO_NOISE, SEEDED, TRUE_COUNTS
 
 
 class Fact(NamedTuple):

@@ -15,7 +15,7 @@ from attributary.ratio import WITH_ESTIMATES, is_ratios, ratios_of, read_ratios
 from attributary.report.evaluation_curves import Point, is_evaluation, read_evaluation
 from attributary.spec.measure import COUNT
 from attributary.tables import read_table
-from attributary.tables.not_private import together, words_of
+from attributary.tables.table_columns import together, words_of
 from attributary.tables.table_source import by_name, readable
 from attributary.types import Floats
 

@@ -1,7 +1,6 @@
 """Spec: what is asked, read from TOML."""
 
-from attributary.spec.attribute import Attribute
-from attributary.spec.logs import Logs
+from attributary.spec.attribute import Attribute, Logs
 from attributary.spec.measure import Measure
 from attributary.spec.spec import Spec
 

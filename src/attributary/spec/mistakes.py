@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, ModelWrapValidatorHandler, Validatio
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from attributary.errors import InputError, shortened
-from attributary.tree.labels import unprintable
+from attributary.tree.paths import unprintable
 
 Model = TypeVar("Model", bound=BaseModel)
 Path = tuple[str | int, ...]

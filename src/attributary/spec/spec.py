@@ -18,13 +18,34 @@ from pydantic import (
 from attributary.errors import InputError
 from attributary.noise import MODELS, NoiseModel, model, page_of
 from attributary.rmsre import METRICS, TAU, Metric
-from attributary.spec.attribute import TAKEN, Attribute
-from attributary.spec.logs import Logs
-from attributary.spec.measure import AUTO, COUNT, REPORTS, Measure, most, wrong_measures
+from attributary.spec.attribute import TAKEN, Attribute, Logs
+from attributary.spec.measure import (
+    AUTO,
+    COUNT,
+    GUARD,
+    NONE,
+    REPORTS,
+    Measure,
+    Target,
+    Targets,
+    TotalTarget,
+    guard_of,
+    most,
+    targets_of,
+    wrong_measures,
+)
 from attributary.spec.mistakes import BITS, DEEPEST, Mistake, Mistakes, Section, all_at_once, in_words, refuse_unruly
-from attributary.spec.neighbours import NEIGHBOURS, known_relation
-from attributary.spec.target import GUARD, NONE, Target, Targets, TotalTarget, guard_of, targets_of
-from attributary.spec.terms import ARA, ApiSection, Terms, at_epsilon, terms_of, unknown_api, with_its_defaults
+from attributary.spec.terms import (
+    ARA,
+    NEIGHBOURS,
+    ApiSection,
+    Terms,
+    at_epsilon,
+    known_relation,
+    terms_of,
+    unknown_api,
+    with_its_defaults,
+)
 from attributary.tables.table_source import readable
 from attributary.tree import Tree
 

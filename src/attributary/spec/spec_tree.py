@@ -7,11 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attributary.errors import InputError
-from attributary.tables.user_frames import arrow_table
+from attributary.tables.table_columns import arrow_table
 from attributary.tree import Tree
-from attributary.tree.labels import codes, text_labels
-from attributary.tree.level_order import level_order
-from attributary.tree.paths import RowError, read_paths
+from attributary.tree.paths import RowError, codes, read_paths, text_labels
+from attributary.tree.tree import level_order
 
 LARGEST = 2**31  # nodes of a tree
 

@@ -1,8 +1,8 @@
 """Columns: a column of a table by its name, as it is or as numbers, whatever kind of file it came from."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -196,3 +196,141 @@ def _first_word(cells: Any) -> int:
 def _hint(table: Any, name: str) -> str:
     close = get_close_matches(name, table.column_names, 1)
     return f"did you mean {close[0]!r}? " if close else ""
+
+
+# not_private: the words on a table that protects nobody, which everything made from it carries on.
+#
+# Parquet and Arrow hold them in the metadata of their schema; text has no such place, and gets a last column.
+
+NAME = "not_private"  # the key in the metadata, and the column in text
+BEGINS = "NOT PRIVATE"
+SEEDED = "NOT PRIVATE: its noise is seeded, and protects nobody; not for release"
+NO_NOISE = "NOT PRIVATE: exact sums without noise; not for release"
+TRUE_COUNTS = "NOT PRIVATE: true counts without noise; not for release"
+EXACT_PRIOR = "NOT PRIVATE: the prior is counts without noise, and the estimates tell a little of them"
+LONGEST = 300  # of what a file may say of itself
+
+
+def mark(table: Any, *words: str) -> Any:
+    """The table with these words, beside those that it has; as it is if there are none."""
+    every = together(words_of(table), *words)
+    if not every:
+        return table
+    if NAME in table.column_names:
+        table = table.drop_columns([NAME])  # writing it as text puts it there again, in every row
+    return table.replace_schema_metadata({**(table.schema.metadata or {}), NAME.encode(): every})
+
+
+def words_of(table: Any) -> str:
+    """What an Arrow table says of itself, in its metadata or in a column; nothing if it is private."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    cells: list[str] = []
+    for i in [i for i, name in enumerate(table.column_names) if name.lower() == NAME]:
+        column = pc.unique(table.column(i))
+        column = column.dictionary if pa.types.is_dictionary(column.type) else column
+        if pa.types.is_string_view(column.type):
+            column = column.cast(pa.string())
+        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+            column = column.filter(pc.fill_null(pc.starts_with(column, BEGINS), False))
+            cells += column.slice(0, 3).to_pylist()
+    return together(words_in(table.schema.metadata), *cells)
+
+
+def words_in(metadata: Any) -> str:
+    """What the metadata of a schema or of a file says."""
+    words = (metadata or {}).get(NAME.encode(), b"")
+    return together(words.decode(errors="replace"))
+
+
+def together(*words: str) -> str:
+    """Several such words as one text, each once."""
+    each = dict.fromkeys(part for text in words for part in text[:LONGEST].split(" | ") if part)
+    return " | ".join(each)[:LONGEST]
+
+
+def with_column(table: Any) -> Any:
+    """The table with its words in a last column, if it has any: for text, which has no metadata."""
+    import pyarrow as pa
+
+    marked = mark(table)
+    words = words_of(marked)
+    if not words:
+        return table
+    return marked.append_column(NAME, pa.repeat(pa.scalar(words), marked.num_rows))
+
+
+# user_frames: a user's table of whatever kind as Arrow, and with more columns in the same kind.
+#
+# Arrow, pandas, polars, a DuckDB relation, a dict of columns, and all else that speaks Arrow's stream (PyCapsule). None
+# of these libraries but Arrow is needed: a frame brings its own.
+
+Columns = dict[str, NDArray[Any]]  # of floats, or of text
+
+
+def arrow_table(frame: Any) -> Any:
+    """The frame as an Arrow table; a named index of pandas is columns, too."""
+    import pyarrow as pa
+
+    if isinstance(frame, pa.Table):
+        return without_views(frame)
+    if hasattr(frame, "collect") and not hasattr(frame, "__arrow_c_stream__"):  # polars, lazily
+        frame = frame.collect()
+    try:
+        table = pa.table(frame)
+        unnamed = [name for name in table.column_names if name.startswith("__index_level_")]  # pandas' row numbers
+        table = table.drop_columns(unnamed) if unnamed else table
+        return without_views(table)
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:  # a column of pandas with cells of several types
+        raise ValueError(f"a column has cells of one type; {'; '.join(map(str, error.args))}: convert it") from error
+    except TypeError:
+        kinds = "Arrow, pandas, polars, a DuckDB relation or a dict of columns"
+        raise ValueError(f"a table is {kinds}; got {type(frame).__name__}") from None
+
+
+def with_figures(frame: Any, columns: Columns) -> Any:
+    """The frame, in its kind, with these columns behind its own; nan is null where the kind has it."""
+    kind = KINDS.get(type(frame).__module__.partition(".")[0], ARROW)
+    taken = set(columns) & set(kind.names(frame))
+    if taken:
+        name = min(taken, key=list(columns).index)
+        raise ValueError(f"the frame has a column {name!r} already; put something before the new names with prefix=")
+    return kind.add(frame, columns)
+
+
+class FrameKind(NamedTuple):
+    names: Callable[[Any], Any]
+    add: Callable[[Any, Columns], Any]
+
+
+def _to_arrow(frame: Any, columns: Columns) -> Any:
+    import pyarrow as pa
+
+    table = arrow_table(frame)
+    for name, values in columns.items():
+        table = table.append_column(name, pa.array(values, from_pandas=True))
+    return table
+
+
+def _to_polars(frame: Any, columns: Columns) -> Any:
+    import polars as pl
+
+    return frame.with_columns(*(pl.Series(name, values, nan_to_null=True) for name, values in columns.items()))
+
+
+def _to_relation(frame: Any, columns: Columns) -> Any:
+    made = _to_arrow(frame, columns)  # which the query finds by its name
+    assert made is not None
+    return frame.query("rows", "FROM made")
+
+
+ARROW = FrameKind(lambda frame: arrow_table(frame).column_names, _to_arrow)
+KINDS = {
+    "pandas": FrameKind(lambda frame: frame.columns, lambda frame, columns: frame.assign(**columns)),
+    "polars": FrameKind(lambda frame: arrow_table(frame[:0]).column_names, _to_polars),
+    "duckdb": FrameKind(lambda frame: frame.columns, _to_relation),
+    "builtins": FrameKind(
+        lambda frame: frame, lambda frame, columns: frame | {name: np.asarray(v) for name, v in columns.items()}
+    ),
+}

@@ -11,7 +11,7 @@ import numpy as np
 
 from attributary.errors import InputError
 from attributary.kernel import usable_threads
-from attributary.tables.not_private import with_column
+from attributary.tables.table_columns import with_column
 from attributary.tables.table_source import DELIMITER, ENDINGS, Format, Named, by_name, is_text
 from attributary.tables.text_form import SEPARATORS
 from attributary.whole_files import standard_output, whole_file

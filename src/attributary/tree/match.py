@@ -1,11 +1,12 @@
 """match: which node of a tree each row of a table stands for, by its path."""
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from attributary.tree.labels import codes, text_labels
-from attributary.tree.paths import RowError, describe
+from attributary.tables.table_columns import is_text_type
+from attributary.tree.paths import RowError, codes, describe, text_labels
 from attributary.tree.tree import Tree
 from attributary.types import Bools, Ints
 
@@ -97,3 +98,94 @@ def _down(tree: Tree, j: int, labels: Any, code: Ints, last: Ints, rows: Bools) 
     last[at] = order[place[hit]] + here.start
     moved[at] = True
     return moved
+
+
+# missing_labels: the labels that a family lacks and others of its level have, and leaves for what is missing.
+
+REST = "(rest)"  # the label of what is missing, where none is known
+RECURS = 0.51  # of the families of a level, more than half: a label of so many may be missing in the others
+
+
+def lacking(tree: Tree, share: float) -> tuple[Ints, Ints]:
+    """Of the labels that this share of a level's families have, how many each family has and how many there are.
+
+    Families below several nodes of one label, as all first quarters, are compared with each other, too; with these
+    alone if any label counts (a share of 0). In level order, by the family's parent; 0 and 0 where there is none.
+    """
+    has, usual_labels = np.zeros(len(tree), np.int64), np.zeros(len(tree), np.int64)
+    for level in range(1, tree.depth):
+        code, usual, alike, pairs, often = _labels(tree, level, share)
+        family, width = tree.family[tree.slice(level)], len(usual) + 1
+        of = alike[family - tree.slice(level - 1).start]
+        by_all, more = (share > 0) | (of < 0), often & ~(usual[pairs % width] & (share > 0))
+        there = usual[code] & by_all | np.isin(of * width + code, pairs[often])
+        has += np.bincount(family, there, len(tree)).astype(np.int64)
+        in_alike = np.bincount(pairs[more] // width, minlength=int(of.max(initial=0)) + 1)[of]
+        usual_labels[family] = usual.sum() * by_all + in_alike * (of >= 0)
+    return has, usual_labels
+
+
+def with_missing(tree: Tree, incomplete: Bools) -> Tree:
+    """The tree with leaves behind its nodes for what is missing below these nodes, which are in level order.
+
+    There is one for each label that they lack and most families of that level have, and one for the rest where they
+    lack no such label, or the level has others. What is added has the usual labels of the levels below.
+    """
+    import pyarrow as pa
+
+    own = np.arange(len(tree)) if tree.order is None else tree.order
+    coded = [np.zeros(int(tree.total), np.int64), *(codes(labels) for labels in tree.labels)]
+    parents, code = [tree.parent.astype(np.int64)], [tree.from_level_order(np.concatenate(coded))]
+    names = [labels.dictionary for labels in tree.labels]
+    added, label, nodes = np.zeros(0, np.int64), np.zeros(0, np.int64), len(tree)
+    for level in range(1, tree.depth):
+        j, up = level - tree.total, tree.slice(level - 1)
+        of_level, usual, alike, pairs, often = _labels(tree, level, RECURS)
+        width = len(usual) + 1
+        there = own[tree.family[tree.slice(level)]] * width + of_level
+        short, of = own[up][incomplete[up]], alike[incomplete[up]]
+        expected, each = often | usual[pairs % width], np.append(short, added)
+        start, end = (np.searchsorted(pairs[often] // width, np.append(of, label), s) for s in ("left", "right"))
+        more = [node * width + pairs[often][i:j] % width for node, i, j in zip(each, start, end, strict=True)]
+        key = np.setdiff1d(np.concatenate([(each[:, None] * width + np.flatnonzero(usual)).ravel(), *more]), there)
+        others = np.where(of < 0, not usual[np.unique(of_level)].all(), np.isin(of, pairs[~expected] // width))
+        rest = short[others | ~np.isin(short, key // width)]
+        if len(rest):
+            text = names[j].cast(pa.string())
+            place = text.index(REST).as_py()
+            names[j] = text if place >= 0 else pa.concat_arrays([text, pa.array([REST])])
+            key = np.append(key, np.setdiff1d(rest * width + place % width, there))  # -1 % width is the last
+        parents, code = [*parents, key // width], [*code, key % width]
+        added, label, nodes = np.arange(nodes, nodes + len(key)), key % width, nodes + len(key)
+    made = Tree.from_parents(np.concatenate(parents))
+    codes_of = made.to_level_order(np.concatenate(code)).astype(np.int32)
+    ends = [*made.offsets, *[len(made)] * len(names)]
+    of_nodes = [codes_of[ends[j + tree.total] : ends[j + tree.total + 1]] for j in range(len(names))]
+    labels = tuple(pa.DictionaryArray.from_arrays(*each) for each in zip(of_nodes, names, strict=True))
+    return replace(made, attributes=tree.attributes, labels=labels, total=tree.total)
+
+
+def _labels(tree: Tree, level: int, share: float) -> tuple[Ints, Bools, Ints, Ints, Bools]:
+    """The code of each node's label at a level, and whether each label is in this share of the families there.
+
+    And the same of families below nodes of one label: the label's code for each node above, -1 where it has no other
+    family, and the sorted pairs (label above × width + label), with whether each is in this share of these families.
+    """
+    coded, j = tree.labels[level - tree.total], level - tree.total
+    family, up = tree.family[tree.slice(level)], tree.slice(level - 1)
+    code, parents = codes(coded), np.unique(family) - up.start
+    ordinary = np.ones(len(coded.dictionary), bool)
+    if is_text_type(coded.dictionary.type):
+        ordinary = coded.dictionary.to_numpy(zero_copy_only=False) != REST
+    usual = ordinary & (np.bincount(code, minlength=len(ordinary)) >= _enough(share, len(parents)))
+    above = codes(tree.labels[j - 1]).astype(np.int64) if j > 0 else np.zeros(up.stop - up.start, np.int64)
+    families = np.bincount(above[parents], minlength=int(above.max(initial=0)) + 1)
+    alike = np.where((families > 1)[above] & (len(parents) > families.max()), above, -1)
+    of = alike[family - up.start]
+    width = len(ordinary) + 1
+    pairs, count = np.unique((of * width + code)[of >= 0], return_counts=True)
+    return code, usual, alike, pairs, ordinary[pairs % width] & (count >= _enough(share, families[pairs // width]))
+
+
+def _enough(share: float, families: Any) -> Any:
+    return np.maximum(share * families - 1e-9, 1 + (share > 0))

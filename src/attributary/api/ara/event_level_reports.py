@@ -18,11 +18,10 @@ from attributary.errors import InputError
 from attributary.family_covariance import leaf_families
 from attributary.measurements import Measurements
 from attributary.noise import RandomisedResponse, StateWeights
-from attributary.tables.user_frames import arrow_table
+from attributary.tables.table_columns import arrow_table
 from attributary.tree import Tree
-from attributary.tree.labels import text_labels
 from attributary.tree.match import nodes_of_level
-from attributary.tree.paths import describe
+from attributary.tree.paths import describe, text_labels
 from attributary.types import Ints
 
 SOURCE_ID, TRIGGER_DATA = "source_event_id", "trigger_data"

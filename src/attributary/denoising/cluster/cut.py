@@ -11,12 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from attributary.denoising import kurtosis
+from attributary.denoising import quantile
 from attributary.denoising.estimate import Estimate
-from attributary.denoising.kurtosis import Outside
-from attributary.denoising.nonnegative import least
+from attributary.denoising.nonnegative import least, topdown
 from attributary.denoising.passes import engine
-from attributary.denoising.topdown import topdown
+from attributary.denoising.quantile import Outside
 from attributary.denoising.whole import whole as round_off
 from attributary.measurements import Measurements
 from attributary.tree import Family, Tree
@@ -63,7 +62,7 @@ def hand_up(tree: Tree, measured: Measurements, nonnegative: bool) -> Handed:
     """What the tree above a cut needs to know about the roots below it; invalid figures are refused."""
     x, var, of_noise = (tree.to_level_order(a) for a in (measured.noisy, measured.variance, measured.excess()))
     z, v = engine(tree).upward(tree, x, var)
-    e_up = kurtosis.upward(tree, var, of_noise, v)
+    e_up = quantile.upward(tree, var, of_noise, v)
     bound = least(tree, x, var) if nonnegative else None
     roots = tree.slice(0)
     return Handed(z[roots], v[roots], e_up[roots], np.zeros(roots.stop) if bound is None else bound[roots])
@@ -91,8 +90,8 @@ def solve(
     if leaves is not None:
         _add_unmeasured(tree, x, blue, variance)
     beyond = None if above is None else Outside(above.around, above.excess)
-    e_up = kurtosis.upward(tree, var, of_noise, variance)
-    excess, outside = kurtosis.downward(tree, var, of_noise, variance, e_up, beyond)
+    e_up = quantile.upward(tree, var, of_noise, variance)
+    excess, outside = quantile.downward(tree, var, of_noise, variance, e_up, beyond)
     if above is not None:
         blue[roots], variance[roots] = above.blue, above.variance
     passes.downward(tree, blue, variance)

@@ -31,7 +31,7 @@ from attributary.noise import Entropy, sample_dlap
 from attributary.plan import Plan
 from attributary.plan.fingerprint import refuse_other_plan
 from attributary.spec.terms import ARA
-from attributary.tables.not_private import NO_NOISE, SEEDED, together
+from attributary.tables.table_columns import NO_NOISE, SEEDED, together
 from attributary.types import Ints, Keys
 from attributary.whole_files import whole_file
 

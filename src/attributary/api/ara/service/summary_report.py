@@ -25,7 +25,7 @@ from attributary.measurements import Measurements, chance_of_equal, is_copy
 from attributary.noise import dlap_variance
 from attributary.plan import Plan
 from attributary.plan.fingerprint import refuse_other_plan
-from attributary.tables.not_private import together
+from attributary.tables.table_columns import together
 from attributary.tree import Tree
 from attributary.types import Bools, Floats, Ints, Keys
 from attributary.whole_files import whole_file

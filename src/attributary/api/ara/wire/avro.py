@@ -30,7 +30,7 @@ from attributary.api.ara.wire.avro_records import (
     scanned,
 )
 from attributary.errors import InputError
-from attributary.tables.not_private import LONGEST
+from attributary.tables.table_columns import LONGEST
 from attributary.types import Ints, Keys
 
 Schema = dict[str, Any]
