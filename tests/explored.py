@@ -13,9 +13,9 @@ import pytest
 from pyarrow import parquet
 
 from attributary.explore.estimate_store import open_store
-from attributary.explore.explore_session import Session
-from attributary.explore.plan_start import plan_start
+from attributary.explore.plan_tab import plan_start
 from attributary.explore.server import make_app
+from attributary.explore.session import Session
 
 PORT, TOKEN = 8765, "t" * 43
 HOST = f"127.0.0.1:{PORT}"

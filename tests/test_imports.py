@@ -14,7 +14,7 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "src" / "attributary"
 ORDER = [
     *("errors", "types", "kernel", "html", "whole_files", "tables", "tree", "rmsre", "noise", "spec", "logs"),
-    *("family_covariance", "measurements", "denoising", "estimates", "ratio", "changes"),
+    *("family_covariance", "measurements", "denoising", "estimates", "ratio", "file_kind", "changes"),
     *("budget", "prior", "estimators", "denoising/cluster", "plan"),
     *("api", "pipeline", "facts", "report", "explore", "datasets", "evaluate", "cli"),
 ]
@@ -26,7 +26,7 @@ DOORS = {
     ("denoising/estimate.py", "estimates.py"),  # Estimate.table
     ("denoising/denoise.py", "prior/whole_counts.py"),  # denoise(posterior=True)
     ("plan/plan.py", "plan/plan_file.py"),  # Plan.load, Plan.save
-    ("plan/plan.py", "plan/plan_html.py"),
+    ("plan/plan.py", "report/notebook.py"),
     ("pipeline/run.py", "report/__init__.py"),  # Run.page
     ("pipeline/run.py", "report/page.py"),
 }
@@ -125,6 +125,12 @@ def test_product_code_imports_nothing_from_datasets_or_evaluate() -> None:
         if room(file) not in apart and str(file) not in commands:
             late = {room(other) for other in imports(file)} & apart
             assert not late, f"{file} imports {late}"
+
+
+def test_the_explorer_computes_no_errors_or_estimates_of_its_own() -> None:
+    computing = {"budget", "denoising", "rmsre", "rmsre.py"}
+    found = {(str(f), str(other)) for f in FILES if room(f) == "explore" for other in imports(f)}
+    assert {pair for pair in found if Path(pair[1]).parts[0] in computing} == set()
 
 
 @pytest.mark.parametrize("statement", ["import attributary", "import attributary.cli"])

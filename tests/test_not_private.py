@@ -17,12 +17,12 @@ from attributary import Measurements, Plan, Spec, Tree, denoise, make_plan, prio
 from attributary.cli import main
 from attributary.datasets import generate
 from attributary.explore.estimate_store import open_store
-from attributary.explore.explore_session import Session
-from attributary.explore.plan_start import start_of_plan
+from attributary.explore.plan_tab import start_of_plan
+from attributary.explore.session import Session
 from attributary.logs import count
 from attributary.pipeline.table_form import recognise
-from attributary.plan.plan_html import plan_html
 from attributary.report.facts import not_private
+from attributary.report.notebook import plan_html
 from attributary.tables import read_table, write_table
 from attributary.tables.table_columns import EXACT_PRIOR, NO_NOISE, SEEDED, TRUE_COUNTS, floats, mark, words_of
 from command import attributary

@@ -1,61 +1,42 @@
-"""What went wrong, by who can mend it: the user, or the machine with time."""
+"""User errors, and failures that may pass.
 
-import re
+Messages name arguments in backticks, as in `no_totals` or `levels=region,store`. Commands show them as their options.
+"""
+
 import reprlib
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from itertools import islice
 from json import JSONDecodeError
 from typing import Any
 
-OPTION = re.compile(r"(`[^`]*`)|(?<![\w'\"-])--([a-z][a-z-]*)")  # commands, which stay as they are, and options
-_commands: ContextVar[bool] = ContextVar("commands", default=False)
 
-
-@contextmanager
-def on_command_line() -> Iterator[None]:
-    """Within it, errors name options as commands have them."""
-    token = _commands.set(True)
-    try:
-        yield
-    finally:
-        _commands.reset(token)
-
-
-class NamesOptions(Exception):  # noqa: N818, it is a kind of them
-    """Is written with options, as in --no-totals; whoever calls from Python reads `no_totals`."""
+class ShortLinesError(Exception):
+    """An error whose lines are short, whatever they quote from the user's data."""
 
     def __str__(self) -> str:
-        words = "\n".join(map(shortened, super().__str__().split("\n")))  # whatever of the user's is in them
-        return words if _commands.get() else OPTION.sub(_as_argument, words)
+        return "\n".join(map(shortened, super().__str__().split("\n")))
 
 
-def _as_argument(found: re.Match[str]) -> str:
-    return found[1] or f"`{found[2].replace('-', '_')}`"
-
-
-class InputError(NamesOptions, ValueError):
+class InputError(ShortLinesError, ValueError):
     """The user's data or options are wrong: one line with the rule, the value and the remedy."""
 
 
-class TryAgain(NamesOptions):
+class TryAgain(ShortLinesError):  # noqa: N818, it says what to do
     """The machine could not do it now (memory, disk, a service that does not start): the same call may work later."""
 
 
-def shortened(line: str, most: int = 1000) -> str:
-    """A line without its middle, if it is very long; the rule is at its beginning, the remedy at its end."""
-    return line if len(line) <= most else f"{line[: most // 2 - 1]} … {line[2 - most // 2 :]}"
+def shortened(line: str, limit: int = 1000) -> str:
+    """A very long line without its middle: the rule is at its beginning, the remedy at its end."""
+    return line if len(line) <= limit else f"{line[: limit // 2 - 1]} … {line[2 - limit // 2 :]}"
 
 
-def brief(value: object, most: int = 60) -> str:
-    """A value from outside as it may stand in a message: short, and quick to make, however large or deep it is."""
-    words = _BRIEF.repr(value)
-    return words if len(words) <= most else words[: most - 1] + "…"
+def brief(value: object, limit: int = 60) -> str:
+    """The value as a message shows it: short, and quick to make, however large or deep the value is."""
+    text = _BRIEF.repr(value)
+    return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def why_not_json(error: Exception) -> str:
-    """What `json.loads` found wrong, in words that are not Python's own."""
+    """Says what `json.loads` refused, without Python's own wording."""
     if isinstance(error, RecursionError):
         return "it is nested too deeply"
     return str(error) if isinstance(error, JSONDecodeError | UnicodeError) else "a number has thousands of digits"
@@ -87,5 +68,5 @@ _BRIEF = _Brief()
 
 
 def one_line(words: str) -> str:
-    """The words with line breaks, escapes and the like spelt out."""
+    """The text with line breaks, escapes and the like spelt out."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in words)

@@ -310,7 +310,7 @@ def read_estimates(table: Any, path: str, levels: list[str] | None = None, rows:
     if len(tree) != table.num_rows:
         raise InputError(
             f"{shown(path)} has rows for {table.num_rows:,} of {len(tree):,} nodes; a report needs all of them: "
-            "denoise with --fill"
+            "denoise with `fill`"
         )
     there = {name: floats(table, name, path, rows) for name in OPTIONAL if name in table.column_names}
     _check(there, path, rows)
@@ -438,7 +438,7 @@ def measure_names(table: Any, path: str) -> Any:
     if (many := pc.count_distinct(cells).as_py()) > MANY:
         raise InputError(
             f"{shown(path)}: column {MEASURE!r} has {many:,} values, too many for measures; if it names nodes, list it "
-            "in --levels"
+            "in `levels`"
         )
     return cells
 
@@ -548,7 +548,7 @@ def _by_place(table: Any, path: str) -> Tree:
             return tree
     except ValueError:
         pass
-    raise InputError(f"{shown(path)} does not say which columns name a node; give them with --levels, top to bottom")
+    raise InputError(f"{shown(path)} does not say which columns name a node; give them with `levels`, top to bottom")
 
 
 def label_columns(names: list[str]) -> list[str]:
@@ -573,7 +573,7 @@ def _labels(table: Any, levels: list[str], path: str) -> Any:
     if missing is not None:
         raise InputError(
             f"{shown(path)} has no column {missing!r}; its columns are {', '.join(table.column_names)}: give those "
-            "that name a node with --levels, top to bottom"
+            "that name a node with `levels`, top to bottom"
         )
     return pa.table({name: text_labels(table, name) for name in levels})
 

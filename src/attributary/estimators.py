@@ -182,7 +182,7 @@ class Estimator:
         for option in self._options:
             if option not in self.kind.options:
                 able: Iterable[str] = offered(lambda kind: option in kind.options)  # noqa: B023
-                raise InputError(f"--{option} goes with --estimator {' or '.join(able)}; got --estimator {self.name}")
+                raise InputError(f"`{option}` goes with `estimator={' or '.join(able)}`; got `estimator={self.name}`")
 
     @property
     def kind(self) -> EstimatorKind:
@@ -207,10 +207,10 @@ class Estimator:
         if prior is not None and not self.uses_prior:
             able = " or ".join(offered(lambda kind: kind.prior))
             raise InputError(
-                f"--prior goes with --estimator {able}; got --estimator {self.name}: leave one of them out"
+                f"`prior` goes with `estimator={able}`; got `estimator={self.name}`: leave one of them out"
             )
         if protected and prior is None:
-            raise InputError("--protected is said of the counts in --prior; give that, or leave it out")
+            raise InputError("`protected` describes the counts in `prior`; give those, or leave it out")
 
     def denoise(self, tree: Tree, measured: Measurements, **known: Any) -> Estimate:
         """The estimate; `earlier`, `tau`, `worth` and `stage` are what is known besides (Background)."""

@@ -101,7 +101,7 @@ def whole_folder(path: str, names: Collection[str]) -> Iterator[str]:
             os.mkdir(place)
         except OSError as error:
             reason = "Not a directory" if isinstance(error, FileExistsError) else error.strerror
-            raise InputError(f"{path} cannot be made: {reason}; choose another with -o") from error
+            raise InputError(f"{path} cannot be made: {reason}; choose another with `output`") from error
         try:
             if os.path.isdir(target):
                 os.chmod(place, os.stat(target).st_mode & 0o7777)
@@ -169,7 +169,9 @@ def _lock(lock: str, path: str) -> int | None:
                 raise
             os.close(handle)
     except BlockingIOError:
-        raise TryAgain(f"{path} is being written by another process; wait for it, or choose another with -o") from None
+        raise TryAgain(
+            f"{path} is being written by another process; wait for it, or choose another with `output`"
+        ) from None
     except (ImportError, OSError):
         return None
 

@@ -237,7 +237,7 @@ def test_what_does_not_fit_is_refused(folder: Path) -> None:
     refused("no query for campaign", "campaign,conversions\na,3\n", leaves)
     assert (
         "no query for campaign" in api.clients(leaves).notes[0]
-        and "--share campaign=0.2" in api.clients(leaves).notes[0]
+        and "`share` campaign=0.2" in api.clients(leaves).notes[0]
     )
     assert "need not be told" in run("keys", "plan.json", "--impression", "campaign=a", code=2)
     for wrong in ('"a`b"', '"x y"'):

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import re
 from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
@@ -11,13 +10,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attributary import Tree, denoise
-from attributary.cli import main
-from attributary.cli.denoise import ABOUT
 from attributary.noise import dlap_variance
 from attributary.tables import read_table, write_table
 from command import ADDED, NOISY, SMALL, TREE, VAR, answer, csv_of, numbers, run
@@ -287,28 +283,6 @@ def test_summary_counts_what_is_missing_and_what_is_negative() -> None:
             "--variance", "1", "--estimator", "nonnegative", levels="a,b", value="n", data="a,b,n\nx,1,-3\nx,2,5\n"
         ).stderr
     )
-
-
-# --- help ------------------------------------------------------------------------------------------------------------
-
-
-def test_help_lists_the_commands_and_teaches_the_columns() -> None:
-    top = CliRunner().invoke(main, ["--help"])
-    assert top.exit_code == 0 and re.search(r"denoise +Noisy figures of any tree in", top.stdout)
-    words = " ".join(CliRunner().invoke(main, ["denoise", "--help"]).stdout.split())
-    for part in (*ADDED[:2], "low, high", "correction", "one row per node", "one row per leaf", "noise_variance"):
-        assert part in words, part
-
-
-def test_the_example_in_the_help_is_true(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    blocks = [block.split("\n", 1) for block in re.split(r"^    \$ ", ABOUT, flags=re.MULTILINE)[1:]]
-    *_, (cat, rest), (call, options), (_, printed) = blocks
-    monkeypatch.chdir(tmp_path)
-    Path(cat.split()[1]).write_text("".join(f"{line.strip()}\n" for line in rest.split("\b")[0].splitlines()))
-    args = f"{call} {options}".replace("\\", " ").replace("\b", " ").split()
-    assert args[0] == "attributary" and CliRunner().invoke(main, args[1:]).exit_code == 0
-    wanted = [line.strip() for line in printed.split("\n\n")[0].splitlines()]
-    assert [",".join(line.split(",")[:5]) for line in Path("out.csv").read_text().splitlines()] == wanted
 
 
 STORES = "region,store,n\nNorth,A,{0}\nNorth,B,{1}\nNorth,{2},{3}\nSouth,A,{4}\nSouth,C,{5}\nSouth,{2},{6}\n"

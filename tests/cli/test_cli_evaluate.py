@@ -174,7 +174,7 @@ def test_mistakes_are_told_in_a_line(shop: Path, tmp_path: Path) -> None:
     bad.write_text("campaign,conversions\nx,5\ny,-2\n")
     for arguments, words in (
         ([tmp_path / "none.toml"], "there is no file"),
-        ([no_logs], "the spec has no section [logs]; add it, or give counts with --counts"),
+        ([no_logs], "the spec has no section [logs]; add it, or give --counts"),
         ([spec, "--counts", counts, "--prior-until", "2026-02-02"], "--prior-until divides the spec's logs"),
         ([spec, "--prior-until", "1999-01-01"], "there is no impression to count in the period"),
         ([spec, "--prior-until", "2999-01-01"], "there is no impression to count in the period"),

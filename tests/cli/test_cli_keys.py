@@ -16,7 +16,6 @@ from attributary.api.ara.keys.node_keys import tree_keys
 from attributary.api.ara.registration import registrations
 from attributary.api.ara.wire.avro import read_domain
 from attributary.cli import main
-from attributary.cli.keys import ABOUT
 from attributary.plan import Plan, make_plan
 from attributary.spec import Spec
 from attributary.tables import read_table, write_table
@@ -248,13 +247,3 @@ def test_mistakes_are_one_line_and_the_plan_stays(name: str) -> None:
     assert result.exit_code == 2 and result.stdout == ""
     assert result.stderr.startswith(f"error: {message}") and result.stderr.count("\n") == 1, result.stderr
     assert {path: path.read_bytes() for path in Path().iterdir()} == before
-
-
-def test_the_examples_of_the_help_run() -> None:
-    write_table(read_table("impressions.csv"), "impressions.parquet")
-    commands = re.findall(r"\$ attributary keys (.*?)\n(?=    \$|\n)", ABOUT, re.DOTALL)
-    assert len(commands) == 3
-    for command in commands:
-        done(*command.replace("\\\n", " ").split())
-    assert sorted(os.listdir("query")) == ["domain.avro", "tree.parquet"]
-    assert ABOUT.splitlines()[0] in keys("--help").stdout

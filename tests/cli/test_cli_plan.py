@@ -4,7 +4,6 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +12,6 @@ from click.testing import CliRunner, Result
 from attributary import noise, prior
 from attributary.budget import METHODS
 from attributary.cli import main
-from attributary.cli.plan import ABOUT
 from attributary.cli.printing import plain
 from attributary.facts.numerals import percent
 from attributary.plan import Plan, make_plan
@@ -160,7 +158,7 @@ def test_json_on_standard_output_and_nothing_else() -> None:
 
 def test_all_methods_side_by_side() -> None:
     said = done("split.toml", "--prior", "counts.csv", "--method", "all")
-    error = {name: [float(cell.rstrip("%")) for cell in row(said, name)] for name in METHODS}
+    error = {name: [float(cell.rstrip("%")) for cell in row(said, name) if cell != "yes"] for name in METHODS}
     assert all(len(figures) == 5 for figures in error.values())
     assert error["optimal"][4] <= min(error["equal"][4], error["leaves"][4], error["greedy"][4])
 
@@ -410,16 +408,6 @@ def test_places_that_cannot_be_written_to_are_found_first() -> None:
         result = plan("none.toml", "-o", target)  # before the spec is even read
         assert result.exit_code == 2 and message in result.stderr
     assert "give -o a name" in plan("spec.toml", "--method", "per-node", "-o", "-").stderr
-
-
-def test_the_example_of_the_help_runs() -> None:
-    lines: Any = re.search(r"\x08\n((?:    .*\n)+)", ABOUT)
-    Path("spec.toml").write_text(re.sub("^    ", "", lines[1], flags=re.MULTILINE), encoding="utf-8")
-    Path("last_month.csv").write_text("campaign,day,conversions\nx,mon,30\nx,sun,4\ny,tue,9\n", encoding="utf-8")
-    commands = re.findall(r"\$ attributary plan (.*?last_month.*)$", ABOUT, re.MULTILINE)
-    assert commands and plan(*commands[0].split()).exit_code == 0
-    assert json.loads(Path("plan.json").read_text(encoding="utf-8"))["format"] == 1
-    assert ABOUT.splitlines()[0] in plan("--help").stdout
 
 
 def test_the_tree_is_read_as_keys_reads_impressions(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -182,7 +182,7 @@ def test_a_prior_of_which_less_than_half_is_here_is_told_first(files: Path) -> N
 def test_what_would_have_no_part_is_refused(files: Path) -> None:
     table = read_table(str(files / "noisy.parquet"))
     with pytest.raises(
-        InputError, match="`prior` goes with `estimator` learned or posterior; got `estimator` unbiased"
+        InputError, match="`prior` goes with `estimator=learned or posterior`; got `estimator=unbiased`"
     ):
         denoise_table(table, LEVELS, "noisy", variance=50.0, estimator=Estimator(), prior=str(files / "counts.csv"))
-    assert "--protected is said of the counts in --prior" in refused(files, "--protected")
+    assert "--protected describes the counts in --prior" in refused(files, "--protected")

@@ -46,6 +46,15 @@ def misfit(case: Case, count: np.ndarray) -> float:
 
 
 @RUNNERS
+def test_a_family_whose_figures_differ_by_all_digits_still_sums_to_its_parent(runner: str) -> None:
+    noisy = [1, 0, 1, 1, 3162.2776601683795, 1, 0]
+    case = Case([3, 3, 0, -1, 0, 2, -1], noisy, [0, 1, 1, 1, 1e7, 1e-10, 1])
+    count = settle(runner, case, "top-down")
+    sums = case.tree.roll_up(count[case.tree.is_leaf])
+    assert np.allclose(count, sums, rtol=1e-12, atol=1e-12) and count.min() >= 0
+
+
+@RUNNERS
 @settings(max_examples=examples(100), deadline=None)
 @given(case=cases())
 def test_joint_is_the_optimum_in_exact_fractions(runner: str, case: Case) -> None:

@@ -362,7 +362,7 @@ def edited(**columns: Any) -> pa.Table:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (edited(node=[0, 1, 1]), "node 2 has none"),
+        (edited(node=[0, 1, 1]), "node 2 has no row"),
         (edited(node=[0, 1, 9]), "numbered from 0 to 2; one is 9"),
         (edited(node=[0.0, 1.0, 2.0]), "'node' holds whole numbers; got double"),
         (edited(parent=[-1, 0, None]), "'parent' holds whole numbers; got 1 empty"),

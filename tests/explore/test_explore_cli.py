@@ -15,7 +15,6 @@ import pytest
 from click.testing import CliRunner, Result
 
 from attributary.cli import main
-from attributary.cli.explore import ABOUT
 from attributary.tables import write_table
 from command import PYTHON
 from explored import Tab, client, table, written
@@ -163,7 +162,7 @@ def explore(*arguments: str) -> Result:
         (["estimates.parquet", "two"], "more than one table of estimates"),
         (["other.json"], "other.json is not a plan"),
         (["out.csv"], "give them with --levels"),
-        (["estimates.parquet", "counts.csv"], "is not a table of estimates"),
+        (["estimates.parquet", "counts.csv"], "counts.csv holds true counts; explore takes estimates"),
         (["estimates.parquet", "spec.toml"], "two tables of estimates are compared; spec.toml is not one"),
         (["spec.toml", "estimates.parquet"], "two tables of estimates are compared; spec.toml is not one"),
         (["spec.toml"], "a plan needs the values of campaign"),
@@ -198,8 +197,3 @@ def test_a_port_that_is_taken_is_refused() -> None:
         taken.listen()
         result = explore("--port", str(taken.getsockname()[1]))
     assert result.exit_code == 2 and "cannot be used" in result.stderr and "--port" in result.stderr
-
-
-def test_help_shows_how_it_is_used() -> None:
-    shown = CliRunner().invoke(main, ["explore", "--help"]).output
-    assert "attributary explore shop/run" in shown and "Ctrl-C" in ABOUT

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from attributary.explore.explore_session import Session
+from attributary.explore.session import Session
 from explored import HOST, PORT, TOKEN, Tab, client, session, table, written
 
 API = [

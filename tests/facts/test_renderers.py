@@ -3,6 +3,7 @@
 The golden files hold what people read. `make update-golden` accepts what is printed now; read its diff.
 """
 
+import ast
 import json
 import os
 import re
@@ -14,8 +15,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+import attributary as attributary_package
 from attributary import Measurements, Plan, denoise
-from attributary.explore import open_session
+from attributary.cli.printing import plain
+from attributary.explore import Session, open_session
+from attributary.facts import numerals
 from command import attributary
 from explored import client
 
@@ -138,8 +142,7 @@ def plan_in_notebook() -> str:
 
 
 def plan_in_explorer() -> str:
-    plan_on_terminal()
-    return explored("plan.json", "/api/plan")
+    return explored(open_session("spec.toml", prior="counts.csv", protected=True), "/api/plan")
 
 
 def estimates_on_terminal() -> str:
@@ -167,7 +170,7 @@ def estimates_in_notebook() -> str:
 
 def estimates_in_explorer() -> str:
     estimates_on_terminal()
-    return explored("visits.parquet", "/api/about", "/api/rows?page=0")
+    return explored(open_session("visits.parquet"), "/api/about", "/api/rows?page=0")
 
 
 def changes_on_terminal() -> str:
@@ -205,8 +208,7 @@ def evaluation_on_page() -> str:
     return text_of(Path("errors.html").read_text())
 
 
-def explored(file: str, *addresses: str) -> str:
-    session = open_session(file)
+def explored(session: Session, *addresses: str) -> str:
     try:
         tab = client(session)
         return "\n".join(as_text(tab.get(address).json()) for address in addresses)
@@ -228,3 +230,79 @@ def test_what_is_shown_is_what_was_accepted(name: str, shop: Path) -> None:
     if "UPDATE_GOLDEN" in os.environ:
         path.write_text(shown, encoding="utf-8")
     assert shown == path.read_text(encoding="utf-8"), "`make update-golden` accepts it; read the diff"
+
+
+# The law: the figures that each renderer must show, by the number that the library has.
+
+
+def numbers(value: Any, inside: str = "") -> Iterator[float]:
+    """All numbers of a JSON value; with `inside`, those of the dictionaries that name this level."""
+    if isinstance(value, dict):
+        if not inside or inside in value.values():
+            yield from numbers(list(value.values()))
+        else:
+            yield from (x for each in value.values() for x in numbers(each, inside))
+    elif isinstance(value, list):
+        if inside and inside in value:
+            yield from numbers(value)
+        else:
+            yield from (x for each in value for x in numbers(each, inside))
+    elif isinstance(value, float | int) and not inside:
+        yield float(value)
+
+
+def row_of(text: str, level: str) -> str:
+    """The row of a table that is about a level, as words with single spaces."""
+    rows = [" ".join(plain(line).replace(" %", "%").split()) for line in text.splitlines()]
+    rows = [f" {row} " for row in rows if re.match(rf"{level} [0-9]", row)]
+    assert rows, f"no row of {level}"
+    return rows[0]
+
+
+def shown_as(name: str, x: float) -> str:
+    return f" {x:,.0f} " if name in ("nodes", "contribution") else f" {plain(numerals.percent(x))} "
+
+
+def test_the_five_renderers_show_the_same_figures_of_a_plan(shop: Path) -> None:
+    texts = {name: SHOWN[f"plan_{name}"]() for name in ("on_terminal", "on_page", "in_notebook")}
+    data = {name: json.loads(SHOWN[f"plan_{name}"]()) for name in ("in_explorer", "summary")}
+    plan = Plan.load("plan.json")
+    for level, contribution in zip(plan.expected.levels, plan.default, strict=True):
+        error = level.error
+        figures = {"nodes": level.nodes, "expected": error.plan, "equal": error.equal, "leaves": error.leaves}
+        figures |= {"zeros": error.zeros, "contribution": contribution, "share": contribution / plan.spec.l1}
+        for renderer, text in texts.items():
+            row = row_of(text, level.level)
+            for name, x in figures.items():
+                told = name not in ("contribution", "share") or contribution > 0
+                assert not told or shown_as(name, x) in row, f"{renderer}: {name} of {level.level} in {row}"
+        for renderer, value in data.items():
+            there = list(numbers(value, level.level))
+            for name, x in figures.items():
+                assert any(np.isclose(x, y, rtol=1e-5, atol=1e-12) for y in there), (
+                    f"{renderer}: {name} of {level.level}"
+                )
+    for renderer, text in texts.items():
+        for sentence in plan.privacy_words.all_lines:
+            assert sentence in " ".join(text.split()), renderer
+        assert plain(numerals.percent(plan.expected.tree.plan)) in plain(text).replace(" %", "%"), renderer
+    for value in data.values():
+        assert all(any(np.isclose(x, y, rtol=1e-5) for y in numbers(value)) for x in plan.privacy_loss if x)
+        assert any(np.isclose(plan.expected.tree.plan, y, rtol=1e-5) for y in numbers(value))
+
+
+RENDERERS = ("cli/print_plan.py", "cli/print_estimates.py", "cli/print_errors.py", "cli/print_counts.py")
+
+
+def test_no_renderer_computes() -> None:
+    package = Path(attributary_package.__file__).parent
+    rendering = [package / name for name in RENDERERS]
+    rendering += [*(package / "report").glob("*.py"), *(package / "explore").glob("*.py")]
+    for file in rendering:
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            named = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            named += [f"{node.module}.{alias.name}" for alias in node.names] if isinstance(node, ast.ImportFrom) else []
+            named += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            for name in named:
+                room = name.removeprefix("attributary.").split(".")[0]
+                assert room not in ("budget", "denoising", "rmsre"), f"{file.name} imports {name}"

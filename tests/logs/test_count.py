@@ -659,7 +659,7 @@ def test_folders_named_after_a_value_are_a_column(ending: str, tmp_path: Path, e
 def test_addresses_are_left_to_the_engine(folder: Path, engine: DuckDB) -> None:
     for address, message in {
         "s3://bucket/day=*/x.parquet": "extension httpfs, which is not installed",
-        "hdfs://name/x.csv": "DuckDB cannot read hdfs://; check the address, or use `engine` spark",
+        "hdfs://name/x.csv": "DuckDB cannot read hdfs://; check the address, or use `engine=spark`",
         "s3://bucket/folder/": r"as in s3://bucket/folder/\*.parquet",
     }.items():
         with pytest.raises(InputError, match=message):

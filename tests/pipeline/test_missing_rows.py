@@ -112,7 +112,7 @@ def test_a_missing_month_is_said_and_written_with_fill() -> None:
     rows = without_may(np.random.default_rng(3))
     made = denoise_table(rows, noise="normal:std=6", fill=True)
     assert (
-        "Hamburg has 11 of 12 months: what is missing is not measured (--missing zero counts it as 0)"
+        "Hamburg has 11 of 12 months: what is missing is not measured (`missing=zero` counts it as 0)"
         in made.recognised
     )
     (last,) = made.table.slice(rows.num_rows).to_pylist()

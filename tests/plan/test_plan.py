@@ -296,7 +296,9 @@ def test_without_a_prior_the_structure_decides() -> None:
     plan = make_plan(given, tree)
     assert not plan.prior.history and plan.prior.protected
     flat = make_plan(given, tree, Prior(np.full(len(tree), 3.0), new=np.zeros(len(tree), bool)))
-    errors, others = ([(e.error, e.median) for e in each.expected.levels] for each in (plan, flat))
+    errors, others = (
+        [(e.error.model_copy(update={"zeros": None}), e.median) for e in each.expected.levels] for each in (plan, flat)
+    )
     assert plan.roots == flat.roots and errors == others  # below tau all counts are alike
 
 

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from attributary import Plan, make_plan
-from attributary.explore import plan_start, what_if
+from attributary.explore import plan_tab
+from attributary.noise import MODELS
 from attributary.plan.plan import PerImpression
 from attributary.report.facts import facts, lead
 from attributary.report.inputs import ReportInputs
@@ -93,9 +94,9 @@ def test_terminal_page_notebook_explorer_and_files_say_the_same(
     assert json.loads(plan.to_json())["privacy"]["cost"]["purchase"] == plan.privacy_loss.purchase
     tree, before = asked(plan.spec)
     if not plan.spec.values:
-        start = what_if.WhatIf(plan_start.start_of_prior(plan.spec, tree, before, "x"))
+        start = plan_tab.start_of_prior(plan.spec, tree, before, "x")
         share = ",".join(str(part) for part in plan.default)
-        assert what_if.answer(start, {"share": share})["privacy"] == words.sentences
+        assert plan_tab.answer(start, {"share": share})["privacy"] == words.sentences
 
 
 def test_the_command_and_its_summary_say_it(tmp_path: Path) -> None:
@@ -126,7 +127,8 @@ def test_of_an_api_that_does_not_say_how_it_attributes_no_bound_is_known(monkeyp
     assert json.loads(plan.to_json())["privacy"]["cost"]["purchase"] is None
 
 
-def test_the_explorer_offers_what_the_relations_protect() -> None:
-    page = (Path(what_if.__file__).parent / "page.html").read_text(encoding="utf-8")
-    for relation in NEIGHBOURS.values():
-        assert f'<option value="{relation.name}">{relation.protects}' in page
+def test_the_explorer_offers_what_the_registries_have() -> None:
+    offered = plan_tab.answer(plan_tab.made_up_start((3, 2)), {})
+    assert offered["relations"] == [(name, relation.protects) for name, relation in NEIGHBOURS.items()]
+    assert {"api", "unit", "gaussian"} <= {name for name, _ in offered["noises"]} <= set(MODELS)
+    assert all(words == MODELS[name].short for name, words in offered["noises"])

@@ -195,7 +195,7 @@ def test_plans_files_and_pages_name_nodes_only_if_the_prior_was_protected(protec
     for told, kept in zip(plan.expected.levels, again.expected.levels, strict=True):
         assert told.worst is not None and told.names == protected and kept == told
         assert protected or (kept.largest, told.worst.node, told.worst.count) == ((), (), 0)
-    rows = budget_section(plan, lambda chart: {})["rows"]
+    rows = budget_section(plan.by_measure[0], lambda chart: {})["rows"]
     named = [worst for _, _, worst, *_ in (row["errors"] for row in rows)]
     assert all(("(" in words) == protected for words in named) and all(named)
     assert ("worst: " in plan._repr_html_()) == protected

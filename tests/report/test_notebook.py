@@ -9,8 +9,8 @@ from attributary import Tree, denoise
 from attributary.denoising.estimate import estimate_html
 from attributary.html import html_table
 from attributary.plan import make_plan
-from attributary.plan.plan_html import plan_html
 from attributary.prior import none
+from attributary.report.notebook import plan_html
 from forests import NAMED
 from plans import asked, spec
 from reports import BITING, labelled
@@ -45,7 +45,7 @@ def test_a_plan_shows_its_levels_and_what_they_cost() -> None:
     tree, prior = asked(spec())
     plan = make_plan(spec(), tree, prior, "equal")
     heads, *rows = cells(plan_html(plan))
-    assert [row[0] for row in rows] == ["a", "b", "day", "all"] and rows[-1][2] == "100.0%"
+    assert [row[0] for row in rows] == ["a", "b", "day", "all"] and rows[-1][2] == "100.0\u00a0%"
     assert sum(int(row[3].replace(",", "")) for row in rows[:-1]) == 65536 == int(rows[-1][3].replace(",", ""))
     assert len(heads) == len(rows[0]) and "NOT protected" in plan_html(plan)
     assert ": changing that conversion&#x27;s day (Definition 1 of the paper)" in plan_html(plan)

@@ -22,15 +22,16 @@ from attributary import Tree, denoise, rmsre
 from attributary.errors import InputError
 from attributary.estimates import Estimates, estimates_table, plausibility, read_estimates
 from attributary.facts import numerals
+from attributary.facts.plan import level_facts
+from attributary.facts.quantity import Quantity, label, path, total_of
 from attributary.plan import Plan, make_plan
 from attributary.prior import learn, none
 from attributary.report import ReportInputs, page, read, to_file
-from attributary.report.by_level import changes, shares
+from attributary.report.by_level import changes
 from attributary.report.evaluation_curves import Point, curves, read_evaluation
 from attributary.report.facts import facts, title
 from attributary.report.node_charts import spans
 from attributary.report.page_data import cut, pack
-from attributary.report.quantity import Quantity, label, path, total_of
 from attributary.tables import write_table
 from attributary.tables.table_columns import SEEDED
 from effort import examples
@@ -245,13 +246,12 @@ def test_shares_are_those_of_the_plan() -> None:
         asks = spec(**options)
         tree, prior = asked(asks)
         plan = make_plan(asks, tree, prior, "equal")
-        found = shares(plan)
-        assert sum(s.middle for s in found) == pytest.approx(1)
-        assert [s.contribution for s in found] == list(plan.default)
-        assert sum(s.epsilon for s in found) == pytest.approx(4)
-        assert [s.errors.error.plan for s in found] == [e.error.plan for e in plan.expected.levels]
+        *found, whole = level_facts(plan)
+        assert [fact.contribution.value for fact in found] == list(plan.default)
+        assert sum(fact.epsilon.value for fact in found) == pytest.approx(4) and "100.0" in whole.share
+        assert [fact.expected.value for fact in found] == [e.error.plan for e in plan.expected.levels]
     plan = make_plan(asks, tree, prior, "per-node")
-    assert all(s.low <= s.middle <= s.high for s in shares(plan)) and len(shares(plan)) == len(plan.levels)
+    assert [fact.level for fact in level_facts(plan)] == [*plan.levels, "all"]
 
 
 @pytest.mark.parametrize("parent", NAMED.values(), ids=NAMED)

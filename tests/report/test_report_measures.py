@@ -20,12 +20,13 @@ from attributary import Tree, denoise
 from attributary.cli import main
 from attributary.estimates import by_measure, read_measures
 from attributary.facts import numerals
+from attributary.facts.quantity import digits, total_of, total_ratio
 from attributary.plan import Plan
 from attributary.ratio import ratios_table
 from attributary.report import ReportInputs, page, read
 from attributary.report.facts import chosen, measure_facts
+from attributary.report.inputs import quantities
 from attributary.report.page_data import Layer, cut, pack
-from attributary.report.quantity import digits, quantities, total_of, total_ratio
 from attributary.tables import read_table, write_table
 from effort import examples
 from reports import estimates, labelled, values

@@ -113,7 +113,7 @@ RECOGNISED: list[tuple[str, str, Figures | None, dict[str, Any]]] = [
 ]
 # A file, the reason that it is refused for, and the options it is read with.
 REFUSED: list[tuple[str, str, dict[str, Any]]] = [
-    ("wide_with_owners", "give them with `levels`, top to bottom, as in `levels` region,owner", {}),
+    ("wide_with_owners", "give them with `levels`, top to bottom, as in `levels=region,owner`", {}),
     ("bounds_beside_figures", "already has a column 'low'", {}),
     ("american_thousands", "is not a number with a decimal comma", {"decimal": ","}),
     ("thousands_or_decimals", "may be 1320 or 1.320: all signs there have three digits", {}),
@@ -135,7 +135,7 @@ REFUSED: list[tuple[str, str, dict[str, Any]]] = [
     ),
     ("suppressed_with_stars", "'*' in column 'visits' is not a number; .*`suppressed`", LEVELS),
     ("dashes_for_nothing", "'-' in column 'visits' is not a number", LEVELS),
-    ("empty_figures", "has an empty cell where a finite number is needed; .*`empty` unmeasured", {}),
+    ("empty_figures", "has an empty cell where a finite number is needed; .*`empty=unmeasured`", {}),
     ("grouping_contradicts", "grouping_store is 1, which says that the row is a total, but store is not empty", {}),
     ("grouping_id", "does not say which columns name a node", {}),
     ("grouping_id_of_null", "'store' is empty but 'week' below it is not", LEVELS),
@@ -143,7 +143,7 @@ REFUSED: list[tuple[str, str, dict[str, Any]]] = [
     ("cube", "does not say which columns name a node", {}),
     ("wide_by_colour", "does not say which column has the figures", {}),
     ("wide_with_two_totals", "a wide table has one column of totals; got Total and Sum", {}),
-    ("wide_by_swedish_month", "beside them maj has numbers, too: .*`wide` month", {"levels": ["butik"]}),
+    ("wide_by_swedish_month", "beside them maj has numbers, too: .*`wide=month`", {"levels": ["butik"]}),
     (
         "rows_called_beide",
         "'Beide' in column 'region' is near the sum of the rows beside it: it looks",
@@ -151,13 +151,13 @@ REFUSED: list[tuple[str, str, dict[str, Any]]] = [
     ),
     ("noise_with_one_comma", "'1,414' in column 'sd' may be 1414 or 1.414", LEVELS2 | {"noise": "normal:std=sd"}),
     ("minutes_per_visit", "as averages and rates are, which do not add up", {}),
-    ("one_point_between_thousands", "may be 10307 or 10.307: .*`decimal`", {}),
+    ("one_point_between_thousands", "may be 10307 or 10.307: .*`decimal=.` or `decimal=,`", {}),
     ("outside_its_own_bounds", r"row 2 \(line 3\): the figure 10 is outside its own bounds, 12 to 18", BOUNDS),
     ("noise_beyond_numbers", "'1e400' in column 'sd' is too large for a number", LEVELS2 | {"noise": "normal:std=sd"}),
-    ("leaves_only", "give them with `levels`, top to bottom, as in `levels` region,store,week", {}),
-    ("a_column_of_remarks", "give them with `levels`, top to bottom, as in `levels` region,store,week,remark", {}),
+    ("leaves_only", "give them with `levels`, top to bottom, as in `levels=region,store,week`", {}),
+    ("a_column_of_remarks", "give them with `levels`, top to bottom, as in `levels=region,store,week,remark`", {}),
     ("a_column_of_owners", "does not say which columns name a node", {}),
-    ("two_columns_of_figures", "give it with `value`: `value` visits or `value` orders", {}),
+    ("two_columns_of_figures", "give it with `value`: `value=visits` or `value=orders`", {}),
     ("path_twice", "a path has one row", LEVELS),
     ("averages", "as averages and rates are, which do not add up", {}),
     (

@@ -68,7 +68,7 @@ class BigQuery(AttributionApi):
             plan,
             table=[("level", "ε", "noise (standard deviation)"), *rows],
             heading=f"queries that together have ε = {sum(epsilons.values()):.4g} and δ = {plan.spec.delta:g}",
-            notes=(f"no query for {', '.join(idle)}: {DROPS}; plan with --share {idle[0]}=0.2",) if idle else (),
+            notes=(f"no query for {', '.join(idle)}: {DROPS}; plan with `share` {idle[0]}=0.2",) if idle else (),
             lines=tuple(_sql(plan, level, epsilons[level], section, len(measured)) for level in measured),
         )
 

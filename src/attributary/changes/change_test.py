@@ -40,7 +40,7 @@ COUNTED = (
 )  # words that names of counts have, and no others
 COUNTS = "Chance is that of counts."
 ASSUMED_COUNTS = "Chance is that of counts, assuming that each event adds 1; for sums of values, state --largest."
-NOT_KNOWN = "not known; state the most that one event adds (--largest, 1 for counts), or compare four periods or more"
+NOT_KNOWN = "not known; state the most that one event adds (`largest`, 1 for counts), or compare four periods or more"
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,11 +5,8 @@ import re
 
 from attributary.changes.period_order import DATE, in_order
 from attributary.errors import InputError
-from attributary.estimates import is_estimates
-from attributary.ratio import is_ratios
-from attributary.tables.table_source import by_content, by_name, opened, readable
+from attributary.file_kind import file_kind, files_in
 
-FIRST_BYTES = 65536
 ASSUMED = "assumed: their names tell no dates"
 
 
@@ -66,34 +63,14 @@ def table_of_period(path: str) -> str | None:
 
 def estimate_files(folder: str) -> list[str]:
     """The tables of estimates in a folder."""
-    with readable(folder, "give a folder that is there"):
-        paths = [os.path.join(folder, name) for name in sorted(os.listdir(folder)) if not name.startswith(".")]
-    return [path for path in paths if by_name(path).format and os.path.isfile(path) and _has_estimates(path)]
+    return [path for path in files_in(folder) if _has_estimates(path)]
 
 
 def _has_estimates(path: str) -> bool:
-    """Whether a table's columns are those of estimates; a file that cannot be read is none."""
-    import csv
-
-    import pyarrow as pa
-    from pyarrow import ipc, parquet
-
-    def of_estimates(names: list[str]) -> bool:
-        return is_estimates(names) and not is_ratios(names)
-
+    """Whether a file is a table of estimates; one that cannot be read is none."""
     try:
-        with opened(path) as file:
-            beginning = bytes(file.read(FIRST_BYTES))
-            kind = by_content(beginning)
-            if kind == "parquet":
-                return of_estimates(parquet.read_schema(path).names)
-            if kind in ("csv", "tsv"):
-                first = beginning.decode("utf-8-sig", errors="replace").splitlines()[0]
-                return of_estimates(next(csv.reader([first], delimiter="\t" if kind == "tsv" else ",")))
-            file.seek(0)
-            reader = ipc.open_stream(file) if kind == "arrows" else ipc.open_file(file)
-            return of_estimates(reader.schema.names)
-    except (InputError, pa.ArrowException, OSError, csv.Error):
+        return file_kind(path).kind == "estimates"
+    except InputError:
         return False
 
 

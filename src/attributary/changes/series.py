@@ -131,7 +131,7 @@ def periods(
             f"{false_discoveries:g} and {confidence:g}"
         )
     if largest is not None and not 0 < largest < np.inf:
-        raise InputError(f"the most that one event adds is a number above 0; got --largest {largest:g}")
+        raise InputError(f"the most that one event adds is a number above 0; got `largest={largest:g}`")
     read = [(name, *_estimates(of, measure, levels)) for name, of in _by_name({"": source} if by else source).items()]
     if len(read) < least and not by:
         raise InputError(f"at least two periods are compared; got {len(read)}")

@@ -9,10 +9,10 @@ from typing import Any
 import click
 
 from attributary import __version__
-from attributary.cli.command_errors import LONGEST, end_of, stand_in
+from attributary.cli.command_errors import LONGEST, end_of, stand_in, with_options
 from attributary.cli.options import TextOrFile
 from attributary.cli.summary_file import with_summary
-from attributary.errors import InputError, on_command_line, one_line
+from attributary.errors import InputError, one_line
 from attributary.whole_files import written
 
 COMMANDS = [
@@ -34,6 +34,8 @@ COMMANDS = [
 class Commands(click.Group):
     """Commands by name, and the one place where an error becomes a line and an exit code."""
 
+    chosen: click.Command | None = None
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return COMMANDS
 
@@ -45,13 +47,17 @@ class Commands(click.Group):
             param.type = TextOrFile() if param.type is click.STRING else param.type
         return command
 
-    @on_command_line()
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        name, self.chosen, rest = super().resolve_command(ctx, args)
+        return name, self.chosen, rest
+
     def main(self, args: Any = None, *_: Any, **options: Any) -> Any:
         name = "attributary"  # whatever it was called by
         if f"_{name.upper()}_COMPLETE" in os.environ:  # the shell asks for completions
             return super().main(args, name)
         stand_in()
         written.clear()
+        self.chosen = None
         error = self._run(name, list(sys.argv[1:] if args is None else args))
         try:
             sys.stdout.flush()
@@ -62,6 +68,7 @@ class Commands(click.Group):
         if error is not None and code == 1 and os.environ.get("ATTRIBUTARY_DEBUG"):
             raise error
         if message:
+            message = with_options(message, self.chosen)
             several = message.split("\n") if hasattr(error, "lines") else [message]  # mistakes have a line each
             with suppress(OSError):
                 click.echo("\n".join(one_line(line[:LONGEST])[:LONGEST] for line in several), err=True)
@@ -97,25 +104,15 @@ def main() -> None:
 
     \b
     Make a table of noisy figures add up:
-        attributary denoise --table figures.csv -o estimates.csv
+        $ attributary denoise --table figures.csv --noise laplace:scale=3 \\
+              -o estimates.csv
     Run end to end from logs, on this machine:
-        attributary init impressions.csv conversions.csv
-        attributary run spec.toml
+        $ attributary init impressions.parquet conversions.parquet
+        $ attributary run spec.toml
     Plan a privacy budget before anything is measured:
-        attributary plan spec.toml --prior last_month.csv -o plan.json
+        $ attributary plan spec.toml --prior counts.parquet -o plan.json
 
-    Data is written to files or standard output, messages to standard error.
-
-    \b
-    Exit codes:
-        0    done
-        2    a mistake in the input or the options; one line says which
-        75   this machine could not do it now (memory, disk, Spark); try again
-        130  interrupted
-        141  the reader of standard output has gone
-        1    an internal error; please report it
-
-    \b
-    Tab completion, in ~/.bashrc (zsh and fish: the same with their names):
-        eval "$(_ATTRIBUTARY_COMPLETE=bash_source attributary)"
+    Data is written to files or standard output, messages to standard error. Exit codes: 0 done, 1 internal error, 2
+    mistake in the input or the options, 75 try again later, 130 interrupted, 141 standard output was closed. More, with
+    tab completion: docs/commands.md
     """

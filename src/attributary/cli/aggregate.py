@@ -1,4 +1,4 @@
-"""attributary aggregate: reports become a summary report, once."""
+"""attributary aggregate: sum reports into a summary report, once."""
 
 import os
 import re
@@ -16,37 +16,28 @@ if TYPE_CHECKING:
 DAY = 86_400  # seconds
 SERVICE_DAYS = 90  # the age up to which the aggregation service takes reports
 
-ABOUT = """Aggregatable reports in, a summary report out: a local aggregation service.
+ABOUT = """Sum aggregatable reports into a noisy summary report: a local aggregation service.
 
 \b
-    $ attributary aggregate plan.json reports/ --domain domain.avro \\
-          --key private.key -o summary.avro
+    $ attributary aggregate plan.json reports/ --domain keys/domain.avro \\
+          -o summary.avro
 
-REPORTS are files, patterns or folders: Avro as the aggregation service reads it, or JSON as the browser sends it (one
-report, a list of them, or one per line). With --key they are decrypted; without it, cleartext payloads are summed.
-Reports that cannot be used are left out and counted. Reports with the same id count once.
+REPORTS are files, patterns or folders: Avro as the aggregation service reads it, or JSON as the browser sends it.
+Encrypted reports need --key. Reports that cannot be used are left out and counted.
 
-THE DOMAIN holds the keys to sum up, as `attributary keys` writes it. Every key of it gets exact discrete Laplace noise
-DLap(epsilon / L1), also if no report has it. Contributions to other keys are dropped. Keys that the plan cannot give
-are refused; beyond that, and without a plan, a wrong domain is answered, and spends the budget all the same.
+THE DOMAIN holds the keys to sum up, as `attributary keys` writes it. Every key gets exact noise DLap(epsilon / L1),
+even if no report has it. Contributions to other keys are dropped.
 
-THE LEDGER remembers what was queried, by shared id: the API, its version, the origin, the destination, the day of the
-impression, the filtering id, and the hour that the report was due. No shared id is queried twice. There is one ledger
-per user; --ledger names one that several users or machines share. After an interruption, the same command gives the
-same answer; after it is done, the same command says so and changes nothing. A damaged or missing ledger is never
-replaced by a new one: restore it from a backup.
+THE LEDGER records what was queried: no report is queried twice. There is one ledger per user; --ledger names one that
+several users or machines share. After an interruption, run the same command again: it gives the same answer. A damaged
+ledger is never replaced: restore it from a backup.
 
-WITHOUT A PLAN, for reports that others planned, give --epsilon and --l1 (65536 in browsers).
-
-ERRORS. If more than --max-errors of the reports cannot be used, nothing is spent or written. Errors are counted by the
-aggregation service's categories, as in DECRYPTION_ERROR; --errors writes the counts as JSON.
-
---debug counts only reports in debug mode, and writes exact sums and noise beside the output. --no-noise and --seed are
-for tests. The output of these three is marked as not private, and they spend no budget.
+Without a plan, give --epsilon and --l1 (65536 in browsers). The outputs of --debug, --no-noise and --seed are marked
+NOT PRIVATE and spend no budget. More: docs/aggregate.md
 """
 
 
-@click.command(help=ABOUT, short_help="Reports in, a summary report out: a local aggregation service.")
+@click.command(help=ABOUT, short_help="Sum reports into a summary report, as a local aggregation service.")
 @click.argument("files", metavar="[PLAN] REPORTS...", nargs=-1, required=True)
 @click.option(
     "--domain", metavar="FILE", required=True, multiple=True, help="The keys to query (Avro); may be repeated."
@@ -57,7 +48,7 @@ for tests. The output of these three is marked as not private, and they spend no
     "key_files",
     metavar="FILE",
     multiple=True,
-    help="The private key, if reports are encrypted; several, or a folder of them, are chosen by key_id.",
+    help="The private key, if reports are encrypted; of several, or of a folder, key_id chooses.",
 )
 @click.option("--epsilon", type=float, help="Another ε than the plan's, above 0 and up to 64.")
 @click.option(
@@ -73,24 +64,29 @@ for tests. The output of these three is marked as not private, and they spend no
     help="Record of what was queried.  [default: attributary/ledger.sqlite in $XDG_STATE_HOME or ~/.local/state]",
 )
 @click.option(
-    "--max-errors", metavar="SHARE", default="10%", show_default=True, help="Largest share of unusable reports."
+    "--max-errors",
+    "most_errors",
+    metavar="SHARE",
+    default="10%",
+    show_default=True,
+    help="Largest share of unusable reports.",
 )
 @click.option(
-    "--max-age", metavar="TIME", help="Refuse reports that were due longer ago (before today, UTC), as in 90d."
+    "--max-age", "since", metavar="TIME", help="Refuse reports that were due longer ago (before today, UTC), as in 90d."
 )
-@click.option("--reporting-site", metavar="SITE", default="", help="Site whose reports count.  [default: that of most]")
+@click.option(
+    "--reporting-site", metavar="SITE", default="", help="Site whose reports count.  [default: the most frequent]"
+)
 @click.option("--errors", "errors_file", metavar="FILE", help="Write how many reports have which error (JSON).")
 @click.option("--debug", is_flag=True, help="Count only reports in debug mode; write sums and noise side by side, too.")
-@click.option("--no-noise", is_flag=True, help="Exact sums, which are NOT private.")
-@click.option("--seed", type=click.IntRange(0), help="The same noise each time, which is not for release.")
+@click.option("--no-noise", is_flag=True, help="Write exact sums, which are NOT private.")
+@click.option("--seed", type=click.IntRange(0), help="Seed of the noise, for tests: NOT private.")
 @click.option(
     "--processes",
     type=click.IntRange(1, MOST_AT_ONCE),
     help="Processes used for decryption.  [default: one per processor]",
 )
-@click.option(
-    "-q", "--quiet", is_flag=True, help="No progress and no messages, except on new ledgers and what is not private."
-)
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing but privacy warnings and new ledgers.")
 def aggregate(
     *,
     files: tuple[str, ...],
@@ -101,8 +97,8 @@ def aggregate(
     l1: int | None,
     filtering_ids: str,
     ledger_file: str | None,
-    max_errors: str,
-    max_age: str | None,
+    most_errors: str,
+    since: str | None,
     reporting_site: str,
     errors_file: str | None,
     debug: bool,
@@ -138,10 +134,10 @@ def aggregate(
             l1=l1,
             private_keys=key_files,
             filtering_ids=_ids(filtering_ids),
-            most_errors=_share(max_errors),
+            most_errors=_share(most_errors),
             errors_file=errors_file,
             reporting_site=reporting_site,
-            since=0 if max_age is None else _since(max_age, now),
+            since=0 if since is None else _since(since, now),
             debug=debug,
             no_noise=no_noise,
             seed=seed,
@@ -153,15 +149,18 @@ def aggregate(
 
 def _plan(files: tuple[str, ...], epsilon: float | None, l1: int | None) -> tuple["Plan | None", tuple[str, ...]]:
     """The plan, unless the options are in its place, and the files that are reports."""
+    from attributary.file_kind import file_kind
     from attributary.plan import Plan
-    from attributary.plan.plan_file import is_plan
 
+    first = file_kind(files[0], "aggregate") if os.path.isfile(files[0]) else None
     if l1 is None:
         path, *reports = files
         if not reports:
             raise InputError(f"a plan and reports are needed; got only {path}: without a plan, give --epsilon and --l1")
+        if first is not None and first.kind not in ("plan", "JSON"):
+            first.refuse("aggregate")
         return Plan.load(path), tuple(reports)
-    if epsilon is not None and is_plan(files[0]):
+    if epsilon is not None and first is not None and first.kind == "plan":
         raise InputError(f"--l1 is for reports without a plan; leave it out, since {files[0]} is one")
     return None, files
 

@@ -3,6 +3,7 @@
 import errno
 import io
 import os
+import re
 import sys
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -16,7 +17,26 @@ from attributary.whole_files import written
 LONGEST = 2000  # characters of a message: a file may hold anything
 FULL = {errno.ENOSPC, errno.EDQUOT}
 SCARCE = {errno.ENOMEM, errno.EMFILE, errno.ENFILE}
+ARGUMENT = re.compile(r"(?<![\w'\"])`([a-z]\w*)(?:=([^`]+))?`")  # as library messages name one: `levels=region,store`
 SAYS_FULL = ("No space left on device", "Disk quota exceeded")  # of libraries that keep the number to themselves
+
+
+def with_options(message: str, command: click.Command | None) -> str:
+    """The message with arguments as options of the command: `levels=region,store` reads --levels region,store.
+
+    An argument is an option's parameter, or called like the option. Others stay as they are.
+    """
+    options: dict[str, str] = {}
+    for option in command.params if command else ():
+        if isinstance(option, click.Option):
+            names = [option.name or "", *(name.lstrip("-").replace("-", "_") for name in option.opts)]
+            options |= dict.fromkeys(names, option.opts[0])
+
+    def named(argument: re.Match[str]) -> str:
+        name, value = argument.groups()
+        return argument[0] if name not in options else options[name] if value is None else f"{options[name]} {value}"
+
+    return ARGUMENT.sub(named, message)
 
 
 class End(NamedTuple):

@@ -14,34 +14,18 @@ SLOW = 2  # seconds of reading from which its speed is told
 
 ABOUT = """Count the conversions of every leaf in logs.
 
-SPEC is a TOML file. Its section [logs] says where impressions and conversions are, and what joins them:
-
-\b
-    [logs]
-    impressions = "impressions/*.parquet"
-    conversions = "conversions/*.parquet"
-    user = "user"
-    time = "time"
-    window = "30d"
 \b
     $ attributary count spec.toml -o counts.parquet
 
-If each row of a log has its conversion already: attributed = "rows.parquet", with converted, conversion_time or delay.
+SPEC is a TOML file whose section [logs] says where impressions and conversions are, and which columns join them.
+LOGS replace the spec's impressions: CSV, TSV (also .gz and .zst) or Parquet, by name, pattern, folder or address such
+as s3://bucket/*.parquet.
 
-LOGS are files to read instead of the spec's impressions (or attributed rows); --conversions likewise. Files are CSV or
-TSV (also .gz and .zst) or Parquet, given by name, pattern or folder. Folders named after a value, as in
-day=2026-03-01, become a column. Addresses such as s3://bucket/*.parquet are read by the engine.
+A conversion belongs to the last impression of the same user before it. It counts if it is within the window and is that
+impression's first, or one of the first few if the spec sets conversions_per_impression.
 
-A CONVERSION belongs to the last impression of the same user before it. It is counted if it is within the window and is
-that impression's first, or one of the first few if the spec sets conversions_per_impression.
-
-THE OUTPUT has one row per leaf: the attributes, impressions, conversions. Known attributes have the values that occur
-in impressions, unknown ones their whole domain. Impressions stand on the first leaf of each known path. Conversions
-that are not counted are reported with the reason. These are true counts, and the file says that they are NOT PRIVATE,
-text in a last column, not_private; so does all that is made of it.
-
-A PERIOD has the impressions --from a time and before --until another, in the log's own clock: a number, a span from 0
-such as 45d, a date or a time.
+THE OUTPUT has one row per leaf: the attributes, impressions and conversions. These are true counts, and the file says
+that they are NOT PRIVATE. More: docs/logs.md
 """
 
 
@@ -58,7 +42,7 @@ such as 45d, a date or a time.
     "-o", "--output", metavar="FILE", default="-", show_default=True, help="File to write; - is standard output."
 )
 @click.option("--format", "format_", type=click.Choice(FORMATS), help="Output format.  [default: by the file's ending]")
-@click.option("-q", "--quiet", is_flag=True, help="No progress and no messages.")
+@click.option("-q", "--quiet", is_flag=True, help="Print no progress and no messages.")
 def count(
     *,
     spec: str,

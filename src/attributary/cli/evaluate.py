@@ -15,35 +15,27 @@ if TYPE_CHECKING:
 
 
 ENDINGS = (".pdf", ".svg", ".png")
-ABOUT = f"""What would each method have given me?
-
-SPEC is the TOML file of `attributary plan`. Known counts are measured again and again under simulated noise, with every
-way to split the budget and every estimator, and the errors are compared.
+ABOUT = f"""Compare the errors that each method would have had on your counts.
 
 \b
     $ attributary evaluate spec.toml --prior-until 2026-02-02 -o errors.csv
-    $ attributary evaluate spec.toml --counts last_month.csv -o errors.csv
+    $ attributary evaluate spec.toml --counts counts.parquet -o errors.csv
 
-THE COUNTS are those of the spec's logs, or of the table --counts: one row per leaf with a column conversions, or an
-earlier report with a column estimate, as `attributary denoise` writes it (values below 0 are taken as 0).
+SPEC is the TOML file of `attributary plan`. Known counts are measured again and again under simulated noise, with every
+split of the budget and every estimator. The counts are those of the spec's logs, or of the table --counts.
 
-THE PRIOR that methods may use: impressions before --prior-until, or the table --prior. Its counts are measured with
---prior-epsilon, split equally, and denoised, so that the prior is private; estimates are used as they are. Without
-either option, the prior is made from the counts themselves, as if the last period had been just like this one.
+THE PRIOR is made from impressions before --prior-until, or read from --prior. Its counts are measured with
+--prior-epsilon; estimates are used as they are. Without either option, the prior is made from the counts themselves.
 
 {METHODS}
 
-MEASURES, and several conversions per impression: there are errors for each measure, and for all together, whose measure
-is empty. The truth is without limits; what they cut off is in every error, and has its own column, bias. Limits that
-the spec leaves open are chosen from the prior's counts without noise and, to compare, set by hand: at m = 1, 2, 5 and
-15, clipped at the 95th and the 99th percentile, with equal parts of the budget for all measures.
-
-THE OUTPUT has a row for each method, epsilon, tau and level, and one for the tree, whose level is empty. A budget for
-each node is more than the API can carry out today; it shows what that would be worth.
+THE OUTPUT has a row for each method, epsilon, tau and level, and one for the whole tree, whose level is empty. With
+several measures there are rows for each, and for all together; bias is what the limits cut off. More:
+docs/evaluation.md
 """
 
 
-@click.command(cls=GridCommand, help=ABOUT, short_help="What each method would have given you.")
+@click.command(cls=GridCommand, help=ABOUT, short_help="Compare the errors that each method would have had.")
 @click.argument("spec", metavar="SPEC")
 @click.option("--counts", metavar="FILE", help="Table of counts or estimates to use instead of the spec's logs.")
 @click.option("--prior", metavar="FILE", help="Table of counts or estimates of an earlier period.")
@@ -66,7 +58,7 @@ each node is more than the API can carry out today; it shows what that would be 
 @click.option("--figure", metavar="FILE", help="Also draw the errors: a .pdf, .svg or .png file.")
 @click.option("--latex", metavar="FILE", help="Also write the tree errors as LaTeX tables.")
 @click.option("--format", "format_", type=click.Choice(FORMATS), help="Output format.  [default: by the file's ending]")
-@click.option("-q", "--quiet", is_flag=True, help="No progress and no messages.")
+@click.option("-q", "--quiet", is_flag=True, help="Print no progress and no messages.")
 def evaluate(
     *,
     spec: str,

@@ -5,26 +5,20 @@ from typing import Any
 
 import click
 
-ABOUT = """Look through estimates of any size in the browser, and try out budgets.
+ABOUT = """Browse estimates of any size, and try out budgets, in the browser.
 
 \b
-    $ attributary explore shop/run
-    $ attributary explore this/estimates.parquet last/estimates.parquet
-    $ attributary explore weeks/
+    $ attributary explore run
+    $ attributary explore this/run/estimates.parquet last/run/estimates.parquet
     $ attributary explore spec.toml --prior counts.parquet
     $ attributary explore
 
-COUNTS browses the tree: open a node, search by label, sort by count, error or correction, download as CSV. Where a
-table has several measures, choose one. With a second table, or a folder of periods as in `attributary report`,
-every count is shown beside the earlier one, with its course, the change, and whether noise and chance explain it.
+FILE is a table of estimates, a plan, a spec, a folder that `run` wrote, or a folder of periods. With a second table or
+a folder of periods, every count is shown next to the earlier one. Without a file, the Plan tab starts with a made-up
+tree.
 
-PLAN tries out epsilon, tau and the levels' shares, and shows the expected error of every level, the best split, and
-three examples of what a report would look like. It starts with the estimates, the plan, the spec and its prior or logs,
-or a made-up tree.
-
-A FILE is a table of estimates from `run` or `denoise`, a plan, a spec, or a folder written by `run`. Parquet files are
-queried in place; other tables are read into memory once. The page is served on this machine only, to whoever has the
-address with its token. Ctrl-C stops it.
+The page is served on this machine only, to whoever has the address with its token. Ctrl-C stops it. More:
+docs/explore.md
 """
 
 

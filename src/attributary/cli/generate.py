@@ -10,28 +10,17 @@ FORMATS = ["parquet", "published"]
 ABOUT = """Generate logs: no row is real, and every file says so.
 
 \b
-    csscl  like the Criteo Sponsored Search Conversion Log:
-           partner > country > device > age group > delay
-    camb   like Criteo's Attribution Modeling for Bidding dataset:
-           campaign > cat1 > cat8 > delay
-    shop   a small shop with names, as impressions and conversions,
-           and a spec.toml that asks for campaign > location > day
-    forest counts of two periods drawn by a known process, and a
-           spec.toml: campaign > location > product > day
+    csscl   like the Criteo Sponsored Search Conversion Log
+    camb    like Criteo's Attribution Modeling for Bidding dataset
+    shop    a small shop: impressions, conversions and a spec.toml
+    forest  counts of two periods from a known process, and a spec.toml
 
 \b
     $ attributary generate csscl --rows 100000 -o logs/
-    $ attributary generate forest -o forest/
-    $ attributary evaluate forest/spec.toml --counts forest/counts.parquet \\
-          --prior forest/earlier.parquet --method optimal-posterior --method optimal-limit1
+    $ attributary generate shop -o shop/
 
-The look-alikes have the published figures (rows, skews, delays, amounts, users); fewer or more rows keep their
-proportions. Everything beyond these figures is assumed, as documented. The same seed and number of rows give the
-same bytes.
-
-THE OUTPUT is a file if it ends in .parquet, .tsv or .tsv.gz. Without an ending, or with a / at the end, it is a folder,
-which is created if needed. Parquet holds one row per impression, attributed; the published format is that of
-Criteo's file: text with tabs, -1 where a value is missing.
+The output is a file if it ends in .parquet, .tsv or .tsv.gz, else a folder. The same seed and number of rows give the
+same bytes. More: docs/datasets.md
 """
 
 
@@ -50,7 +39,7 @@ Criteo's file: text with tabs, -1 where a value is missing.
     help="File format.  [default: by the ending of the output]",
 )
 @click.option("-o", "--output", metavar="PATH", required=True, help="Folder or file to write.")
-@click.option("-q", "--quiet", is_flag=True, help="No progress and no messages.")
+@click.option("-q", "--quiet", is_flag=True, help="Print no progress and no messages.")
 def generate(*, kind: str, rows: int | None, seed: int, format_: Any, output: str, quiet: bool) -> None:
     from attributary.cli.printing import say
     from attributary.cli.progress import writing_bar

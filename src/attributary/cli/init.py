@@ -4,23 +4,21 @@ import os
 
 import click
 
-ABOUT = """Write a first spec for logs, by what is in their columns.
+ABOUT = """Write a first spec for logs, from what their columns hold.
 
 \b
-    $ attributary init impressions.csv conversions.csv -o spec.toml
-    $ attributary run spec.toml
+    $ attributary init impressions.parquet conversions.parquet -o spec.toml
+    $ attributary run spec.toml -o first
 
-IMPRESSIONS and CONVERSIONS are CSV, TSV or Parquet: a file, a folder, or a pattern in quotes, as in 'logs/*.parquet'.
-Without CONVERSIONS, the rows of IMPRESSIONS say whether they have a conversion (a column converted, conversion_time or
-delay).
+IMPRESSIONS and CONVERSIONS are CSV, TSV or Parquet: a file, a folder, or a pattern in quotes. Without CONVERSIONS, the
+rows of IMPRESSIONS say whether they have a conversion (a column converted, conversion_time or delay).
 
-THE SPEC names the columns that join the logs and tell the time, the attributes that impressions have (known) and those
-that only conversions have (unknown), with the values that occur as their domain, and a window. What is not certain is
-marked "# guessed: …" and printed: check it, and edit. A spec that is there is never overwritten.
+What is not certain is marked "# guessed: …" in the spec and printed: check it, and edit. A spec is never overwritten.
+More: docs/logs.md
 """
 
 
-@click.command(help=ABOUT, short_help="Write a first spec for logs, by what is in them.")
+@click.command(help=ABOUT, short_help="Write a first spec for logs, from what their columns hold.")
 @click.argument("impressions", metavar="IMPRESSIONS")
 @click.argument("conversions", metavar="[CONVERSIONS]", required=False)
 @click.option(
@@ -29,9 +27,9 @@ marked "# guessed: …" and printed: check it, and edit. A spec that is there is
     metavar="FILE",
     default="spec.toml",
     show_default=True,
-    help="Where to write; - is standard output.",
+    help="File to write; - is standard output.",
 )
-@click.option("-q", "--quiet", is_flag=True, help="No progress and no messages.")
+@click.option("-q", "--quiet", is_flag=True, help="Print no progress and no messages.")
 def init(*, impressions: str, conversions: str | None, output: str, quiet: bool) -> None:
     from attributary.cli.printing import say
     from attributary.cli.progress import reading_bar

@@ -1,4 +1,4 @@
-"""attributary keys: a plan's keys, what to answer an impression and a conversion with, and the keys to query."""
+"""attributary keys: a plan's keys, the headers for impressions and conversions, and the keys to query."""
 
 import os
 import re
@@ -15,43 +15,24 @@ if TYPE_CHECKING:
 TREE = "tree.parquet"
 WISHES = ("bits", "values", "classes")  # for keys that are new; other options are for events
 
-ABOUT = """Turn a plan into the keys of the Attribution Reporting API.
+ABOUT = """Turn a plan into keys: headers for the server, and the domain to query.
 
 \b
     $ attributary keys plan.json
+    $ attributary keys plan.json --impressions impressions.parquet -o keys/
     $ attributary keys plan.json --impression campaign=123,location=Paris \\
           --conversion day=Friday --destination https://shop.example
-    $ attributary keys plan.json --impressions impressions.parquet -o query/
 
-A KEY has 128 bits: a mark of the plan, a tag for the level, and a field for each attribute that the level has. Values
-of unknown attributes are coded by their place in the domain; values of known ones are hashed, so that campaigns newer
-than the plan have keys, too. Without other options the table of fields is shown. The first run writes the fields into
-the plan, where they stay: keys that have been registered must not change. Two values with the same code are refused
-when the tree is built; then plan anew, and give --bits or --values at the first run.
+The first run writes the layout of the keys into the plan, where it stays: keys that have been registered must not
+change. If two values get the same code, make a new plan, and give --bits or --values at the first run.
 
-REGISTRATIONS: with --impression and --conversion, the two headers of a server's responses go to standard output, one
-per line. The source has the impression's part of each key; the trigger has the conversion's part, which the browser
-combines with it by OR, and what the conversion contributes to each level. Leave out the time from impression to
-conversion, which a server does not know: the trigger has a key piece for each of its buckets, and filters choose one.
+With --impression and --conversion, the headers of a server's responses are written to standard output, one per line.
 
-CLASSES: where campaigns or nodes have contributions of their own, the source names its class in its filter data, and
-the trigger lists all classes. If there are more than --classes, similar ones are merged; the loss is shown, and the
-plan is changed accordingly, since estimates go by it.
+With --impressions, the folder -o gets tree.parquet (the nodes) and domain.avro (the keys to query). Give all
+impressions whose conversions the reports can hold; if some are missing, say --partial.
 
-THE QUERY: with --impressions, the tree is built from the values that occurred (a table of impressions or of counts, CSV
-or Parquet) and the full domain of unknown attributes. The folder -o gets tree.parquet (the nodes) and domain.avro (the
-keys to query, in the format of the aggregation service); both name the plan by its fingerprint. Give all impressions
-that the reports can hold conversions of, also those of the weeks before: when days are added up, what is not in a day's
-tree counts as 0 on that day. If some are missing, say --partial; then it counts as not measured.
-
-BIGQUERY: where the spec has kind = "bigquery" under [api], a SELECT WITH DIFFERENTIAL_PRIVACY for each level goes to
-standard output, with the level's share of epsilon and delta. With --impressions, the folder -o gets tree.parquet and
-queries.sql. Export each result as CSV or Parquet: `attributary denoise plan.json RESULTS...` takes them.
-
-W3C ATTRIBUTION: where the spec has kind = "w3c", --impressions gives every node that runs an index of a histogram and
-writes the indexes into the plan; the folder -o gets tree.parquet and indexes.csv. Run it again when campaigns start or
-end: nodes keep their indexes, new ones take free ones, and those of ended ones are used again under a new version. With
---impression and --conversion, the calls of a page's script and the response headers go to standard output.
+Plans for BigQuery give SQL instead (queries.sql); plans for W3C Attribution give indexes (indexes.csv) and calls of a
+page's script. More: docs/keys.md, docs/cleanrooms.md, docs/w3c.md
 """
 
 
@@ -61,21 +42,24 @@ end: nodes keep their indexes, new ones take free ones, and those of ended ones 
 @click.option("--conversion", metavar="C=Z", help="Unknown attributes of a conversion: print its registration.")
 @click.option("--destination", metavar="SITE", multiple=True, help="Where conversions happen; up to 3 sites.")
 @click.option("--source-event-id", metavar="N", type=click.IntRange(0, 2**64 - 1), help="Event id of the impression.")
-@click.option("--deduplication-key", metavar="N", type=click.IntRange(0, 2**64 - 1), help="Such as an order number.")
+@click.option(
+    "--deduplication-key",
+    metavar="N",
+    type=click.IntRange(0, 2**64 - 1),
+    help="Deduplication key of the conversion, such as an order number.",
+)
 @click.option("--impressions", metavar="FILE", multiple=True, help="Impressions that occurred: write the query to -o.")
-@click.option("--partial", is_flag=True, help="These are not all impressions that reports can hold conversions of.")
+@click.option("--partial", is_flag=True, help="Say that --impressions lacks some impressions that reports can hold.")
 @click.option("--bits", multiple=True, metavar="A=N", help="At the first run: bits of an attribute in a key.")
 @click.option("--values", multiple=True, metavar="A=X,Y", help="At the first run: all values of a known attribute.")
 @click.option(
     "--classes",
     metavar="N",
     type=click.IntRange(2, 10**9),
-    help="At the first run: most classes of contributions.  [default: 50]",
+    help="At the first run: largest number of classes of contributions.  [default: 50]",
 )
-@click.option(
-    "-o", "--output", metavar="DIR", default="keys", show_default=True, help="The folder for tree and domain."
-)
-@click.option("-q", "--quiet", is_flag=True, help="No table and no messages.")
+@click.option("-o", "--output", metavar="DIR", default="keys", show_default=True, help="Folder for tree and domain.")
+@click.option("-q", "--quiet", is_flag=True, help="Print no table and no messages.")
 def keys(
     *,
     plan: str,

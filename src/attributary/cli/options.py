@@ -73,7 +73,7 @@ def method_option(*more: str) -> Callable[[Any], Any]:
 
 ESTIMATOR = click.option("--estimator", cls=EstimatorOption, type=NameOf(_estimators))
 JOINT = click.option("--joint", is_flag=True, help="With nonnegative: fit all counts at once, not family by family.")
-WHOLE = click.option("--whole", is_flag=True, help="Whole numbers that add up.")
+WHOLE = click.option("--whole", is_flag=True, help="Round the estimates to whole numbers that add up.")
 CONFIDENCE = click.option(
     "--confidence", type=BETWEEN_0_AND_1, default=0.95, show_default=True, help="Confidence level of the intervals."
 )
@@ -110,23 +110,25 @@ def estimator_options(command: Callable[..., Any]) -> Callable[..., Any]:
 AMOUNTS = (
     click.option("--value", metavar="COLUMN", help="Column of noisy figures.  [default: recognised]"),
     click.option("--variance", metavar="AMOUNT", help="Variance of the noise."),
-    click.option("--std", metavar="AMOUNT", help="Or its standard deviation."),
+    click.option("--std", metavar="AMOUNT", help="Standard deviation of the noise, instead of --variance."),
 )
 FORM = (
-    click.option("--total", multiple=True, metavar="LABEL", help="A label that marks totals, as in --total ALL."),
-    click.option("--no-totals", is_flag=True, help="Labels such as ALL are ordinary ones."),
     click.option(
-        "--suppressed", multiple=True, metavar="TEXT", help="Cells of this text are a bound, as in '<5' or '*=1..4'."
+        "--total", "totals", multiple=True, metavar="LABEL", help="A label that marks totals, as in --total ALL."
     ),
-    click.option("--empty", type=click.Choice(["unmeasured", "zero"]), help="What empty figures are."),
+    click.option("--no-totals", is_flag=True, help="Treat labels such as ALL as ordinary ones."),
+    click.option(
+        "--suppressed", multiple=True, metavar="TEXT", help="Text of a suppressed cell, as in '<5' or '*=1..4'."
+    ),
+    click.option("--empty", type=click.Choice(["unmeasured", "zero"]), help="What empty figures mean."),
     click.option(
         "--missing",
         type=click.Choice(["unmeasured", "zero"]),
-        help="What missing rows are.  [default: unmeasured where labels or sums show that some are missing]",
+        help="What missing rows mean.  [default: unmeasured where labels or sums show that some are missing]",
     ),
-    click.option("--decimal", type=click.Choice([".", ","]), help="Decimal sign of the figures, if they do not tell."),
-    click.option("--separator", metavar="CHARACTER", help="What separates cells, if they do not tell: ';' or tab."),
-    click.option("--wide", metavar="LEVEL", help="A pivot: names of columns are labels of a last level, as in day."),
+    click.option("--decimal", type=click.Choice([".", ","]), help="Decimal separator, if it cannot be detected."),
+    click.option("--separator", metavar="CHARACTER", help="Field delimiter, if it cannot be detected: ';' or tab."),
+    click.option("--wide", metavar="LEVEL", help="Level that a pivot's columns are the labels of, as in day."),
 )
 
 
@@ -136,12 +138,12 @@ def amount_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def form_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds what says how a table is read, where it does not tell: --total, --suppressed, --decimal and the like."""
+    """Adds the options that say how a table is read: --total, --suppressed, --decimal and the like."""
     return reduce(lambda made, option: option(made), reversed(FORM), command)
 
 
 def chosen_estimator(name: str | None, joint: bool, whole: bool, prior: str | None = None) -> "Estimator":
-    """The estimator that a command was asked for; a prior alone asks for `learned`."""
+    """The chosen estimator; a prior without a name means `learned`."""
     from attributary.estimators import Estimator
 
     chosen = Estimator(name or ("learned" if prior else "nonnegative" if joint else "unbiased"), joint, whole)

@@ -10,23 +10,22 @@ from attributary.cli.evaluation_grid import FORMATS, METHODS, GridCommand, Noise
 DATASETS = ["csscl", "camb"]
 PICTURES = ("pdf", "png", "svg")
 
-ABOUT = f"""The paper's experiments (its figures 4 and 5) on the published file, or on a look-alike.
+ABOUT = f"""Repeat the paper's experiments (its figures 4 and 5).
 
 \b
-    $ attributary paper csscl CriteoSearchData -o figures/
-    $ attributary paper camb --generated --rows 1000000 -o figures/
+    $ attributary paper camb --generated --rows 20000 --draws 5 \\
+          --method optimal-unbiased -o figures/
 
-FILE is Criteo's as it was published, in its archive or out of it, or a look-alike that `attributary generate` wrote.
-With --generated, rows are generated for this run. The output says so either way.
+FILE is Criteo's published file, packed or unpacked, or a look-alike from `attributary generate`. With --generated, rows
+are generated for this run, and the output says so.
 
-THE EXPERIMENT: rows of the first days (csscl 45, camb 15) make a prior, measured with epsilon 1 split equally and
-denoised. Each method estimates the counts of the later days, for two trees, tau 5 and 10, epsilon 0.5 to 64.
+Rows of the first days (csscl 45, camb 15) make a prior, measured with epsilon 1, split equally and denoised. Each
+method estimates the counts of the later days.
 
 {METHODS}
 
-THE OUTPUT is a folder: evaluation (the table, also as LaTeX), index.html, and a figure for each noise model as PDF,
-PNG and SVG. Finished
-results are kept in its folder cache: an interrupted run continues where it stopped, and rows are counted once.
+THE OUTPUT is a folder: evaluation (the table, also as LaTeX), index.html, and a figure for each noise model. An
+interrupted run continues where it stopped. More: docs/evaluation.md
 """
 
 
@@ -66,7 +65,7 @@ results are kept in its folder cache: an interrupted run continues where it stop
 @click.option(
     "--format", "format_", type=click.Choice(FORMATS), default="parquet", show_default=True, help="Format of the table."
 )
-@click.option("-q", "--quiet", is_flag=True, help="No progress and no messages.")
+@click.option("-q", "--quiet", is_flag=True, help="Print no progress and no messages.")
 def paper(
     *,
     dataset: str,

@@ -1,4 +1,4 @@
-"""attributary plan: how much of the budget each level gets, and the error that each will have."""
+"""attributary plan: split the budget among levels, and print the expected errors."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +11,14 @@ ROUNDINGS = ["largest-remainder", "floor"]
 
 ABOUT = """Split a privacy budget where it does most good.
 
-SPEC is a TOML file that says what is asked: the attributes from top to bottom, and the budget.
+\b
+    $ attributary plan spec.toml --prior counts.parquet -o plan.json
+    $ attributary plan spec.toml --prior counts.parquet --method all
+    $ attributary plan spec.toml --prior counts.parquet --target campaign=20%
+    $ attributary plan spec.toml --prior counts.parquet \\
+          --what-if epsilon=1,2,4 --what-if day=
+
+SPEC is a TOML file with the attributes from top to bottom, and the budget:
 
 \b
     epsilon = 4
@@ -19,46 +26,19 @@ SPEC is a TOML file that says what is asked: the attributes from top to bottom, 
     name = "campaign"
     [[attribute]]
     name = "day"
-    unknown = true          # only a conversion has it
+    unknown = true          # known only at conversion time
     domain = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
-\b
-    $ attributary plan spec.toml --prior last_month.csv -o plan.json
 
-THE PRIOR says which counts to expect. It is a table with a column for each attribute: either counts of an earlier
-period (one row per leaf, a column conversions), or an earlier report, as `attributary denoise` wrote it (columns
-estimate and variance), or a folder of earlier reports, of which older ones count less. Counts that were not protected
-make a plan that gives a little of them away; it says so. Without a prior, --tree alone plans by the structure of the
-tree.
+THE PRIOR says which counts to expect: counts of an earlier period, a report of `attributary denoise`, or a folder of
+earlier reports. A plan reveals a little about counts that were not protected, and says so. Without a prior, --tree
+plans by the structure of the tree.
 
-THE TREE that is queried has the values of known attributes that occur in the table --tree, or else in the prior, and
-the whole domain of unknown ones below each.
+THE PLAN has whole-number contributions for each level. The errors that are printed are root mean square errors, each
+relative to the count, or to tau if that is larger. With --estimator learned or posterior, plan and errors assume
+`attributary denoise --prior`.
 
-THE PLAN gives whole-number contributions for each level, which sum to L1 = 65,536. What is printed are the errors to
-expect: the root mean squared error of a level's counts, each relative to its count, or to tau if that is larger.
-
-\b
-    $ attributary plan spec.toml --prior counts.csv --method all
-    $ attributary plan spec.toml --prior counts.csv --what-if epsilon=1,2,4 \\
-          --prior-period 14d --what-if period=7d,28d --what-if day=
-    $ attributary plan spec.toml --prior estimates.csv --last plan.json \\
-          -o next.json
-
-WHAT IF something else were asked? --what-if, as often as you like, makes one table of it: other budgets (epsilon=1,2),
-guards (guard=1.1,none), a shorter or longer period (period=7d,28d, with --prior-period: how long the prior's was), a
-coarser attribute (location=country, a column of the prior, or location=map.csv:country, a column of a table beside
-location), or one less (location=). What is to be changed together goes into one text: "period=28d; location=country".
-
-TARGETS say what is needed: error = 0.02 at an attribute keeps its level's error within 2 %, and the rest of the budget
-goes to the average; epsilon = "auto" finds the least budget that meets all of them. Unless the spec says otherwise
-(guard = 2), no level has more than twice its error under an equal split.
-
-\b
-    $ attributary plan spec.toml --prior counts.csv --target campaign=5%
-
-WITH --estimator learned or posterior, the plan and the errors it prints assume `attributary denoise --prior`. Should
-the prior then be worth nothing, unbiased estimates have an error at most 25 % above that of the best plan for them. For
---estimator nonnegative the plan is the same, and the errors are those of unbiased estimates, which are larger. Without
-an earlier period all of them are planned for as unbiased ones.
+--what-if compares other budgets (epsilon=1,2), guards (guard=1.1,none), periods (period=7d,28d, with --prior-period),
+coarser attributes (location=country) or fewer (location=). Join changes by a semicolon. More: docs/plan.md
 """
 
 
@@ -70,9 +50,12 @@ an earlier period all of them are planned for as unbiased ones.
     metavar="FILE|DIR",
     help="Counts of an earlier period, an earlier report, or a folder of them.",
 )
-@click.option("--protected", is_flag=True, help="The counts in --prior were protected themselves.")
+@click.option("--protected", is_flag=True, help="The counts in --prior were protected.")
 @click.option(
-    "--tree", "tree_path", metavar="FILE", help="Tables of the values to query; patterns are fine. [the prior's]"
+    "--tree",
+    "tree_path",
+    metavar="FILE",
+    help="Tables or patterns with the values to query.  [default: the prior's]",
 )
 @method_option("all")
 @ESTIMATOR
@@ -81,13 +64,15 @@ an earlier period all of them are planned for as unbiased ones.
 )
 @click.option("--share", multiple=True, metavar="LEVEL=PART", help="Fix a level's part of epsilon; 0 leaves it out.")
 @click.option("--keep", multiple=True, metavar="LEVEL", help="Give this level at least half of an equal share.")
-@click.option("--phases", type=click.IntRange(1, 1000), default=20, show_default=True, help="Of the greedy method.")
+@click.option(
+    "--phases", type=click.IntRange(1, 1000), default=20, show_default=True, help="Phases of the greedy method."
+)
 @click.option(
     "--rounding",
     type=click.Choice(ROUNDINGS),
     default="largest-remainder",
     show_default=True,
-    help="floor may leave a little of L1.",
+    help="Rounding of contributions; floor may leave a little of L1 unused.",
 )
 @click.option(
     "--what-if",
@@ -100,7 +85,7 @@ an earlier period all of them are planned for as unbiased ones.
 )
 @click.option("--last", metavar="PLAN", help="Also compare with an earlier plan.")
 @click.option("-o", "--output", metavar="FILE", help="Where to write the plan, as JSON; - is standard output.")
-@click.option("-q", "--quiet", is_flag=True, help="No table, no words.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing.")
 def plan(
     *,
     spec: str,
@@ -119,10 +104,11 @@ def plan(
     quiet: bool,
     **options: Any,
 ) -> None:
-    from attributary.cli.print_plan import Earlier, print_methods, print_plan, print_what_if
+    from attributary.cli.print_plan import print_methods, print_plan, print_what_if
     from attributary.cli.printing import say, warn_first
     from attributary.cli.progress import stages
     from attributary.cli.reading import refuse_inputs
+    from attributary.facts.plan import Earlier
     from attributary.pipeline.read_changes import read_changes
     from attributary.pipeline.read_prior import profiled
     from attributary.pipeline.read_tree import read_tree_and_prior
@@ -203,7 +189,7 @@ def _check(method: str, output: str | None, estimator: str | None) -> bool:
     if output == "-" and by_node:
         raise InputError("a plan by node has two files, the plan and its nodes; give -o a name, as in plan.json")
     if output:
-        check_output(output, "csv")  # it could be written there; as what is ours to say
+        check_output(output, "csv")  # only checks that the place is writable
     return by_node
 
 

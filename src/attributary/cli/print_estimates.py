@@ -5,10 +5,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from attributary import Estimate
 from attributary.cli.printing import Out, console, print_table
 from attributary.cli.summary_file import fact
-from attributary.denoising import Estimate
-from attributary.denoising.prediction import Prediction
 from attributary.errors import one_line
 from attributary.estimates import Z_FINE, Plausibility, plausibility, suspects
 from attributary.facts.numerals import Numeral
@@ -158,7 +157,7 @@ def _prior(est: Estimate) -> list[Line]:
 
 def _weights(est: Estimate) -> list[tuple[str, float]]:
     """The average weight of the prior in the estimates of each level; none without a prior."""
-    if not isinstance(est, Prediction):
+    if est.plain is est:
         return []
     share = est.tree.to_level_order(est.from_prior)
     return [(name, float(share[est.tree.slice(i)].mean())) for i, name in enumerate(est.tree.level_names)]

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from attributary.cli.command_errors import with_options
 from attributary.cli.summary_file import current
 from attributary.facts.numerals import PERCENT, Numeral
 
@@ -17,7 +18,7 @@ NUMBER = re.compile(r"[-+]?[0-9]+(\.[0-9]+)?")
 
 def say(line: str, always: bool = False) -> None:
     """Prints a line to standard error; `always` also where -q is given, as for what is not private."""
-    summary, line = current(), plain(line)
+    summary, line = current(), _as_said(line)
     if summary is not None:
         summary.messages += [part for part in line.split("\n") if part]
     if always or not muted():
@@ -51,13 +52,19 @@ class Out:
     def print(self, line: Any = "") -> None:
         """Prints a text, or a rich one."""
         if isinstance(line, str):
-            line = plain(line)
+            line = _as_said(line)
         elif hasattr(line, "plain"):
-            line.plain = plain(line.plain)
+            line.plain = _as_said(line.plain)
         text = getattr(line, "plain", line)
         if self.summary is not None and isinstance(text, str):
             self.summary.messages += [part for part in text.split("\n") if part]
         self._console.print(line)
+
+
+def _as_said(line: str) -> str:
+    """A line as this command says it: with its options, and with figures as terminals show them."""
+    ctx = click.get_current_context(silent=True)
+    return with_options(plain(line), ctx.command if ctx else None)
 
 
 def plain(text: str) -> str:

@@ -1,4 +1,4 @@
-"""attributary report: a plan, estimates and an evaluation as one page to send on."""
+"""attributary report: one page of a plan, estimates or an evaluation, to send on."""
 
 import os
 from typing import Any
@@ -12,42 +12,20 @@ TESTS = ["rates", "counts", "per-impression"]
 FORMATS = ["svg", "png", "pdf"]
 RAW = ("value", "variance", "std", "no_totals", "suppressed", "empty", "missing", "decimal", "separator", "wide")
 
-ABOUT = """One page to send on: the counts, how accurate they are, and how private.
+ABOUT = """Make one page to send on: the counts, how accurate they are, and how private.
 
 \b
-    $ attributary run shop/spec.toml -o shop/run
-    $ attributary report shop/run -o report.html
+    $ attributary report run -o report.html
+    $ attributary report weeks/ -o weeks.html
+    $ attributary report this/run last/run -o changes.html
+    $ attributary report figures.csv --noise laplace:scale=3 -o check.html
 
-WEEKS, to answer "did it really grow, or is it noise?":
+FILE is a plan, a table of estimates, an evaluation, a folder of these, a folder of periods, or a raw table of noisy
+figures. A page of periods shows what changed by more than noise and chance explain. A page of a raw table checks
+whether it adds up, whether the noise is as stated, and what denoising would gain.
 
-\b
-    $ attributary report weeks/              # a folder of periods
-    $ attributary report this/run last/run   # two of them, the newer one first unless their names tell
-    $ attributary report counts.csv --periods week                   # weeks within one table
-    $ attributary report counts.csv --periods week=W1..W4,W5..W8     # some of them, four by four
-
-A folder of periods has a table of estimates, or a folder of `run`, for each; dates and numbers in their names are the
-order, and the page says which it is. It shows every node's course with its interval, sums over the periods, what is
-new or gone, and what changed by more than noise and chance explain. Sums of values, such as revenue, vary by chance as
---largest says, or as four periods or more show; else noise alone is tested. --test counts knows noise alone; --test
-per-impression compares conversions per impression, where the tables have a column impressions.
-
-A RAW TABLE of noisy figures, to check it before anything else:
-
-\b
-    $ attributary report sales.csv
-    $ attributary report sales.csv --noise laplace:scale=3
-
-What is this, does it add up, is the noise as stated (or how large does it look), which figures look mangled, and what
-would denoising gain? Nothing is changed. What the table does not tell is said as in `denoise --table`.
-
-A FILE is a plan (JSON), a table of estimates from `run` or `denoise`, an evaluation, or a folder of these; its content
-tells which. Tables of true counts in a folder are left out. Of several measures, the page shows all, with a switch
-between them, and their ratios if the folder has `run`'s table of ratios.
-
-THE PAGE is one HTML file. It needs no network and no other file, works from a disk or a mail, can be printed, and has
-light and dark colours. Trees of more than --nodes nodes are cut to the largest counts and the implausible corrections,
-and the page says what is left out.
+The page is one HTML file, which needs no network. Large trees are cut to --nodes nodes, and the page says what is left
+out. True counts in a folder are left out. More: docs/report.md, docs/weeks.md
 """
 
 
@@ -74,7 +52,7 @@ and the page says what is left out.
 @click.option(
     "--nodes",
     type=click.IntRange(1, 10**9),
-    help=f"Most nodes that the page shows.  [default: {NODES:,}; {SERIES_NODES:,} of periods]",
+    help=f"Largest number of nodes on the page.  [default: {NODES:,}; {SERIES_NODES:,} with periods]",
 )
 @click.option(
     "--periods",
@@ -83,25 +61,29 @@ and the page says what is left out.
     help="Compare the labels of the last level, such as week; or some of them: week=W1,W5.",
 )
 @click.option(
-    "--largest", type=float, help="Of periods: the most that one event adds, such as a purchase; 1 for counts."
+    "--largest", type=float, help="With periods: the largest value of one event, such as a purchase; 1 for counts."
 )
-@click.option("--test", type=click.Choice(TESTS), help="Of periods: what is tested.  [default: rates, of counts]")
+@click.option("--test", type=click.Choice(TESTS), help="With periods: what is tested.  [default: rates, for counts]")
 @click.option(
     "--false-discoveries",
     type=float,
     default=0.05,
     show_default=True,
-    help="Of periods: expected share of wrong calls among the nodes called changed.",
+    help="With periods: expected share of wrong calls among the nodes called changed.",
 )
-@click.option("--proven", is_flag=True, help="Of periods: that share for any dependence of nodes; finds a little less.")
-@click.option("--measure", metavar="NAME", help="Of periods: which measure.  [default: the first]")
+@click.option(
+    "--proven",
+    is_flag=True,
+    help="With periods: keep that share for any dependence of nodes.",
+)
+@click.option("--measure", metavar="NAME", help="With periods: the measure to compare.  [default: the first]")
 @amount_options
 @form_options
 @click.option("--charts", metavar="DIR", help="Also write each chart to this folder.")
 @click.option(
     "--format", "format_", type=click.Choice(FORMATS), default="svg", show_default=True, help="Format of the charts."
 )
-@click.option("-q", "--quiet", is_flag=True, help="No messages, except on what is not private.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing but privacy warnings.")
 def report(
     *,
     files: tuple[str, ...],
@@ -127,7 +109,7 @@ def report(
     if tau is not None and not 0 < tau < float("inf"):
         raise InputError(f"--tau is a number above 0; got {tau}")
     shape = noise and (parse(noise).shape if ":" in noise or noise == "estimated" else shape_of(noise)).name
-    raw = {name: of_periods.pop(name) for name in RAW} | {"noise": noise, "totals": of_periods.pop("total")}
+    raw = {name: of_periods.pop(name) for name in RAW} | {"noise": noise, "totals": of_periods.pop("totals")}
     _check_page(output)
     names = (levels and [name.strip() for name in levels.split(",")]) or None
     weeks = _one_table(files) if of_periods["by"] else period_tables(list(files))
@@ -182,19 +164,29 @@ def _report_series(
     from attributary.changes import periods
     from attributary.cli.progress import stages
     from attributary.cli.reading import refuse_inputs
-    from attributary.plan import Plan
     from attributary.report import save, series_page
 
     refuse_inputs([output], list(weeks.values()))
     with stages(not quiet) as stage:
         stage("reading")
         series = periods(next(iter(weeks.values())) if options["by"] else weeks, **options)
-        beside = [os.path.join(os.path.dirname(path), "plan.json") for path in weeks.values()]
-        plans = [Plan.load(path) for path in dict.fromkeys(beside) if os.path.exists(path)]
+        plans = [plan for path in dict.fromkeys(weeks.values()) if (plan := _plan_of(path))]
         stage("drawing")
         made = series_page(series, plans, nodes or SERIES_NODES, title)
         save(made.html, output)
     _say_made(made.html, output, series.not_private, made.lead, [], quiet)
+
+
+def _plan_of(path: str) -> Any:
+    """The plan beside a table of estimates, if the table states that it is of this plan; else no ε is known."""
+    from attributary.plan import Plan
+    from attributary.tables import read_table
+
+    beside = os.path.join(os.path.dirname(path), "plan.json")
+    if not os.path.exists(beside):
+        return None
+    plan, stated = Plan.load(beside), (read_table(path).schema.metadata or {}).get(b"plan", b"").decode()
+    return plan if plan.fingerprint in stated.split(",") else None
 
 
 def _say_made(html: str, output: str, not_private: str, answer: list[str], notes: list[str], quiet: bool) -> None:

@@ -1,4 +1,4 @@
-"""attributary run: the whole way on this machine, from logs to counts that add up."""
+"""attributary run: end to end on this machine, from logs to counts that add up."""
 
 import os
 from collections.abc import Iterator
@@ -16,61 +16,59 @@ if TYPE_CHECKING:
 
 FORMATS = ["parquet", "csv"]
 
-ABOUT = """End to end on this machine: logs, counts, plan, noise, counts that add up.
+ABOUT = """Run end to end on this machine: logs, counts, plan, noise, counts that add up.
 
 \b
     $ attributary generate shop -o shop/
     $ attributary run shop/spec.toml --prior-until 2026-02-02 -o shop/run
 
-What the browsers and the aggregation service would do is simulated: each conversion is attributed and counted as in
-`attributary count`, the budget is split as in `attributary plan`, every node gets the noise that a summary report would
-have, and the noisy figures are denoised as in `attributary denoise`.
+This simulates the browsers and the aggregation service: conversions are counted as in `attributary count`, the budget
+is split as in `attributary plan`, every node gets the noise of a summary report, and the figures are denoised as in
+`attributary denoise`.
 
-THE PRIOR, which tells the plan what counts to expect, are the counts of impressions before --prior-until; the later
-ones are then what is measured. Dates are fine for times that count from 1970, too. Or it is a file (--prior): an
-earlier report, or counts; or a folder of earlier reports. Without one, the plan goes by the structure of the tree.
+THE PRIOR is made from impressions before --prior-until, and the later ones are measured; or it is read from --prior.
+Without one, the plan follows the structure of the tree. --plan simulates an existing plan.
 
---plan simulates a plan that is there, with its budget, noise and limits; SPEC then says where the logs are.
-
-With --estimator learned or posterior, estimates also use shares learned from other nodes with the same label and, with
---prior-until, from the earlier counts, measured with their own noise at the same epsilon. The optimal split is made
-for the estimator, as in `attributary plan --estimator`.
-
-THE OUTPUT is a folder, which is made if it is not there:
+THE OUTPUT is a folder:
 
 \b
-    report.html  all of it as a page
-    plan.json    what each level contributes
+    report.html  a page with everything
+    plan.json    the contribution of each level
     estimates    one row per node: the noisy figure, the estimate, its interval
-    counts       the true counts, and prior, those of before: NOT protected
-    ratios       with counts and values: what a conversion brings
+    counts       the true counts, and prior, the earlier ones: NOT protected
+    ratios       with counts and values: the value per conversion
 
-All files are of one run: they take the place of an earlier run's together, and other files in the folder stay.
-
-The noise is the operating system's, exact, and another one each time. So a second run of the same logs is a second
-release: whoever publishes both has spent 2 epsilon. A folder that holds a run is therefore replaced only with --again.
-With --seed the noise is the same each time, and protects nobody: all that is written says NOT PRIVATE.
+Each run draws new noise: whoever publishes two runs of the same logs has spent 2 epsilon. An earlier run is therefore
+replaced only with --again. With --seed the noise repeats and protects nobody: all files say NOT PRIVATE. More:
+docs/index.md, docs/prior.md
 """
 
 
 @click.command(help=ABOUT, short_help="End to end on this machine, from logs to counts that add up.")
 @click.argument("spec", metavar="SPEC")
-@click.option("--prior-until", metavar="TIME", help="Impressions before this time are the prior, the others measured.")
 @click.option(
-    "--prior", metavar="FILE|DIR", help="Or an earlier report, a folder of them, or counts of an earlier period."
+    "--prior-until", metavar="TIME", help="Impressions before this time make the prior, later ones the counts."
 )
-@click.option("--protected", is_flag=True, help="The counts in --prior were protected themselves.")
+@click.option(
+    "--prior", metavar="FILE|DIR", help="Counts of an earlier period, an earlier report, or a folder of them."
+)
+@click.option("--protected", is_flag=True, help="The counts in --prior were protected.")
 @click.option("--plan", metavar="PLAN", help="Simulate this plan, as `attributary plan` wrote it.")
 @method_option()
 @estimator_options
-@click.option("--seed", type=click.IntRange(0), help="The same noise each time, which is NOT private.")
+@click.option("--seed", type=click.IntRange(0), help="Seed of the noise, for tests: NOT private.")
 @click.option("--again", is_flag=True, help="Replace an earlier run: a second release, 2ε in all.")
 @duckdb_limits
 @click.option("-o", "--output", metavar="DIR", default="run", show_default=True, help="The folder to write to.")
 @click.option(
-    "--format", "format_", type=click.Choice(FORMATS), default="parquet", show_default=True, help="Of tables."
+    "--format",
+    "format_",
+    type=click.Choice(FORMATS),
+    default="parquet",
+    show_default=True,
+    help="Format of the tables.",
 )
-@click.option("-q", "--quiet", is_flag=True, help="No progress and no messages, except on what is not private.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing but privacy warnings.")
 def run(
     *,
     spec: str,

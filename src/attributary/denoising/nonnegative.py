@@ -124,12 +124,13 @@ def _settle(first, z, v, least, s, w, u, pull, lo, hi):  # type: ignore[no-untyp
                 w[i] = (t if t < total else total) if t > 0.0 else 0.0
                 got += w[i]
         if abs(total - got) > ULPS * total:
-            price, got = (total - got) / us, 0.0  # once more, from counts no larger than total
+            price, again = (total - got) / us, 0.0  # once more, from counts no larger than total
             for i in range(a, b):
-                t = w[i] + u[i] * price
-                w[i] = t if w[i] > 0.0 and t > 0.0 else 0.0
-                got += w[i]
-            scale = total / got
+                again += max(w[i] + u[i] * price, 0.0) if w[i] > 0.0 else 0.0
+            if again > 0.0:
+                for i in range(a, b):
+                    w[i] = max(w[i] + u[i] * price, 0.0) if w[i] > 0.0 else 0.0
+            scale = total / (again if again > 0.0 else got)
             for i in range(a, b):
                 w[i] = min(w[i] * scale, total)
         if bounded:

@@ -224,7 +224,7 @@ def usable(case: Case, methods: tuple[Method, ...], named: bool) -> tuple[Method
         if needs and getattr(case.prior, needs, None) is None:
             raise InputError(
                 f"{method.name} knows the process that generated the counts; give those of `attributary generate "
-                "forest`, --counts and --prior, or leave it out"
+                "forest` as `counts` and `prior`, or leave it out"
             )
     if case.limits is None:
         return methods

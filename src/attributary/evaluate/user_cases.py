@@ -81,7 +81,7 @@ def user_cases(
         return cases
     if prior_epsilon is not None:
         raise InputError(
-            "--prior-epsilon is for counts of one conversion per impression: limits are chosen from the prior's "
+            "`prior_epsilon` is for counts of one conversion per impression: limits are chosen from the prior's "
             "counts as they are; leave it out"
         )
     _refuse_report(counts, counts_from)
@@ -202,7 +202,7 @@ def log_periods(
     With a folder as `cache`, files that have not changed are counted once.
     """
     if spec.logs is None:
-        raise InputError("the spec has no section [logs]; add it, or give counts with --counts")
+        raise InputError("the spec has no section [logs]; add it, or give `counts`")
     paths = all_files(spec.logs, folder)
     remote = any("://" in path for path in paths)
     key = "" if remote else identity(paths, spec.identity("tau", "noise"), until)

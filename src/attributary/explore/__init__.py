@@ -4,8 +4,8 @@
 it is interrupted.
 """
 
-from attributary.explore.explore_session import Session
 from attributary.explore.open_session import open_session
 from attributary.explore.server import serve
+from attributary.explore.session import Session
 
 __all__ = ["Session", "open_session", "serve"]

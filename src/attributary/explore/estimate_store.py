@@ -32,7 +32,7 @@ CHANGES = ("old", "change", "spread", "z", "chance", "relative", "relative_low",
 
 
 class ColumnCheck(NamedTuple):
-    """What one look at all rows tells."""
+    """Figures over all rows of a table."""
 
     corrections: int  # figures that denoising moved
     total: float  # what the roots sum to
@@ -187,7 +187,7 @@ def _limit(connection: Any, tables: list[OpenTable], folder: str, memory: str | 
         try:
             connection.execute(f"SET memory_limit = {_literal(memory)}")
         except duckdb.Error:
-            raise InputError(f"--memory is a size, as in 4GB; got {memory!r}") from None
+            raise InputError(f"`memory` is a size, as in 4GB; got {memory!r}") from None
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
 

@@ -88,11 +88,9 @@ function writeLevels(plan, best, share) {
   put("best-error", best ? percent(infinite(best.tree)) : "…");
 }
 
-// A root mean square is what the worst nodes make of it: beside it, the median node and the worst.
+// A root mean square is what the worst nodes make of it: beside it, the median node, the worst, and answering 0.
 function writeNodes(levels) {
-  const lines = levels.filter((level) => level.worst && level.nodes > 1).map(({ level, median, worst }) => make("li", {},
-    make("bdi", {}, clipped(level, 40)), `: median node ${percent(infinite(median))}; worst: `, labelled(worst.name), ` (${count(worst.count)}), ${percent(infinite(worst.error))}`));
-  document.getElementById("by-node").replaceChildren(...lines);
+  document.getElementById("by-node").replaceChildren(...levels.map(({ level, words }) => make("li", {}, make("bdi", {}, clipped(level, 40)), ": ", make("bdi", {}, visible(words)))));
 }
 
 function writeSum(plan, best) {
@@ -108,7 +106,7 @@ function writeSum(plan, best) {
     if (best.least) words.push(`Least ε that meets them: ${small(best.least)}.`);
   }
   document.querySelector("[data-split=least]").hidden = !(aims.length && best && best.least);
-  words.push(`Equal shares: ${percent(infinite(plan.tree.equal))}; leaves only: ${percent(infinite(plan.tree.leaves))}.`);
+  words.push(`Equal shares: ${percent(infinite(plan.tree.equal))}; leaves only: ${percent(infinite(plan.tree.leaves))}; answering 0 everywhere: ${percent(infinite(plan.tree.zeros))}.`);
   document.getElementById("sum").textContent = words.join(" ");
 }
 

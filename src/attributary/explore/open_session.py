@@ -7,18 +7,20 @@ from dataclasses import dataclass
 from attributary.changes.period_files import estimate_files, period_tables
 from attributary.errors import InputError
 from attributary.explore.estimate_store import open_store
-from attributary.explore.explore_session import Session
-from attributary.explore.plan_start import PlanStart, plan_start, start_of_prior
+from attributary.explore.plan_tab import PlanStart, plan_start, start_of_prior
+from attributary.explore.session import Session
+from attributary.file_kind import TAKES, file_kind
 from attributary.logs.count import count
 from attributary.logs.duckdb import DuckDB
 from attributary.pipeline.read_tree import read_tree_and_prior
 from attributary.plan import Plan
 from attributary.prior import from_counts
 from attributary.spec import Spec
-from attributary.tables.table_source import readable
 
-WHAT = "explore takes estimates, a plan, a spec, or a folder that `attributary run` wrote"
-FIRST_BYTES = 65536
+REMEDIES: dict[str, str] = {
+    "ratios": "explore the estimates beside it, or make a report of both",
+    "counts": "denoise them first, or explore their estimates",
+}
 
 
 @dataclass(frozen=True)
@@ -49,11 +51,11 @@ def open_session(
     do not say. `protected`: the counts of the prior were. `memory` is DuckDB's limit, as in 4GB.
     """
     if tau is not None and not 0 < tau < float("inf"):
-        raise InputError(f"--tau is a number above 0; got {tau}")
+        raise InputError(f"`tau` is a number above 0; got {tau}")
     weeks = period_tables([file]) if file and earlier is None else {}
     sources = _sources(file) if file and not weeks else Sources()
     if prior and not sources.spec:
-        raise InputError("--prior goes with a spec; give one, as in `attributary explore spec.toml --prior counts.csv`")
+        raise InputError("`prior` goes with a spec; give one, as in `attributary explore spec.toml --prior counts.csv`")
     tables = weeks or _tables(sources, file, earlier)
     begin = _of_spec(sources.spec, prior, protected, stage) if sources.spec else None
     store = open_store(tables, levels, memory, stage) if tables else None
@@ -100,16 +102,15 @@ def _of_spec(path: str, prior_path: str | None, protected: bool, stage: Callable
 
 def _sources(path: str) -> Sources:
     """What is in a file, or in the files of a folder; of a folder, whatever else it holds is passed over."""
-    if os.path.isdir(path):
+    known = file_kind(path, "explore")
+    if known.kind == "folder":
         return _folder(path)
-    with readable(path, WHAT), open(path, "rb") as file:
-        beginning = file.read(FIRST_BYTES)
-    if not beginning.strip():
-        raise InputError(f"{path} is empty; {WHAT}")
-    if path.endswith(".toml"):
+    if known.kind == "spec":
         return Sources(spec=path)
-    if path.endswith(".json") or beginning.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
+    if known.kind in ("plan", "JSON"):
         return Sources(plan=Plan.load(path))
+    if known.kind != "estimates":
+        known.refuse("explore", REMEDIES.get(known.kind, ""))
     return Sources(estimates=path)
 
 
@@ -120,5 +121,5 @@ def _folder(path: str) -> Sources:
     plan = os.path.join(path, "plan.json")
     sources = Sources(tables[0] if tables else None, Plan.load(plan) if os.path.exists(plan) else None)
     if sources.estimates is None and sources.plan is None:
-        raise InputError(f"there are neither estimates nor a plan in {path}; {WHAT}")
+        raise InputError(f"there are neither estimates nor a plan in {path}; {TAKES['explore']}")
     return sources

@@ -290,12 +290,12 @@ def read_forest(file: Any, name: str, progress: Progress, kept: MeasureRows | No
         done += len(node)
         progress(done / max(rows, 1))
     if (level < 0).any():
-        raise InputError(f"{name}: each node has a row; node {int(np.argmax(level < 0))} has none, another has two")
+        raise InputError(f"{name}: node {int(np.argmax(level < 0))} has no row, and another node has two")
     children = np.bincount(parent[parent >= 0], minlength=rows).astype(np.int32)
     odd = np.where(parent < 0, level != 0, level != level[parent] + 1)  # so that there is no cycle, either
     if odd.any():
         v = int(np.argmax(odd))
-        raise InputError(f"{name}: a node stands one level below its parent; node {v} is of level {level[v]}")
+        raise InputError(f"{name}: a node is one level below its parent; node {v} is on level {level[v]}")
     return Forest(parent, level, children, tuple(np.bincount(level).tolist()))
 
 

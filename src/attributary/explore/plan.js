@@ -30,10 +30,7 @@ const drawBest = latest(async () => {
   document.documentElement.dataset.ready = "plan";
 });
 
-const drawDraws = latest(async () => {
-  const now = state();
-  writeDraws(await ask("draws", { ...planAsked(now), seed: now.seed }));
-});
+const drawDraws = latest(async () => writeDraws(await ask("draws", { ...planAsked(state()), seed: state().seed })));
 
 function writePlan(now) {
   const { start } = plan;
@@ -49,13 +46,18 @@ function writePlan(now) {
   writePrivacy(plan);
   fill("epsilon", plan.epsilon);
   fill("tau", plan.tau);
-  document.getElementById("noise").value = plan.noise;
-  document.getElementById("neighbours").value = plan.neighbours;
+  choose("noise", plan.noises, plan.noise);
+  choose("neighbours", plan.relations, plan.neighbours);
   document.getElementById("neighbours-knob").hidden = !plan.unknown.length;
-  const fans = document.getElementById("fans");
-  if (document.activeElement !== fans) fans.value = start.fans.join(" × ");
-  const conversions = document.getElementById("conversions");
-  if (document.activeElement !== conversions) conversions.value = start.conversions || "";
+  for (const [name, value] of [["fans", start.fans.join(" × ")], ["conversions", start.conversions || ""]]) {
+    if (document.activeElement !== document.getElementById(name)) document.getElementById(name).value = value;
+  }
+}
+
+function choose(name, options, value) {
+  const select = document.getElementById(name);
+  if (!select.options.length) select.replaceChildren(...options.map(([key, words]) => make("option", { value: key }, words)));
+  select.value = value;
 }
 
 function fill(name, value) {

@@ -1,24 +1,152 @@
-"""Queries: answers to what a page asks of a store, as plain values or as CSV."""
+"""Queries: which rows an address asks for, and the answers, as plain values or as CSV.
+
+Every name in the SQL is ours; user input is bound.
+"""
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from math import inf, isfinite, isnan
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from attributary import rmsre
 from attributary.errors import InputError
-from attributary.estimates import FIGURES, thresholds
-from attributary.explore import sql
+from attributary.estimates import FIGURES, FROM_PRIOR, ZERO, thresholds
 from attributary.explore.estimate_store import CHANGES, EstimateStore
-from attributary.explore.sql import PAGE, Place, SqlQuery, View, columns
 from attributary.measurements import Measurements
 from attributary.tables.table_columns import NAME
 
 BLOCK = 2048  # rows that are fetched at a time
 RUN = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  # what a spreadsheet takes for a formula
+PAGE = 100  # rows
+LONGEST = 1000  # characters to search for
+ERROR = "CASE WHEN estimate IS NOT NULL THEN sqrt(variance) / greatest(?, estimate) END AS error"  # relative, as rmsre
+KEYS = {
+    "estimate": "estimate",
+    "error": "error",
+    "correction": "abs(correction)",
+    "label": "label",
+    "order": "node",
+}
+COMPARED = {"change": "change", "significance": "abs(z)"}
+EXPECTED = {"prior": FROM_PRIOR, "zero": ZERO}
+
+
+@dataclass(frozen=True)
+class View:
+    """The children of a node or, where a level or words are given, all nodes below it that these hold for."""
+
+    node: int | None = None  # None: above all roots
+    find: str = ""
+    level: int | None = None
+    all_levels: bool = False
+    sort: str = "estimate"
+    down: bool = True
+    page: int = 0
+
+    @property
+    def flat(self) -> bool:
+        """Whether rows of any depth are shown, not only children."""
+        return bool(self.find) or self.level is not None or self.all_levels
+
+
+def view(params: Mapping[str, str], store: EstimateStore) -> View:
+    """The view that an address asks for; whatever it cannot mean is refused."""
+    allowed = sorts(store)
+    sort = params.get("sort") or "estimate"
+    if sort not in allowed:
+        raise InputError(f"rows are sorted by {', '.join(allowed)}; got {sort[:40]!r}")
+    find = params.get("find", "")
+    if len(find) > LONGEST or "\0" in find:
+        raise InputError(
+            f"words to search for have at most {LONGEST:,} characters, none of them NUL; got {len(find):,}"
+        )
+    node = _whole(params["node"], "node", len(store.now)) if params.get("node") else None
+    level = params.get("level", "")
+    if node is not None and not store.now.attributes and (find or level):
+        raise InputError("a table without labels is searched as a whole; leave out the node")
+    return View(
+        node,
+        find,
+        None if level in ("", "all") else _whole(level, "level", len(store.now.levels)),
+        level == "all",
+        sort,
+        params.get("down", "" if sort in ("label", "order") else "1") == "1",
+        _whole(params.get("page") or "0", "page", 10**9),
+    )
+
+
+def _whole(text: str, name: str, end: int) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 12 and int(text) < end):
+        raise InputError(f"a {name} is a whole number from 0 to {end - 1:,}; got {text[:40]!r}")
+    return int(text)
+
+
+class SqlQuery(NamedTuple):
+    sql: str
+    values: list[Any]
+
+
+class Place(NamedTuple):
+    """A node in one table: its number, its level and its labels; None, -1 and none above the roots."""
+
+    node: int | None
+    level: int
+    labels: tuple[str, ...]
+
+
+def sorts(store: EstimateStore) -> list[str]:
+    """What rows can be sorted by."""
+    expected = [name for name, column in EXPECTED.items() if column in store.figures]
+    return [*KEYS, *expected, *(COMPARED if store.series else ())]
+
+
+def columns(store: EstimateStore) -> list[str]:
+    """The columns of every answer, in order."""
+    labels = [f"a{i}" for i in range(len(store.now.attributes))]
+    return ["node", "level", "label", *labels, *store.figures, *(CHANGES if store.series else ()), "error"]
+
+
+def _select(store: EstimateStore, condition: "SqlQuery", tau: float, order: str = "") -> "SqlQuery":
+    names = ", ".join([*columns(store)[:-1], ERROR])
+    return SqlQuery(f"SELECT {names} FROM {store.view} WHERE {condition.sql}{order}", [tau, *condition.values])
+
+
+def rows(store: EstimateStore, view: View, tau: float, place: Place, every: bool = False) -> SqlQuery:
+    """A page of a view and one row more, which tells whether there is another page; or every row."""
+    key = (KEYS | EXPECTED | COMPARED)[view.sort]
+    order = f" ORDER BY {key} {'DESC' if view.down else 'ASC'} NULLS LAST, node"
+    page = "" if every else f" LIMIT {PAGE + 1} OFFSET {PAGE * view.page}"
+    return _select(store, _condition(view, place), tau, order + page)
+
+
+def count_rows(store: EstimateStore, view: View, place: Place) -> SqlQuery:
+    """How many rows a view has in all."""
+    condition = _condition(view, place)
+    return SqlQuery(f"SELECT count(*) FROM {store.view} WHERE {condition.sql}", condition.values)
+
+
+def _condition(view: View, place: Place) -> SqlQuery:
+    """The rows of one table that a view asks for."""
+    if not view.flat:
+        return SqlQuery("parent = ?", [-1 if place.node is None else place.node])
+    parts: list[str] = []
+    values: list[Any] = []
+    if view.level is not None:
+        parts.append("level = ?")
+        values.append(view.level)
+    if place.node is not None:
+        parts.append("level > ?")
+        values.append(place.level)
+    for i, label in enumerate(place.labels):
+        parts.append(f"a{i} = ?")
+        values.append(label)
+    if view.find:
+        parts.append("contains(lower(label), lower(?))")
+        values.append(view.find)
+    return SqlQuery(" AND ".join(parts) or "true", values)
 
 
 Row = dict[str, Any]
@@ -33,23 +161,23 @@ class Queries:
 
     def page(self, view: View) -> dict[str, Any]:
         """The rows of a page, and whether there are more; how many there are in all, where that is known."""
-        rows = self._fetch(sql.rows(self.store, view, self.tau, self._place(view)))
+        found = self._fetch(rows(self.store, view, self.tau, self._place(view)))
         roots = self.store.now.forest.sizes[0]
         of = None if view.flat else roots if view.node is None else int(self.store.now.forest.children[view.node])
-        return {"rows": self._shown(rows[:PAGE], view.flat), "more": len(rows) > PAGE, "page": view.page, "of": of}
+        return {"rows": self._shown(found[:PAGE], view.flat), "more": len(found) > PAGE, "page": view.page, "of": of}
 
     def node(self, node: int) -> Row:
         """A node with its path."""
-        return self._shown(self._fetch(sql.row(self.store, node)), True)[0]
+        return self._shown(self._fetch(_select(self.store, SqlQuery("node = ?", [node]), self.tau)), True)[0]
 
     def count(self, view: View) -> int:
         """How many rows a view has in all."""
-        (number,) = self._fetch(sql.count(self.store, view, self._place(view)))[0]
+        (number,) = self._fetch(count_rows(self.store, view, self._place(view)))[0]
         return int(number)
 
     def every(self, view: View) -> Iterator[list[tuple[Any, ...]]]:
-        """All rows of a view, block by block, as `rows.columns` names their cells."""
-        query = sql.rows(self.store, view, self.tau, self._place(view), every=True)
+        """All rows of a view, block by block, as `columns` names their cells."""
+        query = rows(self.store, view, self.tau, self._place(view), every=True)
         self.cursor.execute(query.sql, query.values)
         while block := self.cursor.fetchmany(BLOCK):
             yield block
@@ -71,7 +199,7 @@ class Queries:
 
     def _shown(self, rows: list[tuple[Any, ...]], with_path: bool) -> list[Row]:
         """Rows for the page: numbers that JSON knows, and what is derived from them."""
-        names, now = sql.columns(self.store), self.store.now
+        names, now = columns(self.store), self.store.now
         shown = [dict(zip(names, cells, strict=True)) for cells in rows]
         for row, flag in zip(shown, self._implausible(shown), strict=True):
             row["id"] = str(row["node"])
@@ -81,25 +209,20 @@ class Queries:
                 nodes, names_above = now.forest.above(row["node"]), (["total"] if now.total else []) + labels
                 row["path"] = [[str(v), names_above[i] if names_above else f"node {v}"] for i, v in enumerate(nodes)]
             row["implausible"] = flag
-            row["error"] = self._error(row)
             for name, value in row.items():
                 if isinstance(value, float) and not isfinite(value):
                     row[name] = None
         return shown
 
-    def _error(self, row: Row) -> float | None:
-        """The relative error; of a node that is gone, none."""
-        return None if row["estimate"] is None else float(rmsre.relative(row["estimate"], row["variance"], self.tau))
-
     def _implausible(self, shown: list[Row]) -> list[bool]:
         """Whether each correction is one that noise hardly makes, as a report has it."""
         if not shown:
             return []
-        columns = {name: np.array([np.nan if r[name] is None else r[name] for r in shown], float) for name in FIGURES}
-        variance = np.where(columns["noise_variance"] >= 0, columns["noise_variance"], inf)
-        measured = Measurements(columns["noisy"], variance, self.shape)
+        figures = {name: np.array([np.nan if r[name] is None else r[name] for r in shown], float) for name in FIGURES}
+        variance = np.where(figures["noise_variance"] >= 0, figures["noise_variance"], inf)
+        measured = Measurements(figures["noisy"], variance, self.shape)
         beyond = thresholds(measured, self.store.checked.corrections)
-        implausible: list[bool] = (np.abs(np.nan_to_num(columns["correction"])) > beyond).tolist()
+        implausible: list[bool] = (np.abs(np.nan_to_num(figures["correction"])) > beyond).tolist()
         return implausible
 
 
@@ -113,15 +236,15 @@ def as_csv(queries: Queries, view: View) -> Iterator[str]:
     heads += [NAME] if words else []
     yield _lines([[_label(head) for head in heads]])
     for block in queries.every(view):
-        rows = (_cells(queries, dict(zip(names, cells, strict=True))) for cells in block)
-        yield _lines([[*row, words] if words else row for row in rows])
+        lines = (_cells(queries, dict(zip(names, cells, strict=True))) for cells in block)
+        yield _lines([[*row, words] if words else row for row in lines])
 
 
 def _cells(queries: Queries, row: dict[str, Any]) -> list[Any]:
     store = queries.store
     labels = [_label(row[f"a{i}"]) for i in range(len(store.now.attributes))] or [row["node"]]
     measure = [_label(store.now.measure)] if store.now.measure else []
-    cells = measure + labels + [_number(row[name]) for name in store.figures] + [_number(queries._error(row))]
+    cells = measure + labels + [_number(row[name]) for name in store.figures] + [_number(row["error"])]
     return [*cells, *(_number(row[name]) for name in CHANGES[:-1]), row["verdict"]] if store.series else cells
 
 

@@ -19,10 +19,10 @@ from starlette.routing import Route
 
 from attributary import report
 from attributary.errors import InputError
-from attributary.explore.explore_session import Session
 from attributary.explore.guard import HERE, Guard
 from attributary.explore.open_table import ChangedError
 from attributary.explore.queries import Queries
+from attributary.explore.session import Session
 
 FOLDER, REPORT = Path(__file__).parent, Path(report.__file__).parent
 SCRIPTS = [
@@ -73,7 +73,7 @@ def listen(port: int) -> socket.socket:
         listening.listen()  # from here on, whoever opens the address waits and is not refused
     except OSError as error:
         listening.close()
-        raise InputError(f"port {port} cannot be used: {error.strerror}; choose another with --port") from None
+        raise InputError(f"port {port} cannot be used: {error.strerror}; choose another with `port`") from None
     return listening
 
 

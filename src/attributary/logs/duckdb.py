@@ -173,9 +173,9 @@ def _folder(temp: str | None) -> Any:
         return tempfile.TemporaryDirectory(prefix="attributary-", dir=temp, ignore_cleanup_errors=True)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise TryAgain(f"{temp or tempfile.gettempdir()} is full; make room, or choose another (--temp)") from None
+            raise TryAgain(f"{temp or tempfile.gettempdir()} is full; make room, or choose another (`temp`)") from None
         folder = temp or "the folder for temporary files"
-        raise InputError(f"{folder} cannot hold temporary files: {error.strerror}; choose another (--temp)") from None
+        raise InputError(f"{folder} cannot hold temporary files: {error.strerror}; choose another (`temp`)") from None
 
 
 def _kind(words: str) -> Kind:
@@ -256,7 +256,7 @@ def duckdb_errors() -> Iterator[None]:
         if extension:
             raise InputError(
                 f"DuckDB reads such addresses with its extension {extension[1]}, which is not installed and cannot be "
-                f"fetched from here; run `INSTALL {extension[1]}` in DuckDB once, copy the files, or use --engine spark"
+                f"fetched from here; run `INSTALL {extension[1]}` in DuckDB once, copy the files, or use `engine=spark`"
             ) from error
         if type(error) not in (duckdb.Error, RuntimeError):
             raise
@@ -303,7 +303,7 @@ def _no_engine(words: str) -> str | None:
     if not address:
         return None
     return (
-        f"no file matches {address[1]}, or DuckDB cannot read {address[2]}://; check the address, or use --engine spark"
+        f"no file matches {address[1]}, or DuckDB cannot read {address[2]}://; check the address, or use `engine=spark`"
     )
 
 
@@ -327,6 +327,6 @@ def _room(words: str) -> str:
     if re.search(NO_ROOM, words):
         return (
             "no disk space left for what does not fit into memory; "
-            f"choose a folder with more space (--temp), or allow more memory (--memory): {_first(words)}"
+            f"choose a folder with more space (`temp`), or allow more memory (`memory`): {_first(words)}"
         )
-    return f"not enough memory for this log; allow more (--memory), or use fewer threads (--threads): {_first(words)}"
+    return f"not enough memory for this log; allow more (`memory`), or use fewer threads (`threads`): {_first(words)}"

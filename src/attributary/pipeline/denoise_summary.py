@@ -82,7 +82,7 @@ def denoise_batches(
     for number, (measure, est) in enumerate(estimates.items()):
         notes += [] if past is None else past.far(number, measure, tree, est.count)
     if chosen.kind.values and plan.spec.values:
-        notes += [f"--estimator {chosen.name} is for counts; values are estimated by {chosen.kind.values}"]
+        notes += [f"`estimator={chosen.name}` is for counts; values are estimated by {chosen.kind.values}"]
     if chosen.whole and plan.spec.values:
         notes += ["whole numbers are for counts; values are left as they are"]
     table = by_measure({measure: estimates_table(est, confidence) for measure, est in estimates.items()})

@@ -48,12 +48,12 @@ from attributary.tree import Tree
 from attributary.types import COUNT, Floats
 
 NOISY, NOISE_VARIANCE = MEASURED
-TOTALS = "say that it marks totals with --total, or that it is an ordinary label with --no-totals"
+TOTALS = "say that it marks totals with `totals`, or that it is an ordinary label with `no_totals`"
 SIGNED = ("low", "high")  # bounds, which may be below 0
 LARGEST = 1e150  # an amount: its square is the largest variance
-WAYS = "give --variance, or --std, or --noise, as in --noise laplace:scale=3, or --noise estimated if nobody states it"
+WAYS = "give `variance`, `std` or `noise`, as in `noise=laplace:scale=3`, or `noise=estimated` if nobody states it"
 
-UNLIKE = "state the noise of each level, or try --noise estimated:per=level (per=all takes all levels as alike)"
+UNLIKE = "state the noise of each level, or try `noise=estimated:per=level` (per=all takes all levels as alike)"
 
 Amount = str | float | Sequence[float]  # a column, one number, or one per level from top to bottom
 Stage = Callable[[str], None]
@@ -159,7 +159,7 @@ def node_rows(
     **form: Any,
 ) -> NodeRows:
     """The tree that a table's rows name, and what was measured of its nodes: see `Measurements.from_table`."""
-    amounts = {"--variance": variance, "--std": std, "--noise": noise}
+    amounts = {"`variance`": variance, "`std`": std, "`noise`": noise}
     ways = [name for name, way in amounts.items() if way is not None]
     shapes: tuple[str, ...] = ("laplace",)
     if noise is not None and len(ways) == 2 and ":" not in noise:
@@ -167,7 +167,7 @@ def node_rows(
     if len(ways) != 1:
         got = " and ".join(ways) or "none of them"
         raise InputError(f"the noise is given in one way; got {got}: {WAYS}")
-    statements = parse_levels(noise or "") if ways == ["--noise"] else {}
+    statements = parse_levels(noise or "") if ways == ["`noise`"] else {}
     columns = [each for each in (variance, std) if isinstance(each, str)]
     columns += [name for statement in statements.values() for name in statement.columns]
     unstated = next((statement for statement in statements.values() if statement.is_estimated), None)
@@ -182,10 +182,10 @@ def node_rows(
         with np.errstate(divide="ignore", invalid="ignore"):
             noisy, extra = noisy / divisor, np.where(extra > 0, extra / divisor**2, 0.0)
     elif variance is not None:
-        spread = _amounts(recognised, "variance", "--variance", variance)
+        spread = _amounts(recognised, "variance", "`variance`", variance)
     else:
         assert std is not None
-        spread = _amounts(recognised, "std", "--std", std) ** 2
+        spread = _amounts(recognised, "std", "`std`", std) ** 2
     spread = spread + extra
     if not (spread < inf).any() and not set(columns) & set(table.column_names):
         raise InputError(f"{shown(path)}: no row was measured: every variance is inf; {WAYS}")
@@ -194,7 +194,7 @@ def node_rows(
         row = int(np.argmax(bad))
         raise InputError(
             f"{place(path, row)}: column {value!r} has {cell_in_words(table, value, row)} where a finite number is "
-            "needed; if it was not measured, give it variance inf, or all such cells --empty unmeasured"
+            "needed; if it was not measured, give it variance inf, or all such cells `empty=unmeasured`"
         )
     known = np.where(spread < inf, noisy, np.nan)
     if not no_totals:
@@ -230,7 +230,7 @@ def _stated(form: TableForm, statements: Mapping[str | None, Statement]) -> tupl
     def figures(statement: Statement) -> tuple[Floats, Floats]:
         with refused(form.path):
             known = np.where(form.extra > 0, np.nan, form.figures)
-            return statement.figures(lambda name, text: _amounts(form, name, f"{name} in --noise", text), known)
+            return statement.figures(lambda name, text: _amounts(form, name, f"{name} in `noise`", text), known)
 
     tree, rows = form.tree, form.table.num_rows
     if None in statements:
@@ -317,7 +317,7 @@ def _kept_names(
     if clash is not None:
         raise InputError(
             f"{shown(path)} already has a column {clash!r}, which the output would hold twice; rename it, or put "
-            "something before the added names with --prefix, as in --prefix denoised_"
+            "something before the added names with `prefix`, as in `prefix=denoised_`"
         )
     return names
 

@@ -44,7 +44,7 @@ def doubts_of(measured: Measurements, path: str, rounded: bool = False) -> list[
     if step > 1 and step**2 / 12 > MATTERS * float(np.median(variance)):
         doubts.append(
             f"all figures are multiples of {step:g}: if they were rounded after noise was added, say so "
-            f"(--noise …,rounded={step:g}), which adds {step**2 / 12:.3g} to their variance"
+            f"(`noise=…,rounded={step:g}`), which adds {step**2 / 12:.3g} to their variance"
         )
     for gap in level_gaps(tree, measured):
         doubts.append(

@@ -67,7 +67,7 @@ def without_totals(table: Any, names: list[str], totals: Collection[str], path: 
             lacking -= {label.strip() for label in cells.filter(marks).unique().to_pylist()}
             table = with_cells(table, name, pc.if_else(marks, None, cells))
     if lacking:
-        raise InputError(f"{shown(path)}: no cell of {', '.join(names)} is {min(lacking)!r}; leave --total out")
+        raise InputError(f"{shown(path)}: no cell of {', '.join(names)} is {min(lacking)!r}; leave `totals` out")
     return table
 
 

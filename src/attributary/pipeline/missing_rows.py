@@ -27,7 +27,7 @@ BY_CHANCE = 1e-4  # how often a table without missing rows may look as if it had
 FAR = 1e-9  # the same of families whose labels show that they are complete: 6 standard deviations
 MANY = 2.0  # how far the sum of a level is off, by what a single odd family makes of it
 PLURALS = ("day", "week", "month", "quarter", "year")  # others may not be English
-NOT_MEASURED = "what is missing is not measured (--missing zero counts it as 0)"
+NOT_MEASURED = "what is missing is not measured (`missing=zero` counts it as 0)"
 
 
 class Incomplete(NamedTuple):

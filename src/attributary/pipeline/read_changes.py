@@ -40,7 +40,7 @@ def _changes(text: str, spec: Spec, prior_path: str | None, period: str | None) 
     values = [value.strip() for value in listed.split(",")]
     names = [attribute.name for attribute in spec.attributes]
     if not equals or (name not in ("epsilon", "guard", "period", *names)) or (name not in names and not all(values)):
-        raise InputError(f"--what-if {RULE}; got {text.strip()}, and the attributes are {', '.join(names)}")
+        raise InputError(f"`what_if` {RULE}; got {text.strip()}, and the attributes are {', '.join(names)}")
     for value in values:
         words = f"{name}={value}" if value else f"no {name}"
         if name in names:
@@ -48,7 +48,7 @@ def _changes(text: str, spec: Spec, prior_path: str | None, period: str | None) 
         elif name in ("epsilon", "guard"):
             yield Change(words, **{name: _key(name, value, spec)})
         else:
-            yield Change(words, times=_seconds(value, "--what-if period=") / _covered(period))
+            yield Change(words, times=_seconds(value, "`what_if` period=") / _covered(period))
 
 
 def _key(name: str, text: str, spec: Spec) -> Any:
@@ -57,19 +57,19 @@ def _key(name: str, text: str, spec: Spec) -> Any:
         value = text if (name, text) == ("guard", NONE) else float(text)
         _ = spec.at(value) if name == "epsilon" and isinstance(value, float) else spec.with_keys(**{name: value})
     except Mistakes as mistakes:
-        raise InputError(f"--what-if {mistakes.lines[0]}") from None
+        raise InputError(f"`what_if` {mistakes.lines[0]}") from None
     except ValueError:
         example = "budgets as numbers, as in epsilon=1,2,4,8" if name == "epsilon" else "guards, as in guard=1.1,2,none"
-        raise InputError(f"--what-if takes {example}; got {text}") from None
+        raise InputError(f"`what_if` takes {example}; got {text}") from None
     return value
 
 
 def _covered(period: str | None) -> float:
     if period is None:
         raise InputError(
-            "--what-if period=… needs to know how long the prior's period was; state it, as in --prior-period 14d"
+            "`what_if` period=… needs to know how long the prior's period was; state it, as in `prior_period=14d`"
         )
-    return _seconds(period, "--prior-period ")
+    return _seconds(period, "`prior_period` ")
 
 
 def _seconds(text: str, what: str) -> float:
@@ -87,7 +87,7 @@ def _coarser(name: str, value: str, prior_path: str | None) -> Coarser:
     path, _, new = value.rpartition(":")
     path = path or prior_path or ""
     if not path:
-        raise InputError(f"--what-if {name}={new} names a column of the prior; give one, or a table: {name}=FILE:{new}")
+        raise InputError(f"`what_if` {name}={new} names a column of the prior; give one, or a table: {name}=FILE:{new}")
     table = read_table(path)
     for each in (name, new):
         column(table, each, path)  # or an error that tells what there is

@@ -37,7 +37,7 @@ def read_earlier(path: str) -> Any:
         files = {os.path.basename(only): only}
     if not files:
         raise InputError(
-            f"{shown(path)} is a folder without tables of estimates; --prior takes a folder of earlier reports, as "
+            f"{shown(path)} is a folder without tables of estimates; `prior` takes a folder of earlier reports, as "
             "`attributary denoise` or `run` wrote them, or one file"
         )
     first = read_table(next(iter(files.values())))

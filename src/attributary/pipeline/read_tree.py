@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from attributary.errors import InputError
+from attributary.file_kind import TABLES, file_kind, has_nodes
 from attributary.logs.log_columns import label_codes
 from attributary.logs.log_files import files, partition
 from attributary.pipeline.level_columns import level_columns, refuse_sums, refused
@@ -22,7 +23,6 @@ from attributary.tree import Tree
 from attributary.tree.paths import text_labels
 
 COVERS = "impressions"  # in the metadata of a tree: "all", if all that its reports may hold conversions of are in it
-OF_NODES = ({"node", "parent", "level"}, {"estimate", "variance"})  # columns of tables that have a row for each node
 
 
 class TreeAndPrior(NamedTuple):
@@ -37,11 +37,11 @@ def read_tree_and_prior(spec: Spec, tree_path: str | None, prior_path: str | Non
     """The tree that will be queried, and the prior on it; where no paths are given, they are the prior's."""
     known = [attribute.name for attribute in spec.known]
     if protected and prior_path is None:
-        raise InputError("--protected is said of the counts in --prior; give that, or leave it out")
+        raise InputError("`protected` describes the counts in `prior`; give those, or leave it out")
     if known and tree_path is None and prior_path is None:
         raise InputError(
             f"a plan needs the values of {', '.join(known)} that will be queried; give counts of an earlier period "
-            "with --prior, or a table of them with --tree"
+            "with `prior`, or a table of them with `tree`"
         )
     table = None if prior_path is None else read_earlier(prior_path)
     history = None if prior_path is None else of_measure(table, spec, prior_path)
@@ -96,7 +96,10 @@ def _tables(spec: Spec, paths: tuple[str, ...]) -> dict[str, Any]:
     for path in paths:
         if "://" in path:
             raise InputError(f"{path} is an address, which only counting reads; copy the file, or give counts of it")
-        table = _partitioned(read_table(path), path)
+        known = None if path == "-" else file_kind(path, "tree")
+        if known is not None and known.kind not in (*TABLES, "other"):
+            known.refuse("tree")
+        table = _partitioned(read_table(path) if known is None else known.table, path)
         for name in known_columns(spec, table):
             column(table, name, path)  # or an error that tells what there is
         tables[path] = table
@@ -145,7 +148,7 @@ def _labels(spec: Spec, table: Any) -> Any:
     import pyarrow as pa
 
     each = zip(spec.known, known_columns(spec, table), strict=True)
-    if any(set(table.column_names) >= columns for columns in OF_NODES):
+    if has_nodes(table.column_names):
         return pa.table({a.name: text_labels(table, name) for a, name in each})
     return pa.table({a.name: _column(table, name, a, spec.logs or Logs()) for a, name in each})
 

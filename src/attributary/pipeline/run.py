@@ -152,7 +152,7 @@ def run(
     so. `stage` is told what comes next.
     """
     if protected and prior is None:
-        raise InputError("--protected is said of the counts in --prior; give that, or leave it out")
+        raise InputError("`protected` describes the counts in `prior`; give those, or leave it out")
     if prior is not None and prior_until is not None:
         raise InputError("the prior is a file, or the impressions before a time; got both: leave one of them out")
     if isinstance(spec, str):

@@ -175,8 +175,8 @@ def _value_column(table: Any, others: Collection[str], path: str) -> str:
     for some in (usual, numeric):
         if len(some) == 1:
             return str(some[0])
-    words = " or ".join(f"--value {name[:LONGEST]}" for name in (usual or numeric)[:5]) or "no column has numbers only"
-    raise InputError(f"{shown(path)} does not say which column has the figures; give it with --value: {words}")
+    words = " or ".join(f"`value={name[:LONGEST]}`" for name in (usual or numeric)[:5]) or "no column has numbers only"
+    raise InputError(f"{shown(path)} does not say which column has the figures; give it with `value`: {words}")
 
 
 def _is_amount(table: Any, name: str) -> bool:
@@ -213,8 +213,8 @@ def _levels(table: Any, names: Sequence[str], totals: Collection[str], path: str
             return ordered
     texts = [name for name in ordered if not _is_numeric(table, name)] or ordered
     raise InputError(
-        f"{shown(path)} does not say which columns name a node; give them with --levels, top to bottom, as in "
-        f"--levels {','.join(texts)[:LONGEST] or 'region,store'}"
+        f"{shown(path)} does not say which columns name a node; give them with `levels`, top to bottom, as in "
+        f"`levels={','.join(texts)[:LONGEST] or 'region,store'}`"
     )
 
 
@@ -332,7 +332,7 @@ def wide_columns(
         raise InputError(f"a wide table becomes one with columns {level} and {FIGURE}, and has one of them already")
     dated = [name for name in free if period and _is(PERIODS[period])(name)]
     if not dated and levels is None:
-        raise InputError(f"the columns of {named} do not look like dates: name the others with --levels")
+        raise InputError(f"the columns of {named} do not look like dates: name the others with `levels`")
     margins = [name for name in free if _margin(name)]
     if len(margins) > 1:
         raise InputError(f"a wide table has one column of totals; got {' and '.join(margins[:2])}: leave out one")
@@ -344,7 +344,7 @@ def wide_columns(
     if strays and named is None:
         raise InputError(
             f"columns {dated[0]} to {dated[-1]} look like those of a pivot by {level}, and beside them {strays[0]} has "
-            f"numbers, too: say that all of them are with --wide {level}, or leave the others out of the table"
+            f"numbers, too: say that all of them are with `wide={level}`, or leave the others out of the table"
         )
     rest = tuple(name for name in free if name not in {*labels, *margins})
     dropped = () if levels is None else rest

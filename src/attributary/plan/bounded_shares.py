@@ -290,9 +290,13 @@ def _half_width(bound: Bound, q: Question, weight: Floats, bias: Floats) -> tupl
             f"half_width is for counts of at least tau = {q.tau:g}; {target and target.name!r} has none in the prior: "
             "ask for an error instead"
         )
-    reach = float(quantile(CONFIDENCE, q.spec.noise_model.shape.excess(np.ones(1)))[0])
-    most = ((target.half_width or 0.0) / reach) ** 2
+    most = ((target.half_width or 0.0) / half_width_of(q.spec)) ** 2
     return weight[levels].mean(axis=0), float(bias[levels].mean()), most
+
+
+def half_width_of(spec: Spec) -> float:
+    """Half of the 95 % interval, in standard deviations of one noisy figure."""
+    return float(quantile(CONFIDENCE, spec.noise_model.shape.excess(np.ones(1)))[0])
 
 
 def bounded_shares(

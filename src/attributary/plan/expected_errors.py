@@ -25,13 +25,25 @@ class Compared(BaseModel, frozen=True, extra="forbid", ser_json_inf_nan="strings
     plan: float = Field(description=RULE)
     equal: float = Field(description=RULE)
     leaves: float = Field(description=RULE)
+    zeros: float | None = Field(default=None, description="the error of answering 0 everywhere, by the prior")
 
     @classmethod
-    def of(cls, plan: float, equal: float, leaves: float) -> Self:
-        return cls(plan=plan, equal=equal, leaves=leaves)
+    def of(cls, plan: float, equal: float, leaves: float, zeros: float | None = None) -> Self:
+        return cls(plan=plan, equal=equal, leaves=leaves, zeros=zeros)
 
     def times(self, factor: float) -> Self:
-        return self.of(self.plan * factor, self.equal * factor, self.leaves * factor)
+        return self.of(self.plan * factor, self.equal * factor, self.leaves * factor, self.zeros)
+
+
+class TargetError(BaseModel, frozen=True, extra="forbid", ser_json_inf_nan="strings"):
+    """What is expected of one measure under a target: a root mean square, and how many nodes are within the target."""
+
+    name: str = Field(description="a level's or a measure's name")
+    measure: str = Field(description="a measure's name")
+    most: float = Field(description="the error, or half-width, that is allowed")
+    error: float = Field(description="the root mean square to expect")
+    nodes: int = Field(ge=0, description="how many nodes the target is for")
+    within: int = Field(ge=0, description="how many of them are within it")
 
 
 class NodeError(BaseModel, frozen=True, extra="forbid", ser_json_inf_nan="strings"):
@@ -72,17 +84,6 @@ class LevelErrors(BaseModel, frozen=True, extra="forbid", ser_json_inf_nan="stri
         worst = None if self.worst is None else NodeError(node=(), count=0.0, error=self.worst.error)
         return self.model_copy(update={"largest": (), "worst": worst})
 
-    def words(self, percent: Callable[[float], str], unit: str = "conversions") -> str:
-        """Its nodes in words: "median node 0.4%; DE 0.3%, FR 0.4%; worst: missing, 26 conversions, 27.0%"."""
-        if self.median is None or self.worst is None or self.nodes < 2:
-            return ""
-        parts, worst = [f"median node {percent(self.median)}"], f"worst {percent(self.worst.error)}"
-        if self.names:
-            named = [f"{node.name} {percent(node.error)}" for node in self.largest if node != self.worst]
-            parts += [", ".join(named)] if named else []
-            worst = f"worst: {self.worst.name}, {self.worst.count:,.4g} {unit}, {percent(self.worst.error)}"
-        return "; ".join([*parts, worst])
-
     def times(self, factor: float) -> Self:
         update = {
             "error": self.error.times(factor),
@@ -101,18 +102,18 @@ class PlanErrors(BaseModel, frozen=True, extra="forbid", ser_json_inf_nan="strin
     roots: Compared = Field(description="the roots' median errors")
 
     @classmethod
-    def of(cls, tree: Tree, count: Floats, plan: Expected, equal: Expected, leaves: Expected) -> Self:
-        """`count` is what is expected of each node, in the tree's order."""
-        three = (plan, equal, leaves)
-        each = zip(tree.level_names, *(expected.levels.tolist() for expected in three), strict=True)
+    def of(cls, tree: Tree, count: Floats, plan: Expected, *others: Expected) -> Self:
+        """`count` is what is expected of each node, in the tree's order; others are equal, leaves and maybe zeros."""
+        every = (plan, *others)
+        each = zip(tree.level_names, *(expected.levels.tolist() for expected in every), strict=True)
         by_node = of_nodes(tree, count, plan.nodes)
         return cls(
             levels=tuple(
                 LevelErrors(level=name, error=Compared.of(*errors), **nodes)
                 for (name, *errors), nodes in zip(each, by_node, strict=True)
             ),
-            tree=Compared.of(*(expected.tree for expected in three)),
-            roots=Compared.of(*(float(np.nanmedian(expected.roots)) for expected in three)),
+            tree=Compared.of(*(expected.tree for expected in every)),
+            roots=Compared.of(*(float(np.nanmedian(expected.roots)) for expected in every)),
         )
 
     @classmethod
@@ -126,7 +127,8 @@ class PlanErrors(BaseModel, frozen=True, extra="forbid", ser_json_inf_nan="strin
                 squares = (w * getattr(e, name) ** 2 for w, e in zip(weights, each, strict=True))
                 return sqrt(sum(squares) / sum(weights))
 
-            return Compared.of(one("plan"), one("equal"), one("leaves"))
+            zeros = None if any(e.zeros is None for e in each) else one("zeros")
+            return Compared.of(one("plan"), one("equal"), one("leaves"), zeros)
 
         levels = zip(*(e.levels for e in errors), strict=True)
         return cls(
@@ -150,17 +152,20 @@ class PlanErrors(BaseModel, frozen=True, extra="forbid", ser_json_inf_nan="strin
         )
 
 
-def of_nodes(tree: Tree, count: Floats, error: Floats) -> Iterator[dict[str, Any]]:
+def of_nodes(
+    tree: Tree, count: Floats, error: Floats, path: Callable[[int], Sequence[str]] | None = None
+) -> Iterator[dict[str, Any]]:
     """For each level how many nodes it has, the error of the median one, of the largest ones and of the worst.
 
-    Of nodes that are as bad as the worst, it is the largest.
+    Ties for worst go to the largest count.
     """
     counts, errors = tree.to_level_order(count), tree.to_level_order(error)
     number = tree.order if tree.order is not None else np.arange(len(tree))
 
     def named(v: int) -> NodeError:
-        path = tree.path(int(number[v])) if tree.labels else [tree.name(int(number[v]))]
-        return NodeError(node=tuple(map(str, path)), count=float(counts[v]), error=float(errors[v]))
+        node = int(number[v])
+        labels = path(node) if path else tree.path(node) if tree.labels else [tree.name(node)]
+        return NodeError(node=tuple(map(str, labels)), count=float(counts[v]), error=float(errors[v]))
 
     for i in range(tree.depth):
         here = tree.slice(i)

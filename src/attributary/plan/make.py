@@ -1,6 +1,6 @@
 """make: from a spec, a tree and a prior to a plan of least error, bias² + variance, for all measures."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import sqrt
 from typing import Any, NamedTuple, Self
@@ -11,11 +11,11 @@ from attributary import budget
 from attributary.budget import METHODS
 from attributary.errors import InputError
 from attributary.estimators import Learn
-from attributary.plan.bounded_shares import at_least, bounded_shares, least_shares
+from attributary.plan.bounded_shares import ENOUGH, at_least, bounded_shares, half_width_of, least_shares
 from attributary.plan.choose_limits import ChosenLimits, best_parts, choose, cut_off, measure_errors
 from attributary.plan.choose_scheme import choose_scheme
 from attributary.plan.contributions import Contributions, Rounding, contributions, most_of_unseen
-from attributary.plan.expected_errors import Compared, PlanErrors
+from attributary.plan.expected_errors import Compared, PlanErrors, TargetError
 from attributary.plan.few_contributions import improved, with_best_credits
 from attributary.plan.level_shares import Question, Shares, shares
 from attributary.plan.plan import MeasureShare, OtherNoise, PerImpression, Plan, PriorNote, Trade, checksum
@@ -23,7 +23,7 @@ from attributary.plan.why_missed import needed_epsilon, why_missed
 from attributary.prior import Prior, none
 from attributary.prior.earlier import Profile
 from attributary.spec import Spec
-from attributary.spec.measure import REPORTS
+from attributary.spec.measure import EQUAL, REPORTS
 from attributary.spec.terms import NEIGHBOURS
 from attributary.tree import Tree
 from attributary.types import Floats
@@ -118,23 +118,21 @@ def make_plan(
     if learn == "split":
         questions = [replace(q, expects=None) for q in questions]
 
-    def errors_of(names: tuple[str, ...]) -> list[PlanErrors]:
-        three = [[_expected(plans[name], q) for name in names] for q in questions]
-        return [PlanErrors.of(tree, q.prior.mean, *each) for q, each in zip(questions, three, strict=True)]
-
-    plan = _with_errors(plans[method], errors_of((method, *BESIDE)))
+    beside = [[*(_expected(plans[name], q) for name in BESIDE), *_of_zeros(q)] for q in questions]
+    plan = _with_errors(plans[method], questions, beside)
     if split[method][0] is not free.split[method][0]:
         plans[FREE] = planned(free.split[method], free.parts)
         if plans[FREE].measures != plans[method].measures:
-            unbounded = _with_errors(plans[FREE], errors_of((FREE, *BESIDE))).expected.tree.plan
+            squares = [q.measure.weight * _expected(plans[FREE], q).tree ** 2 for q in questions]
+            unbounded = sqrt(sum(squares) / sum(q.measure.weight for q in questions))
             plan = plan.model_copy(update={"unbounded": unbounded})
     keys = sum(contribution > 0 for one in plan.measures for contribution in one.default)
     other = _other_noise(spec, keys) if compare else None
     if other is None:
         return plan
     there = make_plan(other, tree, prior, method, profile=profile, compare=False, strict=False, **options)
-    beside = OtherNoise(noise=other.noise, delta=other.delta, error=there.expected.tree.plan, keys=keys)
-    return plan.model_copy(update={"other_noise": beside})
+    with_other = OtherNoise(noise=other.noise, delta=other.delta, error=there.expected.tree.plan, keys=keys)
+    return plan.model_copy(update={"other_noise": with_other})
 
 
 class _Unbounded(NamedTuple):
@@ -267,14 +265,60 @@ def _plan(questions: list[Question], limits: ChosenLimits, whole: Contributions,
 _NO_ERRORS = PlanErrors(levels=(), tree=Compared.of(0, 0, 0), roots=Compared.of(0, 0, 0))
 
 
-def _with_errors(plan: Plan, errors: list[PlanErrors]) -> Plan:
-    """The plan with the errors of each measure, and of all together, as far as they may be told."""
+def _with_errors(plan: Plan, questions: Sequence[Question], beside: Sequence[Sequence[budget.Expected]]) -> Plan:
+    """The plan with the errors of each measure, beside others, and of all together, as far as they may be told."""
+    ours = [_expected(plan, q) for q in questions]
+    each = list(zip(plan.measures, questions, ours, beside, strict=True))
+    errors = [PlanErrors.of(q.tree, q.prior.mean, mine, *others) for _, q, mine, others in each]
+    targets = [t for _, q, mine, others in each for t in _of_targets(q, mine, others[0])]
+    measures = [
+        share.model_copy(update={"cut_off": _part_cut_off(plan, q), "expected": error if len(errors) > 1 else None})
+        for (share, q, _, _), error in zip(each, errors, strict=True)
+    ]
     together = PlanErrors.together(errors, [measure.weight for measure in plan.spec.asked])
-    update: dict[str, Any] = {"expected": together}
-    if len(errors) > 1:
-        each = zip(plan.measures, errors, strict=True)
-        update["measures"] = tuple(share.model_copy(update={"expected": error}) for share, error in each)
+    update = {"expected": together, "measures": tuple(measures), "targets": tuple(targets) or None}
     return plan.model_copy(update=update).to_hand_on
+
+
+def _of_zeros(q: Question) -> list[budget.Expected]:
+    """The errors of answering 0 everywhere, if the prior knows counts."""
+    count = q.prior.mean
+    return [budget.Expected.of(q.tree, count, count**2, q.tau, q.weights, q.spec.weigh)] if q.prior.history else []
+
+
+def _part_cut_off(plan: Plan, q: Question) -> float | None:
+    """The part of a measure's sum that limits leave out; None where the prior does not tell."""
+    top = q.tree.parent < 0
+    whole = float(q.prior.mean[top].sum())
+    if q.profile is None or not q.profile.knows_limits or not whole > 0:
+        return None
+    left_out = cut_off(q, plan.most_of_heads(q.tree), plan.of_measure(q.measure.name).clip)
+    return max(0.0, float(-left_out[top].sum()) / whole)
+
+
+def _of_targets(q: Question, ours: budget.Expected, equal: budget.Expected) -> Iterator[TargetError]:
+    """What to expect of the targets for a measure or its levels, and how many nodes are within them."""
+    for target in q.spec.targets:
+        if target.name not in (*q.spec.levels, q.measure.name):
+            continue
+        levels = [q.spec.levels.index(target.name)] if target.name in q.spec.levels else list(range(q.tree.depth))
+        here, scale = np.isin(q.tree.level, levels), 1.0
+        error, of_equal = ((e.levels[levels[0]] if len(levels) == 1 else e.tree) for e in (ours, equal))
+        most = float(target.half_width or (of_equal if target.error == EQUAL else target.error or 0.0))
+        bound = equal.nodes if target.error == EQUAL else np.full(len(q.tree), most)
+        if target.half_width is not None:
+            here, scale = here & (q.prior.mean >= q.tau), half_width_of(q.spec)
+            squares = [(ours.nodes[some] ** 2).mean() for i in levels if (some := here & (q.tree.level == i)).any()]
+            error = scale * sqrt(np.mean(squares)) if squares else np.nan
+        within = here & (scale * ours.nodes <= bound * (1 + ENOUGH))
+        yield TargetError(
+            name=target.name,
+            measure=q.measure.name,
+            most=most,
+            error=float(error),
+            nodes=int(here.sum()),
+            within=int(within.sum()),
+        )
 
 
 def _mean(q: Question) -> float | None:

@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field, model_validator
 
 from attributary.errors import InputError
 from attributary.plan.contributions import Rounding, down, paths
-from attributary.plan.expected_errors import PlanErrors
+from attributary.plan.expected_errors import PlanErrors, TargetError
 from attributary.plan.fingerprint import digest
 from attributary.plan.privacy_unit import PrivacyWords, Spent, privacy_words, spent
 from attributary.spec import Measure, Spec
@@ -52,13 +52,14 @@ class MeasureShare(BaseModel, frozen=True, extra="forbid"):
     roots: dict[str, Row] = Field(default={}, description="contributions by level, for each root")
     mean: float | None = Field(default=None, description="what a conversion brought on average in the prior")
     bias_known: bool = Field(default=True, description="whether the prior tells what limits cut off")
+    cut_off: float | None = Field(default=None, description="the part of the prior's sum that limits leave out")
     expected: PlanErrors | None = Field(default=None, description="the errors to expect, if there are other measures")
 
     @property
     def inexact(self) -> dict[str, Any]:
         """What takes the place of exact figures of the prior."""
-        mean = None if self.mean is None else float(f"{self.mean:.2g}")
-        return {"mean": mean, "expected": self.expected and self.expected.unnamed()}
+        mean, cut_off = (None if x is None else float(f"{x:.2g}") for x in (self.mean, self.cut_off))
+        return {"mean": mean, "cut_off": cut_off, "expected": self.expected and self.expected.unnamed()}
 
     @property
     def worth(self) -> float:
@@ -164,6 +165,9 @@ class Plan(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True)
     )
     unbounded: float | None = Field(
         default=None, description="the tree error to expect without guard and targets, where they change the plan"
+    )
+    targets: tuple[TargetError, ...] | None = Field(
+        default=None, description="what to expect of each target, for each measure that it is about"
     )
     other_noise: OtherNoise | None = Field(
         default=None, description="what the other kind of noise would mean, where that was worked out"
@@ -463,8 +467,16 @@ class Plan(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
         return load(path)
 
+    def __repr__(self) -> str:
+        levels, error = len(self.levels), self.expected.tree.plan
+        nodes = sum(level.nodes for level in self.expected.levels)
+        what = f"{self.method} split of ε = {self.spec.epsilon:g}; {nodes:,} nodes in {levels} levels"
+        return f"Plan({what}; expected error {error:.1%})"
+
+    __str__ = __repr__
+
     def _repr_html_(self) -> str:
-        from attributary.plan.plan_html import plan_html
+        from attributary.report.notebook import plan_html
 
         return plan_html(self)
 

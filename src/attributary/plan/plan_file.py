@@ -19,8 +19,8 @@ from attributary.tree import Tree
 FORMAT = 1
 ORDER = [  # of the keys, for the eye
     *("format", "fingerprint", "method", "learn", "rounding", "privacy", "prior", "levels", "default", "roots"),
-    *("measures", "per_impression", "checksum", "keys", "mark", "expected", "unbounded", "other_noise", "tradeoff"),
-    *("schemes", "layout", "spec"),
+    *("measures", "per_impression", "checksum", "keys", "mark", "expected", "targets", "unbounded", "other_noise"),
+    *("tradeoff", "schemes", "layout", "spec"),
 ]
 WIDTH = 110
 
@@ -114,15 +114,6 @@ def load(path: str) -> Plan:
     if nodes is not None:
         _check_paths(plan, beside(path))
     return plan
-
-
-def is_plan(path: str) -> bool:
-    """Whether a file is a plan, and no report."""
-    if not path.endswith(".json") or not os.path.isfile(path):
-        return False
-    with readable(path, "give a plan"), open(path, "rb") as file:
-        beginning = file.read(2**20).lstrip()
-    return beginning.startswith(b"{") and all(name in beginning for name in (b'"format"', b'"levels"', b'"method"'))
 
 
 def _contributions(nodes: Any, name: str) -> Any:

@@ -6,34 +6,15 @@ import numpy as np
 
 from attributary.estimates import Z_FINE, Plausibility
 from attributary.facts import numerals
-from attributary.plan import Plan
-from attributary.plan.expected_errors import Compared, LevelErrors
+from attributary.facts.numerals import Numeral
+from attributary.facts.plan import LevelFact, bound_lines, heads, level_facts, level_lines
+from attributary.facts.quantity import Quantity, path
+from attributary.plan import MeasurePlan
 from attributary.report.chart import AMBER, GREY, INK, MUTED, NARROW, TEAL, Chart, Draw, VegaLite, looks, rows_of, ticks
-from attributary.report.quantity import Quantity, path
 from attributary.report.tradeoff_chart import tradeoff_chart
 from attributary.types import Floats
 
 SUSPECTS = 10  # that are listed
-
-
-class LevelShare(NamedTuple):
-    """A level's part of the budget, over the roots or nodes that have a split of their own."""
-
-    errors: LevelErrors  # to expect
-    low: float
-    middle: float
-    high: float
-    contribution: int  # of the default split
-    epsilon: float  # of the default split
-
-    @property
-    def level(self) -> str:
-        return self.errors.level
-
-    @property
-    def unmeasured(self) -> bool:
-        """Whether no node of the level is measured: it is summed from the levels below."""
-        return self.high == 0
 
 
 class LevelChange(NamedTuple):
@@ -52,25 +33,6 @@ class LevelChange(NamedTuple):
     def reduction(self) -> float:
         """By which part denoising reduced the error of the measured nodes."""
         return 1 - self.alike / self.raw if self.raw > 0 else np.nan
-
-
-def shares(plan: Plan) -> list[LevelShare]:
-    """One for each level, top to bottom."""
-    contributions, budget = plan.by_level
-    levels = []
-    for i, (level, spread) in enumerate(zip(plan.expected.levels, contributions, strict=True)):
-        part = spread / budget
-        spans = float(part.min()), float(np.median(part)), float(part.max())
-        levels.append(LevelShare(level, *spans, plan.default[i], plan.epsilon()[i]))
-    return levels
-
-
-def _worst(level: LevelErrors) -> str:
-    """The worst node in words: its name and count, if the prior knows any, and its error."""
-    if level.worst is None or level.nodes < 2:
-        return numerals.NOTHING
-    error = numerals.percent(level.worst.error)
-    return f"{level.worst.name} ({numerals.count(level.worst.count)}): {error}" if level.names else error
 
 
 def changes(quantity: Quantity) -> list[LevelChange]:
@@ -101,13 +63,11 @@ ROW = 30  # pixels
 MOST = 24  # levels that a chart has room for
 
 
-def budget_chart(levels: list[LevelShare]) -> Chart:
+def budget_chart(levels: list[LevelFact]) -> Chart:
     """Each level's part of the budget, and its range where roots or nodes differ."""
     levels = levels[:MOST]
     names = [level.level for level in levels]
-    rows: list[dict[str, Any]] = [
-        {"level": s.level, "part": s.middle, "low": s.low, "high": s.high, "text": span(s)} for s in levels
-    ]
+    rows: list[dict[str, Any]] = [{"level": s.level, "text": s.share, **_range(s.share)} for s in levels]
     words = "Part of the budget by level: " + "; ".join(f"{r['level']} {r['text']}" for r in rows)
 
     def spec(width: int) -> VegaLite:
@@ -139,20 +99,24 @@ def budget_chart(levels: list[LevelShare]) -> Chart:
     return Chart("budget", "Budget by level", words, spec)
 
 
-def expected_chart(levels: list[LevelShare], noun: str = "count") -> Chart:
+def _range(share: Numeral) -> dict[str, float]:
+    if isinstance(share.value, dict):
+        return {"part": share.value["median"], "low": share.value["least"], "high": share.value["largest"]}
+    return dict.fromkeys(("part", "low", "high"), share.value)
+
+
+def expected_chart(levels: list[LevelFact], noun: str = "count") -> Chart:
     """The errors to expect under the plan, an equal split, and with all on the leaves."""
     levels = levels[:MOST]
-    kinds = {"plan": "this plan", "equal": "equal split", "leaves": "leaves only"}
+    kinds = {"expected": "this plan", "equal": "equal split", "leaves": "leaves only"}
     rows = [
         {"level": s.level, "split": word, "error": error}
         for s in levels
         for kind, word in kinds.items()
-        if np.isfinite(error := getattr(s.errors.error, kind))
+        if np.isfinite(error := getattr(s, kind).value)
     ]
-    each = [(s.level, *map(numerals.percent, (e.plan, e.equal, e.leaves))) for s in levels if (e := s.errors.error)]
     words = "Expected error by level: " + "; ".join(
-        f"{level} {plan}, with an equal split {equal}, with all on the leaves {leaves}"
-        for level, plan, equal, leaves in each
+        f"{s.level} {s.expected}, with an equal split {s.equal}, with all on the leaves {s.leaves}" for s in levels
     )
     return Chart(
         "expected-error",
@@ -181,14 +145,6 @@ def denoised_chart(levels: list[LevelChange], noun: str = "count") -> Chart:
         words,
         _dots(rows, [c.level for c in levels], "figures", ["denoised", "as measured"], noun),
     )
-
-
-def span(share: LevelShare) -> str:
-    """A level's part of the budget in words: the median, and the range where roots differ."""
-    shown = numerals.percent
-    if share.low == share.high:
-        return shown(share.middle) if share.middle else "not measured"
-    return f"{shown(share.middle)} ({shown(share.low)} to {shown(share.high)})"
 
 
 def _dots(rows: list[dict[str, Any]], names: list[str], by: str, kinds: list[str], noun: str) -> Any:
@@ -222,46 +178,39 @@ def _dots(rows: list[dict[str, Any]], names: list[str], by: str, kinds: list[str
     return spec
 
 
-def budget_section(plan: Plan, draw: Draw, noun: str = "count") -> dict[str, Any]:
-    """What a plan, or a measure's part of one, gives each level."""
-    levels, tradeoff = shares(plan), tradeoff_chart(plan)
-    tree = plan.expected.tree
-    percent, spent = numerals.percent, plan.spent[0]
+BUDGET = ("share", "contribution", "epsilon")
+ERRORS = ("expected", "median", "worst", "equal", "change", "leaves", "zeros")
+
+
+def budget_section(part: MeasurePlan, draw: Draw, noun: str = "count") -> dict[str, Any]:
+    """What a measure's part of a plan gives each level."""
+    plan = part.plan
+    facts, tradeoff = level_facts(plan), tradeoff_chart(plan)
+    levels = facts[:-1]
+    unmeasured = [s.level for s in levels if s.contribution.value == 0 and not _range(s.share)["high"]]
     rows = [
         {
             "level": s.level,
-            "nodes": f"{s.errors.nodes:,}",
-            "budget": None if s.unmeasured else [span(s), f"{s.contribution:,}", numerals.number(s.epsilon)],
-            "errors": _errors(s.errors.error, s.errors.median, _worst(s.errors)),
+            "nodes": s.nodes,
+            "budget": None if s.level in unmeasured else [getattr(s, name) for name in BUDGET],
+            "errors": [getattr(s, name) for name in ERRORS],
         }
-        for s in levels
+        for s in facts
     ]
-    last = {
-        "level": "all levels",
-        "nodes": f"{sum(s.errors.nodes for s in levels):,}",
-        "budget": [percent(spent), f"{spent * plan.spec.l1:,.0f}", numerals.number(plan.privacy_loss.conversion)],
-        "errors": _errors(tree),
-    }
     return {
-        "rows": rows,
-        "last": last,
-        "summed": [f"{s.level} ({percent(s.errors.error.plan)} expected error)" for s in levels if s.unmeasured],
+        "heads": heads(plan, ("level", "nodes", *BUDGET, *ERRORS)),
+        "rows": rows[:-1],
+        "last": rows[-1],
+        "summed": [f"{s.level} ({s.expected} expected error)" for s in levels if s.level in unmeasured],
         "differ": "node" if plan.nodes is not None else plan.spec.split_by if plan.roots else "",
-        "error": percent(tree.plan),
-        "equal": percent(tree.equal),
+        "error": facts[-1].expected,
+        "equal": facts[-1].equal,
+        "notes": [f"{line.subject}: {line.text}." for line in [*bound_lines(plan), *level_lines(part)] if line.warning],
+        "targets": [f"{line.text}." for line in bound_lines(plan) if line.subject == "target" and not line.warning],
         "charts": [draw(budget_chart(levels)), draw(expected_chart(levels, noun))],
         "tradeoff": draw(tradeoff) if tradeoff else None,
         "no_tradeoff": plan.changes_with_epsilon,
     }
-
-
-def _errors(error: Compared, median: float | None = None, worst: str = numerals.NOTHING) -> list[str]:
-    """A plan's expected error and those of its median and worst node, beside an equal split and all on the leaves."""
-    change = error.plan / error.equal - 1 if error.equal > 0 else 0.0
-    plan, middle, equal, leaves = map(
-        numerals.percent, (error.plan, np.nan if median is None else median, error.equal, error.leaves)
-    )
-    return [plan, middle, worst, equal, numerals.signed_percent(change), leaves]
 
 
 def accuracy_section(quantity: Quantity, doubt: Plausibility, draw: Draw) -> dict[str, Any] | None:

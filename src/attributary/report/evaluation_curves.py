@@ -13,7 +13,6 @@ from attributary.report.chart import AMBER, CONFIG, GREY, NARROW, RUST, TEAL, Ch
 from attributary.tables import place
 from attributary.tables.table_columns import floats
 
-NEEDED = ("method", "epsilon", "tau", "rmsre")
 WORDS = ("dataset", "tree", "method", "title", "noise", "level", "measure", "limits", "generated")
 OWN = ("chosen", "given")  # the limits of the spec or of its plan; others are there to compare, in the table
 
@@ -33,10 +32,6 @@ class Point:
     standard_error: float  # nan where the error is exact
     generated: bool = False
     title: str = ""  # what readers call the method
-
-
-def is_evaluation(names: list[str]) -> bool:
-    return set(NEEDED) <= set(names)
 
 
 def read_evaluation(table: Any, path: str) -> list[Point]:

@@ -7,14 +7,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attributary.budget import METHODS
 from attributary.estimates import Estimates
 from attributary.facts import numerals
+from attributary.facts.plan import REVEALS, cut_off, split_words
+from attributary.facts.quantity import Quantity, label, total_of
 from attributary.plan import MeasurePlan, Plan
 from attributary.plan.plan import Trade
-from attributary.plan.plan_html import REVEALS
 from attributary.report.inputs import ReportInputs
-from attributary.report.quantity import Quantity, label, total_of
 from attributary.tables.table_columns import EXACT_PRIOR, NO_NOISE, SEEDED, TRUE_COUNTS
 
 
@@ -48,7 +47,9 @@ def lead(inputs: ReportInputs, quantities: Sequence[Quantity]) -> list[str]:
         return _lead_of_plan(plan) if plan else []
     sums = [quantity for quantity in quantities if quantity.kind != "ratio"]
     leads = _leads(sums[0])
-    sentences = [f"{numerals.listed([_sum(quantity) for quantity in sums])}{f'; {leads}' if leads else ''}."]
+    cut = cut_off(plan) if plan else []
+    without = f", without what limits cut off, by the prior {numerals.listed(cut)}" if cut else ""
+    sentences = [f"{numerals.listed([_sum(quantity) for quantity in sums])}{without}{f'; {leads}' if leads else ''}."]
     errors = [
         f"{numerals.percent(error)} for a {name}"
         for name, error in zip(est.tree.level_names, typical_errors(sums[0]), strict=True)
@@ -168,8 +169,7 @@ def _question(plan: Plan, est: Estimates | None) -> Fact:
 
 def _budget(plan: Plan) -> Fact:
     spec, private = plan.spec, plan.privacy_words
-    each = f", one split per {spec.split_by}" if spec.split_by else ""
-    split = f"Budget split: {METHODS[plan.method].words if plan.method in METHODS else plan.method}{each}."
+    split = f"Budget split: {split_words(plan)}."
     sentences = [words.replace("ε = ", "ε\u00a0=\u00a0") for words in private.sentences]
     warning = sentences.pop() if private.warning else ""
     first, *more = sentences

@@ -1,27 +1,22 @@
 """Inputs: what a page is made of: a plan, estimates and an evaluation in memory, or files told apart by content."""
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from attributary.denoising import Estimate
+from attributary import Estimate
 from attributary.errors import InputError
-from attributary.estimates import USUAL, Estimates, has_measures, is_estimates, read_estimates, read_measures
+from attributary.estimates import USUAL, Estimates, has_measures, read_estimates, read_measures
+from attributary.facts.quantity import TAU, Quantity, digits_of, root_sum, tau_of_value
+from attributary.file_kind import TAKES, Kind, KnownFile, file_kind, files_in
 from attributary.pipeline.check_table import TableCheck, check_table
 from attributary.plan import Plan
 from attributary.plan.fingerprint import refuse_other_plan
-from attributary.ratio import WITH_ESTIMATES, is_ratios, ratios_of, read_ratios
-from attributary.report.evaluation_curves import Point, is_evaluation, read_evaluation
+from attributary.ratio import PER, WITH_ESTIMATES, ratios_of, read_ratios
+from attributary.report.evaluation_curves import Point, read_evaluation
 from attributary.spec.measure import COUNT
-from attributary.tables import read_table
 from attributary.tables.table_columns import together, words_of
-from attributary.tables.table_source import by_name, readable
 from attributary.types import Floats
-
-WHAT = "a report is made of a plan, a table of estimates, an evaluation, or a folder of them"
-FIRST_BYTES = 4096
-BINARY = (b"PAR1", b"ARROW1", b"FEA1", b"\xff\xff\xff\xff")  # tables that need no ending
 
 
 @dataclass(frozen=True)
@@ -101,14 +96,40 @@ class ReportInputs:
             )
 
 
-KINDS = ("plan", "estimates", "ratios", "evaluation", "table", "counts", "other")
+def quantities(inputs: ReportInputs, tau: float | None) -> list[Quantity]:
+    """The measures of a page in their order, then the ratios; `tau` is the plan's by default."""
+    plan = inputs.plan
+    planned = {part.measure.name: part for part in plan.by_measure} if plan else {}
+    of_counts = tau or (plan.spec.tau if plan else TAU)
+    shown: list[Quantity] = []
+    for name, read in inputs.measures.items():
+        est, part = _shaped(read, inputs), planned.get(name)
+        if name == COUNT:
+            table = inputs.check_of_table
+            figure = table.form.value if table else est.figure or name
+            shown.append(Quantity(figure, "count", "", est, of_counts, part))
+            continue
+        unit = (part.measure.unit if part else None) or ""
+        of_value = tau_of_value(part, of_counts, root_sum(est), root_sum(inputs.measures.get(COUNT)))
+        est = replace(est, impressions=None)  # conversions have a rate
+        shown.append(Quantity(name, "value", unit, est, of_value, part, digits_of(est.variance)))
+    units = {quantity.name: quantity.unit for quantity in shown}
+    for name, est in inputs.ratios.items():
+        unit = units.get(name.removesuffix(PER), "")
+        size = inputs.measures[COUNT].estimate
+        shown.append(Quantity(name, "ratio", unit, est, 0.0, None, digits_of(est.variance), size))
+    return shown
 
 
-@dataclass(frozen=True)
-class _File:
-    path: str
-    kind: str  # of KINDS
-    table: Any = None
+def _shaped(est: Estimates, inputs: ReportInputs) -> Estimates:
+    """The estimates with the shape of their noise: the file's, or else the plan's, or else what the caller states."""
+    if est.shape is not None or (inputs.plan is None and inputs.shape is None):
+        return est
+    of_plan = inputs.plan.spec.noise_model.shape.name if inputs.plan else "laplace"
+    return replace(est, shape=of_plan if inputs.plan else inputs.shape)
+
+
+SHOWN: tuple[Kind, ...] = ("plan", "estimates", "ratios", "evaluation")  # in the order that they are read
 
 
 def read(
@@ -122,24 +143,35 @@ def read(
 
     A table that is nothing of these is checked, alone, with the options of `check_table` in `raw`.
     """
-    alone = len(paths) == 1 and not os.path.isdir(paths[0])
-    files = [_look(file, path != file, levels, alone, raw, separator) for path in paths for file in _files(path)]
-    if alone and files[0].kind == "table":
-        return _of_table(files[0], levels, raw)
-    for kind in ("plan", "estimates", "ratios"):
+    known: list[KnownFile] = []
+    for path in paths:
+        file = file_kind(path, "report", levels, separator)
+        if file.kind == "folder":
+            known += [file_kind(each, "report", levels, separator) for each in files_in(path)]
+            continue
+        stated = any(value not in (None, (), False) for value in raw.values())
+        if len(paths) == 1 and (file.kind == "table" or (stated and file.kind == "counts")):
+            return _of_table(file, levels, raw)
+        if file.kind == "JSON":
+            Plan.load(path)  # says why it is not a plan
+        if file.kind not in SHOWN:
+            file.refuse("report", "if they are noisy, state their noise with `noise`" * (file.kind == "counts"))
+        known.append(file)
+    files = [file for kind in SHOWN for file in known if file.kind == kind]
+    for kind in SHOWN[:3]:
         alike = [file.path for file in files if file.kind == kind]
         if len(alike) > 1:
             kinds = "plans" if kind == "plan" else kind
             raise InputError(f"a report is about one of each; {' and '.join(alike[:2])} are both {kinds}")
+    if not files:
+        raise InputError(f"there is nothing to report in {', '.join(paths)}; {TAKES['report']}")
     inputs = ReportInputs(
-        files=tuple(file.path for file in files if file.kind not in ("counts", "other")),
-        left_out=tuple(file.path for file in files if file.kind == "counts"),
+        files=tuple(file.path for file in known if file in files),
+        left_out=tuple(file.path for file in known if file.kind == "counts"),
         shape=shape,
     )
-    if not inputs.files:
-        raise InputError(f"there is nothing to report in {', '.join(paths)}; {WHAT}")
     plan = next((file.path for file in files if file.kind == "plan"), "")
-    for file in sorted(files, key=lambda file: KINDS.index(file.kind)):
+    for file in files:
         if file.kind == "plan":
             inputs = replace(inputs, plan=Plan.load(file.path))
         elif file.kind == "estimates":
@@ -162,13 +194,13 @@ def read(
     return inputs
 
 
-def _of_table(file: _File, levels: list[str] | None, raw: dict[str, Any]) -> ReportInputs:
+def _of_table(file: KnownFile, levels: list[str] | None, raw: dict[str, Any]) -> ReportInputs:
     check = check_table(file.table, levels, path=file.path, **raw)
     read = {} if check.estimate is None else {COUNT: Estimates.of(check.estimate)}
     return ReportInputs(None, read, files=(file.path,), not_private=words_of(file.table), check_of_table=check)
 
 
-def _measures(file: _File, plan: Plan | None, levels: list[str] | None) -> dict[str, Estimates]:
+def _measures(file: KnownFile, plan: Plan | None, levels: list[str] | None) -> dict[str, Estimates]:
     """The estimates of each measure; a table that does not name any is of the only one."""
     names = levels or _plan_levels(plan, file.table)
     if has_measures(file.table.column_names, names):
@@ -190,60 +222,3 @@ def _plan_levels(plan: Plan | None, table: Any) -> list[str] | None:
     """The plan's attributes, where a table has them all."""
     names = [attribute.name for attribute in plan.spec.attributes] if plan else []
     return names if names and set(names) <= set(table.column_names) else None
-
-
-def _files(path: str) -> list[str]:
-    if not os.path.isdir(path):
-        return [path]
-    with readable(path, WHAT):
-        names = sorted(os.listdir(path))
-    return [os.path.join(path, name) for name in names if _of_interest(name)]
-
-
-def _of_interest(name: str) -> bool:
-    hidden = name.startswith(".") or name.endswith(".nodes.parquet")
-    return not hidden and (name.endswith(".json") or by_name(name).format is not None)
-
-
-def _look(
-    path: str, in_folder: bool, levels: list[str] | None, alone: bool, raw: dict[str, Any], separator: str | None
-) -> _File:
-    """What a file is; one that was named and is nothing of ours is checked or refused, one in a folder passed over."""
-    if _is_json(path):
-        if in_folder and b'"format"' not in _beginning(path):
-            return _File(path, "other")
-        return _File(path, "plan")
-    if by_name(path).format is None and not _beginning(path).startswith(BINARY):
-        raise InputError(f"{path} is none of these: {WHAT}; tables end in .parquet, .csv, .tsv or .arrow")
-    table = read_table(path, separator=separator)
-    kind = _kind(table.column_names, levels)
-    stated = any(value not in (None, (), False) for value in raw.values())
-    if alone and (kind == "other" or (stated and kind == "counts")):
-        return _File(path, "table", table)
-    if kind == "counts" and not in_folder:
-        remedy = "if they are noisy, state their noise with --noise"
-        raise InputError(f"{path} holds true counts, which no report shows; {WHAT}; {remedy}")
-    if kind == "other" and not in_folder:
-        raise InputError(f"{path} is none of these: {WHAT}; its columns are {', '.join(table.column_names)[:200]}")
-    return _File(path, kind, table if kind in ("estimates", "ratios", "evaluation") else None)
-
-
-def _kind(names: list[str], levels: list[str] | None) -> str:
-    """What a table is, by its columns."""
-    if is_evaluation(names):
-        return "evaluation"
-    if is_ratios(names, levels):
-        return "ratios"
-    if is_estimates(names):
-        return "estimates"
-    return "counts" if "conversions" in names else "other"
-
-
-def _beginning(path: str) -> bytes:
-    with readable(path, WHAT), open(path, "rb") as file:
-        return file.read(FIRST_BYTES)
-
-
-def _is_json(path: str) -> bool:
-    beginning = _beginning(path).lstrip(b"\xef\xbb\xbf \t\r\n")
-    return beginning.startswith((b"{", b"[")) or (path.endswith(".json") and not beginning.startswith(b"PAR1"))

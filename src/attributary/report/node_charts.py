@@ -6,8 +6,8 @@ import numpy as np
 
 from attributary.estimates import Estimates
 from attributary.facts import numerals
+from attributary.facts.quantity import Quantity, label
 from attributary.report.chart import INK, NARROW, TEAL, WIDE, Chart, VegaLite, looks, rows_of, ticks
-from attributary.report.quantity import Quantity, label
 from attributary.types import Bools, Floats
 
 LARGEST = 12

@@ -14,12 +14,11 @@ from attributary import __version__
 from attributary.report import facts
 from attributary.report.chart import NARROW, WIDE, Chart, inline
 from attributary.report.evaluation_curves import evaluation_section
-from attributary.report.inputs import ReportInputs
+from attributary.report.inputs import ReportInputs, quantities
 from attributary.report.limits_section import limits_section
 from attributary.report.node_charts import icicle
 from attributary.report.page_data import kept_nodes, stored
 from attributary.report.panels import doubt_of, first_panel, later_panel, plan_panel
-from attributary.report.quantity import quantities
 from attributary.report.table_section import table_lead, table_section
 
 NODES = 200_000
@@ -82,7 +81,7 @@ def page(inputs: ReportInputs, tau: float | None = None, nodes: int = NODES, tit
 
 
 def _title(inputs: ReportInputs) -> str:
-    """The title of a page that is inputs none."""
+    """The title of a page that was given none."""
     plan, est = inputs.plan, inputs.first
     if inputs.check_of_table:
         return f"Check of {os.path.basename(inputs.files[0])}"

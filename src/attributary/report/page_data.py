@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from attributary.estimates import Estimates, Plausibility
 from attributary.facts import numerals
 from attributary.facts.numerals import rounded
+from attributary.facts.quantity import Quantity
 from attributary.report.node_charts import BOUNDS, NAMES
-from attributary.report.quantity import Quantity
 from attributary.tree import Tree
 from attributary.types import Bools
 

@@ -6,13 +6,13 @@ import numpy as np
 
 from attributary.estimates import Plausibility, plausibility
 from attributary.facts import numerals
+from attributary.facts.quantity import FigureName, Quantity, rate, total_of, total_ratio
 from attributary.plan import MeasurePlan
 from attributary.ratio import PER
 from attributary.report.by_level import accuracy_section, budget_section
 from attributary.report.chart import Draw
 from attributary.report.inputs import ReportInputs
 from attributary.report.node_charts import counts_chart
-from attributary.report.quantity import FigureName, Quantity, rate, total_of, total_ratio
 from attributary.spec.measure import COUNT
 
 
@@ -37,7 +37,7 @@ def later_panel(quantity: Quantity, doubt: Plausibility, draw: Draw) -> dict[str
     if quantity.kind == "ratio":
         return {"budget": None, "accuracy": None}
     return {
-        "budget": budget_section(quantity.part.plan, draw, quantity.noun) if quantity.part else None,
+        "budget": budget_section(quantity.part, draw, quantity.noun) if quantity.part else None,
         "accuracy": accuracy_section(quantity, doubt, draw),
     }
 
@@ -49,7 +49,7 @@ def plan_panel(part: MeasurePlan, tau: float | None, draw: Draw) -> dict[str, An
     return {
         **_named(named, tau or part.tau, part),
         "counts": None,
-        "budget": budget_section(part.plan, draw, named.noun),
+        "budget": budget_section(part, draw, named.noun),
         "accuracy": None,
     }
 

@@ -62,7 +62,7 @@ def figure_column(
     for each in stated:
         here = pc.equal(trimmed, each.text).to_numpy() if is_text else np.zeros(1, bool)
         if not here.any():
-            raise InputError(f"{shown(path)}: no cell of {name} is {each.text!r}; leave --suppressed out")
+            raise InputError(f"{shown(path)}: no cell of {name} is {each.text!r}; leave `suppressed` out")
         cells = pc.if_else(here, None, cells)
         middle[here], extra[here] = each.middle, each.variance
         notes.append(f"column {name}: {each} ({_cells(here)})")
@@ -76,7 +76,7 @@ def figure_column(
     try:
         figures = floats(plain, name, path)
     except InputError as error:
-        remedy = "; if it stands for a figure that was suppressed, say so with --suppressed"
+        remedy = "; if it stands for a figure that was suppressed, say so with `suppressed`"
         raise InputError(f"{error}{remedy if 'is not a number' in str(error) else ''}") from error
     figures = np.where(np.isnan(middle), figures, middle)
     return FigureColumn(plain if note else table, figures, extra, [*notes, note])
@@ -116,7 +116,7 @@ def parse_suppression(text: str) -> Suppression:
     cell = cell.strip()
     if not cell:
         raise InputError(
-            "a suppressed cell has a text, as in --suppressed '<5'; for empty cells give --empty unmeasured"
+            "a suppressed cell has a text, as in `suppressed='<5'`; for empty cells give `empty=unmeasured`"
         )
     below = BELOW.fullmatch(cell)
     if not between and not below:
@@ -156,7 +156,7 @@ def plain_numbers(
         raise InputError(
             f"{place(path, row)}: {cell_in_words(table, name, row)} in column {name!r} may be "
             f"{whole.replace(',', '')} or {part}: all signs there have three digits after them; say which with "
-            "--decimal . or --decimal ,"
+            "`decimal=.` or `decimal=,`"
         )
     unfit = int(pc.index(_fits(cells, sign), False).as_py())
     if unfit >= 0 and decimal is None:

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 from attributary.errors import InputError
 from attributary.tables.table_columns import without_views
@@ -21,22 +21,56 @@ def read_table(path: str, format: Format | None = None, separator: str | None = 
     import pyarrow as pa
 
     with opened(path) as file:
-        beginning = file.read(BEGINNING)
-        file.seek(0)
-        kind = format or by_name(path).format or by_content(beginning)
-        form = text_form(beginning, DELIMITER[kind], shown(path), separator) if is_text(kind) else TextForm("")
+        kind, form = _form(file, path, format, separator)
         try:
             table = _read_text(file, form) if is_text(kind) else _read_binary(file, kind)
             names = table.column_names
         except (pa.ArrowException, OSError, UnicodeError) as error:
-            if is_text(kind):
-                with _again(path, file) as fresh:
-                    words = fault(fresh, form, shown(path)) or _one_line(path, error)
-                raise InputError(words) from error
-            raise InputError(f"{shown(path)} is not a whole {_full_name(kind)} file: {_reason(error)}") from error
+            _refuse(error, kind, form, path, file)
     if is_text(kind) and form.separator != DELIMITER[kind]:
         table = table.replace_schema_metadata({NOTED: form.separator})
     return _checked(table, names, shown(path))
+
+
+def column_names(path: str, separator: str | None = None) -> list[str]:
+    """The names of a table's columns, without its rows; anything wrong with them as `read_table` says it."""
+    import pyarrow as pa
+    from pyarrow import feather, ipc, parquet
+
+    with opened(path) as file:
+        kind, form = _form(file, path, None, separator)
+        try:
+            if is_text(kind):
+                names = _text_names(file, form)
+            elif kind == "parquet":
+                names = parquet.ParquetFile(file).schema_arrow.names
+            else:
+                beginning = file.read(6)
+                file.seek(0)
+                if beginning.startswith(b"FEA1"):
+                    names = feather.read_table(file).column_names
+                else:
+                    stream = beginning.startswith(b"\xff\xff\xff\xff")
+                    names = (ipc.open_stream(file) if stream else ipc.open_file(file)).schema.names
+        except (pa.ArrowException, OSError, UnicodeError) as error:
+            _refuse(error, kind, form, path, file)
+    return list(names)
+
+
+def _form(file: Any, path: str, format: Format | None, separator: str | None) -> tuple[Format, TextForm]:
+    """The format of an open file, and what separates its cells if it is text."""
+    beginning = file.read(BEGINNING)
+    file.seek(0)
+    kind = format or by_name(path).format or by_content(beginning)
+    return kind, text_form(beginning, DELIMITER[kind], shown(path), separator) if is_text(kind) else TextForm("")
+
+
+def _refuse(error: Exception, kind: Format, form: TextForm, path: str, file: Any) -> NoReturn:
+    if is_text(kind):
+        with _again(path, file) as fresh:
+            words = fault(fresh, form, shown(path)) or f"{shown(path)} cannot be read: {_reason(error)}"
+        raise InputError(words) from error
+    raise InputError(f"{shown(path)} is not a whole {_full_name(kind)} file: {_reason(error)}") from error
 
 
 @contextmanager
@@ -50,16 +84,25 @@ def _again(path: str, file: Any) -> Iterator[Any]:
         yield file
 
 
+def _text_names(file: Any, form: TextForm) -> list[str]:
+    """The names in a header; Arrow reads ahead in a thread, so that each reader has a stream of its own."""
+    from pyarrow import csv
+
+    parse = csv.ParseOptions(delimiter=form.separator, newlines_in_values=True)
+    skip = csv.ReadOptions(skip_rows=int(form.stated))
+    with csv.open_csv(file.get_stream(0, file.size()), skip, parse_options=parse) as header:
+        names: list[str] = header.schema.names
+    return names
+
+
 def _read_text(file: Any, form: TextForm) -> Any:
     import pyarrow as pa
     from pyarrow import csv
 
     parse = csv.ParseOptions(delimiter=form.separator, newlines_in_values=True)
     skip = csv.ReadOptions(skip_rows=int(form.stated))
-    # The names come first, by the same parser, since Arrow guesses the type of every column it is not told of. It
-    # reads ahead in a thread, so that each reader has a stream of its own.
-    with csv.open_csv(file.get_stream(0, file.size()), skip, parse_options=parse) as header:
-        names = header.schema.names
+    # The names come first, since Arrow guesses the type of every column it is not told of.
+    names = _text_names(file, form)
     text = csv.ConvertOptions(
         column_types=dict.fromkeys(names, pa.string()),
         null_values=[""],
@@ -99,10 +142,6 @@ def _checked(table: Any, names: list[str], name: str) -> Any:
 
 def _full_name(kind: Format) -> str:
     return "Parquet" if kind == "parquet" else "Arrow"
-
-
-def _one_line(path: str, error: Exception) -> str:
-    return f"{shown(path)} cannot be read: {_reason(error)}"
 
 
 def _reason(error: Exception) -> str:

@@ -24,6 +24,7 @@ ENDINGS: dict[str, Format] = {
 }
 PACKED = {".gz": "gzip", ".zst": "zstd"}
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # byte order marks
+BINARY = (b"PAR1", b"ARROW1", b"FEA1", b"\xff\xff\xff\xff")  # how tables begin that need no ending
 DELIMITER: dict[Format, str] = {"csv": ",", "tsv": "\t"}  # the formats that are text
 
 

@@ -47,7 +47,7 @@ def check_output(path: str, format: Format | None = None) -> Named:
         raise InputError(f"a table's format is one of {', '.join(get_args(Format))}; got {format!r}")
     if path == "-":
         if format and not is_text(format) and sys.stdout.isatty():
-            raise InputError(f"{format} is not for the eye; send it to a file with -o, or write csv")
+            raise InputError(f"{format} is not for the eye; send it to a file with `output`, or write csv")
         return Named(format or "csv", None)
     if os.path.isdir(path):
         raise InputError(f"{path} is a folder; give the name of a file in it")
@@ -58,13 +58,13 @@ def check_output(path: str, format: Format | None = None) -> Named:
         )
     regular = os.path.isfile(path) or not os.path.exists(path)
     if not os.access(folder if regular else path, os.W_OK):
-        raise InputError(f"{folder if regular else path} cannot be written to; choose another place with -o")
+        raise InputError(f"{folder if regular else path} cannot be written to; choose another place with `output`")
     named = by_name(path)
     kind = format or named.format or (None if regular else "csv")
     if kind is None or (named.packing and not is_text(kind)):
         raise InputError(
             f"{path} does not end like a table; end it in {', '.join(ENDINGS)} (text also in .csv.gz or .csv.zst), "
-            "or give --format"
+            "or give `format`"
         )
     return Named(kind, named.packing)
 

@@ -56,7 +56,7 @@ def text_form(beginning: bytes, usual: str, name: str, separator: str | None = N
     fitting = [each for each in SEPARATORS if _fits(lines, each)]
     if len(fitting) > 1:
         words = " or ".join(repr(each) for each in fitting)
-        raise InputError(f"{name} may be separated by {words}: both fit all rows; say which, as in --separator ';'")
+        raise InputError(f"{name} may be separated by {words}: both fit all rows; say which, as in `separator=';'`")
     if not fitting and not {usual, '"'} & set(header):  # some row lacks a cell, and will be named
         fitting = [each for each in SEPARATORS if each in header][:1]
     return TextForm(fitting[0] if fitting else usual)

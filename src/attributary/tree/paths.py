@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attributary.errors import InputError, NamesOptions
+from attributary.errors import InputError, ShortLinesError
 from attributary.tables.table_columns import arrow_table, is_text_type, plain
 
 # Labels: a column of a table as text, whatever it is made of, so that 7 in one file is 7 in another.
@@ -117,7 +117,7 @@ class NodePaths(NamedTuple):
     total: bool  # a row with an empty path stands above the first attribute
 
 
-class RowError(NamesOptions, ValueError):
+class RowError(ShortLinesError, ValueError):
     """A row whose path makes no sense: the `row`, counted from 0, and the `rule` it breaks. In words row 0 is row 1."""
 
     def __init__(self, row: int, rule: str) -> None:
@@ -250,7 +250,7 @@ def _refuse_total(column: Any, name: str, columns: list[Any]) -> None:
         raise TotalLabelError(
             row,
             f"{label!r} in column {name!r} reads as a total of the rows beside it; leave the cell empty, say that it "
-            f"marks totals (--total {label!r}), or that it is an ordinary label (--no-totals)",
+            f"marks totals (`totals={label!r}`), or that it is an ordinary label (`no_totals`)",
         )
 
 
@@ -325,5 +325,5 @@ def _refuse_gaps(paths: NodePaths, columns: list[Any]) -> None:
     raise RowError(
         row,
         f"the path {_path_of_row(columns, row)} has no row for its parent, though other inner nodes have theirs; "
-        "add the row, or let --fill make nodes that were not measured",
+        "add the row, or let `fill` add nodes that were not measured",
     )

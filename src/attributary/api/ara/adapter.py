@@ -41,7 +41,7 @@ class AraClients(Clients):
         message, window = _header("source", source), self.registrations.window
         notes = list(message.notes)
         if "destination" not in options:
-            notes += ["the destination is a placeholder; give yours with --destination"]
+            notes += ["the destination is a placeholder; give yours with `destination`"]
         if window is not None and window > MONTH:
             notes += [f"browsers forget an impression after 30 days; the spec's window is {window / 86_400:g} days"]
         return Message(message.lines, tuple(notes))
@@ -54,7 +54,7 @@ class AraClients(Clients):
             return message
         second = (
             "what a conversion contributes leaves room for a second one of the same impression, under another "
-            "deduplication key; without --deduplication-key only the first is counted, as the plan has it"
+            "deduplication key; without `deduplication_key` only the first is counted, as the plan has it"
         )
         return Message(message.lines, (*message.notes, second))
 

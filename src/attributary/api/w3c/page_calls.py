@@ -83,7 +83,7 @@ class W3cClients(Clients):
             space = space_of(spec, level, prefix)
             if prefix not in layout.spaces.get(space, ()):
                 named = ", ".join(prefix) or "all"
-                raise InputError(f"{named} has no index yet; give a table of impressions with it by --impressions")
+                raise InputError(f"{named} has no index yet; give a table of impressions with it by `impressions`")
             index = layout.spaces[space].index(prefix)
             found[level] = ImpressionOptions(index, match_value(layout, level), sites, (), _days(self.plan))
         if scheme.splits_by_root:
@@ -112,7 +112,7 @@ class W3cClients(Clients):
             space = space_of(spec, index_level(spec, kind.levels[0]), (root,))
             if space not in layout.spaces:
                 raise InputError(
-                    f"{brief(root)} has no index yet; give a table of impressions with it by --impressions"
+                    f"{brief(root)} has no index yet; give a table of impressions with it by `impressions`"
                 )
             matches = _match_values(self.plan, layout, kind)
             shared = (1,) * kind.value if _repeats(self.plan, kind) else kind.credit
@@ -140,7 +140,7 @@ class W3cClients(Clients):
             for each, same in groupby(saved)
         ]
         headers = [f"Save-Impression: {save_impression_header(each)}" for each in saved]
-        notes = [] if saved[0].conversion_sites else ["conversions on any site match; give yours with --destination"]
+        notes = [] if saved[0].conversion_sites else ["conversions on any site match; give yours with `destination`"]
         notes += [f"{len(saved)} impressions by header need as many responses"] if len(saved) > 1 else []
         notes += ["priorities in the headers are those of now; count them anew in every response"] * any(
             each.priority for each in saved
@@ -201,7 +201,7 @@ class W3cAttribution(AttributionApi):
         from attributary.api.w3c.histogram_results import answer
 
         if rate is not None:
-            raise InputError("the noise of aggregate results follows from the plan's scheme; leave --noise out")
+            raise InputError("the noise of aggregate results follows from the plan's scheme; leave `noise` out")
         return answer(plan, files, tree, name)
 
 
@@ -217,7 +217,7 @@ def _clients(plan: Plan, notes: tuple[str, ...] = (), *, changed: bool = False) 
     """The plan with a table of its tasks."""
     layout, spec = plan.layout, plan.spec
     if layout is None:
-        heading = f"scheme {scheme_of(spec).name}; nodes have no indexes yet: give those that run with --impressions"
+        heading = f"scheme {scheme_of(spec).name}; nodes have no indexes yet: give those that run with `impressions`"
         return W3cClients(plan, heading=heading, notes=notes)
     rows = [("task", "levels", "batches by", "ε", "maxValue", "histogram", "bytes of a report")]
     sites = {path[0] for paths in layout.spaces.values() for path in paths} if spec.api and spec.api.site else {""}
@@ -234,7 +234,7 @@ def _clients(plan: Plan, notes: tuple[str, ...] = (), *, changed: bool = False) 
 
 def _layout(plan: Plan) -> IndexLayout:
     if plan.layout is None:
-        raise InputError("nodes have no indexes yet; give a table of those that run with --impressions")
+        raise InputError("nodes have no indexes yet; give a table of those that run with `impressions`")
     return plan.layout
 
 

@@ -65,8 +65,8 @@ class Code:
             one, other = (labels[i] for i in order[same[0] : same[0] + 2])
             raise InputError(
                 f"the values {brief(one)} and {brief(other)} of {self.attribute!r} have the same code of "
-                f"{self.bits} bits, so their counts would be added up; make keys with more bits, as in --bits "
-                f"{self.attribute}={min(self.bits + 16, 64)}, or list the values with --values"
+                f"{self.bits} bits, so their counts would be added up; make keys with more bits, as in `bits` "
+                f"{self.attribute}={min(self.bits + 16, 64)}, or list the values with `values`"
             )
 
     def _shown(self) -> str:
@@ -256,7 +256,7 @@ def bits(
         where = ", ".join(f"{a.name} {width[a.name]}" for a in spec.attributes)
         raise InputError(
             f"a key has {BITS} bits; plan and level {tag}, {where} make {tag + sum(width.values())}: leave a level "
-            "out, use fewer buckets, or list the values of a known attribute with --values"
+            "out, use fewer buckets, or list the values of a known attribute with `values`"
         )
     return tuple(_bits(a, width[a.name], values.get(a.name)) for a in spec.attributes)
 

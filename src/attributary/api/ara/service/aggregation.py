@@ -80,7 +80,7 @@ def aggregate(
     epsilon, l1 = _rate(plan, epsilon, l1)
     _check_files(output, errors_file)
     if no_noise and seed is not None:
-        raise InputError("--seed is for noise, and --no-noise is without; give one of them")
+        raise InputError("`seed` is for noise, and `no_noise` leaves it out; give one of them")
     secret_keys = read_private_keys(private_keys) if private_keys else None
     not_private = together(NO_NOISE if no_noise else "", "" if seed is None else SEEDED, DEBUG if debug else "")
     book = None if not_private else _ledger(ledger, output)
@@ -142,7 +142,7 @@ def beside(output: str) -> str:
 def _rate(plan: Plan | None, epsilon: float | None, l1: int | None) -> tuple[float, int]:
     """ε and L1 of the noise: the plan's, or those that are given."""
     if plan is None and (epsilon is None or l1 is None):
-        raise InputError("--l1 is for reports without a plan, and goes with --epsilon; give both, or a plan")
+        raise InputError("`l1` is for reports without a plan, and goes with `epsilon`; give both, or a plan")
     if plan is not None and plan.spec.noise != ARA.noise:
         raise InputError(f'the plan is for noise = "{plan.spec.noise}"; reports need a plan with noise = "{ARA.noise}"')
     used = epsilon if epsilon is not None else plan.spec.epsilon if plan is not None else 0.0
@@ -160,10 +160,10 @@ def _check_files(output: str, errors: str | None) -> None:
         folder = os.path.dirname(os.path.realpath(file))
         special = os.path.exists(file) and not os.path.isfile(file)
         if special or not os.path.isdir(folder) or not os.access(folder, os.W_OK):
-            option = "-o" if file == output else "--errors"
+            option = "`output`" if file == output else "`errors_file`"
             raise InputError(f"{file} cannot be written; choose a file in a folder that is there with {option}")
     if errors is not None and os.path.realpath(errors) in map(os.path.realpath, (output, beside(output))):
-        raise InputError(f"-o and --errors both write to {errors}; give each a file of its own")
+        raise InputError(f"`output` and `errors_file` both write to {errors}; give each a file of its own")
 
 
 def _ledger(named: str | None, output: str) -> str:
@@ -175,7 +175,7 @@ def _ledger(named: str | None, output: str) -> str:
     if os.path.exists(earlier):
         raise InputError(
             f"{earlier} is the ledger of an earlier version, which kept it beside the output; go on with it by "
-            f"--ledger {earlier}, or move it to {ledgers.users_ledger()}"
+            f"`ledger={earlier}`, or move it to {ledgers.users_ledger()}"
         )
     return ledgers.users_ledger()
 
@@ -311,7 +311,7 @@ def check(sums: KeySums, most_errors: float = 0.1) -> None:
     if not errors <= most_errors * tally.reports:
         raise InputError(
             f"{errors:,} of {tally.reports:,} reports cannot be used, and at most {100 * most_errors:g} % may be "
-            f"(--max-errors); nothing was spent: {why}"
+            f"(`most_errors`); nothing was spent: {why}"
         )
 
 

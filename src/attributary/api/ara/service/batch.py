@@ -157,14 +157,14 @@ def _site(origin: str) -> str:
 def _check(reporting_origin: str, due: int, debug: bool, rules: Rules) -> None:
     if rules.reporting_site and _site(reporting_origin) != rules.reporting_site:
         raise Fault(
-            f"its reporting_origin is not of the site {brief(rules.reporting_site)} (--reporting-site); "
+            f"its reporting_origin is not of the site {brief(rules.reporting_site)} (`reporting_site`); "
             f"got {brief(reporting_origin)}",
             Category.REPORTING_SITE_MISMATCH,
         )
     if rules.debug and not debug:
         raise Fault("it is not in debug mode", Category.DEBUG_NOT_ENABLED)
     if due < rules.since:
-        raise Fault("it was due too long ago (--max-age)", Category.ORIGINAL_REPORT_TIME_TOO_OLD)
+        raise Fault("it was due too long ago (`since`)", Category.ORIGINAL_REPORT_TIME_TOO_OLD)
 
 
 def _decrypted(payload: bytes, text: str, version: str, key_id: bytes, keys: Mapping[str, bytes]) -> bytes:

@@ -113,7 +113,7 @@ def users_ledger() -> str:
     except OSError as error:
         raise InputError(
             f"the ledger has no place: {folder} cannot be written ({error.strerror or 'no access'}); "
-            "name a file for it with --ledger"
+            "name a file for it with `ledger`"
         ) from error
     return os.path.join(folder, "ledger.sqlite")
 
@@ -121,7 +121,7 @@ def users_ledger() -> str:
 def file_of(path: str) -> str:
     """Where a ledger is; refuses names that SQLite takes for something that does not last."""
     if not path.strip() or path == ":memory:" or path.startswith("file:"):
-        raise InputError(f"a ledger is a file that lasts; got {path[:80]!r}: name a file with --ledger")
+        raise InputError(f"a ledger is a file that lasts; got {path[:80]!r}: name a file with `ledger`")
     return os.path.realpath(path)
 
 
@@ -210,7 +210,7 @@ def _transaction(path: str) -> Iterator[sqlite3.Connection]:
         if not os.path.lexists(place):
             _create(place, path)
         if not os.path.isfile(place):
-            raise InputError(f"a ledger is a file; {path} is not: name a file with --ledger")
+            raise InputError(f"a ledger is a file; {path} is not: name a file with `ledger`")
         if os.path.getsize(place) == 0:
             raise InputError(f"the ledger {path} is empty, and a ledger never is; {RESTORE}")
         with closing(sqlite3.connect(place, SECONDS_TO_WAIT, isolation_level=None)) as ledger:
@@ -237,7 +237,7 @@ def _transaction(path: str) -> Iterator[sqlite3.Connection]:
                 f"the ledger {path} cannot be written: {error.strerror}; make room, and run the same command again"
             ) from None
         raise InputError(
-            f"the ledger {path} cannot be written: {error.strerror or error}; --ledger names its file"
+            f"the ledger {path} cannot be written: {error.strerror or error}; `ledger` names its file"
         ) from error
 
 
@@ -291,7 +291,7 @@ def _witness(place: str) -> None:
 def _check(ledger: sqlite3.Connection, path: str) -> None:
     """Refuses a database that is damaged or not a ledger; gives one of an earlier version what it lacks."""
     if ledger.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
-        raise InputError(f"{path} is not an Attributary ledger; give --ledger a ledger, or a name for a new one")
+        raise InputError(f"{path} is not an Attributary ledger; give `ledger` a ledger, or a name for a new one")
     known = {name for (name,) in ledger.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     state = ledger.execute("PRAGMA quick_check(1)").fetchone()[0]
     if not {"query", "spent"} <= known or state != "ok":

@@ -119,12 +119,12 @@ def _noise(
         elif not_private:
             used.setdefault((*assumed, "as if there were noise in"), []).append(report.name)
         else:
-            source = f"from {name}; not stated by" if rate is None else "from --noise; not stated by"
+            source = f"from {name}; not stated by" if rate is None else "from `noise`; not stated by"
             used.setdefault((*assumed, source), []).append(report.name)
     contrary = [one for one in used if rate is not None and one[:2] != rate]
     if contrary and len(contrary) == len(used):
         raise InputError(
-            f"--noise is for summary reports that do not state their noise; {used[contrary[0]][0]} states "
+            f"`noise` is for summary reports that do not state their noise; {used[contrary[0]][0]} states "
             f"ε = {contrary[0][0]:g} with L1 = {contrary[0][1]}: leave it out"
         )
     return assumed, [

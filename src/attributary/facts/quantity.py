@@ -10,12 +10,12 @@ from attributary import rmsre
 from attributary.estimates import Estimates
 from attributary.facts import numerals
 from attributary.plan import MeasurePlan
-from attributary.ratio import PER, delta
-from attributary.report.inputs import ReportInputs
-from attributary.spec.measure import COUNT, called
+from attributary.ratio import delta
+from attributary.spec.measure import called
 from attributary.types import Floats
 
 MOST_DIGITS = 6
+TAU = rmsre.TAU  # where nobody states it
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,39 +82,6 @@ class Quantity(FigureName):
         return f"{self.figure(low)} to {self.figure(high)}"
 
 
-def quantities(inputs: ReportInputs, tau: float | None) -> list[Quantity]:
-    """The measures of a page in their order, then the ratios; `tau` is the plan's by default."""
-    plan = inputs.plan
-    planned = {part.measure.name: part for part in plan.by_measure} if plan else {}
-    of_counts = tau or (plan.spec.tau if plan else rmsre.TAU)
-    shown: list[Quantity] = []
-    for name, read in inputs.measures.items():
-        est, part = _shaped(read, inputs), planned.get(name)
-        if name == COUNT:
-            table = inputs.check_of_table
-            figure = table.form.value if table else est.figure or name
-            shown.append(Quantity(figure, "count", "", est, of_counts, part))
-            continue
-        unit = (part.measure.unit if part else None) or ""
-        of_value = tau_of_value(part, of_counts, _root_sum(est), _root_sum(inputs.measures.get(COUNT)))
-        est = replace(est, impressions=None)  # conversions have a rate
-        shown.append(Quantity(name, "value", unit, est, of_value, part, _digits(est.variance)))
-    units = {quantity.name: quantity.unit for quantity in shown}
-    for name, est in inputs.ratios.items():
-        unit = units.get(name.removesuffix(PER), "")
-        size = inputs.measures[COUNT].estimate
-        shown.append(Quantity(name, "ratio", unit, est, 0.0, None, _digits(est.variance), size))
-    return shown
-
-
-def _shaped(est: Estimates, inputs: ReportInputs) -> Estimates:
-    """The estimates with the shape of their noise: the file's, or else the plan's, or else what the caller states."""
-    if est.shape is not None or (inputs.plan is None and inputs.shape is None):
-        return est
-    of_plan = inputs.plan.spec.noise_model.shape.name if inputs.plan else "laplace"
-    return replace(est, shape=of_plan if inputs.plan else inputs.shape)
-
-
 def tau_of_value(part: MeasurePlan | None, of_counts: float, value: float, count: float) -> float:
     """The plan's tau, moved with that of counts; without a plan, what as many conversions bring, by these sums."""
     if part is not None:
@@ -122,11 +89,11 @@ def tau_of_value(part: MeasurePlan | None, of_counts: float, value: float, count
     return of_counts * value / count if value > 0 and count > 0 else of_counts
 
 
-def _root_sum(est: Estimates | None) -> float:
+def root_sum(est: Estimates | None) -> float:
     return 0.0 if est is None else float(est.estimate[: int(est.tree.first[0])].sum())
 
 
-def _digits(variance: Floats) -> int:
+def digits_of(variance: Floats) -> int:
     known = variance[np.isfinite(variance) & (variance > 0)]
     return digits(float(np.median(known)) if len(known) else None)
 

@@ -8,26 +8,15 @@ from typing import Any
 from attributary.changes import TESTS
 from attributary.errors import InputError
 from attributary.estimates import FROM_PRIOR, ZERO
+from attributary.explore import plan_tab
 from attributary.explore.estimate_store import EstimateStore
-from attributary.explore.plan_start import CONVERSIONS, FANS, MOST_NODES, PlanStart, made_up_start
-from attributary.explore.queries import Queries, as_csv
-from attributary.explore.sql import PAGE, view
-from attributary.explore.what_if import (
-    Sample,
-    WhatIf,
-    answer,
-    best_answer,
-    curve,
-    example_draws,
-    requested_seed,
-    requested_shares,
-    requested_spec,
-)
+from attributary.explore.plan_tab import CONVERSIONS, FANS, MOST_NODES, PlanStart, made_up_start, whole_number
+from attributary.explore.queries import PAGE, Queries, as_csv, view
 from attributary.facts import numerals
+from attributary.facts.quantity import digits, tau_of_value
 from attributary.plan import MeasurePlan
 from attributary.report.course_svg import LARGE, course
 from attributary.report.facts import not_private
-from attributary.report.quantity import digits, tau_of_value
 from attributary.report.series_page import lead
 from attributary.spec.measure import COUNT, called
 
@@ -45,12 +34,12 @@ class Session:
     shape: str = "laplace"
     store: EstimateStore | None = None
     measures: Mapping[str, MeasurePlan] = field(default_factory=dict)  # of the plan
-    _starts: dict[tuple[int, ...], tuple[WhatIf, Sample]] = field(default_factory=dict)
+    _starts: dict[tuple[int, ...], PlanStart] = field(default_factory=dict)
     _left: list[EstimateStore] = field(default_factory=list)
     _lock: Lock = field(default_factory=Lock)
 
     def reopen(self) -> None:
-        """Opens the files anew; if that fails, the old ones stay, and go on saying that they have changed."""
+        """Opens the files again; if that fails, the old ones stay open."""
         if self.open is None:
             return
         with self._lock:
@@ -98,11 +87,11 @@ class Session:
         }
 
     def _name(self, store: EstimateStore) -> str:
-        """The measure of a store; of a table that does not tell, the plan's, if it has one."""
+        """The measure of a store; if the table does not say, the plan's."""
         return store.now.measure or (next(iter(self.measures)) if len(self.measures) == 1 else COUNT)
 
     def _tau(self, store: EstimateStore) -> float:
-        """Errors of a value are relative to the plan's tau or, without a plan, to what as many conversions bring."""
+        """The tau of a value is the plan's or, without a plan, the average value of τ conversions."""
         name = self._name(store)
         if name == COUNT or self.store is None:
             return self.tau
@@ -124,14 +113,14 @@ class Session:
     def node(self, queries: Queries, params: Params) -> dict[str, Any]:
         seen = view(params, queries.store)
         if seen.node is None:
-            raise InputError("which node? an address names one, as in node=17")
+            raise InputError("the address needs a node, as in node=17")
         return queries.node(seen.node)
 
     def course(self, params: Params) -> dict[str, Any]:
         """A node's course over the periods as a picture, and its sum over them; without a node, what changed."""
         store = None if self.store is None else self.store.of(params.get("measure", ""))
         if store is None or store.series is None:
-            raise InputError("a course is of several periods; give them to `attributary explore`")
+            raise InputError("only several periods have a course; give them to `attributary explore`")
         series, node = store.series, view(params, store).node
         if node is None:
             words = " ".join(lead(series, series.called, []))
@@ -147,49 +136,35 @@ class Session:
         return as_csv(queries, view(params, queries.store))
 
     def plan(self, params: Params) -> dict[str, Any]:
-        what_if, _ = self._what_if(params)
-        start = what_if.start
-        about = {
-            "words": start.words,
-            "warning": start.warning,
-            "fans": list(start.fans),
-            "conversions": start.conversions,
-            "nodes": len(start.tree),
-        }
-        return {**answer(what_if, params), "start": about}
+        return plan_tab.answer(self._start(params), params)
 
     def best(self, params: Params) -> dict[str, Any]:
-        return best_answer(self._what_if(params)[0], params)
+        return plan_tab.best_answer(self._start(params), params)
 
     def curve(self, params: Params) -> dict[str, Any]:
-        return curve(self._what_if(params)[0], params)
+        return plan_tab.curve(self._start(params), params)
 
     def draws(self, params: Params) -> dict[str, Any]:
-        what_if, sample = self._what_if(params)
-        spec = requested_spec(what_if, params)
-        contribution = what_if.contribution(spec, requested_shares(what_if, spec, params))
-        return example_draws(sample, spec, contribution, requested_seed(params))
+        return plan_tab.draws(self._start(params), params)
 
-    def _what_if(self, params: Params) -> tuple[WhatIf, Sample]:
-        """Of what the Plan tab starts with, or of the made-up tree that a request describes."""
-        fans, conversions = _fans(params.get("fans", "")), params.get("conversions", "")
-        if conversions and not (conversions.isascii() and conversions.isdigit() and len(conversions) < 15):
-            raise InputError(f"conversions are a whole number, 1 or more; got {conversions[:40]!r}")
-        key = (*fans, int(conversions or CONVERSIONS)) if fans or conversions else ()
+    def _start(self, params: Params) -> PlanStart:
+        """What the Plan tab starts with, or the made-up tree that a request describes."""
+        fans = _fans(params.get("fans", ""))
+        made_up = bool(fans or params.get("conversions"))
+        key = (*fans, whole_number(params, "conversions", CONVERSIONS, 14)) if made_up else ()
         with self._lock:
             if key not in self._starts:
                 if len(self._starts) > KEPT:
                     self._starts.clear()
-                start = made_up_start(fans or FANS, key[-1]) if key else self.start(self.store)
-                self._starts[key] = (WhatIf(start), Sample(start))
+                self._starts[key] = made_up_start(fans or FANS, key[-1]) if key else self.start(self.store)
             return self._starts[key]
 
 
 def _fans(text: str) -> tuple[int, ...]:
-    """Fan-outs as in 12x20x14."""
+    """Children per node, top to bottom, as in 12x20x14."""
     parts = [part.strip() for part in text.replace("×", "x").replace(",", "x").split("x")] if text else []
     if not all(part.isascii() and part.isdigit() and len(part) < 8 for part in parts):
-        raise InputError(f"fan-outs are whole numbers, top to bottom, as in 12 × 20 × 14; got {text[:40]!r}")
+        raise InputError(f"children per node are whole numbers, top to bottom, as in 12 × 20 × 14; got {text[:40]!r}")
     fans = tuple(map(int, parts))
     if any(fan > MOST_NODES for fan in fans):
         raise InputError(f"a made-up tree has at most {MOST_NODES:,} nodes; got {text[:40]}")
