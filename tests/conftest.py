@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from brisk_java import BRISK
-from browser import chromium, first_tab, tabs  # noqa: F401  (fixtures)
-from effort import ALL, examples
+from support.brisk_java import BRISK
+from support.browser import chromium, first_tab, tabs  # noqa: F401  (fixtures)
+from support.effort import ALL, examples
 
 settings.register_profile(
     "no deadlines",

@@ -17,7 +17,7 @@ from attributary.estimators import Background, EstimatorKind
 from attributary.evaluate import Case, Evaluation, evaluate
 from attributary.plan import make_plan
 from attributary.prior import from_counts
-from plans import counts, spec
+from support.plans import counts, spec
 
 
 def halves(tree: Tree, count: Any, epsilon: float, tau: float, **options: Any) -> Split:

@@ -25,8 +25,8 @@ from attributary.report.facts import not_private
 from attributary.report.notebook import plan_html
 from attributary.tables import read_table, write_table
 from attributary.tables.table_columns import EXACT_PRIOR, NO_NOISE, SEEDED, TRUE_COUNTS, floats, mark, words_of
-from command import attributary
-from effort import first_of
+from support.command import attributary
+from support.effort import first_of
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 

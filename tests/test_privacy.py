@@ -19,7 +19,7 @@ from attributary.api.ara.service.ledger import Stretched
 from attributary.api.attribution_api import Tally
 from attributary.noise import dlap_variance, sample_dlap
 from attributary.noise.model import OnSums
-from effort import first_of
+from support.effort import first_of
 
 DRAWS = 10**6
 CONFIDENCE = 0.999

@@ -15,7 +15,7 @@ import pytest
 from attributary import whole_files as module
 from attributary.errors import TryAgain
 from attributary.whole_files import sole_writer, was_stopped, whole_file, whole_folder, written
-from effort import first_of
+from support.effort import first_of
 
 NAMES = ("a.csv", "b.csv", "c.csv")
 STEPS = ("rename", "replace", "unlink", "rmdir", "mkdir", "chmod", "fsync")

@@ -20,8 +20,8 @@ from attributary.api.ara.wire.shared_info import shared_id
 from attributary.errors import InputError
 from attributary.noise import dlap_variance, sample_dlap
 from attributary.noise.model import OnSums
-from browser_reports import HOUR, PRIVATE, batch, info, report
-from vectors import vectors
+from support.browser_reports import HOUR, PRIVATE, batch, info, report
+from support.vectors import vectors
 
 some_keys = st.sampled_from([0, 1, 2, 2**63, 2**64, 2**64 + 1, 2**127, 2**128 - 1])
 values = st.sampled_from([0, 1, 65536, 2**32 - 1])

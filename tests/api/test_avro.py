@@ -23,9 +23,9 @@ from attributary.api.ara.wire.aggregatable_report import Report
 from attributary.api.ara.wire.avro_records import BYTES, LONG, record_fields
 from attributary.api.ara.wire.payload import Contribution
 from attributary.errors import InputError
-from browser_reports import batch
-from effort import examples
-from vectors import vectors
+from support.browser_reports import batch
+from support.effort import examples
+from support.vectors import vectors
 
 SCHEMAS = {
     "reports": avro.REPORTS_SCHEMA,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fetch_vectors import ORIGINS, Origin, fetch
-from vectors import found, vectors
+from support.vectors import found, vectors
 
 GIT = {"GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b", "GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "a@b"}
 

@@ -13,7 +13,7 @@ from attributary.api.ara import parse
 from attributary.api.ara.parse import Parsed
 from attributary.api.ara.parse.browser_limits import BrowserLimits
 from attributary.api.ara.parse.filter_rules import FilterConfig, FilterPair, matches
-from vectors import found
+from support.vectors import found
 
 LIMIT_NAMES = {
     "aggregationCoordinatorOrigins": "coordinators",

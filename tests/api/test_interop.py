@@ -15,7 +15,7 @@ from attributary.api.ara.client.pending_report import report
 from attributary.api.ara.parse.browser_limits import BrowserLimits
 from attributary.api.ara.wire import payload
 from attributary.api.ara.wire.aggregatable_report import from_json, to_json
-from vectors import found
+from support.vectors import found
 
 FOLDERS = ("interop", "interop-more")
 ELIGIBLE = "Attribution-Reporting-Eligible"

@@ -16,8 +16,8 @@ from attributary.pipeline.read_tree import queried_tree
 from attributary.plan import Plan, make_plan
 from attributary.plan.plan import Bits
 from attributary.spec import Spec
-from keyed import changed, plans
-from plans import asked, spec
+from support.keyed import changed, plans
+from support.plans import asked, spec
 
 
 @settings(deadline=None)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from attributary.api.ara.wire import cbor, payload
 from attributary.api.ara.wire.payload import Contribution, columns
 from attributary.api.ara.wire.shared_info import VERSIONS
-from vectors import vectors
+from support.vectors import vectors
 
 NULL = Contribution(0, 0)
 contributions = st.builds(Contribution, st.integers(0, 2**128 - 1), st.integers(0, 2**32 - 1), st.integers(0, 255))

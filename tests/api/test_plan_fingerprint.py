@@ -21,10 +21,10 @@ from attributary.api.ara.wire.payload import Contribution
 from attributary.errors import InputError
 from attributary.pipeline.denoise_summary import QueriedReports, denoise_batches
 from attributary.types import Keys
-from command import attributary
-from plans import asked, counts, spec
-from w3c_devices import ready as w3c_ready
-from w3c_devices import spec as w3c_spec
+from support.command import attributary
+from support.plans import asked, counts, spec
+from support.w3c_devices import ready as w3c_ready
+from support.w3c_devices import spec as w3c_spec
 
 WEEK = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 SITE, ADS = "https://shop.example", "https://ads.example"

@@ -20,7 +20,7 @@ from attributary.api.ara.keys.key_layout import bits
 from attributary.api.ara.parse.browser_limits import BrowserLimits
 from attributary.api.ara.registration import Registrations, registrations
 from attributary.spec import Spec
-from plans import HOURS, UNKNOWN, asked, spec
+from support.plans import HOURS, UNKNOWN, asked, spec
 
 SHOP, OTHER_SHOP, NEWS, ADS = (f"https://{name}.example" for name in ("shop", "other", "news", "ads"))
 SECOND, DAY = 1000, 86_400_000

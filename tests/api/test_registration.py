@@ -21,9 +21,9 @@ from attributary.api.ara.registration import Json, Registrations, registrations
 from attributary.errors import InputError
 from attributary.plan import Plan, make_plan
 from attributary.spec import Spec
-from keyed import DELAY, LOGS, by_node, changed, plans
-from plans import HOURS, UNKNOWN, asked, counts, spec
-from vectors import vectors
+from support.keyed import DELAY, LOGS, by_node, changed, plans
+from support.plans import HOURS, UNKNOWN, asked, counts, spec
+from support.vectors import vectors
 
 SITE = "https://shop.example"
 DAY = 86_400

@@ -24,9 +24,9 @@ from attributary.api.ara.wire.encryption import read_private_keys
 from attributary.api.ara.wire.payload import Contribution
 from attributary.api.ara.wire.shared_info import APIS, Fault, SharedInfo, identity, parse, shared_id
 from attributary.errors import InputError
-from browser_reports import HOUR, PRIVATE, batch, info, report
-from effort import examples
-from vectors import found, vectors
+from support.browser_reports import HOUR, PRIVATE, batch, info, report
+from support.effort import examples
+from support.vectors import found, vectors
 
 PUBLIC = encryption.public_key(PRIVATE)
 TOO_OLD = "ORIGINAL_REPORT_TIME_TOO_OLD"

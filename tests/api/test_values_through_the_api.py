@@ -25,8 +25,8 @@ from attributary.plan import Plan, make_plan
 from attributary.prior import from_counts
 from attributary.prior.earlier import profile
 from attributary.spec import Spec
-from command import attributary as run
-from effort import examples, first_of
+from support.command import attributary as run
+from support.effort import examples, first_of
 
 PRIVATE_KEY = bytes(range(32))
 SHOP, NEWS, ADS = "https://shop.example", "https://news.example", "https://ads.example"

@@ -9,9 +9,9 @@ from attributary import Tree
 from attributary.budget.classes import classes
 from attributary.budget.problem import Problem
 from attributary.budget.split import LevelBudgets
-from budgets import Case, cases, levelled
-from effort import examples
-from forests import NAMED, STAR
+from support.budgets import Case, cases, levelled
+from support.effort import examples
+from support.forests import NAMED, STAR
 
 
 @settings(max_examples=examples(100), deadline=None)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from attributary.budget.per_node import NodeBudgets
 from attributary.budget.problem import Problem
 from attributary.budget.split import LevelBudgets
-from budgets import Case, cases, levelled
-from effort import examples
+from support.budgets import Case, cases, levelled
+from support.effort import examples
 
 
 def differences(places: LevelBudgets | NodeBudgets, budget: np.ndarray) -> np.ndarray:

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attributary import Tree, budget, noise
-from budgets import METHODS, Case, cases, levelled, path_sums
-from effort import examples, first_of
+from support.budgets import METHODS, Case, cases, levelled, path_sums
+from support.effort import examples, first_of
 
 DELTA = 1e-6
 

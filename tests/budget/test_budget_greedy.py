@@ -13,8 +13,8 @@ from attributary.budget.problem import Problem
 from attributary.budget.split import LevelBudgets
 from attributary.denoising import linear
 from attributary.noise import dlap_variance
-from budgets import Case, cases, levelled
-from effort import examples, first_of
+from support.budgets import Case, cases, levelled
+from support.effort import examples, first_of
 
 L1 = 65536
 

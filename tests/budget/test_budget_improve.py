@@ -9,8 +9,8 @@ from attributary.budget.per_node import NodeBudgets
 from attributary.budget.problem import Problem
 from attributary.budget.split import LevelBudgets
 from attributary.budget.tree_error import _rest, _step, improve, prune
-from budgets import Case, cases, path_sums
-from effort import examples
+from support.budgets import Case, cases, path_sums
+from support.effort import examples
 
 
 def start(case: Case, kind: str, data: st.DataObject, noise: str) -> tuple[LevelBudgets | NodeBudgets, np.ndarray]:

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.budget.test_budget_error import check
+from tests.budget.test_budget_optimal import grid
 
 from attributary import Tree, budget
 from attributary.budget.classes import classes
@@ -13,10 +15,8 @@ from attributary.budget.optimal import DOUBT, LIMIT, Hedged, optimally
 from attributary.budget.problem import Learned, Problem, expectations
 from attributary.budget.split import LevelBudgets
 from attributary.budget.tree_error import predicted, predicted_gain
-from budgets import Case, cases, levelled, path_sums
-from effort import examples
-from test_budget_error import check
-from test_budget_optimal import grid
+from support.budgets import Case, cases, levelled, path_sums
+from support.effort import examples
 
 
 def shares(tree: Tree, rng: np.random.Generator, even: bool = False) -> np.ndarray:

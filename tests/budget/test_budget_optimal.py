@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from attributary import Tree, budget
 from attributary.budget.problem import Problem
 from attributary.budget.split import LevelBudgets
-from budgets import Case, cases, levelled
-from effort import examples, first_of
-from forests import grown
+from support.budgets import Case, cases, levelled
+from support.effort import examples, first_of
+from support.forests import grown
 
 
 def grid(levels: int, steps: int) -> np.ndarray:

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from attributary import Tree, budget, rmsre
 from attributary.noise import dlap_variance
-from budgets import METHODS, Case, cases, levelled, path_sums
-from effort import examples, first_of
+from support.budgets import METHODS, Case, cases, levelled, path_sums
+from support.effort import examples, first_of
 
 EVERY = pytest.mark.parametrize("method", METHODS)
 BY_LEVEL = pytest.mark.parametrize("method", [m for m in METHODS if m != "per_node"])

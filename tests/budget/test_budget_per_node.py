@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 
 from attributary import Tree, budget
-from budgets import Case, cases, levelled
-from effort import examples
+from support.budgets import Case, cases, levelled
+from support.effort import examples
 
 
 @settings(max_examples=examples(50), deadline=None)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from attributary import Tree, budget
-from budgets import METHODS
+from support.budgets import METHODS
 
 TREE = Tree.from_parents([-1, 0, 0, 1, 1, 2, 2])
 GOOD: dict[str, Any] = {"prior_count": np.ones(7), "epsilon": 4, "tau": 5}

@@ -10,7 +10,7 @@ from scipy import stats
 
 from attributary.changes.change_test import TESTS, Difference, PeriodFigures, adjusted, chance_of, sum_excess, tails
 from attributary.denoising.quantile import level_of
-from effort import first_of
+from support.effort import first_of
 
 SIZES = np.array([0.0, 0.3, 1.0, 2.0, 4.0, 7.0, 11.0])
 

@@ -11,8 +11,8 @@ from attributary import Tree, denoise, periods
 from attributary.denoising.total import subtree_variance
 from attributary.errors import InputError
 from attributary.tables import write_table
-from command import attributary
-from forests import Case, cases
+from support.command import attributary
+from support.forests import Case, cases
 
 WEEKS = ["W2", "W10", "W1", "W9"]
 STORES = [("North", "Oslo"), ("North", "Bergen"), ("South", "Rome"), ("South", "Bari"), ("South", "Pisa")]

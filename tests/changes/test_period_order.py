@@ -15,8 +15,8 @@ from attributary.changes.period_order import in_order
 from attributary.errors import InputError
 from attributary.report import series_page
 from attributary.tables import write_table
-from command import attributary
-from weeks import rates, tree_of, week, write_weeks
+from support.command import attributary
+from support.weeks import rates, tree_of, week, write_weeks
 
 FORMS = [
     ["Q4 2025", "Q1 2026", "Q2 2026"],

@@ -14,7 +14,7 @@ from attributary.errors import InputError
 from attributary.estimates import Estimates
 from attributary.prior import learn
 from attributary.tables import write_table
-from weeks import LEVELS, rates, tree_of, week, write_weeks
+from support.weeks import LEVELS, rates, tree_of, week, write_weeks
 
 CAMPAIGNS = [f"c{i}" for i in range(6)]
 

@@ -29,8 +29,8 @@ from attributary.cli import main
 from attributary.noise import sample_dlap
 from attributary.plan import Plan, make_plan
 from attributary.tables.table_columns import NO_NOISE, SEEDED
-from browser_reports import HOUR, PRIVATE, batch, info, report
-from plans import asked, spec
+from support.browser_reports import HOUR, PRIVATE, batch, info, report
+from support.plans import asked, spec
 
 KEYS = np.array([[0, 1], [0, 2], [5, 0]], np.uint64)
 ROWS = [[(1, 300), (5 << 64, 7)], [(1, 300), (9, 1)], [(2, 65536)], [(2, 40, 3)]]

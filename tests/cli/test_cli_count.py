@@ -20,7 +20,7 @@ from attributary.logs.log_columns import OutsideDomain
 from attributary.spec import Spec
 from attributary.tables import read_table
 from attributary.tables.table_columns import TRUE_COUNTS
-from command import PYTHON, attributary
+from support.command import PYTHON, attributary
 
 SPEC = """
 epsilon = 1

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from attributary import Tree, denoise
 from attributary.noise import dlap_variance
 from attributary.tables import read_table, write_table
-from command import ADDED, NOISY, SMALL, TREE, VAR, answer, csv_of, numbers, run
-from effort import examples, first_of
+from support.command import ADDED, NOISY, SMALL, TREE, VAR, answer, csv_of, numbers, run
+from support.effort import examples, first_of
 
 
 def test_rows_order_and_extra_columns_are_kept() -> None:

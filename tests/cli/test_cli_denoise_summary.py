@@ -19,7 +19,7 @@ from attributary.plan import Plan, make_plan
 from attributary.spec import Spec
 from attributary.tables.table_columns import words_of
 from attributary.types import Keys
-from effort import first_of
+from support.effort import first_of
 
 SPEC = """
 epsilon = 2

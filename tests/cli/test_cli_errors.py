@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from attributary.cli import main
 from attributary.errors import InputError, TryAgain
 from attributary.tables import write_table
-from command import PYTHON, SMALL, run
-from effort import examples, first_of
+from support.command import PYTHON, SMALL, run
+from support.effort import examples, first_of
 
 NODES = "a,b,n,v\nx,,5,1\nx,p,2,1\nx,q,2,1\n"
 ERRORS: dict[str, tuple[str, list[str], str]] = {

@@ -14,7 +14,7 @@ from attributary.cli.progress import writing_bar
 from attributary.datasets import FORMATS as KNOWN_FORMATS
 from attributary.datasets import KINDS as KNOWN_KINDS
 from attributary.datasets import generate
-from command import attributary
+from support.command import attributary
 
 run = partial(attributary, "generate", code=None)
 

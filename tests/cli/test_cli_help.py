@@ -12,8 +12,8 @@ from click.shell_completion import BashComplete
 from attributary import explore
 from attributary.api.ara.wire import avro
 from attributary.cli import COMMANDS, main
-from browser_reports import batch
-from command import attributary
+from support.browser_reports import batch
+from support.command import attributary
 
 FIGURES = "region,store,visits\nnorth,,103\nnorth,a,58\nnorth,b,51\nsouth,,60\nsouth,c,33\nsouth,d,22\n"
 

@@ -22,7 +22,7 @@ from attributary.evaluate import paper_experiment as paper_module
 from attributary.evaluate.paper_experiment import PAPER
 from attributary.evaluate.simulation import Pool
 from attributary.tables import read_table
-from command import PYTHON
+from support.command import PYTHON
 
 SMALL = ["--generated", "--rows", "3000", "--epsilon", "1,4", "--draws", "4"]
 

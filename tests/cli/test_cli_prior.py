@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
+from tests.prior.test_learned_prior import measured, world
 
 from attributary import Tree, denoise, prior
 from attributary.cli import main
@@ -14,8 +15,7 @@ from attributary.estimators import Estimator
 from attributary.pipeline.denoise_table import denoise_table
 from attributary.pipeline.read_prior import past_of_table
 from attributary.tables import read_table, write_table
-from command import ADDED
-from test_learned_prior import measured, world
+from support.command import ADDED
 
 LEVELS = ["partner", "campaign", "day"]
 

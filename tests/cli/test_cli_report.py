@@ -10,8 +10,8 @@ from click.testing import CliRunner, Result
 
 from attributary.cli import main
 from attributary.tables import read_table, write_table
-from effort import first_of
-from reports import biting, estimates, evaluation, labelled, shop
+from support.effort import first_of
+from support.reports import biting, estimates, evaluation, labelled, shop
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 

@@ -23,8 +23,8 @@ from attributary.prior import from_counts
 from attributary.spec import Spec
 from attributary.tables import read_table
 from attributary.tables.table_columns import SEEDED, TRUE_COUNTS, words_of
-from command import attributary as command_line
-from effort import first_of
+from support.command import attributary as command_line
+from support.effort import first_of
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 

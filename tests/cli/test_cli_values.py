@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.plan.test_plan_measures import rows, spec
 
 from attributary.api.ara.keys.contribution_classes import classes
 from attributary.api.ara.keys.fewer_classes import fewer_classes
@@ -16,8 +17,7 @@ from attributary.plan import Plan, make_plan
 from attributary.prior import from_counts
 from attributary.prior.earlier import profile
 from attributary.tables import read_table
-from command import attributary as run
-from test_plan_measures import rows, spec
+from support.command import attributary as run
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 

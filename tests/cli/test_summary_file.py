@@ -15,8 +15,8 @@ from attributary.cli.printing import plain
 from attributary.cli.summary_file import as_json
 from attributary.facts.numerals import Numeral, percent, span
 from attributary.tables.table_columns import SEEDED
-from browser_reports import batch
-from command import attributary
+from support.browser_reports import batch
+from support.command import attributary
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 

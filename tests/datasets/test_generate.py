@@ -31,7 +31,7 @@ from attributary.datasets.draws import (
 from attributary.datasets.generate import write
 from attributary.datasets.stream import Stream, map_blocks
 from attributary.errors import InputError
-from effort import first_of
+from support.effort import first_of
 
 ROWS = 2_000_000
 BLOCKS = pytest.mark.parametrize(  # at most; camb has 742, whatever its number of rows

@@ -19,7 +19,7 @@ from attributary.datasets.dataset import figures
 from attributary.datasets.load import DATASETS, Name, published_table
 from attributary.datasets.stream import user_ids
 from attributary.errors import InputError
-from effort import examples, first_of
+from support.effort import examples, first_of
 
 CSSCL, CAMB = DATASETS["csscl"].columns, DATASETS["camb"].columns
 

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from attributary import Measurements, Tree, denoise
 from attributary.denoising import compiled, linear, threads
 from attributary.denoising import denoise as package_denoise
-from effort import examples
-from exact import least_squares
-from forests import NAMED, Case, cases, grown
+from support.effort import examples
+from support.exact import least_squares
+from support.forests import NAMED, Case, cases, grown
 
 ENGINES = pytest.mark.parametrize("engine", [linear, compiled], ids=["numpy", "compiled"])
 

@@ -10,9 +10,9 @@ from scipy import stats
 
 from attributary import Tree, denoise, rmsre
 from attributary.denoising.quantile import level_of, quantile
-from effort import examples, first_of
-from exact import incidence
-from forests import Case, cases, grown
+from support.effort import examples, first_of
+from support.exact import incidence
+from support.forests import Case, cases, grown
 
 
 def hat(case: Case) -> np.ndarray:

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attributary import Measurements, Prior, Tree, denoise
-from effort import examples, first_of
-from exact import HUGE, incidence, invert
-from forests import NAMED, Case, cases, grown
+from support.effort import examples, first_of
+from support.exact import HUGE, incidence, invert
+from support.forests import NAMED, Case, cases, grown
 
 
 @st.composite

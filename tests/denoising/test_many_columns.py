@@ -12,8 +12,8 @@ from attributary.denoising import compiled, linear, passes, threads
 from attributary.errors import InputError
 from attributary.estimates import read_measures
 from attributary.prior import none
-from effort import examples, first_of
-from forests import UNEVEN, Case, cases, grown
+from support.effort import examples, first_of
+from support.forests import UNEVEN, Case, cases, grown
 
 TREE = Tree.from_parents(UNEVEN)
 

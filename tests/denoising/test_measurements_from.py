@@ -20,7 +20,7 @@ from attributary.estimates import Estimates, read_estimates
 from attributary.estimators import Estimator, EstimatorKind
 from attributary.prior import from_counts
 from attributary.tables import read_table, write_table
-from effort import examples
+from support.effort import examples
 
 FRAME: dict[str, list[Any]] = {
     "campaign": ["shoes", "shoes", "shoes", "hats"],

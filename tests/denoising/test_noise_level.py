@@ -12,7 +12,7 @@ from attributary import Measurements, Tree, denoise, estimate_noise
 from attributary.denoising.noise_level import LEAST
 from attributary.denoising.quantile import quantile
 from attributary.errors import InputError
-from effort import examples
+from support.effort import examples
 
 
 def forest(roots: int, depth: int, seed: int, low: int = 1, high: int = 9) -> Tree:

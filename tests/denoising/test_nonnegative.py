@@ -8,13 +8,13 @@ import pytest
 from hypothesis import assume, example, given, settings
 from scipy.optimize import nnls
 
-import curves
 from attributary import Tree, denoise
 from attributary.denoising import threads
-from effort import examples
-from exact import incidence
-from forests import Case, cases, grown
-from runners import RUNNERS, running
+from support import curves
+from support.effort import examples
+from support.exact import incidence
+from support.forests import Case, cases, grown
+from support.runners import RUNNERS, running
 
 METHODS = pytest.mark.parametrize("method", ["top-down", "joint"])
 

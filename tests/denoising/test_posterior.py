@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.forests import NAMED, grown, parents
 
 from attributary import Measurements, Tree
 from attributary.denoising.posterior import family_weights, marginals, moments, whole_figures
 from attributary.errors import InputError
 from attributary.noise import model, shape_of
 from attributary.types import Floats
-from effort import examples
+from support.effort import examples
+from support.forests import NAMED, grown, parents
 
 SHAPES = ("laplace", "dlap", "normal")
 FREE = -0.05  # logarithm of the roots' tilt

@@ -11,7 +11,7 @@ from attributary import Tree, denoise
 from attributary.denoising.cluster import spark_denoise as module
 from attributary.denoising.cluster.spark_denoise import denoise_spark
 from attributary.errors import InputError
-from effort import first_of
+from support.effort import first_of
 
 LEVELS = ["a", "b", "c", "d"]
 ADDED = ["estimate", "variance", "low", "high", "correction"]

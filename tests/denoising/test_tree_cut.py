@@ -17,8 +17,8 @@ from attributary.denoising import compiled, linear
 from attributary.denoising.cluster.top import refuse_gaps, solve_top
 from attributary.denoising.cluster.worker import NOISY, PART, VARIANCE, ClusterTask, check, finish, hand_up_roots
 from attributary.errors import InputError
-from effort import examples
-from forests import Case, cases
+from support.effort import examples
+from support.forests import Case, cases
 
 ADDED = ["estimate", "variance", "low", "high", "correction"]
 

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from attributary import Tree, denoise
 from attributary.denoising import threads
 from attributary.denoising.whole import whole
-from effort import examples
-from forests import Case, cases, grown, parents
-from runners import RUNNERS, running
+from support.effort import examples
+from support.forests import Case, cases, grown, parents
+from support.runners import RUNNERS, running
 
 
 def rounded(runner: str, parent: list[int], count: np.ndarray, floor: int | None = None) -> np.ndarray:

@@ -28,9 +28,9 @@ from attributary.noise import model as noise_model
 from attributary.plan import make_plan
 from attributary.prior import Prior, from_counts, learn
 from attributary.spec import Spec
-from effort import examples, first_of
-from forests import NAMED, parents
-from plans import UNKNOWN, asked, counts, spec, specs
+from support.effort import examples, first_of
+from support.forests import NAMED, parents
+from support.plans import UNKNOWN, asked, counts, spec, specs
 
 LINEAR = [name for name, method in methods().items() if method.estimator.linear and name != "zeros"]
 EVERY = ("equal", "leaves", "greedy", "optimal", "per-node", "planned")

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.plan.test_plan_measures import DAYS, rows, spec
 
 from attributary.api.event_values import scaled
 from attributary.budget import METHODS
@@ -27,8 +28,7 @@ from attributary.report.evaluation_curves import read_evaluation
 from attributary.spec import Measure, Spec
 from attributary.spec.measure import MICRO
 from attributary.tables import read_table, write_table
-from effort import examples
-from test_plan_measures import DAYS, rows, spec
+from support.effort import examples
 
 LINEAR = ["equal-raw", "equal-unbiased", "leaves-unbiased", "greedy-unbiased", "optimal-unbiased"]
 

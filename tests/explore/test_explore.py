@@ -21,8 +21,8 @@ from attributary.explore.estimate_store import open_store
 from attributary.pipeline.denoise_table import denoise_table
 from attributary.tables import write_table
 from attributary.tree.paths import UNPRINTABLE
-from effort import examples, first_of
-from explored import AWKWARD, client, closed, every_page, session, shuffled, table, written  # noqa: F401
+from support.effort import examples, first_of
+from support.explored import AWKWARD, client, closed, every_page, session, shuffled, table, written  # noqa: F401
 
 SORTS = {
     "estimate": lambda r: r["estimate"],

@@ -16,8 +16,8 @@ from click.testing import CliRunner, Result
 
 from attributary.cli import main
 from attributary.tables import write_table
-from command import PYTHON
-from explored import Tab, client, table, written
+from support.command import PYTHON
+from support.explored import Tab, client, table, written
 
 SPEC = """
 epsilon = 2

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from attributary.explore.session import Session
-from explored import HOST, PORT, TOKEN, Tab, client, session, table, written
+from support.explored import HOST, PORT, TOKEN, Tab, client, session, table, written
 
 API = [
     "/api/about",

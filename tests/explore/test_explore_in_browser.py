@@ -13,8 +13,8 @@ import pytest
 import uvicorn
 
 from attributary.explore.server import listen, make_app
-from browser import Tabs, check_usable, violations
-from explored import AWKWARD, TOKEN, closed, session, table, written  # noqa: F401
+from support.browser import Tabs, check_usable, violations
+from support.explored import AWKWARD, TOKEN, closed, session, table, written  # noqa: F401
 
 ROWS = "#grid tbody tr"
 

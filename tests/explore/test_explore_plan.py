@@ -10,8 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import plans
-import w3c_devices
 from attributary import Tree, prior, rmsre
 from attributary.errors import InputError
 from attributary.explore.plan_tab import (
@@ -31,8 +29,9 @@ from attributary.facts.plan import nodes_in_words
 from attributary.plan import Plan, expected, make_plan
 from attributary.spec import Spec
 from attributary.spec.terms import NEIGHBOURS
-from effort import examples
-from explored import Tab, client, closed, session, table, written  # noqa: F401
+from support import plans, w3c_devices
+from support.effort import examples
+from support.explored import Tab, client, closed, session, table, written  # noqa: F401
 
 
 def number(x: float | str | None) -> float:

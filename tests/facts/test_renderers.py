@@ -20,8 +20,8 @@ from attributary import Measurements, Plan, denoise
 from attributary.cli.printing import plain
 from attributary.explore import Session, open_session
 from attributary.facts import numerals
-from command import attributary
-from explored import client
+from support.command import attributary
+from support.explored import client
 
 GOLDEN = Path(__file__).parent / "golden"
 SPEC = """epsilon = 4

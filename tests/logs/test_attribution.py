@@ -15,7 +15,7 @@ from attributary.logs.count import count
 from attributary.logs.counts import Counts
 from attributary.logs.duckdb import DuckDB
 from attributary.spec import Spec
-from effort import examples
+from support.effort import examples
 
 DAY = 86_400
 WINDOW = 6 * DAY

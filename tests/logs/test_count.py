@@ -25,7 +25,7 @@ from attributary.logs.log_columns import clock_of, moment_micros
 from attributary.logs.log_files import refuse_cut_gzip, refuse_cut_zstd
 from attributary.spec import Attribute, Spec
 from attributary.tables import write_table
-from effort import examples
+from support.effort import examples
 
 HEAD = """
 epsilon = 1

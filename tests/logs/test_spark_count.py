@@ -21,8 +21,8 @@ from attributary.logs.counts import Counts
 from attributary.logs.spark import Spark, quiet_py4j, spark_errors, start_session
 from attributary.spec import Spec
 from attributary.tables import write_table
-from brisk_java import BRISK
-from effort import first_of
+from support.brisk_java import BRISK
+from support.effort import first_of
 
 TWO_LOGS = """
 epsilon = 4

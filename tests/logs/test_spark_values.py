@@ -12,7 +12,7 @@ import pytest
 from attributary.logs.count import count
 from attributary.logs.spark import Spark
 from attributary.spec import Spec
-from effort import first_of
+from support.effort import first_of
 
 SPEC = """
 epsilon = 4

@@ -13,6 +13,19 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
+from tests.logs.test_attribution import (
+    DAY,
+    IMPRESSIONS,
+    KEYS,
+    PERIODS,
+    SPEC,
+    TIMES,
+    USERS,
+    WINDOW,
+    Impression,
+    leaves,
+    table,
+)
 
 from attributary.errors import InputError
 from attributary.logs.count import count
@@ -21,8 +34,7 @@ from attributary.logs.duckdb import DuckDB
 from attributary.prior import from_counts
 from attributary.prior.earlier import profile
 from attributary.spec import Measure, Spec
-from effort import examples
-from test_attribution import DAY, IMPRESSIONS, KEYS, PERIODS, SPEC, TIMES, USERS, WINDOW, Impression, leaves, table
+from support.effort import examples
 
 TYPES = {"user": pa.string(), "advertiser": pa.int64(), "time": pa.int64(), "day": pa.string(), "value": pa.float64()}
 REVENUE = '\n[[measure]]\nname = "count"\n[[measure]]\nname = "revenue"\ncolumn = "value"\nclip = '

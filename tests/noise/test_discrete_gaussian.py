@@ -19,7 +19,7 @@ from attributary.noise.discrete_gaussian import (
     sigma2_terms,
 )
 from attributary.noise.discrete_laplace import digits_of_exp, drawn_for_each
-from effort import first_of
+from support.effort import first_of
 
 MILLION = 10**6
 SCALES = [0.2, Fraction(9, 4), 30.0, 1234.5, 3e10]

@@ -8,8 +8,8 @@ from scipy import stats
 
 from attributary import Measurements, Tree, denoise, noise
 from attributary.noise.gaussian import Gaussian
-from effort import examples
-from forests import NAMED, grown
+from support.effort import examples
+from support.forests import NAMED, grown
 
 DELTA = 1e-6
 BUDGETS = st.lists(st.one_of(st.just(0.0), st.floats(1e-3, 4)), min_size=1, max_size=6)

@@ -16,7 +16,7 @@ from scipy.stats import chi2_contingency, chisquare
 from attributary.errors import InputError
 from attributary.noise import discrete_laplace as noise
 from attributary.noise.discrete_laplace import LARGEST, dlap_variance, rate, sample_dlap, sample_each
-from effort import first_of
+from support.effort import first_of
 
 MILLION = 10**6
 AWKWARD = [

@@ -17,7 +17,7 @@ from attributary.errors import InputError
 from attributary.noise import MODELS, SHAPES, Entropy, NoiseModel, NoiseShape
 from attributary.noise.privacy_account import gaussian_mu
 from attributary.tables import read_table
-from command import attributary as invoke
+from support.command import attributary as invoke
 
 TABLE = {"campaign": ["a", "a", "b", "b", "c"], "day": ["1", "2", "1", "2", "1"], "conversions": [90, 40, 7, 0, 3]}
 AGGREGATORS = ["one-aggregator", "two-aggregators", "one-aggregator-counts", "two-aggregators-counts"]

@@ -10,7 +10,7 @@ from scipy.integrate import quad
 
 from attributary.errors import InputError
 from attributary.noise import PrivacyAccount, gaussian_delta, gaussian_epsilon, gaussian_mu
-from effort import examples
+from support.effort import examples
 
 EPSILONS, MUS = st.floats(0.01, 40), st.floats(0.01, 8)
 DELTAS = st.floats(-30, -0.5).map(lambda exponent: 10.0**exponent)

@@ -14,7 +14,7 @@ from attributary.api.ara.event_level_reports import event_level_measurements, ra
 from attributary.denoising.posterior import whole_figures
 from attributary.errors import InputError
 from attributary.noise import RandomisedResponse
-from effort import examples
+from support.effort import examples
 
 RATES = [1e-6, 0.0024, 0.05, 0.5]
 

@@ -12,8 +12,8 @@ from attributary.cli import main
 from attributary.errors import InputError
 from attributary.pipeline.check_table import check_table
 from attributary.report import page, read
-from browser import Tabs, check_usable, ready
-from effort import first_of
+from support.browser import Tabs, check_usable, ready
+from support.effort import first_of
 
 
 def sales(seed: int = 5, scale: float = 5.0) -> list[list[Any]]:

@@ -18,7 +18,7 @@ from attributary.errors import InputError
 from attributary.logs.count import count
 from attributary.pipeline.draft_spec import draft_spec
 from attributary.spec import Spec
-from command import attributary as command
+from support.command import attributary as command
 
 Row = dict[str, Any]
 BEGIN = datetime(2026, 3, 2, 9)

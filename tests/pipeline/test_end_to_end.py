@@ -23,8 +23,8 @@ from attributary.logs.count import count
 from attributary.plan import Plan, make_plan
 from attributary.prior import from_counts
 from attributary.spec import Spec
-from command import attributary as run
-from effort import first_of
+from support.command import attributary as run
+from support.effort import first_of
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 

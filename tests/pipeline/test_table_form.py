@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import attributary
 from attributary.errors import InputError
 from attributary.pipeline.table_form import TableForm, recognise
-from effort import examples
+from support.effort import examples
 
 LEVELS = ("region", "store", "week")
 

@@ -21,10 +21,10 @@ from attributary.plan.contributions import at_least_one, whole
 from attributary.prior import Prior
 from attributary.spec import Spec
 from attributary.tables import write_table
-from effort import examples, first_of
-from plans import HOURS, UNKNOWN, asked, counts, spec, specs
-from vectors import found as found_vectors
-from vectors import vectors
+from support.effort import examples, first_of
+from support.plans import HOURS, UNKNOWN, asked, counts, spec, specs
+from support.vectors import found as found_vectors
+from support.vectors import vectors
 
 # Whole numbers
 

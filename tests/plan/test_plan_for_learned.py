@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
+from tests.cli.test_cli_plan import SPEC, SPLIT, counts
 
 from attributary import prior
 from attributary.budget.optimal import LIMIT
@@ -17,10 +18,9 @@ from attributary.errors import InputError
 from attributary.evaluate import methods
 from attributary.plan import Plan, expected, make_plan
 from attributary.spec import Spec
-from command import attributary
-from effort import examples, first_of
-from plans import UNKNOWN, asked, spec, specs
-from test_cli_plan import SPEC, SPLIT, counts
+from support.command import attributary
+from support.effort import examples, first_of
+from support.plans import UNKNOWN, asked, spec, specs
 
 OPTIONS: list[dict[str, Any]] = [{}, {"split_by": "a"}, {"total": True}, {"split_by": "a", "total": True}]
 OPTIONS += [

@@ -10,7 +10,7 @@ from attributary import Measurements, Plan, Spec, api, denoise, make_plan, noise
 from attributary.errors import InputError
 from attributary.spec.mistakes import Mistakes
 from attributary.tables import read_table
-from command import attributary as invoke
+from support.command import attributary as invoke
 
 ATTRIBUTES: list[dict[str, Any]] = [
     {"name": "campaign"},

@@ -21,7 +21,7 @@ from attributary.prior.earlier import profile
 from attributary.ratio import ratio
 from attributary.spec import Spec
 from attributary.tree import Tree
-from effort import examples
+from support.effort import examples
 
 DAYS = ["mon", "tue", "wed"]
 

@@ -11,9 +11,9 @@ from attributary import Plan, Spec, Tree, budget, make_plan, prior
 from attributary.errors import InputError
 from attributary.prior import Prior
 from attributary.spec.w3c_schemes import MICRO, micro_of, report_bytes, report_kinds
-from command import attributary
-from effort import first_of
-from w3c_devices import spec
+from support.command import attributary
+from support.effort import first_of
+from support.w3c_devices import spec
 
 GRID = 24  # parts of ε in which scheme A's split is tried
 

@@ -17,8 +17,8 @@ from attributary.report.facts import facts, lead
 from attributary.report.inputs import ReportInputs
 from attributary.spec import Spec
 from attributary.spec.terms import ARA, NEIGHBOURS, TERMS
-from command import attributary
-from plans import asked, spec
+from support.command import attributary
+from support.plans import asked, spec
 
 MEASURES = ({"name": "count"}, {"name": "revenue", "clip": 10})
 BIGQUERY = {"kind": "bigquery", "table": "p.d.t", "privacy_unit": "user_id"}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from attributary import Measurements, Plan, Prior, Spec, Tree, budget, denoise, make_plan, rmsre
 from attributary.errors import InputError
 from attributary.plan.variants import Change, what_if
-from effort import examples, first_of
+from support.effort import examples, first_of
 
 DAY = {"name": "day", "unknown": True, "range": [1, 4]}
 NOISE: dict[str, dict[str, Any]] = {

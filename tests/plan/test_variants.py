@@ -14,8 +14,8 @@ from attributary.prior import from_counts, from_estimates
 from attributary.prior.earlier import profile
 from attributary.report.by_level import budget_section
 from attributary.spec import Spec
-from effort import first_of
-from plans import DAYS, counts, spec
+from support.effort import first_of
+from support.plans import DAYS, counts, spec
 
 LAND = {f"l{i}": "north" if i % 2 else "south" for i in range(6)}
 HALF = dict(zip(DAYS, ("early", "early", "late"), strict=True))

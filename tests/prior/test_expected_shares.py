@@ -5,8 +5,8 @@ import pytest
 
 from attributary import Tree, prior
 from attributary.prior import Prior
-from effort import first_of
-from forests import grown
+from support.effort import first_of
+from support.forests import grown
 
 
 def earlier(seed: int, *, noise: float = 0.0) -> tuple[Tree, Prior]:

@@ -8,7 +8,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.weeks import LEVELS, rates, tree_of, week, write_weeks
 
 from attributary import Prior, Tree, denoise, periods, prior
 from attributary.errors import InputError
@@ -18,7 +17,8 @@ from attributary.pipeline.denoise_table import denoise_table
 from attributary.prior.history import DISCOUNTS, USUAL, history
 from attributary.tables import write_table
 from attributary.types import Floats
-from effort import examples
+from support.effort import examples
+from support.weeks import LEVELS, rates, tree_of, week, write_weeks
 
 
 def weeks(number: int, seed: int = 0, drift: float = 0.1, campaigns: str = "abcd", **options: Any) -> dict[str, Any]:

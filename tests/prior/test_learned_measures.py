@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from tests.plan.test_plan_measures import planned, rows, spec
 
 from attributary import Tree, denoise
 from attributary.api.ara.keys.key_layout import layout
@@ -26,7 +27,6 @@ from attributary.prior import from_counts, from_estimates
 from attributary.prior.earlier import profile
 from attributary.tables import read_table, write_table
 from attributary.tables.table_columns import EXACT_PRIOR, SEEDED, mark, words_of
-from test_plan_measures import planned, rows, spec
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 

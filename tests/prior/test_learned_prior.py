@@ -28,7 +28,7 @@ from attributary.prior.learn import (
     spread,
 )
 from attributary.prior.learn import _sums as spread_sums
-from effort import first_of
+from support.effort import first_of
 
 TAU = 5.0
 DAYS, CAMPAIGNS = 8, 6

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.forests import NAMED, Case, cases
 
 from attributary import Measurements, Prior, Tree, denoise
 from attributary.denoising.posterior import Posterior
@@ -14,7 +13,8 @@ from attributary.estimates import Estimates, estimates_table, read_estimates
 from attributary.estimators import Estimator
 from attributary.prior.whole_counts import bases, learn_weights
 from attributary.types import Floats
-from effort import examples
+from support.effort import examples
+from support.forests import NAMED, Case, cases
 
 
 class Forest:

@@ -4,9 +4,20 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from tests.prior.test_prior_robust import (
+    AWKWARD,
+    World,
+    earlier,
+    families,
+    flat,
+    grown,
+    labelled,
+    shuffled,
+    tripled,
+    world,
+)
 
 from attributary import Measurements, denoise, rmsre
-from test_prior_robust import AWKWARD, World, earlier, families, flat, grown, labelled, shuffled, tripled, world
 
 TAU = 5.0
 Past = Callable[[World], np.ndarray | None]

@@ -13,7 +13,7 @@ from attributary import Tree, denoise, prior
 from attributary.prior import Prior
 from attributary.spec import Spec
 from attributary.tree.paths import RowError
-from effort import examples
+from support.effort import examples
 
 ATTRIBUTES = ["a", "b", "c"]
 paths = st.lists(st.tuples(*[st.sampled_from("xyz")] * 3), min_size=1, max_size=14)

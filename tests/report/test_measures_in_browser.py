@@ -8,14 +8,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from tests.explore.test_explore_in_browser import opened, serve, settled  # noqa: F401
+from tests.report.test_page_in_browser import cells, told
 
 from attributary.facts import numerals
 from attributary.tables import read_table
-from browser import Tabs, check_usable, ready, violations
-from explored import client, closed, every_page, session, table, written  # noqa: F401
-from reports import values, write
-from test_explore_in_browser import opened, serve, settled  # noqa: F401
-from test_page_in_browser import cells, told
+from support.browser import Tabs, check_usable, ready, violations
+from support.explored import client, closed, every_page, session, table, written  # noqa: F401
+from support.reports import values, write
 
 ROWS = "#grid tbody tr[data-node]"
 SWITCH = "input[name=measure]"

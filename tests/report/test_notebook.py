@@ -11,9 +11,9 @@ from attributary.html import html_table
 from attributary.plan import make_plan
 from attributary.prior import none
 from attributary.report.notebook import plan_html
-from forests import NAMED
-from plans import asked, spec
-from reports import BITING, labelled
+from support.forests import NAMED
+from support.plans import asked, spec
+from support.reports import BITING, labelled
 
 
 def cells(html: str) -> list[list[str]]:

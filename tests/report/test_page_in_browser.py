@@ -11,9 +11,9 @@ import pytest
 from attributary import Tree
 from attributary.facts import numerals
 from attributary.tables import read_table, write_table
-from browser import Tabs, check_usable, ready, violations
-from effort import first_of
-from reports import BITING, biting, estimates, evaluation, shop, write
+from support.browser import Tabs, check_usable, ready, violations
+from support.effort import first_of
+from support.reports import BITING, biting, estimates, evaluation, shop, write
 
 ROWS = "#grid tbody tr[data-node]"
 

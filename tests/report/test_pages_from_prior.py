@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.explore.test_explore_in_browser import opened, serve, settled  # noqa: F401
 
 from attributary import Tree, denoise, prior
 from attributary.denoising.estimate import estimate_html
@@ -20,11 +21,10 @@ from attributary.facts import numerals
 from attributary.report import ReportInputs, page
 from attributary.report.facts import facts
 from attributary.tables import write_table
-from browser import Tabs, ready, violations
-from effort import examples
-from explored import client, closed, every_page, session, written  # noqa: F401
-from reports import estimates, write
-from test_explore_in_browser import opened, serve, settled  # noqa: F401
+from support.browser import Tabs, ready, violations
+from support.effort import examples
+from support.explored import client, closed, every_page, session, written  # noqa: F401
+from support.reports import estimates, write
 
 ROWS = "#grid tbody tr[data-node]"
 

@@ -34,10 +34,10 @@ from attributary.report.node_charts import spans
 from attributary.report.page_data import cut, pack
 from attributary.tables import write_table
 from attributary.tables.table_columns import SEEDED
-from effort import examples
-from forests import NAMED, Case, cases, parents
-from plans import asked, spec
-from reports import BITING, biting, estimates, evaluation, labelled, shop
+from support.effort import examples
+from support.forests import NAMED, Case, cases, parents
+from support.plans import asked, spec
+from support.reports import BITING, biting, estimates, evaluation, labelled, shop
 
 TYPES = {"i1": "<i1", "i2": "<i2", "i4": "<i4", "u1": "<u1", "u2": "<u2", "u4": "<u4", "f4": "<f4", "f8": "<f8"}
 

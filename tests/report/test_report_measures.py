@@ -15,6 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.report.test_report import unpacked
 
 from attributary import Tree, denoise
 from attributary.cli import main
@@ -28,9 +29,8 @@ from attributary.report.facts import chosen, measure_facts
 from attributary.report.inputs import quantities
 from attributary.report.page_data import Layer, cut, pack
 from attributary.tables import read_table, write_table
-from effort import examples
-from reports import estimates, labelled, values
-from test_report import unpacked
+from support.effort import examples
+from support.reports import estimates, labelled, values
 
 
 @pytest.fixture(scope="module")

@@ -10,9 +10,9 @@ from click.testing import CliRunner, Result
 from attributary import denoise, periods
 from attributary.cli import main
 from attributary.report import series_page
-from browser import Tabs, check_usable
-from reports import BITING
-from weeks import rates, tree_of, week, write_weeks
+from support.browser import Tabs, check_usable
+from support.reports import BITING
+from support.weeks import rates, tree_of, week, write_weeks
 
 CAMPAIGNS = ["outlet", "shoes", "hats"]
 

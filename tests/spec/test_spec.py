@@ -14,7 +14,7 @@ from attributary.errors import InputError
 from attributary.spec import Attribute, Spec
 from attributary.spec.attribute import span
 from attributary.tree.paths import RowError
-from effort import examples
+from support.effort import examples
 
 DESIGN = """
 epsilon = 4

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from attributary.errors import InputError
 from attributary.tables.number_form import plain_numbers
 from attributary.tables.table_columns import floats
-from effort import examples
+from support.effort import examples
 
 LOCALES = [("", "."), ("", ","), (",", "."), (".", ","), (" ", ","), ("\u00a0", ","), ("’", "."), ("'", ",")]
 ODD = ["1.23.456", "12,34,567", "1,2345", "1 23", "0,123,456", "1.234,567.8", "--1", "1,5,", "1e"]

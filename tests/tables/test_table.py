@@ -22,7 +22,7 @@ from attributary.errors import InputError
 from attributary.tables import check_output, place, read_table, write_table
 from attributary.tables import table_writer as text_module
 from attributary.tables import table_writer as write_module
-from effort import examples
+from support.effort import examples
 
 TEXT = ["csv", "tsv"]
 ENDINGS = [*TEXT, "csv.gz", "tsv.zst", "parquet", "arrow", "feather", "arrows"]

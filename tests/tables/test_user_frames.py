@@ -18,7 +18,7 @@ from attributary.estimates import read_estimates
 from attributary.pipeline.denoise_table import denoise_table
 from attributary.tables import read_table, write_table
 from attributary.tables.table_columns import arrow_table
-from command import attributary
+from support.command import attributary
 
 COLUMNS: dict[str, list[Any]] = {
     "owner": ["Ada", "Ben", "Ada", "Cleo"],

@@ -12,8 +12,8 @@ from attributary import Tree
 from attributary.tree import paths
 from attributary.tree import tree as levels
 from attributary.tree.paths import codes, text_labels
-from effort import examples
-from forests import NAMED, parents
+from support.effort import examples
+from support.forests import NAMED, parents
 
 
 @settings(max_examples=examples(300), deadline=None)

@@ -13,9 +13,9 @@ from attributary.api.w3c.histogram_results import Batch
 from attributary.api.w3c.page_calls import W3cClients
 from attributary.errors import InputError
 from attributary.measurements import chance_of_equal
-from command import attributary
-from effort import first_of
-from w3c_devices import browse, ready, spec
+from support.command import attributary
+from support.effort import first_of
+from support.w3c_devices import browse, ready, spec
 
 SHARE = {"campaign": 0.2, "location": 0.3}
 

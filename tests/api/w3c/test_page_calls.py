@@ -22,9 +22,9 @@ from attributary.api.w3c.index_layout import known_paths, lay_out
 from attributary.api.w3c.page_calls import W3cClients, charged
 from attributary.api.w3c.privacy_ledgers import deduction
 from attributary.errors import InputError
-from command import attributary
-from effort import first_of
-from w3c_devices import START, browse, paths, ready, spec
+from support.command import attributary
+from support.effort import first_of
+from support.w3c_devices import START, browse, paths, ready, spec
 
 SHARE = {"campaign": 0.4}
 WITH_DAY = {"campaign": 0.2, "location": 0.3}

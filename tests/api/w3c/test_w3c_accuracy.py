@@ -14,8 +14,8 @@ from scipy import stats
 
 from attributary import Tree, api, denoise, make_plan, prior, rmsre
 from attributary.api.w3c.page_calls import W3cClients
-from effort import first_of
-from w3c_devices import START, Measured, browse, ready, spec
+from support.effort import first_of
+from support.w3c_devices import START, Measured, browse, ready, spec
 
 SHARES = {"campaign": 0.3, "location": 0.3}
 TIMES = 200
@@ -114,7 +114,7 @@ def exactly(clients: W3cClients, rows: list[tuple[str, str]], counts: Any) -> Me
     from random import Random
 
     from attributary.api.w3c import UserAgent, UserAgentSettings
-    from w3c_devices import Batch
+    from support.w3c_devices import Batch
 
     settings = UserAgentSettings(activation_seconds=None, histogram_size=1000)
     batches: dict[tuple[str, str], Batch] = {}

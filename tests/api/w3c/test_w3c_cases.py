@@ -16,7 +16,7 @@ from attributary.api.w3c import (
     UserAgentSettings,
 )
 from fetch_vectors import ORIGINS
-from vectors import found, vectors
+from support.vectors import found, vectors
 
 FOLDER = found("w3c")
 OTHERS = ("CONFIG", "e2e.schema")

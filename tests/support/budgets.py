@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from attributary import Tree, budget
-from forests import parents
+from support.forests import parents
 
 METHODS = {
     "equal": budget.equal,

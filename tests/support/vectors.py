@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-PROJECT = Path(__file__).parent.parent
+PROJECT = Path(__file__).parent.parent.parent
 PLACES = (PROJECT / "vectors", PROJECT.parent / "shared" / "vectors")
 
 

@@ -5,7 +5,7 @@ from itertools import combinations
 
 import numpy as np
 
-from exact import HUGE
+from support.exact import HUGE
 
 Curve = list[tuple[Fraction, Fraction, Fraction]]  # from price λ on, s is this and grows at this slope; before, 0
 

@@ -9,7 +9,7 @@ from attributary import Tree
 from attributary.plan import Plan, make_plan
 from attributary.plan.contributions import down, whole_with_limit
 from attributary.plan.plan import checksum
-from plans import HOURS, UNKNOWN, counts, spec
+from support.plans import HOURS, UNKNOWN, counts, spec
 
 DELAY = {"name": "delay", "unknown": True, "bucket": "2d", "buckets": 3}
 LOGS = {"impressions": "i.csv", "conversions": "c.csv", "user": "user", "time": "time", "window": "5d"}

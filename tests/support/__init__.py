@@ -1,0 +1,1 @@
+"""What tests share: awkward forests, slow exact answers, a command line, a browser."""
