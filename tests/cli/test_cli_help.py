@@ -12,6 +12,7 @@ from click.shell_completion import BashComplete
 from attributary import explore
 from attributary.api.ara.wire import avro
 from attributary.cli import COMMANDS, main
+from attributary.explore import Session
 from support.browser_reports import batch
 from support.command import attributary
 
@@ -80,8 +81,14 @@ def test_examples_in_help_run(
     shutil.copytree(made, tmp_path / "here")
     monkeypatch.chdir(tmp_path / "here")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    served: list[Any] = []
-    monkeypatch.setattr(explore, "serve", lambda session, *_: served.append(session))
+    served = 0
+
+    def serve(session: Session, *_: Any) -> None:
+        nonlocal served
+        served += 1
+        session.close()
+
+    monkeypatch.setattr(explore, "serve", serve)
     if command in [(), ("init",)]:  # these write the first spec, and the first run
         Path("spec.toml").unlink()
         shutil.rmtree("run")
@@ -89,7 +96,7 @@ def test_examples_in_help_run(
     assert found
     for words in found:
         attributary(*words)
-    assert len(served) == sum(words[0] == "explore" for words in found)
+    assert served == sum(words[0] == "explore" for words in found)
 
 
 def test_the_help_begins_with_what_people_do() -> None:
