@@ -9,9 +9,9 @@ import pandas as pd
 import vl_convert
 
 from attributary import Spec, Tree, denoise, noise
-from attributary.datasets.forest import SPEC, forest
 from attributary.evaluate import evaluate, user_cases
 from attributary.html import ROOMY
+from attributary.paper.forest import SPEC, forest
 from attributary.report.chart import drawn_as
 from examples import shop
 

@@ -15,11 +15,11 @@ from click.testing import CliRunner
 
 from attributary import Measurements, Plan, Spec, Tree, denoise, make_plan, prior
 from attributary.cli import main
-from attributary.datasets import generate
 from attributary.explore.estimate_store import open_store
 from attributary.explore.plan_tab import start_of_plan
 from attributary.explore.session import Session
 from attributary.logs import count
+from attributary.paper import generate
 from attributary.pipeline.table_form import recognise
 from attributary.report.facts import not_private
 from attributary.report.notebook import plan_html

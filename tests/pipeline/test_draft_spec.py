@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from attributary.datasets import generate
 from attributary.errors import InputError
 from attributary.logs.count import count
+from attributary.paper import generate
 from attributary.pipeline.draft_spec import draft_spec
 from attributary.spec import Spec
 from support.command import attributary as command

@@ -11,11 +11,11 @@ import numpy as np
 
 from attributary import __version__
 from attributary.budget import equal
-from attributary.datasets.forest import ForestProcess
 from attributary.denoising import denoise
 from attributary.errors import InputError
 from attributary.estimators import KnownProcess
 from attributary.evaluate.case import Case, all_limits, refuse_no_cut
+from attributary.generated import ForestProcess
 from attributary.logs.count import count
 from attributary.logs.counts import Counts
 from attributary.logs.duckdb import DuckDB

@@ -12,14 +12,16 @@ from typing import Any, NamedTuple
 from attributary.api import register
 from attributary.api.attribution_api import Answer, AttributionApi, Clients, Message, Query
 from attributary.api.event_values import known_labels, unknown_labels
-from attributary.api.w3c.attribution_headers import measure_conversion_header, save_impression_header
 from attributary.api.w3c.attribution_options import (
     DAY,
     ConversionOptions,
     ImpressionOptions,
     PageOptions,
     camel,
+    deduction,
+    measure_conversion_header,
     parse_site,
+    save_impression_header,
 )
 from attributary.api.w3c.index_layout import (
     BATCHES,
@@ -31,7 +33,6 @@ from attributary.api.w3c.index_layout import (
     task_of,
     used_levels,
 )
-from attributary.api.w3c.privacy_ledgers import deduction
 from attributary.errors import InputError, brief
 from attributary.plan import Plan
 from attributary.plan.choose_scheme import index_level

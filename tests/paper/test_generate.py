@@ -12,25 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from attributary.datasets import DATASETS, GENERATED, KINDS, VERSION, compare, generate
-from attributary.datasets.camb_look_alike import camb_stream, campaigns
-from attributary.datasets.csscl_look_alike import PARTNERS, REVENUE, countries, csscl_stream, partners
-from attributary.datasets.draws import (
-    OVERALL,
-    amounts,
-    bin_means,
-    delay_laws,
-    delays,
-    large_ones_to,
-    laws,
-    quotas,
-    shuffle,
-    tilted,
-    user_of,
-)
-from attributary.datasets.generate import write
-from attributary.datasets.stream import Stream, map_blocks
 from attributary.errors import InputError
+from attributary.generated import GENERATED, OVERALL, VERSION, amounts, delay_laws, delays, laws
+from attributary.paper import DATASETS, KINDS, compare, generate
+from attributary.paper.camb import camb_stream, campaigns
+from attributary.paper.csscl import PARTNERS, REVENUE, countries, csscl_stream, partners
+from attributary.paper.generate import write
+from attributary.paper.look_alike import Stream, bin_means, large_ones_to, map_blocks, quotas, shuffle, tilted, user_of
 from support.effort import first_of
 
 ROWS = 2_000_000

@@ -1,13 +1,14 @@
-"""generate: a generated log becomes a file, or a folder of files, each whole or not at all."""
+"""A generated log becomes a file, or a folder of files, each whole or not at all."""
 
 import os
 import zlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from attributary.datasets import camb_look_alike, csscl_look_alike, forest, shop
-from attributary.datasets.stream import WORKERS, Stream, inner_name, map_blocks
+from attributary import shop
 from attributary.errors import InputError, brief
+from attributary.paper import camb, csscl, forest
+from attributary.paper.look_alike import WORKERS, Stream, inner_name, map_blocks
 from attributary.tables import check_output, write_table
 from attributary.whole_files import sole_writer, whole_file, whole_folder
 
@@ -15,9 +16,9 @@ Progress = Callable[[int], None]
 GROUP = 2**18  # rows in a row group of Parquet, at least
 LEVEL = 3  # of gzip
 MOST_ROWS = 10**10
-LOGS = {"csscl": csscl_look_alike, "camb": camb_look_alike, "shop": shop, "forest": forest}
+LOGS = {"csscl": csscl, "camb": camb, "shop": shop, "forest": forest}
 KINDS = {kind: log.ROWS for kind, log in LOGS.items()}  # with rows by default
-STREAMS = {"csscl": csscl_look_alike.csscl_stream, "camb": camb_look_alike.camb_stream}
+STREAMS = {"csscl": csscl.csscl_stream, "camb": camb.camb_stream}
 FOLDERS: dict[str, tuple[Callable[[int, int], Any], str]] = {
     "shop": (shop.shop, shop.SPEC),
     "forest": (forest.forest, forest.SPEC),

@@ -6,35 +6,17 @@ level). Counts of both periods are Poisson and multinomial, given these: childre
 """
 
 import json
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attributary.datasets.draws import VERSION
-from attributary.datasets.stream import check_size, label
+from attributary.generated import PROCESS, VERSION, ForestProcess, check_size, label
 
 ATTRIBUTES = ("campaign", "location", "product", "day")
 FANS = (6, 5, 7)  # children of each node of a level
-EACH = int(np.prod(FANS))  # leaves of a campaign
-ROWS = 40 * EACH
+ROWS = 40 * int(np.prod(FANS))
 DRAWS = 5  # the key of these draws
-PROCESS = "process"  # in the metadata of the counts
-
-
-class ForestProcess(NamedTuple):
-    """How counts are drawn."""
-
-    shape: float = 1.0  # of the gamma distribution of the campaigns' rates
-    mean: float = 3.0 * EACH  # conversions of a campaign
-    kappa: tuple[float, ...] = (40.0, 20.0, 10.0)  # how closely families share as labels do
-    share: tuple[tuple[float, ...], ...] = ()  # of each label of a level
-
-    @classmethod
-    def read(cls, table: Any) -> Self | None:
-        """The process that the metadata of a table of counts tells; None if it does not."""
-        told = (table.schema.metadata or {}).get(PROCESS.encode())
-        return None if told is None else cls(**json.loads(told))
 
 
 class GeneratedForest(NamedTuple):

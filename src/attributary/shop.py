@@ -1,4 +1,4 @@
-"""shop: the logs of a shop that does not exist, small and with names, to show the whole way from logs to counts.
+"""The logs of a shop that does not exist, small and with names, to show the whole way from logs to counts.
 
 Users see several ads and buy at times: within the window of 30 days, to the second at its end, or after it; at the
 very time of an impression; several times after one impression; or without having seen any.
@@ -9,8 +9,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attributary.datasets.draws import DAY, OVERALL, amounts, delay_laws, delays, fixed, fixed_normal, generator
-from attributary.datasets.stream import check_size, label
+from attributary.generated import (
+    DAY,
+    OVERALL,
+    amounts,
+    check_size,
+    delay_laws,
+    delays,
+    fixed,
+    fixed_normal,
+    generator,
+    label,
+)
 from attributary.types import Floats, Ints
 
 ROWS = 200_000  # impressions

@@ -1,4 +1,4 @@
-"""event_level_reports: what the API's event-level reports say of a tree, as measurements beside the aggregates.
+"""What the API's event-level reports say of a tree, as measurements beside the aggregates.
 
 A browser sends the event-level reports of a source as they are or, at the randomised trigger rate, those of a state
 drawn from all that its registration allows: at most r reports, each with one of d trigger data and one of w windows. A

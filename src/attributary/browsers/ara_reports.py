@@ -1,4 +1,4 @@
-"""pending_report: an aggregatable report before it is sent, in the clear."""
+"""Aggregatable reports before they are sent, in the clear: real ones, and the null reports that hide them."""
 
 import uuid
 from dataclasses import dataclass
@@ -45,11 +45,18 @@ class Attribution:
         return self.source_debug_key is not None and self.trigger_debug_key is not None
 
 
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """A trigger, and where and when it was registered, in milliseconds."""
+
+    trigger: Trigger
+    destination: str
+    reporting_origin: str
+    time: int
+
+
 def attribution(
-    trigger: Trigger,
-    destination: str,
-    reporting_origin: str,
-    time: int,
+    of: Conversion,
     contributed: tuple[Contribution, ...],
     source_time: int | None,
     debug_keys: tuple[int | None, int | None],
@@ -57,48 +64,39 @@ def attribution(
     rng: Random,
 ) -> Attribution:
     """The report of a trigger; it includes the day of the source only if the trigger asks for it."""
+    trigger, wait = of.trigger, 0
+    if not at_once(trigger):
+        wait = 1000 * limits.minimum_delay + round(rng.uniform(0, 1000 * limits.delay_span))
     with_time = trigger.aggregatable_source_registration_time == "include" and source_time is not None
-    delay = 0 if at_once(trigger) else 1000 * limits.minimum_delay + round(rng.uniform(0, 1000 * limits.delay_span))
-    both = None not in debug_keys
     return Attribution(
         str(uuid.UUID(int=rng.getrandbits(128), version=4)),
-        time + delay,
-        destination,
-        reporting_origin,
+        of.time + wait,
+        of.destination,
+        of.reporting_origin,
         contributed,
         trigger.aggregation_coordinator_origin,
         trigger.aggregatable_filtering_id_max_bytes,
         day(source_time) if with_time and source_time is not None else None,
-        debug_keys[0] if both else None,
-        debug_keys[1] if both else None,
+        *((None, None) if None in debug_keys else debug_keys),
         trigger.trigger_context_id,
     )
 
 
-def nulls(
-    trigger: Trigger,
-    destination: str,
-    reporting_origin: str,
-    time: int,
-    source_time: int | None,
-    limits: BrowserLimits,
-    rng: Random,
-) -> list[Attribution]:
+def nulls(of: Conversion, source_time: int | None, limits: BrowserLimits, rng: Random) -> list[Attribution]:
     """The null reports beside the real one (from a source of this time) or in its place, which hide whether it is real.
 
     If reports include the day of the source, there may be one for each other day; otherwise only a missing report is
     replaced, always so if its absence would be noticed.
     """
-    if trigger.aggregatable_source_registration_time == "include":
+    if of.trigger.aggregatable_source_registration_time == "include":
         shown = None if source_time is None else day(source_time)
-        days = (time - 1000 * DAY * i for i in range(DAYS))
+        days = (of.time - 1000 * DAY * i for i in range(DAYS))
         rate = limits.null_rate_per_day
         times = [t for t in days if rng.random() < rate and day(t) != shown] if rate > 0 else []
     else:
-        rate = 1.0 if at_once(trigger) else limits.null_rate
-        times = [time] if source_time is None and rng.random() < rate else []
-    none = (None, None)
-    return [attribution(trigger, destination, reporting_origin, time, (), t, none, limits, rng) for t in times]
+        rate = 1.0 if at_once(of.trigger) else limits.null_rate
+        times = [of.time] if source_time is None and rng.random() < rate else []
+    return [attribution(of, (), time, (None, None), limits, rng) for time in times]
 
 
 def at_once(trigger: Trigger) -> bool:

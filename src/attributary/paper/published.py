@@ -1,4 +1,4 @@
-"""dataset: what is known of a published dataset before its file is opened, and how a log compares with it."""
+"""What is known of a published dataset before its file is opened, and how a log compares with it."""
 
 from typing import Any, NamedTuple
 

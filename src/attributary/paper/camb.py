@@ -1,4 +1,4 @@
-"""camb_look_alike: generated rows like those of Criteo's Attribution Modeling for Bidding dataset; none is one of them.
+"""Generated rows like those of Criteo's Attribution Modeling for Bidding dataset; none is one of them.
 
 The rows are in the order of time, as published, and a block is an hour. The converted rows, one in twenty, are made
 beforehand, since the clicks of one conversion lie days apart; the others are made block by block.
@@ -9,13 +9,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from attributary.datasets.dataset import CAMB
-from attributary.datasets.draws import (
+from attributary.generated import (
     DAY,
-    HOURS,
     OVERALL,
     Laws,
-    bin_means,
+    check_size,
     delay_laws,
     delays,
     fixed,
@@ -23,11 +21,18 @@ from attributary.datasets.draws import (
     generator,
     laws,
     normal,
+)
+from attributary.paper.look_alike import (
+    HOURS,
+    Stream,
+    bin_means,
+    camb_lines,
+    numbers,
     quotas,
     tilted,
     user_of,
 )
-from attributary.datasets.stream import Stream, camb_lines, check_size, numbers
+from attributary.paper.published import CAMB
 from attributary.types import Floats, Ints
 
 # Campaigns: 675, largest first. Published are their number, the law of their sizes and the quantiles of their

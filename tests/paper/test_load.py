@@ -14,11 +14,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from attributary.datasets import generate, load
-from attributary.datasets.dataset import figures
-from attributary.datasets.load import DATASETS, Name, published_table
-from attributary.datasets.stream import user_ids
 from attributary.errors import InputError
+from attributary.paper import generate, load
+from attributary.paper.load import DATASETS, Name, published_table
+from attributary.paper.look_alike import user_ids
+from attributary.paper.published import figures
 from support.effort import examples, first_of
 
 CSSCL, CAMB = DATASETS["csscl"].columns, DATASETS["camb"].columns

@@ -1,13 +1,14 @@
-"""source_storage: the sources of a client, found by where they may be attributed, and reports not yet due."""
+"""What a client remembers: sources, found by where they may be attributed, reports not yet due, and limits on both."""
 
 from collections import Counter
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Hashable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
-from attributary.api.ara.client.pending_report import Attribution
 from attributary.api.ara.parse import Source
-from attributary.api.ara.parse.browser_limits import BUDGET, BrowserLimits
+from attributary.api.ara.parse.browser_limits import BUDGET, DAY, BrowserLimits
+from attributary.api.sites import Url
+from attributary.browsers.ara_reports import Attribution, Conversion
 
 
 @dataclass(slots=True, eq=False)
@@ -35,27 +36,24 @@ class Stored:
     alive: bool = True  # whether a trigger may be attributed to it
     covers: bool = True  # whether its destinations count, which they do until it expires, alive or not
 
+    @property
+    def sites(self) -> tuple[str, str]:
+        return (self.site, self.reporting_site)
 
-def store(
-    source: Source,
-    number: int,
-    time: int,
-    origin: str,
-    site: str,
-    reporting_origin: str,
-    reporting_site: str,
-    debug: bool,
-) -> Stored:
+    @property
+    def rank(self) -> "tuple[int, int, int, Stored]":
+        """By which the source of a trigger is chosen: the highest priority, then the most recent comes first."""
+        return (-self.source.priority, -self.time, -self.number, self)
+
+
+def store(source: Source, number: int, time: int, page: Url, reporter: Url, debug: bool) -> Stored:
     """A source that is new; what it sets aside for debug reports is not for others."""
     debugging = source.aggregatable_debug_reporting
     return Stored(
         source,
         number,
         time,
-        origin,
-        site,
-        reporting_origin,
-        reporting_site,
+        *(page.origin, page.site, reporter.origin, reporter.site),
         source.debug_key if debug else None,
         time + 1000 * source.expiry,
         time + 1000 * source.aggregatable_report_window,
@@ -105,13 +103,11 @@ class Storage:
 
     def add(self, stored: Stored) -> None:
         """Keep a source."""
-        rank = (-stored.source.priority, -stored.time, -stored.number, stored)
         for destination in stored.source.destination:
-            heappush(self._by_place.setdefault((destination, stored.reporting_origin), []), rank)
+            heappush(self._by_place.setdefault((destination, stored.reporting_origin), []), stored.rank)
         heappush(self._by_expiry, (stored.expires, stored.number, stored))
-        sites = (stored.site, stored.reporting_site)
-        self._by_sites.setdefault(sites, {})[stored.number] = stored
-        self._covered.setdefault(sites, Counter()).update(stored.source.destination)
+        self._by_sites.setdefault(stored.sites, {})[stored.number] = stored
+        self._covered.setdefault(stored.sites, Counter()).update(stored.source.destination)
         self._per_origin[stored.origin] += 1
 
     def remove(self, stored: Stored) -> None:
@@ -123,12 +119,12 @@ class Storage:
     def _uncover(self, stored: Stored) -> None:
         if stored.covers:
             stored.covers = False
-            sites = (stored.site, stored.reporting_site)
-            del self._by_sites[sites][stored.number]
+            del self._by_sites[stored.sites][stored.number]
+            covered = self._covered[stored.sites]
+            covered.subtract(stored.source.destination)
             for destination in stored.source.destination:
-                self._covered[sites][destination] -= 1
-                if not self._covered[sites][destination]:
-                    del self._covered[sites][destination]
+                if not covered[destination]:
+                    del covered[destination]
 
     def full(self, origin: str) -> bool:
         """Whether a source origin has as many sources as it may."""
@@ -136,12 +132,12 @@ class Storage:
 
     def reach(self, stored: Stored) -> int:
         """How many destinations the sources of its two sites would cover with a new one."""
-        covered = self._covered.get((stored.site, stored.reporting_site), ())
+        covered = self._covered.get(stored.sites, ())
         return len(covered) + sum(destination not in covered for destination in stored.source.destination)
 
-    def covering(self, site: str, reporting_site: str) -> list[Stored]:
+    def covering(self, sites: tuple[str, str]) -> list[Stored]:
         """The sources of a source site and a reporting site whose destinations count."""
-        return list(self._by_sites.get((site, reporting_site), {}).values())
+        return list(self._by_sites.get(sites, {}).values())
 
     def best(self, place: Place) -> Stored | None:
         """The source that a trigger is attributed to: the highest priority, then the most recent."""
@@ -155,7 +151,7 @@ class Storage:
         for *_, other in self._by_place[place]:
             if other is not stored:
                 self.remove(other)
-        self._by_place[place] = [(-stored.source.priority, -stored.time, -stored.number, stored)]
+        self._by_place[place] = [stored.rank]
 
     def hold(self, value: Attribution, stored: Stored | None) -> None:
         """Keep a report until it is due; a real one counts towards the limits of its sites."""
@@ -165,7 +161,8 @@ class Storage:
         if stored is not None:
             self._per_destination[value.destination] += 1
             stored.attributions.append(self.number)
-            self._records(stored, value.destination)[self.number] = stored.time
+            by_origin = self._attributions.setdefault((stored.site, value.destination), {})
+            by_origin.setdefault(_reporter(stored), {})[self.number] = stored.time
 
     def hold_event(self, stored: Stored, destination: str) -> None:
         """Remember that a browser would have made an event-level report, which counts towards reporting origins."""
@@ -176,29 +173,29 @@ class Storage:
         """Whether a destination has as many reports waiting as it may."""
         return self._per_destination[destination] >= self.limits.reports_per_destination
 
-    def exhausted(self, stored: Stored, destination: str, time: int) -> bool:
+    def exhausted(self, stored: Stored, of: Conversion) -> bool:
         """Whether a source site, destination and reporting site have had as many attributions as they may."""
 
         def many() -> bool:
-            by_origin = self._attributions.get((stored.site, destination), {})
+            by_origin = self._attributions.get((stored.site, of.destination), {})
             of_site = (records for (site, _), records in by_origin.items() if site == stored.reporting_site)
             return sum(map(len, of_site)) >= self.limits.attributions
 
-        return many() and self._forget(stored, destination, time) and many()
+        return many() and self._forget(stored, of) and many()
 
-    def too_many_reporters(self, stored: Stored, destination: str, time: int) -> bool:
+    def too_many_reporters(self, stored: Stored, of: Conversion) -> bool:
         """Whether the source's reporting origin would be one too many for a source site and destination."""
 
         def many() -> bool:
-            sites = (stored.site, destination)
+            sites = (stored.site, of.destination)
             origins = {origin for _, origin in self._attributions.get(sites, ())} | {stored.reporting_origin}
             return len(origins.union(self._event_attributions.get(sites, ()))) > self.limits.attribution_reporters
 
-        return many() and self._forget(stored, destination, time) and many()
+        return many() and self._forget(stored, of) and many()
 
-    def _forget(self, stored: Stored, destination: str, time: int) -> bool:
+    def _forget(self, stored: Stored, of: Conversion) -> bool:
         """Forget the attributions of two sites whose sources came before the window."""
-        sites, start = (stored.site, destination), time - 1000 * self.limits.rate_window
+        sites, start = (stored.site, of.destination), of.time - 1000 * self.limits.rate_window
         by_origin, events = self._attributions.get(sites, {}), self._event_attributions.get(sites, {})
         for origin, records in list(by_origin.items()):
             by_origin[origin] = {number: source_time for number, source_time in records.items() if source_time > start}
@@ -207,10 +204,6 @@ class Storage:
         for reporter in [reporter for reporter, last in events.items() if last <= start]:
             del events[reporter]
         return True
-
-    def _records(self, stored: Stored, destination: str) -> dict[int, int]:
-        by_origin = self._attributions.setdefault((stored.site, destination), {})
-        return by_origin.setdefault(_reporter(stored), {})
 
     def retract(self, stored: Stored) -> None:
         """Forget a source and its reports that wait, as though they had never been."""
@@ -238,3 +231,86 @@ class Storage:
 
 def _reporter(stored: Stored) -> tuple[str, str]:
     return (stored.reporting_site, stored.reporting_origin)
+
+
+class Distinct:
+    """For each key, the distinct values of the last `span` milliseconds, of which there may be up to a limit."""
+
+    __slots__ = ("_limit", "_seen", "_span")
+
+    def __init__(self, limit: int, span: int) -> None:
+        self._limit, self._span = limit, span
+        self._seen: dict[Hashable, dict[str, int]] = {}
+
+    def allows(self, key: Hashable, values: Iterable[str], time: int) -> bool:
+        """Whether the values could be added without more than the limit."""
+        seen, start = self._seen.get(key, {}), time - self._span
+        fresh = sum(seen.get(value, start) <= start for value in values)
+        if not fresh or len(seen) + fresh <= self._limit:
+            return True
+        self._seen[key] = {value: last for value, last in seen.items() if last > start}
+        return len(self._seen[key]) + fresh <= self._limit
+
+    def add(self, key: Hashable, values: Iterable[str], time: int) -> None:
+        """See the values."""
+        self._seen.setdefault(key, {}).update(dict.fromkeys(values, time))
+
+
+class Admission:
+    """The limits on sources: how many an origin may have, and how many sites they may join."""
+
+    def __init__(self, limits: BrowserLimits) -> None:
+        window = 1000 * limits.destination_window
+        self._destinations = limits.destinations
+        self._globally = Distinct(limits.destinations_per_window, window)
+        self._by_reporter = Distinct(limits.destinations_per_window_and_reporter, window)
+        self._by_day = Distinct(limits.destinations_per_day, 1000 * DAY)
+        self._origins_of_site = Distinct(limits.reporters_per_site, 1000 * limits.reporters_window)
+        self._origins = Distinct(limits.source_reporters, 1000 * limits.rate_window)
+
+    def admit(self, stored: Stored, storage: Storage) -> str | None:
+        """Keep a source, or say which limit forbids it, by the API's name for it.
+
+        The limits that other reporting sites have a part in come last, and what the destination limit removed by then
+        stays removed: whether they were met is not to be seen.
+        """
+        sites, destinations, time = stored.sites, stored.source.destination, stored.time
+        reporter = [stored.reporting_origin]
+        pairs = [(stored.site, destination) for destination in destinations]
+        refused: tuple[tuple[str, Callable[[], bool]], ...] = (
+            ("storage-limit", lambda: storage.full(stored.origin)),
+            ("reporting-origin-per-site-limit", lambda: not self._origins_of_site.allows(sites, reporter, time)),
+            ("destination-rate-limit", lambda: not self._by_reporter.allows(sites, destinations, time)),
+            ("destination-per-day-rate-limit", lambda: not self._by_day.allows(sites, destinations, time)),
+            ("destination-limit", lambda: not self._make_room(stored, storage)),
+            ("destination-global-rate-limit", lambda: not self._globally.allows(stored.site, destinations, time)),
+            ("reporting-origin-limit", lambda: not all(self._origins.allows(pair, reporter, time) for pair in pairs)),
+        )
+        for name, is_refused in refused:
+            if is_refused():
+                return f"source-{name}"
+        for distinct, key in ((self._globally, stored.site), (self._by_reporter, sites), (self._by_day, sites)):
+            distinct.add(key, destinations, time)
+        self._origins_of_site.add(sites, reporter, time)
+        for pair in pairs:
+            self._origins.add(pair, reporter, time)
+        storage.add(stored)
+        return None
+
+    def _make_room(self, new: Stored, storage: Storage) -> bool:
+        """Drop the sources of the destinations that come last, by priority, then time; False if it would be the new."""
+        if storage.reach(new) <= self._destinations:
+            return True
+        others = storage.covering(new.sites)
+        rank: dict[str, tuple[int, int, str]] = {}
+        for one in [*others, new]:
+            for destination in one.source.destination:
+                mine = (one.source.destination_limit_priority, one.time, destination)
+                rank[destination] = max(rank.get(destination, mine), mine)
+        gone = set(sorted(rank, key=rank.__getitem__, reverse=True)[self._destinations :])
+        if not gone.isdisjoint(new.source.destination):
+            return False
+        for other in others:
+            if not gone.isdisjoint(other.source.destination):
+                storage.retract(other)
+        return True

@@ -1,4 +1,4 @@
-"""csscl_look_alike: generated rows like those of the Criteo Sponsored Search Conversion Log; none is one of them.
+"""Generated rows like those of the Criteo Sponsored Search Conversion Log; none is one of them.
 
 Strata of partners, attributes and click times are fixed by the version; a seed draws rows from them.
 """
@@ -9,25 +9,30 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attributary.datasets.draws import (
-    HOURS,
+from attributary.generated import (
     OVERALL,
     Laws,
     amounts,
+    check_size,
     delay_laws,
     delays,
     fixed,
     fixed_normal,
     generator,
-    large_ones_to,
     laws,
     normal,
+)
+from attributary.paper.look_alike import (
+    HOURS,
+    Stream,
+    csscl_lines,
+    large_ones_to,
+    names,
     quotas,
     shuffle,
     tilted,
     user_of,
 )
-from attributary.datasets.stream import Stream, check_size, csscl_lines, names
 from attributary.types import Floats, Ints
 
 # Partners: the 312 advertisers, largest first; one giant, which takes what the others leave. Published are the

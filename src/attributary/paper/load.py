@@ -1,4 +1,4 @@
-"""load: a published dataset, packed or not, or a look-alike: one row per impression with its conversion, if any."""
+"""A published dataset, packed or not, or a look-alike: one row per impression with its conversion, if any."""
 
 import gzip
 import tarfile
@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, Literal, NamedTuple, get_args
 
-from attributary.datasets.dataset import DATASETS, Dataset, Figure, figures
 from attributary.errors import InputError
 from attributary.logs.duckdb import text_file_errors
+from attributary.paper.published import DATASETS, Dataset, Figure, figures
 
 BLOCK = 2**23  # bytes of text at a time
 SEPARATORS = ",;| "
