@@ -56,7 +56,7 @@ def denoise(
     if isinstance(tree, Measurements):
         tree, noisy = _with_tree(tree, noisy)
     measured = measurements(tree, noisy, variance, shape)
-    method = _method(nonnegative)
+    method = method_of(nonnegative)
     if posterior:
         return _posterior(tree, measured, prior, method, whole, None if posterior is True else posterior or None)
     if prior is not None:
@@ -156,7 +156,8 @@ def _refuse_vague(prior: Prior, measured: Measurements) -> None:
         )
 
 
-def _method(nonnegative: str | bool | None) -> str | None:
+def method_of(nonnegative: str | bool | None) -> str | None:
+    """The name of a way to make counts non-negative; None for none."""
     if nonnegative is None or nonnegative is False:
         return None
     if nonnegative is True:
