@@ -22,11 +22,11 @@ from attributary.logs.duckdb import DuckDB
 from attributary.logs.engine import Engine
 from attributary.logs.log_files import all_files, is_generated
 from attributary.noise import Entropy, model, page_of
-from attributary.pipeline.level_columns import level_columns, refuse_sums, refused
-from attributary.pipeline.read_prior import COUNTS, ESTIMATES, earlier, of_measure, profile_of
+from attributary.pipeline.level_columns import level_columns, refused
+from attributary.pipeline.read_prior import COUNTS, ESTIMATES, count_rows, of_measure, read_prior
 from attributary.plan.make import refuse_unknown_limits
 from attributary.prior import Prior, from_counts, from_estimates
-from attributary.prior.earlier import Profile
+from attributary.prior.earlier import Profile, profile
 from attributary.spec import Spec
 from attributary.tables import read_table, shown, write_table
 from attributary.tables.table_columns import arrow_table, floats, together, words_of
@@ -89,10 +89,11 @@ def user_cases(
     rows = level_columns(counts, known, counts_from) if known else None
     with refused(counts_from):
         tree = spec.tree(rows)
-    prior = earlier(tree, known, of_measure(before, spec, before_from), before_from)
-    refuse_sums(tree, prior.mean, before_from, "leave its rows out, or rename it")
-    profiles = [profile_of(spec, tree, table, path) for table, path in ((counts, counts_from), (before, before_from))]
-    cases = limited_cases(name, spec, tree, profiles[0], prior, profiles[1], noises, generated)
+    prior = read_prior(spec, tree, before_from, table=before)
+    with refused(counts_from):
+        measured = profile(tree, spec, count_rows(spec, tree, counts, counts_from))
+    assert prior.profile is not None  # the spec has limits
+    cases = limited_cases(name, spec, tree, measured, prior, prior.profile, noises, generated)
     return [replace(case, not_private=words) for case in cases]
 
 

@@ -123,12 +123,13 @@ def denoise_table(
     stage("denoising")
     past = None
     if prior is not None:
-        from attributary.pipeline.read_prior import past_of_table  # plans and specs come with it
+        # imported here, since plans and specs come with it
+        from attributary.pipeline.read_prior import notes_of, prior_of_figures, refuse_today
 
-        past = past_of_table(tree, prior, protected)
-        past.refuse_today(measured)
+        past = prior_of_figures(tree, prior, protected)
+        refuse_today(past, measured)
     with refused(path):
-        est = chosen.denoise(tree, measured, earlier=None if past is None else past.of[0], stage=stage)
+        est = chosen.denoise(tree, measured, earlier=past, stage=stage)
     stated_in = {value, *(name for name in spent if isinstance(name, str))}
     table = _as_text(table, recognised) if keep_text else _with_numbers(table, recognised, stated_in)
     result = _filled(table, tree) if fill else table
@@ -141,8 +142,8 @@ def denoise_table(
     both = zip(table.column_names, names, strict=True)
     notes = [f"your column {old} is called {new} there" for old, new in both if old != new]
     if past is not None:
-        made, notes = mark(made, past.not_private), notes + past.notes
-    misfit = "" if past is None else past.of[0].misfit(tree)
+        made, notes = mark(made, past.not_private), notes + notes_of(past)
+    misfit = "" if past is None else past.misfit(tree)
     return Denoised(made, {COUNT: est}, notes, recognised.notes, tuple(doubts), misfit)
 
 

@@ -29,8 +29,7 @@ from attributary.logs.log_files import all_files, is_generated
 from attributary.measurements import Measurements
 from attributary.noise import Entropy
 from attributary.pipeline.denoise_summary import asked, estimate_measures
-from attributary.pipeline.read_prior import EarlierPeriod, past_of_parts, profiled, read_earlier
-from attributary.pipeline.read_tree import prior_in_file
+from attributary.pipeline.read_prior import read_prior, under_plan
 from attributary.plan import MeasurePlan, Plan, make_plan
 from attributary.plan.make import why_not_learned
 from attributary.prior import Prior, from_counts, none
@@ -165,14 +164,14 @@ def run(
     stage("planning")
     tree = spec.tree(counts.table)
     names = [attribute.name for attribute in spec.known]
-    table = None if prior is None else read_earlier(prior)
     if prior is not None:
-        known, expected = profiled(spec, tree, prior, table), prior_in_file(spec, tree, prior, protected, table)
+        expected = read_prior(spec, tree, prior, protected)
     elif before is not None:
-        known, expected = profile(tree, spec, before.table), from_counts(tree, before.table, known=names)
+        expected = from_counts(tree, before.table, known=names, spec=spec)
         expected = replace(expected, lost=expected.lost + before.left_out)
     else:
-        known, expected = None, none(tree)
+        expected = none(tree)
+    known = expected.profile
     learn = estimator.kind.plan if not why_not_learned(spec, expected, method, known) else False
     plan = ready or make_plan(spec, tree, expected, method, profile=known, learn=learn)
     stage("simulating a summary report")
@@ -181,9 +180,10 @@ def run(
     stage("denoising")
     past = None
     if prior is not None and estimator.uses_prior:
-        past = past_of_parts(plan, tree, prior, protected, table)
+        past = under_plan(expected, plan, tree)
     elif known is not None and estimator.uses_prior:
-        past = EarlierPeriod([measured_prior(part, tree, known, expected, rng) for part in plan.by_measure], "", "")
+        simulated = {p.measure.name: measured_prior(p, tree, known, expected, rng) for p in plan.by_measure}
+        past = replace(expected, measures=simulated)
     estimates = estimate_measures(plan, tree, measures, estimator, past, stage)
     truth = {part.measure.name: now.full(part.measure) for part in plan.by_measure}
     generated = spec.logs is not None and any(map(is_generated, all_files(spec.logs, folder)))
