@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from attributary.cli.options import duckdb_limits
+from attributary.cli.options import duckdb_limits, period_options
 
 ENGINES = ["duckdb", "spark"]
 FORMATS = ["csv", "tsv", "parquet", "arrow", "arrows"]
@@ -33,8 +33,7 @@ that they are NOT PRIVATE. More: docs/logs.md
 @click.argument("spec", metavar="SPEC")
 @click.argument("logs", metavar="[LOGS]...", nargs=-1)
 @click.option("--conversions", multiple=True, metavar="FILE", help="Conversions to read instead of the spec's.")
-@click.option("--from", "since", metavar="TIME", help="Count impressions from this time on.")
-@click.option("--until", metavar="TIME", help="Count impressions before this time.")
+@period_options
 @click.option("--engine", type=click.Choice(ENGINES), default="duckdb", show_default=True, help="Engine for the SQL.")
 @duckdb_limits
 @click.option("--master", metavar="URL", help="Spark master.  [default: the running session, or this machine]")
