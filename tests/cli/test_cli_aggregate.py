@@ -144,14 +144,14 @@ def test_a_batch_is_answered_once_whatever_the_output() -> None:
     for options in (["--epsilon", "1"], ["-o", "elsewhere/b.avro", "--epsilon", "1"], ["--domain", "more.avro"]):
         avro.write_domain("more.avro", np.array([[0, 9]], np.uint64))
         result = run(*options)
-        assert result.exit_code == 2 and one_line(result)
+        assert result.exit_code == 77 and one_line(result)
         assert "4 of 4 shared ids in this batch were queried before" in result.stderr
     for options in (["-o", "elsewhere/out.avro"], ["-o", "out.json"]):  # the same query
         result = run(*options)
-        assert result.exit_code == 2 and f", in {os.path.realpath('out.avro')}, and another answer" in result.stderr
+        assert result.exit_code == 77 and f", in {os.path.realpath('out.avro')}, and another answer" in result.stderr
     assert Path("out.avro").read_bytes() == first and os.listdir("elsewhere") == []
     words = done("--filtering-ids", "3", "-o", "three.avro")  # has shared ids of its own
-    assert "a new ledger" not in words and run("--filtering-ids", "3, 4").exit_code == 2
+    assert "a new ledger" not in words and run("--filtering-ids", "3, 4").exit_code == 77
     assert "a new ledger" in done("--ledger", "elsewhere.sqlite", "-q", "-o", "other.avro")
     assert Path("other.avro").read_bytes() != first
     done("--no-noise", "-q")  # for tests, whatever was spent
@@ -170,11 +170,11 @@ def test_the_same_command_again_has_been_answered(output: str) -> None:
     avro.write_reports("fewer.avro", batch([*ROWS[:3], [(9, 5)]]))  # the same ids, others' sums: trusted by id
     assert run("-o", output, reports="fewer.avro").exit_code == 0 and Path(output).read_bytes() == first
     avro.write_reports("fewer.avro", batch(ROWS[:3]))
-    assert run("-o", output, reports="fewer.avro").exit_code == 2
+    assert run("-o", output, reports="fewer.avro").exit_code == 77
     Path(output).write_bytes(first[:-1])
     assert "does not hold that answer" in run("-o", output).stderr
     os.unlink(output)
-    assert run("-o", output).exit_code == 2 and not os.path.exists(output)
+    assert run("-o", output).exit_code == 77 and not os.path.exists(output)
 
 
 @pytest.mark.usefixtures("folder")
@@ -182,10 +182,10 @@ def test_a_ledger_that_is_gone_is_missed() -> None:
     done()
     os.unlink(users_ledger())
     result = run("-o", "b.avro")
-    assert result.exit_code == 2 and "is missing" in result.stderr and "restore it from a backup" in result.stderr
+    assert result.exit_code == 77 and "is missing" in result.stderr and "restore it from a backup" in result.stderr
     Path(users_ledger()).write_bytes(b"")
     result = run("-o", "b.avro")
-    assert result.exit_code == 2 and "is empty" in result.stderr and not os.path.exists("b.avro")
+    assert result.exit_code == 77 and "is empty" in result.stderr and not os.path.exists("b.avro")
 
 
 @pytest.mark.usefixtures("folder")
@@ -296,7 +296,7 @@ def test_a_query_that_was_interrupted_gives_its_answer_later(monkeypatch: pytest
         patch.setattr(avro, "write_results", interrupted)
         assert run().exit_code == 130
     first = Path("out.avro").read_bytes()
-    assert run("--epsilon", "1").exit_code == 2  # another query of these reports
+    assert run("--epsilon", "1").exit_code == 77  # another query of these reports
     done("-o", "later.avro")
     assert Path("later.avro").read_bytes() == first and "already answered" in done()
 
@@ -314,7 +314,7 @@ def test_on_a_full_disk_nothing_is_lost(monkeypatch: pytest.MonkeyPatch) -> None
             result = run()
             assert result.exit_code == 75 and one_line(result), result.output
     assert os.replace is replace and not os.path.exists("out.avro")
-    assert run("--epsilon", "1").exit_code == 2  # it is spent on the first
+    assert run("--epsilon", "1").exit_code == 77  # it is spent on the first
     done()
     assert "already answered" in done()
 
@@ -377,9 +377,9 @@ def test_killed_between_steps_one_answer_is_all_there_is(module: str, function: 
     assert killed.returncode == -signal.SIGKILL
     first = Path("out.avro").read_bytes() if os.path.exists("out.avro") else None
     other = run("--epsilon", "1", "-o", "other.avro")
-    assert other.exit_code == (2 if spent else 0), other.output
+    assert other.exit_code == (77 if spent else 0), other.output
     again = run("-o", "again.avro")
-    assert again.exit_code == (2 if not spent or function == "finish" else 0), again.output
+    assert again.exit_code == (77 if not spent or function == "finish" else 0), again.output
     assert function != "finish" or run().exit_code == 0
     if first is not None and again.exit_code == 0:
         assert Path("again.avro").read_bytes() == first

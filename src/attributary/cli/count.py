@@ -59,7 +59,7 @@ def count(
     from attributary.cli.printing import say
     from attributary.cli.progress import reading_bar
     from attributary.cli.reading import log_paths, refuse_inputs
-    from attributary.cli.summary_file import fact
+    from attributary.cli.summary_file import fact, stage_rows
     from attributary.logs.count import count, make_engine
     from attributary.logs.log_files import replace_files, rows_in_logs
     from attributary.spec import Spec
@@ -78,6 +78,7 @@ def count(
     ):
         counts = count(asks, folder, since=since, until=until, engine=running).refuse_no_match()
     took = time.perf_counter() - start
+    stage_rows("attributing and counting" if asks.logs and not asks.logs.is_attributed else "counting", counts.rows)
     write_table(counts.table, output, format_)
     if not quiet:
         print_counts(counts, asks)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from attributary.cli.options import chosen_estimator, duckdb_limits, estimator_options, method_option, period_options
-from attributary.cli.summary_file import fact
-from attributary.errors import InputError
+from attributary.cli.summary_file import fact, stage_rows
+from attributary.errors import InputError, PrivacyRefusal
 
 if TYPE_CHECKING:
     from attributary.pipeline.run import Run
@@ -140,6 +140,7 @@ def run(
             stage=stage,
         )
         done.save(output, format_, stage)
+    stage_rows("writing", done.tables["estimates"].num_rows)
     words = together("" if seed is None else SEEDED, *(est.not_private for est in done.estimates.values()))
     if words and (quiet or muted()):
         say(f"{output}: {words}", always=True)
@@ -185,7 +186,7 @@ def _check_earlier(folder: str, names: tuple[str, ...], again: bool) -> None:
     if "plan.json" not in there or not any(name.startswith("estimates.") for name in there):
         raise InputError(f"{folder} has a {there[0]} that is not of a run; choose another folder with -o")
     if not again:
-        raise InputError(
+        raise PrivacyRefusal(
             f"{folder} holds an earlier run, and another one is a second release (2ε if both are published); "
             "add --again to replace it, or choose another folder with -o"
         )

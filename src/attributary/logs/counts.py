@@ -70,7 +70,7 @@ class Counts:
             return self
         each = (f"{outside.attribute} is {', '.join(outside.values):.200}" for outside in self.outside)
         raise InputError(
-            f"none of the {self.left_out:,} conversions is in the domains of the spec: {'; '.join(each)}; "
+            f"no conversion is in the domains of the spec: {'; '.join(each)}; "
             "write the values of a domain as the logs do"
         )
 

@@ -28,7 +28,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attributary.errors import InputError, TryAgain
+from attributary.errors import InputError, PrivacyRefusal, TryAgain
 from attributary.noise import rate
 
 APPLICATION = 0x41747472
@@ -134,12 +134,12 @@ def reserve(path: str, shared: Sequence[tuple[bytes, int]], query: Fingerprint) 
         known = ledger.execute("SELECT secret FROM query WHERE digest = ?", [query.digest]).fetchone()
         if known:
             if not (isinstance(known[0], bytes) and len(known[0]) == SECRET):
-                raise InputError(f"the ledger {path} is damaged: it has a secret of another length; {RESTORE}")
+                raise PrivacyRefusal(f"the ledger {path} is damaged: it has a secret of another length; {RESTORE}")
             return known[0]
         answer = ledger.execute("SELECT output, path, time FROM answer WHERE question = ?", [query.question]).fetchone()
         if answer:
             if tuple(map(type, answer)) != (bytes, str, int):
-                raise InputError(f"the ledger {path} is damaged: it has an answer of another kind; {RESTORE}")
+                raise PrivacyRefusal(f"the ledger {path} is damaged: it has an answer of another kind; {RESTORE}")
             return Receipt(*answer)
         ledger.execute("CREATE TEMP TABLE asked (id BLOB PRIMARY KEY, hour INTEGER) WITHOUT ROWID")
         ledger.executemany("INSERT INTO asked VALUES (?, ?)", shared)
@@ -147,7 +147,7 @@ def reserve(path: str, shared: Sequence[tuple[bytes, int]], query: Fingerprint) 
             "SELECT asked.hour, spent.query IN (SELECT digest FROM query) FROM asked JOIN spent USING (id) ORDER BY 1"
         ).fetchall()
         if spent:
-            raise InputError(_refusal(path, spent, len(shared)))
+            raise PrivacyRefusal(_refusal(path, spent, len(shared)))
         secret = secrets.token_bytes(SECRET)
         ledger.execute("INSERT INTO query VALUES (?, ?)", [query.digest, secret])
         ledger.execute("INSERT INTO spent SELECT id, hour, ? FROM asked", [query.digest])
@@ -173,7 +173,7 @@ def check_receipt(answer: Receipt, path: str) -> None:
     with suppress(OSError):
         if receipt_of(path, 0).output == answer.output:
             return
-    raise InputError(
+    raise PrivacyRefusal(
         f"this query was answered at {answer.when}, in {answer.path}, and another answer would have other noise; "
         f"{path} does not hold that answer: use the file that does, or a backup of it"
     )
@@ -212,7 +212,7 @@ def _transaction(path: str) -> Iterator[sqlite3.Connection]:
         if not os.path.isfile(place):
             raise InputError(f"a ledger is a file; {path} is not: name a file with `ledger`")
         if os.path.getsize(place) == 0:
-            raise InputError(f"the ledger {path} is empty, and a ledger never is; {RESTORE}")
+            raise PrivacyRefusal(f"the ledger {path} is empty, and a ledger never is; {RESTORE}")
         with closing(sqlite3.connect(place, SECONDS_TO_WAIT, isolation_level=None)) as ledger:
             for setting in ("synchronous = EXTRA", "secure_delete = ON", "temp_store = MEMORY"):
                 ledger.execute(f"PRAGMA {setting}")
@@ -230,7 +230,7 @@ def _transaction(path: str) -> Iterator[sqlite3.Connection]:
     except sqlite3.Error as error:
         raise _refused(error, path) from error
     except UnicodeDecodeError as error:  # of SQLite's own words about what is damaged, or of a text in it
-        raise InputError(f"the ledger {path} is damaged: it has text that is not UTF-8; {RESTORE}") from error
+        raise PrivacyRefusal(f"the ledger {path} is damaged: it has text that is not UTF-8; {RESTORE}") from error
     except OSError as error:
         if error.errno in FULL:
             raise TryAgain(
@@ -246,7 +246,7 @@ def _create(place: str, path: str) -> None:
     if os.path.exists(place + WITNESS):
         if os.path.lexists(place):  # by now: another process was faster
             return
-        raise InputError(
+        raise PrivacyRefusal(
             f"the ledger {path} is missing, and {path}{WITNESS} says that there was one; {RESTORE} (to start anew "
             "though reports may be queried twice, delete that file)"
         )
@@ -295,7 +295,7 @@ def _check(ledger: sqlite3.Connection, path: str) -> None:
     known = {name for (name,) in ledger.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     state = ledger.execute("PRAGMA quick_check(1)").fetchone()[0]
     if not {"query", "spent"} <= known or state != "ok":
-        raise InputError(f"the ledger {path} is damaged; {RESTORE}")
+        raise PrivacyRefusal(f"the ledger {path} is damaged; {RESTORE}")
     for statement in TABLES.strip().splitlines():
         ledger.execute(statement)
 
@@ -308,4 +308,4 @@ def _refused(error: sqlite3.Error, path: str) -> Exception:
         return InputError(f"the ledger {path} cannot be written: {error}; let this user write it and its folder")
     if code == sqlite3.SQLITE_NOTADB and not os.path.exists(file_of(path) + WITNESS):
         return InputError(f"{path} is not an Attributary ledger, or it is damaged; {RESTORE}")
-    return InputError(f"the ledger {path} is damaged: {error}; {RESTORE}")
+    return PrivacyRefusal(f"the ledger {path} is damaged: {error}; {RESTORE}")
