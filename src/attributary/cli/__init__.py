@@ -119,6 +119,6 @@ def main() -> None:
         $ attributary plan spec.toml --prior counts.parquet -o plan.json
 
     Data is written to files or standard output, messages to standard error. Exit codes: 0 done, 1 internal error, 2
-    mistake in the input or the options, 75 try again later, 77 refused to protect privacy, 130 interrupted, 141 standard
-    output was closed. More, with tab completion: docs/commands.md
+    mistake in the input or the options, 75 try again later, 77 refused to protect privacy, 130 interrupted, 141
+    standard output was closed. More, with tab completion: docs/commands.md
     """
