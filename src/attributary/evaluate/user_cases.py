@@ -193,30 +193,35 @@ class LogPeriods(NamedTuple):
 def log_periods(
     spec: Spec,
     folder: str = ".",
-    until: str | None = None,
+    prior_until: str | None = None,
     *,
+    since: str | None = None,
+    until: str | None = None,
     cache: str | None = None,
     engine: Callable[[], AbstractContextManager[Engine]] = DuckDB,
 ) -> LogPeriods:
-    """Counts the spec's logs, whose files are relative to `folder`; impressions before `until` are the earlier period.
+    """Counts the spec's logs, whose files are relative to `folder`; impressions before `prior_until` come earlier.
 
-    With a folder as `cache`, files that have not changed are counted once.
+    Impressions from `since` on and before `until` count, in either period. With a folder as `cache`, files that did not
+    change are counted once.
     """
     if spec.logs is None:
         raise InputError("the spec has no section [logs]; add it, or give `counts`")
     paths = all_files(spec.logs, folder)
     remote = any("://" in path for path in paths)
-    key = "" if remote else identity(paths, spec.identity("tau", "noise"), until)
+    key = "" if remote else identity(paths, spec.identity("tau", "noise"), prior_until, since, until)
     counted: dict[str, Counts] = {}
 
     def make() -> dict[str, Any]:
         with engine() as running:
-            counted["measured"] = count(spec, folder, since=until, engine=running).refuse_no_match()
-            if until is not None:
-                counted["earlier"] = count(spec, folder, until=until, engine=running).refuse_no_match()
+            measured = count(spec, folder, since=prior_until or since, until=until, engine=running)
+            counted["measured"] = measured.refuse_no_match()
+            if prior_until is not None:
+                earlier_counts = count(spec, folder, since=since, until=prior_until, engine=running)
+                counted["earlier"] = earlier_counts.refuse_no_match()
         return {period: counts.table for period, counts in counted.items()}
 
-    names = ("measured",) if until is None else ("measured", "earlier")
+    names = ("measured",) if prior_until is None else ("measured", "earlier")
     tables = cached(None if remote else cache, key, names, make)
     return LogPeriods(tables["measured"], tables.get("earlier"), any(map(is_generated, paths)), counted)
 

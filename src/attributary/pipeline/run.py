@@ -129,6 +129,8 @@ def run(
     spec: Spec | str,
     folder: str | None = None,
     *,
+    since: Moment | None = None,
+    until: Moment | None = None,
     prior_until: Moment | None = None,
     prior: str | None = None,
     protected: bool = False,
@@ -142,7 +144,8 @@ def run(
 ) -> Run:
     """Counts the logs of a spec, plans, simulates a summary report, and denoises it.
 
-    `spec` may be the path of its file; the logs are relative to its folder, or to `folder`. Impressions before
+    `spec` may be the path of its file; the logs are relative to its folder, or to `folder`. Impressions from `since` on
+    and before `until` count, all by default, with the conversions that belong to them. Of these, impressions before
     `prior_until` are the prior, which tells the plan what to expect, and the others are measured; or the `prior` is the
     file of an earlier report, or of counts (`protected`, if they were so themselves). A `plan`, or the path of one, is
     simulated as it is: its budget, noise and limits hold, and no method is needed. The estimator "learned" uses what
@@ -159,8 +162,12 @@ def run(
     folder, estimator = folder or ".", Estimator(estimator) if isinstance(estimator, str) else estimator
     ready = Plan.load(plan) if isinstance(plan, str) else plan
     spec = spec if ready is None else _spec_of(ready, spec)
-    before = None if prior_until is None else count(spec, folder, until=prior_until, engine=engine).refuse_no_match()
-    counts = count(spec, folder, since=prior_until, engine=engine).refuse_no_match()
+    stage("counting")
+    before = None
+    if prior_until is not None:
+        before = count(spec, folder, since=since, until=prior_until, engine=engine).refuse_no_match()
+        since = prior_until
+    counts = count(spec, folder, since=since, until=until, engine=engine).refuse_no_match()
     stage("planning")
     tree = spec.tree(counts.table)
     names = [attribute.name for attribute in spec.known]
