@@ -6,9 +6,8 @@ error, whatever the split. A plan for what is learned keeps to bounds as if it w
 smaller.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import combinations, islice
 from math import exp, log
 from typing import Any, NamedTuple, Self
@@ -36,6 +35,7 @@ ENOUGH = 1e-3  # of an error: a target missed by less, as by rounding, is met
 EXACT = 1e-4  # of a squared error: when the least ε is found
 TRIES = 40  # of an ε
 HIGHEST = 1e7  # no ε above it is looked for
+BLENDS = np.array([0.0, 5e-4, 0.5])[:, None, None, None]  # a level without a share cannot grow
 WAY = np.linspace(0.0, 1.0, 33)[:, None, None, None]
 
 
@@ -116,20 +116,21 @@ class BoundedCase:
             measures.append(BoundedMeasure(rows, scale, weights, error, np.maximum(most, 1e-300), soft))
         return Bounded(self.layout, tuple(measures))
 
-    def within(self, share: Floats, epsilon: float, nearest: bool = True, near: Floats | None = None) -> Found:
+    def within(self, share: Floats, epsilon: float, nearest: bool = True, near: Floats | None = None, quick: bool = False) -> Found:
         """The shares, if they are within the bounds, or else those of least error that are, or nearly are.
 
-        With `near`, shares that are known to be good, the search starts from them; where they are for all rows alike,
-        also from `share`, and not from all sets of levels.
+        The search also starts from `near`, shares that are known to be good; if `quick`, from little else.
         """
         bounded = self.at(epsilon)
         at = bounded.judge(share[None], gains=False)
         if at.ratio.max(initial=0.0) <= 1 + CLOSE and not self.layout.least.any():
             return Found(share, float(at.error[0]), at.ratio[0])
-        known = near is not None and near.shape == share.shape
-        others = [] if known else [share] if near is not None else [share, 0.5 * (share + self.equal)]
-        starts = np.concatenate([self._starts(near), *(each[None] for each in others)])
-        sets = None if known else self._sets
+        starts = np.array([share, 0.5 * (share + self.equal)])
+        if near is not None:
+            from_near = self._like(near[None]) + BLENDS * (share - self._like(near[None]))
+            starts = from_near if quick else np.concatenate([from_near, starts])
+        starts = starts if quick and near is not None else np.concatenate([self.starts(), starts])
+        sets = self.starts() if self._several and not quick else None
         found = bounded.least(starts, sets=sets)
         if nearest and found.ratio.max(initial=0.0) > 1 + CLOSE:
             found = bounded.least(np.concatenate([found.share[None], starts]), goal=False, sets=sets)
@@ -143,30 +144,23 @@ class BoundedCase:
         return found
 
     def least_epsilon(self, guess: float = 1.0, near: Floats | None = None) -> tuple[float, Found]:
-        """The least ε that meets all bounds, and the shares that do; of no use where none below `HIGHEST` does."""
-        epsilon, tried = guess, list[tuple[float, float]]()
-        good = self.equal[None]  # and all that were good under another ε
-        starts = self._starts(near) if near is None else np.concatenate([self._starts(near), good])
-        for count in range(TRIES):
+        """The least ε that meets all bounds, and the shares that do; meaningless above `HIGHEST`."""
+        good = [self.starts() if near is None else np.concatenate([self._like(near[None]), self.equal[None]])]
+        found: list[Found] = []
+
+        def ratio(epsilon: float) -> float:
             bounded = self.at(epsilon)
-            found = bounded.least(starts, goal=False, sets=None if count else self._sets)
-            starts = good = np.concatenate([found.share[None], good[:KEPT_STARTS]])
-            tried.append((log(epsilon), log(max(float(found.ratio[bounded.soft].max()), 1e-300))))
-            if abs(tried[-1][1]) <= EXACT or not epsilon < HIGHEST:
-                break
-            if abs(next_try(tried) - tried[-1][0]) < 5 * EXACT:  # what was tried before may be worse than it can be
-                tried = tried[-1:]
-            epsilon = exp(next_try(tried))
-        return epsilon, found
+            found.append(bounded.least(good[-1], goal=False, sets=self.starts() if self._several and not found else None))
+            good.append(np.concatenate([found[-1].share[None], good[-1][:KEPT_STARTS]]))
+            return float(found[-1].ratio[bounded.soft].max())
+
+        return solved(ratio, guess, HIGHEST), found[-1]
 
     @property
-    def _sets(self) -> Floats | None:
-        return self.starts if self.equal[:, 0].size > 1 else None  # several measures or rows
+    def _several(self) -> bool:
+        """Whether several measures or rows have splits of their own."""
+        return self.equal[:, 0].size > 1
 
-    def _starts(self, near: Floats | None) -> Floats:
-        return self.starts if near is None else self._like(near[None])
-
-    @cached_property
     def starts(self) -> Floats:
         """Equal shares of sets of levels, the lowest always among them; large sets and small ones first."""
         free = self.layout.open
@@ -199,19 +193,24 @@ def packed(share: Sequence[Shares], parts: Floats | None, by_root: bool) -> Floa
     return each / len(each) if parts is None else each * parts[:, None, : None if by_root else 1]
 
 
-def next_try(tried: list[tuple[float, float]]) -> float:
-    """log ε where the largest ratio should be 1: by a secant that stays between those below and above."""
-    over, under = ([at for at in tried if (at[1] > 0) == above] for above in (True, False))
-    low = max(over, default=None)
-    high = min(under, default=None)
-    if low is not None and high is not None:
-        part = low[1] / (low[1] - high[1])
-        part = part if len(tried) % 3 else 0.5  # a secant alone may creep
-        return low[0] + min(max(part, 0.02), 0.98) * (high[0] - low[0])
-    last = tried[-1]
-    slope = (last[1] - tried[-2][1]) / (last[0] - tried[-2][0]) if len(tried) > 1 else -2.0
-    step = -last[1] / min(slope, -0.2)
-    return last[0] + min(max(step, -3.0), 3.0)
+def solved(ratio: Callable[[float], float], guess: float, highest: float) -> float:
+    """Where a falling ratio is 1: by secants in logarithms that stay between what is below and what is above."""
+    at, tried = log(guess), list[tuple[float, float]]()
+    for count in range(TRIES):
+        tried.append((at, log(max(ratio(exp(at)), 1e-300))))
+        if abs(tried[-1][1]) <= EXACT or at >= log(highest):
+            break
+        over, under = ([each for each in tried if (each[1] > 0) == above] for above in (True, False))
+        if over and under:
+            low, high = max(over), min(under)
+            part = 0.5 if count % 3 == 2 else low[1] / (low[1] - high[1])  # a secant alone may creep
+            at = low[0] + min(max(part, 0.02), 0.98) * (high[0] - low[0])
+            if high[0] - low[0] < 5 * EXACT:  # what was tried before may be worse than it can be
+                tried = tried[-1:]
+        else:
+            slope = (tried[-1][1] - tried[-2][1]) / (at - tried[-2][0]) if count else -2.0
+            at = min(at + min(max(-tried[-1][1] / min(slope, -0.2), -3.0), 3.0), log(highest) + 1e-9)
+    return exp(tried[-1][0])
 
 
 def _rows(q: Question, by_root: bool) -> tuple[Problem, LevelBudgets]:
@@ -317,7 +316,8 @@ def bounded_shares(
     if spec.split_by is not None:
         case = BoundedCase.of(questions, limits, equal, together=True, **options)
         start = packed(share, parts.mean(axis=1, keepdims=True), by_root=False)
-        alone = case.within(start, spec.epsilon, nearest=False, near=near[0] if near else None).share
+        alone = near[0] if near and questions[0].new.any() else None  # with it, the least ε was found
+        alone = case.within(start, spec.epsilon, nearest=False, near=near[0] if near else None).share if alone is None else alone
         default = default if alone is start else case.shares(alone)[0]
         near = near or [alone]
     case = BoundedCase.of(questions, limits, equal, held=default, **options)

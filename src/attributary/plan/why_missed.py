@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from math import exp, inf, log
+from math import inf
 
 import numpy as np
 
 from attributary.errors import InputError
-from attributary.plan.bounded_shares import EXACT, HIGHEST, BoundedCase, Missed, next_try
+from attributary.plan.bounded_shares import HIGHEST, BoundedCase, Missed, solved
 from attributary.plan.choose_limits import ChosenLimits
 from attributary.plan.level_shares import Question, Shares, shares
 from attributary.spec import Spec
@@ -15,7 +15,7 @@ from attributary.spec.measure import Target
 from attributary.tree import Tree
 from attributary.types import Floats, Ints
 
-MARGIN = 2e-4  # of ε, for what rounding to whole contributions may cost
+MARGIN = 1e-3  # of ε, for rounding to whole contributions, and for the levels that no target is for
 LONGEST = 1000.0  # times as long a period
 
 
@@ -27,16 +27,17 @@ def needed_epsilon(
     Refused where it is more than an answer takes.
     """
     spec, near = questions[0].spec, list[Floats]()
-    epsilon = spec.epsilon
+    epsilon, held = spec.epsilon, None
     for together in (True, False) if spec.split_by is not None else (False,):
-        case = BoundedCase.of(questions, limits, equal, spec.targets, together=together, least=least)
+        case = BoundedCase.of(questions, limits, equal, spec.targets, together=together, least=least, held=held)
         epsilon, found = case.least_epsilon(epsilon, near[0] if near else None)
         near.append(found.share)
+        held = case.shares(found.share)[0]
     epsilon *= 1 + MARGIN
     most = spec.terms.largest_epsilon if spec.noise_model.on_sums else inf
     if epsilon > min(most, HIGHEST):
         at = min(most, HIGHEST)
-        found = case.at(at).least(case.starts, goal=False)
+        found = case.at(at).least(case.starts(), goal=False)
         raise InputError(why_missed(Missed(case, found), at, epsilon))
     return epsilon, near
 
@@ -110,16 +111,11 @@ def _would(what: str, case: BoundedCase, spec: Spec, parent: Ints, place: Ints, 
 
 def _longer(case: BoundedCase, epsilon: float) -> float:
     """How many times as long a period would have to be, if all counts grow with it."""
-    tried: list[tuple[float, float]] = []
-    longer = 2.0
-    while True:
-        more = [replace(q, prior=q.prior.times(longer)) for q in case.questions]
-        bounded = _of(case, more).at(epsilon)
-        ratio = float(bounded.least(case.starts, goal=False).ratio[bounded.soft].max())
-        tried.append((log(longer), log(max(ratio, 1e-300))))
-        if abs(tried[-1][1]) <= 50 * EXACT or longer >= LONGEST or len(tried) > 20:
-            return longer
-        longer = min(exp(next_try(tried)), LONGEST)
+    def ratio(longer: float) -> float:
+        bounded = _of(case, [replace(q, prior=q.prior.times(longer)) for q in case.questions]).at(epsilon)
+        return float(bounded.least(case.starts(), goal=False).ratio[bounded.soft].max())
+
+    return solved(ratio, 2.0, LONGEST)
 
 
 def _of(case: BoundedCase, questions: Sequence[Question]) -> BoundedCase:
