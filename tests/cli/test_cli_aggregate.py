@@ -656,7 +656,7 @@ def test_a_mistake_is_one_line_and_writes_nothing(args: list[str], reports: str,
 def test_other_mistakes() -> None:
     args = ["--domain", "domain.avro", "-o", "out.avro"]
     result = CliRunner().invoke(main, ["aggregate", "unit.json", "clear.avro", *args])
-    assert result.exit_code == 2 and 'has noise = "api"; this one has "unit": plan anew' in result.stderr
+    assert result.exit_code == 2 and 'has noise = "api"; this one has "unit": make a new plan' in result.stderr
     avro.write_reports("none.avro", [])
     assert "no report can be used, of 0; there are none" in run(reports="none.avro").stderr
     avro.write_domain("domain.avro", KEYS[:0])

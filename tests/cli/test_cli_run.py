@@ -337,8 +337,11 @@ def test_what_does_not_go_with_a_plan_or_a_prior(shop: Path, earlier_run: Path, 
     fewer.write_text(spec.read_text().replace('[[attribute]]\nname = "location"\n', ""))
     for args, message in (
         ((spec, "--plan", plan, "--method", "optimal"), "has its split already; got --method optimal"),
-        ((other, "--plan", plan), "their domains or measures differ: plan anew"),
-        ((fewer, "--plan", plan), "the plan has campaign > location > day, the spec has campaign > day: plan anew"),
+        ((other, "--plan", plan), "their domains or measures differ: make a new plan"),
+        (
+            (fewer, "--plan", plan),
+            "the plan has campaign > location > day, the spec has campaign > day: make a new plan",
+        ),
         ((spec, "--prior", plan, "--prior-until", "2026-02-02"), "got both: leave one of them out"),
         ((spec, "--prior", tmp_path / "none.csv"), "none.csv"),
     ):

@@ -12,12 +12,11 @@ from attributary.explore import plan_tab
 from attributary.explore.estimate_store import EstimateStore
 from attributary.explore.plan_tab import CONVERSIONS, FANS, MOST_NODES, PlanStart, made_up_start, whole_number
 from attributary.explore.queries import PAGE, Queries, as_csv, view
-from attributary.facts import numerals
+from attributary.facts.changes import lead, sum_over_periods, whole
 from attributary.facts.quantity import digits, tau_of_value
 from attributary.plan import MeasurePlan
 from attributary.report.course_svg import LARGE, course
 from attributary.report.facts import not_private
-from attributary.report.series_page import lead
 from attributary.spec.measure import COUNT, called
 
 Params = Mapping[str, str]
@@ -123,11 +122,9 @@ class Session:
             raise InputError("only several periods have a course; give them to `attributary explore`")
         series, node = store.series, view(params, store).node
         if node is None:
-            words = " ".join(lead(series, series.called, []))
-            return {"size": LARGE, "shapes": course(series.total, 0, large=True), "words": words}
-        x, low, high = (numerals.count(float(values[node])) for values in series.interval(series.sum))
-        words = f"{len(series.periods)} periods together: {x}, between {low} and {high}."
-        return {"size": LARGE, "shapes": course(series, node, large=True), "words": words}
+            words = " ".join(lead(series, []))
+            return {"size": LARGE, "shapes": course(whole(series), 0, large=True), "words": words}
+        return {"size": LARGE, "shapes": course(series, node, large=True), "words": sum_over_periods(series, node)}
 
     def count(self, queries: Queries, params: Params) -> dict[str, Any]:
         return {"of": queries.count(view(params, queries.store))}

@@ -203,7 +203,7 @@ def _spec_of(plan: Plan, spec: Spec) -> Spec:
         of_plan, of_spec = (" > ".join(s.levels) for s in (plan.spec, spec))
         both = f"the plan has {of_plan}, the spec has {of_spec}"
         differ = "their domains or measures differ" if plan.levels == spec.levels else both
-        raise InputError(f"a plan is simulated on the tree and the measures that it was made for; {differ}: plan anew")
+        raise InputError(f"a plan is simulated on the tree and the measures it was made for; {differ}: make a new plan")
     return plan.spec.model_copy(update={"logs": spec.logs})
 
 

@@ -497,13 +497,13 @@ class Plan(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True)
         """Refuses shares of measures that are not the spec's, or do not sum to the plan's contributions."""
         names = [measure.name for measure in self.spec.asked]
         if [share.name for share in self.measures] != names:
-            raise InputError(f"a plan has a part for each measure of its spec, {', '.join(names)}; plan anew")
+            raise InputError(f"a plan has a part for each measure of its spec, {', '.join(names)}; make a new plan")
         for label, row in [(None, self.default), *self.roots.items()]:
             rows = [share.default if label is None else share.roots.get(label, ()) for share in self.measures]
             if any(len(part) != len(row) or min(part) < 0 for part in rows) or row != tuple(
                 map(sum, zip(*rows, strict=True))
             ):
-                raise InputError("the contributions of a plan are the sums of its measures' contributions; plan anew")
+                raise InputError("a plan's contributions are the sums of its measures' contributions; make a new plan")
 
 
 @dataclass(frozen=True, eq=False)

@@ -96,7 +96,9 @@ class W3cClients(Clients):
             return list(found.values())
         tick = int(seconds) - layout.start
         if not -LATEST <= tick < LATEST:
-            raise InputError(f"priorities count {LATEST:,} seconds from {layout.start}; got {seconds:.0f}: plan anew")
+            raise InputError(
+                f"priorities count {LATEST:,} seconds from {layout.start}; got {seconds:.0f}: make a new plan"
+            )
         ranked = enumerate(found.values())
         return [replace(each, priority=LEVELS * tick + LEVELS - 1 - rank) for rank, each in ranked]
 
