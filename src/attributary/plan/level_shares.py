@@ -18,7 +18,6 @@ from attributary.errors import InputError
 from attributary.prior import Prior, foreseen
 from attributary.prior.earlier import Profile
 from attributary.spec import Measure, Spec
-from attributary.spec.terms import NEIGHBOURS
 from attributary.tree import Tree
 from attributary.types import Bools, Floats
 
@@ -77,7 +76,7 @@ class Question:
     @property
     def limit(self) -> float:
         """What part the unknown levels may have together."""
-        return 1.0 / NEIGHBOURS[self.spec.neighbours].unknown_levels
+        return self.spec.privacy_unit.unknown_part
 
     @property
     def by_root(self) -> bool:

@@ -22,12 +22,12 @@ from attributary.plan.contributions import contributions
 from attributary.plan.expected_errors import Compared, LevelErrors, of_nodes
 from attributary.plan.level_shares import Question, Shares, shares
 from attributary.plan.make import BESIDE
-from attributary.plan.privacy_unit import PrivacyWords, privacy_words, spent
+from attributary.plan.privacy_words import PrivacyWords, privacy_words, spent
 from attributary.plan.why_missed import MARGIN
 from attributary.prior import Prior
 from attributary.spec import Spec
 from attributary.spec.measure import EQUAL, Target
-from attributary.spec.terms import PrivacyLoss
+from attributary.spec.privacy_unit import PrivacyLoss
 from attributary.tree import Tree
 from attributary.types import Floats, Ints
 

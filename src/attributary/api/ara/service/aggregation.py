@@ -21,6 +21,7 @@ from attributary.api.ara.service import ledger as ledgers
 from attributary.api.ara.service.batch import Rules
 from attributary.api.ara.service.key_index import Index, distinct
 from attributary.api.ara.service.summary_report import other_keys, write_summary
+from attributary.api.ara.terms import ARA
 from attributary.api.ara.wire import avro
 from attributary.api.ara.wire.avro import DebugResults, StatedNoise
 from attributary.api.ara.wire.encryption import read_private_keys
@@ -30,7 +31,6 @@ from attributary.errors import InputError, TryAgain
 from attributary.noise import Entropy, sample_dlap
 from attributary.plan import Plan
 from attributary.plan.fingerprint import refuse_other_plan
-from attributary.spec.terms import ARA
 from attributary.tables.table_columns import NO_NOISE, SEEDED, together
 from attributary.types import Ints, Keys
 from attributary.whole_files import whole_file
