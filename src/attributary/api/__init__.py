@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 BUILT_IN = {  # what registers the terms, and the API; imported when needed
     "ara": ("ara.terms", "ara.adapter"),
     "bigquery": ("bigquery.terms", "bigquery.queries"),
-    "w3c": ("w3c.schemes", "w3c.page_calls"),
+    "w3c": ("w3c.terms", "w3c.page_calls"),
 }
 APIS: dict[str, "AttributionApi"] = {}
 

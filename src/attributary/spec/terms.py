@@ -137,7 +137,7 @@ def wrong_api(given: Keys) -> Iterator[Mistake]:
     section = _keys(given.get("api"))
     kind = (section or {}).get("kind")
     if isinstance(kind, str) and terms_named(kind) is None:
-        known = " or ".join(f'"{name}" ({terms.title})' for name, terms in TERMS.items())
+        known = " or ".join(f'"{name}" ({terms.title})' for name, terms in sorted(TERMS.items()))
         yield Mistake(("api", "kind"), f"the attribution API is {known}; got {kind!r:.60}")
     elif section is not None:
         terms = terms_of(given)

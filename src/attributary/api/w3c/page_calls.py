@@ -32,7 +32,8 @@ from attributary.api.w3c.index_layout import (
     used_levels,
 )
 from attributary.api.w3c.privacy_ledgers import deduction
-from attributary.api.w3c.schemes import W3C, ReportKind, index_level, report_bytes, scheme_of, section_of
+from attributary.api.w3c.schemes import ReportKind, index_level, report_bytes, scheme_of, section_of
+from attributary.api.w3c.terms import W3C
 from attributary.errors import InputError, brief
 from attributary.plan import Plan
 from attributary.plan.plan import IndexLayout

@@ -21,15 +21,10 @@ from attributary.noise.aggregator_noise import (
 from attributary.spec import Spec
 from attributary.spec.measure import MICRO
 from attributary.spec.mistakes import Mistake
-from attributary.spec.terms import TERMS, ApiSection, Keys, Terms
+from attributary.spec.terms import ApiSection, Keys
 
 FIELD = 16  # bytes of an element of Field128
 SEED = 32  # bytes
-GUARANTEE = (
-    "individual ε-DP for the impressions of one device within one epoch (7 days), towards one conversion site",
-    "conversions are public: whether, when and what someone bought is not protected, nor how many reports there are",
-    "guarantees of single sites do not hold against sites that collude and adapt to each other's results",
-)
 
 
 @dataclass(frozen=True)
@@ -136,28 +131,6 @@ def one_conversion(section: Keys) -> int:
     if not numbers or not isinstance(times, int) or times < 1:
         return MICRO
     return (round(site * MICRO) - round(others * MICRO)) // times  # type: ignore[operator]
-
-
-def _proposals() -> object:
-    from attributary.api.w3c.proposals import SchemeProposals  # which needs plans
-
-    return SchemeProposals()
-
-
-W3C = Terms(
-    kind="w3c",
-    title="W3C Attribution API",
-    l1=1000 * MICRO,  # µε
-    noise=COUNTS[1],
-    largest_epsilon=1000,
-    conversions=1,
-    answer="a conversion",
-    section=W3cSection,
-    proposals=_proposals,
-    unit="the reports of one conversion, of ε = {site_epsilon:g} per device, site and epoch",
-    guarantee=GUARANTEE,
-)
-TERMS[W3C.kind] = W3C
 
 
 def section_of(spec: Spec) -> W3cSection:
