@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from attributary.plan.level_shares import Question, Shares, under
+from attributary.plan.level_shares import Problem, Shares, under
 from attributary.spec import Spec
 from attributary.tree import Tree
 from attributary.types import Bools, Floats, Ints
@@ -44,7 +44,7 @@ class Contributions:
 
 
 def contributions(
-    questions: Sequence[Question],
+    problems: Sequence[Problem],
     share: Sequence[Shares],
     parts: Floats | None = None,
     most: Ints | None = None,
@@ -57,7 +57,7 @@ def contributions(
     equally by default; `most`, of each head, how many conversions of an impression count, by default as the spec says.
     The last level always has a key: nothing else tells what leaves have.
     """
-    q, number = questions[0], len(questions)
+    q, number = problems[0], len(problems)
     spec, heads = q.spec, q.tree.slice(int(q.spec.total))
     width = heads.stop - heads.start
     parts = np.full((number, width), 1 / number) if parts is None else np.broadcast_to(parts, (number, width))
@@ -107,7 +107,7 @@ def _whole_rows(
     return rows
 
 
-def _by_node(q: Question, share: Floats, default: Ints, keep: Collection[str]) -> Ints:
+def _by_node(q: Problem, share: Floats, default: Ints, keep: Collection[str]) -> Ints:
     path = np.floor(q.tree.in_level_order.sum_down(share) * q.spec.budget + 1e-6).astype(np.int64)
     whole = path - np.where(q.tree.family < 0, 0, path[q.tree.family])  # so that a path's sum to what it may have
     for level in map(q.spec.levels.index, keep):

@@ -21,7 +21,7 @@ from attributary.plan.bounded_shares import ENOUGH, at_least, bounded_shares, ha
 from attributary.plan.choose_limits import ChosenLimits, best_parts, choose, cut_off, measure_errors
 from attributary.plan.contributions import Contributions, Rounding, contributions, most_of_unseen
 from attributary.plan.expected_errors import PlanErrors, TargetError
-from attributary.plan.level_shares import Question, Shares, shares
+from attributary.plan.level_shares import Problem, Shares, shares
 from attributary.plan.plan import MeasureShare, OtherNoise, PerImpression, Plan, PriorNote, Trade, checksum
 from attributary.plan.proposals import Asked, Wishes, proposals_of
 from attributary.plan.why_missed import needed_epsilon, why_missed
@@ -114,13 +114,13 @@ class _Whole(NamedTuple):
 class _Unbounded(NamedTuple):
     """What methods make of the problems without bounds: limits, shares by method, and the parts of measures."""
 
-    problems: list[Question]
+    problems: list[Problem]
     limits: ChosenLimits
     split: dict[str, list[Shares]]
     parts: Floats
 
     @classmethod
-    def of(cls, problems: list[Question], wishes: Wishes) -> Self:
+    def of(cls, problems: list[Problem], wishes: Wishes) -> Self:
         least = least_shares(problems[0].spec, wishes.keep)
         split = {name: [shares(q, name) for q in problems] for name in dict.fromkeys((wishes.method, *BESIDE))}
         kept = [at_least(*both, least) for both in zip(problems, split[wishes.method], strict=True)]
@@ -157,12 +157,12 @@ class _Unbounded(NamedTuple):
         return _Whole(made, errors)
 
 
-def _problems(asked: Asked, wishes: Wishes) -> list[Question]:
+def _problems(asked: Asked, wishes: Wishes) -> list[Problem]:
     """A problem for each measure."""
     spec, tree, prior, profile = asked
     fixed, learn = _fixed(spec, wishes.share, wishes.keep), bool(wishes.learn)
     return [
-        Question.of(spec, tree, prior, measure, profile, fixed=fixed, phases=wishes.phases, learn=learn)
+        Problem.of(spec, tree, prior, measure, profile, fixed=fixed, phases=wishes.phases, learn=learn)
         for measure in spec.asked
     ]
 
@@ -214,12 +214,12 @@ def expected(
     cut off, which is part of the error. `tau` is the plan's unless given.
     """
     part = plan.of_measure(measure)
-    q = Question.of(plan.spec, tree, prior, part.measure, profile if plan.spec.has_limits else None)
+    q = Problem.of(plan.spec, tree, prior, part.measure, profile if plan.spec.has_limits else None)
     q = replace(q, tau=part.tau if tau is None else tau, expects=expects)
     return _errors(q, part.contribution(tree), part.clip, plan.most_of_heads(tree))
 
 
-def _errors(q: Question, contribution: Ints, clip: float, most: Ints) -> budget.Expected:
+def _errors(q: Problem, contribution: Ints, clip: float, most: Ints) -> budget.Expected:
     """What to expect of contributions to each node, and of what limits cut off."""
     noise = q.spec.noise_model.variance(contribution.astype(np.float64) * (q.spec.epsilon / q.spec.l1)) * clip**2
     errors = q.expected(noise, q.weights)
@@ -280,13 +280,13 @@ def _plan(
     ).to_hand_on
 
 
-def _of_zeros(q: Question) -> list[budget.Expected]:
+def _of_zeros(q: Problem) -> list[budget.Expected]:
     """The errors of answering 0 everywhere, if the prior knows counts."""
     count = q.prior.mean
     return [budget.Expected.of(q.tree, count, count**2, q.tau, q.weights, q.spec.weigh)] if q.prior.history else []
 
 
-def _part_cut_off(q: Question, most: Ints, clip: float) -> float | None:
+def _part_cut_off(q: Problem, most: Ints, clip: float) -> float | None:
     """The part of a measure's sum that limits leave out; None where the prior does not tell."""
     top = q.tree.parent < 0
     whole = float(q.prior.mean[top].sum())
@@ -295,7 +295,7 @@ def _part_cut_off(q: Question, most: Ints, clip: float) -> float | None:
     return max(0.0, float(-cut_off(q, most, clip)[top].sum()) / whole)
 
 
-def _of_targets(q: Question, ours: budget.Expected, equal: budget.Expected) -> Iterator[TargetError]:
+def _of_targets(q: Problem, ours: budget.Expected, equal: budget.Expected) -> Iterator[TargetError]:
     """What to expect of the targets for a measure or its levels, and how many nodes are within them."""
     for target in q.spec.targets:
         if target.name not in (*q.spec.levels, q.measure.name):
@@ -320,7 +320,7 @@ def _of_targets(q: Question, ours: budget.Expected, equal: budget.Expected) -> I
         )
 
 
-def _mean(q: Question) -> float | None:
+def _mean(q: Problem) -> float | None:
     """What a conversion is worth on average; None where that is not known."""
     if q.profile is None or q.measure.is_count:
         return None

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from attributary.errors import InputError
 from attributary.estimators import Learn
 from attributary.plan.contributions import Contributions, Rounding
-from attributary.plan.level_shares import Question, Shares
+from attributary.plan.level_shares import Problem, Shares
 from attributary.plan.plan import Plan
 from attributary.prior import Prior
 from attributary.prior.earlier import Profile
@@ -54,11 +54,11 @@ class Proposals(ABC):
     def choose(self, asked: Asked, wishes: Wishes, solve: Solve) -> Plan:
         """The plan of the best way, or of the one that the spec names, and what the others would mean."""
 
-    def fitted(self, problem: Question, share: Shares, wishes: Wishes) -> Spec:
+    def fitted(self, problem: Problem, share: Shares, wishes: Wishes) -> Spec:
         """The spec with an L1 and an ε that suit the shares, where the API leaves these open."""
         return problem.spec
 
-    def improved(self, problem: Question, whole: Contributions, wishes: Wishes) -> Contributions:
+    def improved(self, problem: Problem, whole: Contributions, wishes: Wishes) -> Contributions:
         """Better contributions than rounded ones, where a conversion has few to give."""
         return whole
 

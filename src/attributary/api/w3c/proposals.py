@@ -31,7 +31,7 @@ from attributary.budget import METHODS
 from attributary.errors import InputError
 from attributary.plan import Plan
 from attributary.plan.contributions import Contributions, contributions
-from attributary.plan.level_shares import Question, Shares
+from attributary.plan.level_shares import Problem, Shares
 from attributary.plan.plan import SchemeCost
 from attributary.plan.proposals import Asked, Proposals, Solve, Wishes
 from attributary.spec import Spec
@@ -70,12 +70,12 @@ class SchemeProposals(Proposals):
         costs[best.scheme] = best.model_copy(update={"chosen": True, "why": _why(best, possible, spec)})
         return plans[best.scheme].model_copy(update={"schemes": tuple(costs.values())})
 
-    def fitted(self, problem: Question, share: Shares, wishes: Wishes) -> Spec:
+    def fitted(self, problem: Problem, share: Shares, wishes: Wishes) -> Spec:
         """The spec with the fewest credits whose error is next to the least."""
         most = scheme_of(problem.spec).credits
         return with_best_credits(problem, share, most, wishes) if problem.spec.l1 > most > 0 else problem.spec
 
-    def improved(self, problem: Question, whole: Contributions, wishes: Wishes) -> Contributions:
+    def improved(self, problem: Problem, whole: Contributions, wishes: Wishes) -> Contributions:
         """The same contributions, or better ones where they are few; levels with fixed shares stay as they are."""
         return whole if METHODS[wishes.method].fixed else improved(problem, whole, wishes.keep)
 
@@ -172,7 +172,7 @@ def _why(best: SchemeCost, possible: list[SchemeCost], spec: Spec) -> str:
 # Few credits
 
 
-def improved(q: Question, whole: Contributions, keep: Collection[str] = ()) -> Contributions:
+def improved(q: Problem, whole: Contributions, keep: Collection[str] = ()) -> Contributions:
     """The same contributions, or better ones where they are few; levels with fixed shares stay as they are."""
     if q.spec.budget > FEW or whole.nodes is not None:
         return whole
@@ -188,7 +188,7 @@ def improved(q: Question, whole: Contributions, keep: Collection[str] = ()) -> C
     return replace(whole, default=default, roots=roots[None])
 
 
-def with_best_credits(q: Question, share: Shares, most: int, wishes: Wishes) -> Spec:
+def with_best_credits(q: Problem, share: Shares, most: int, wishes: Wishes) -> Spec:
     """The spec with the fewest credits, up to `most`, whose error is next to the least.
 
     Fewer make shorter reports, or fewer impressions. Where shares are fixed, or are not to be improved, only numbers
@@ -218,7 +218,7 @@ def with_credits(spec: Spec, number: int) -> Spec:
     return spec.model_copy(update={"l1": number, "epsilon_or_auto": micro / MICRO})
 
 
-def _expected(q: Question, rows: Ints, weights: Floats | None) -> budget.Expected:
+def _expected(q: Problem, rows: Ints, weights: Floats | None) -> budget.Expected:
     """What to expect of contributions by level, of one row for all heads or of one for each."""
     spec, top = q.spec, int(q.spec.total)
     heads = q.tree.slice(top)

@@ -143,17 +143,13 @@ def _rate(plan: Plan | None, epsilon: float | None, l1: int | None) -> tuple[flo
     """ε and L1 of the noise: the plan's, or those that are given."""
     if plan is None and (epsilon is None or l1 is None):
         raise InputError("`l1` is for reports without a plan, and goes with `epsilon`; give both, or a plan")
-    terms = terms_of({"api": {"kind": "ara"}})
-    if plan is not None and plan.spec.noise != terms.noise:
-        raise InputError(
-            f'the plan is for noise = "{plan.spec.noise}"; reports need a plan with noise = "{terms.noise}"'
-        )
+    ara = terms_of({"api": {"kind": "ara"}})
+    if plan is not None and plan.spec.noise != ara.noise:
+        raise InputError(f'the plan is for noise = "{plan.spec.noise}"; reports need a plan with noise = "{ara.noise}"')
     used = epsilon if epsilon is not None else plan.spec.epsilon if plan is not None else 0.0
     limit = l1 if l1 is not None else plan.spec.l1 if plan is not None else 0
-    if not 0 < used <= terms.largest_epsilon:
-        raise InputError(
-            f"the epsilon of a summary report is above 0 and up to {terms.largest_epsilon:g}; got {used:g}"
-        )
+    if not 0 < used <= ara.largest_epsilon:
+        raise InputError(f"the epsilon of a summary report is above 0 and up to {ara.largest_epsilon:g}; got {used:g}")
     return used, limit
 
 
