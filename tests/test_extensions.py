@@ -17,6 +17,8 @@ from attributary.estimators import Background, EstimatorKind
 from attributary.evaluate import Case, Evaluation, evaluate
 from attributary.plan import make_plan
 from attributary.prior import from_counts
+from attributary.spec import privacy_unit
+from attributary.spec.privacy_unit import PrivacyUnit
 from support.plans import counts, spec
 
 
@@ -38,13 +40,25 @@ def absolute(count: Any, tau: float) -> Any:
     return np.full(np.shape(count), tau**-2.0)
 
 
+TWO_CHANGES = PrivacyUnit(
+    "two-changes",
+    "also two changes of its unknown attributes",
+    lambda loss: max(loss.conversion, 2 * loss.change),
+    unknown_part=0.25,
+    sentence="changing its unknown attributes twice",
+)
+
+
 @pytest.fixture
 def registered() -> Iterator[None]:
-    registries: tuple[dict[str, Any], ...] = (budget.METHODS, estimators.ESTIMATORS, rmsre.METRICS)
+    registries: tuple[dict[str, Any], ...] = (
+        *(budget.METHODS, estimators.ESTIMATORS, rmsre.METRICS, privacy_unit.UNITS),
+    )
     before = [dict(registry) for registry in registries]
     budget.register(BudgetMethod("halves", halves, "half of what is left for each level"))
     estimators.register(EstimatorKind("shrunk", shrunk, "moved towards 0"))
     rmsre.METRICS["absolute"] = absolute
+    privacy_unit.register(TWO_CHANGES)
     yield
     for registry, entries in zip(registries, before, strict=True):
         registry.clear()
@@ -122,3 +136,21 @@ def test_another_metric_is_what_budgets_plans_and_evaluations_go_by() -> None:
 def test_an_unknown_metric_is_refused() -> None:
     with pytest.raises(ValueError, match="metric"):
         spec(metric="best")
+
+
+@pytest.mark.usefixtures("registered")
+def test_a_privacy_unit_of_ones_own_is_asked_for_kept_to_and_told() -> None:
+    tree = spec().tree(counts(0, 5))
+    known = from_counts(tree, counts(1, 5))
+    for method in ("optimal", "equal", "leaves"):
+        plan = make_plan(spec(neighbours="two-changes"), tree, known, method)
+        loose = make_plan(spec(), tree, known, method)
+        loss = plan.privacy_loss
+        assert loss.under("two-changes") == max(loss.conversion, 2 * loss.change) <= 4 * (1 + 1e-12)
+        assert "two-changes" in plan.guarantees and "two-changes" not in loose.guarantees
+        assert loose.privacy_loss.under("two-changes") > 4
+        said = f"ε = {loss.under('two-changes'):.4g}: changing its unknown attributes twice"
+        assert said in plan.privacy_words.all_lines and said not in loose.privacy_words.all_lines
+        assert f'"two-changes": {loss.under("two-changes")}' in plan.to_json()
+    with pytest.raises(ValueError, match="a privacy unit named 'two-changes' is registered already"):
+        privacy_unit.register(TWO_CHANGES)

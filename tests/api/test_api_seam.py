@@ -9,13 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from pydantic import Field
 
 import attributary
 from attributary import Measurements, Plan, Spec, Tree, api, denoise
 from attributary.api.attribution_api import Answer, AttributionApi, Clients, Message, Query
 from attributary.cli import main
 from attributary.errors import InputError
-from attributary.spec.terms import TERMS, Terms
+from attributary.plan.proposals import Asked, Proposals, Solve, Wishes
+from attributary.spec.terms import TERMS, ApiSection, Keys, Terms
 from attributary.tables import read_table
 
 SOURCE = Path(attributary.__file__).parent
@@ -160,3 +162,111 @@ def test_only_the_seam_knows_the_adapters() -> None:
             assert not any(name.startswith(("attributary.api.ara", "attributary.api.bigquery")) for name in names), (
                 f"{file} imports {names}"
             )
+
+
+class StallSection(ApiSection):
+    """A stall is paid for some days at once."""
+
+    coins: float = Field(gt=0, description="ε of all days together, above 0")
+    days: int = Field(default=2, ge=1, description="how many days share the coins, 1 or more")
+    tray: str | None = Field(default=None, description="the tray that slips go to")
+
+    @classmethod
+    def derived(cls, section: Keys) -> dict[str, Any]:
+        coins, days = section.get("coins"), section.get("days")
+        fine = isinstance(coins, int | float) and isinstance(days, int) and days > 0
+        return {"epsilon": coins / days} if fine else {}
+
+    @classmethod
+    def at(cls, section: Keys, epsilon: float) -> dict[str, Any]:
+        return {**section, "coins": epsilon * section["days"]}
+
+
+class Trays(Proposals):
+    """Slips are told apart by ten or by a thousand parts of ε; the plan takes what has the smaller error."""
+
+    def decided(self, spec: Spec) -> bool:
+        return isinstance(spec.api, StallSection) and spec.api.tray is not None
+
+    def choose(self, asked: Asked, wishes: Wishes, solve: Solve) -> Plan:
+        plans = []
+        for l1, tray in ((10, "coarse"), (1000, "fine")):
+            section = asked.spec.api and asked.spec.api.model_copy(update={"tray": tray})
+            spec = asked.spec.model_copy(update={"l1": l1, "api": section})
+            plans.append(solve(asked._replace(spec=spec), wishes))
+        return min(plans, key=lambda plan: plan.expected.tree.plan)
+
+
+STALL = """
+[api]
+kind = "stall"
+coins = 6.0
+[[attribute]]
+name = "campaign"
+[[attribute]]
+name = "day"
+unknown = true
+domain = ["Sat", "Sun"]
+"""
+
+
+@pytest.fixture
+def _stall() -> Iterator[None]:
+    TERMS["stall"] = Terms(
+        kind="stall",
+        title="Stall API",
+        l1=1000,
+        noise="api",
+        largest_epsilon=9,
+        conversions=1,
+        section=StallSection,
+        proposals=Trays,
+    )
+    yield
+    del TERMS["stall"]
+
+
+@pytest.mark.usefixtures("_stall")
+def test_an_api_brings_its_settings_and_its_ways_to_measure() -> None:
+    spec = Spec.parse(STALL)
+    assert isinstance(spec.api, StallSection) and (spec.epsilon, spec.l1, spec.api.days) == (3.0, 1000, 2)
+    cheaper = spec.at(1.5)
+    assert isinstance(cheaper.api, StallSection) and (cheaper.epsilon, cheaper.api.coins) == (1.5, 3.0)
+    tree = spec.tree({"campaign": ["a", "b", "c"]})
+    plan = attributary.make_plan(spec, tree)
+    assert plan.spec.l1 in (10, 1000) and isinstance(plan.spec.api, StallSection) and plan.spec.api.tray is not None
+    for l1, tray in ((10, "coarse"), (1000, "fine")):
+        one = Spec.parse(
+            STALL.replace("coins = 6.0", f'coins = 6.0\ntray = "{tray}"').replace("[api]", f"l1 = {l1}\n[api]")
+        )
+        only = attributary.make_plan(one, tree, compare=False)
+        assert only.expected.tree.plan >= plan.expected.tree.plan
+        assert only.spec.l1 != plan.spec.l1 or only.measures == plan.measures
+    again = Plan.from_json(plan.to_json())
+    assert again.to_json() == plan.to_json() and again.spec == plan.spec
+
+
+@pytest.mark.usefixtures("_stall")
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("coins = 6.0", "", "api.coins: is missing; ε of all days together"),
+        ("coins = 6.0", "coins = 0", "api.coins: ε of all days together, above 0; got 0"),
+        ("coins = 6.0", "coins = 6.0\ncoin = 1", "api.coin: there is no such key; did you mean coins"),
+        ("coins = 6.0", "coins = 60.0", "epsilon: an answer takes at most 9; got 30"),
+        ('"stall"', '"ara"', "api.coins: there is no such key; the keys are kind"),
+    ],
+)
+def test_mistakes_in_its_settings_are_told_in_its_words(old: str, new: str, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        Spec.parse(STALL.replace(old, new))
+
+
+def test_proposals_that_are_none_are_refused() -> None:
+    TERMS["stall"] = Terms("stall", "Stall API", 10, "api", 9, 1, proposals=lambda: "tray")
+    try:
+        spec = Spec.parse(STALL.replace("coins = 6.0", "").replace("[api]", "epsilon = 1\n[api]"))
+        with pytest.raises(InputError, match="give proposals as plan.Proposals; got 'tray'"):
+            attributary.make_plan(spec, spec.tree({"campaign": ["a"]}))
+    finally:
+        del TERMS["stall"]

@@ -253,7 +253,7 @@ def test_the_section_of_the_spec() -> None:
         Spec.parse(TOML.replace("delta = 1e-6\n", ""))
     with pytest.raises(InputError, match="api.table: is missing"):
         Spec.parse(TOML.replace('table = "my-project.ads.conversions"\n', ""))
-    with pytest.raises(InputError, match="api.table: is of no use for the Attribution Reporting API"):
+    with pytest.raises(InputError, match="api.table: there is no such key"):
         Spec.parse(TOML.replace('"bigquery"', '"ara"'))
     with pytest.raises(InputError, match="delta: a chance above 0"):
         Spec.parse(TOML.replace("1e-6", "2"))

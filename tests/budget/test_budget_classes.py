@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from attributary import Tree
 from attributary.budget.classes import classes
-from attributary.budget.problem import Problem
+from attributary.budget.problem import BudgetProblem
 from attributary.budget.split import LevelBudgets
 from support.budgets import Case, cases, levelled
 from support.effort import examples
@@ -20,7 +20,9 @@ def test_the_error_of_classes_is_the_error_of_nodes(case: Case, data: st.DataObj
     tree = case.tree
     weights = data.draw(st.sampled_from([None, np.arange(1.0, len(tree) + 1), 1.0 * tree.is_leaf]))
     denoised = data.draw(st.booleans())
-    problem = Problem.of(tree, case.count, case.epsilon, case.tau, noise=case.noise, weights=weights, denoised=denoised)
+    problem = BudgetProblem.of(
+        tree, case.count, case.epsilon, case.tau, noise=case.noise, weights=weights, denoised=denoised
+    )
     rows = LevelBudgets.of(problem)
     share = np.array([[data.draw(st.sampled_from([0.1, 1.0, 3.0])) for _ in r] for r in rows.open]) * rows.open
     share *= case.epsilon / share.sum(axis=0)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attributary.budget.per_node import NodeBudgets
-from attributary.budget.problem import Problem
+from attributary.budget.problem import BudgetProblem
 from attributary.budget.split import LevelBudgets
 from support.budgets import Case, cases, levelled
 from support.effort import examples
@@ -60,16 +60,16 @@ def test_gains_by_node_are_derivatives(options: dict[str, Any], case: Case, seed
 def test_gains_with_a_total_are_derivatives(seed: int) -> None:
     case = levelled(seed, 4, most=30)
     rng = np.random.default_rng(seed)
-    problem = Problem.of(case.tree, case.count, case.epsilon, case.tau, noise=case.noise, total=True)
+    problem = BudgetProblem.of(case.tree, case.count, case.epsilon, case.tau, noise=case.noise, total=True)
     rows = LevelBudgets.of(problem)
     check(rows, case.epsilon * rng.uniform(0.1, 0.3, rows.pack(rows.open[None]).size))
 
 
-def task_of(case: Case, options: dict[str, Any], rng: np.random.Generator) -> Problem:
+def task_of(case: Case, options: dict[str, Any], rng: np.random.Generator) -> BudgetProblem:
     tree = case.tree
     given = dict(options)
     if given.get("levels"):
         given["levels"] = [0.2 * case.epsilon, *[np.nan] * (tree.depth - 1)]
     if given.get("weights"):
         given["weights"] = rng.uniform(0, 1, len(tree))
-    return Problem.of(tree, case.count, case.epsilon, case.tau, noise=case.noise, **given)
+    return BudgetProblem.of(tree, case.count, case.epsilon, case.tau, noise=case.noise, **given)

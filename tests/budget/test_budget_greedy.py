@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from attributary import Tree, budget
 from attributary.budget.greedy import _phases
-from attributary.budget.problem import Problem
+from attributary.budget.problem import BudgetProblem
 from attributary.budget.split import LevelBudgets
 from attributary.denoising import linear
 from attributary.noise import dlap_variance
@@ -66,7 +66,7 @@ def tree_error(tree: Tree, count: np.ndarray, eps: list[float], case: Case, deno
 
 
 def same_choices(case: Case, phases: int, denoised: bool) -> None:
-    problem = Problem.of(
+    problem = BudgetProblem.of(
         case.tree, case.count, case.epsilon, case.tau, phases=phases, noise=case.noise, denoised=denoised
     )
     rows = LevelBudgets.of(problem)

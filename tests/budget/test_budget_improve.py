@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attributary.budget.per_node import NodeBudgets
-from attributary.budget.problem import Problem
+from attributary.budget.problem import BudgetProblem
 from attributary.budget.split import LevelBudgets
 from attributary.budget.tree_error import _rest, _step, improve, prune
 from support.budgets import Case, cases, path_sums
@@ -20,7 +20,7 @@ def start(case: Case, kind: str, data: st.DataObject, noise: str) -> tuple[Level
         fixed[0] = data.draw(st.sampled_from([0.0, 0.3])) * case.epsilon
     options = {"by_root": data.draw(st.booleans())} if kind == "rows" else {}
     denoised = data.draw(st.booleans())
-    problem = Problem.of(
+    problem = BudgetProblem.of(
         case.tree, case.count, case.epsilon, case.tau, noise=noise, levels=fixed, denoised=denoised, **options
     )
     rng = np.random.default_rng(data.draw(st.integers(0, 99)))

@@ -12,7 +12,7 @@ from tests.budget.test_budget_optimal import grid
 from attributary import Tree, budget
 from attributary.budget.classes import classes
 from attributary.budget.optimal import DOUBT, LIMIT, Hedged, optimally
-from attributary.budget.problem import Learned, Problem, expectations
+from attributary.budget.problem import BudgetProblem, Learned, expectations
 from attributary.budget.split import LevelBudgets
 from attributary.budget.tree_error import predicted, predicted_gain
 from support.budgets import Case, cases, levelled, path_sums
@@ -88,7 +88,7 @@ def test_grouped_errors_are_those_of_each_node(case: Case, seed: int) -> None:
     known = expectations(tree, share, spread)
     if known is None:
         return
-    problem = Problem.of(tree, case.count, case.epsilon, case.tau, noise=case.noise)
+    problem = BudgetProblem.of(tree, case.count, case.epsilon, case.tau, noise=case.noise)
     rows = LevelBudgets.of(problem)
     plain = budget.equal(tree, case.count, case.epsilon, case.tau, noise=case.noise)
     hedged = Hedged.of(problem, rows, rows.pack(plain.epsilon.T[None])[0], *known)
@@ -117,7 +117,7 @@ def hedged_of(case: Case, rng: np.random.Generator, **options: Any) -> tuple[Hed
     tree = case.tree
     share, spread = tree.to_level_order(shares(tree, rng)), tree.to_level_order(spreads(tree, rng))
     spread[: tree.first[0]] = np.inf
-    problem = Problem.of(tree, case.count, case.epsilon, case.tau, noise=case.noise, **options)
+    problem = BudgetProblem.of(tree, case.count, case.epsilon, case.tau, noise=case.noise, **options)
     rows = LevelBudgets.of(problem)
     plain = optimally(rows, problem.phases)
     return Hedged.of(problem, rows, plain, share, np.where(spread == np.inf, 1e9, spread)), plain
@@ -136,7 +136,7 @@ def test_no_split_of_a_fine_grid_is_better_within_the_limit(levels: int) -> None
         share, spread = shares(tree, rng), np.minimum(spreads(tree, rng), 1e4)
         known = expectations(tree, share, spread)
         assert known is not None
-        problem = Problem.of(tree, case.count, case.epsilon, case.tau, noise=case.noise)
+        problem = BudgetProblem.of(tree, case.count, case.epsilon, case.tau, noise=case.noise)
         rows = LevelBudgets.of(problem)
         plain = optimally(rows, problem.phases)
         hedged = Hedged.of(problem, rows, plain, *known)
@@ -240,7 +240,7 @@ def test_raw_figures_use_no_shares() -> None:
 
 
 def test_heads_are_not_split_alone_with_expectations() -> None:
-    problem = Problem.of(TREE, 1.0, 1.0, 5.0)
+    problem = BudgetProblem.of(TREE, 1.0, 1.0, 5.0)
     objective = Learned.of(problem, np.array(EVEN), np.array(WIDE))
     rows = LevelBudgets.of(problem)
     with pytest.raises(ValueError, match="without expectations"):

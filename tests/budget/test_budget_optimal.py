@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attributary import Tree, budget
-from attributary.budget.problem import Problem
+from attributary.budget.problem import BudgetProblem
 from attributary.budget.split import LevelBudgets
 from support.budgets import Case, cases, levelled
 from support.effort import examples, first_of
@@ -25,7 +25,7 @@ def test_no_split_of_a_fine_grid_is_better(levels: int) -> None:
     shares = grid(levels, {2: 2000, 3: 120, 4: 36}[levels])
     for seed in range(34):
         case = levelled(seed, levels)
-        rows = LevelBudgets.of(Problem.of(case.tree, case.count, case.epsilon, case.tau, noise=case.noise))
+        rows = LevelBudgets.of(BudgetProblem.of(case.tree, case.count, case.epsilon, case.tau, noise=case.noise))
         errors = rows.errors(shares * case.epsilon)
         best = rows.errors(case.split("optimal").epsilon)
         assert best.item() <= 1.001 * errors.min()
@@ -53,7 +53,7 @@ def test_never_worse_than_a_baseline_on_larger_trees(seed: int) -> None:
 @settings(max_examples=examples(25), deadline=None)
 @given(case=cases())
 def test_levels_with_budget_gain_alike_and_others_have_none(case: Case) -> None:
-    rows = LevelBudgets.of(Problem.of(case.tree, case.count, case.epsilon, case.tau, noise=case.noise))
+    rows = LevelBudgets.of(BudgetProblem.of(case.tree, case.count, case.epsilon, case.tau, noise=case.noise))
     share = case.split("optimal").epsilon
     assert np.allclose(share.sum(axis=1), case.epsilon)
     assert ((share == 0) | (share > 1e-6 * case.epsilon)).all()

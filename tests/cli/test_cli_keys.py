@@ -139,8 +139,8 @@ def test_classes_are_made_and_their_loss_shown() -> None:
     rows = {
         name: (n, n, 65_536 - 2 * n) for name, n in zip(campaigns, rng.integers(1, 30_000, 80).tolist(), strict=True)
     }
-    fields = {name: getattr(plan, name) for name in Plan.model_fields}
-    Plan(**fields | {"roots": rows, "measures": ()}).save("plan.json")
+    share = plan.measures[0].model_copy(update={"roots": rows})
+    plan.model_copy(update={"measures": (share,)}).save("plan.json")
     said = done("plan.json", "--classes", "10").stderr
     assert "81 different contributions made 10 classes; noise variance by level" in said
     made = Plan.load("plan.json")

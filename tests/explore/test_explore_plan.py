@@ -28,7 +28,7 @@ from attributary.facts import numerals
 from attributary.facts.plan import nodes_in_words
 from attributary.plan import Plan, expected, make_plan
 from attributary.spec import Spec
-from attributary.spec.terms import NEIGHBOURS
+from attributary.spec.privacy_unit import UNITS
 from support import plans, w3c_devices
 from support.effort import examples
 from support.explored import Tab, client, closed, session, table, written  # noqa: F401
@@ -57,7 +57,7 @@ def test_every_figure_is_that_of_the_plan_with_these_shares(spec: Spec, seed: in
     row = [level["contribution"] for level in found["levels"]]
     assert sum(row) == found["spent"] <= spec.l1
     given_share = share / share.sum()
-    if given_share[spec.first_unknown :].sum() > 1 / NEIGHBOURS[spec.neighbours].unknown_levels:
+    if given_share[spec.first_unknown :].sum() > UNITS[spec.neighbours].unknown_part:
         given_share = np.array(row) / spec.budget  # a plan refuses what the tab's whole numbers keep within bounds
     fixed = dict(zip(spec.levels, given_share.tolist(), strict=True))
     plan = make_plan(spec, tree, before, "equal", share=fixed, compare=False)

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from attributary import Plan, Spec, Tree, budget, make_plan, prior
+from attributary.api.w3c.schemes import micro_of, report_bytes, report_kinds
 from attributary.errors import InputError
 from attributary.prior import Prior
-from attributary.spec.w3c_schemes import MICRO, micro_of, report_bytes, report_kinds
+from attributary.spec.measure import MICRO
 from support.command import attributary
 from support.effort import first_of
 from support.w3c_devices import spec
@@ -209,7 +210,7 @@ def test_report_sizes_are_those_of_the_draft() -> None:
         ({"api": {"scheme": "D"}}, 'api.scheme: "A", "B" or "C"'),
         ({"api": {"site": "location"}}, "api.site: names the first attribute, 'campaign'"),
         ({"api": {"site": "campaign"}, "total": True}, "total: sites have budgets"),
-        ({"api": {"table": "x"}}, "api.table: is of no use"),
+        ({"api": {"table": "x"}}, "api.table: there is no such key"),
         ({"epsilon": 3}, "epsilon: epsilon is that of one conversion, .* = 1; got 3: leave it out"),
         ({"noise": "unit"}, "noise: noise follows from scheme and aggregators"),
         ({"l1": 10}, "l1: is the number of credits"),

@@ -10,13 +10,15 @@ import numpy as np
 import pytest
 
 from attributary import Plan, make_plan
+from attributary.api.ara.terms import ARA
 from attributary.explore import plan_tab
 from attributary.noise import MODELS
 from attributary.plan.plan import PerImpression
 from attributary.report.facts import facts, lead
 from attributary.report.inputs import ReportInputs
 from attributary.spec import Spec
-from attributary.spec.terms import ARA, NEIGHBOURS, TERMS
+from attributary.spec.privacy_unit import UNITS
+from attributary.spec.terms import TERMS
 from support.command import attributary
 from support.plans import asked, spec
 
@@ -51,9 +53,10 @@ def test_the_worst_root_counts_with_its_own_number_of_conversions() -> None:
     share = plan.measures[0].model_copy(update={"roots": rows})
     often = PerImpression(default=1, roots={"r0": 2, "r1": 1})
     given = plan.spec.model_copy(update={"split_by": "a", "conversions_per_impression": "auto"})
-    update = {"spec": given, "roots": rows, "per_impression": often, "measures": (share,)}
+    update = {"spec": given, "per_impression": often, "measures": (share,)}
     assert plan.model_copy(update=update).privacy_loss == pytest.approx((4, 8, 8))
-    alone = plan.model_copy(update={**update, "default": rows["r0"], "roots": {"r0": rows["r0"]}})
+    r0 = share.model_copy(update={"default": rows["r0"], "roots": {"r0": rows["r0"]}})
+    alone = plan.model_copy(update={**update, "measures": (r0,)})
     assert (alone.privacy_loss.purchase or 9) < alone.privacy_loss.conversion  # one of two
 
 
@@ -129,6 +132,6 @@ def test_of_an_api_that_does_not_say_how_it_attributes_no_bound_is_known(monkeyp
 
 def test_the_explorer_offers_what_the_registries_have() -> None:
     offered = plan_tab.answer(plan_tab.made_up_start((3, 2)), {})
-    assert offered["relations"] == [(name, relation.protects) for name, relation in NEIGHBOURS.items()]
+    assert offered["relations"] == [(name, unit.protects) for name, unit in UNITS.items()]
     assert {"api", "unit", "gaussian"} <= {name for name, _ in offered["noises"]} <= set(MODELS)
     assert all(words == MODELS[name].short for name, words in offered["noises"])

@@ -17,7 +17,7 @@ LOGS = {"impressions": "i.csv", "conversions": "c.csv", "user": "user", "time": 
 
 def changed(plan: Plan, **fields: Any) -> Plan:
     """The plan with other fields, checked."""
-    return Plan(**{name: getattr(plan, name) for name in Plan.model_fields} | {"measures": ()} | fields)
+    return Plan(**{name: getattr(plan, name) for name in Plan.model_fields} | fields)
 
 
 def rows(plan: Plan, number: int, seed: int) -> list[tuple[int, ...]]:
@@ -34,7 +34,8 @@ def rows(plan: Plan, number: int, seed: int) -> list[tuple[int, ...]]:
 def by_root(plan: Plan, tree: Tree, seed: int) -> Plan:
     """With splits of their own for most roots."""
     labels = tree.labels[0].dictionary.to_pylist()[:-1]
-    return changed(plan, roots=dict(zip(labels, rows(plan, len(labels), seed), strict=True)))
+    roots = dict(zip(labels, rows(plan, len(labels), seed), strict=True))
+    return changed(plan, measures=(plan.measures[0].model_copy(update={"roots": roots}),))
 
 
 def by_node(plan: Plan, tree: Tree, seed: int) -> Plan:

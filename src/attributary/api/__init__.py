@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from attributary.errors import InputError
-from attributary.spec.terms import ARA, TERMS, with_its_defaults
+from attributary.spec.terms import DEFAULT, TERMS, with_its_defaults
 
 if TYPE_CHECKING:
     from attributary.api.attribution_api import Aggregation, Answer, AttributionApi, Clients
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from attributary.spec import Spec
     from attributary.tree import Tree
 
-BUILT_IN = {  # imported when needed
-    "ara": "attributary.api.ara.adapter",
-    "bigquery": "attributary.api.bigquery",
-    "w3c": "attributary.api.w3c.page_calls",
+BUILT_IN = {  # what registers the terms, and the API; imported when needed
+    "ara": ("ara.terms", "ara.adapter"),
+    "bigquery": ("bigquery.terms", "bigquery.queries"),
+    "w3c": ("w3c.terms", "w3c.page_calls"),
 }
 APIS: dict[str, "AttributionApi"] = {}
 
@@ -36,6 +36,12 @@ def register(api: "AttributionApi") -> None:
     TERMS[api.terms.kind] = api.terms
 
 
+def load_terms(kind: str) -> None:
+    """Registers the terms of a built-in API; of all of them, where there is none of that name."""
+    for terms, _ in [BUILT_IN[kind]] if kind in BUILT_IN else BUILT_IN.values():
+        import_module(f"{__name__}.{terms}")
+
+
 def api_of(spec: "Spec") -> "AttributionApi":
     """The attribution API that a spec is for."""
     return api_of_kind(spec.terms.kind)
@@ -44,7 +50,7 @@ def api_of(spec: "Spec") -> "AttributionApi":
 def api_of_kind(kind: str) -> "AttributionApi":
     """The attribution API of that name."""
     if kind not in APIS:
-        import_module(BUILT_IN[kind])
+        import_module(f"{__name__}.{BUILT_IN[kind][1]}")
     return APIS[kind]
 
 
@@ -106,7 +112,7 @@ def aggregate(
     `attributary.api.ara.service.aggregation.aggregate`, among them `private_keys`, `epsilon` and `l1` (without a plan),
     `filtering_ids`, `most_errors` and `processes`.
     """
-    used = api_of_kind(ARA.kind) if plan is None else api_of(plan.spec)
+    used = api_of_kind(DEFAULT) if plan is None else api_of(plan.spec)
     if plan is not None:
         _refuse_other_noise(plan)
     return used.aggregate(plan, reports, domain, ledger, output=output, **options)

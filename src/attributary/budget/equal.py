@@ -5,7 +5,7 @@ from typing import Unpack
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attributary.budget.problem import Options, Problem
+from attributary.budget.problem import BudgetProblem, Options
 from attributary.budget.split import LevelBudgets, Split
 from attributary.tree import Tree
 from attributary.types import Floats
@@ -13,7 +13,7 @@ from attributary.types import Floats
 
 def equal(tree: Tree, prior_count: ArrayLike, epsilon: float, tau: float, **options: Unpack[Options]) -> Split:
     """ε/(d+1) for each level that a root has; with fixed levels, the rest is divided equally."""
-    problem = Problem.of(tree, prior_count, epsilon, tau, **options)
+    problem = BudgetProblem.of(tree, prior_count, epsilon, tau, **options)
     rows = LevelBudgets.of(problem)
     return rows.split(problem, equally(rows, rows.open))
 
@@ -31,7 +31,7 @@ def equally(rows: LevelBudgets, among: NDArray[np.bool_]) -> Floats:
 
 def leaves(tree: Tree, prior_count: ArrayLike, epsilon: float, tau: float, **options: Unpack[Options]) -> Split:
     """ε for each root's last level; with fixed levels, the rest goes to the last free one."""
-    problem = Problem.of(tree, prior_count, epsilon, tau, **options)
+    problem = BudgetProblem.of(tree, prior_count, epsilon, tau, **options)
     rows = LevelBudgets.of(problem)
     return rows.split(problem, equally(rows, lowest(rows)))
 

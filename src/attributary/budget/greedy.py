@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attributary.budget.equal import equally
-from attributary.budget.problem import Options, Problem
+from attributary.budget.problem import BudgetProblem, Options
 from attributary.budget.split import LevelBudgets, Split
 from attributary.tree import Tree
 from attributary.types import Floats
@@ -21,7 +21,7 @@ def greedy(tree: Tree, prior_count: ArrayLike, epsilon: float, tau: float, **opt
     Each level starts with γ·ε/(d+1), as the printed γ·ε/d would overspend. If several levels give an RMSRE within 1e-12
     of the smallest, the upper one is chosen.
     """
-    problem = Problem.of(tree, prior_count, epsilon, tau, **options)
+    problem = BudgetProblem.of(tree, prior_count, epsilon, tau, **options)
     rows = LevelBudgets.of(problem)
     return rows.split(problem, greedily(rows, problem.phases))
 

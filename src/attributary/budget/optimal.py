@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from attributary.budget.equal import equally, lowest
 from attributary.budget.greedy import greedily
-from attributary.budget.problem import Learned, Options, Problem, expectations
+from attributary.budget.problem import BudgetProblem, Learned, Options, expectations
 from attributary.budget.split import LevelBudgets, Split
 from attributary.budget.tree_error import Paths, best, improve, prune
 from attributary.tree import Tree
@@ -42,7 +42,7 @@ def optimal(
     With `share` and `spread` of each node, the split is for estimates that use them as a prior, and hedged: if they are
     wrong, the error of unbiased estimates is at most 25 % above the least. A spread of inf: no expected share.
     """
-    problem = Problem.of(tree, prior_count, epsilon, tau, **options)
+    problem = BudgetProblem.of(tree, prior_count, epsilon, tau, **options)
     expected = expectations(tree, share, spread)
     rows = LevelBudgets.of(problem)
     budget = best_by_level(problem, rows)
@@ -53,7 +53,7 @@ def optimal(
     return rows.split(problem, budget)
 
 
-def best_by_level(problem: Problem, rows: LevelBudgets) -> Floats:
+def best_by_level(problem: BudgetProblem, rows: LevelBudgets) -> Floats:
     """The free budgets of least error; below a total, in trees that are not too large, never worse than one split."""
     if not rows.total or len(rows.row) > MANY:
         return optimally(rows, problem.phases)
@@ -115,7 +115,7 @@ class Hedged:
     doubt: Floats  # DOUBT / E₀(x₀), the same for all splits or a row for each
 
     @classmethod
-    def of(cls, problem: Problem, rows: LevelBudgets, plain: Floats, share: Floats, spread: Floats) -> Self:
+    def of(cls, problem: BudgetProblem, rows: LevelBudgets, plain: Floats, share: Floats, spread: Floats) -> Self:
         objective = Learned.of(problem, share, spread)
         forest = objective.forest
         row = np.maximum(forest.under(int(problem.total)), 0) if problem.by_root else np.zeros(len(forest), np.int64)
@@ -137,7 +137,9 @@ class Hedged:
         return self.by * error + self.doubt * plain, self.by[at] * gain + self.doubt[..., at] * plain_gain
 
 
-def hedge(problem: Problem, rows: LevelBudgets, plain: Floats, others: Floats, share: Floats, spread: Floats) -> Floats:
+def hedge(
+    problem: BudgetProblem, rows: LevelBudgets, plain: Floats, others: Floats, share: Floats, spread: Floats
+) -> Floats:
     """The free budgets for estimates that use a prior, which are still good if the prior is wrong.
 
     With E₀ a root's error without the prior, x₀ its best split (`plain`), and E the error with the prior, we minimise

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from attributary.budget.classes import Classes
 from attributary.budget.equal import equally
 from attributary.budget.optimal import best_by_level
-from attributary.budget.problem import Objective, Options, Problem
+from attributary.budget.problem import BudgetProblem, Objective, Options
 from attributary.budget.split import LevelBudgets, Split
 from attributary.budget.tree_error import Paths, best, improve, prune
 from attributary.tree import Tree
@@ -24,12 +24,12 @@ from attributary.types import Floats, Ints
 class NodeBudgets:
     """The free budgets of all nodes: arrays are (splits, classes), with a class for each node above the leaves."""
 
-    problem: Problem
+    problem: BudgetProblem
     objective: Objective
     row: Ints  # of each class, in a split by level
 
     @classmethod
-    def of(cls, problem: Problem) -> Self:
+    def of(cls, problem: BudgetProblem) -> Self:
         objective = problem.objective(by_node=True)
         return cls(problem, objective, _row(problem, objective.forest))
 
@@ -68,7 +68,7 @@ class NodeBudgets:
         return Split(tree, tree.from_level_order(epsilon), problem.epsilon, problem.noise, problem.l1, total)
 
 
-def _row(problem: Problem, forest: Classes) -> Ints:
+def _row(problem: BudgetProblem, forest: Classes) -> Ints:
     """The row of each class. Leaves directly below a total are one class, which has the row of any of them."""
     if problem.pooled:
         return np.zeros(len(forest), np.int64)
@@ -90,7 +90,7 @@ def per_node(tree: Tree, prior_count: ArrayLike, epsilon: float, tau: float, **o
 
     ε_v = f_v · (what is left on its path); leaves get all that is left.
     """
-    problem = Problem.of(tree, prior_count, epsilon, tau, **options)
+    problem = BudgetProblem.of(tree, prior_count, epsilon, tau, **options)
     if not problem.by_root:
         raise ValueError("per_node gives each node a budget of its own; got by_root=False: take optimal for that")
     rows = LevelBudgets.of(replace(problem, by_root=not problem.pooled))

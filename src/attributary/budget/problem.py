@@ -1,4 +1,4 @@
-"""Problem: the budget to split and its tree, checked once, and the error that a split is to minimise.
+"""BudgetProblem: the budget to split and its tree, checked once, and the error that a split is to minimise.
 
 A node's variance has the weight w_v in its root's tree error, added up over the members of a class (`class_weights`).
 `Objective` is that error for denoised or raw figures, `Learned` for estimates that use a prior.
@@ -22,7 +22,7 @@ from attributary.tree import Family, Tree
 from attributary.types import Floats, Ints
 
 
-def class_weights(problem: "Problem", forest: Classes) -> Floats:
+def class_weights(problem: "BudgetProblem", forest: Classes) -> Floats:
     """w_v = 1/((d+1) · |L_i| · max(τ, c_v)²), with d + 1 and |L_i| of the root's own tree (the paper's section 3.2).
 
     If pooled, of the whole tree: as if there were a node above all roots that is not asked for.
@@ -89,7 +89,7 @@ Levels = Mapping[str, float] | ArrayLike
 
 
 class PlainOptions(TypedDict, total=False):
-    """Options that a problem holds as they are; their defaults are those of `Problem`."""
+    """Options that a problem holds as they are; their defaults are those of `BudgetProblem`."""
 
     phases: int  # of greedy, which optimal and per_node start from
     noise: str | NoiseModel  # a name in the registry of noise models, or a model
@@ -109,7 +109,7 @@ class Options(PlainOptions, total=False):
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class BudgetProblem:
     tree: Tree
     count: Floats  # prior counts, in level order
     epsilon: float
@@ -236,7 +236,7 @@ class Learned(Objective):
     nothing: float  # the precision of a leaf without budget
 
     @classmethod
-    def of(cls, problem: Problem, share: Floats, spread: Floats) -> Self:
+    def of(cls, problem: BudgetProblem, share: Floats, spread: Floats) -> Self:
         """Share and spread are in level order."""
         tree = problem.tree
         kind = _kinds(share, spread)

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from attributary import rmsre
 from attributary.budget.classes import Link
-from attributary.budget.problem import Learned, Objective, Problem, expectations
+from attributary.budget.problem import BudgetProblem, Learned, Objective, expectations
 from attributary.budget.tree_error import ENDLESS, Paths
 from attributary.denoising.passes import engine
 from attributary.denoising.prior import predict
@@ -155,7 +155,7 @@ class LevelBudgets:
     total: bool  # level 0 is common to all rows
 
     @classmethod
-    def of(cls, problem: Problem) -> Self:
+    def of(cls, problem: BudgetProblem) -> Self:
         objective = problem.objective()
         forest = objective.forest
         row = np.maximum(forest.under(int(problem.total)), 0) if problem.by_root else np.zeros(len(forest), np.int64)
@@ -241,7 +241,7 @@ class LevelBudgets:
         open_, error = self.pack(self.open[None])[0], self.pack(which)[0]
         return Paths(tuple(links), last, open_, error, self.free, self.objective.model.exponent)
 
-    def split(self, problem: Problem, budget: Floats) -> Split:
+    def split(self, problem: BudgetProblem, budget: Floats) -> Split:
         """The split that these free budgets make together with the fixed ones."""
         rows = (self.table(budget[None])[0] + self.fixed[:, None]).T
         heads = int(problem.tree.offsets[2] - 1 if problem.total else problem.tree.first[0])
@@ -249,7 +249,7 @@ class LevelBudgets:
         total = float(rows[0, 0]) if problem.total else None
         return Split(problem.tree, rows[:, int(problem.total) :], problem.epsilon, problem.noise, problem.l1, total)
 
-    def _refuse(self, problem: Problem) -> None:
+    def _refuse(self, problem: BudgetProblem) -> None:
         """Raises ValueError where what is left out cannot be told from what is measured."""
         share = self.free * self.open / np.maximum(1, self.open.sum(axis=0))
         if (self.errors(self.pack(share[None])) > ENDLESS).any():

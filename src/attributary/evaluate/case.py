@@ -16,7 +16,7 @@ from attributary.noise import page_of
 from attributary.plan.bounded_shares import bounded_shares, least_shares
 from attributary.plan.choose_limits import ChosenLimits, MeasureErrors, best_parts, choose, measure_errors
 from attributary.plan.contributions import contributions, most_of_unseen
-from attributary.plan.level_shares import Question, Shares, shares, under
+from attributary.plan.level_shares import Problem, Shares, shares, under
 from attributary.plan.make import WITH_LIMITS, conversions_to_try
 from attributary.prior import Prior
 from attributary.prior.earlier import CLOSE, Profile
@@ -264,7 +264,7 @@ def measures_by_epsilon(
 
 def node_shares(case: Case, method: Method) -> Floats:
     """The share of each node, in level order; a new root takes the split that is best for the known ones."""
-    asked = Question.of(case.spec, case.tree, case.prior, learn=method.planned and case.prior.history)
+    asked = Problem.of(case.spec, case.tree, case.prior, learn=method.planned and case.prior.history)
     question = replace(asked, denoised=not method.raw)
     try:
         (by_method,), _ = _bounded([question], [shares(question, method.split)], method)
@@ -279,7 +279,7 @@ def node_shares(case: Case, method: Method) -> Floats:
 
 
 def _bounded(
-    asked: list[Question], by_level: list[Shares], method: Method, limits: ChosenLimits | None = None
+    asked: list[Problem], by_level: list[Shares], method: Method, limits: ChosenLimits | None = None
 ) -> tuple[list[Shares], Floats | None]:
     """Shares, and parts of the measures, within the spec's guard and targets, as in a plan by this method."""
     bounded = method.split.bounded and not method.raw
@@ -294,12 +294,12 @@ def _bounded(
     return bounded_shares(asked, limits, (by_level, parts), equal, least_shares(asked[0].spec, ()))[:2]
 
 
-def questions(case: Case) -> list[Question]:
+def questions(case: Case) -> list[Problem]:
     """What is asked of each measure."""
-    return [Question.of(case.spec, case.tree, case.prior, measure, case.earlier) for measure in case.spec.asked]
+    return [Problem.of(case.spec, case.tree, case.prior, measure, case.earlier) for measure in case.spec.asked]
 
 
-def under_limits(case: Case, asked: list[Question], by_level: list[Shares], method: Method) -> list[OneMeasure]:
+def under_limits(case: Case, asked: list[Problem], by_level: list[Shares], method: Method) -> list[OneMeasure]:
     """All measures under the case's limits, each with its contributions."""
     spec, tree, limits, measured, earlier = case.spec, case.tree, case.limits, case.measured, case.earlier
     assert limits is not None and measured is not None and earlier is not None

@@ -21,7 +21,8 @@ from attributary.plan.trial import Path, Trial, Tried, normal_shares, number_tar
 from attributary.prior import Prior
 from attributary.spec import Spec
 from attributary.spec.measure import AUTO, COUNT
-from attributary.spec.terms import NEIGHBOURS, at_epsilon
+from attributary.spec.privacy_unit import UNITS
+from attributary.spec.terms import at_epsilon
 from attributary.tree import Tree
 from attributary.types import Floats
 
@@ -286,7 +287,7 @@ def answer(start: PlanStart, params: Params) -> Answer:
         "noises": start.noises,
         "noise_words": spec.noise_model.words[1],
         "neighbours": spec.neighbours,
-        "relations": [(name, relation.protects) for name, relation in NEIGHBOURS.items()],
+        "relations": [(name, unit.protects) for name, unit in UNITS.items()],
         "loss": tried.loss._asdict(),
         "privacy": tried.privacy.sentences,
         "unknown": [attribute.name for attribute in spec.unknown],

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from attributary.budget.problem import Problem
+from attributary.budget.problem import BudgetProblem
 from attributary.budget.split import LevelBudgets
 from attributary.budget.within_bounds import CLOSE, Bounded, BoundedMeasure, Found, ShareLayout
 from attributary.denoising.quantile import quantile
@@ -22,7 +22,7 @@ from attributary.errors import InputError
 from attributary.noise import model
 from attributary.plan.choose_limits import ChosenLimits, cut_off
 from attributary.plan.contributions import most_of_unseen
-from attributary.plan.level_shares import Question, Shares
+from attributary.plan.level_shares import Problem, Shares
 from attributary.spec import Spec
 from attributary.spec.measure import EQUAL, Target
 from attributary.types import Floats
@@ -54,7 +54,7 @@ class Bound(NamedTuple):
 class BoundedCase:
     """The measures of a plan with the limits chosen, under bounds; the error of any shares, at any ε."""
 
-    questions: Sequence[Question]
+    questions: Sequence[Problem]
     limits: ChosenLimits
     layout: ShareLayout
     rows: tuple[LevelBudgets, ...]
@@ -65,7 +65,7 @@ class BoundedCase:
     @classmethod
     def of(
         cls,
-        questions: Sequence[Question],
+        questions: Sequence[Problem],
         limits: ChosenLimits,
         equal: Sequence[Shares],
         targets: Sequence[Target],
@@ -213,12 +213,12 @@ def solved(ratio: Callable[[float], float], guess: float, highest: float) -> flo
     return exp(tried[-1][0])
 
 
-def _rows(q: Question, by_root: bool) -> tuple[Problem, LevelBudgets]:
+def _rows(q: Problem, by_root: bool) -> tuple[BudgetProblem, LevelBudgets]:
     weights = q.weights if by_root or q.spec.split_by is None else q.of_known_heads(q.weights)
     options: dict[str, Any] = {"by_root": by_root, "pooled": not by_root, "total": by_root and q.spec.total}
     spec = q.spec
     try:
-        problem = Problem.of(
+        problem = BudgetProblem.of(
             *(q.tree, q.prior.mean, spec.epsilon, q.tau, weights, q.fixed * spec.epsilon),
             noise=spec.noise_model,
             l1=spec.l1,
@@ -230,7 +230,7 @@ def _rows(q: Question, by_root: bool) -> tuple[Problem, LevelBudgets]:
 
 
 def _bounds(
-    q: Question, built: tuple[Problem, LevelBudgets], limits: ChosenLimits, k: int, targets: Sequence[Target]
+    q: Problem, built: tuple[BudgetProblem, LevelBudgets], limits: ChosenLimits, k: int, targets: Sequence[Target]
 ) -> tuple[Floats, tuple[Bound, ...]]:
     """The weights of the goal and of each error that has a bound, and the bounds, of a measure."""
     problem, rows = built
@@ -280,7 +280,7 @@ def _bounds(
     return np.array(weights)[judged_by], tuple(b._replace(error=judged_by.index(b.error)) for b in bounds)
 
 
-def _half_width(bound: Bound, q: Question, weight: Floats, bias: Floats) -> tuple[Floats, float, float]:
+def _half_width(bound: Bound, q: Problem, weight: Floats, bias: Floats) -> tuple[Floats, float, float]:
     """Weights, bias and bound of intervals of counts of at least τ, as wide as of one figure: of sums it is less."""
     target, levels = bound.target, np.flatnonzero(~np.isnan(weight).any(axis=1))
     levels = levels if bound.level is None else levels[levels == bound.level]
@@ -299,7 +299,7 @@ def half_width_of(spec: Spec) -> float:
 
 
 def bounded_shares(
-    questions: Sequence[Question],
+    questions: Sequence[Problem],
     limits: ChosenLimits,
     found: tuple[Sequence[Shares], Floats],
     equal: Sequence[Shares],
@@ -343,7 +343,7 @@ def least_shares(spec: Spec, keep: Collection[str]) -> Floats:
     return np.array([KEPT / len(spec.levels) * (level in keep) for level in spec.levels])
 
 
-def at_least(q: Question, share: Shares, least: Floats) -> Shares:
+def at_least(q: Problem, share: Shares, least: Floats) -> Shares:
     """The same with at least so much for each level, taken from the others in proportion."""
     if not least.any():
         return share

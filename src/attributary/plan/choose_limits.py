@@ -19,7 +19,7 @@ import numpy as np
 
 from attributary import budget
 from attributary.budget import Split
-from attributary.plan.level_shares import Question, Shares
+from attributary.plan.level_shares import Problem, Shares
 from attributary.types import Floats, Ints
 
 COARSE = 5  # of a measure's clips, every so many are tried first
@@ -50,7 +50,7 @@ class ChosenLimits:
         return self.clips == other.clips and np.array_equal(self.most, other.most)
 
 
-def measure_errors(q: Question, share: Shares) -> MeasureErrors:
+def measure_errors(q: Problem, share: Shares) -> MeasureErrors:
     """The squared errors of a measure under limits, each worked out once."""
 
     @cache
@@ -68,20 +68,20 @@ def measure_errors(q: Question, share: Shares) -> MeasureErrors:
     return MeasureErrors(q.measure.weight, clips, noise, bias, q.spec.noise_model.exponent)
 
 
-def cut_off(q: Question, most: int | Ints, clip: float) -> Floats:
+def cut_off(q: Problem, most: int | Ints, clip: float) -> Floats:
     """What limits cut off each node's sum, as far as is known."""
     if q.profile is None:
         return np.zeros(len(q.tree))
     return q.profile.limited(q.measure, most, clip) - q.prior.mean
 
 
-def _squared(q: Question, variance: Floats) -> Floats:
+def _squared(q: Problem, variance: Floats) -> Floats:
     """Squared errors by root, or of the whole tree, from variances or squared biases of nodes."""
     errors = budget.Expected.of(q.tree, q.prior.mean, variance, q.tau, q.weights, q.spec.weigh)
     return np.nan_to_num(errors.roots**2) if q.by_root else np.array([errors.tree**2])
 
 
-def _noise_variance(q: Question, share: Shares, m: int) -> Floats:
+def _noise_variance(q: Problem, share: Shares, m: int) -> Floats:
     """The noise variance of estimates, with all of the budget and a clip of 1."""
     spec, top = q.spec, int(q.spec.total)
     rows = share.rows(q.tree) * spec.epsilon / spec.noise_model.repeats(m)

@@ -6,11 +6,10 @@ from typing import Literal
 
 import numpy as np
 
-from attributary.plan.level_shares import Question, Shares, under
+from attributary.plan.level_shares import Problem, Shares, under
 from attributary.spec import Spec
-from attributary.spec.terms import NEIGHBOURS
 from attributary.tree import Tree
-from attributary.types import Floats, Ints
+from attributary.types import Bools, Floats, Ints
 
 Rounding = Literal["largest-remainder", "floor"]
 
@@ -22,12 +21,30 @@ class Contributions:
     """By measure and level, a total included; 0 means no key."""
 
     default: Ints  # (measures, levels)
+    new: Bools  # heads that take the default split
     roots: Ints | None = None  # (measures, heads, levels), in level order
     nodes: Ints | None = None  # of each node, in level order, where one measure goes by node
 
+    def of_nodes(self, tree: Tree, measure: int) -> Ints:
+        """What a conversion adds to each node's key of a measure, in the tree's order."""
+        if self.nodes is not None:
+            return tree.from_level_order(self.nodes)
+        heads = tree.slice(int(tree.total))
+        rows = np.broadcast_to(self.default[measure], (heads.stop - heads.start, self.default.shape[1]))
+        if self.roots is not None:
+            rows = np.where(self.new[:, None], rows, self.roots[measure])
+        return tree.spread(rows, int(tree.total), rest=True)
+
+    def same(self, other: "Contributions") -> bool:
+        """Whether all keys get as much."""
+        alike = np.array_equal(self.default, other.default)
+        if self.roots is None or other.roots is None:
+            return alike and self.roots is other.roots
+        return alike and np.array_equal(self.roots[:, ~self.new], other.roots[:, ~self.new])
+
 
 def contributions(
-    questions: Sequence[Question],
+    problems: Sequence[Problem],
     share: Sequence[Shares],
     parts: Floats | None = None,
     most: Ints | None = None,
@@ -40,7 +57,7 @@ def contributions(
     equally by default; `most`, of each head, how many conversions of an impression count, by default as the spec says.
     The last level always has a key: nothing else tells what leaves have.
     """
-    q, number = questions[0], len(questions)
+    q, number = problems[0], len(problems)
     spec, heads = q.spec, q.tree.slice(int(q.spec.total))
     width = heads.stop - heads.start
     parts = np.full((number, width), 1 / number) if parts is None else np.broadcast_to(parts, (number, width))
@@ -59,7 +76,7 @@ def contributions(
     by_measure = whole_table.reshape(len(times), -1, number).transpose(2, 0, 1)
     default, roots = by_measure[:, 0], None if share[0].roots is None else by_measure[:, 1:]
     nodes = share[0].nodes
-    return Contributions(default, roots, None if nodes is None else _by_node(q, nodes, default[0], keep))
+    return Contributions(default, q.new, roots, None if nodes is None else _by_node(q, nodes, default[0], keep))
 
 
 def most_of_unseen(most: Ints) -> int:
@@ -80,7 +97,7 @@ def _whole_rows(
     left, lowest = 1.0 - share[:, :top].sum(axis=1, keepdims=True), np.zeros_like(share[:, top:])
     lowest[:, -number:] = 1 / number
     rest = np.divide(share[:, top:], left, out=lowest, where=left > CLOSE)
-    limit = NEIGHBOURS[spec.neighbours].budget_of_unknown(budget)
+    limit = spec.privacy_unit.budget_of_unknown(budget)
     rows = whole_with_limit(rest, budget - int(common.sum()), slice(unknown - top, None), limit, rounding)
     rows = np.hstack([np.repeat(common, len(rows), axis=0), rows])
     for level in [*(spec.levels.index(level) for level in keep), len(spec.levels) - 1]:
@@ -90,7 +107,7 @@ def _whole_rows(
     return rows
 
 
-def _by_node(q: Question, share: Floats, default: Ints, keep: Collection[str]) -> Ints:
+def _by_node(q: Problem, share: Floats, default: Ints, keep: Collection[str]) -> Ints:
     path = np.floor(q.tree.in_level_order.sum_down(share) * q.spec.budget + 1e-6).astype(np.int64)
     whole = path - np.where(q.tree.family < 0, 0, path[q.tree.family])  # so that a path's sum to what it may have
     for level in map(q.spec.levels.index, keep):

@@ -18,7 +18,6 @@ from attributary.errors import InputError
 from attributary.prior import Prior, foreseen
 from attributary.prior.earlier import Profile
 from attributary.spec import Measure, Spec
-from attributary.spec.terms import NEIGHBOURS
 from attributary.tree import Tree
 from attributary.types import Bools, Floats
 
@@ -26,7 +25,7 @@ CLOSE = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
-class Question:
+class Problem:
     """One measure of a spec on a tree, and what is known of it beforehand; all in the measure's unit."""
 
     spec: Spec
@@ -77,7 +76,7 @@ class Question:
     @property
     def limit(self) -> float:
         """What part the unknown levels may have together."""
-        return 1.0 / NEIGHBOURS[self.spec.neighbours].unknown_levels
+        return self.spec.privacy_unit.unknown_part
 
     @property
     def by_root(self) -> bool:
@@ -166,7 +165,7 @@ class Shares:
         return np.repeat(self.default[None], heads.stop - heads.start, axis=0)
 
 
-def shares(q: Question, named: str | BudgetMethod) -> Shares:
+def shares(q: Problem, named: str | BudgetMethod) -> Shares:
     """The shares that a method gives."""
     method = METHODS[named] if isinstance(named, str) else named
     if method.by_node:
@@ -179,14 +178,14 @@ def shares(q: Question, named: str | BudgetMethod) -> Shares:
     return Shares(default, rows)
 
 
-def _together(q: Question, method: BudgetMethod) -> Floats:
+def _together(q: Problem, method: BudgetMethod) -> Floats:
     """The one split that is best for the whole tree."""
     options = {"by_root": False, "pooled": True}
     row: Floats = _limited(q, lambda fixed: _rows(q, q.split(method, fixed, q.weights, **options))[:1], q.fixed)[0]
     return row
 
 
-def _default(q: Question, method: BudgetMethod, total: float) -> Floats:
+def _default(q: Problem, method: BudgetMethod, total: float) -> Floats:
     """The one split that is best for all known roots together; a key that all roots feed takes the same from all."""
     fixed = q.fixed.copy()
     if q.spec.total:
@@ -197,7 +196,7 @@ def _default(q: Question, method: BudgetMethod, total: float) -> Floats:
     return row
 
 
-def _per_node(q: Question, method: BudgetMethod) -> Shares:
+def _per_node(q: Problem, method: BudgetMethod) -> Shares:
     def of_unseen(nodes: Floats) -> Floats:
         best = METHODS["optimal"]
         return _together(q, best) if q.spec.split_by is None else _default(q, best, float(nodes[0]))
@@ -212,14 +211,14 @@ def _per_node(q: Question, method: BudgetMethod) -> Shares:
     return Shares(default, None, nodes)
 
 
-def _nodes(q: Question, method: BudgetMethod, fixed: Floats) -> Floats:
+def _nodes(q: Problem, method: BudgetMethod, fixed: Floats) -> Floats:
     """The share of each node, in level order."""
     options = {"pooled": True} if q.spec.split_by is None else {"total": q.spec.total}
     nodes: Floats = q.tree.to_level_order(q.split(method, fixed, q.weights, **options).epsilon) / q.epsilon
     return nodes
 
 
-def _rows(q: Question, split: Split) -> Floats:
+def _rows(q: Problem, split: Split) -> Floats:
     """The split by level, with a common total in front of every row."""
     rows = split.epsilon / q.epsilon
     if split.total is None:
@@ -227,7 +226,7 @@ def _rows(q: Question, split: Split) -> Floats:
     return np.column_stack([np.full(len(rows), split.total / q.epsilon), rows])
 
 
-def _limited(q: Question, solve: Callable[[Floats], Floats], fixed: Floats) -> Floats:
+def _limited(q: Problem, solve: Callable[[Floats], Floats], fixed: Floats) -> Floats:
     """Rows whose unknown levels stay within their limit."""
     rows = solve(fixed)
     over = rows[:, q.spec.first_unknown :].sum(axis=1) > q.limit * (1 + CLOSE)

@@ -1,9 +1,15 @@
-"""make: from a spec, a tree and a prior to a plan of least error, bias² + variance, for all measures."""
+"""make: from a spec, a tree and a prior to a plan of least error, bias² + variance, for all measures.
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+    problems → method → bounds → whole contributions → errors to expect → plan
+
+A problem is one measure on the tree. What has several ways to be measured (another kind of noise, the schemes of an
+API) is solved once for each.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from math import sqrt
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -13,25 +19,22 @@ from attributary.errors import InputError
 from attributary.estimators import Learn
 from attributary.plan.bounded_shares import ENOUGH, at_least, bounded_shares, half_width_of, least_shares
 from attributary.plan.choose_limits import ChosenLimits, best_parts, choose, cut_off, measure_errors
-from attributary.plan.choose_scheme import choose_scheme
 from attributary.plan.contributions import Contributions, Rounding, contributions, most_of_unseen
-from attributary.plan.expected_errors import Compared, PlanErrors, TargetError
-from attributary.plan.few_contributions import improved, with_best_credits
-from attributary.plan.level_shares import Question, Shares, shares
+from attributary.plan.expected_errors import PlanErrors, TargetError
+from attributary.plan.level_shares import Problem, Shares, shares
 from attributary.plan.plan import MeasureShare, OtherNoise, PerImpression, Plan, PriorNote, Trade, checksum
+from attributary.plan.proposals import Asked, Wishes, proposals_of
 from attributary.plan.why_missed import needed_epsilon, why_missed
 from attributary.prior import Prior, none
 from attributary.prior.earlier import Profile
 from attributary.spec import Spec
 from attributary.spec.measure import EQUAL, REPORTS
-from attributary.spec.terms import NEIGHBOURS
 from attributary.tree import Tree
-from attributary.types import Floats
+from attributary.types import Floats, Ints
 
 DELTA = 1e-6  # of Gaussian noise that Laplace noise is compared with
 GUESS = 4.0  # an ε to begin with, where the least is to be found
 ROUNDS = 3  # of limits for an ε, and an ε for these limits
-FREE = "without bounds"
 BESIDE = ("equal", "leaves")  # the splits that a plan is compared with
 WITH_LIMITS = "counts of an earlier period, as `attributary count` writes them for this spec"
 
@@ -62,122 +65,137 @@ def make_plan(
     "split" only the split is, and errors are of unbiased estimates: it suits non-negative ones, too. Without `compare`,
     the plan does not say what the other kind of noise, or other schemes of the API, would mean.
     """
-    prior = prior or none(tree)
-    schemes = {each.name: each for each in spec.terms.schemes}
-    scheme = schemes.get((spec.api and spec.api.scheme) or "")
-    if schemes and (compare or scheme is None):
-        if spec.finds_epsilon:
-            raise InputError(f'epsilon = "auto" is not for the {spec.terms.title}, whose schemes differ; give a number')
-        given: Any = {"keep": keep, "rounding": rounding, "phases": phases, "profile": profile, "learn": learn}
-        given["strict"] = strict and scheme is not None
-
-        def make(carried: Spec, fixed: Mapping[str, float] | None = None) -> Plan:
-            both = {**(share or {}), **(fixed or {})}
-            return make_plan(carried, tree, prior, method, share=both, compare=False, **given)
-
-        return choose_scheme(spec, tree, make)
-    profile = profile if spec.has_limits else None  # else nothing is cut off
-    options: Any = {"share": share, "keep": keep, "rounding": rounding, "phases": phases, "learn": learn}
-    _check(spec, tree, prior, method, profile, bool(learn))
-    wishes = _Wishes(method, rounding, learn, _note(tree, prior))
-    fixed, least = _fixed(spec, share or {}, keep), least_shares(spec, keep)
-
-    def asked(spec: Spec) -> list[Question]:
-        given: Any = {"fixed": fixed, "phases": phases, "learn": bool(learn)}
-        return [Question.of(spec, tree, prior, measure, profile, **given) for measure in spec.asked]
-
-    free = _Unbounded.of(asked(spec.at(GUESS) if spec.finds_epsilon else spec), method, least)
-    near: list[Floats] = []
-    for _ in range(ROUNDS if spec.finds_epsilon else 0):
-        epsilon, near = needed_epsilon(free.questions, free.limits, free.split["equal"], least)
-        spec = spec.at(epsilon)
-        before, free = free, free.at(spec) if _limits_given(spec) else _Unbounded.of(asked(spec), method, least)
-        if free.limits.same(before.limits):
-            break
-    fine = free.questions
-    if scheme is not None and spec.l1 > (scheme.credits or spec.l1):
-        improve = method not in BESIDE
-        spec = with_best_credits(free.questions[0], free.split[method][0], scheme.credits, rounding, keep, improve)
-        free = free._replace(questions=[replace(free.questions[0], spec=spec)])
-    questions, limits, split = free.questions, free.limits, dict(free.split)
-    parts: dict[str, Floats | None] = {**dict.fromkeys(split), method: free.parts}
-    if METHODS[method].bounded:
-        split[method], parts[method], missed = bounded_shares(
-            questions, limits, (split[method], free.parts), split["equal"], least, near
-        )
-        if strict and missed and missed.targets:
-            raise InputError(why_missed(missed))
-
-    def planned(by_level: Sequence[Shares], parts: Floats | None) -> Plan:
-        questions = free.questions if parts is not None else fine  # few credits have no equal parts
-        whole = contributions(questions, by_level, parts, limits.most, rounding, keep)
-        few = scheme is not None and method not in BESIDE and by_level[0] is free.split[method][0]
-        return _plan(questions, limits, improved(questions[0], whole, keep) if few else whole, wishes)
-
-    plans = {name: planned(by_level, parts[name]) for name, by_level in split.items()}
-    if learn == "split":
-        questions = [replace(q, expects=None) for q in questions]
-
-    beside = [[*(_expected(plans[name], q) for name in BESIDE), *_of_zeros(q)] for q in questions]
-    plan = _with_errors(plans[method], questions, beside)
-    if split[method][0] is not free.split[method][0]:
-        plans[FREE] = planned(free.split[method], free.parts)
-        if plans[FREE].measures != plans[method].measures:
-            squares = [q.measure.weight * _expected(plans[FREE], q).tree ** 2 for q in questions]
-            unbounded = sqrt(sum(squares) / sum(q.measure.weight for q in questions))
-            plan = plan.model_copy(update={"unbounded": unbounded})
-    keys = sum(contribution > 0 for one in plan.measures for contribution in one.default)
-    other = _other_noise(spec, keys) if compare else None
+    asked = Asked(spec, tree, prior or none(tree), profile)
+    wishes = Wishes(method, rounding, learn, share or {}, keep, phases, strict)
+    proposals = proposals_of(spec)
+    if proposals is not None and (compare or not proposals.decided(spec)):
+        return proposals.choose(asked, wishes, solve)
+    plan = solve(asked, wishes)
+    other = _other_noise(plan) if compare else None
     if other is None:
         return plan
-    there = make_plan(other, tree, prior, method, profile=profile, compare=False, strict=False, **options)
-    with_other = OtherNoise(noise=other.noise, delta=other.delta, error=there.expected.tree.plan, keys=keys)
-    return plan.model_copy(update={"other_noise": with_other})
+    there = solve(asked._replace(spec=other), wishes._replace(strict=False))
+    keys = plan.default_keys
+    error = there.expected.tree.plan
+    return plan.model_copy(
+        update={"other_noise": OtherNoise(noise=other.noise, delta=other.delta, error=error, keys=keys)}
+    )
+
+
+def solve(asked: Asked, wishes: Wishes) -> Plan:
+    """The plan for a spec as it stands, beside no other noise and no other scheme."""
+    asked = asked if asked.spec.has_limits else asked._replace(profile=None)  # nothing is cut off
+    _check(asked, wishes)
+    free, near = (
+        _least_epsilon(asked, wishes)
+        if asked.spec.finds_epsilon
+        else (_Unbounded.of(_problems(asked, wishes), wishes), [])
+    )
+    fine, free = free, free.fitted(wishes)
+    best = split, parts = free.split[wishes.method], free.parts
+    if METHODS[wishes.method].bounded:
+        least = least_shares(asked.spec, wishes.keep)
+        split, parts, missed = bounded_shares(free.problems, free.limits, best, free.split["equal"], least, near)
+        if wishes.strict and missed and missed.targets:
+            raise InputError(why_missed(missed))
+    whole = free.whole(wishes, split, parts)
+    beside = [whole if name == wishes.method else fine.whole(wishes, fine.split[name]) for name in BESIDE]
+    unbounded = whole if split[0] is best[0][0] else free.whole(wishes, *best)
+    return _plan(asked, wishes, free, whole, beside, unbounded)
+
+
+class _Whole(NamedTuple):
+    """Whole contributions, and what to expect of them for each problem."""
+
+    contributions: Contributions
+    expected: list[budget.Expected]
 
 
 class _Unbounded(NamedTuple):
-    """What methods make of the questions without bounds: limits, shares by method, and the parts of measures."""
+    """What methods make of the problems without bounds: limits, shares by method, and the parts of measures."""
 
-    questions: list[Question]
+    problems: list[Problem]
     limits: ChosenLimits
     split: dict[str, list[Shares]]
     parts: Floats
 
     @classmethod
-    def of(cls, questions: list[Question], method: str, least: Floats) -> Self:
-        split = {name: [shares(q, name) for q in questions] for name in dict.fromkeys((method, *BESIDE))}
-        split[method] = [at_least(q, by_level, least) for q, by_level in zip(questions, split[method], strict=True)]
-        errors = [measure_errors(q, by_level) for q, by_level in zip(questions, split[method], strict=True)]
-        limits = choose(errors, conversions_to_try(questions[0].spec, questions[0].profile))
-        return cls(questions, limits, split, best_parts(errors, limits))
+    def of(cls, problems: list[Problem], wishes: Wishes) -> Self:
+        least = least_shares(problems[0].spec, wishes.keep)
+        split = {name: [shares(q, name) for q in problems] for name in dict.fromkeys((wishes.method, *BESIDE))}
+        kept = [at_least(*both, least) for both in zip(problems, split[wishes.method], strict=True)]
+        split[wishes.method] = kept
+        errors = [measure_errors(*both) for both in zip(problems, kept, strict=True)]
+        limits = choose(errors, conversions_to_try(problems[0].spec, problems[0].profile))
+        return cls(problems, limits, split, best_parts(errors, limits))
 
-    def at(self, spec: Spec) -> Self:
-        """The same under another ε, where limits are given; where shares depend on ε, made anew."""
-        questions = [replace(q, spec=spec) for q in self.questions]
-        if spec.noise_model.proportional and questions[0].expects is None:
-            return self._replace(questions=questions)
-        return self.of(questions, next(iter(self.split)), np.zeros(len(spec.levels)))
+    @property
+    def most_of_heads(self) -> Ints:
+        """How many conversions of an impression count, by head."""
+        most, new = self.limits.most, self.problems[0].new
+        unseen = most_of_unseen(most)
+        return np.where(new, unseen, most) if self.problems[0].by_root else np.full(len(new), unseen)
+
+    def fitted(self, wishes: Wishes) -> Self:
+        """The same with the L1 and the ε that the API proposes for these shares."""
+        q, proposals = self.problems[0], proposals_of(self.problems[0].spec)
+        if proposals is None:
+            return self
+        spec = proposals.fitted(q, self.split[wishes.method][0], wishes)
+        return self if spec is q.spec else self._replace(problems=[replace(q, spec=spec)])
+
+    def whole(self, wishes: Wishes, split: list[Shares], parts: Floats | None = None) -> _Whole:
+        """What comes of shares."""
+        made = contributions(self.problems, split, parts, self.limits.most, wishes.rounding, wishes.keep)
+        proposals = proposals_of(self.problems[0].spec)
+        if proposals is not None and split[0] is self.split[wishes.method][0]:  # which need not keep to bounds
+            made = proposals.improved(self.problems[0], made, wishes)
+        unbiased, errors = wishes.learn == "split", list[budget.Expected]()
+        for k, (q, clip) in enumerate(zip(self.problems, self.limits.clips, strict=True)):
+            q = replace(q, expects=None) if unbiased else q
+            errors.append(_errors(q, made.of_nodes(q.tree, k), clip, self.most_of_heads))
+        return _Whole(made, errors)
 
 
-def _other_noise(spec: Spec, keys: int) -> Spec | None:
+def _problems(asked: Asked, wishes: Wishes) -> list[Problem]:
+    """A problem for each measure."""
+    spec, tree, prior, profile = asked
+    fixed, learn = _fixed(spec, wishes.share, wishes.keep), bool(wishes.learn)
+    return [
+        Problem.of(spec, tree, prior, measure, profile, fixed=fixed, phases=wishes.phases, learn=learn)
+        for measure in spec.asked
+    ]
+
+
+def _least_epsilon(asked: Asked, wishes: Wishes) -> tuple[_Unbounded, list[Floats]]:
+    """The same under the least ε that meets all bounds, and shares that do."""
+    least, near = least_shares(asked.spec, wishes.keep), list[Floats]()
+    free = _Unbounded.of(_problems(asked._replace(spec=asked.spec.at(GUESS)), wishes), wishes)
+    for _ in range(ROUNDS):
+        epsilon, near = needed_epsilon(free.problems, free.limits, free.split["equal"], least)
+        spec, before = asked.spec.at(epsilon), free
+        if _limits_given(spec):
+            same = spec.noise_model.proportional and free.problems[0].expects is None  # the split is, whatever ε is
+            problems = [replace(q, spec=spec) for q in free.problems]
+            free = free._replace(problems=problems) if same else _Unbounded.of(problems, wishes)
+        else:
+            free = _Unbounded.of(_problems(asked._replace(spec=spec), wishes), wishes)
+        if free.limits.same(before.limits):
+            break
+    return free, near
+
+
+def _other_noise(plan: Plan) -> Spec | None:
     """The spec with Laplace noise in place of Gaussian, or with Gaussian noise where it may be better than Laplace.
 
     That is from ε²/(2μ²) keys per conversion on: with k levels alike, variances are 2k²/ε² and k/μ².
     """
+    spec = plan.spec
     if spec.noise_model.beside is None:
         return None
     other = spec.with_noise(spec.noise_model.beside, DELTA)
-    worth = spec.noise_model.approximate or keys >= spec.epsilon**2 / 2 * other.noise_model.factor
+    worth = spec.noise_model.approximate or plan.default_keys >= spec.epsilon**2 / 2 * other.noise_model.factor
     return other if worth else None
-
-
-class _Wishes(NamedTuple):
-    """What was asked for, and stands in the plan."""
-
-    method: str
-    rounding: Rounding
-    learn: Learn
-    note: PriorNote
 
 
 def expected(
@@ -195,108 +213,89 @@ def expected(
     Of unbiased estimates, or of those that use `expects`, as `prior.foreseen` gives it. A `profile` tells what limits
     cut off, which is part of the error. `tau` is the plan's unless given.
     """
-    profile = profile if plan.spec.has_limits else None
     part = plan.of_measure(measure)
-    asked = Question.of(plan.spec, tree, prior, part.measure, profile)
-    return _expected(plan, replace(asked, tau=part.tau if tau is None else tau, expects=expects))
+    q = Problem.of(plan.spec, tree, prior, part.measure, profile if plan.spec.has_limits else None)
+    q = replace(q, tau=part.tau if tau is None else tau, expects=expects)
+    return _errors(q, part.contribution(tree), part.clip, plan.most_of_heads(tree))
 
 
-def _expected(plan: Plan, q: Question) -> budget.Expected:
-    part = plan.of_measure(q.measure.name)
-    errors = q.expected(part.variance(q.tree), q.weights)
+def _errors(q: Problem, contribution: Ints, clip: float, most: Ints) -> budget.Expected:
+    """What to expect of contributions to each node, and of what limits cut off."""
+    noise = q.spec.noise_model.variance(contribution.astype(np.float64) * (q.spec.epsilon / q.spec.l1)) * clip**2
+    errors = q.expected(noise, q.weights)
     if q.profile is None:
         return errors
-    bias = cut_off(q, plan.most_of_heads(q.tree), part.clip)
+    bias = cut_off(q, most, clip)
     return budget.Expected.of(q.tree, q.prior.mean, errors.variance + bias**2, q.tau, q.weights, q.spec.weigh)
 
 
-def _plan(questions: list[Question], limits: ChosenLimits, whole: Contributions, wishes: _Wishes) -> Plan:
-    """A plan without its errors."""
-    q = questions[0]
-    spec, tree = q.spec, q.tree
-    labels = tree.labels[0].cast("string").to_pylist() if whole.roots is not None else []
-    known = np.flatnonzero(~q.new).tolist() if labels else []
-    rows = whole.default[:, None] if whole.roots is None else np.concatenate([whole.default[:, None], whole.roots], 1)
-
-    def by_root(of_heads: Any) -> dict[str, tuple[int, ...]]:
-        return {labels[i]: tuple(of_heads[1 + i]) for i in known}
-
-    def share_of(k: int) -> MeasureShare:
-        contributions, asked = rows[k].tolist(), questions[k]
-        return MeasureShare(
-            name=asked.measure.name,
-            clip=limits.clips[k],
-            tau=asked.tau,
-            default=tuple(contributions[0]),
-            roots=by_root(contributions),
-            mean=_mean(asked),
-            bias_known=not spec.has_limits or (asked.profile is not None and asked.profile.knows_limits),
-        )
-
+def _plan(
+    asked: Asked, wishes: Wishes, free: _Unbounded, whole: _Whole, beside: list[_Whole], unbounded: _Whole
+) -> Plan:
+    """The plan that says all this."""
+    problems, limits, made = free.problems, free.limits, whole.contributions
+    spec, tree = problems[0].spec, asked.tree
+    others = [[*(each.expected[k] for each in beside), *_of_zeros(q)] for k, q in enumerate(problems)]
+    each = list(zip(problems, whole.expected, others, strict=True))
+    errors = [PlanErrors.of(tree, q.prior.mean, ours, *theirs) for q, ours, theirs in each]
+    labels = tree.labels[0].cast("string").to_pylist() if made.roots is not None else []
+    known = np.flatnonzero(~problems[0].new).tolist() if labels else []
     chosen = None
     if spec.given_limit is None:
-        most = np.broadcast_to(limits.most, len(q.new)).tolist()
-        chosen = PerImpression(
-            default=most_of_unseen(limits.most),
-            roots={labels[i]: most[i] for i in known} if q.by_root else {},
-        )
-    nodes: Any = None
-    if whole.nodes is not None:
-        nodes = tree.table().append_column("contribution", [tree.from_level_order(whole.nodes)])
-    sums = rows.sum(axis=0).tolist()
+        most = free.most_of_heads.tolist() if problems[0].by_root else []
+        chosen = PerImpression(default=most_of_unseen(limits.most), roots={labels[i]: most[i] for i in known if most})
+    weight, nodes = np.array([q.measure.weight for q in problems]), None
+    if made.nodes is not None:
+        nodes = tree.table().append_column("contribution", [tree.from_level_order(made.nodes)])
     return Plan(
         method=wishes.method,
         rounding=wishes.rounding,
         levels=spec.levels,
-        default=tuple(sums[0]),
-        roots=by_root(sums),
-        measures=tuple(map(share_of, range(len(questions)))),
+        measures=tuple(
+            MeasureShare(
+                name=q.measure.name,
+                clip=limits.clips[k],
+                tau=q.tau,
+                default=tuple(made.default[k].tolist()),
+                roots={labels[i]: tuple(made.roots[k, i].tolist()) for i in known} if made.roots is not None else {},
+                mean=_mean(q),
+                bias_known=not spec.has_limits or (q.profile is not None and q.profile.knows_limits),
+                cut_off=_part_cut_off(q, free.most_of_heads, limits.clips[k]),
+                expected=errors[k] if len(errors) > 1 else None,
+            )
+            for k, q in enumerate(problems)
+        ),
         per_impression=chosen,
         tradeoff=_tradeoff(spec, limits) or None,
+        unbounded=None
+        if made.same(unbounded.contributions)
+        else sqrt(sum(w * each.tree**2 for w, each in zip(weight, unbounded.expected, strict=True)) / weight.sum()),
+        targets=tuple(t for q, ours, theirs in each for t in _of_targets(q, ours, theirs[0])) or None,
         checksum=None if nodes is None else checksum(nodes),
         nodes=nodes,
-        prior=wishes.note,
-        expected=_NO_ERRORS,
+        prior=_note(tree, asked.prior),
+        expected=PlanErrors.together(errors, weight.tolist()),
         learn=wishes.learn or None,
         spec=spec,
-    )
+    ).to_hand_on
 
 
-_NO_ERRORS = PlanErrors(levels=(), tree=Compared.of(0, 0, 0), roots=Compared.of(0, 0, 0))
-
-
-def _with_errors(plan: Plan, questions: Sequence[Question], beside: Sequence[Sequence[budget.Expected]]) -> Plan:
-    """The plan with the errors of each measure, beside others, and of all together, as far as they may be told."""
-    ours = [_expected(plan, q) for q in questions]
-    each = list(zip(plan.measures, questions, ours, beside, strict=True))
-    errors = [PlanErrors.of(q.tree, q.prior.mean, mine, *others) for _, q, mine, others in each]
-    targets = [t for _, q, mine, others in each for t in _of_targets(q, mine, others[0])]
-    measures = [
-        share.model_copy(update={"cut_off": _part_cut_off(plan, q), "expected": error if len(errors) > 1 else None})
-        for (share, q, _, _), error in zip(each, errors, strict=True)
-    ]
-    together = PlanErrors.together(errors, [measure.weight for measure in plan.spec.asked])
-    update = {"expected": together, "measures": tuple(measures), "targets": tuple(targets) or None}
-    return plan.model_copy(update=update).to_hand_on
-
-
-def _of_zeros(q: Question) -> list[budget.Expected]:
+def _of_zeros(q: Problem) -> list[budget.Expected]:
     """The errors of answering 0 everywhere, if the prior knows counts."""
     count = q.prior.mean
     return [budget.Expected.of(q.tree, count, count**2, q.tau, q.weights, q.spec.weigh)] if q.prior.history else []
 
 
-def _part_cut_off(plan: Plan, q: Question) -> float | None:
+def _part_cut_off(q: Problem, most: Ints, clip: float) -> float | None:
     """The part of a measure's sum that limits leave out; None where the prior does not tell."""
     top = q.tree.parent < 0
     whole = float(q.prior.mean[top].sum())
     if q.profile is None or not q.profile.knows_limits or not whole > 0:
         return None
-    left_out = cut_off(q, plan.most_of_heads(q.tree), plan.of_measure(q.measure.name).clip)
-    return max(0.0, float(-left_out[top].sum()) / whole)
+    return max(0.0, float(-cut_off(q, most, clip)[top].sum()) / whole)
 
 
-def _of_targets(q: Question, ours: budget.Expected, equal: budget.Expected) -> Iterator[TargetError]:
+def _of_targets(q: Problem, ours: budget.Expected, equal: budget.Expected) -> Iterator[TargetError]:
     """What to expect of the targets for a measure or its levels, and how many nodes are within them."""
     for target in q.spec.targets:
         if target.name not in (*q.spec.levels, q.measure.name):
@@ -321,7 +320,7 @@ def _of_targets(q: Question, ours: budget.Expected, equal: budget.Expected) -> I
         )
 
 
-def _mean(q: Question) -> float | None:
+def _mean(q: Problem) -> float | None:
     """What a conversion is worth on average; None where that is not known."""
     if q.profile is None or q.measure.is_count:
         return None
@@ -364,8 +363,9 @@ def conversions_to_try(spec: Spec, profile: Profile | None) -> list[int]:
     return list(range(1, min(profile.ranks if profile else 1, REPORTS) + 1))
 
 
-def _check(spec: Spec, tree: Tree, prior: Prior, method: str, profile: Profile | None, learn: bool) -> None:
+def _check(asked: Asked, wishes: Wishes) -> None:
     """Refuses what no plan can be made for, or not by this method."""
+    (spec, tree, prior, profile), method = asked, wishes.method
     if method not in METHODS:
         raise InputError(f"a method is one of {', '.join(METHODS)}; got {method!r}")
     if tree.level_names != spec.levels:
@@ -374,14 +374,14 @@ def _check(spec: Spec, tree: Tree, prior: Prior, method: str, profile: Profile |
         )
     if len(prior.mean) != len(tree):
         raise InputError(f"a prior is made for one tree; it has {len(prior.mean):,} counts for {len(tree):,} nodes")
-    if METHODS[method].by_node and spec.terms.schemes:
+    if METHODS[method].by_node and spec.terms.proposals:
         raise InputError(f"a {method} plan is not for the {spec.terms.title}; take optimal, with split_by")
     if method not in methods_for(spec):
         raise InputError(
             f"a {method} plan is for one measure, with limits that the spec gives: nodes have one contribution each; "
             "take optimal"
         )
-    reason = why_not_learned(spec, prior, method, profile) if learn else ""
+    reason = why_not_learned(spec, prior, method, profile) if wishes.learn else ""
     if reason:
         raise InputError(reason)
     refuse_unknown_limits(spec, profile)
@@ -419,7 +419,7 @@ def why_not_learned(spec: Spec, prior: Prior, method: str, profile: Profile | No
 
 def methods_for(spec: Spec) -> list[str]:
     """The names of the methods that can make a plan for a spec."""
-    by_node = _limits_given(spec) and not spec.terms.schemes
+    by_node = _limits_given(spec) and not spec.terms.proposals
     return [name for name, method in METHODS.items() if not method.by_node or by_node]
 
 
@@ -441,7 +441,7 @@ def _fixed(spec: Spec, share: Mapping[str, float], keep: Collection[str]) -> Flo
             f"{spec.levels[-1]!r} cannot be estimated without a key; give it a share, or leave it out of the spec"
         )
     unknown = sum(share.get(attribute.name, 0.0) for attribute in spec.unknown)
-    most = 1 / NEIGHBOURS[spec.neighbours].unknown_levels
+    most = spec.privacy_unit.unknown_part
     if unknown > most:
         raise InputError(
             f"under {spec.neighbours} the unknown levels have {most:g} of ε at most; got {unknown:g} for them: lower it"

@@ -17,10 +17,11 @@ from attributary.errors import InputError
 from attributary.plan.contributions import Rounding, down, paths
 from attributary.plan.expected_errors import PlanErrors, TargetError
 from attributary.plan.fingerprint import digest
-from attributary.plan.privacy_unit import PrivacyWords, Spent, privacy_words, spent
+from attributary.plan.privacy_words import PrivacyWords, Spent, privacy_words, spent
 from attributary.spec import Measure, Spec
 from attributary.spec.measure import COUNT
-from attributary.spec.terms import NEIGHBOURS, PrivacyLoss
+from attributary.spec.privacy_unit import UNITS, PrivacyLoss
+from attributary.spec.terms import ApiSection
 from attributary.tree import Tree
 from attributary.tree.match import match
 from attributary.types import Floats, Ints
@@ -147,16 +148,10 @@ class Plan(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True)
     method: str = Field(description="the way the budget was split")
     rounding: Rounding = Field(default="largest-remainder", description='"largest-remainder" or "floor"')
     levels: tuple[str, ...] = Field(description="the names of the levels, top to bottom")
-    default: Row = Field(description="contributions by level, for roots that have none of their own")
-    roots: dict[str, Row] = Field(
-        default={}, description="contributions by level, for each value of the first attribute"
-    )
     checksum: int | None = Field(
         default=None, description="of the contributions of a plan by node, which have a table of their own"
     )
-    measures: tuple[MeasureShare, ...] = Field(
-        default=(), description="each measure's share of the contributions; a plan of counts alone may leave it out"
-    )
+    measures: tuple[MeasureShare, ...] = Field(description="each measure's share of the contributions")
     per_impression: PerImpression | None = Field(
         default=None, description="how many conversions of an impression count, where the plan chose it"
     )
@@ -197,17 +192,16 @@ class Plan(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True)
         spec, names = self.spec, ", ".join
         if self.levels != spec.levels:
             raise InputError(f"levels are those of the spec, {names(spec.levels)}; got {names(self.levels)}")
-        for label, row in [(None, self.default), *self.roots.items()]:
+        self._check_measures()
+        default, roots = self.default, self.roots
+        for label, row in [(None, default), *roots.items()]:
             budget = spec.contributions_of(self.most(label))
-            if len(row) != len(self.levels) or min(row) < 0 or sum(row) > budget:
+            if len(row) != len(self.levels) or sum(row) > budget:
                 raise InputError(
                     f"contributions are {len(self.levels)} whole numbers, 0 or more, that sum to {budget} at "
                     f"most; {'the default split' if label is None else label} has {', '.join(map(str, row))}"
                 )
-        if not self.measures and [measure.name for measure in spec.asked] == [COUNT]:
-            object.__setattr__(self, "measures", (self.counts_alone,))
-        self._check_measures()
-        if spec.total and any(row[0] != self.default[0] for row in self.roots.values()):
+        if spec.total and any(row[0] != default[0] for row in roots.values()):
             raise InputError("the total is one key that all roots feed; its contribution is the same for all of them")
         if self.keys is not None and [field.attribute for field in self.keys] != [a.name for a in spec.attributes]:
             fields = names(field.attribute for field in self.keys)
@@ -216,12 +210,29 @@ class Plan(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True)
             raise InputError("this plan goes by node, and the table of nodes is not the one that it was made with")
         return self
 
+    @property
+    def default(self) -> Row:
+        """Contributions by level, of all measures together, for roots that have none of their own."""
+        return _together([share.default for share in self.measures])
+
+    @property
+    def roots(self) -> dict[str, Row]:
+        """Contributions by level, of all measures together, for each value of the first attribute that has its own."""
+        if len(self.measures) == 1:
+            return self.measures[0].roots
+        return {label: _together([share.roots[label] for share in self.measures]) for label in self.measures[0].roots}
+
     def most(self, root: str | None = None) -> int:
         """How many conversions of an impression count, for a root by its label, or for those not seen yet."""
         if self.per_impression is None:
             limit = self.spec.conversions_per_impression
             return 1 if limit == "auto" else limit
         return self.per_impression.roots.get(root or "", self.per_impression.default)
+
+    @property
+    def default_keys(self) -> int:
+        """How many keys a conversion has in the default split."""
+        return sum(contribution > 0 for share in self.measures for contribution in share.default)
 
     @property
     def most_of_all(self) -> int:
@@ -270,9 +281,8 @@ class Plan(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True)
             return (MeasurePlan(self.spec.asked[0], self, self.measures[0]),)
         plans = []
         for measure, share in zip(self.spec.asked, self.measures, strict=True):
-            alone: dict[str, Any] = {"default": share.default, "roots": share.roots, "measures": (share,)}
-            alone |= {"spec": self.spec.model_copy(update={"measures": (measure,)}), "tradeoff": None}
-            alone |= {"expected": share.expected} if share.expected is not None else {}
+            spec = self.spec.model_copy(update={"measures": (measure,)})
+            alone = {"measures": (share,), "spec": spec, "tradeoff": None, "expected": share.expected or self.expected}
             plans.append(MeasurePlan(measure, self.model_copy(update=alone), share))
         return tuple(plans)
 
@@ -353,7 +363,7 @@ class Plan(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True)
     def guarantees(self) -> tuple[str, ...]:
         """The neighbour relations that ε holds for."""
         loss, most = self.privacy_loss, self.spec.epsilon * (1 + 1e-12)
-        return tuple(name for name in NEIGHBOURS if loss.under(name) <= most)
+        return tuple(name for name in UNITS if loss.under(name) <= most)
 
     @property
     def fingerprint(self) -> str:
@@ -361,10 +371,10 @@ class Plan(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
         Attributes and domains, contributions, limits, L1 and the API are in it; ε, prior and expected errors are not.
         """
-        spec, api, nodes = self.spec, self.spec.api, self.nodes
+        spec, nodes = self.spec, self.nodes
         names = [*(attribute.name for attribute in spec.attributes), "contribution"]
         return digest(
-            [spec.terms.kind, api and api.scheme, api and api.site, spec.noise, spec.l1, self.levels],
+            [spec.terms.kind, *(spec.api or ApiSection()).told_apart_by, spec.noise, spec.l1, self.levels],
             [attribute.model_dump(mode="json", include=DOMAIN, exclude_none=True) for attribute in spec.attributes],
             [(m.source, s.name, s.clip, s.default, s.roots) for m, s in zip(spec.asked, self.measures, strict=True)],
             [self.most(), {root: self.most(root) for root in self.roots}],
@@ -483,7 +493,8 @@ class Plan(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True)
     def _rows(self, tree: Tree) -> Ints:
         """The contributions of each head."""
         labels = tree.labels[0].dictionary.cast("string").to_pylist()
-        of_label = np.array([self.roots.get(label, self.default) for label in labels], np.int64)
+        default, roots = self.default, self.roots
+        of_label = np.array([roots.get(label, default) for label in labels], np.int64)
         rows: Ints = of_label[tree.labels[0].indices.to_numpy()]
         return rows
 
@@ -494,16 +505,23 @@ class Plan(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True)
         return down(tree, contribution, np.array(self.default), self.spec)
 
     def _check_measures(self) -> None:
-        """Refuses shares of measures that are not the spec's, or do not sum to the plan's contributions."""
+        """Refuses measures that are not the spec's, and rows that are not alike or below 0."""
         names = [measure.name for measure in self.spec.asked]
         if [share.name for share in self.measures] != names:
             raise InputError(f"a plan has a part for each measure of its spec, {', '.join(names)}; make a new plan")
-        for label, row in [(None, self.default), *self.roots.items()]:
-            rows = [share.default if label is None else share.roots.get(label, ()) for share in self.measures]
-            if any(len(part) != len(row) or min(part) < 0 for part in rows) or row != tuple(
-                map(sum, zip(*rows, strict=True))
-            ):
-                raise InputError("a plan's contributions are the sums of its measures' contributions; make a new plan")
+        rows = [[share.default, *share.roots.values()] for share in self.measures]
+        if any(share.roots.keys() != self.measures[0].roots.keys() for share in self.measures) or any(
+            len(row) != len(self.levels) or min(row) < 0 for each in rows for row in each
+        ):
+            raise InputError(
+                f"contributions of a measure are {len(self.levels)} whole numbers, 0 or more, for the same roots as "
+                "those of others; make a new plan"
+            )
+
+
+def _together(rows: list[Row]) -> Row:
+    """The sum of contributions, level by level."""
+    return rows[0] if len(rows) == 1 else tuple(map(sum, zip(*rows, strict=True)))
 
 
 @dataclass(frozen=True, eq=False)

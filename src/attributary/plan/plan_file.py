@@ -10,8 +10,10 @@ from pydantic import ValidationError
 from attributary import whole_files
 from attributary.errors import InputError, why_not_json
 from attributary.plan.plan import Plan
+from attributary.rmsre import TAU
+from attributary.spec.measure import COUNT
 from attributary.spec.mistakes import Mistakes, in_words, path_in_words, refuse_unruly, value_in_words
-from attributary.spec.terms import NEIGHBOURS
+from attributary.spec.privacy_unit import UNITS
 from attributary.tables import check_output, read_table, write_table
 from attributary.tables.table_source import readable
 from attributary.tree import Tree
@@ -27,7 +29,7 @@ WIDTH = 110
 
 def to_json(plan: Plan) -> str:
     """The plan as JSON; its fingerprint and what is under "privacy" are derived, and for the reader."""
-    data = json.loads(plan.model_dump_json(by_alias=True, exclude_none=True))
+    data = _written(plan, exclude_none=True)
     if plan.measures == (plan.counts_alone,):
         del data["measures"]
     data["fingerprint"] = plan.fingerprint
@@ -40,7 +42,7 @@ def to_json(plan: Plan) -> str:
         "holds for": guarantee or list(plan.guarantees),
     }
     if not guarantee:
-        data["privacy"]["cost"] = {**loss._asdict(), **{name: loss.under(name) for name in NEIGHBOURS}}
+        data["privacy"]["cost"] = {**loss._asdict(), **{name: loss.under(name) for name in UNITS}}
     return _lines({key: data[key] for key in ORDER if key in data}) + "\n"
 
 
@@ -64,11 +66,14 @@ def from_json(text: str, nodes: Any = None, name: str = "the plan") -> Plan:
     for derived in ("privacy", "fingerprint"):
         data.pop(derived, None)
     try:
-        plan = Plan.model_validate({**data, "nodes": nodes})
+        plan = Plan.model_validate({**_with_measures(data), "nodes": nodes})
     except ValidationError as error:
-        raise Mistakes(in_words(error, Plan), name) from None
-    if wrong := list(_of_other_kinds(data, json.loads(plan.model_dump_json(by_alias=True)))):
+        lines = in_words(error, Plan)
+        raise Mistakes(lines if "measures" in data else [x.removeprefix("measures[1].") for x in lines], name) from None
+    if wrong := list(_of_other_kinds(data, _written(plan))):
         raise Mistakes(wrong, name)
+    if any(key in data and data[key] != sums for key, sums in _sums(plan).items()):
+        raise InputError(f"{name}: the contributions of a plan are the sums of its measures' contributions; plan anew")
     plan = plan.to_hand_on
     if plan.mark is not None and plan.mark != plan.key_mark:
         raise InputError(
@@ -76,6 +81,27 @@ def from_json(text: str, nodes: Any = None, name: str = "the plan") -> Plan:
             f"begin with {plan.key_mark}; restore it, or make a new plan"
         )
     return plan
+
+
+def _sums(plan: Plan) -> dict[str, Any]:
+    """The contributions of all measures together, as JSON has them."""
+    return {"default": list(plan.default), "roots": {label: list(row) for label, row in plan.roots.items()}}
+
+
+def _written(plan: Plan, exclude_none: bool = False) -> dict[str, Any]:
+    return {**json.loads(plan.model_dump_json(by_alias=True, exclude_none=exclude_none)), **_sums(plan)}
+
+
+def _with_measures(data: dict[str, Any]) -> dict[str, Any]:
+    """The keys of a plan; contributions that stand without measures are those of counts alone."""
+    kept, rows = dict(data), {key: data[key] for key in ("default", "roots") if key in data}
+    for key in rows:
+        del kept[key]
+    if "measures" not in data:
+        spec = data.get("spec")
+        tau = spec.get("tau", TAU) if isinstance(spec, dict) else TAU
+        kept["measures"] = [{"name": COUNT, "clip": 1.0, "tau": tau, **rows}]
+    return kept
 
 
 def _of_other_kinds(data: dict[str, Any], written: dict[str, Any]) -> Iterator[str]:

@@ -14,20 +14,20 @@ import numpy as np
 from attributary import rmsre
 from attributary.budget import METHODS, tree_error
 from attributary.budget.classes import Classes, classes
-from attributary.budget.problem import Problem, class_weights
+from attributary.budget.problem import BudgetProblem, class_weights
 from attributary.errors import InputError
 from attributary.plan.bounded_shares import BoundedCase
 from attributary.plan.choose_limits import ChosenLimits
 from attributary.plan.contributions import contributions
 from attributary.plan.expected_errors import Compared, LevelErrors, of_nodes
-from attributary.plan.level_shares import Question, Shares, shares
+from attributary.plan.level_shares import Problem, Shares, shares
 from attributary.plan.make import BESIDE
-from attributary.plan.privacy_unit import PrivacyWords, privacy_words, spent
+from attributary.plan.privacy_words import PrivacyWords, privacy_words, spent
 from attributary.plan.why_missed import MARGIN
 from attributary.prior import Prior
 from attributary.spec import Spec
 from attributary.spec.measure import EQUAL, Target
-from attributary.spec.terms import PrivacyLoss
+from attributary.spec.privacy_unit import PrivacyLoss
 from attributary.tree import Tree
 from attributary.types import Floats, Ints
 
@@ -106,7 +106,7 @@ class Trial:
 
             def of_chain() -> Floats:
                 chain = Tree.from_parents(np.arange(self.tree.depth) - 1)
-                return shares(Question.of(spec, chain, Prior(np.ones(len(chain)))), method).default
+                return shares(Problem.of(spec, chain, Prior(np.ones(len(chain)))), method).default
 
             return self._kept((method, spec.neighbours), of_chain)
         epsilon = None if spec.noise_model.proportional else spec.epsilon  # if so, the best split is the same at any ε
@@ -175,7 +175,7 @@ class Trial:
     def _weights(self, spec: Spec) -> _Weights:
         def made() -> _Weights:
             q, forest = self._question(spec), self._forest
-            problem = Problem.of(
+            problem = BudgetProblem.of(
                 self.tree, q.prior.mean, spec.epsilon, q.tau, q.weights, pooled=True, metric=spec.weigh
             )
             weight = class_weights(problem, forest)
@@ -196,8 +196,8 @@ class Trial:
         error = rmsre.nodes(q.prior.mean, of_nodes_, q.tau, spec.weigh)
         return list(of_nodes(tree, q.prior.mean, error, self.path))
 
-    def _question(self, spec: Spec) -> Question:
-        return Question.of(spec, self.tree, self.prior)
+    def _question(self, spec: Spec) -> Problem:
+        return Problem.of(spec, self.tree, self.prior)
 
     @cached_property
     def _forest(self) -> Classes:

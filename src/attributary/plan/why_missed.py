@@ -9,7 +9,7 @@ import numpy as np
 from attributary.errors import InputError
 from attributary.plan.bounded_shares import HIGHEST, BoundedCase, Missed, solved
 from attributary.plan.choose_limits import ChosenLimits
-from attributary.plan.level_shares import Question, Shares, shares
+from attributary.plan.level_shares import Problem, Shares, shares
 from attributary.spec import Spec
 from attributary.spec.measure import Target
 from attributary.tree import Tree
@@ -20,7 +20,7 @@ LONGEST = 1000.0  # times as long a period
 
 
 def needed_epsilon(
-    questions: Sequence[Question], limits: ChosenLimits, equal: Sequence[Shares], least: Floats
+    questions: Sequence[Problem], limits: ChosenLimits, equal: Sequence[Shares], least: Floats
 ) -> tuple[float, list[Floats]]:
     """The least ε that meets all targets and keeps to the guard; the shares that do, of one split for all first.
 
@@ -118,7 +118,7 @@ def _longer(case: BoundedCase, epsilon: float) -> float:
     return solved(ratio, 2.0, LONGEST)
 
 
-def _of(case: BoundedCase, questions: Sequence[Question]) -> BoundedCase:
+def _of(case: BoundedCase, questions: Sequence[Problem]) -> BoundedCase:
     """The same bounds for other questions."""
     equal = [shares(q, "equal") for q in questions]
     least = case.layout.least[: len(questions[0].fixed)]

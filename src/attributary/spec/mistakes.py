@@ -100,6 +100,11 @@ def _together(details: list[InitErrorDetails]) -> ValidationError:
     return ValidationError.from_exception_data("spec", details)
 
 
+def with_rules(error: ValidationError, model: type[BaseModel]) -> ValidationError:
+    """The same mistakes in the words of a model that is not the one its key is declared with."""
+    return _together([_details(Mistake(each["loc"], _rule(each, model))) for each in error.errors(include_url=False)])
+
+
 def _details(mistake: Mistake) -> InitErrorDetails:
     path = (mistake.key,) if isinstance(mistake.key, str) else mistake.key
     return InitErrorDetails(type=PydanticCustomError("rule", "{rule}", {"rule": mistake.rule}), loc=path, input=None)

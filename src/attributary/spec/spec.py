@@ -11,6 +11,7 @@ from pydantic import (
     Field,
     ModelWrapValidatorHandler,
     PlainValidator,
+    SerializeAsAny,
     ValidationError,
     model_validator,
 )
@@ -35,20 +36,12 @@ from attributary.spec.measure import (
     wrong_measures,
 )
 from attributary.spec.mistakes import BITS, DEEPEST, Mistake, Mistakes, Section, all_at_once, in_words, refuse_unruly
-from attributary.spec.terms import (
-    ARA,
-    NEIGHBOURS,
-    ApiSection,
-    Terms,
-    at_epsilon,
-    known_relation,
-    terms_of,
-    unknown_api,
-    with_its_defaults,
-)
+from attributary.spec.privacy_unit import UNITS, PrivacyUnit, known_unit
+from attributary.spec.terms import ApiSection, Terms, at_epsilon, terms_of, with_its_defaults, wrong_api
 from attributary.tables.table_source import readable
 from attributary.tree import Tree
 
+L1, NOISE = 65_536, "api"  # those of summary reports
 LARGEST_L1 = 10**9
 MOST = 100  # attributes, or measures
 LONGEST = 200_000_000  # characters; a domain may have millions of values
@@ -95,10 +88,10 @@ class Spec(Section):
         default=None, description='the measure of error; "rmsre", the default, is the only one that is built in'
     )
     l1: int = Field(
-        default=ARA.l1, ge=1, le=LARGEST_L1, description="a whole number above 0, up to 1e9; the API's is 65536"
+        default=L1, ge=1, le=LARGEST_L1, description="a whole number above 0, up to 1e9; the API's is 65536"
     )
     noise: Annotated[str, PlainValidator(known_noise)] = Field(
-        default=ARA.noise,
+        default=NOISE,
         description='"api" (scaled contributions, as in summary reports), "unit" (noise on whole counts) or "gaussian"',
     )
     delta: float | None = Field(
@@ -128,14 +121,14 @@ class Spec(Section):
         default="nodes",
         description='"nodes" (all nodes of a level alike) or "counts" (nodes weigh by their prior count)',
     )
-    neighbours: Annotated[str, PlainValidator(known_relation)] = Field(
+    neighbours: Annotated[str, PlainValidator(known_unit)] = Field(
         default="conversion",
-        description="what epsilon protects: " + " or ".join(f'"{n.name}" ({n.protects})' for n in NEIGHBOURS.values()),
+        description="what epsilon protects: " + " or ".join(f'"{n.name}" ({n.protects})' for n in UNITS.values()),
     )
     attributes: tuple[Attribute, ...] = Field(
         alias="attribute", strict=False, min_length=1, description="one [[attribute]] for each level, top to bottom"
     )
-    api: ApiSection | None = Field(default=None, description="a section [api]")
+    api: SerializeAsAny[ApiSection] | None = Field(default=None, description="a section [api]")
     logs: Logs | None = Field(default=None, description="a section [logs]")
     measures: tuple[Measure, ...] | None = Field(
         default=None,
@@ -268,7 +261,12 @@ class Spec(Section):
     @property
     def unknown_budget(self) -> int:
         """What the contributions to unknown levels may sum to: under Definition 1 a change moves two keys of each."""
-        return NEIGHBOURS[self.neighbours].budget_of_unknown(self.budget)
+        return self.privacy_unit.budget_of_unknown(self.budget)
+
+    @property
+    def privacy_unit(self) -> PrivacyUnit:
+        """What ε protects."""
+        return UNITS[self.neighbours]
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -411,7 +409,7 @@ def _between(given: dict[str, Any]) -> Iterator[Mistake]:
                 f"{unknown!r}, which is not: move it up, or give it unknown = true and a domain",
             )
     yield from _wrong_split(given.get("split_by"), names)
-    yield from unknown_api(given)
+    yield from wrong_api(given)
     terms = terms_of(given)
     epsilon, l1 = given.get("epsilon"), given.get("l1", terms.l1)
     largest = terms.largest_epsilon
@@ -432,7 +430,7 @@ def _between(given: dict[str, Any]) -> Iterator[Mistake]:
             "or epsilon a number",
         )
     levels = len(fields) + (given.get("total", False) is not False)
-    levels = 1 if terms.schemes else levels  # credits are shared among the levels that a plan measures
+    levels = 1 if terms.proposals else levels  # credits are shared among the levels that a plan measures
     measures = given.get("measure", given.get("measures"))
     limit = given.get("conversions_per_impression", 1)
     if isinstance(limit, int) and terms.conversions < limit <= REPORTS:
@@ -441,7 +439,7 @@ def _between(given: dict[str, Any]) -> Iterator[Mistake]:
     yield from wrong_measures(measures, names, TAKEN, page is None or page.values, limit != 1)
     asked = len(measures) if isinstance(measures, list | tuple) and measures else 1
     times = limit if isinstance(limit, int) and limit > 0 else 1
-    if isinstance(l1, int) and l1 >= levels and l1 // (page or MODELS[ARA.noise]).repeats(times) < levels * asked:
+    if isinstance(l1, int) and l1 >= levels and l1 // (page or MODELS[NOISE]).repeats(times) < levels * asked:
         yield Mistake(
             "l1",
             f"every level needs a contribution of at least 1; got {l1} for {levels} levels, {asked} measures and "
@@ -490,5 +488,5 @@ def _wrong_split(split_by: Any, names: list[Any]) -> Iterator[Mistake]:
 
 def _page(given: dict[str, Any]) -> type[NoiseModel] | None:
     """The page of a spec's noise; None of a spec that names none of them."""
-    name = given.get("noise", ARA.noise)
+    name = given.get("noise", NOISE)
     return MODELS.get(name) if isinstance(name, str) else None

@@ -1,77 +1,62 @@
 """terms: what a spec and its plan need to know of the attribution API that they are for.
 
     [api]
-    kind = "ara"       # the default: the Attribution Reporting API; or "bigquery", or "w3c"
+    kind = "ara"       # the default: the Attribution Reporting API
 
-The facts of an API that planning goes by are one value, `Terms`; what else an API does (what clients are told, what is
-queried, how an answer becomes measurements) is behind `attributary.api`, where an API is registered with its terms.
+The facts of an API that planning goes by are one value, `Terms`, which is registered by the API. One with settings of
+its own brings the section [api] that has them. What else an API does (what clients are told, what is queried, how an
+answer becomes measurements) is behind `attributary.api`.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Self
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Self
 
-from pydantic import Field
+from pydantic import Field, ModelWrapValidatorHandler, ValidationError, model_validator
 
-from attributary.noise import NoiseModel
-from attributary.spec import w3c_schemes
-from attributary.spec.mistakes import Mistake, Section
-from attributary.spec.w3c_schemes import MICRO, Scheme
+from attributary.spec.mistakes import Mistake, Section, all_at_once, with_rules
 
-# Neighbours: the relations between datasets that ε may be asked to hide, and the privacy loss under each.
-#
-# A row is an impression with its counted conversion. Against none, it moves one key of every level: Σ ε_i. Changing the
-# value of an unknown attribute moves two keys, the old and the new one, of every level at or below the first unknown
-# attribute: 2·Σ ε_i over those. Definition 1 of the paper allows either, and its loss is the larger. With Gaussian
-# noise it is μ² that adds up so. A logged purchase is another matter: without it, the next one may be counted instead.
+DEFAULT = "ara"
+Keys = Mapping[str, Any]  # of a spec or a section, which may have mistakes
 
 
-class PrivacyLoss(NamedTuple):
-    """In ε."""
+class ApiSection(Section):
+    """The section [api] of a spec: the API that clients and answers speak. An API with settings has one of its own."""
 
-    conversion: float  # of whether an impression has its counted conversions, all together
-    change: float  # of changing their unknown attributes; 0 where there are none
-    purchase: float | None  # of one logged purchase more or less; None where it may affect other impressions
+    kind: str = Field(default=DEFAULT, description='the name of an attribution API, as in kind = "ara"')
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _checked(cls, given: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        section = _terms(given).section if cls is ApiSection and isinstance(given, dict) else cls
+        if section is cls:
+            return all_at_once(given, handler, cls.mistakes)
+        try:
+            made: Any = section.model_validate(given)
+        except ValidationError as error:
+            raise with_rules(error, section) from None
+        return made  # type: ignore[no-any-return]
+
+    @property
+    def told_apart_by(self) -> tuple[str | None, str | None]:
+        """The settings by which plans are told apart, since their reports are read otherwise."""
+        return None, None
 
     @classmethod
-    def of(cls, path: float, unknown: float, purchase: float | None, noise: NoiseModel) -> Self:
-        """From the largest parts of the budget: of counted conversions, at their unknown levels, of a purchase."""
-        return cls(noise.loss(path), noise.loss(2 * unknown), None if purchase is None else noise.loss(purchase))
+    def derived(cls, section: Keys) -> dict[str, Any]:
+        """The keys of the spec that follow from the section: ε, l1 or noise."""
+        return {}
 
-    def under(self, relation: str) -> float:
-        """The loss under a relation, by its name."""
-        return NEIGHBOURS[relation].loss(self)
+    @classmethod
+    def at(cls, section: Keys, epsilon: float) -> dict[str, Any]:
+        """The section with settings from which another ε follows."""
+        return dict(section)
 
-
-@dataclass(frozen=True)
-class Neighbours:
-    """One relation between datasets."""
-
-    name: str
-    protects: str  # in words
-    unknown_levels: int  # the levels of unknown attributes have 1/this of the budget together at most
-    loss: Callable[[PrivacyLoss], float]
-
-    def budget_of_unknown(self, budget: int) -> int:
-        """What the contributions to unknown levels may sum to."""
-        return budget // self.unknown_levels
-
-
-COUNTED = "whether an impression has its counted conversion"
-NEIGHBOURS = {
-    relation.name: relation
-    for relation in (
-        Neighbours("conversion", COUNTED, 1, lambda loss: loss.conversion),
-        Neighbours("definition-1", "also its unknown attributes", 2, lambda loss: max(loss.conversion, loss.change)),
-    )
-}
-
-
-def known_relation(name: Any) -> str:
-    """The name of a relation; a pydantic validator."""
-    if not isinstance(name, str) or name not in NEIGHBOURS:
-        raise ValueError(f"neighbours are one of {', '.join(NEIGHBOURS)}")
-    return name
+    @classmethod
+    def against(cls, given: Keys, section: Keys) -> Iterator[Mistake]:
+        """What is wrong between the section and the other keys of the spec."""
+        yield from ()
 
 
 @dataclass(frozen=True)
@@ -86,163 +71,74 @@ class Terms:
     conversions: int  # of one impression, at most
     answer: str = "an answer"  # what people call one
     client_knows_delay: bool = False  # whether clients can tell the time from impression to conversion
-    settings: tuple[str, ...] = ()  # further keys of the section [api], all of them needed
-    optional: Mapping[str, Any] = field(default_factory=dict)  # and others, with their defaults
-    derived: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None  # ε, l1 and noise, where the section has them
-    schemes: tuple[Scheme, ...] = ()  # ways to measure a hierarchy, of which the plan chooses
+    section: type[ApiSection] = ApiSection  # its settings
+    proposals: Callable[[], object] | None = None  # makes `plan.proposals.Proposals`, where it has several ways
     unit: str = ""  # what ε is of, where that is not an impression's counted conversion; with keys of [api] in braces
     guarantee: tuple[str, ...] = ()  # what else is to be said of it
     one_impression: str = ""  # when a logged purchase can only affect the impression that it belongs to, if ever
 
 
-ARA = Terms(
-    kind="ara",
-    title="Attribution Reporting API",
-    l1=65_536,
-    noise="api",
-    largest_epsilon=64,
-    conversions=20,  # reports that a browser sends for one impression
-    answer="a summary report",
-    client_knows_delay=True,  # a trigger's filters choose by the age of the source
-    one_impression="all impressions have the same priority, window and destinations, and no browser limit is reached",
-)
-BIGQUERY = Terms(
-    kind="bigquery",
-    title="BigQuery API",
-    l1=65_536,  # parts of ε
-    noise="bigquery",
-    largest_epsilon=1e20,  # which means no noise
-    conversions=1,  # rows of a privacy unit
-    answer="a result",
-    settings=("table", "privacy_unit"),
-    unit="whether the table has the rows of one {privacy_unit}",
-)
-W3C = Terms(
-    kind="w3c",
-    title="W3C Attribution API",
-    l1=1000 * MICRO,  # µε
-    noise=w3c_schemes.COUNTS[1],
-    largest_epsilon=1000,
-    conversions=1,
-    answer="a conversion",
-    settings=("site_epsilon",),
-    optional={**w3c_schemes.DEFAULTS, "scheme": None, "site": None},
-    derived=w3c_schemes.of_section,
-    schemes=w3c_schemes.SCHEMES,
-    unit="the reports of one conversion, of ε = {site_epsilon:g} per device, site and epoch",
-    guarantee=w3c_schemes.GUARANTEE,
-)
-TERMS: dict[str, Terms] = {terms.kind: terms for terms in (ARA, BIGQUERY, W3C)}
+TERMS: dict[str, Terms] = {}
 
 
-class ApiSection(Section):
-    """The section [api] of a spec: the API that clients and answers speak."""
-
-    kind: str = Field(default=ARA.kind, description='the name of an attribution API, as in kind = "ara"')
-    table: str | None = Field(default=None, description='the table of conversions, as in "project.dataset.conversions"')
-    privacy_unit: str | None = Field(default=None, description='the column of whom ε protects, as in "user_id"')
-    site_epsilon: float | None = Field(
-        default=None, gt=0, le=1000, description="ε that a browser grants a site per epoch, above 0 and at most 1000"
-    )
-    aggregators: Literal[1, 2] | None = Field(default=None, description="how many aggregators add noise, 1 or 2")
-    conversions_per_epoch: int | None = Field(
-        default=None, ge=1, le=10_000, description="how many conversions of a device one epoch pays for, 1 or more"
-    )
-    others: float | None = Field(
-        default=None, ge=0, allow_inf_nan=False, description="ε that other callers on the site use per epoch, 0 or more"
-    )
-    histogram: int | None = Field(
-        default=None, ge=1, le=1_000_000, description="the largest histogram that browsers take, 1 to 1,000,000"
-    )
-    minimum_batch: int | None = Field(
-        default=None, ge=1, le=MICRO, description="how many reports a batch has at least, 1 or more"
-    )
-    scheme: Literal["A", "B", "C"] | None = Field(
-        default=None, description='"A", "B" or "C"; leave it out, and the plan chooses'
-    )
-    site: str | None = Field(
-        default=None, description="the first attribute's name, if its values are the sites where conversions happen"
-    )
+def terms_named(kind: object) -> Terms | None:
+    """The terms of the API of this name; None if there is none."""
+    if isinstance(kind, str) and kind not in TERMS:
+        import_module("attributary.api").load_terms(kind)
+    return TERMS.get(kind) if isinstance(kind, str) else None
 
 
-def terms_of(given: Mapping[str, Any]) -> Terms:
+def terms_of(given: Keys) -> Terms:
     """The terms of the API that a spec's keys name, which may have mistakes; the default's where they name none."""
-    section = given.get("api")
-    kind = (
-        section.kind if isinstance(section, ApiSection) else section.get("kind") if isinstance(section, dict) else None
-    )
-    return TERMS.get(kind, ARA) if isinstance(kind, str) else ARA
+    return _terms(_keys(given.get("api")) or {})
+
+
+def _terms(section: Keys) -> Terms:
+    terms = terms_named(section.get("kind")) or terms_named(DEFAULT)
+    assert terms is not None
+    return terms
+
+
+def _keys(section: Any) -> dict[str, Any] | None:
+    """The keys of a section [api]; None of what is none."""
+    if isinstance(section, ApiSection):
+        return section.model_dump(exclude_none=True)
+    return section if isinstance(section, dict) else None
+
+
+def _with_defaults(terms: Terms, section: Keys) -> dict[str, Any]:
+    """The keys of a section, with those that it leaves out."""
+    fields = terms.section.model_fields.items()
+    defaults = {name: field.default for name, field in fields if not field.is_required() and field.default is not None}
+    return defaults | dict(section)
 
 
 def with_its_defaults(given: Any) -> Any:
-    """A spec's keys with the l1, the noise and the settings of the API that they name, where they give none."""
+    """A spec's keys with the ε, the l1 and the noise of the API that they name, where they give none."""
     if not isinstance(given, dict) or "api" not in given:
         return given
-    terms, section = terms_of(given), _section(given)
-    if terms.derived is None or not isinstance(section, dict):
-        return {"l1": terms.l1, "noise": terms.noise} | given
-    section = {key: value for key, value in terms.optional.items() if value is not None} | section
-    return terms.derived(section) | given | {"api": section}
+    terms, section = terms_of(given), _keys(given["api"])
+    follows = {} if section is None else terms.section.derived(_with_defaults(terms, section))
+    return {"l1": terms.l1, "noise": terms.noise} | follows | given
 
 
 def at_epsilon(given: dict[str, Any], epsilon: float) -> dict[str, Any]:
-    """A spec's keys under another budget; where it follows from that of a site, under another one of those."""
-    terms, section = terms_of(given), _section(given)
-    if terms.derived is None:
+    """A spec's keys under another budget; where it follows from settings of the API, under others of these."""
+    terms, section = terms_of(given), _keys(given.get("api")) or {}
+    follows = terms.section.derived(section)
+    if "epsilon" not in follows:
         return {**given, "epsilon": epsilon}
-    grants = epsilon * section["conversions_per_epoch"] + section["others"]
-    follows = [key for key, value in terms.derived(section).items() if given.get(key) == value]
-    kept = {key: value for key, value in given.items() if key not in ("epsilon", *follows)}
-    return {**kept, "api": {**section, "site_epsilon": grants}}
+    kept = {key: value for key, value in given.items() if key != "epsilon" and value != follows.get(key, ...)}
+    return {**kept, "api": terms.section.at(section, epsilon)}
 
 
-def _section(given: Mapping[str, Any]) -> Any:
-    section = given.get("api")
-    return section.model_dump(exclude_none=True) if isinstance(section, ApiSection) else section
-
-
-def unknown_api(given: Mapping[str, Any]) -> Iterator[Mistake]:
-    """What is wrong with the API that a spec names, and with its settings."""
-    section = _section(given)
-    kind = section.get("kind") if isinstance(section, dict) else None
-    if isinstance(kind, str) and kind not in TERMS:
-        known = " or ".join(f'"{name}" ({terms.title})' for name, terms in TERMS.items())
+def wrong_api(given: Keys) -> Iterator[Mistake]:
+    """What is wrong with the API that a spec names, and between its settings and the other keys."""
+    section = _keys(given.get("api"))
+    kind = (section or {}).get("kind")
+    if isinstance(kind, str) and terms_named(kind) is None:
+        known = " or ".join(f'"{name}" ({terms.title})' for name, terms in sorted(TERMS.items()))
         yield Mistake(("api", "kind"), f"the attribution API is {known}; got {kind!r:.60}")
-        return
-    terms = terms_of(given)
-    for key in ApiSection.model_fields:
-        there = isinstance(section, dict) and key in section
-        if there and key not in ("kind", *terms.settings, *terms.optional):
-            yield Mistake(("api", key), f"is of no use for the {terms.title}; leave it out")
-        if not there and key in terms.settings:
-            yield Mistake(("api", key), "is missing; give it")
-    if terms.derived is not None and isinstance(section, dict):
-        yield from _against_the_section(given, section, terms.derived(section))
-
-
-def _against_the_section(
-    given: Mapping[str, Any], section: Mapping[str, Any], derived: Mapping[str, Any]
-) -> Iterator[Mistake]:
-    """Keys that follow from the section, and say something else."""
-    epsilon, l1, scheme = given.get("epsilon"), given.get("l1"), section.get("scheme")
-    if w3c_schemes.one_conversion(section) < 1:
-        yield Mistake(("api", "others"), "others leave nothing of site_epsilon; lower others or conversions_per_epoch")
-        return
-    if isinstance(epsilon, int | float) and not abs(epsilon - derived["epsilon"]) <= 16 / MICRO:
-        rule = "epsilon is that of one conversion, (site_epsilon − others) / conversions_per_epoch"
-        yield Mistake("epsilon", f"{rule} = {derived['epsilon']:g}; got {epsilon:g}: leave it out")
-    credits = next((each.credits for each in w3c_schemes.SCHEMES if each.name == scheme), 0)
-    if l1 != derived["l1"] and not (isinstance(l1, int) and 1 <= l1 <= credits):
-        yield Mistake("l1", f"is the number of credits of scheme B (up to 15) or C (up to 10); got {l1}: leave it out")
-    if given.get("noise") != derived["noise"]:
-        rule = f"noise follows from scheme and aggregators ({derived['noise']})"
-        yield Mistake("noise", f"{rule}; got {given.get('noise')!r:.60}: leave it out")
-    if given.get("neighbours", "conversion") != "conversion":
-        yield Mistake("neighbours", "conversions are public under the W3C Attribution API; leave it out")
-    attributes = given.get("attribute", given.get("attributes"))
-    first = attributes[0] if isinstance(attributes, list | tuple) and attributes else None
-    name = first.get("name") if isinstance(first, dict) else getattr(first, "name", None)
-    if isinstance(section.get("site"), str) and section["site"] != name:
-        yield Mistake(("api", "site"), f"names the first attribute, {name!r:.60}; got {section['site']!r:.60}")
-    if isinstance(section.get("site"), str) and given.get("total") is True:
-        yield Mistake("total", "sites have budgets and reports of their own, and none for all of them; leave it out")
+    elif section is not None:
+        terms = terms_of(given)
+        yield from terms.section.against(given, _with_defaults(terms, section))

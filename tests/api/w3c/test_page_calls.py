@@ -58,9 +58,9 @@ def test_a_split_that_does_not_exhaust_the_budget_loses_levels_one_by_one() -> N
     greedy = clients.plan.model_copy(update={"spec": clients.plan.spec.at(1.3)})
     grants = spec("A", day=True).api
     assert grants is not None and greedy.spec.api is not None and greedy.spec.api.site_epsilon == 2.6
-    small = greedy.model_copy(
-        update={"spec": greedy.spec.model_copy(update={"api": grants}), "default": (260_000, 390_000, 650_000)}
-    )
+    given = greedy.spec.model_copy(update={"api": grants})
+    share = greedy.measures[0].model_copy(update={"default": (260_000, 390_000, 650_000)})
+    small = greedy.model_copy(update={"spec": given, "measures": (share,)})
     assert browse(W3cClients(small), tree).partial > 0
 
 

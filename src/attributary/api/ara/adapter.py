@@ -11,10 +11,10 @@ from attributary.api.ara.keys.fewer_classes import MOST, FewerClasses, fewer_cla
 from attributary.api.ara.keys.key_layout import BITS, layout, with_mark
 from attributary.api.ara.keys.key_layout import bits as key_bits
 from attributary.api.ara.registration import HEADERS, MONTH, Registrations, registrations
+from attributary.api.ara.terms import ARA
 from attributary.api.attribution_api import Aggregation, Answer, AttributionApi, Clients, Message, Query
 from attributary.errors import InputError
 from attributary.plan import Plan
-from attributary.spec.terms import ARA
 from attributary.tree import Tree
 
 PLACEHOLDER = "https://shop.example"

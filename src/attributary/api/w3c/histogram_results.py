@@ -17,12 +17,11 @@ import numpy as np
 from attributary.api.attribution_api import Answer
 from attributary.api.w3c.aggregate_shares import FIELD128, unwrap_shares
 from attributary.api.w3c.index_layout import kinds_of, known_paths, space_of, task_of, used_levels
+from attributary.api.w3c.schemes import ReportKind, index_level, scheme_of, section_of
 from attributary.errors import InputError, brief, why_not_json
 from attributary.measurements import Measurements, chance_of_equal, is_copy
 from attributary.plan import Plan
-from attributary.plan.choose_scheme import index_level
 from attributary.plan.plan import IndexLayout
-from attributary.spec.w3c_schemes import ReportKind, scheme_of
 from attributary.tree import Tree
 from attributary.types import Floats, Ints
 
@@ -98,7 +97,7 @@ def _tasks(plan: Plan, layout: IndexLayout, tree: Tree) -> dict[str, Task]:
     """All tasks of a plan, by name."""
     spec, levels = plan.spec, used_levels(plan)
     places = {level: {path: i for i, path in enumerate(known_paths(tree, level))} for level in levels}
-    at_site = spec.api is not None and spec.api.site is not None
+    at_site = section_of(spec).site is not None
     roots = sorted({path[0] for paths in layout.spaces.values() for path in paths}) if at_site else [""]
     tasks = {}
     for root in roots:
@@ -123,7 +122,7 @@ def _batch(plan: Plan, tasks: dict[str, Task], tree: Tree, item: Any, name: str)
     task = tasks.get(item["task"]) if isinstance(item.get("task"), str) else None
     if task is None:
         raise InputError(f"is of task {brief(item.get('task'))}; the plan has {', '.join(list(tasks)[:5])}")
-    reports, least = item.get("report_count"), (plan.spec.api and plan.spec.api.minimum_batch) or 1
+    reports, least = item.get("report_count"), section_of(plan.spec).minimum_batch
     if not isinstance(reports, int) or isinstance(reports, bool) or not reports >= least:
         raise InputError(f"has a report_count of {brief(reports)}; a batch has at least {least} reports")
     sums = np.array(_vector(item, task.size), np.float64)

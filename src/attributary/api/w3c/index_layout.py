@@ -6,12 +6,11 @@ of nodes that have ended, under a new version, so that impressions from before a
 
 from typing import NamedTuple
 
+from attributary.api.w3c.schemes import ReportKind, index_level, report_kinds, scheme_of, section_of
 from attributary.errors import InputError
 from attributary.plan import Plan
-from attributary.plan.choose_scheme import index_level
 from attributary.plan.plan import IndexLayout
 from attributary.spec import Spec
-from attributary.spec.w3c_schemes import ReportKind, report_kinds, scheme_of
 from attributary.tree import Tree
 
 LEVELS = 16  # match values of one version: a level each, and one for the batches of scheme C
@@ -29,7 +28,7 @@ class LaidOut(NamedTuple):
 def lay_out(plan: Plan, tree: Tree, start: int) -> LaidOut:
     """The plan's layout with an index for each node of the tree; priorities of a new one count from `start`."""
     spec, before = plan.spec, plan.layout
-    most = 0 if spec.api is None or spec.api.histogram is None else spec.api.histogram
+    most = section_of(spec).histogram
     spaces = dict(before.spaces) if before else {}
     running: dict[str, list[Path]] = {}
     for level in used_levels(plan):
@@ -73,7 +72,7 @@ def used_levels(plan: Plan) -> list[int]:
 
 def space_of(spec: Spec, level: int, path: Path) -> str:
     """The space that a node's index is in: of its site where each has its own, of its level where that has reports."""
-    site = path[:1] if spec.api is not None and spec.api.site is not None else ()
+    site = path[:1] if section_of(spec).site is not None else ()
     name = "all" if level < 0 or scheme_of(spec).atomic else spec.levels[level]
     return " ".join((*site, name))
 
@@ -85,7 +84,7 @@ def match_value(layout: IndexLayout, level: int) -> int:
 
 def kinds_of(plan: Plan, root: str = "") -> tuple[ReportKind, ...]:
     """The kinds of reports of a conversion; where roots are sites, of one on this site."""
-    at_site = plan.spec.api is not None and plan.spec.api.site is not None
+    at_site = section_of(plan.spec).site is not None
     return report_kinds(plan.spec, plan.roots.get(root, plan.default) if at_site else plan.default)
 
 

@@ -33,12 +33,12 @@ from attributary.api.w3c.index_layout import (
     task_of,
     used_levels,
 )
+from attributary.api.w3c.schemes import ReportKind, index_level, report_bytes, scheme_of, section_of
+from attributary.api.w3c.terms import W3C
 from attributary.errors import InputError, brief
 from attributary.plan import Plan
-from attributary.plan.choose_scheme import index_level
 from attributary.plan.plan import IndexLayout
-from attributary.spec.terms import W3C
-from attributary.spec.w3c_schemes import MICRO, ReportKind, report_bytes, scheme_of
+from attributary.spec.measure import MICRO
 from attributary.tree import Tree
 
 SERVICE = "https://agg-service.example"
@@ -60,7 +60,7 @@ class W3cClients(Clients):
 
     @property
     def asks(self) -> tuple[str, ...]:
-        site = self.plan.spec.api and self.plan.spec.api.site
+        site = section_of(self.plan.spec).site
         return (*([site] if site else []), *(attribute.name for attribute in self.plan.spec.unknown))
 
     def with_tree(self, tree: Tree, start: int | None = None) -> "W3cClients":
@@ -75,7 +75,7 @@ class W3cClients(Clients):
         """The impressions that one view of an ad saves, at a time in seconds since 1970."""
         spec, layout = self.plan.spec, _layout(self.plan)
         path, scheme = known_labels(spec, values), scheme_of(spec)
-        if spec.api is not None and spec.api.site is not None:
+        if section_of(spec).site is not None:
             sites = [parse_site(path[0])]
         row = self.plan.roots.get(path[0] if path else "", self.plan.default)
         found: dict[int, ImpressionOptions] = {}
@@ -105,7 +105,7 @@ class W3cClients(Clients):
     def report_calls(self, values: Mapping[str, Any], service: str = SERVICE) -> list[ReportCall]:
         """The reports that a conversion makes, from its unknown attributes and, where sites differ, its site."""
         spec, layout = self.plan.spec, _layout(self.plan)
-        site = spec.api.site if spec.api is not None else None
+        site = section_of(spec).site
         if site and site not in values:
             raise InputError(f"a conversion happens on a site; give {site}")
         labels = unknown_labels(spec, {name: value for name, value in values.items() if name != site})
@@ -223,7 +223,7 @@ def _clients(plan: Plan, notes: tuple[str, ...] = (), *, changed: bool = False) 
         heading = f"scheme {scheme_of(spec).name}; nodes have no indexes yet: give those that run with `impressions`"
         return W3cClients(plan, heading=heading, notes=notes)
     rows = [("task", "levels", "batches by", "ε", "maxValue", "histogram", "bytes of a report")]
-    sites = {path[0] for paths in layout.spaces.values() for path in paths} if spec.api and spec.api.site else {""}
+    sites = {path[0] for paths in layout.spaces.values() for path in paths} if section_of(spec).site else {""}
     for root in sorted(sites):
         for kind in kinds_of(plan, root):
             size = len(layout.spaces[space_of(spec, index_level(spec, kind.levels[0]), (root,))])

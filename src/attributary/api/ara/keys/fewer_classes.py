@@ -63,7 +63,7 @@ def _by_root(plan: Plan, most: int) -> FewerClasses:
     rows = _means(plan.spec, of_roots, group)
     taken = rows[group]
     roots = {label: tuple(row) for label, row in zip(plan.roots, taken.tolist(), strict=True)}
-    made = _again(plan, roots=roots, measures=(plan.measures[0].model_copy(update={"roots": roots}),))
+    made = _again(plan, measures=(plan.measures[0].model_copy(update={"roots": roots}),))
     return FewerClasses(made, before, len(classes(made)), *_loss(list(of_roots.T), list(taken.T)))
 
 
@@ -158,14 +158,11 @@ def _with_roots(plan: Plan, taken: Ints) -> Plan:
     """The plan with these contributions of its roots, checked again."""
     levels = len(plan.levels)
     by_measure = taken.reshape(len(taken), -1, levels)
-    total = by_measure.sum(axis=1)
-    changed = {"roots": {label: tuple(row) for label, row in zip(plan.roots, total.tolist(), strict=True)}}
-    fields = {name: getattr(plan, name) for name in Plan.model_fields}
-    fields["measures"] = tuple(
+    measures = tuple(
         part.model_copy(update={"roots": dict(zip(plan.roots, map(tuple, by_measure[:, k].tolist()), strict=True))})
         for k, part in enumerate(plan.measures)
     )
-    return Plan(**fields | changed)
+    return _again(plan, measures=measures)
 
 
 def _alike_nodes(plan: Plan, tree: Tree, was: Ints, new: Bools, most: int) -> Ints:

@@ -33,7 +33,7 @@ from attributary.errors import InputError, PrivacyRefusal, TryAgain
 from attributary.noise import Entropy, sample_dlap
 from attributary.plan import Plan
 from attributary.plan.fingerprint import refuse_other_plan
-from attributary.spec.terms import ARA
+from attributary.spec.terms import terms_of
 from attributary.tables.table_columns import NO_NOISE, SEEDED, together
 from attributary.types import Ints, Keys
 from attributary.whole_files import whole_file
@@ -180,12 +180,13 @@ def _rate(plan: Plan | None, epsilon: float | None, l1: int | None) -> tuple[flo
     """ε and L1 of the noise: the plan's, or those that are given."""
     if plan is None and (epsilon is None or l1 is None):
         raise InputError("`l1` is for reports without a plan, and goes with `epsilon`; give both, or a plan")
-    if plan is not None and plan.spec.noise != ARA.noise:
-        raise InputError(f'the plan is for noise = "{plan.spec.noise}"; reports need a plan with noise = "{ARA.noise}"')
+    ara = terms_of({"api": {"kind": "ara"}})
+    if plan is not None and plan.spec.noise != ara.noise:
+        raise InputError(f'the plan is for noise = "{plan.spec.noise}"; reports need a plan with noise = "{ara.noise}"')
     used = epsilon if epsilon is not None else plan.spec.epsilon if plan is not None else 0.0
     limit = l1 if l1 is not None else plan.spec.l1 if plan is not None else 0
-    if not 0 < used <= ARA.largest_epsilon:
-        raise InputError(f"the epsilon of a summary report is above 0 and up to {ARA.largest_epsilon:g}; got {used:g}")
+    if not 0 < used <= ara.largest_epsilon:
+        raise InputError(f"the epsilon of a summary report is above 0 and up to {ara.largest_epsilon:g}; got {used:g}")
     return used, limit
 
 

@@ -1,4 +1,4 @@
-"""bigquery: BigQuery's differential privacy behind the seam. A query for each level, and its results read back.
+"""queries: BigQuery's differential privacy behind the seam. A query for each level, and its results read back.
 
 Each query has its level's share of ε. A privacy unit has one row of the table: then `max_groups_contributed = 1` and
 bounds of (0, 1) cut off nothing, and all levels measure the same conversions.
@@ -13,11 +13,11 @@ import numpy as np
 
 from attributary.api import register
 from attributary.api.attribution_api import Answer, AttributionApi, Clients, Message, Query
+from attributary.api.bigquery.terms import BIGQUERY, BigQuerySection
 from attributary.errors import InputError
 from attributary.measurements import Measurements
 from attributary.noise import model
 from attributary.plan import Plan
-from attributary.spec.terms import BIGQUERY, ApiSection
 from attributary.tables import read_table
 from attributary.tables.table_columns import floats
 from attributary.tree import Tree
@@ -63,7 +63,8 @@ class BigQuery(AttributionApi):
         rows = zip(
             epsilons, (f"{each:.4g}" for each in epsilons.values()), (f"{each:.3g}" for each in std), strict=True
         )
-        section = plan.spec.api or ApiSection()
+        section = plan.spec.api
+        assert isinstance(section, BigQuerySection)
         return BigQueryClients(
             plan,
             table=[("level", "ε", "noise (standard deviation)"), *rows],
@@ -107,7 +108,7 @@ class BigQuery(AttributionApi):
         return Answer({"count": Measurements.of(tree, noisy, variance, page.shape.name)}, tuple(notes))
 
 
-def _sql(plan: Plan, level: str, epsilon: float, section: ApiSection, queries: int) -> str:
+def _sql(plan: Plan, level: str, epsilon: float, section: BigQuerySection, queries: int) -> str:
     """The query of a level."""
     columns = [_quoted(name) for name in plan.levels[int(plan.spec.total) : plan.levels.index(level) + 1]]
     counted = f"COUNT(*, contribution_bounds_per_group => (0, 1)) AS {COUNT}"

@@ -1,11 +1,11 @@
-"""privacy_unit: what a plan's ε is of, as figures and as the sentences that terminal, pages and files share."""
+"""privacy_words: what a plan's ε is of, as figures and as the sentences that terminal, pages and files share."""
 
 from typing import NamedTuple
 
 import numpy as np
 
 from attributary.spec import Spec
-from attributary.spec.terms import COUNTED, PrivacyLoss
+from attributary.spec.privacy_unit import COUNTED, UNITS, PrivacyLoss
 from attributary.types import Ints
 
 
@@ -61,12 +61,15 @@ def privacy_words(spec: Spec, loss: PrivacyLoss, several: bool) -> PrivacyWords:
     if loss.purchase is not None:
         bound = f"ε = {loss.purchase:.4g}: {purchase}, if {terms.one_impression}; otherwise there is no such bound"
     lines = [f"ε = {loss.conversion:.4g}: {unit}", bound]
+    if spec.privacy_unit.sentence:
+        lines.append(f"ε = {loss.under(spec.neighbours):.4g}: {spec.privacy_unit.sentence}")
     if not spec.unknown:
         return PrivacyWords(unit, tuple(lines))
     names = " or ".join(attribute.name for attribute in spec.unknown)
     whose = "the " + names + " of these conversions" if several else f"that conversion's {names}"
     change = f"ε = {loss.change:.4g}: changing {whose}"
-    if loss.under("definition-1") <= spec.epsilon * (1 + 1e-12):
-        return PrivacyWords(unit, (*lines, f"{change} (Definition 1 of the paper)"))
-    remedy = f'neighbours = "definition-1" in the spec keeps both within {spec.epsilon:g}'
+    wider = next(each for each in UNITS.values() if each.title)
+    if wider.loss(loss) <= spec.epsilon * (1 + 1e-12):
+        return PrivacyWords(unit, (*lines, f"{change} ({wider.title})"))
+    remedy = f'neighbours = "{wider.name}" in the spec keeps both within {spec.epsilon:g}'
     return PrivacyWords(unit, tuple(lines), f"{change}, which is less protection; {remedy}")

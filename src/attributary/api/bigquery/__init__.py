@@ -1,0 +1,1 @@
+"""BigQuery's differential privacy: a query for each level."""

@@ -1,0 +1,251 @@
+"""proposals: a plan for each scheme of W3C Attribution, what each costs, and why one is taken.
+
+Of the schemes within 5 % of the least error, the one with the fewest reports per conversion comes first (with one
+report, a conversion is measured at all levels or at none), then the one that stores the fewest impressions, then the
+one with the shortest reports.
+
+Under a scheme with credits, a conversion has ten or so to give. A split rounded to 65,536 parts is as good as before;
+one rounded to ten may not be. So from the rounded split on, single credits move from one level to another as long as
+the error to expect falls, for each root by itself.
+"""
+
+from collections.abc import Callable, Collection
+from dataclasses import replace
+
+import numpy as np
+
+from attributary import budget
+from attributary.api.w3c.schemes import (
+    SCHEMES,
+    ReportKind,
+    Scheme,
+    index_level,
+    micro_of,
+    named_scheme,
+    report_bytes,
+    report_kinds,
+    scheme_of,
+    section_of,
+)
+from attributary.budget import METHODS
+from attributary.errors import InputError
+from attributary.plan import Plan
+from attributary.plan.contributions import Contributions, contributions
+from attributary.plan.level_shares import Problem, Shares
+from attributary.plan.plan import SchemeCost
+from attributary.plan.proposals import Asked, Proposals, Solve, Wishes
+from attributary.spec import Spec
+from attributary.spec.measure import MICRO
+from attributary.tree import Tree
+from attributary.types import Floats, Ints
+
+TIE = 0.05
+MOST_LEVELS = 10  # that share a credit: browsers take at least so many
+REMEDY = "raise histogram under [api] if browsers take more, leave a level out, or measure fewer values"
+FEW = 64  # credits
+NEXT = 1.005  # times the least error
+LESS = 1 - 1e-9  # an error that is smaller, and not by rounding alone
+
+
+class SchemeProposals(Proposals):
+    """A plan for each scheme."""
+
+    def decided(self, spec: Spec) -> bool:
+        return named_scheme(spec) is not None
+
+    def choose(self, asked: Asked, wishes: Wishes, solve: Solve) -> Plan:
+        spec, wanted = asked.spec, named_scheme(asked.spec)
+        if spec.finds_epsilon:
+            raise InputError(f'epsilon = "auto" is not for the {spec.terms.title}, whose schemes differ; give a number')
+        wishes = wishes._replace(strict=wishes.strict and wanted is not None)
+        plans = {scheme.name: _carried(scheme, asked, wishes, solve) for scheme in SCHEMES if wanted in (None, scheme)}
+        costs = {name: scheme_cost(plan, asked.tree, _error(spec, plan)) for name, plan in plans.items()}
+        possible = [cost for cost in costs.values() if not cost.refused]
+        if not possible:
+            reasons = "; ".join(f"scheme {cost.scheme} {cost.refused}" for cost in costs.values())
+            raise InputError(f"{reasons}: {REMEDY}")
+        least = min(cost.error for cost in possible)
+        near = [cost for cost in possible if cost.error <= least * (1 + TIE)]
+        best = min(near, key=lambda cost: (cost.reports, cost.impressions, cost.bytes))
+        costs[best.scheme] = best.model_copy(update={"chosen": True, "why": _why(best, possible, spec)})
+        return plans[best.scheme].model_copy(update={"schemes": tuple(costs.values())})
+
+    def fitted(self, problem: Problem, share: Shares, wishes: Wishes) -> Spec:
+        """The spec with the fewest credits whose error is next to the least."""
+        most = scheme_of(problem.spec).credits
+        return with_best_credits(problem, share, most, wishes) if problem.spec.l1 > most > 0 else problem.spec
+
+    def improved(self, problem: Problem, whole: Contributions, wishes: Wishes) -> Contributions:
+        """The same contributions, or better ones where they are few; levels with fixed shares stay as they are."""
+        return whole if METHODS[wishes.method].fixed else improved(problem, whole, wishes.keep)
+
+
+def _error(spec: Spec, plan: Plan) -> float:
+    """What is compared: the error of the tree or, if roots were to have splits of their own, the median of theirs."""
+    by_root = spec.split_by is not None and not spec.total
+    return plan.expected.roots.plan if by_root else plan.expected.tree.plan
+
+
+def _carried(scheme: Scheme, asked: Asked, wishes: Wishes, solve: Solve) -> Plan:
+    """The plan for one scheme; splits by root where it can have them."""
+    spec, section = asked.spec, section_of(asked.spec).model_copy(update={"scheme": scheme.name})
+    at_site = section.site is not None  # then a conversion knows its root
+    by_root = spec.split_by if scheme.splits_by_root or at_site else None
+    carried = spec.model_copy(update={"api": section, "noise": scheme.noise[section.aggregators != 1]})
+    if by_root and scheme.atomic and spec.unknown and not at_site:  # a conversion does not know its root:
+        common = solve(asked._replace(spec=carried.model_copy(update={"split_by": None})), wishes)
+        batches = zip(common.levels, common.default, strict=True)  # what it gives to batches is the same for all
+        fixed = {level: part / common.spec.l1 for level, part in list(batches)[spec.first_unknown :]}
+        carried, wishes = common.spec, wishes._replace(share={**wishes.share, **fixed})
+    return solve(asked._replace(spec=carried.model_copy(update={"split_by": by_root})), wishes)
+
+
+def scheme_cost(plan: Plan, tree: Tree, error: float) -> SchemeCost:
+    """What a plan costs by its scheme: a view's impressions, and a conversion's reports with their bytes."""
+    spec, rows = plan.spec, [plan.default, *plan.roots.values()]
+    scheme, most = scheme_of(spec), section_of(spec).histogram
+    used = sorted({index_level(spec, level) for row in rows for level, part in enumerate(row) if part > 0})
+    sizes = dict(zip(used, _sizes(spec, tree, used), strict=True))
+    each = [report_kinds(spec, row) for row in rows]
+
+    def size(kind: ReportKind) -> int:
+        return sum(sizes.values()) if scheme.atomic else sizes[index_level(spec, kind.levels[0])]
+
+    largest = max(size(kind) for kinds in each for kind in kinds)
+    refused = ""
+    if largest > most:
+        refused = f"needs {largest:,} indexes of a histogram, and browsers take {most:,}"
+    if scheme.atomic and len(used) > MOST_LEVELS:
+        refused = f"shares credit among {MOST_LEVELS} levels at most, and there are {len(used)}"
+    return SchemeCost(
+        scheme=scheme.name,
+        words=scheme.words,
+        error=error,
+        credits=spec.l1 if scheme.atomic else None,
+        reports=max(map(len, each)),
+        bytes=max(sum(report_bytes(size(kind), kind.value) for kind in kinds) for kinds in each),
+        histogram=largest,
+        impressions=max(_impressions(spec, row) for row in rows),
+        atomic=max(map(len, each)) == 1,
+        by_root=bool(plan.roots),
+        refused=refused,
+    )
+
+
+def _sizes(spec: Spec, tree: Tree, levels: list[int]) -> list[int]:
+    """How many indexes levels need, on the site that needs most if each has its own."""
+    nodes = np.diff(tree.offsets)
+    if section_of(spec).site is None:
+        return [int(nodes[level]) if level >= 0 else 1 for level in levels]
+    heads, top = tree.to_level_order(tree.ancestor(int(tree.total))), int(tree.total)
+    by_site = [np.bincount(heads[tree.slice(level)], minlength=nodes[top]) for level in levels if level >= top]
+    worst = int(np.argmax(np.sum(by_site, axis=0)))
+    return [1] * (len(levels) - len(by_site)) + [int(each[worst]) for each in by_site]
+
+
+def _impressions(spec: Spec, row: tuple[int, ...]) -> int:
+    """Impressions that one view of an ad saves."""
+    if scheme_of(spec).splits_by_root:
+        return sum(row[: spec.first_unknown]) + any(row[spec.first_unknown :])
+    return len({index_level(spec, level) for level, part in enumerate(row) if part > 0})
+
+
+def _why(best: SchemeCost, possible: list[SchemeCost], spec: Spec) -> str:
+    """Why a scheme is taken, beside the others, and what to look after."""
+    least = min(possible, key=lambda cost: cost.error)
+    near = [cost for cost in possible if cost.error <= least.error * (1 + TIE)]
+    reasons = ["least error"] if best is least else [f"error within {TIE:.0%} of that of {least.scheme}"]
+    if len(possible) == 1:
+        reasons = ["the only scheme that fits" if named_scheme(spec) is None else "as the spec says"]
+    if any(cost.reports > best.reports for cost in near):
+        reasons += ["a conversion is measured at all levels or at none" if best.atomic else "fewest reports"]
+    if any(cost.reports == best.reports and cost.impressions > best.impressions for cost in near):
+        reasons += ["fewest stored impressions"]
+    far = [cost.scheme for cost in possible if cost not in near]
+    if far:
+        reasons += [f"{' and '.join(far)} {'has' if len(far) == 1 else 'have'} a larger error"]
+    if not best.atomic and section_of(spec).others:
+        reasons += ["but others draw on the budget, so that levels may lose different conversions when it runs out"]
+    return "; ".join(reasons)
+
+
+# Few credits
+
+
+def improved(q: Problem, whole: Contributions, keep: Collection[str] = ()) -> Contributions:
+    """The same contributions, or better ones where they are few; levels with fixed shares stay as they are."""
+    if q.spec.budget > FEW or whole.nodes is not None:
+        return whole
+    free = np.isnan(q.fixed)
+    free[0] &= not (q.spec.total and q.spec.split_by is not None)  # one key that all roots feed
+    least = np.array([level in (*keep, q.spec.levels[-1]) for level in q.spec.levels], np.int64)
+    weights = q.weights if whole.roots is None else q.of_known_heads(q.weights)
+    most = q.limit, q.spec.first_unknown
+    default = _descend(whole.default, lambda rows: np.array([_expected(q, rows, weights).tree]), free, least, most)
+    if whole.roots is None or not q.by_root:
+        return replace(whole, default=default)
+    roots = _descend(whole.roots[0], lambda rows: _expected(q, rows, q.weights).roots, free, least, most)
+    return replace(whole, default=default, roots=roots[None])
+
+
+def with_best_credits(q: Problem, share: Shares, most: int, wishes: Wishes) -> Spec:
+    """The spec with the fewest credits, up to `most`, whose error is next to the least.
+
+    Fewer make shorter reports, or fewer impressions. Where shares are fixed, or are not to be improved, only numbers
+    count that tell them best.
+    """
+    improve, keep, tried = not METHODS[wishes.method].fixed, wishes.keep, dict[int, tuple[float, float]]()
+    stated = q.fixed if improve else share.rows(q.tree)
+    for number in range(min(len({*keep, q.spec.levels[-1]}), most), most + 1):
+        spec = with_credits(q.spec, number)
+        asked = replace(q, spec=spec)
+        whole = contributions([asked], [share], rounding=wishes.rounding, keep=keep)
+        whole = improved(asked, whole, keep) if improve else whole
+        rows = whole.default if whole.roots is None else whole.roots[0]
+        errors = _expected(asked, rows, q.weights)
+        error = float(np.nanmedian(errors.roots)) if q.by_root else errors.tree
+        missed = np.nansum(np.abs(rows / number - stated), axis=1).max()
+        tried[number] = round(float(missed), 9), error
+    best = min(tried.values())
+    return with_credits(
+        q.spec, min(n for n, (missed, error) in tried.items() if missed == best[0] and error <= NEXT * best[1])
+    )
+
+
+def with_credits(spec: Spec, number: int) -> Spec:
+    """The spec with so many credits; where they are shared among reports, each is a whole number of µε."""
+    micro = micro_of(spec) // number * number if spec.unknown else micro_of(spec)
+    return spec.model_copy(update={"l1": number, "epsilon_or_auto": micro / MICRO})
+
+
+def _expected(q: Problem, rows: Ints, weights: Floats | None) -> budget.Expected:
+    """What to expect of contributions by level, of one row for all heads or of one for each."""
+    spec, top = q.spec, int(q.spec.total)
+    heads = q.tree.slice(top)
+    every = np.broadcast_to(rows, (heads.stop - heads.start, rows.shape[1]))
+    noise = spec.noise_model.variance(q.tree.spread(every, top, rest=True) * (spec.epsilon / spec.l1))
+    return q.expected(noise, weights)
+
+
+def _descend(rows: Ints, errors: Callable[[Ints], Floats], free: Floats, least: Ints, most: tuple[float, int]) -> Ints:
+    """Rows of which no single move between levels makes the error of one smaller.
+
+    `most` is what part the levels from the first unknown one on may have, as Definition 1 has it, and that level.
+    """
+    levels, error, (part, unknown) = np.flatnonzero(free).tolist(), errors(rows), most
+    while True:
+        better, best = rows.copy(), error.copy()
+        for giver in levels:
+            has = rows[:, giver] > least[giver]
+            for taker in levels if has.any() else ():
+                more = rows[:, unknown:].sum(axis=1) + (taker >= unknown) - (giver >= unknown)
+                can = has & ((taker < unknown) | (giver >= unknown) | (more <= part * rows.sum(axis=1)))
+                moved = rows.copy()
+                moved[can, giver] -= 1
+                moved[can, taker] += 1
+                then = errors(moved)
+                gains = can & (then < best * LESS)
+                better[gains], best[gains] = moved[gains], then[gains]
+        if not (best < error).any():
+            return rows
+        rows, error = better, best

@@ -1,0 +1,199 @@
+"""schemes: how a hierarchy fits into the reports of W3C Attribution, and what one conversion may spend.
+
+Levels of known attributes are indexes of a histogram, those of unknown ones are batches of reports; levels that are in
+different batches are in reports of different kinds. A device grants a site `site_epsilon` in each epoch, for all
+conversions that have an impression in it. Budgets are whole millionths of ε (µε), as browsers charge them.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Literal
+
+from pydantic import Field
+
+from attributary.noise.aggregator_noise import (
+    AggregatorCounts,
+    AggregatorSums,
+    TwoAggregatorCounts,
+    TwoAggregatorSums,
+)
+from attributary.spec import Spec
+from attributary.spec.measure import MICRO
+from attributary.spec.mistakes import Mistake
+from attributary.spec.terms import ApiSection, Keys
+
+FIELD = 16  # bytes of an element of Field128
+SEED = 32  # bytes
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """A way to measure all levels with what browsers report."""
+
+    name: str
+    words: str
+    credits: int  # that a conversion may share among its levels; 0 where each level has reports with an ε of its own
+    splits_by_root: bool  # whether impressions carry their root's split
+    noise: tuple[str, str]  # of one aggregator, and of two
+
+    @property
+    def atomic(self) -> bool:
+        """Whether levels of known attributes share a report: a conversion is measured at all of them or at none."""
+        return self.credits > 0
+
+
+COUNTS = (AggregatorCounts.name, TwoAggregatorCounts.name)
+SUMS = (AggregatorSums.name, TwoAggregatorSums.name)
+SCHEMES = (
+    Scheme("A", "a report for each level", 0, False, COUNTS),
+    Scheme("B", "levels of known attributes share a report, each with some of its credit", 15, False, SUMS),
+    Scheme("C", "the same, by impressions that are saved several times: splits by root are possible", 10, True, SUMS),
+)
+
+
+class W3cSection(ApiSection):
+    """What browsers and aggregators of W3C Attribution are set to."""
+
+    site_epsilon: float = Field(
+        gt=0, le=1000, description="ε that a browser grants a site per epoch, above 0 and at most 1000"
+    )
+    aggregators: Literal[1, 2] = Field(default=2, description="how many aggregators add noise, 1 or 2")
+    conversions_per_epoch: int = Field(
+        default=1, ge=1, le=10_000, description="how many conversions of a device one epoch pays for, 1 or more"
+    )
+    others: float = Field(
+        default=0.0, ge=0, allow_inf_nan=False, description="ε that other callers on the site use per epoch, 0 or more"
+    )
+    histogram: int = Field(
+        default=1000, ge=1, le=1_000_000, description="the largest histogram that browsers take, 1 to 1,000,000"
+    )
+    minimum_batch: int = Field(
+        default=20, ge=1, le=MICRO, description="how many reports a batch has at least, 1 or more"
+    )
+    scheme: Literal["A", "B", "C"] | None = Field(
+        default=None, description='"A", "B" or "C"; leave it out, and the plan chooses'
+    )
+    site: str | None = Field(
+        default=None, description="the first attribute's name, if its values are the sites where conversions happen"
+    )
+
+    @property
+    def told_apart_by(self) -> tuple[str | None, str | None]:
+        return self.scheme, self.site
+
+    @classmethod
+    def derived(cls, section: Keys) -> dict[str, Any]:
+        """ε, L1 and noise, of a section that may have mistakes."""
+        scheme = next((each for each in SCHEMES if each.name == section.get("scheme")), SCHEMES[0])
+        spend = max(one_conversion(section), 1)
+        return {"epsilon": spend / MICRO, "l1": spend, "noise": scheme.noise[section.get("aggregators") != 1]}
+
+    @classmethod
+    def at(cls, section: Keys, epsilon: float) -> dict[str, Any]:
+        return {**section, "site_epsilon": epsilon * section["conversions_per_epoch"] + section["others"]}
+
+    @classmethod
+    def against(cls, given: Keys, section: Keys) -> Iterator[Mistake]:
+        """Keys that follow from the section, and say something else."""
+        epsilon, l1, derived = given.get("epsilon"), given.get("l1"), cls.derived(section)
+        if one_conversion(section) < 1:
+            rule = "others leave nothing of site_epsilon; lower others or conversions_per_epoch"
+            yield Mistake(("api", "others"), rule)
+            return
+        if isinstance(epsilon, int | float) and not abs(epsilon - derived["epsilon"]) <= 16 / MICRO:
+            rule = "epsilon is that of one conversion, (site_epsilon − others) / conversions_per_epoch"
+            yield Mistake("epsilon", f"{rule} = {derived['epsilon']:g}; got {epsilon:g}: leave it out")
+        credits = next((each.credits for each in SCHEMES if each.name == section.get("scheme")), 0)
+        if l1 != derived["l1"] and not (isinstance(l1, int) and 1 <= l1 <= credits):
+            rule = f"is the number of credits of scheme B (up to 15) or C (up to 10); got {l1}: leave it out"
+            yield Mistake("l1", rule)
+        if given.get("noise") != derived["noise"]:
+            rule = f"noise follows from scheme and aggregators ({derived['noise']})"
+            yield Mistake("noise", f"{rule}; got {given.get('noise')!r:.60}: leave it out")
+        if given.get("neighbours", "conversion") != "conversion":
+            yield Mistake("neighbours", "conversions are public under the W3C Attribution API; leave it out")
+        attributes = given.get("attribute", given.get("attributes"))
+        first = attributes[0] if isinstance(attributes, list | tuple) and attributes else None
+        name = first.get("name") if isinstance(first, dict) else getattr(first, "name", None)
+        site = section.get("site")
+        if isinstance(site, str) and site != name:
+            yield Mistake(("api", "site"), f"names the first attribute, {name!r:.60}; got {site!r:.60}")
+        if isinstance(site, str) and given.get("total") is True:
+            rule = "sites have budgets and reports of their own, and none for all of them; leave it out"
+            yield Mistake("total", rule)
+
+
+def one_conversion(section: Keys) -> int:
+    """µε that one conversion may spend: what others leave of the site's budget, in equal parts; 1 of what is wrong."""
+    site, others, times = (section.get(key) for key in ("site_epsilon", "others", "conversions_per_epoch"))
+    numbers = all(isinstance(x, int | float) and 0 <= x <= 1e6 for x in (site, others, times))
+    if not numbers or not isinstance(times, int) or times < 1:
+        return MICRO
+    return (round(site * MICRO) - round(others * MICRO)) // times  # type: ignore[operator]
+
+
+def section_of(spec: Spec) -> W3cSection:
+    """The section [api] of a spec for W3C Attribution."""
+    assert isinstance(spec.api, W3cSection)
+    return spec.api
+
+
+@dataclass(frozen=True)
+class ReportKind:
+    """Reports of one kind: a conversion makes one of each."""
+
+    name: str  # of its last level
+    levels: tuple[int, ...]
+    credit: tuple[int, ...]  # of each of these levels
+    micro: int  # µε that it costs
+    value: int  # which is its maxValue, too
+    batch: int  # how many unknown attributes its batches are told apart by
+
+
+def report_kinds(spec: Spec, row: Sequence[int]) -> tuple[ReportKind, ...]:
+    """The kinds of reports for contributions by level, top to bottom; levels without any are in none."""
+    scheme, first = scheme_of(spec), spec.first_unknown
+    asked = [level for level, contribution in enumerate(row) if contribution > 0]
+    together = [level for level in asked if level < first] if scheme.atomic else []
+    groups = [together] * bool(together) + [[level] for level in asked if level not in together]
+    kinds = []
+    for levels in groups:
+        credit, batch = tuple(row[level] for level in levels), max(levels[-1] - first + 1, 0)
+        value, micro = (sum(credit), sum(credit) * micro_of(spec) // spec.l1) if scheme.atomic else (1, credit[0])
+        kinds.append(ReportKind(spec.levels[levels[-1]], tuple(levels), credit, micro, value, batch))
+    return tuple(kinds)
+
+
+def named_scheme(spec: Spec) -> Scheme | None:
+    """The scheme that a spec names."""
+    return next((each for each in SCHEMES if each.name == section_of(spec).scheme), None)
+
+
+def scheme_of(spec: Spec) -> Scheme:
+    """The scheme of a plan's spec."""
+    scheme = named_scheme(spec)
+    assert scheme is not None
+    return scheme
+
+
+def index_level(spec: Spec, level: int) -> int:
+    """The level whose nodes are a level's indexes: its own, or for batches the last known one; -1 for no attribute."""
+    return min(level, spec.first_unknown - 1)
+
+
+def micro_of(spec: Spec) -> int:
+    """µε of all reports of a conversion together."""
+    return round(float(spec.epsilon) * MICRO)
+
+
+@cache
+def report_bytes(size: int, value: int) -> int:
+    """The length of a report's input shares: a histogram of Prio3L1BoundSum, with the chunk that makes it shortest.
+
+    16·((N + 1)·bits + 2·chunk + 2·(P − 1) + 1) + 32, where P is the power of two above the number of calls.
+    """
+    length = (size + 1) * value.bit_length()
+    powers = (1 << k for k in range(1, length.bit_length() + 2))
+    proof = min(2 * -(-length // (power - 1)) + 2 * (power - 1) + 1 for power in powers)
+    return FIELD * (length + proof) + SEED

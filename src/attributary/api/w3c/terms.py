@@ -1,0 +1,33 @@
+"""terms: what planning goes by of W3C Attribution."""
+
+from attributary.api.w3c.schemes import COUNTS, W3cSection
+from attributary.spec.measure import MICRO
+from attributary.spec.terms import TERMS, Terms
+
+GUARANTEE = (
+    "individual ε-DP for the impressions of one device within one epoch (7 days), towards one conversion site",
+    "conversions are public: whether, when and what someone bought is not protected, nor how many reports there are",
+    "guarantees of single sites do not hold against sites that collude and adapt to each other's results",
+)
+
+
+def _proposals() -> object:
+    from attributary.api.w3c.proposals import SchemeProposals  # which needs plans
+
+    return SchemeProposals()
+
+
+W3C = Terms(
+    kind="w3c",
+    title="W3C Attribution API",
+    l1=1000 * MICRO,  # µε
+    noise=COUNTS[1],
+    largest_epsilon=1000,
+    conversions=1,
+    answer="a conversion",
+    section=W3cSection,
+    proposals=_proposals,
+    unit="the reports of one conversion, of ε = {site_epsilon:g} per device, site and epoch",
+    guarantee=GUARANTEE,
+)
+TERMS[W3C.kind] = W3C

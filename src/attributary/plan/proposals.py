@@ -1,0 +1,71 @@
+"""proposals: what a plan is asked for, and how an API may propose several ways to measure it.
+
+Most APIs have one way. One that has several (schemes of reports, say) brings `Proposals` with its terms: it solves each
+way as a spec of its own, and chooses.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping
+from typing import NamedTuple
+
+from attributary.errors import InputError
+from attributary.estimators import Learn
+from attributary.plan.contributions import Contributions, Rounding
+from attributary.plan.level_shares import Problem, Shares
+from attributary.plan.plan import Plan
+from attributary.prior import Prior
+from attributary.prior.earlier import Profile
+from attributary.spec import Spec
+from attributary.tree import Tree
+
+
+class Asked(NamedTuple):
+    """A spec, the tree it is asked of, and what is known beforehand."""
+
+    spec: Spec
+    tree: Tree
+    prior: Prior
+    profile: Profile | None = None
+
+
+class Wishes(NamedTuple):
+    """How a plan is to be made; the words are those of `make_plan`."""
+
+    method: str
+    rounding: Rounding = "largest-remainder"
+    learn: Learn = False
+    share: Mapping[str, float] = {}
+    keep: Collection[str] = ()
+    phases: int = 20
+    strict: bool = True
+
+
+Solve = Callable[[Asked, Wishes], Plan]
+
+
+class Proposals(ABC):
+    """The ways in which an API can measure what a spec asks for."""
+
+    @abstractmethod
+    def decided(self, spec: Spec) -> bool:
+        """Whether the spec names one of them."""
+
+    @abstractmethod
+    def choose(self, asked: Asked, wishes: Wishes, solve: Solve) -> Plan:
+        """The plan of the best way, or of the one that the spec names, and what the others would mean."""
+
+    def fitted(self, problem: Problem, share: Shares, wishes: Wishes) -> Spec:
+        """The spec with an L1 and an ε that suit the shares, where the API leaves these open."""
+        return problem.spec
+
+    def improved(self, problem: Problem, whole: Contributions, wishes: Wishes) -> Contributions:
+        """Better contributions than rounded ones, where a conversion has few to give."""
+        return whole
+
+
+def proposals_of(spec: Spec) -> Proposals | None:
+    """The proposals of the spec's API; None where it has one way to measure."""
+    made = spec.terms.proposals and spec.terms.proposals()
+    if made is not None and not isinstance(made, Proposals):
+        raise InputError(f"the terms of the {spec.terms.title} give proposals as plan.Proposals; got {made!r:.60}")
+    return made
