@@ -90,7 +90,7 @@ def denoise_batches(
     prints = ",".join(dict.fromkeys(batch.plan.fingerprint for batch in batches))
     table = noted(table, largest=plan.largest, plan=prints)
     marked = mark(table, not_private, "" if past is None else past.not_private)
-    return Denoised(marked, estimates, notes, misfit="" if past is None else past.of[0].misfit(tree))
+    return Denoised(marked, estimates, notes, misfit="" if past is None else past.of[0].misfit(tree), plan=plan)
 
 
 def _together(batches: Sequence[QueriedReports], noise: str | None) -> tuple[Tree, Answer]:

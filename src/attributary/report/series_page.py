@@ -9,10 +9,10 @@ from attributary.changes import TESTS, Changes, Series
 from attributary.changes.change_test import COUNTS
 from attributary.changes.what_changed import FELL, GONE, GREW, NEW, WithInterval
 from attributary.facts import numerals
+from attributary.facts.privacy import not_private, title
 from attributary.facts.quantity import rate
 from attributary.plan import Plan
 from attributary.report.course_svg import course_svg
-from attributary.report.facts import not_private, title
 from attributary.report.page import Page, render
 from attributary.report.page_data import cut
 
