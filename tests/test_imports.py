@@ -38,6 +38,8 @@ DOORS = {
     ("measurements.py", "api/__init__.py"),  # Measurements.from_summary
     ("measurements.py", "plan/__init__.py"),  # the type of a plan
     ("denoising/estimate.py", "estimates.py"),  # Estimate.table
+    ("denoising/estimate.py", "report/notebook.py"),
+    ("pipeline/denoise_table.py", "facts/quantity.py"),  # Denoised.quantities
     ("denoising/denoise.py", "prior/whole_counts.py"),  # denoise(posterior=True)
     ("plan/plan.py", "plan/plan_file.py"),  # Plan.load, Plan.save
     ("plan/plan.py", "report/notebook.py"),

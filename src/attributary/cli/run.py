@@ -152,8 +152,7 @@ def run(
     print_plan(done.plan, done.tree, done.prior, f"as in {plan}" if plan else source)
     say("")
     path, rows = os.path.join(output, f"estimates.{format_}"), done.tables["estimates"].num_rows
-    with np.errstate(divide="ignore"):
-        print_estimates(done.estimates, rows, path, [words] if words else [])
+    print_estimates(done.shown.quantities(None), rows, path, [words] if words else [])
     fact("errors_of_this_draw", done.errors)
     fact("not_private", TRUE_COUNTS)  # what is counted, and the error
     for line in _notes(done, output, not words):

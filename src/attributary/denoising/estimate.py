@@ -10,13 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 from attributary.denoising.passes import blue as best_linear
 from attributary.denoising.quantile import excess_kurtosis, quantile
 from attributary.denoising.total import Total, total
-from attributary.html import html_alarm, html_table
 from attributary.measurements import Measurements
 from attributary.tree import Family, Tree
 from attributary.types import Floats
-
-ROWS = 10  # of a notebook's table
-HEADS = ("node", "noisy", "estimate", "95 % interval", "correction")
 
 
 class Interval(NamedTuple):
@@ -55,6 +51,8 @@ class Estimate:
         return f"Estimate({many} {kind}counts; fit z = {self.fit.z:z.2f}{words})"
 
     def _repr_html_(self) -> str:
+        from attributary.report.notebook import estimate_html
+
         return estimate_html(self)
 
     def table(self, confidence: float = 0.95) -> Any:
@@ -282,39 +280,3 @@ def weights_of(nodes: int, given: ArrayLike) -> Floats:
     if not np.isfinite(values).all():
         raise ValueError("weights are finite numbers; got nan or inf")
     return values.astype(np.float64)
-
-
-def estimate_html(est: Estimate) -> str:
-    """The first nodes, level by level, with their intervals, and how the noise fits; the first of many columns."""
-    if est.count.ndim > 1:
-        return f"<p>The first of {est.count.shape[1]:,} columns:</p>" + estimate_html(est.column(0))
-    tree, (low, high) = est.tree, est.interval(0.95)
-    share, zero = None if est.plain is est else est.from_prior, est.zero
-    with np.errstate(divide="ignore"):
-        correction = est.correction
-    some = tree.to_level_order(np.arange(len(tree)))[:ROWS].tolist()
-    rows = [
-        (
-            " › ".join(map(str, tree.path(v))) or "total" if tree.attributes else f"node {v}",
-            _count(est.measurements.noisy[v]) if est.measurements.variance[v] < np.inf else "not measured",
-            _count(est.count[v]),
-            f"{_count(low[v])} to {_count(high[v])}",
-            "" if np.isnan(correction[v]) else f"{correction[v]:+.1f}",
-            *(() if share is None else (f"{share[v]:.0%}",)),
-            *(() if zero is None else (f"{zero[v]:.0%}" if zero[v] >= 0 else "",)),
-        )
-        for v in some
-    ]
-    more = len(tree) - len(rows)
-    kind = "non-negative " if est.nonnegative else ""
-    notes = [f"and {more:,} more"] if more else []
-    notes += [f"noise level: z = {est.fit.z:z.2f}, within ±3 if it is as stated"] if est.fit.df else []
-    notes += [est.remark] if est.remark else []
-    notes += [] if share is None else [f"weight of the prior: {share.mean():.0%} (estimates are no longer unbiased)"]
-    heads = (*HEADS, *(() if share is None else ("weight of prior",)), *(() if zero is None else ("chance of 0",)))
-    caption = f"Estimate: {len(tree):,} {kind}counts in {tree.depth} levels"
-    return html_alarm(est.not_private) + html_table(caption, heads, rows, notes)
-
-
-def _count(x: float) -> str:
-    return f"{x:,.0f}" if abs(x) >= 100 or float(x).is_integer() else f"{x:,.1f}"

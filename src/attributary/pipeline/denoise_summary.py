@@ -91,7 +91,7 @@ def denoise_batches(
     prints = ",".join(dict.fromkeys(batch.plan.fingerprint for batch in batches))
     table = noted(table, largest=plan.largest, plan=prints)
     marked = mark(table, not_private, "" if past is None else past.not_private)
-    return Denoised(marked, estimates, notes, misfit="" if past is None else past.misfit(tree))
+    return Denoised(marked, estimates, notes, misfit="" if past is None else past.misfit(tree), plan=plan)
 
 
 def _together(batches: Sequence[QueriedReports], noise: str | None) -> tuple[Tree, Answer]:

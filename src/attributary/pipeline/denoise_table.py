@@ -8,7 +8,7 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from math import inf
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -20,6 +20,8 @@ from attributary.estimates import (
     FROM_PRIOR,
     MEASURED,
     ZERO,
+    About,
+    Estimates,
     figures_of,
     with_columns,
     with_metadata,
@@ -47,6 +49,9 @@ from attributary.tables.table_columns import (
 from attributary.tree import Tree
 from attributary.types import COUNT, Floats
 
+if TYPE_CHECKING:
+    from attributary.facts.quantity import Quantity
+
 NOISY, NOISE_VARIANCE = MEASURED
 TOTALS = "say that it marks totals with `totals`, or that it is an ordinary label with `no_totals`"
 SIGNED = ("low", "high")  # bounds, which may be below 0
@@ -68,6 +73,14 @@ class Denoised(NamedTuple):
     recognised: tuple[str, ...] = ()  # what the table was taken for, in words
     doubts: tuple[str, ...] = ()  # what the figures say against it
     misfit: str = ""  # of the prior
+    plan: Any = None  # that summary reports were made by
+
+    def quantities(self, confidence: float) -> list["Quantity"]:
+        """The estimates with their names, units and taus, as they are shown."""
+        from attributary.facts.quantity import quantities
+
+        shown = {name: Estimates.of(est, confidence) for name, est in self.estimates.items()}
+        return quantities(self.plan, shown, figure=About.of(self.table.schema.metadata).figure)
 
 
 class NodeRows(NamedTuple):

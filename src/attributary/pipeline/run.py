@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -42,6 +42,9 @@ from attributary.tree import Tree
 from attributary.tree.match import match
 from attributary.types import Floats
 from attributary.whole_files import whole_folder
+
+if TYPE_CHECKING:
+    from attributary.report import ReportInputs
 
 FORMATS = ("parquet", "csv")
 TABLES = ("estimates", "ratios", "counts", "prior")
@@ -103,13 +106,19 @@ class Run:
             tables["prior"] = self.before.table
         return tables
 
+    @cached_property
+    def shown(self) -> "ReportInputs":
+        """Plan and estimates as page and terminal show them."""
+        from attributary.report import ReportInputs
+
+        inputs = ReportInputs.of(self.plan, self.estimates, confidence=self.confidence, generated=self.generated)
+        return inputs.with_impressions(self.impressions)
+
     def page(self, files: tuple[str, ...] = ()) -> str:
         """The page that shows plan and estimates, as HTML that needs nothing else; it names these files."""
-        from attributary.report import ReportInputs, page
+        from attributary.report import page
 
-        with np.errstate(divide="ignore"):
-            inputs = ReportInputs.of(self.plan, self.estimates, confidence=self.confidence, generated=self.generated)
-            return page(replace(inputs.with_impressions(self.impressions), files=files)).html
+        return page(replace(self.shown, files=files)).html
 
     def save(self, folder: str, format: str = "parquet", stage: Callable[[str], None] = lambda _: None) -> None:
         """Writes plan.json, the tables and report.html to a folder, in the place of an earlier run's, all at once."""

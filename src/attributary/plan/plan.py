@@ -14,6 +14,7 @@ import numpy as np
 from pydantic import BaseModel, Field, model_validator
 
 from attributary.errors import InputError
+from attributary.noise import model
 from attributary.plan.contributions import Rounding, down, paths
 from attributary.plan.expected_errors import PlanErrors, TargetError
 from attributary.plan.fingerprint import digest
@@ -412,7 +413,8 @@ class Plan(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
     def scale_of_errors(self, epsilon: float) -> float:
         """How many times as large errors of this split are under another ε, where only their scale changes."""
-        return sqrt(self.spec.at(epsilon).noise_model.factor / self.spec.noise_model.factor)
+        spec = self.spec
+        return sqrt(model(spec.noise, epsilon, spec.l1, spec.delta or 0.0).factor / spec.noise_model.factor)
 
     @property
     def fixed_epsilon(self) -> str:

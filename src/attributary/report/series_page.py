@@ -8,9 +8,9 @@ from attributary import __version__
 from attributary.changes import Series
 from attributary.changes.what_changed import FELL, GREW
 from attributary.facts.changes import NodeFact, change_facts, explanation, node_fact, path, share, surest_first, whole
+from attributary.facts.privacy import not_private, title
 from attributary.plan import Plan
 from attributary.report.course_svg import course_svg
-from attributary.report.facts import not_private, title
 from attributary.report.page import Page, render
 from attributary.report.page_data import cut
 

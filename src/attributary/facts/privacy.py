@@ -1,19 +1,18 @@
-"""Facts: the answer in a few sentences, then query and privacy, in plain language."""
+"""Query and privacy: what was asked, how private the answer is, and what both rest on, for a page."""
 
 from collections.abc import Sequence
 from math import exp
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attributary.estimates import Estimates
 from attributary.facts import numerals
-from attributary.facts.plan import REVEALS, cut_off, split_words
-from attributary.facts.quantity import Quantity, label, total_of
+from attributary.facts.estimates import BIASED, prior_lines, sentence
+from attributary.facts.plan import REVEALS, about, split_words
+from attributary.facts.quantity import Quantity
 from attributary.plan import MeasurePlan, Plan
 from attributary.plan.plan import Trade
-from attributary.report.inputs import ReportInputs
 from attributary.tables.table_columns import EXACT_PRIOR, NO_NOISE, SEEDED, TRUE_COUNTS
 
 
@@ -27,8 +26,6 @@ class Fact(NamedTuple):
 
 
 SAME_NOISE = 0.02  # how far variances may be from those planned, relative to them
-EVEN = 0.05  # how far the sides of an interval may differ to be one figure
-WHOLE_MARGIN = 10  # from here on without digits behind the point
 LARGE = 1e6  # a factor that nobody can picture
 
 
@@ -40,89 +37,44 @@ def title(levels: tuple[str, ...], measures: Sequence[str] = ("conversions",)) -
     return f"{what} by {numerals.listed(named)}" if named else what if levels else "Methods compared"
 
 
-def lead(inputs: ReportInputs, quantities: Sequence[Quantity]) -> list[str]:
-    """What a page says, in a few sentences: the answer, how good it is, and how private."""
-    plan, est = inputs.plan, inputs.first
-    if est is None:
-        return _lead_of_plan(plan) if plan else []
-    sums = [quantity for quantity in quantities if quantity.kind != "ratio"]
-    leads = _leads(sums[0])
-    cut = cut_off(plan) if plan else []
-    without = f", without what limits cut off, by the prior {numerals.listed(cut)}" if cut else ""
-    sentences = [f"{numerals.listed([_sum(quantity) for quantity in sums])}{without}{f'; {leads}' if leads else ''}."]
-    errors = [
-        f"{numerals.percent(error)} for a {name}"
-        for name, error in zip(est.tree.level_names, typical_errors(sums[0]), strict=True)
-        if name != "total"
-    ]
-    if est.tree.attributes and errors:
-        of = f" of {sums[0].called}" if len(sums) > 1 else ""
-        sentences.append(f"Typical error{of}: {numerals.listed(numerals.few(errors))}.")
-    if inputs.not_private:
-        sentences.append("No ε protects these figures.")
-    elif plan is None:
-        sentences.append("Their privacy budget is not stated: no plan was given.")
-    else:
-        of = " by the plan" if _other_noise(plan, est) else ""
-        sentences.append(f"Privacy budget{of}: {_epsilon(plan.spec.epsilon)} ({plan.privacy_words.unit}).")
-    return sentences
+def privacy_sentence(plan: Plan | None, est: Estimates, not_private: str) -> str:
+    """How private estimates are, in a sentence."""
+    if not_private:
+        return "No ε protects these figures."
+    if plan is None:
+        return "Their privacy budget is not stated: no plan was given."
+    of = " by the plan" if _other_noise(plan, est) else ""
+    return f"Privacy budget{of}: {_epsilon(plan.spec.epsilon)} ({plan.privacy_words.unit})."
 
 
-def _sum(quantity: Quantity) -> str:
-    """The sum of all roots in words, with its interval."""
-    total = total_of(quantity.estimates)
-    confidence = quantity.estimates.confidence
-    level = f"{100 * confidence:g}\u00a0% interval" if confidence else "interval"
-    what = quantity.called if quantity.kind == "count" else f"{quantity.unit} of {quantity.name}".strip()
-    said, below, above = (
-        f"{quantity.shown(total.estimate)} {what}",
-        total.estimate - total.low,
-        total.high - total.estimate,
-    )
-    if np.isfinite(above) and abs(above - below) <= EVEN * above:
-        margin = f"{above:,.0f}" if above >= WHOLE_MARGIN and quantity.digits == 1 else quantity.figure(above)
-        return f"{said}, give or take {margin} ({level})"
-    return f"{said} ({level} {quantity.interval(total.low, total.high)})"
-
-
-def _leads(quantity: Quantity) -> str:
-    """Which node of the first attribute has most, in words; the two largest where noise does not tell them apart."""
-    est = quantity.estimates
-    here = est.tree.slice(min(int(est.tree.total), est.tree.depth - 1))
-    if here.stop - here.start < 2 or not est.tree.attributes or not np.isfinite(est.estimate[here]).all():
-        return ""
-    first, second = (here.start + np.argsort(-est.estimate[here], kind="stable")[:2]).tolist()
-    names = [numerals.short(label(est, v)) for v in (first, second)]
-    figures = [quantity.shown(est.estimate[v]) for v in (first, second)]
-    if est.low[first] > est.high[second]:
-        return f"{names[0]} leads with {figures[0]}"
-    return f"{names[0]} and {names[1]} lead with {figures[0]} and {figures[1]}"
-
-
-def typical_errors(quantity: Quantity) -> list[float]:
-    """The relative error of the median node of each level."""
-    est, error = quantity.estimates, quantity.errors
-    return [float(np.median(error[est.tree.slice(i)])) for i in range(est.tree.depth)]
-
-
-def _lead_of_plan(plan: Plan) -> list[str]:
+def plan_headline(plan: Plan) -> list[str]:
+    """What a plan alone says."""
     tree = plan.expected.tree
+    errors = f"{numerals.percent(tree.plan)} ({numerals.percent(tree.equal)} with an equal split)"
     return [
         "A plan; nothing is measured yet.",
-        f"Expected error over all levels: {numerals.percent(tree.plan)} ({numerals.percent(tree.equal)} with an equal "
-        "split).",
+        f"Expected error over all levels: {errors}.",
         f"Privacy budget: {_epsilon(plan.spec.epsilon)} ({plan.privacy_words.unit}).",
     ]
 
 
-def facts(plan: Plan | None, est: Estimates | None) -> list[Fact]:
-    """What the section on query and privacy says."""
-    weight = [] if est is None or est.from_prior is None else [_weight(est, est.from_prior)]
+def facts(plan: Plan | None, quantity: Quantity | None) -> list[Fact]:
+    """What the section on query and privacy says of a plan and the estimates of its first measure."""
+    est = None if quantity is None else quantity.estimates
+    weight = _weight(quantity) if quantity is not None else []
     if plan is None:
         if est is None:
             return [EVALUATION]
         return [Fact("Query", " › ".join(numerals.few(est.tree.level_names))), NO_PLAN, *weight]
     return [_question(plan, est), *measure_facts(plan), _budget(plan), _noise(plan, est), _prior(plan), *weight]
+
+
+def _weight(quantity: Quantity) -> list[Fact]:
+    if quantity.estimates.from_prior is None:
+        return []
+    mean = numerals.percent(quantity.estimates.from_prior.mean())
+    more = tuple(sentence(line.text) for line in prior_lines(quantity))
+    return [Fact("Weight of the prior", f"{mean} on average", more, sentence(BIASED))]
 
 
 NO_PLAN = Fact(
@@ -224,26 +176,6 @@ def _other_noise(plan: Plan, est: Estimates | None) -> str:
     )
 
 
-POSTERIOR = "The estimates are means over all whole counts, each weighted by its probability given the noisy values."
-
-
-def _weight(est: Estimates, weight: NDArray[np.float64]) -> Fact:
-    each = [
-        f"{name} {numerals.percent(weight[est.tree.slice(i)].mean())}" for i, name in enumerate(est.tree.level_names)
-    ]
-    return Fact(
-        "Weight of the prior",
-        f"{numerals.percent(weight.mean())} on average",
-        (
-            f"By level: {', '.join(numerals.few(each))}.",
-            "The prior is what an earlier period, or other nodes with the same label, say to expect of a node. The "
-            "noisier a node's own figure, the more weight the prior has.",
-            *(() if est.zero_probability is None else (POSTERIOR,)),
-        ),
-        "The estimates are no longer unbiased: closer on average, but not suited for billing.",
-    )
-
-
 def _prior(plan: Plan) -> Fact:
     note = plan.prior
     if not note.history:
@@ -267,25 +199,10 @@ def measure_facts(plan: Plan) -> list[Fact]:
     if plan.spec.measures:
         measures = [part.measure for part in each]
         called = [measure.called + (f" in {measure.unit}" if measure.unit else "") for measure in measures]
-        shares = (_share(plan, part, len(each) > 1) for part in each)
-        rows.append(Fact("Measures", numerals.listed(called), tuple(shares)))
+        rows.append(Fact("Measures", numerals.listed(called), tuple(sentence(about(plan, part)) for part in each)))
     if plan.spec.values or plan.most_of_all > 1:
         rows.append(_limits(plan, each))
     return rows
-
-
-def _share(plan: Plan, part: MeasurePlan, several: bool) -> str:
-    """A measure's part of the budget, and what a conversion brings."""
-    share = plan.part_of(part)
-    low, middle, high = (numerals.percent(float(x)) for x in (share.min(), np.median(share), share.max()))
-    part_of_it = (
-        f"{middle} of the budget" + (f" ({low} to {high})" if low != high else "") if several else "all of the budget"
-    )
-    mean = part.share.mean
-    unit = f"\u00a0{part.measure.unit}" if part.measure.unit else ""
-    brings = f"; earlier conversions brought {numerals.number(mean)}{unit} on average" if mean is not None else ""
-    name = part.measure.called
-    return f"{name[:1].upper()}{name[1:]}: {part_of_it}{brings}."
 
 
 def _limits(plan: Plan, each: tuple[MeasurePlan, ...]) -> Fact:
