@@ -123,7 +123,7 @@ def _posterior(
 def measurements(
     tree: Tree, noisy: ArrayLike | Measurements | None, variance: ArrayLike | None, shape: str | None = None
 ) -> Measurements:
-    """What was measured, however it was given."""
+    """The measurements, from arrays or as they are."""
     if isinstance(noisy, Measurements):
         if variance is not None or shape is not None:
             raise ValueError(

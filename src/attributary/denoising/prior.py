@@ -51,7 +51,7 @@ class Prior:
 
     @property
     def history(self) -> bool:
-        """Whether there was an earlier period; without one, a plan depends on the tree's structure alone."""
+        """True if there was an earlier period; without one, a plan depends on the tree's structure alone."""
         return self.new is not None or bool(np.any(self.mean))
 
     def of(self, measure: str) -> "Prior":
@@ -59,7 +59,7 @@ class Prior:
         return self.measures.get(measure, self)
 
     def misfit(self, tree: Tree) -> str:
-        """What to say first where less than half of the earlier conversions are in the tree; else nothing."""
+        """A warning if less than half of the earlier conversions are in the tree; else empty."""
         kept = max(float(np.asarray(self.mean)[tree.parent < 0].sum()), 0.0)
         if not self.lost > kept:
             return ""
@@ -67,7 +67,7 @@ class Prior:
         return f"the prior hardly fits: {part}{self.example and f', such as those of {self.example}'}"
 
     def times(self, factor: float) -> "Prior":
-        """The same in another unit."""
+        """This prior in another unit."""
         variance, spread = (None if v is None else v * factor**2 for v in (self.variance, self.spread))
         return replace(self, mean=self.mean * factor, variance=variance, spread=spread) if factor != 1.0 else self
 
@@ -108,7 +108,7 @@ def refuse_shares(tree: Tree, share: Floats, spread: Floats) -> None:
 
 
 def with_means(tree: Tree, given: Measurements, prior: Prior) -> Measurements:
-    """What was measured, with the prior's means as one more measurement; the same where none has a finite variance."""
+    """The measurements combined with the prior's means, if any of these has a finite variance."""
     if prior.variance is None or np.min(prior.variance, initial=np.inf) == np.inf:
         return given
     if (passes := engine(tree)) is not linear and np.shape(prior.mean) == np.shape(prior.variance) == (len(tree),):
@@ -163,7 +163,7 @@ ONE = np.uint64(1)
 
 
 class Up(NamedTuple):
-    """What the bottom-up pass leaves for the way down, in level order; z and v of a root are its z⇑ and var⇑."""
+    """The bottom-up pass leaves these for the way down, in level order; z and v of a root are its z⇑ and var⇑."""
 
     z: Floats  # k·z⇑
     v: Floats  # t
