@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from attributary.denoising.estimate import Columns, Estimate
@@ -95,9 +96,14 @@ def _one_column(
 
 
 def _columns(tree: Tree, measured: Measurements, method: str | None, whole: bool) -> Columns:
+    """The estimates of many columns, on all cores; the figures of a column are brought side by side first."""
+    by_column = replace(
+        measured, noisy=np.asfortranarray(measured.noisy), variance=np.asfortranarray(measured.variance)
+    )
+
     def column(j: int) -> Estimate:
         try:
-            return _one_column(tree, measured.column(j), None, method, whole, measured.noisy.size)
+            return _one_column(tree, by_column.column(j), None, method, whole, measured.noisy.size)
         except ValueError as error:
             raise ValueError(f"column {j}: {error}") from error
 

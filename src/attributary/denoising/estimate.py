@@ -202,9 +202,9 @@ class Columns(Estimate):
     def of(cls, measured: Measurements, parts: list[Estimate]) -> Self:
         """The columns of these measurements."""
         first = parts[0]
-        blue = np.stack([part.blue for part in parts], 1)
-        count: Any = blue if first.count is first.blue else np.stack([part.count for part in parts], 1)
-        variance = first.variance if measured.variance.ndim == 1 else np.stack([part.variance for part in parts], 1)
+        blue = np.stack([part.blue for part in parts]).T
+        count: Any = blue if first.count is first.blue else np.stack([part.count for part in parts]).T
+        variance = first.variance if measured.variance.ndim == 1 else np.stack([part.variance for part in parts]).T
         return cls(first.tree, measured, count, variance, blue, first.nonnegative, tuple(parts))
 
     def column(self, column: int | str) -> Estimate:
