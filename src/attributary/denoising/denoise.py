@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attributary.denoising.estimate import Columns, Estimate
+from attributary.denoising.estimate import Estimate, ManyColumns
 from attributary.denoising.nonnegative import nonnegative as make_nonnegative
 from attributary.denoising.passes import blue as best_linear
 from attributary.denoising.prediction import Prediction
@@ -95,7 +95,7 @@ def _one_column(
     return Prediction(*made, prior)
 
 
-def _columns(tree: Tree, measured: Measurements, method: str | None, whole: bool) -> Columns:
+def _columns(tree: Tree, measured: Measurements, method: str | None, whole: bool) -> ManyColumns:
     """The estimates of many columns, on all cores; the figures of a column are brought side by side first."""
     by_column = replace(
         measured, noisy=np.asfortranarray(measured.noisy), variance=np.asfortranarray(measured.variance)
@@ -108,7 +108,7 @@ def _columns(tree: Tree, measured: Measurements, method: str | None, whole: bool
             raise ValueError(f"column {j}: {error}") from error
 
     with ThreadPoolExecutor(usable_threads()) as pool:
-        return Columns.of(measured, list(pool.map(column, range(measured.noisy.shape[1]))))
+        return ManyColumns.of(measured, list(pool.map(column, range(measured.noisy.shape[1]))))
 
 
 def _posterior(

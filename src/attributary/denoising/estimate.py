@@ -189,7 +189,7 @@ class Estimate:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Columns(Estimate):
+class ManyColumns(Estimate):
     """The estimates of many columns of figures, each of them as if it were alone.
 
     Counts and intervals are of shape (nodes, columns); the variance is that of one column where they share it. `column`

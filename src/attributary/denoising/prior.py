@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +14,6 @@ from attributary.denoising.passes import engine, sweep
 from attributary.measurements import Measurements
 from attributary.tree import Family, Tree
 from attributary.types import Bools, Floats
-
-if TYPE_CHECKING:
-    from attributary.prior.earlier import Profile
 
 ROUNDING = 1e-6  # how far the shares of a family may be from 1 together
 
@@ -44,7 +41,7 @@ class Prior:
     source: str = ""  # which periods these are, in words
     label: NDArray[np.int32] | None = None  # equal for equal labels of a level, where the tree does not hold them
     noisy: Floats | None = None  # the figures that the mean was made of, where a report has them; nan where it has none
-    profile: "Profile | None" = None  # the sums of all measures, and what limits cut off of them, where that is known
+    profile: Any = None  # Profile: the sums of all measures, and what limits cut off of them, where that is known
     measures: Mapping[str, "Prior"] = field(default_factory=dict)  # by name, where measures have priors of their own
     path: str = ""  # of the file or folder that it was read from
     reports: frozenset[str] = frozenset()  # the fingerprints of the noisy figures in a folder of reports
