@@ -29,7 +29,7 @@ Learn = bool | Literal["split"]  # whether a plan is for estimates that use what
 
 
 class Background(NamedTuple):
-    """What is known besides the measurements; an estimator uses what it can."""
+    """Knowledge besides the measurements; an estimator uses what it can."""
 
     earlier: Prior | None = None  # of the same tree, in the unit of the measurements
     tau: float = rmsre.TAU
@@ -106,7 +106,7 @@ def limit0(tree: Tree, measured: Measurements, known: Background) -> Estimate:
 
 
 def limit1(tree: Tree, measured: Measurements, known: Background) -> Estimate:
-    """The same for estimators that know an earlier period: with its counts as they were, without noise."""
+    """`limit0` for estimators that know an earlier period: it knows that period's counts without noise."""
     process = known.earlier
     assert isinstance(process, KnownProcess) and process.alpha_with_past is not None
     return _limit(tree, measured, KnownFamilies(process.alpha_with_past, process.tilt_with_past))
@@ -199,7 +199,7 @@ class Estimator:
 
     @property
     def uses_prior(self) -> bool:
-        """Whether an earlier period has a part in the estimates."""
+        """True if the estimates use an earlier period."""
         return self.kind.prior
 
     def refuse_unused(self, prior: str | None, protected: bool = False) -> None:

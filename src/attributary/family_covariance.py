@@ -55,7 +55,7 @@ class FamilyCovariance:
         return value, self.of(self.parent, self.nodes, (both + np.swapaxes(both, 1, 2)) / 2)
 
     def plus(self, variance: Floats, families: "tuple[FamilyCovariance, ...]") -> "FamilyCovariance":
-        """Of figures that are added to others, which have these variances and families."""
+        """The families after adding figures with these variances and families."""
         same = [each.covariance for each in families if np.array_equal(self.nodes, each.nodes)]
         if not same and not np.isfinite(variance[self.nodes]).all():
             raise ValueError("figures with correlated noise are added to figures that are all measured; some are not")
@@ -90,7 +90,7 @@ class FamilyCovariance:
         return variance
 
     def quadratic(self, weight: Floats) -> Floats:
-        """What each child has of w'Σw, for the weights of all nodes of a tree, a child's relative to its parent's."""
+        """Each child's part of w'Σw, for the weights of all nodes of a tree, a child's relative to its parent's."""
         here = weight[self.nodes] - weight[self.parent][:, None]
         parts: Floats = here * np.einsum("gij,gj->gi", self.covariance, here)
         return parts

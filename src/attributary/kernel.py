@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Any
 
 Function = Callable[..., Any]
@@ -22,6 +23,12 @@ def kernel(**options: Any) -> Callable[[Function], Function]:
         return kept
 
     return compiled
+
+
+def is_kept(function: Function) -> bool:
+    """True if a kernel is compiled already, in this process or for it."""
+    folder, name = function.stats.cache_path, f"{function.__module__.split('.')[-1]}.{function.__name__}-*.nbi"  # type: ignore[attr-defined]
+    return bool(function.signatures) or (folder is not None and any(Path(folder).glob(name)))  # type: ignore[attr-defined]
 
 
 @contextmanager

@@ -128,20 +128,9 @@ class Measurements:
         if len({one.form.incomplete for one in each}) > 1:  # families that lack rows in one column do in all
             how["missing"] = tuple({node for one in each for node in one.form.incomplete})
             each = [node_rows(table, levels, name, **amounts[i], **how) for i, name in enumerate(names)]
-        columns = [one.measured for one in each]
         if not names or len(set(names)) < len(names):
             raise InputError(f"figures are in one column or more, each named once; got {', '.join(names) or 'none'}")
-        noisy, variances = (np.stack([getattr(m, name) for m in columns], 1) for name in ("noisy", "variance"))
-        shared = bool((variances == variances[:, :1]).all())
-        freedom = None if columns[0].freedom is None else np.stack([np.asarray(m.freedom) for m in columns], 1)
-        return replace(
-            columns[0],
-            noisy=noisy,
-            variance=variances[:, 0].copy() if shared else variances,
-            names=tuple(names),
-            freedom=freedom,
-            frame=frame,
-        )
+        return replace(_beside([one.measured for one in each]), names=tuple(names), frame=frame)
 
     @classmethod
     def from_summary(
@@ -230,17 +219,12 @@ class Measurements:
         return replace(self, names=(), **one)
 
     @property
-    def across(self) -> Floats:
-        """The variances in a shape that goes with the values: those that columns share stand in one column."""
-        return self.variance[:, None] if self.noisy.ndim > self.variance.ndim else self.variance
-
-    @property
     def shapes(self) -> tuple[NoiseShape, ...]:
         """The pages of its shapes."""
         return tuple(shape_of(name) for name in ((self.shape,) if isinstance(self.shape, str) else self.shape))
 
     def each(self, give: Callable[[NoiseShape, Floats], Floats]) -> Floats:
-        """What each node's shape gives for its variance."""
+        """Calls `give` with each node's shape and variance."""
         if self.code is None:
             return give(self.shapes[0], self.variance)
         combined = np.empty_like(self.variance)
@@ -259,17 +243,17 @@ class Measurements:
 
     @property
     def signed(self) -> bool:
-        """Whether a figure is further below 0 than noise explains: profits may be, counts are not."""
+        """True if a figure is further below 0 than noise explains: profits may be, counts are not."""
         if self.part:
             return True
-        var = np.broadcast_to(self.across, self.noisy.shape)
+        if self.noisy.ndim > 1:
+            return any(self.column(j).signed for j in range(self.noisy.shape[1]))
         far = self.beyond(UNLIKELY / max(self.noisy.size, 1)) * np.sqrt(self.variance)
-        far = far[:, None] if self.noisy.ndim > far.ndim else far
-        return bool(((self.noisy + far)[var < np.inf] < 0).any())
+        return bool(((self.noisy + far)[self.variance < np.inf] < 0).any())
 
     @property
     def fingerprint(self) -> str:
-        """The same for the same noisy figures, whatever the order of their nodes."""
+        """A hash of the noisy figures that does not depend on the order of nodes."""
         known = (self.variance < np.inf) & np.isfinite(self.noisy)
         return sha256(np.sort(np.asarray(self.noisy, np.float64)[known]).tobytes()).hexdigest()
 
@@ -290,16 +274,16 @@ class Measurements:
 
     def again(self, other: "Measurements") -> "Measurements":
         """Both measured the *same* conversions (a query repeated): combined by inverse variance."""
-        x, y = (np.where(m.across == np.inf, 0.0, m.noisy) for m in (self, other))
-        exact = (self.across == 0) & (other.across == 0) & (x != y)
+        if self.noisy.ndim > 1:
+            return _beside([self.column(j).again(other.column(j)) for j in range(self.noisy.shape[1])], self.names)
+        x, y = (np.where(m.variance == np.inf, 0.0, m.noisy) for m in (self, other))
+        exact = (self.variance == 0) & (other.variance == 0) & (x != y)
         if exact.any():
-            v = np.unravel_index(int(np.argmax(exact)), x.shape)
-            raise ValueError(f"exact figures (variance 0) must agree; node {v[0]} is both {x[v]} and {y[v]}")
-        both, variance = combine(x, self.across, y, other.across)
-        shared = x.ndim > max(self.variance.ndim, other.variance.ndim)
-        made = self.with_noise(both, variance[:, 0] if shared else variance, other.not_private)
-        if (self.families and other.families) or ((self.families or other.families) and both.ndim > 1):
-            raise ValueError("of two measurements of the same conversions, one alone may have families, in one column")
+            v = int(np.argmax(exact))
+            raise ValueError(f"exact figures (variance 0) must agree; node {v} is both {x[v]} and {y[v]}")
+        made = self.with_noise(*combine(x, self.variance, y, other.variance), other.not_private)
+        if self.families and other.families:
+            raise ValueError("of two measurements of the same conversions, one alone may have families")
         mine, theirs = (self, other) if self.families else (other, self)
         families = []
         for family in mine.families:
@@ -311,12 +295,21 @@ class Measurements:
 
     def plus(self, other: "Measurements") -> "Measurements":
         """They measured *different* conversions (batches, periods): values add, and so do variances."""
-        shared = self.variance.ndim == other.variance.ndim
-        variance = self.variance + other.variance if shared else self.across + other.across
-        made = self.with_noise(self.noisy + other.noisy, variance, other.not_private)
+        if self.noisy.ndim > 1:
+            return _beside([self.column(j).plus(other.column(j)) for j in range(self.noisy.shape[1])], self.names)
+        made = self.with_noise(self.noisy + other.noisy, self.variance + other.variance, other.not_private)
         pairs = (self, other), (other, self)
         families = {f.nodes.tobytes(): f.plus(m.variance, m.families) for mine, m in pairs for f in mine.families}
         return replace(made, families=tuple(families.values()), freedom=_least_freedom(self, other))
+
+
+def _beside(columns: list[Measurements], names: tuple[str, ...] = ()) -> Measurements:
+    """Measurements of the same nodes as columns; where all have the same variances, they share them."""
+    noisy, variance = (np.stack([getattr(m, name) for m in columns], 1) for name in ("noisy", "variance"))
+    shared = bool((variance == variance[:, :1]).all())
+    freedom = None if columns[0].freedom is None else np.stack([np.asarray(m.freedom) for m in columns], 1)
+    variance = variance[:, 0].copy() if shared else variance
+    return replace(columns[0], noisy=noisy, variance=variance, freedom=freedom, names=names)
 
 
 def chance_of_equal(variance: Any) -> Any:
@@ -325,7 +318,7 @@ def chance_of_equal(variance: Any) -> Any:
 
 
 def is_copy(equal: int, expected: float) -> bool:
-    """Whether so many equal figures of two reports are noise that repeats itself, which only a copy's does.
+    """True if so many equal figures of two reports are noise that repeats itself, which only a copy's does.
 
     `expected` is the sum of their chances; Chernoff's bound of as many equal ones is e^(equal − expected) ·
     (expected / equal)^equal, and a copy is what has less than `BY_CHANCE`.
@@ -336,7 +329,7 @@ def is_copy(equal: int, expected: float) -> bool:
 
 
 def _least_freedom(one: Measurements, other: Measurements) -> Floats | None:
-    """Of noise levels that were estimated, the degrees of freedom of the less certain one."""
+    """The degrees of freedom of the less certain noise level, if any was estimated."""
     both = [each for each in (one.freedom, other.freedom) if each is not None]
     return np.min(both, axis=0) if both else None
 
@@ -344,7 +337,7 @@ def _least_freedom(one: Measurements, other: Measurements) -> Floats | None:
 def _shapes(one: Measurements, other: Measurements) -> dict[str, Any]:
     """The shapes of two figures made one: of each node, that of the figure with the smaller variance."""
     same = one.shape == other.shape and one.code is None and other.code is None
-    if same or max(one.variance.ndim, other.variance.ndim) > 1:
+    if same:
         return {}
     codes = [np.zeros(len(m.noisy), np.uint8) if m.code is None else m.code for m in (one, other)]
     code = np.where(other.variance < one.variance, codes[1] + np.uint8(len(one.shapes)), codes[0])

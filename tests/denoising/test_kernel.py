@@ -11,11 +11,12 @@ from click.testing import CliRunner
 from numba.core import caching
 
 import attributary
-from attributary import Tree, denoise
+from attributary import Prior, Tree, denoise
 from attributary.cli.options import threads
-from attributary.denoising import compiled, linear
+from attributary.denoising import compiled, linear, passes
 from attributary.denoising.passes import engine, passes_once
 from attributary.kernel import LIMIT, kernel, limit_threads, usable_threads
+from support.forests import grown
 
 CODE = """# as in a read-only image without a home
 import numpy as np
@@ -77,6 +78,26 @@ def test_a_command_line_that_is_refused_limits_nothing() -> None:
     every = usable_threads()
     refused = CliRunner().invoke(command, ["--threads", "1", "--number", "x"])
     assert refused.exit_code == 2 and usable_threads() == every and LIMIT.get() is None
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_kernels_give_the_same_digits_in_python_and_compiled(whole: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree, rng = grown(2_000, 3), np.random.default_rng(0)
+    counts = tree.roll_up(rng.poisson(rng.pareto(0.9, len(tree.leaves))).astype(float))
+    variance = np.exp(rng.uniform(-1, 4, len(tree)))
+    variance[rng.random(len(tree)) < 0.1] = np.inf
+    noisy = counts + rng.normal(0, 3, len(tree))
+    size = np.bincount(tree.parent[tree.parent >= 0], minlength=len(tree))
+    share = 1 / np.where(tree.parent >= 0, size[tree.parent], 1)
+    known = Prior(counts, share=share, spread=np.exp(rng.uniform(0, 6, len(tree))))
+    for prior in (None, known):
+        compiled_, in_python = [], []
+        for made, least in ((compiled_, 1_000), (in_python, 10**9)):
+            monkeypatch.setattr(passes, "EXACTLY_FROM", least)
+            est = denoise(tree, noisy, variance, prior=prior, nonnegative=True, whole=whole)
+            made += [est.count, est.variance]
+        for one, other in zip(compiled_, in_python, strict=True):
+            np.testing.assert_array_equal(one, other)
 
 
 def test_a_command_begins_without_numba_where_numpy_is_done_before() -> None:

@@ -219,18 +219,18 @@ def test_posterior_means_are_shown_where_they_are_closer_in_large_sparse_familie
 
 
 def test_means_that_are_far_from_the_figures_are_seen_to_be_worse() -> None:
-    from attributary.prior.gain import worse
+    from attributary.prior.gain import Today, worse
 
     forest = Forest(3)
     est = denoise(forest.measured(3.0), posterior=True)
     assert isinstance(est, Posterior)
-    tree, figures, var = forest.tree, est.figures, np.full(len(forest.tree), 18.0)
-    plain = (figures.blue, figures.wide)
+    figures = est.figures
+    today = Today(forest.tree, figures.x, np.full(len(forest.tree), 18.0), figures.blue, figures.wide)
     wrong = np.array(est.told.mean)
-    leaves = tree.slice(2)
+    leaves = forest.tree.slice(2)
     wrong[leaves] = forest.rng.permutation(wrong[leaves])
     for count, expected in ((est.told.mean, False), (wrong, True)):
-        assert worse(tree, figures.x, var, plain, count, est.told.variance, 5.0, figures.linear) == expected
+        assert worse(today, count, est.told.variance, 5.0, figures.linear) == expected
 
 
 def test_intervals_cover_where_families_share_otherwise_than_learned() -> None:

@@ -4,9 +4,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 from numpy.typing import ArrayLike
 
-from attributary.denoising.estimate import Columns, Estimate
+from attributary.denoising.estimate import Estimate, ManyColumns
 from attributary.denoising.nonnegative import nonnegative as make_nonnegative
 from attributary.denoising.passes import blue as best_linear
 from attributary.denoising.prediction import Prediction
@@ -94,15 +95,20 @@ def _one_column(
     return Prediction(*made, prior)
 
 
-def _columns(tree: Tree, measured: Measurements, method: str | None, whole: bool) -> Columns:
+def _columns(tree: Tree, measured: Measurements, method: str | None, whole: bool) -> ManyColumns:
+    """The estimates of many columns, on all cores; the figures of a column are brought side by side first."""
+    by_column = replace(
+        measured, noisy=np.asfortranarray(measured.noisy), variance=np.asfortranarray(measured.variance)
+    )
+
     def column(j: int) -> Estimate:
         try:
-            return _one_column(tree, measured.column(j), None, method, whole, measured.noisy.size)
+            return _one_column(tree, by_column.column(j), None, method, whole, measured.noisy.size)
         except ValueError as error:
             raise ValueError(f"column {j}: {error}") from error
 
     with ThreadPoolExecutor(usable_threads()) as pool:
-        return Columns.of(measured, list(pool.map(column, range(measured.noisy.shape[1]))))
+        return ManyColumns.of(measured, list(pool.map(column, range(measured.noisy.shape[1]))))
 
 
 def _posterior(
@@ -123,7 +129,7 @@ def _posterior(
 def measurements(
     tree: Tree, noisy: ArrayLike | Measurements | None, variance: ArrayLike | None, shape: str | None = None
 ) -> Measurements:
-    """What was measured, however it was given."""
+    """The measurements, from arrays or as they are."""
     if isinstance(noisy, Measurements):
         if variance is not None or shape is not None:
             raise ValueError(

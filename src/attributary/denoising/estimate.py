@@ -187,7 +187,7 @@ class Estimate:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Columns(Estimate):
+class ManyColumns(Estimate):
     """The estimates of many columns of figures, each of them as if it were alone.
 
     Counts and intervals are of shape (nodes, columns); the variance is that of one column where they share it. `column`
@@ -200,9 +200,9 @@ class Columns(Estimate):
     def of(cls, measured: Measurements, parts: list[Estimate]) -> Self:
         """The columns of these measurements."""
         first = parts[0]
-        blue = np.stack([part.blue for part in parts], 1)
-        count: Any = blue if first.count is first.blue else np.stack([part.count for part in parts], 1)
-        variance = first.variance if measured.variance.ndim == 1 else np.stack([part.variance for part in parts], 1)
+        blue = np.stack([part.blue for part in parts]).T
+        count: Any = blue if first.count is first.blue else np.stack([part.count for part in parts]).T
+        variance = first.variance if measured.variance.ndim == 1 else np.stack([part.variance for part in parts]).T
         return cls(first.tree, measured, count, variance, blue, first.nonnegative, tuple(parts))
 
     def column(self, column: int | str) -> Estimate:

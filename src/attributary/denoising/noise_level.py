@@ -52,7 +52,7 @@ class NoiseLevel(NamedTuple):
 
     @property
     def words(self) -> list[str]:
-        """What was estimated, a line for each group."""
+        """The estimated levels in words, one line for each group."""
         out = f", without {self.left_out:,} implausible figures" if self.left_out else ""
         each = [
             f"noise of {name}: standard deviation {v**0.5:.4g} ± {e / 2 / v**0.5:.2g}, estimated from how far the rows "
@@ -130,7 +130,7 @@ class _Figures(NamedTuple):
 
 
 class _Parts(NamedTuple):
-    """Of each node: its figure's variance, P, the residual by the variance, and the estimate's variance."""
+    """Four numbers for each node: its figure's variance, P, residual by variance, and the estimate's variance."""
 
     variance: Floats
     spare: Floats

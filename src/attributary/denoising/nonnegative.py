@@ -36,7 +36,7 @@ def topdown(tree: Tree, x: Floats, var: Floats, blue: Floats, least: Floats | No
 
 
 def settled(tree: Tree, z: Floats, v: Floats, blue: Floats, least: Floats | None, pull: Floats | None = None) -> Floats:
-    """The same from z⇑ and var⇑, which are lost; with `pull`, a child's z⇑ grows by pull · its parent's count."""
+    """`topdown` from z⇑ and var⇑, which are lost; with `pull`, a child's z⇑ grows by pull · its parent's count."""
     roots = tree.slice(0)
     pull = np.empty(0) if pull is None else pull
     if least is None and v.max() < INF:
@@ -170,7 +170,7 @@ def _nearest_exact(tree: Tree, exact: NDArray[np.bool_]) -> NDArray[np.int64]:
 
 
 def _bar(blue: Floats, var: Floats, free: NDArray[np.bool_], above: NDArray[np.int64] | None) -> Floats | float:
-    """What a count must reach to stay: 0, or the best below an exact figure: all negative there is rounding only."""
+    """The least count that stays: 0, or the best below an exact figure, where all are negative by rounding only."""
     if above is None:
         return 0.0
     best = np.where(var == 0, -np.inf, 0.0)

@@ -1,12 +1,13 @@
 """passes: the passes that suit a tree, in NumPy or compiled, and kernels run over its families on all cores."""
 
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from itertools import pairwise
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from attributary.types import Floats
 COMPILED_FROM = 100_000  # figures; below, compiled passes gain next to nothing
 COMPILED_ONCE = 3_000_000  # below, NumPy is done before numba is imported
 ONCE: ContextVar[bool] = ContextVar("once", default=False)
+EXACTLY_FROM = 1_000  # nodes; the same for kernels where numba is imported already
 DEEP = 1_000  # levels; a long chain costs NumPy a call per level
 THREADED = 500_000  # nodes of a level from which a second thread pays
 MOST = 8  # more threads do not make memory faster
@@ -60,9 +62,13 @@ def sweep(tree: Tree, kernel: Kernel, *arrays: NDArray[Any], upwards: bool = Fal
     """Runs kernel(first, *arrays, lo, hi) over the parents, which changes the arrays in place.
 
     Parents lo:hi come after their own parents, or before them on the way upwards. The same function runs on lists and,
-    compiled, on arrays: Python alone is over before numba is imported.
+    compiled, on arrays: Python alone is over before numba is imported. Where numba is there already, a kernel that
+    gives the same digits as Python takes its place.
     """
     if len(tree) < COMPILED_FROM and tree.depth < DEEP:
+        if len(tree) >= EXACTLY_FROM and "numba" in sys.modules:
+            _compiled_exactly(kernel)(tree.first, *arrays, np.uint64(0), np.uint64(tree.offsets[-2]))
+            return
         lists = {id(a): a.tolist() for a in arrays}  # an array given twice stays one
         kernel(tree.first.tolist(), *(lists[id(a)] for a in arrays), 0, int(tree.offsets[-2]))
         for a in arrays:
@@ -77,6 +83,15 @@ def sweep(tree: Tree, kernel: Kernel, *arrays: NDArray[Any], upwards: bool = Fal
 @cache
 def _compiled(function: Kernel) -> Kernel:
     return compile_kernel(nogil=True, fastmath={"reassoc"})(function)
+
+
+@cache
+def _compiled_exactly(function: Kernel) -> Kernel:
+    assert isinstance(function, FunctionType)
+    name = f"{function.__name__}_exactly"  # numba keeps what it compiles by name
+    copied = FunctionType(function.__code__, function.__globals__, name, function.__defaults__, function.__closure__)
+    copied.__qualname__ = name
+    return compile_kernel(nogil=True)(copied)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from attributary.denoising.prediction import Prediction
 from attributary.denoising.total import Total
 from attributary.denoising.whole import whole
 from attributary.errors import InputError
-from attributary.kernel import usable_threads
+from attributary.kernel import is_kept, usable_threads
 from attributary.measurements import Measurements
 from attributary.noise import NoiseShape
 from attributary.tree import Tree
@@ -128,7 +128,7 @@ class FamilyPrior(NamedTuple):
 
     @classmethod
     def of(cls, est: Posterior) -> "FamilyPrior":
-        """What the posterior means of some roots go by."""
+        """The shares and weights that the posterior means of some roots go by."""
         tree, weights, count = est.tree, est.weights, est.tree.to_level_order(est.count)
         total, shares = [float(weights.alpha[tree.slice(0)].mean())], [dict[str, float]()]
         for level in range(1, tree.depth):
@@ -229,6 +229,13 @@ def family_weights(tree: Tree, alpha: Floats, free: float) -> "Weights":
 
     roots = int(tree.first[0])
     return Weights(alpha, np.bincount(tree.family[roots:], alpha[roots:], len(tree)).astype(np.float64), float(free))
+
+
+def ready() -> bool:
+    """True if posteriors are compiled, in this process or for it."""
+    from attributary.denoising.whole_posterior import marginals_of_roots
+
+    return is_kept(marginals_of_roots)
 
 
 def marginals(

@@ -49,7 +49,7 @@ class Prediction(Estimate):
 
     @cached_property
     def fit(self) -> Fit:
-        """Whether the noise is as stated; from today's figures alone."""
+        """The fit of the noise, from today's figures alone."""
         return self.plain.fit
 
     def total(self, nodes_or_weights: ArrayLike) -> Total:

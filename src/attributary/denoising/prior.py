@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +14,6 @@ from attributary.denoising.passes import engine, sweep
 from attributary.measurements import Measurements
 from attributary.tree import Family, Tree
 from attributary.types import Bools, Floats
-
-if TYPE_CHECKING:
-    from attributary.prior.earlier import Profile
 
 ROUNDING = 1e-6  # how far the shares of a family may be from 1 together
 
@@ -44,14 +41,14 @@ class Prior:
     source: str = ""  # which periods these are, in words
     label: NDArray[np.int32] | None = None  # equal for equal labels of a level, where the tree does not hold them
     noisy: Floats | None = None  # the figures that the mean was made of, where a report has them; nan where it has none
-    profile: "Profile | None" = None  # the sums of all measures, and what limits cut off of them, where that is known
+    profile: Any = None  # Profile: the sums of all measures, and what limits cut off of them, where that is known
     measures: Mapping[str, "Prior"] = field(default_factory=dict)  # by name, where measures have priors of their own
     path: str = ""  # of the file or folder that it was read from
     reports: frozenset[str] = frozenset()  # the fingerprints of the noisy figures in a folder of reports
 
     @property
     def history(self) -> bool:
-        """Whether there was an earlier period; without one, a plan depends on the tree's structure alone."""
+        """True if there was an earlier period; without one, a plan depends on the tree's structure alone."""
         return self.new is not None or bool(np.any(self.mean))
 
     def of(self, measure: str) -> "Prior":
@@ -59,7 +56,7 @@ class Prior:
         return self.measures.get(measure, self)
 
     def misfit(self, tree: Tree) -> str:
-        """What to say first where less than half of the earlier conversions are in the tree; else nothing."""
+        """A warning if less than half of the earlier conversions are in the tree; else empty."""
         kept = max(float(np.asarray(self.mean)[tree.parent < 0].sum()), 0.0)
         if not self.lost > kept:
             return ""
@@ -67,7 +64,7 @@ class Prior:
         return f"the prior hardly fits: {part}{self.example and f', such as those of {self.example}'}"
 
     def times(self, factor: float) -> "Prior":
-        """The same in another unit."""
+        """This prior in another unit."""
         variance, spread = (None if v is None else v * factor**2 for v in (self.variance, self.spread))
         return replace(self, mean=self.mean * factor, variance=variance, spread=spread) if factor != 1.0 else self
 
@@ -108,7 +105,7 @@ def refuse_shares(tree: Tree, share: Floats, spread: Floats) -> None:
 
 
 def with_means(tree: Tree, given: Measurements, prior: Prior) -> Measurements:
-    """What was measured, with the prior's means as one more measurement; the same where none has a finite variance."""
+    """The measurements combined with the prior's means, if any of these has a finite variance."""
     if prior.variance is None or np.min(prior.variance, initial=np.inf) == np.inf:
         return given
     if (passes := engine(tree)) is not linear and np.shape(prior.mean) == np.shape(prior.variance) == (len(tree),):
@@ -163,7 +160,7 @@ ONE = np.uint64(1)
 
 
 class Up(NamedTuple):
-    """What the bottom-up pass leaves for the way down, in level order; z and v of a root are its z⇑ and var⇑."""
+    """The bottom-up pass leaves these for the way down, in level order; z and v of a root are its z⇑ and var⇑."""
 
     z: Floats  # k·z⇑
     v: Floats  # t

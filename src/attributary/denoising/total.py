@@ -56,7 +56,7 @@ def total(tree: Tree, measured: Measurements, blue: Floats, weights: Floats) -> 
 
 
 def subtree_variance(tree: Tree, measured: Measurements, variance: Floats, weights: Floats) -> Floats:
-    """Of each node, the variance of Σ weights · blue over the leaves below it, in the tree's order.
+    """The variance of Σ weights · blue over the leaves below each node, in the tree's order.
 
     `variance` is that of blue, and leaves alone have weights. Given x̂_v, the rest of its tree says nothing of what is
     below v; so the families below v add what they add to any sum, and v itself h² times its variance.
@@ -68,7 +68,7 @@ def subtree_variance(tree: Tree, measured: Measurements, variance: Floats, weigh
 
 
 def _parts(tree: Tree, measured: Measurements, weights: Floats) -> tuple[Floats, Floats, Floats]:
-    """In level order: h, var⇑, and what each node adds to the variance of the sum, given its parent."""
+    """h, var⇑, and what each node adds to the variance of the sum, given its parent; in level order."""
     families, measured = measured.families, measured.independent
     var = tree.to_level_order(measured.variance)
     _, up = engine(tree).upward(tree, tree.to_level_order(measured.noisy), var)

@@ -26,6 +26,7 @@ FAR = 745.0  # exp(-FAR) is 0
 NEAR = 5.0  # standard deviations that the sum of messages may be off the window that it is for
 WIDEST = 1 << 22  # counts in a window, and in a message once it is trimmed: with more, a root is left out
 LONGEST = 1 << 13
+ZERO = np.int64(0)  # of one type with other places: a literal 0 would have kernels compiled twice
 PAD = 3  # zeros before and after each message in the buffer: four of its numbers are taken at a time
 
 
@@ -188,7 +189,7 @@ def _room(buffer, used, size):  # type: ignore[no-untyped-def]
     start, needed = used + PAD, used + size + 2 * PAD
     if needed > len(buffer):
         larger = np.empty(max(needed, 2 * len(buffer)))
-        _copy(buffer, 0, larger, 0, used)
+        _copy(buffer, ZERO, larger, ZERO, used)
         buffer = larger
     for k in range(PAD):
         buffer[used + k] = 0.0
@@ -208,7 +209,7 @@ def _copy(given, at, out, to, size):  # type: ignore[no-untyped-def]
 @kernel(nogil=True, error_model="numpy")
 def _up(root, figures, weights, places, levels, depth, buffer, one):  # type: ignore[no-untyped-def]
     """All messages under a root, to the buffer; how much of it is used, or -1 where no counts are possible."""
-    first, used = figures.first, 0
+    first, used = figures.first, ZERO
     if not figures.wide[root] < np.inf:
         return buffer, one, -1
     for i in range(depth - 1, -1, -1):
@@ -414,7 +415,7 @@ def _down(p, first, weights, tail, places, buffer, one, two, told):  # type: ign
         m = nodes + a
         if len(one) < size[m]:
             one = np.empty(2 * size[m])
-        _copy(buffer, start[m], one, 0, size[m])
+        _copy(buffer, start[m], one, ZERO, size[m])
         _tell(a, first, weights, tail, places, buffer, one, told)
         return one, two
     for j in range(family - 2, -1, -1):
@@ -428,7 +429,7 @@ def _down(p, first, weights, tail, places, buffer, one, two, told):  # type: ign
         for i in range(2):
             item, adjoint = (left, one) if i == 0 else (right, two)
             if item >= nodes:  # a merge: g takes its place
-                _copy(adjoint, 0, buffer, start[item], size[item])
+                _copy(adjoint, ZERO, buffer, start[item], size[item])
             else:
                 _tell(item, first, weights, tail, places, buffer, adjoint, told)
     return one, two

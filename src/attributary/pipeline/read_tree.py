@@ -26,7 +26,7 @@ COVERS = "impressions"  # in the metadata of a tree: "all", if all that its repo
 
 
 class TreeAndPrior(NamedTuple):
-    """What a plan is made for."""
+    """The tree that a plan is made for, and its prior."""
 
     tree: Tree
     prior: Prior
@@ -131,7 +131,7 @@ def queried_tree(spec: Spec, tables: Sequence[Any]) -> Tree:
 
 
 def known_columns(spec: Spec, table: Any) -> tuple[str, ...]:
-    """What a table calls the known attributes: as the logs do, if it is one of them, or as the spec does."""
+    """The columns of the known attributes: their names in the logs, if the table has these, or in the spec."""
     called = {} if spec.logs is None else spec.logs.impression_columns
     names = (called.get(a.name, a.name) for a in spec.known)
     return tuple(name if name in table.column_names else a.name for a, name in zip(spec.known, names, strict=True))

@@ -37,7 +37,7 @@ def losses(first, z, parent, weight, have, before, of, trust):  # type: ignore[n
 
 @kernel(nogil=True)
 def others(group, pool, expected):  # type: ignore[no-untyped-def]
-    """What the others of each node's group have in the pool, and what was expected of them."""
+    """Sums up what the others of each node's group have in the pool, and what was expected of them."""
     have, of, sums = np.empty_like(pool), np.empty_like(pool), np.zeros((group.max() + 1, 2))
     for i in range(len(pool)):
         sums[group[i], 0] += pool[i]

@@ -126,7 +126,7 @@ def _prior(
 
 
 def _variance(tree: Tree, rows: Match, reported: Floats) -> Floats:
-    """In level order: as reported for leaves (inf without a row) and where nothing below has changed, else the sum."""
+    """Variances in level order: those reported for leaves and where nothing below has changed, else sums."""
     variance = np.full(len(tree), np.inf)
     variance[rows.node[rows.node >= 0]] = reported[rows.node >= 0]
     changed = np.ones(len(tree), bool)
@@ -143,7 +143,7 @@ def _variance(tree: Tree, rows: Match, reported: Floats) -> Floats:
 
 
 def _new(tree: Tree, rows: Match, known: Collection[str] | None) -> Bools:
-    """In level order: nodes without a row at or below them, nor, below the known attributes, above them."""
+    """Marks new nodes: no row is at or below them nor, below the known attributes, above them (level order)."""
     can_be_new = int(tree.total) + sum(known is None or attribute in known for attribute in tree.attributes)
     seen = np.full(len(tree), can_be_new == 0)
     seen[rows.last[rows.last >= 0]] = True
@@ -233,13 +233,13 @@ class Profile:
         return self._up(value)
 
     def times(self, factor: float) -> "Profile":
-        """As of a period that is so many times as long: more conversions alike."""
+        """The profile of a period that is so many times as long."""
         value, beyond = ({name: each * factor for name, each in sums.items()} for sums in (self.value, self.beyond))
         return replace(self, number=self.number * factor, value=value, beyond=beyond)
 
     @property
     def knows_limits(self) -> bool:
-        """Whether it tells what limits cut off."""
+        """True if the table shows what limits cut off."""
         return self.rank is not None or bool(self.begin) or bool(self.beyond)
 
     @property
@@ -248,7 +248,7 @@ class Profile:
         return 1 if self.rank is None or not len(self.rank) else int(self.rank.max())
 
     def clips(self, measure: Measure) -> list[float]:
-        """Where values can be clipped such that the loss is known: where bins begin, and above all values."""
+        """The clips whose loss is known: the beginnings of bins, and one above all values."""
         begins = self.begin.get(measure.name)
         if begins is None or not (begins > 0).any():
             return []
@@ -256,7 +256,7 @@ class Profile:
         return [*edges, edges[-1] * 10 ** (1 / 20)]
 
     def mean(self, measure: Measure) -> float:
-        """What a conversion brings on average; nan without any."""
+        """The average value of a conversion; nan if there is none."""
         counted = float(self.number.sum()) + float(np.sum(self.beyond.get("count", 0.0)))
         total = float((self._values(measure) + self.beyond.get(measure.name, 0.0)).sum())
         return total / counted if counted > 0 else float("nan")

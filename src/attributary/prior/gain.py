@@ -37,37 +37,50 @@ class _Probe(NamedTuple):
     plain: Floats  # and the non-negative ones
 
 
-class _Judge(NamedTuple):
-    """What estimates are compared with: those without a prior."""
+class Today(NamedTuple):
+    """Today's figures, and the unbiased counts that they give, in level order."""
 
     tree: Tree
-    y: Floats
+    x: Floats
+    var: Floats
+    blue: Floats
+    wide: Floats  # its variance
+
+    @classmethod
+    def of(cls, tree: Tree, x: Floats, var: Floats) -> "Today":
+        """Figures with the counts that they give."""
+        return cls(tree, x, var, *engine(tree).blue(tree, x, var))
+
+
+class _Judge(NamedTuple):
+    """The estimates without a prior, which others are compared with."""
+
+    today: Today
     first: Floats  # made non-negative
-    variance: Floats  # of y; 0 where it is not known, which no prior makes worse
+    variance: Floats  # of the unbiased counts; 0 where it is not known, which no prior makes worse
     weight: Floats  # of each node's squared error; levels count alike
-    covariance: Floats  # of `first` and y
+    covariance: Floats  # of `first` and the unbiased counts
     probes: list[_Probe]
 
 
-def widened(
-    tree: Tree, x: Floats, var: Floats, plain: tuple[Floats, Floats], share: Floats, wide: Floats, tau: float
-) -> Floats:
+def widened(today: Today, share: Floats, wide: Floats, tau: float) -> Floats:
     """The spread, widened until the tree's error is lower and no level's much higher; inf: the prior is not used.
 
     A level that seems to lose gets a wider spread, and so do its children, which influence it; if the gain of the tree
     is not significant, all levels do. Errors are relative to the count, or to `tau` if that is larger. Arrays are in
-    level order; `plain` are the unbiased estimates and their variances.
+    level order.
     """
-    judge = _judge(tree, x, var, plain, tau, PROBES if len(tree) < ENOUGH else 1)
+    tree = today.tree
+    judge = _judge(today, tau, PROBES if len(tree) < ENOUGH else 1)
     starts, level = tree.offsets[:-1], tree.in_level_order.level
-    squared = judge.weight * ((judge.first - judge.y) ** 2 - judge.variance + 2 * judge.covariance)
+    squared = judge.weight * ((judge.first - today.blue) ** 2 - judge.variance + 2 * judge.covariance)
     least = LEAST * np.add.reduceat(judge.weight * judge.variance, starts)
     error, step, last = np.maximum(np.add.reduceat(squared, starts), least), np.zeros(tree.depth, int), len(DOUBTS) - 1
     losing = 1 - SMALL / np.diff(tree.offsets)  # standard errors
     while (step[1:] < last).any():
         factor = DOUBTS[step][level]
         spread: Floats = np.where(factor < np.inf, wide, np.inf) * factor
-        gain = _gain(judge, x, var, share, spread)
+        gain = _gain(judge, share, spread)
         sums, squares = (np.add.reduceat(values, starts) for values in (gain, gain**2))
         lost = sums + losing * np.sqrt(squares) < -SPARED * error
         if not _sure(gain):
@@ -80,17 +93,8 @@ def widened(
     return np.full(len(tree), np.inf)
 
 
-def worse(
-    tree: Tree,
-    x: Floats,
-    var: Floats,
-    plain: tuple[Floats, Floats],
-    count: Floats,
-    variance: Floats,
-    tau: float,
-    linear: Floats,
-) -> bool:
-    """Whether posterior means with these variances seem worse than non-negative estimates; nan does not judge.
+def worse(today: Today, count: Floats, variance: Floats, tau: float, linear: Floats) -> bool:
+    """True if posterior means with these variances seem worse than non-negative estimates; nan does not count.
 
     Given the figures, a posterior mean moves along with y as its variance says: cov(f, y) is the variance of the count
     itself, if the prior is right. Worse means that the tree is seen to lose more than SPARED_TREE (by a standard
@@ -100,18 +104,19 @@ def worse(
     Where the log-likelihood of noise n falls by `linear`·|n| = |n| / b, E[n·g(n)] = E[(b·|n| + b²)·g′(n)], and probes
     move such figures accordingly: with E[n²] for b·|n| + b², large noise would seem to count less than it does.
     """
-    first = np.where(np.isfinite(count), 0.5 * (count + nonnegative(tree, x, var, plain[0], "top-down")), x)
+    tree, x, var, y, _ = today
+    first = np.where(np.isfinite(count), 0.5 * (count + nonnegative(tree, x, var, y, "top-down")), x)
     some, level = (linear > 0) & (var < np.inf), tree.in_level_order.level
     scale = 1 / np.where(some, linear, 1.0)
     times = np.where(some, scale * np.abs(x - first) + scale**2, 0.0) / np.where(some, var, 1.0)
     mean = np.bincount(level, times) / np.maximum(np.bincount(level, some), 1)  # residuals are smaller than noise
     moves = np.where(some, np.where(some, var, 0.0) * times / np.where(mean > 0, mean, 1.0)[level], var)
-    judge, sizes = _judge(tree, x, var, plain, tau, PROBES, SHORT, moves), np.diff(tree.offsets)
+    judge, sizes = _judge(today, tau, PROBES, SHORT, moves), np.diff(tree.offsets)
     known = np.isfinite(count) & (judge.weight > 0)
     count, variance = np.where(known, count, 0.0), np.where(known, variance, 0.0)
     weight = np.where(known, rmsre.weights(count, tau), 0.0) / np.repeat(sizes, sizes)
-    before = (judge.first - judge.y) ** 2 + 2 * judge.covariance
-    gain = weight * (before - (count - judge.y) ** 2 - 2 * variance)
+    before = (judge.first - y) ** 2 + 2 * judge.covariance
+    gain = weight * (before - (count - y) ** 2 - 2 * variance)
     error, least = weight * (before - judge.variance), LEAST * weight * judge.variance
     starts = tree.offsets[:-1]
     sums, squares, errors, floor = (np.add.reduceat(each, starts) for each in (gain, gain**2, error, least))
@@ -122,7 +127,7 @@ def worse(
 
 
 def _sure(gain: Floats) -> bool:
-    """Whether the summed gain is significantly above 0; the fewer nodes contribute to it, the stricter."""
+    """True if the summed gain is significantly above 0; the test is stricter if few nodes contribute."""
     squares = float(np.dot(gain, gain))
     if squares == 0:
         return True  # nothing is expected, or it changes nothing
@@ -135,17 +140,8 @@ def _number(gain: Floats) -> float:
     return float(np.abs(gain).sum()) ** 2 / squares if squares > 0 else np.inf
 
 
-def _judge(
-    tree: Tree,
-    x: Floats,
-    var: Floats,
-    plain: tuple[Floats, Floats],
-    tau: float,
-    number: int,
-    step: float = STEP,
-    moves: Floats | None = None,
-) -> _Judge:
-    y, claimed = plain
+def _judge(today: Today, tau: float, number: int, step: float = STEP, moves: Floats | None = None) -> _Judge:
+    tree, x, var, y, claimed = today
     first, sizes, known = nonnegative(tree, x, var, y, "top-down"), np.diff(tree.offsets), claimed < np.inf
     weight = np.where(known, rmsre.weights(first, tau), 0.0) / np.repeat(sizes, sizes)
     variance = np.where(known, claimed, 0.0)
@@ -163,20 +159,21 @@ def _judge(
         noise = np.where(some, var, 1.0)
         straight = variance + np.where(some, (variance / noise) ** 2 * (np.where(some, moves, 1.0) - noise), 0.0)
     covariance = _covariance(first, straight, [p.plain for p in probes], [p.y for p in probes], probes)
-    return _Judge(tree, y, first, variance, weight, covariance, probes)
+    return _Judge(today, first, variance, weight, covariance, probes)
 
 
-def _gain(judge: _Judge, x: Floats, var: Floats, share: Floats, wide: Floats) -> Floats:
+def _gain(judge: _Judge, share: Floats, wide: Floats) -> Floats:
     """The weighted reduction of each node's squared error by the prior."""
-    linear, claimed, count = predict(judge.tree, x, var, share, wide, "top-down")
+    tree, x, var, y, _ = judge.today
+    linear, claimed, count = predict(tree, x, var, share, wide, "top-down")
     moved, straight = [], []
     for probe in judge.probes:
-        there, _, again = predict(judge.tree, probe.x, var, share, wide, "top-down")
+        there, _, again = predict(tree, probe.x, var, share, wide, "top-down")
         moved.append((again - count) / STEP)
         straight.append((there - linear) / STEP)
     known = np.where(judge.weight > 0, claimed, 0.0)
     covariance = _covariance(count, known, moved, straight, judge.probes)
-    before, after = (judge.first - judge.y) ** 2, (count - judge.y) ** 2
+    before, after = (judge.first - y) ** 2, (count - y) ** 2
     gain: Floats = judge.weight * (before - after + 2 * (judge.covariance - covariance))
     return gain
 

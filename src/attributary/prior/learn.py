@@ -13,15 +13,15 @@ from attributary.denoising.passes import COMPILED_FROM, engine
 from attributary.denoising.prior import Prior, predict
 from attributary.measurements import Measurements
 from attributary.prior.earlier import as_period
-from attributary.prior.gain import widened
+from attributary.prior.gain import Today, widened
 from attributary.tree import Family, Tree
 from attributary.types import Floats
 
 ROUNDS = 2
 
 
-class PastCounts(NamedTuple):
-    """The earlier period's counts in level order."""
+class PriorCounts(NamedTuple):
+    """A prior's counts in level order."""
 
     linear: Floats  # as they were estimated, without bias; some may be negative
     settled: Floats  # made non-negative, as estimates are
@@ -46,40 +46,37 @@ def learn(
     given = measurements(tree, noisy, variance)
     x, var = tree.to_level_order(given.noisy), tree.to_level_order(given.variance)
     period = as_period(tree, earlier)
-    past = None if period is None else past_counts(tree, period)
-    share, wide, mean = learned(tree, x, var, labels_of(tree, earlier), past, tau)
+    before = None if period is None else prior_counts(tree, period)
+    share, wide, mean = learned(Today.of(tree, x, var), labels_of(tree, earlier), before, tau)
     back = tree.from_level_order
     known = period or earlier or Prior(back(mean))
-    return replace(
-        Prior(back(mean), None, True, known.new, known.gone, known.lost, known.example, not_private=known.not_private),
-        share=back(share),
-        spread=back(wide),
-    )
+    of = {name: getattr(known, name) for name in ("new", "gone", "lost", "example", "not_private")}
+    return Prior(back(mean), protected=True, share=back(share), spread=back(wide), **of)
 
 
 def learned(
-    tree: Tree, x: Floats, var: Floats, label: NDArray[np.int32], past: PastCounts | None, tau: float
+    today: Today, label: NDArray[np.int32], before: PriorCounts | None, tau: float
 ) -> tuple[Floats, Floats, Floats]:
     """Share, spread and the resulting counts, all in level order; the spread is as wide as today's figures require."""
-    plain: tuple[Floats, Floats] = engine(tree).blue(tree, x, var)
-    share, wide, estimate = expected_shares(tree, x, var, plain[0], label, past, tau)
-    trusted = widened(tree, x, var, plain, share, wide, tau)
+    share, wide, estimate = expected_shares(today, label, before, tau)
+    trusted = widened(today, share, wide, tau)
     if (trusted != wide).any():
-        estimate = predict(tree, x, var, share, trusted, "top-down")[2]
+        estimate = predict(today.tree, today.x, today.var, share, trusted, "top-down")[2]
     return share, trusted, estimate
 
 
 def expected_shares(
-    tree: Tree, x: Floats, var: Floats, linear: Floats, label: NDArray[np.int32], past: PastCounts | None, tau: float
+    today: Today, label: NDArray[np.int32], before: PriorCounts | None, tau: float
 ) -> tuple[Floats, Floats, Floats]:
-    """The same without a check of what is gained; `linear` are the unbiased counts."""
+    """Shares, spread and counts as in `learned`, without a check that the prior helps."""
+    tree, x, var, linear, _ = today
     z, v = engine(tree).upward(tree, x, var)
     first = nonnegative(tree, x, var, linear, "top-down")
     many = len(tree) >= COMPILED_FROM
     levels, root, estimate = kin(tree, label), roots(tree), first
     share, wide, mean = np.ones(len(tree)), np.full(len(tree), np.inf), z.copy()
     for _ in range(ROUNDS):
-        pools = [linear] if past is None else [linear, linear + past.linear]
+        pools = [linear] if before is None else [linear, linear + before.linear]
         counted = _counted(tree, estimate)
         for i, near in enumerate(levels, 1):
             nodes = tree.slice(i)
@@ -88,9 +85,10 @@ def expected_shares(
             judge = (v[nodes] < np.inf) & ~alone
             size = 1.0 / rmsre.weights(parent / siblings, tau)
             weight = np.where(judge, 1.0 / (size + np.where(judge, v[nodes], 0.0)), 0.0)
-            then = None if past is None else past.settled[nodes]
+            own = None if before is None else before.settled[nodes]
             counts = [pool[nodes] for pool in pools]
-            share[nodes] = pooled(PooledLevel(near, z[nodes], parent, counts, counted[root[nodes]], then, weight, many))
+            level = PooledLevel(near, z[nodes], parent, counts, counted[root[nodes]], own, weight, many)
+            share[nodes] = pooled(level)
             mean[nodes] = share[nodes] * parent
             weight = np.where(judge, rmsre.weights(first[nodes], tau), 0.0)
             learned_spread = spread(mean[nodes], share[nodes], z[nodes], v[nodes], weight, many=many)
@@ -147,14 +145,14 @@ def labels_of(tree: Tree, earlier: Prior | None) -> NDArray[np.int32]:
     return label_codes(tree) if earlier is None or earlier.label is None else tree.to_level_order(earlier.label)
 
 
-def past_counts(tree: Tree, earlier: Prior) -> PastCounts:
+def prior_counts(tree: Tree, earlier: Prior) -> PriorCounts:
     """The counts of an earlier period, as they were estimated and made non-negative."""
     times = np.ones(len(tree)) if earlier.periods is None else tree.to_level_order(earlier.periods)
     mean: Floats = times * tree.to_level_order(earlier.mean)
     if not mean.min(initial=0.0) < 0:
-        return PastCounts(mean, mean)
+        return PriorCounts(mean, mean)
     variance = np.ones(len(tree)) if earlier.variance is None else times**2 * tree.to_level_order(earlier.variance)
-    return PastCounts(mean, settled(tree, mean.copy(), variance, mean, None))
+    return PriorCounts(mean, settled(tree, mean.copy(), variance, mean, None))
 
 
 EXACT = 1e-9  # the variance of an earlier count that has no noise, next to none
@@ -175,7 +173,7 @@ def foreseen(tree: Tree, earlier: Prior, *, tau: float = rmsre.TAU) -> Prior:
     var = np.full(len(tree), EXACT) if earlier.variance is None else np.maximum(order(earlier.variance), EXACT)
     var = np.where(leaf, var, np.inf)
     label = labels_of(tree, earlier)
-    share, wide, count = learned(tree, x, var, label, None, tau)
+    share, wide, count = learned(Today.of(tree, x, var), label, None, tau)
     z, v = engine(tree).upward(tree, x, var)
     known = np.minimum(predict(tree, x, var, share, wide)[1], v)
     more = count + np.sqrt(np.where(known < np.inf, known, 0.0))
@@ -345,14 +343,14 @@ UNTESTED = 100.0  # where no figure of today can tell
 
 
 class PooledLevel(NamedTuple):
-    """What is known of the children of a level, in level order."""
+    """The children of a level with all that their shares are predicted from, in level order."""
 
     kin: Kin
     z: Floats  # z⇑: from the node and all below it
     parent: Floats  # the parent's estimate, handed to each child
     pools: list[Floats]  # linear estimates: of today, and of both periods
     counted: Floats  # how much of each counts where no root may outweigh the others
-    past: Floats | None  # of the earlier period, ≥ 0
+    earlier: Floats | None  # the prior's counts, ≥ 0
     weight: Floats  # of each node in the judgement; 0 where it cannot judge
     many: bool = False  # nodes in the tree, so that sums are compiled
 
@@ -392,9 +390,9 @@ def _chain(level: PooledLevel, even: Floats, pool: Floats, counted: Floats | Non
         part = 1.0 if counted is None or group is level.kin.cousins else counted
         have, expected = _others(group, part * pool, part * guess.share * total, level.many)
         guess = _best(level, guess, _Step(guess.share * have, guess.share, expected))
-    if level.past is None:
+    if level.earlier is None:
         return guess
-    return _best(level, guess, _Step(level.past, guess.share, family.spread(family.sum(level.past))))
+    return _best(level, guess, _Step(level.earlier, guess.share, family.spread(family.sum(level.earlier))))
 
 
 def _others(group: Codes, pool: Floats, expected: Floats, many: bool) -> tuple[Floats, Floats]:

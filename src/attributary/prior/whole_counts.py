@@ -15,14 +15,15 @@ from attributary.denoising.posterior import (
     Posterior,
     family_weights,
     marginals,
+    ready,
     root_sizes,
     whole_figures,
 )
 from attributary.denoising.prior import Prior
 from attributary.denoising.whole import whole as round_off
 from attributary.prior.earlier import as_period
-from attributary.prior.gain import worse
-from attributary.prior.learn import expected_shares, labels_of, past_counts
+from attributary.prior.gain import Today, worse
+from attributary.prior.learn import expected_shares, labels_of, prior_counts
 from attributary.tables.table_columns import together
 from attributary.tree import Tree
 from attributary.types import Floats, Ints
@@ -55,19 +56,20 @@ def posterior_estimate(
         topdown = replace(topdown, measurements=measured)
     if measured.noisy.ndim > 1 or measured.families:
         raise ValueError("the posterior is of one column of figures with independent noise; give one at a time")
+    if not ready():
+        stage("compiling for this machine, once: some ten seconds")
     figures = whole_figures(tree, measured)
-    x, var, plain = figures.x, order(measured.variance), (figures.blue, figures.wide)
+    today = Today(tree, figures.x, order(measured.variance), figures.blue, figures.wide)
     if families is None:
-        share, _, _ = expected_shares(tree, x, var, figures.blue, labels_of(tree, earlier), None, tau)
-        past = None if period is None else past_counts(tree, period).settled
+        share, _, _ = expected_shares(today, labels_of(tree, earlier), None, tau)
+        before = None if period is None else prior_counts(tree, period).settled
         stage("learning how families share")
-        weights = learn_weights(tree, figures, bases(tree, share, past))
+        weights = learn_weights(tree, figures, bases(tree, share, before))
     else:
         weights = families.weights(tree)
     told = marginals(tree, figures, weights, done=lambda part: stage(f"weighing whole counts, {part:.0%} of the nodes"))
     shown = np.isfinite(told.mean)
-    checked = (tree, x, var, plain, told.mean, told.variance, tau, figures.linear)
-    if worse(*checked) if families is None else not families.shown:
+    if worse(today, told.mean, told.variance, tau, figures.linear) if families is None else not families.shown:
         shown[:] = False
     count = np.where(shown, told.mean, order(np.asarray(topdown.count, np.float64)))
     variance = np.where(shown, told.variance, figures.wide)
@@ -106,7 +108,7 @@ FLAT = 1e-3  # of the curvature expected: what gradients must change by to be be
 
 
 class Bases(NamedTuple):
-    """What α is made of: for each kind an array of all nodes, in level order."""
+    """The kinds that α is a sum of: each is an array of all nodes, in level order."""
 
     tree: Tree
     each: list[Floats]
@@ -127,7 +129,7 @@ class Bases(NamedTuple):
         return family_weights(self.tree, alpha, free)
 
 
-def bases(tree: Tree, share: Floats, past: Floats | None) -> Bases:
+def bases(tree: Tree, share: Floats, before: Floats | None) -> Bases:
     """The kinds of α: shares, equal parts, parts by leaves and, if there is one, the past; all in level order."""
     roots, parent = int(tree.first[0]), tree.family
     expected, even = share.copy(), np.ones(len(tree))
@@ -135,8 +137,8 @@ def bases(tree: Tree, share: Floats, past: Floats | None) -> Bases:
     even[roots:] /= np.bincount(parent[roots:], minlength=len(tree))[parent[roots:]]
     leaves = tree.in_level_order.sum_up(tree.in_level_order.is_leaf).astype(np.float64)
     by_leaves = np.append(leaves[:roots] / leaves[:roots].mean(), leaves[roots:] / leaves[parent[roots:]])
-    each = [expected, even, by_leaves, *([] if past is None else [past])]
-    start = np.tile([CLOSELY, 1.0, 1.0, *([] if past is None else [CLOSELY])], (tree.depth, 1))
+    each = [expected, even, by_leaves, *([] if before is None else [before])]
+    start = np.tile([CLOSELY, 1.0, 1.0, *([] if before is None else [CLOSELY])], (tree.depth, 1))
     start[0, 1:3] *= ROOTS
     for level in range(tree.depth):
         here = tree.slice(level)
@@ -144,8 +146,8 @@ def bases(tree: Tree, share: Floats, past: Floats | None) -> Bases:
         start[level] *= [base[here].any() for base in each]
         start[level, 1] *= level == 0 or not np.allclose(expected[here], even[here])
         start[level, 2] *= not np.allclose(even[here], by_leaves[here])
-        if past is not None:  # as much in all as shares, whatever the unit of the past; of roots, little is expected
-            some = past[here] if level == 0 else past[np.unique(parent[here])]
+        if before is not None:  # as much in all as shares, whatever the unit of the past; of roots, little is expected
+            some = before[here] if level == 0 else before[np.unique(parent[here])]
             start[level, 3] /= max(float(some.mean()), LEAST) * (CLOSELY if level == 0 else 1.0)
     return Bases(tree, each, start)
 
@@ -195,7 +197,7 @@ def _derivatives(kinds: Bases, theta: Floats, told: "WholeMarginals", level: int
 
 
 class _Climb(NamedTuple):
-    """Where a level's θ began, and the steps so far: log θ, and the gradient there."""
+    """The start of a level's θ, and its steps so far: log θ, and the gradient there."""
 
     start: Floats
     vague: float

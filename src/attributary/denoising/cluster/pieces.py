@@ -24,7 +24,7 @@ SAME = 1e-9  # how far z⇑ may be from what was handed up, relatively: another 
 
 
 class ClusterTask(NamedTuple):
-    """What is asked of every piece."""
+    """The options that every piece is denoised by."""
 
     levels: list[str]
     cut: int  # the level whose nodes are the parts' roots
@@ -39,7 +39,7 @@ class ClusterTask(NamedTuple):
     posterior: FamilyPrior | None = None  # what posterior means go by, if they are asked for
 
     def cell(self, name: str) -> str:
-        """What a column of the user is called on its way to a worker: PySpark stumbles over dots."""
+        """The name of a user's column on its way to a worker: PySpark stumbles over dots."""
         return f"__{self.given.index(name)}"
 
     def named(self, rows: Any) -> Any:
@@ -72,7 +72,7 @@ def label(level: int) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """What one worker holds; rows are sorted by path, so that it does not matter in which order they arrived."""
+    """One worker's nodes; rows are sorted by path, so that it does not matter in which order they arrived."""
 
     rows: Any  # Arrow
     forest: Tree  # of whole paths; above the cut it has no rows
@@ -91,7 +91,7 @@ class Part:
 
     @property
     def has_row(self) -> NDArray[np.bool_]:
-        """Of each node, in the tree's order."""
+        """True for each node that has a row, in the tree's order."""
         return np.arange(len(self.tree)) < len(self.rows)
 
     def paths(self) -> Any:
