@@ -163,6 +163,7 @@ def run(
     folder, estimator = folder or ".", Estimator(estimator) if isinstance(estimator, str) else estimator
     ready = Plan.load(plan) if isinstance(plan, str) else plan
     spec = spec if ready is None else _spec_of(ready, spec)
+    table = None if prior is None else read_earlier(prior)  # before minutes of counting: it may not be there
     stage("counting")
     before = None
     if prior_until is not None:
@@ -172,7 +173,6 @@ def run(
     stage("planning")
     tree = spec.tree(counts.table)
     names = [attribute.name for attribute in spec.known]
-    table = None if prior is None else read_earlier(prior)
     if prior is not None:
         known, expected = profiled(spec, tree, prior, table), prior_in_file(spec, tree, prior, protected, table)
     elif before is not None:
