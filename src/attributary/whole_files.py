@@ -49,8 +49,8 @@ def whole_file(path: str) -> Iterator[BinaryIO]:
     """A file to write, which takes the place of `path` once all is written; until then, and if not, the old one stays.
 
     It is written beside the old one, synced and renamed; what processes that were killed left there is removed. Where
-    `path` is a link, what it points to is replaced; where it is no ordinary file, such as /dev/null, it is written to as
-    it is.
+    `path` is a link, what it points to is replaced; where it is no ordinary file, such as /dev/null, it is written to
+    as it is.
     """
     target = os.path.realpath(path)
     if os.path.exists(target) and not os.path.isfile(target):
