@@ -152,12 +152,12 @@ DELAY = "(next_moment - 1 - moment) / 2"  # an impression's moment is twice its 
 LAST_DELAY = "(moment - 1 - last_touch) / 2"
 
 
-class Query(NamedTuple):
+class CountingSql(NamedTuple):
     sql: str
     clock: Clock  # of the impressions' times
 
 
-def two_logs(spec: Spec, logs: Logs, impressions: LogTable, conversions: LogTable, period: Period) -> Query:
+def two_logs(spec: Spec, logs: Logs, impressions: LogTable, conversions: LogTable, period: Period) -> CountingSql:
     """SQL that counts impressions, conversions and what became of them."""
     seen, done, clock = _both_times(logs, impressions, conversions)
     if clock == "number" and period.has_dates:
@@ -213,7 +213,7 @@ def two_logs(spec: Spec, logs: Logs, impressions: LogTable, conversions: LogTabl
         window=str(2 * window_micros(logs)),
         touch_in_period=period.holds("last_touch", clock, logs.time_unit, times=2),
     )
-    return Query(sql, clock)
+    return CountingSql(sql, clock)
 
 
 TIME, THEN = "attributary_time", "attributary_conversion_time"  # columns of times in microseconds
@@ -290,7 +290,7 @@ def _keys(logs: Logs, impressions: LogTable, conversions: LogTable) -> dict[str,
     return keys
 
 
-def one_log(spec: Spec, logs: Logs, log: LogTable, period: Period) -> Query:
+def one_log(spec: Spec, logs: Logs, log: LogTable, period: Period) -> CountingSql:
     """SQL that counts impressions, converted or not."""
     dated = any(a.calendar is not None for a in spec.attributes)
     time, in_period, clock = _time_in_period(logs, log, period, dated)
@@ -335,7 +335,7 @@ def one_log(spec: Spec, logs: Logs, log: LogTable, period: Period) -> Query:
         window=str(window_micros(logs)),
         in_period=in_period,
     )
-    return Query(sql, clock)
+    return CountingSql(sql, clock)
 
 
 def _time_in_period(logs: Logs, log: LogTable, period: Period, dated: bool) -> tuple[str, str, Clock]:
