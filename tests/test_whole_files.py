@@ -4,6 +4,8 @@ import errno
 import fcntl
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -230,3 +232,39 @@ def test_ctrl_c_while_they_change_places_waits_until_they_have(tmp_path: Path, m
     with pytest.raises(KeyboardInterrupt):
         fill(tmp_path / "run", "new")
     assert contents(tmp_path / "run") == all_of("new") and written == [str(tmp_path / "run")]
+
+
+LEFT = """
+import os, signal, sys
+from attributary.whole_files import whole_file
+from attributary.logs.duckdb import DuckDB
+engine = DuckDB(temp=sys.argv[1])
+with whole_file(sys.argv[1] + "/a.txt") as file:
+    file.write(b"half")
+    print("ready", flush=True)
+    sys.stdin.readline()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+NEXT = """
+import sys
+from attributary.logs.duckdb import DuckDB
+from attributary.whole_files import save
+save("whole", sys.argv[1] + "/b.txt")
+DuckDB(temp=sys.argv[1]).__exit__()
+"""
+
+
+def test_temporary_files_go_with_the_next_run_once_their_process_is_dead(tmp_path: Path) -> None:
+    begin = [sys.executable, "-c", LEFT, str(tmp_path)]
+    with subprocess.Popen(begin, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None and process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        (half,), (folder,) = tmp_path.glob(".attributary-*.tmp"), tmp_path.glob("attributary-*")
+        for path in (half, folder / "lock"):
+            os.utime(path, (0, 0))  # long ago
+        subprocess.run([sys.executable, "-c", NEXT, str(tmp_path)], check=True)
+        assert half.exists() and folder.exists()  # of a process that lives
+        process.communicate("go\n")
+    assert process.returncode == -signal.SIGKILL and half.exists() and folder.exists()
+    subprocess.run([sys.executable, "-c", NEXT, str(tmp_path)], check=True)
+    assert os.listdir(tmp_path) == ["b.txt"]

@@ -2,10 +2,12 @@
 
 import ctypes
 import os
+import re
 import secrets
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from typing import BinaryIO
@@ -14,6 +16,9 @@ from attributary.errors import InputError, TryAgain
 
 AT_FDCWD, EXCHANGE = -100, 2  # of Linux; renamex_np of macOS calls the same RENAME_SWAP
 MARK = ".attributary-"
+
+TEMPORARY = re.compile(r"\.attributary-[0-9a-f]{16}\.tmp")
+YOUNG = 60  # seconds in which a temporary file may not have its lock yet
 
 written: list[str] = []  # the files that this process has put in their place, for whoever is to say so
 
@@ -43,8 +48,9 @@ def save(content: str | bytes, path: str) -> None:
 def whole_file(path: str) -> Iterator[BinaryIO]:
     """A file to write, which takes the place of `path` once all is written; until then, and if not, the old one stays.
 
-    It is written beside the old one, synced and renamed. Where `path` is a link, what it points to is replaced; where
-    it is no ordinary file, such as /dev/null, it is written to as it is.
+    It is written beside the old one, synced and renamed; what processes that were killed left there is removed. Where
+    `path` is a link, what it points to is replaced; where it is no ordinary file, such as /dev/null, it is written to
+    as it is.
     """
     target = os.path.realpath(path)
     if os.path.exists(target) and not os.path.isfile(target):
@@ -54,8 +60,16 @@ def whole_file(path: str) -> Iterator[BinaryIO]:
         return
     folder = os.path.dirname(target)
     beside = os.path.join(folder, f".attributary-{secrets.token_hex(8)}.tmp")
+    if folder not in _swept:
+        _swept.add(folder)
+        with suppress(OSError):
+            for name in filter(TEMPORARY.fullmatch, os.listdir(folder)):
+                remove_if_dead(os.path.join(folder, name))
+    held = None
     try:
         with open(beside, "xb") as file:
+            held = os.dup(file.fileno())
+            hold(held)
             if os.path.exists(target):
                 os.chmod(beside, os.stat(target).st_mode & 0o7777)
             yield file
@@ -67,7 +81,36 @@ def whole_file(path: str) -> Iterator[BinaryIO]:
         with suppress(OSError):
             os.unlink(beside)
         raise
+    finally:
+        if held is not None:
+            os.close(held)
     sync(folder)
+
+
+_swept: set[str] = set()  # folders that this process has looked into
+
+
+def hold(handle: int) -> None:
+    """Locks a temporary file for as long as this process has it open: whoever can lock it finds it left over."""
+    with suppress(ImportError, OSError):
+        import fcntl
+
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def remove_if_dead(lock: str, remove: Callable[[str], object] = os.unlink) -> None:
+    """Removes a temporary file whose process is gone, or by `remove` what belongs to that file."""
+    with suppress(ImportError, OSError):
+        import fcntl
+
+        if time.time() - os.stat(lock).st_mtime < YOUNG:
+            return
+        handle = os.open(lock, os.O_RDWR | os.O_NOFOLLOW)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            remove(lock)
+        finally:
+            os.close(handle)
 
 
 def sync(folder: str) -> None:

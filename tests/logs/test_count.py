@@ -172,6 +172,78 @@ def test_what_is_in_no_bucket_is_told(folder: Path, engine: DuckDB) -> None:
     assert counts.left_out == 5 and counts.impressions == 9
 
 
+# --- conditions ---
+
+ROWS = [
+    ("de", 5.0, True, 1),
+    ("at", 1.0, False, 2),
+    ("ch", 9.5, True, 3),
+    (None, None, None, None),
+    ("a'; --", 2, True, 4),
+]
+CONDITIONS: dict[str, tuple[Any, Any]] = {
+    "value": ({"country": "de"}, lambda c, p, f, n: c == "de"),
+    "list": ({"country": ["de", "at", "a'; --"]}, lambda c, p, f, n: c in ("de", "at", "a'; --")),
+    "not": ({"country": {"not": ["de", "x"]}}, lambda c, p, f, n: c != "de"),
+    "range": ({"price": {"from": 2, "until": 9.5}}, lambda c, p, f, n: p is not None and 2 <= p < 9.5),
+    "number": ({"price": [1, 9.5]}, lambda c, p, f, n: p in (1, 9.5)),
+    "whole": ({"n": {"in": [1, 4], "not": [4]}}, lambda c, p, f, n: n == 1),
+    "flag": ({"flag": True}, lambda c, p, f, n: f is True),
+    "two": ({"country": {"not": "ch"}, "n": {"from": 2}}, lambda c, p, f, n: c != "ch" and (n or 0) >= 2),
+}
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+@pytest.mark.parametrize("name", CONDITIONS)
+def test_conditions_choose_the_rows_that_count(name: str, ending: str, tmp_path: Path, engine: DuckDB) -> None:
+    where, holds = CONDITIONS[name]
+    users = [f"u{i}" for i in range(len(ROWS))]
+    country, price, flags, n = zip(*ROWS, strict=True)
+    more = {"country": country, "price": pa.array(price, pa.float64()), "flag": flags, "n": n}
+    seen = pa.table({"user": users, "time": [1] * len(ROWS), "campaign": ["x"] * len(ROWS), **more})
+    done = pa.table({"user": users, "time": [2] * len(ROWS), "day": ["mon"] * len(ROWS), **more})
+    write_table(seen, str(tmp_path / f"i.{ending}"))
+    write_table(done, str(tmp_path / f"c.{ending}"))
+    chosen = sum(bool(holds(*row)) for row in ROWS)
+    assert 0 < chosen < len(ROWS)
+    keys = Spec.parse(TWO.replace(".csv", f".{ending}")).model_dump(by_alias=True, exclude_none=True)
+    for side, file in (("impressions", "i"), ("conversions", "c")):
+        spec = Spec(**{**keys, "logs": {**keys["logs"], f"{side}_where": where}})
+        assert Spec(**spec.model_dump(by_alias=True, exclude_none=True)) == spec
+        counts = count(spec, str(tmp_path), engine=engine)
+        path = str(tmp_path / f"{file}.{ending}")
+        assert counts.conversions == chosen and counts.filtered == {path: len(ROWS) - chosen}
+        assert counts.impressions == (chosen if side == "impressions" else len(ROWS))
+        assert (
+            counts.rows == 2 * len(ROWS)
+            and counts.unattributed == (counts.impressions < len(ROWS)) * counts.filtered[path]
+        )
+
+
+@pytest.mark.parametrize(
+    ("where", "words"),
+    [
+        ("{country = {like = 'd%'}}", "a table of columns, each with a value"),
+        ("{country = []}", "a table of columns, each with a value"),
+        ("{price = {from = 'x'}}", "a table of columns, each with a value"),
+        ("{country = {from = 2}}", "numbers are needed"),
+        ("{nothing = 1}", "has no column 'nothing'"),
+    ],
+)
+def test_conditions_are_no_sql(where: str, words: str, folder: Path, engine: DuckDB) -> None:
+    (folder / "i.csv").write_text("user,time,campaign,country,price\nu1,1,x,de,5\n")
+    with pytest.raises(InputError, match=words):
+        count(Spec.parse(TWO + f"impressions_where = {where}"), str(folder), engine=engine)
+
+
+def test_rows_with_their_conversions_have_one_condition(folder: Path, engine: DuckDB) -> None:
+    (folder / "rows.csv").write_text("campaign,price,sale\na,0.1,1\nb,0.1,1\n")
+    spec = Spec.parse(ONE + 'impressions_where = {campaign = "a"}')
+    assert some(count(spec, str(folder), engine=engine)) == [("a", "0.1-0.2", 1)]
+    with pytest.raises(InputError, match="the rows of one log are chosen by impressions_where"):
+        Spec.parse(ONE + 'conversions_where = {campaign = "a"}')
+
+
 # --- one log ---------------------------------------------------------------------------------------------------------
 
 DELAYED = ONE.replace(

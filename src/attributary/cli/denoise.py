@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Sequence
+from glob import has_magic
 from typing import Any
 
 import click
@@ -189,6 +190,9 @@ def _with_trees(files: Sequence[str], trees: Sequence[str]) -> list[tuple[str, s
             f"--tree is one for all summary reports, or one for each, in their order; got {len(trees)} for {len(pairs)}"
         )
     every = [path for _, path in pairs]
+    missing = next((path for path in every if not has_magic(path) and not os.path.exists(path)), None)
+    if missing is not None:
+        raise InputError(f"there is no file {missing}; give the files of the summary report")
     found = trees or [_tree_beside([path, plan, *every]) for plan, path in pairs]
     return [(*pair, found[i] if len(found) > 1 else found[0]) for i, pair in enumerate(pairs)]
 

@@ -8,6 +8,7 @@ from importlib import resources
 from typing import Any, NamedTuple
 
 from attributary.errors import InputError
+from attributary.logs.calendar import day_of, on_clocks, place_sql
 from attributary.logs.counts import FATES, Counts, last_rank, leaves, value_columns
 from attributary.logs.engine import CastError, Engine, Report
 from attributary.logs.log_columns import (
@@ -17,6 +18,7 @@ from attributary.logs.log_columns import (
     Moment,
     Period,
     comma_list,
+    conditions,
     duration_of,
     flag,
     is_empty,
@@ -62,9 +64,12 @@ def count(
             else:
                 query = two_logs(spec, logs, sides[0], sides[1], period)
                 grouped = running.run(query.sql, "attributing and counting")
+            filtered = _left_out(sides)
         except CastError as error:
             raise _bad_cell(sides, error) from error
-    return replace(leaves(spec, logs, grouped, period), clock=period.words(query.clock))
+    counts = leaves(spec, logs, grouped, period)
+    rows = None if counts.rows is None else counts.rows + sum(filtered.values())
+    return replace(counts, clock=period.words(query.clock), filtered=filtered, rows=rows)
 
 
 def make_engine(name: str, report: Report | None = None, master: str | None = None, **limits: Any) -> Any:
@@ -95,14 +100,26 @@ def _open_logs(spec: Spec, logs: Logs, folder: str, engine: Engine) -> list[LogT
         if names is None:
             raise InputError(f'logs.{side} is missing; give its files, as in {side} = "{side}/*.parquet"')
         relation = engine.open(files(names, folder, logs.header))
-        sides.append(LogTable(engine, relation, called, missing_cells(logs), logs.time_unit))
+        log = LogTable(engine, relation, called, missing_cells(logs), logs.time_unit)
+        where = logs.conversions_where if side == "conversions" else logs.impressions_where
+        sides.append(replace(log, where=conditions(log, where)))
     return sides
+
+
+def _left_out(sides: list[LogTable]) -> dict[str, int]:
+    """How many rows of each log do not meet the spec's conditions."""
+    rows = {
+        log.relation.name: f"SELECT COUNT(*) AS n FROM {log.relation.sql} WHERE NOT ({log.where})"
+        for log in sides
+        if log.where
+    }
+    return {name: int(sides[0].engine.run(sql, "choosing rows").column("n")[0].as_py()) for name, sql in rows.items()}
 
 
 def _refuse_unused(spec: Spec, logs: Logs) -> None:
     """A name that nothing is called would be passed over in silence."""
     both = {logs.user, *logs.keys, logs.time, logs.converted, logs.conversion_time, logs.delay} - {None}
-    known, unknown = ({a.name for a in attributes} for attributes in (spec.known, spec.unknown))
+    known, unknown = ({a.name for a in side if a.calendar is None} for side in (spec.known, spec.unknown))
     unknown |= {measure.source for measure in spec.values}
     for where, names, used in (
         ("impression_columns", logs.impression_columns, both | known),
@@ -135,20 +152,26 @@ DELAY = "(next_moment - 1 - moment) / 2"  # an impression's moment is twice its 
 LAST_DELAY = "(moment - 1 - last_touch) / 2"
 
 
-class Query(NamedTuple):
+class CountingSql(NamedTuple):
     sql: str
     clock: Clock  # of the impressions' times
 
 
-def two_logs(spec: Spec, logs: Logs, impressions: LogTable, conversions: LogTable, period: Period) -> Query:
+def two_logs(spec: Spec, logs: Logs, impressions: LogTable, conversions: LogTable, period: Period) -> CountingSql:
     """SQL that counts impressions, conversions and what became of them."""
     seen, done, clock = _both_times(logs, impressions, conversions)
     if clock == "number" and period.has_dates:
         refuse_no_epoch(impressions, seen)
     keys = _keys(logs, impressions, conversions)
-    known = {f"known_{i}": label(impressions, a.name) for i, a in enumerate(spec.known)} or {"known_0": "0"}
+    calendars = _calendars(spec, logs, _Times(impressions, seen, clock), period)
+    known = {f"known_{i}": calendars.get(a.name) or label(impressions, a.name) for i, a in enumerate(spec.known)}
+    known = known or {"known_0": "0"}
     attributes = {f"unknown_{i}": a for i, a in enumerate(spec.unknown)}
-    unknown = {name: _unknown_value(conversions, a) for name, a in attributes.items() if not is_delay(a, logs)}
+    unknown = {
+        name: calendars.get(a.name) or _unknown_value(conversions, a)
+        for name, a in attributes.items()
+        if not is_delay(a, logs)
+    }
     got = {name: f"next_{name}" if name in unknown else bucket_sql(DELAY, a) for name, a in attributes.items()}
     many = spec.conversions_per_impression != 1 or bool(spec.values)
     micros, values = value_columns(spec, conversions)
@@ -157,10 +180,10 @@ def two_logs(spec: Spec, logs: Logs, impressions: LogTable, conversions: LogTabl
     by, in_order = ", ".join(keys), ", ".join(f"{name} NULLS FIRST" for name in ("moment", "path", *unknown))
     common = {
         "impressions": _select(
-            {k: ours for k, (ours, _) in keys.items()} | {"time": seen} | known, impressions.relation.sql
+            {k: ours for k, (ours, _) in keys.items()} | {"time": TIME} | known, _timed(impressions, {TIME: seen})
         ),
         "conversions": _select(
-            {k: its for k, (_, its) in keys.items()} | {"time": done} | unknown, conversions.relation.sql
+            {k: its for k, (_, its) in keys.items()} | {"time": TIME} | unknown, _timed(conversions, {TIME: done})
         ),
         "keys": by,
         "joinable": " AND ".join(f"{name} IS NOT NULL" for name in keys),
@@ -190,7 +213,43 @@ def two_logs(spec: Spec, logs: Logs, impressions: LogTable, conversions: LogTabl
         window=str(2 * window_micros(logs)),
         touch_in_period=period.holds("last_touch", clock, logs.time_unit, times=2),
     )
-    return Query(sql, clock)
+    return CountingSql(sql, clock)
+
+
+TIME, THEN = "attributary_time", "attributary_conversion_time"  # columns of times in microseconds
+
+
+def _timed(log: LogTable, times: Mapping[str, str]) -> str:
+    """The rows of a log with their times."""
+    return f"(SELECT *, {', '.join(f'{sql} AS {name}' for name, sql in times.items())} FROM {log.rows}) AS timed"
+
+
+class _Times(NamedTuple):
+    """The impressions' times, by which periods and calendars go."""
+
+    log: LogTable
+    sql: str
+    clock: Clock
+
+
+def _calendars(spec: Spec, logs: Logs, times: _Times, period: Period, then: str = TIME) -> dict[str, str]:
+    """SQL for the places of attributes that have a calendar, by name; `then` is the column of conversions' times."""
+    asked = {attribute: attribute.calendar for attribute in spec.attributes if attribute.calendar is not None}
+    if not asked:
+        return {}
+    if times.clock == "number":
+        refuse_no_epoch(times.log, times.sql)
+    first = period.end_micros("since", times.clock, logs.time_unit)
+    if first is None:
+        rows = f"(SELECT {times.sql} AS time FROM {times.log.rows}) AS times"
+        inside = period.holds("time", times.clock, logs.time_unit)
+        first = times.log.engine.run(f"SELECT MIN(time) AS first FROM {rows} WHERE {inside}").column("first")[0].as_py()
+    places = {}
+    for attribute, calendar in asked.items():
+        zone = (attribute.timezone or logs.timezone or "UTC") if times.clock in ("number", "zoned") else None
+        shown = on_clocks(then if attribute.unknown else TIME, zone)
+        places[attribute.name] = place_sql(calendar, shown, day_of(first or 0, zone))
+    return places
 
 
 def _both_times(logs: Logs, impressions: LogTable, conversions: LogTable) -> tuple[str, str, Clock]:
@@ -231,11 +290,16 @@ def _keys(logs: Logs, impressions: LogTable, conversions: LogTable) -> dict[str,
     return keys
 
 
-def one_log(spec: Spec, logs: Logs, log: LogTable, period: Period) -> Query:
+def one_log(spec: Spec, logs: Logs, log: LogTable, period: Period) -> CountingSql:
     """SQL that counts impressions, converted or not."""
-    time, in_period, clock = _time_in_period(logs, log, period)
+    dated = any(a.calendar is not None for a in spec.attributes)
+    time, in_period, clock = _time_in_period(logs, log, period, dated)
     delay = _delay(logs, log)
-    known = {f"known_{i}": label(log, a.name) for i, a in enumerate(spec.known)}
+    if delay is None and any(a.calendar is not None for a in spec.unknown):
+        raise InputError("the calendar of a conversion needs its time; name its column as conversion_time or delay")
+    calendars = _calendars(spec, logs, _Times(log, time, clock), period, THEN)
+    times = {TIME: time, THEN: f"({time}) + ({delay or 0})"} if dated else {TIME: time}
+    known = {f"known_{i}": calendars.get(a.name) or label(log, a.name) for i, a in enumerate(spec.known)}
     unknown, got = {}, {}
     for i, a in enumerate(spec.unknown):
         if is_delay(a, logs):
@@ -246,7 +310,7 @@ def one_log(spec: Spec, logs: Logs, log: LogTable, period: Period) -> Query:
                 )
             got[f"unknown_{i}"] = bucket_sql("delay", a)
         else:
-            unknown[f"unknown_{i}"] = _unknown_value(log, a)
+            unknown[f"unknown_{i}"] = calendars.get(a.name) or _unknown_value(log, a)
             got[f"unknown_{i}"] = f"unknown_{i}"
     if logs.window_seconds is not None and delay is None:
         raise InputError(
@@ -256,14 +320,14 @@ def one_log(spec: Spec, logs: Logs, log: LogTable, period: Period) -> Query:
     if converted is None and delay is None:
         raise InputError("which rows have a conversion? name a column as converted, conversion_time or delay")
     columns = {
-        "time": time,
+        "time": TIME,
         "is_converted": converted or f"({delay}) IS NOT NULL",
         "delay": delay or "CAST(NULL AS BIGINT)",
     }
     micros, values = value_columns(spec, log, "is_converted")
     sql = _fill(
         "counting",
-        impressions=_select(columns | known | unknown | micros, log.relation.sql),
+        impressions=_select(columns | known | unknown | micros, _timed(log, times)),
         known=comma_list(known),
         got_unknown=comma_list(f"CASE WHEN is_converted THEN {sql} END AS {name}" for name, sql in got.items()),
         all_unknown=comma_list(got),
@@ -271,12 +335,12 @@ def one_log(spec: Spec, logs: Logs, log: LogTable, period: Period) -> Query:
         window=str(window_micros(logs)),
         in_period=in_period,
     )
-    return Query(sql, clock)
+    return CountingSql(sql, clock)
 
 
-def _time_in_period(logs: Logs, log: LogTable, period: Period) -> tuple[str, str, Clock]:
-    """The time of an impression, which matters only for a period, whether it is in that, and its clock."""
-    if period.is_all:
+def _time_in_period(logs: Logs, log: LogTable, period: Period, dated: bool) -> tuple[str, str, Clock]:
+    """The time of an impression, which matters only for periods and calendars, whether it is in one, and its clock."""
+    if period.is_all and not dated:
         return "0", "TRUE", "number"
     if logs.time is None:
         raise InputError('logs.time is missing; name the column of times, as in time = "time"')

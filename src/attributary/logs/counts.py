@@ -1,6 +1,7 @@
 """counts: how many conversions each leaf has, and what became of those that none has."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from math import ceil, prod
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ from attributary.logs.log_columns import (
     LogTable,
     OutsideDomain,
     Period,
+    bucket_codes,
     comma_list,
     domain_places,
     find_column,
@@ -62,6 +64,7 @@ class Counts:
     left_out: int = 0  # conversions that are in no leaf since they are outside of a domain
     values: "tuple[ValueTotals, ...]" = ()  # of each measure that is one
     rows: int | None = None  # of the logs; None where a period passes some of them over
+    filtered: Mapping[str, int] = field(default_factory=dict)  # rows that do not meet the spec's conditions, by log
     clock: str = ""  # which time zone the period's dates are read in, where they name none
 
     def refuse_no_match(self) -> "Counts":
@@ -90,6 +93,7 @@ class Counts:
             },
             "outside_domain": [outside._asdict() for outside in self.outside],
             "impressions_without_time": self.undated,
+            "rows_left_out_by_conditions": dict(self.filtered),
             "values": [values._asdict() for values in self.values],
         }
 
@@ -112,7 +116,10 @@ def leaves(spec: Spec, logs: Logs, table: Any, period: Period) -> Counts:
     if many:
         conversions = np.where(table.column("rank").fill_null(1).to_numpy() <= last_rank(spec), conversions, 0)
 
-    known = [label_codes(table, f"known_{i}", attribute, logs) for i, attribute in enumerate(spec.known)]
+    known = [
+        label_codes(table, f"known_{i}", a, logs) if a.calendar is None else bucket_codes(table, f"known_{i}", a)
+        for i, a in enumerate(spec.known)
+    ]
     paths = number_rows([column.code for column in known], table.num_rows)  # in the order of their labels
     sizes = [len(attribute.labels) for attribute in spec.unknown]
     _refuse_too_many(len(paths.first), prod(sizes))

@@ -1,21 +1,25 @@
 """duckdb: the engine for one machine. It reads more than fits into memory, and spills what it cannot hold."""
 
 import errno
+import os
 import re
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
-from glob import escape
+from glob import escape, iglob
 from threading import Event
 from typing import Any, Self, TypeVar
 
 from attributary.errors import InputError, TryAgain
 from attributary.logs.engine import CastError, Kind, Relation, Report
 from attributary.logs.log_files import Files, refuse_cut_gzip, refuse_cut_zstd
+from attributary.whole_files import hold, remove_if_dead
 
 Result = TypeVar("Result")
 POLL = 0.1  # seconds
+LOCK = "lock"
 ROW = '"the number of the row"'
 KINDS: dict[Kind, str] = {
     "text": "VARCHAR UUID",
@@ -56,7 +60,7 @@ class DuckDB:
         print_no_progress(self._connection, watched=report is not None)
         self._set("python_enable_replacements", False)  # or FROM impressions may mean a variable of that name
         self._set("TimeZone", "UTC")
-        self._spill = _folder(temp)
+        self._spill, self._lock = _folder(temp)
         self._set("temp_directory", self._spill.name)
         self._pool, self._stop = ThreadPoolExecutor(), Event()
         self._checks: list[Future[None]] = []
@@ -69,6 +73,7 @@ class DuckDB:
         self._connection.interrupt()
         self._pool.shutdown()
         self._connection.close()
+        os.close(self._lock)
         self._spill.cleanup()
 
     def open(self, files: Files) -> Relation:
@@ -168,9 +173,15 @@ def print_no_progress(connection: Any, watched: bool = False) -> None:
         connection.execute(f"SET enable_progress_bar = {watched}")
 
 
-def _folder(temp: str | None) -> Any:
+def _folder(temp: str | None) -> tuple[Any, int]:
+    """A folder to spill to and the lock that keeps it; those of processes that were killed are removed."""
     try:
-        return tempfile.TemporaryDirectory(prefix="attributary-", dir=temp, ignore_cleanup_errors=True)
+        for lock in iglob(os.path.join(escape(temp or tempfile.gettempdir()), "attributary-*", LOCK)):
+            remove_if_dead(lock, lambda path: shutil.rmtree(os.path.dirname(path), ignore_errors=True))
+        spill = tempfile.TemporaryDirectory(prefix="attributary-", dir=temp, ignore_cleanup_errors=True)
+        handle = os.open(os.path.join(spill.name, LOCK), os.O_CREAT | os.O_RDWR, 0o600)
+        hold(handle)
+        return spill, handle
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise TryAgain(f"{temp or tempfile.gettempdir()} is full; make room, or choose another (`temp`)") from None

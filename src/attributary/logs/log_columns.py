@@ -1,7 +1,7 @@
 """log_columns: the columns of a log as SQL, each for its role: a label, a key, a number, a flag, a time."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from difflib import get_close_matches
@@ -14,7 +14,7 @@ import numpy as np
 from attributary.errors import InputError
 from attributary.logs.engine import Engine, Kind, Relation
 from attributary.spec import Attribute, Logs
-from attributary.spec.attribute import span
+from attributary.spec.attribute import CALENDARS, Condition, span
 from attributary.tables.table_columns import refuse_grouped
 from attributary.tree.paths import codes, refuse_unprintable, text_labels
 from attributary.types import Ints
@@ -65,13 +65,18 @@ def label_codes(table: Any, column: str, attribute: Attribute, logs: Logs) -> La
 
 
 def bucket_codes(table: Any, column: str, attribute: Attribute) -> LabelCodes:
-    """A column of bucket numbers as labels: those of the buckets, then those that are outside of all of them."""
+    """A column of buckets' or a calendar's places as labels: theirs, then those that are outside of all of them."""
     import pyarrow as pa
 
-    buckets = attribute.buckets or 0
-    labels = (*attribute.labels[:buckets], ABOVE, MISSING, BELOW)  # bucket -1 is the last
-    number = table.column(column).cast(pa.int64()).fill_null(buckets + 1).to_numpy()
-    return LabelCodes(labels, np.where(number < 0, buckets + 2, number))
+    cells = table.column(column).cast(pa.int64())
+    number = cells.fill_null(-1).to_numpy()
+    if attribute.unknown or attribute.calendar in CALENDARS:
+        inside = attribute.labels
+    else:
+        inside = tuple(str(place + 1) for place in range(int(number.max(initial=-1)) + 1))
+    code = np.where(number < 0, len(inside) + 2, np.minimum(number, len(inside)))
+    absent = cells.is_null().to_numpy()
+    return LabelCodes((*inside, ABOVE, MISSING, BELOW), np.where(absent, len(inside) + 1, code))
 
 
 def _range_label(text: str, attribute: Attribute) -> str:
@@ -97,7 +102,7 @@ def domain_places(
     table: Any, column: str, attribute: Attribute, logs: Logs, conversions: Ints
 ) -> tuple[Ints, OutsideDomain | None]:
     """The place in the domain of each row's value, -1 for none, and the conversions whose value is outside of it."""
-    if attribute.bucket is None:
+    if attribute.bucket is None and attribute.calendar is None:
         labels, code = label_codes(table, column, attribute, logs)
     else:
         labels, code = bucket_codes(table, column, attribute)
@@ -184,6 +189,12 @@ class LogTable:
     missing: tuple[str, ...]
     unit: Unit
     doubts: list[Doubt] = field(default_factory=list)  # noted on the way
+    where: str = ""  # SQL that holds for the rows that count
+
+    @property
+    def rows(self) -> str:
+        """What stands after FROM: the rows that count."""
+        return f"(SELECT * FROM {self.relation.sql} WHERE {self.where}) AS chosen" if self.where else self.relation.sql
 
     def doubt(self, column: str, bad: str, needed: str) -> None:
         """Notes that a column of text may hold what is not `needed`; {0} stands for it in `bad`."""
@@ -229,6 +240,33 @@ def flag(log: LogTable, name: str) -> str:
     return f"COALESCE({here if kind == 'bool' else f'{number(log, name)} <> 0'}, FALSE)"
 
 
+def conditions(log: LogTable, where: Mapping[str, Condition]) -> str:
+    """SQL that holds for the rows that meet all conditions; a missing value meets only those that exclude values."""
+    parts = []
+    for name, (values, without, least, below) in where.items():
+        column, kind = find_column(log, name)
+        here = present(log, column, kind)
+        if kind == "other":
+            raise wrong_kind(log, column, "conditions are on text, numbers or dates")
+        as_text = f"CAST({here} AS STRING)" if kind not in ("text", "number") else here
+        amount = number(log, name) if least is not None or below is not None else ""
+        for cells, template in (
+            (values, "COALESCE({0} IN ({1}), FALSE)"),
+            (without, "COALESCE({0} NOT IN ({1}), TRUE)"),
+        ):
+            if cells is not None:
+                told = [repr(float(cell)) for cell in cells if not isinstance(cell, str)]
+                told = told if kind == "number" else [log.engine.text(str(cell)) for cell in cells]
+                if len(told) < len(cells):
+                    raise wrong_kind(
+                        log, column, f"a condition on it names numbers; got {', '.join(map(str, cells)):.80}"
+                    )
+                parts.append(template.format(as_text, ", ".join(told)))
+        parts += [f"COALESCE({amount} >= {float(least)!r}, FALSE)"] if least is not None else []
+        parts += [f"COALESCE({amount} < {float(below)!r}, FALSE)"] if below is not None else []
+    return " AND ".join(parts)
+
+
 def find_column(log: LogTable, name: str) -> tuple[str, Kind]:
     """The file's column of that name, or the one that the spec says it is called, and its kind."""
     column, kinds = log.names.get(name, name), log.relation.kinds
@@ -259,7 +297,7 @@ def present(log: LogTable, column: str, kind: Kind) -> str:
 def sample_cells(log: LogTable, column: str) -> list[str]:
     """Some cells of a column of text, the missing ones left out."""
     here = present(log, column, "text")
-    all_cells = f"SELECT {here} AS cell FROM {log.relation.sql}"
+    all_cells = f"SELECT {here} AS cell FROM {log.rows}"
     sql = f"SELECT cell FROM ({all_cells}) AS cells WHERE cell IS NOT NULL LIMIT {SAMPLE}"
     cells: list[str] = log.engine.run(sql, "looking at the first rows").column("cell").to_pylist()
     return cells
@@ -267,7 +305,7 @@ def sample_cells(log: LogTable, column: str) -> list[str]:
 
 def is_empty(log: LogTable) -> bool:
     """Whether the log has no rows."""
-    return bool(log.engine.run(f"SELECT 1 AS one FROM {log.relation.sql} LIMIT 1").num_rows == 0)
+    return bool(log.engine.run(f"SELECT 1 AS one FROM {log.rows} LIMIT 1").num_rows == 0)
 
 
 def wrong_kind(log: LogTable, column: str, needed: str) -> InputError:
@@ -423,7 +461,7 @@ def time_of(log: LogTable, name: str, like: Clock | None = None) -> tuple[str, C
 
 def refuse_no_epoch(log: LogTable, time: str) -> None:
     """Refuses numbers that do not count from 1970 where dates are needed: these would be after all of them."""
-    first = f"SELECT {time} AS time FROM {log.relation.sql} LIMIT {SAMPLE}"
+    first = f"SELECT {time} AS time FROM {log.rows} LIMIT {SAMPLE}"
     last = log.engine.run(f"SELECT MAX(time) AS last FROM ({first}) AS times").column("last")[0].as_py()
     if last is not None and last < EARLIEST * 10**6:
         raise InputError(

@@ -171,6 +171,7 @@ def run(
     folder, estimator = folder or ".", Estimator(estimator) if isinstance(estimator, str) else estimator
     ready = Plan.load(plan) if isinstance(plan, str) else plan
     spec = spec if ready is None else _spec_of(ready, spec)
+    table = None if prior is None else read_earlier(prior)  # before minutes of counting: it may not be there
     stage("counting")
     before = None
     if prior_until is not None:

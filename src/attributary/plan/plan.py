@@ -28,7 +28,7 @@ from attributary.tree.match import match
 from attributary.types import Floats, Ints
 
 Row = tuple[int, ...]
-DOMAIN = {"name", "unknown", "domain", "range", "bucket", "buckets", "start"}  # what the values of an attribute go by
+DOMAIN = {"name", "unknown", "domain", "range", "bucket", "buckets", "start", "calendar", "timezone"}  # of its values
 
 
 class PriorNote(BaseModel, frozen=True, extra="forbid"):

@@ -11,12 +11,17 @@ from math import isfinite
 from typing import Annotated, Any, Literal, NamedTuple
 from zoneinfo import ZoneInfo
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, PlainValidator
 
 from attributary.spec.measure import Targets
 from attributary.spec.mistakes import Mistake, Section, value_in_words
 
-DOMAINS = ("domain", "range", "bucket")  # the ways to give one; a bucket goes with buckets and start
+Calendar = Literal["day", "week", "month", "weekday", "hour"]
+CALENDARS: dict[str, tuple[str, ...]] = {  # those with values of their own; of the others, places are counted from 1
+    "weekday": ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"),
+    "hour": tuple(f"{hour:02}" for hour in range(24)),
+}
+DOMAINS = ("domain", "range", "bucket", "calendar")  # the ways to give one; a bucket goes with buckets and start
 LARGEST = 10_000_000  # values in a domain
 LEAST, FURTHEST = 1e-9, 1e15  # of a bucket's width, and of where it is
 TAKEN = {
@@ -47,7 +52,7 @@ def _zone(name: str) -> str:
     """The name of a time zone that is known."""
     try:
         ZoneInfo(name)
-    except (OSError, ValueError):  # no such name, a folder of them, or no path at all
+    except (KeyError, OSError, ValueError):  # no such name, a folder of them, or no path at all
         raise ValueError(ZONE) from None
     return name
 
@@ -104,6 +109,10 @@ class Attribute(Targets):
     start: Annotated[int | float | str, PlainValidator(_start)] | None = Field(
         default=None, description='where the first bucket begins: a number, or a time as in "1d"'
     )
+    calendar: Calendar | None = Field(
+        default=None, description='a part of the time of its row: "day", "week", "month", "weekday" or "hour"'
+    )
+    timezone: Annotated[str, AfterValidator(_zone)] | None = Field(default=None, description=ZONE)
 
     @classmethod
     def mistakes(cls, given: dict[str, Any]) -> Iterator[Mistake]:
@@ -121,15 +130,16 @@ class Attribute(Targets):
                 )
             for way in ways[1:]:
                 yield Mistake(way, f"a domain is given in one way; got {ways[0]} too: keep one of them")
-        elif ways:
+        elif ways and ways != ["calendar"]:
             yield Mistake(
                 ways[0],
                 f"a known attribute takes the values that occur; add unknown = true to {name!r}, or leave it out",
             )
         if "bucket" in given and "buckets" not in given:
             yield Mistake("buckets", "is missing; say how many, as in buckets = 15")
+        yield from _wrong_calendar(given)
         for key in ("buckets", "start"):
-            if key in given and "bucket" not in given:
+            if key in given and "bucket" not in given and (key == "start" or "calendar" not in given):
                 yield Mistake(key, 'goes with bucket, which is missing; say how wide they are, as in bucket = "2d"')
         yield from _wrong_domain(given)
 
@@ -138,6 +148,8 @@ class Attribute(Targets):
         """How many values the domain has."""
         if self.domain is not None:
             return len(self.domain)
+        if self.calendar in CALENDARS:
+            return len(CALENDARS[self.calendar])
         if self.range is not None:
             return self.range[1] - self.range[0] + 1
         if self.buckets is not None:
@@ -149,11 +161,30 @@ class Attribute(Targets):
         """The domain's values as text, in order; a bucket is named by its ends, as in 0-2d, and the last is outside."""
         if self.domain is not None:
             return self.domain
+        if self.calendar is not None:
+            return CALENDARS.get(self.calendar) or tuple(str(place + 1) for place in range(self.size))
         low, size = (self.range or (0, 0))[0], self.size
         if self.range is not None:
             return tuple(map(str, range(low, low + size)))
         ends, unit = self._ends()
         return tuple(f"{low}-{high}{unit}" for low, high in pairwise(ends))
+
+    def label_at(self, moment: datetime, begins: date) -> str:
+        """The label of a time, of one that has a `calendar`; places are counted from the day that a period `begins`.
+
+        A moment with a time zone is shown by the clocks of the attribute's, if it has one.
+        """
+        there = moment.astimezone(ZoneInfo(self.timezone)) if self.timezone and moment.tzinfo else moment
+        day, first = there.toordinal(), begins.toordinal()
+        places = {
+            "hour": there.hour,
+            "weekday": there.weekday(),
+            "day": day - first,
+            "week": (day - 1) // 7 - (first - 1) // 7,  # day 1 is a Monday
+            "month": 12 * (there.year - begins.year) + there.month - begins.month,
+        }
+        place = places[self.calendar or "day"]
+        return CALENDARS[self.calendar][place] if self.calendar in CALENDARS else str(place + 1)
 
     def _ends(self) -> tuple[list[str], str]:
         """The ends of the buckets, and their unit."""
@@ -168,6 +199,20 @@ class Attribute(Targets):
 
 def _plain(number: Decimal) -> str:
     return f"{number.normalize():f}"
+
+
+def _wrong_calendar(given: dict[str, Any]) -> Iterator[Mistake]:
+    calendar = given.get("calendar")
+    if calendar is None:
+        if "timezone" in given:
+            yield Mistake("timezone", 'goes with calendar, which is missing; say which, as in calendar = "weekday"')
+        return
+    if given.get("unknown") is not True or calendar in CALENDARS:
+        if "buckets" in given:
+            why = "takes the values that occur" if given.get("unknown") is not True else f"has {calendar}s of its own"
+            yield Mistake("buckets", f'calendar = "{calendar}" {why}; leave it out')
+    elif "buckets" not in given:
+        yield Mistake("buckets", f"is missing; say how many {calendar}s a period has, as in buckets = 31")
 
 
 def _wrong_domain(given: dict[str, Any]) -> Iterator[Mistake]:
@@ -225,7 +270,13 @@ ROWS = ("attributed", "converted", "conversion_time", "delay")  # keys of one wh
 FILES = 'a file or a list of files, as in "logs/*.parquet"'
 COLUMNS = 'a table of names, as in {campaign = "cmp_id"}: the name in the spec, then the name in the file'
 
+CONDITIONS = (
+    "a table of columns, each with a value, a list of values, {not = a list}, or {from = a number, until = a number}, "
+    'as in {country = ["DE", "AT"], status = {not = ["void"]}, price = {from = 1}}'
+)
+
 Name = Annotated[str, Field(min_length=1)]
+Cell = str | int | float
 
 
 def _window(text: str) -> str:
@@ -239,6 +290,40 @@ def _listed(files: Any) -> Any:
     return (files,) if isinstance(files, str) else files
 
 
+class Condition(NamedTuple):
+    """Which rows count, by one column: those with a value, those without, or with a number in a range."""
+
+    values: tuple[Cell, ...] | None = None
+    without: tuple[Cell, ...] | None = None
+    least: float | None = None
+    below: float | None = None
+
+
+def _condition(given: Any) -> Condition:
+    if isinstance(given, Condition):
+        return given
+    cells = given if isinstance(given, dict) else {"in": given}
+    lists = {key: _cells(value) for key, value in cells.items() if key in ("in", "not")}
+    ends = {key: value for key, value in cells.items() if key in ("from", "until")}
+    if not cells or len(lists) + len(ends) < len(cells) or not all(map(_is_number, ends.values())):
+        raise ValueError
+    return Condition(lists.get("in"), lists.get("not"), ends.get("from"), ends.get("until"))
+
+
+def _cells(given: Any) -> tuple[Cell, ...]:
+    cells = tuple(given) if isinstance(given, list | tuple) else (given,)
+    if not cells or not all(isinstance(cell, bool | str) or _is_number(cell) for cell in cells):
+        raise ValueError
+    return tuple(str(cell).lower() if isinstance(cell, bool) else cell for cell in cells)
+
+
+def _given(condition: Condition) -> dict[str, Any]:
+    """A condition as a spec has it."""
+    keys = zip(("in", "not", "from", "until"), condition, strict=True)
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in keys if value is not None}
+
+
+Where = dict[Name, Annotated[Condition, PlainValidator(_condition), PlainSerializer(_given)]]
 Files = Annotated[tuple[Name, ...], Field(strict=False, min_length=1), BeforeValidator(_listed)]
 
 
@@ -281,6 +366,8 @@ class Logs(Section):
     )
     impression_columns: dict[Name, Name] = Field(default={}, description=COLUMNS)
     conversion_columns: dict[Name, Name] = Field(default={}, description=COLUMNS)
+    impressions_where: Where = Field(default={}, description=CONDITIONS)
+    conversions_where: Where = Field(default={}, description=CONDITIONS)
 
     @classmethod
     def mistakes(cls, given: dict[str, Any]) -> Iterator[Mistake]:
@@ -292,6 +379,8 @@ class Logs(Section):
                 f"is of a log whose rows have their conversions, and {pair[0]} of two that are yet to be joined; "
                 "keep one",
             )
+        if rows and given.get("conversions_where"):
+            yield Mistake("conversions_where", "is of two logs; the rows of one log are chosen by impressions_where")
         if "delay" in given and "conversion_time" in given:
             yield Mistake("delay", "either says when a conversion was; got conversion_time too: keep one of them")
         if given.get("keys") and "user" not in given:

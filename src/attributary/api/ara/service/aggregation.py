@@ -88,7 +88,6 @@ def aggregate(
     _check_files(output, errors_file)
     if no_noise and seed is not None:
         raise InputError("`seed` is for noise, and `no_noise` leaves it out; give one of them")
-    paths = avro.named_files([reports] if isinstance(reports, str) else reports, "reports")
     named = [private_keys] if isinstance(private_keys, str) else private_keys
     secret_keys = read_private_keys(named) if named else None
     not_private = together(NO_NOISE if no_noise else "", "" if seed is None else SEEDED, DEBUG if debug else "")
@@ -97,6 +96,7 @@ def aggregate(
         raise InputError("`skip_spent` goes by the ledger, which such a run does not use; leave it out")
     progress("reading the domain")
     keys, plans = _domain(domain, plan)
+    paths = avro.named_files([reports] if isinstance(reports, str) else reports, "reports")
     noise_words = not_private or f"noise DLap({epsilon:g}/{l1})"
     inputs: bytes | None = None
     if book is not None:
