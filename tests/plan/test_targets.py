@@ -235,20 +235,28 @@ def test_what_cannot_be_met_says_what_would_meet_it() -> None:
     make_plan(spec, tree, prior.times(longer * 1.01), compare=False)
     with pytest.raises(InputError, match="cannot be met"):
         make_plan(spec, tree, prior.times(longer * 0.98))
-    fewer = float(words.split("no level day and epsilon = ")[1].split(",", maxsplit=1)[0])
-    above = Spec(
-        epsilon="auto", tau=5, guard="none", attribute=[{"name": "a", "error": 0.01}, {"name": "b", "error": 0.05}]
-    )
-    known = tree.table().take(tree.leaves)
-    shorter = above.tree(known)
-    counts = tree.to_level_order(prior.mean)[: len(shorter)]
-    assert make_plan(above, shorter, Prior(counts, None, True, None), compare=False).spec.epsilon == pytest.approx(
-        fewer, rel=2e-3
-    )
+    assert "no level day" not in words  # it takes as much ε without it
     near = make_plan(spec, tree, prior, strict=False, compare=False)
     assert [e.error.plan for e in near.expected.levels][:2] > [0.01, 0.05]
     with pytest.raises(InputError, match="more than the 64 that a summary report takes"):
         make_plan(asked({"a": 1e-5}, epsilon="auto"), tree, prior)
+
+
+def test_a_level_left_out_is_offered_where_it_helps() -> None:
+    """Under a guard, the days take a part of the budget."""
+    spec = asked({"a": 0.01, "b": 0.05}, epsilon=1, guard=1.2)
+    tree, prior = counted(spec, 4)
+    with pytest.raises(InputError, match="cannot be met with epsilon = 1, the nearest is") as error:
+        make_plan(spec, tree, prior)
+    words = str(error.value)
+    needed, fewer = (float(part.split(",", maxsplit=1)[0]) for part in words.split("epsilon = ")[2:])
+    assert fewer < needed and "no level day and epsilon" in words
+    targets = [{"name": "a", "error": 0.01}, {"name": "b", "error": 0.05}]
+    above = Spec(epsilon="auto", tau=5, guard=1.2, attribute=targets)
+    shorter = above.tree(tree.table().take(tree.leaves))
+    counts = tree.to_level_order(prior.mean)[: len(shorter)]
+    plan = make_plan(above, shorter, Prior(counts, None, True, None), compare=False)
+    assert plan.spec.epsilon == pytest.approx(fewer, rel=2e-3)
 
 
 def test_a_level_that_is_kept_has_half_of_an_equal_share() -> None:
