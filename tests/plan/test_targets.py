@@ -4,13 +4,18 @@ from itertools import product
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attributary import Measurements, Plan, Prior, Spec, Tree, budget, denoise, make_plan, rmsre
 from attributary.errors import InputError
+from attributary.facts.plan import bound_lines, keeps_bounds
 from attributary.plan.variants import Change, what_if
+from attributary.prior import from_counts
+from attributary.prior.earlier import profile
+from support.bounded import case as bounded_case
 from support.effort import examples, first_of
 
 DAY = {"name": "day", "unknown": True, "range": [1, 4]}
@@ -219,6 +224,44 @@ def test_a_half_width_is_that_of_intervals() -> None:
     assert 0.08 <= np.sqrt(np.mean(half**2)) <= 0.1001
     with pytest.raises(InputError, match="half_width is for counts of at least tau = 1e\\+07; 'a' has none"):
         make_plan(spec.with_keys(tau=1e7), tree, prior)
+
+
+@pytest.mark.parametrize("share", [0.05, 0.2])
+def test_a_half_width_is_said_to_be_met(share: float) -> None:
+    """If the plan was made for it; a plan for equal shares may miss it."""
+    attributes = [{"name": "a", "half_width": share}, {"name": "b"}, DAY]
+    spec = Spec(epsilon="auto", tau=5, attribute=attributes)
+    tree, prior = counted(spec, 2)
+    plan = make_plan(spec, tree, prior, compare=False)
+    assert keeps_bounds(plan) and bound_lines(plan)[0].text.count(": met;") == 1
+    missed = make_plan(plan.spec, tree, prior, "equal", compare=False)
+    assert not keeps_bounds(missed) and bound_lines(missed)[0].warning
+
+
+def test_a_target_below_what_limits_cut_off_says_so() -> None:
+    """No ε meets it, and the nearest error is one of noise and limits, not a ratio to nothing."""
+    spec = asked({"a": 0.05}, epsilon=2, measures=[{"name": "revenue", "clip": 20}])
+    tree, _ = counted(spec, 3)
+    rows = {name: [tree.path(leaf)[i] for leaf in tree.leaves] for i, name in enumerate(("a", "b", "day"))}
+    number = len(tree.leaves)
+    counts = {"conversions": [40] * number, "rank": [1] * number}
+    table = pa.table({**rows, **counts, "revenue": [40 * 90.0] * number, "revenue_from": [90.0] * number})
+    earlier = profile(tree, spec, table)
+    with pytest.raises(InputError, match="what limits cut off is 77.8 % of a, whatever epsilon is") as error:
+        make_plan(spec, tree, from_counts(tree, table), profile=earlier, compare=False)
+    nearest = float(str(error.value).split("the nearest is a ")[1].split(" %")[0])
+    assert 77.7 < nearest < 100 and "what would meet them: higher limits (clip" in str(error.value)
+
+
+@pytest.mark.parametrize("seed", range(12, 240, 45))
+def test_the_guard_is_said_to_be_kept_only_where_it_is(seed: int) -> None:
+    """W3C's few contributions may be too few to keep it."""
+    made = bounded_case(seed)
+    plan = made.plan()
+    said = [line.text for line in bound_lines(plan) if line.text.startswith("no level above")]
+    levels = [level.error for part in plan.by_measure for level in part.plan.expected.levels]
+    kept = all(error.plan <= plan.spec.guard_factor * error.equal * 1.001 for error in levels)
+    assert bool(said) == (kept and np.isfinite(plan.spec.guard_factor))
 
 
 def test_what_cannot_be_met_says_what_would_meet_it() -> None:
