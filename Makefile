@@ -33,7 +33,7 @@ update-golden: $(VENV)/.ready-dev ## accept what commands, pages and docs print 
 test-duckdb1: $(VENV)/.ready-dev ## the tests of logs, on the last DuckDB before 2
 	test -d $(VENV)/duckdb1 || $(BIN)/python -m pip install --quiet --disable-pip-version-check \
 	    --target $(VENV)/duckdb1 'duckdb<2'
-	PYTHONPATH=$(VENV)/duckdb1 $(PYTEST) tests/logs/test_count.py tests/logs/test_attribution.py tests/logs/test_values_count.py tests/datasets/test_load.py \
+	PYTHONPATH=$(VENV)/duckdb1 $(PYTEST) tests/logs/test_count.py tests/logs/test_attribution.py tests/logs/test_values_count.py tests/paper/test_load.py \
 	    tests/cli/test_cli_count.py tests/cli/test_cli_run.py tests/explore/test_explore.py tests/explore/test_explore_cli.py
 
 PEERS := opendp==0.16.0 polars==1.36.1 polars-runtime-32==1.36.1 dp-accounting==0.6.0 attrs absl-py dm-tree mpmath wrapt

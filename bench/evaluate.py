@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from attributary.evaluate import Case, Method, PaperLog, evaluate, methods, paper
+from attributary.evaluate import Case, Method, evaluate, methods
+from attributary.paper.experiment import PaperLog, paper
 from bench.timing import heading
 
 ROWS = 500_000

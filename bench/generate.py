@@ -6,10 +6,10 @@ import tempfile
 import pyarrow as pa
 from pyarrow import parquet
 
-from attributary.datasets import KINDS, generate
-from attributary.datasets.camb_look_alike import camb_stream
-from attributary.datasets.csscl_look_alike import csscl_stream
-from attributary.datasets.stream import map_blocks
+from attributary.paper import KINDS, generate
+from attributary.paper.camb import camb_stream
+from attributary.paper.csscl import csscl_stream
+from attributary.paper.look_alike import map_blocks
 from bench.timing import best, heading
 
 STREAMS = {"csscl": csscl_stream, "camb": camb_stream}

@@ -11,9 +11,9 @@ import time
 
 import numpy as np
 
-from attributary.datasets import generate
 from attributary.logs.count import count
 from attributary.logs.duckdb import DuckDB, print_no_progress
+from attributary.paper import generate
 from attributary.plan import Plan, expected, make_plan
 from attributary.prior import from_counts, none
 from attributary.prior.earlier import profile

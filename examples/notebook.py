@@ -14,7 +14,7 @@ CELLS = [
 The logs are of a generated shop, which does not exist. Every object below shows itself.""",
     """
     from attributary import Spec, denoise, make_plan, prior
-    from attributary.datasets import generate
+    from attributary.paper import generate
     from attributary.logs import count
 
     generate("shop", "shop/", 50_000, seed=0)

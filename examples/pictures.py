@@ -3,16 +3,13 @@
 from fractions import Fraction
 from pathlib import Path
 
-import altair as alt
 import numpy as np
-import pandas as pd
-import vl_convert
 
 from attributary import Spec, Tree, denoise, noise
-from attributary.datasets.forest import SPEC, forest
 from attributary.evaluate import evaluate, user_cases
 from attributary.html import ROOMY
-from attributary.report.chart import drawn_as
+from attributary.paper.forest import SPEC, forest
+from attributary.report.chart import VegaLite, drawn_as, looks
 from examples import shop
 
 FOLDER = Path(__file__).parent.parent / "docs" / "pictures"
@@ -39,7 +36,7 @@ def limit() -> str:
     return drawn_as(table.figure(), "svg").decode()
 
 
-def before_after(tree: Tree, truth: np.ndarray, noisy: np.ndarray) -> alt.LayerChart:
+def before_after(tree: Tree, truth: np.ndarray, noisy: np.ndarray) -> VegaLite:
     """Each campaign's total as the noisy figures tell it, three times over, and as one estimate with its interval."""
     variance = noise.dlap_variance(Fraction(shop.EPSILON, shop.L1)) / tree.by_level(shop.EQUAL) ** 2
     est = denoise(tree, noisy, variance)
@@ -56,33 +53,46 @@ def before_after(tree: Tree, truth: np.ndarray, noisy: np.ndarray) -> alt.LayerC
         for v in heads
     ]
     order = [name[v] for v in heads[np.argsort(-truth[heads])]]
-    y = alt.Y("campaign:N", sort=order, title=None, axis=alt.Axis(labelFontSize=13, labelPadding=8, ticks=False))
-    zero = alt.Chart(pd.DataFrame({"x": [0]})).mark_rule(color="#333", strokeDash=[4, 3]).encode(x="x:Q")
-    colours = alt.Scale(domain=list(SAYS.values()), range=["#7a8793", "#d08a2e", "#b5563c"])
-    shapes = alt.Scale(domain=list(SAYS.values()), range=["circle", "square", "triangle"])
-    dots = (
-        alt.Chart(pd.DataFrame(said))
-        .mark_point(size=85, strokeWidth=2, opacity=0.95)
-        .encode(
-            x=alt.X("off:Q", title="conversions above or below the true count (dashed)", axis=alt.Axis(tickCount=8)),
-            y=y,
-            color=alt.Color("figure:N", scale=colours, title="three noisy answers"),
-            shape=alt.Shape("figure:N", scale=shapes, title="three noisy answers"),
-        )
-    )
-    bars = alt.Chart(pd.DataFrame(ours)).mark_rule(color="#0b8a7d", strokeWidth=9, opacity=0.3)
-    marks = alt.Chart(pd.DataFrame(ours)).mark_point(color="#0b8a7d", filled=True, size=130, opacity=1)
-    text = alt.TitleParams(
-        "One question, three noisy answers; one estimate that adds up (green, with its 95 % interval)",
-        subtitle="Generated shop, 432 nodes: campaign > location > day, ε = 1 split equally over the three levels",
-        anchor="start",
-        fontSize=15,
-        subtitleFontSize=12,
-        offset=12,
-    )
-    chart = alt.layer(zero, bars.encode(x="low:Q", x2="high:Q", y=y), marks.encode(x="off:Q", y=y), dots)
-    whole = chart.properties(width=620, height=300, title=text, background="white", padding=10)
-    return whole.configure_view(stroke=None).configure(font=ROOMY)
+    axis = {"labelFontSize": 13, "labelPadding": 8, "ticks": False}
+    y = {"field": "campaign", "type": "nominal", "sort": order, "title": None, "axis": axis}
+    off = {"field": "off", "type": "quantitative"}
+    title = {"title": "conversions above or below the true count (dashed)", "axis": {"tickCount": 8, "grid": True}}
+    legend, names = {"title": "three noisy answers"}, [*SAYS.values()]
+    colour = looks("figure", names, ["#7a8793", "#d08a2e", "#b5563c"], legend)
+    shape = looks("figure", names, ["circle", "square", "triangle"], legend)
+    interval = {"x": {"field": "low", "type": "quantitative"}, "x2": {"field": "high"}, "y": y}
+    layers = [
+        (
+            {"type": "rule", "color": "#333", "strokeDash": [4, 3]},
+            {"x": {"datum": 0, "type": "quantitative"}},
+            ours[:1],
+        ),
+        ({"type": "rule", "color": "#0b8a7d", "strokeWidth": 9, "opacity": 0.3}, interval, ours),
+        ({"type": "point", "color": "#0b8a7d", "filled": True, "size": 130, "opacity": 1}, {"x": off, "y": y}, ours),
+        (
+            {"type": "point", "size": 85, "strokeWidth": 2, "opacity": 0.95},
+            {"x": off | title, "y": y, "color": colour, "shape": shape},
+            said,
+        ),
+    ]
+    heading = {
+        "text": "One question, three noisy answers; one estimate that adds up (green, with its 95 % interval)",
+        "subtitle": "Generated shop, 432 nodes: campaign > location > day, ε = 1 split equally over the three levels",
+        "anchor": "start",
+        "fontSize": 15,
+        "subtitleFontSize": 12,
+        "offset": 12,
+    }
+    return {
+        "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
+        "width": 620,
+        "height": 300,
+        "title": heading,
+        "background": "white",
+        "padding": 10,
+        "config": {"font": ROOMY, "view": {"stroke": None}},
+        "layer": [{"data": {"values": rows}, "mark": mark, "encoding": encoding} for mark, encoding, rows in layers],
+    }
 
 
 def below(tree: Tree, root: int, level: int) -> np.ndarray:
@@ -90,9 +100,8 @@ def below(tree: Tree, root: int, level: int) -> np.ndarray:
     return np.flatnonzero((tree.level == level) & (tree.root == tree.root[root]))
 
 
-def save(chart: alt.LayerChart, name: str) -> None:
-    spec = chart.to_json()
-    (FOLDER / f"{name}.svg").write_text(vl_convert.vegalite_to_svg(spec), encoding="utf-8")
+def save(spec: VegaLite, name: str) -> None:
+    (FOLDER / f"{name}.svg").write_bytes(drawn_as(spec, "svg"))
     print(FOLDER / f"{name}.svg")
 
 

@@ -119,7 +119,7 @@ COMMANDS = {
     ],
     "generate": [("generate shop --rows 20 --seed 3 -o out -q", ""), ("generate camb --rows 20 -o out.parquet", "")],
 }
-WARM = ["numpy", "pyarrow", "pyarrow.csv", "pyarrow.parquet", "pyarrow.compute", "duckdb", "altair", "vl_convert"]
+WARM = ["numpy", "pyarrow", "pyarrow.csv", "pyarrow.parquet", "pyarrow.compute", "duckdb", "vl_convert"]
 
 
 @dataclass(frozen=True)

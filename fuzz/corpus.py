@@ -113,7 +113,7 @@ def _logs() -> None:
     import pyarrow.compute as pc
     from pyarrow import parquet
 
-    from attributary.datasets import generate
+    from attributary.paper import generate
     from attributary.tables import write_table
 
     generate("shop", "./", 2_000, 0)

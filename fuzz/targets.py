@@ -18,7 +18,7 @@ import numpy as np
 
 from attributary import api
 from attributary.api.ara import parse
-from attributary.api.ara.parse.filter_rules import filter_data, filter_pair, matches
+from attributary.api.ara.parse.filter_rules import filter_data, filter_pair
 from attributary.api.ara.parse.findings import Findings
 from attributary.api.ara.parse.json_fields import Fields
 from attributary.api.ara.registration import Registrations, registrations
@@ -27,16 +27,9 @@ from attributary.api.ara.service.summary_report import read_summary
 from attributary.api.ara.wire import aggregatable_report, avro, encryption, payload, shared_info
 from attributary.api.ara.wire.encryption import read_private_keys
 from attributary.api.ara.wire.shared_info import Fault
-from attributary.api.w3c import (
-    ConversionOptions,
-    ImpressionOptions,
-    UserAgent,
-    UserAgentSettings,
-    measure_conversion_header,
-    parse_measure_conversion,
-    parse_save_impression,
-    save_impression_header,
-)
+from attributary.api.w3c import ConversionOptions, ImpressionOptions, measure_conversion_header, save_impression_header
+from attributary.browsers import UserAgent, UserAgentSettings, parse_measure_conversion, parse_save_impression
+from attributary.browsers.ara_client import matches
 from attributary.errors import InputError, TryAgain
 from attributary.pipeline.read_tree import read_tree
 from attributary.pipeline.table_form import recognise

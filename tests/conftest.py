@@ -121,7 +121,7 @@ def shop_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Path]:
 
     @cache
     def generated(rows: int) -> Path:
-        from attributary.datasets import generate
+        from attributary.paper import generate
 
         folder = tmp_path_factory.mktemp("generated")
         generate("shop", f"{folder}/", rows, 0)

@@ -15,13 +15,13 @@ from click.testing import CliRunner
 
 from attributary import Measurements, Plan, Spec, Tree, denoise, make_plan, prior
 from attributary.cli import main
-from attributary.datasets import generate
 from attributary.explore.estimate_store import open_store
 from attributary.explore.plan_tab import start_of_plan
 from attributary.explore.session import Session
+from attributary.facts.privacy import not_private
 from attributary.logs import count
+from attributary.paper import generate
 from attributary.pipeline.table_form import recognise
-from attributary.report.facts import not_private
 from attributary.report.notebook import plan_html
 from attributary.tables import read_table, write_table
 from attributary.tables.table_columns import EXACT_PRIOR, NO_NOISE, SEEDED, TRUE_COUNTS, floats, mark, words_of
@@ -232,7 +232,7 @@ def test_counts_and_all_that_is_made_of_them(ending: str, noise: list[str], logs
         attributary("report", *source, "-o", page)
         assert "<title>NOT PRIVATE: " in page.read_text()
     store = open_store([str(est)], LEVELS.split(","))
-    assert store.now.not_private == TRUE_COUNTS
+    assert store.now.about.not_private == TRUE_COUNTS
     store.close()
 
 

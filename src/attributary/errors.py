@@ -20,6 +20,19 @@ class InputError(ShortLinesError, ValueError):
     """The user's data or options are wrong: one line with the rule, the value and the remedy."""
 
 
+class PrivacyRefusal(InputError):  # noqa: N818, it says what it is
+    """What would reveal more than was promised, as a second answer would: no other option makes it right."""
+
+
+class QuestionError(InputError):
+    """What only the user knows: a question, and the options of a call that answers it."""
+
+    def __init__(self, question: str, **options: str) -> None:
+        example = ", ".join(f"`{name}={value}`" for name, value in options.items())
+        super().__init__(f"{question} For example {example}")
+        self.question, self.options = question, options
+
+
 class TryAgain(ShortLinesError):  # noqa: N818, it says what to do
     """The machine could not do it now (memory, disk, a service that does not start): the same call may work later."""
 

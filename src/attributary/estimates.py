@@ -4,17 +4,18 @@
     >>> read = read_estimates(table, "estimates.parquet")                  # Estimates, in level order
     >>> plausibility(read).nodes, plausibility(read).z                     # the same of the Estimate itself
 
-A table has the tree's columns (node, parent, level, and the attributes), then FIGURES, then `from_prior` where a prior
-had a part. Several measures stand one below the other in one table, told apart by a first column `measure`. The
-metadata of Parquet and Arrow files states the confidence of the intervals, the shape of the noise, and why the table is
-not private, if it is not.
+A table has the tree's columns (node, parent, level, and the attributes), then those of COLUMNS that its estimates have.
+Several measures stand one below the other in one table, told apart by a first column `measure`. The metadata of Parquet
+and Arrow files states the confidence of the intervals, the shape of the noise and whether its level was estimated,
+whether an earlier period has a part in the estimates, and why the table is not private, if it is not.
 
 Whoever shows estimates takes an `Estimates`: `read_estimates` and `read_measures` make them of a table, and
 `Estimates.of` of an `Estimate` that is still in memory. Whoever writes some asks `figures_of` for the columns.
 """
 
 import json
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import sqrt
 from typing import Any, NamedTuple
@@ -38,13 +39,49 @@ from attributary.tree.paths import RowError, text_labels
 from attributary.types import Bools, Floats, Ints
 
 NODE = ("node", "parent", "level")
-MEASURED = ("noisy", "noise_variance")
-NEEDED = ("estimate", "variance", "low", "high")
-ADDED = (*NEEDED, "correction")  # beside figures that a user's table has already
-FIGURES = (*MEASURED, *ADDED)
-FROM_PRIOR = "from_prior"  # one more where a prior had a part in the estimates
-ZERO = "zero_probability"  # and one more where estimates are posterior means of whole counts
-OPTIONAL = (*FIGURES, FROM_PRIOR, ZERO)
+
+
+class Column(NamedTuple):
+    """A column of estimates: what a cell must be, and, of one that only some estimates have, how it is shown."""
+
+    name: str
+    rule: str = ""  # of a cell; none where it may be any number, or empty
+    least: float | str = -np.inf  # or the column that has it
+    most: float | str = np.inf
+    empty: bool = False  # whether a cell may be empty
+    of: Callable[[Prediction], Floats | None] = lambda est: None  # of an estimate with a prior, in the tree's order
+    key: str = ""  # what page and explorer sort by
+    head: str = ""
+    words: str = ""  # how it is read
+
+    def holds(self, columns: Mapping[str, Floats]) -> Bools:
+        """Of which rows the rule holds."""
+        x = columns[self.name]
+        least, most = (columns[x] if isinstance(x, str) else x for x in (self.least, self.most))
+        return ((x >= least) & (x <= most)) | (np.isnan(x) & self.empty)
+
+
+PART = "a number from 0 to 1"
+WEIGHT = "Weight of prior: 0 % is as measured, 100 % as the prior says; such estimates are no longer unbiased."
+CHANCE = "Chance of 0 is the probability that nothing was counted; intervals of such estimates end at whole numbers."
+FINITE = (-np.finfo(float).max, np.finfo(float).max)
+COLUMNS = (
+    Column("noisy", empty=True),
+    Column("noise_variance", empty=True),
+    Column("estimate", "a number", *FINITE),
+    Column("variance", "a number, 0 or more", 0),
+    Column("low", "a number, the estimate at most", most="estimate"),
+    Column("high", "a number, the estimate at least", "estimate"),
+    Column("correction", empty=True),
+    Column("from_prior", PART, 0, 1, False, lambda est: est.from_prior, "prior", "Weight of prior", WEIGHT),
+    Column("zero_probability", f"{PART}, or empty", 0, 1, True, lambda est: est.zero, "zero", "Chance of 0", CHANCE),
+)
+FIGURES = tuple(column.name for column in COLUMNS if not column.key)
+EXTRAS = {column.name: column for column in COLUMNS if column.key}  # that only estimates with a prior have
+OPTIONAL = (*FIGURES, *EXTRAS)
+FROM_PRIOR, ZERO = EXTRAS
+MEASURED, NEEDED = FIGURES[:2], FIGURES[2:6]
+ADDED = FIGURES[2:]  # beside figures that a user's table has already
 LEVELS, BELOW = "levels", " > "  # what says which columns name nodes, and what is between their names
 MEASURE = "measure"  # the column that tells measures apart
 ANYTHING = ("count", "counts", "n", "num", "cnt", "dp_count", "total", "total_count")  # names that say little
@@ -57,44 +94,87 @@ OFF = 0.02  # of a standard deviation: estimates of a whole family add up
 ALIKE = 0.9  # of the nodes; rounding may make some corrections 0
 MANY = 100  # values of a column that are no measures any more
 FALSE_ALARMS = 0.05  # the chance that noise alone makes any correction of a table implausible
-GENERATED = b"generated"  # in the metadata of what was made of generated logs
 Z_FINE = 3.0  # the fit is fine up to here
+
+
+class About(NamedTuple):
+    """What the metadata of a table states; None, or nothing, where it does not."""
+
+    not_private: str = ""  # why the estimates are not private
+    confidence: float | None = None  # of the intervals
+    shape: str | None = None  # of the noise
+    generated: bool = False  # whether the rows counted were generated
+    figure: str = ""  # the column of noisy figures in the user's table, such as visits
+    estimated: bool | None = None  # whether the noise level was estimated from the figures themselves
+    earlier: bool | None = None  # whether the prior has an earlier period, or is learned from these figures alone
+
+    @classmethod
+    def of(cls, metadata: Mapping[bytes, bytes] | None) -> "About":
+        """What is stated, as far as it makes sense."""
+        said = {k.decode(errors="replace"): v.decode(errors="replace") for k, v in (metadata or {}).items()}
+        try:
+            confidence = float(said.get("confidence", "nan"))
+        except ValueError:
+            confidence = np.nan
+        return cls(
+            SEEDED if "not for release" in said.get("attributary", "") else "",  # of earlier versions
+            confidence if 0 < confidence < 1 else None,
+            said["shape"] if said.get("shape") in SHAPES else None,
+            "generated" in said,
+            said.get("figure", ""),
+            {"estimated": True, "stated": False}.get(said.get("noise", "")),
+            {"earlier": True, "today": False}.get(said.get("prior", "")),
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class Estimates:
-    """One figure per node and column, in the tree's level order; nan where nothing was measured."""
+    """One figure per node and column, in the tree's level order, and what is known `About` them."""
 
     tree: Tree
-    noisy: Floats
+    noisy: Floats  # nan where nothing was measured
     noise_variance: Floats  # inf where nothing was measured; nan where the table does not say
     estimate: Floats
     variance: Floats
     low: Floats
     high: Floats
     correction: Floats
-    from_prior: Floats | None = None  # the weight of the prior in each estimate, from 0 to 1
-    zero_probability: Floats | None = None  # of each count to be 0, where posterior means are shown
-    not_private: str = ""  # why they are not private, if the file says so
-    confidence: float | None = None  # of the intervals, where the file states it
-    shape: str | None = None  # of the noise, where the file states it
-    generated: bool = False  # whether the file says that the rows counted were generated
-    impressions: Floats | None = (
-        None  # known to whoever shows them; of what is unknown to them, those of the node above
-    )
-    figure: str = ""  # the column of noisy figures in the user's table, such as visits, where there is one
+    extras: Mapping[str, Floats] = field(default_factory=dict)  # the columns of EXTRAS that there are
+    not_private: str = ""
+    confidence: float | None = None
+    shape: str | None = None
+    generated: bool = False
+    figure: str = ""
+    estimated: bool | None = None
+    earlier: bool | None = None
+    impressions: Floats | None = None  # of each node; of what is unknown to an impression, those of the node above
     largest: float | None = None  # the most that one conversion adds, where a plan says so
+    made: Estimate | None = None  # where it is still in memory, so that nothing is denoised again
 
     @classmethod
     def of(cls, est: Estimate, confidence: float = USUAL) -> "Estimates":
         """An estimate in memory, as reading its table would give it."""
-        figures = figures_of(est, confidence)
-        columns: dict[str, Any] = {k: est.tree.to_level_order(np.asarray(v, float)) for k, v in figures.items()}
+        columns: dict[str, Any] = {
+            name: est.tree.to_level_order(np.asarray(x, float)) for name, x in figures_of(est, confidence).items()
+        }
+        extras = {name: columns.pop(name) for name in EXTRAS if name in columns}
         shape = est.measurements.shape if isinstance(est.measurements.shape, str) else None
-        return cls(est.tree, **columns, not_private=est.not_private, confidence=confidence, shape=shape)
+        estimated = est.measurements.freedom is not None
+        about = About(est.not_private, confidence, shape, False, "", estimated, uses_earlier(est))
+        return cls(est.tree, **columns, extras=extras, **about._asdict(), made=est)
 
     def __len__(self) -> int:
         return len(self.estimate)
+
+    @property
+    def from_prior(self) -> Floats | None:
+        """The weight of the prior in each estimate, from 0 to 1."""
+        return self.extras.get(FROM_PRIOR)
+
+    @property
+    def zero_probability(self) -> Floats | None:
+        """Of each count to be 0, where posterior means are shown."""
+        return self.extras.get(ZERO)
 
     @property
     def measured(self) -> Bools:
@@ -102,10 +182,12 @@ class Estimates:
 
     @cached_property
     def plain(self) -> Estimate | None:
-        """The figures denoised again: unbiased, without a prior; None where the table does not have them.
+        """The unbiased estimate of the figures, without a prior: made, or else denoised again; None without figures.
 
-        Nor where they are not what its estimates were made of, such as sums that were divided before.
+        Nor where they are not what the estimates were made of, such as sums that were divided before.
         """
+        if self.made is not None:
+            return self.made.plain
         known = self.measured & (self.noise_variance >= 0)
         if not known.any() or (self.measured & ~known).any():
             return None
@@ -123,8 +205,13 @@ class Estimates:
 
     @property
     def fit(self) -> Fit | None:
-        """How the noise fits, judged by the figures denoised again: those shown may be non-negative or use a prior."""
+        """How the noise fits, by the unbiased estimate: those shown may be non-negative or use a prior."""
         return None if self.plain is None else self.plain.fit
+
+    @property
+    def blue(self) -> Floats:
+        """The unbiased estimates; those shown, where they are not known."""
+        return self.estimate if self.plain is None else self.tree.to_level_order(self.plain.blue)
 
     @property
     def plain_variance(self) -> Floats:
@@ -134,22 +221,30 @@ class Estimates:
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(self.from_prior < 1, self.variance / (1 - self.from_prior), np.inf)
 
-    @property
+    @cached_property
     def level(self) -> float:
         """The confidence of the intervals; where the file does not state it, from how wide they are."""
-        if self.confidence is not None:
-            return self.confidence
+        return self.confidence or self._reached or USUAL
+
+    @cached_property
+    def _reached(self) -> float | None:
+        """The confidence of an interval of median width; None where neither the noise nor a prior tells."""
         prior, plain = self.from_prior is not None, self.plain
         good = (self.variance > 0) & np.isfinite(self.variance) & np.isfinite(self.high)
         good &= self.tree.in_level_order.is_leaf if prior else True  # others are widened
         uncut = good & (self.low > 0)
         nodes = np.flatnonzero(uncut if uncut.any() else good)
         if not nodes.size or (plain is None and not prior):
-            return USUAL
+            return None
         reach = (self.high - self.low)[nodes] / 2 / np.sqrt(self.variance[nodes])
         middle = int(np.argsort(reach)[len(reach) // 2])
         excess = EXCESS if plain is None or prior else self.tree.to_level_order(plain._excess)[nodes[middle]]
         return min(max(level_of(float(reach[middle]), float(excess)), 0.01), 0.9999)
+
+    @property
+    def level_known(self) -> bool:
+        """Whether the confidence is stated, or can be told by the width of intervals."""
+        return bool(self.confidence or self._reached)
 
     @property
     def whole(self) -> bool:
@@ -162,18 +257,31 @@ class Estimates:
         variance = np.where(np.isnan(self.noise_variance), np.inf, self.noise_variance)
         return Measurements(self.noisy, variance, self.shape or "laplace")
 
+    def table(self) -> Any:
+        """The Arrow table of these figures, a row for each node in the tree's order."""
+        columns = {name: getattr(self, name) for name in FIGURES} | dict(self.extras)
+        made = with_columns(self.tree.table(), {name: self.tree.from_level_order(x) for name, x in columns.items()})
+        return made if self.confidence is None else noted(made, confidence=self.confidence)
+
+
+def uses_earlier(est: Estimate) -> bool | None:
+    """Whether an earlier period has a part in an estimate; None without a prior."""
+    if not isinstance(est, Prediction):
+        return None
+    learned = est.prior.share is not None or est.zero is not None
+    return est.prior.new is not None or not learned
+
 
 # Writing.
 
 
 def figures_of(est: Estimate, confidence: float = USUAL) -> dict[str, Any]:
-    """The columns of FIGURES in the tree's order, nan where there is nothing; `from_prior` too with a prior."""
+    """The columns of an estimate in the tree's order, nan where there is nothing; those of EXTRAS with a prior."""
     noisy, variance = est.measurements.noisy, est.measurements.variance
     low, high = est.interval(confidence)
     values = (np.where(variance < np.inf, noisy, np.nan), variance, est.count, est.variance, low, high, est.correction)
-    prior = {FROM_PRIOR: est.from_prior} if isinstance(est, Prediction) else {}
-    zero = {} if est.zero is None else {ZERO: est.zero}
-    return dict(zip(FIGURES, values, strict=True)) | prior | zero
+    extras = {name: column.of(est) for name, column in EXTRAS.items()} if isinstance(est, Prediction) else {}
+    return dict(zip(FIGURES, values, strict=True)) | {name: x for name, x in extras.items() if x is not None}
 
 
 def estimates_table(est: Estimate, confidence: float = USUAL) -> Any:
@@ -212,10 +320,13 @@ def with_columns(table: Any, columns: dict[str, Any]) -> Any:
 
 
 def with_metadata(table: Any, est: Estimate, confidence: float) -> Any:
-    """The table with what its columns do not say: confidence, shape of the noise, and why it is not private."""
+    """The table with what its columns do not say (`About`)."""
     shapes = est.measurements.shape
-    shape = shapes if isinstance(shapes, str) else ",".join(shapes)
-    return mark(noted(table, confidence=confidence, shape=shape), est.not_private)
+    notes = {"shape": shapes if isinstance(shapes, str) else ",".join(shapes), "confidence": confidence}
+    notes["noise"] = "stated" if est.measurements.freedom is None else "estimated"
+    earlier = uses_earlier(est)
+    notes |= {} if earlier is None else {"prior": "earlier" if earlier else "today"}
+    return mark(noted(table, **notes), est.not_private)
 
 
 def noted(table: Any, **notes: object) -> Any:
@@ -318,22 +429,12 @@ def read_estimates(table: Any, path: str, levels: list[str] | None = None, rows:
     impressions = _impressions(table, tree, path, levels, rows)
     if rows is None and impressions is None and not set(NODE) <= set(table.column_names):  # ours has all nodes
         tree, there = _with_missing(tree, there)
-    prior, zero = there.get(FROM_PRIOR), there.get(ZERO)
     absent = np.full(len(tree), np.nan)
     columns: dict[str, Any] = {name: tree.to_level_order(there.get(name, absent)) for name in FIGURES}
-    metadata = table.schema.metadata or {}
-    return Estimates(
-        tree,
-        **columns,
-        from_prior=None if prior is None else tree.to_level_order(prior),
-        zero_probability=None if zero is None else tree.to_level_order(zero),
-        not_private=words_of(table) or earlier_words(metadata),
-        confidence=stated_confidence(metadata),
-        shape=stated_shape(metadata),
-        generated=GENERATED in metadata,
-        impressions=impressions,
-        figure=figure,
-    )
+    extras = {name: tree.to_level_order(there[name]) for name in EXTRAS if name in there}
+    about = About.of(table.schema.metadata)._replace(figure=figure)
+    about = about._replace(not_private=words_of(table) or about.not_private)
+    return Estimates(tree, **columns, extras=extras, **about._asdict(), impressions=impressions)
 
 
 def _with_missing(tree: Tree, there: dict[str, Floats]) -> tuple[Tree, dict[str, Floats]]:
@@ -374,7 +475,7 @@ def _figure(table: Any, tree: Tree, noisy: Floats) -> str:
     names: list[str] = table.column_names
     others = {*tree.attributes, *NODE, *OPTIONAL}
     users = [name for name in names[: names.index("estimate")] if name not in others and name.lower() not in ANYTHING]
-    stated: str = (table.schema.metadata or {}).get(b"figure", b"").decode(errors="replace")
+    stated = About.of(table.schema.metadata).figure
     if stated in users:
         return stated
     for name in users:
@@ -465,54 +566,25 @@ def aligned(est: Estimates, tree: Tree, name: str, first: str, path: str) -> Est
             f"{shown(path)}: {name!r} has other nodes than {first!r}, {len(est):,} and {len(tree):,}; all measures of "
             "a table need a row for each node"
         )
-    moved: dict[str, Any] = {}
-    for field in fields(est):
-        values = getattr(est, field.name)
-        if isinstance(values, np.ndarray):
-            moved[field.name] = np.empty(len(tree))
-            moved[field.name][place_of] = est.tree.from_level_order(values)
-    return replace(est, tree=tree, **moved)
 
+    def moved(values: Floats) -> Floats:
+        there = np.empty(len(tree))
+        there[place_of] = est.tree.from_level_order(values)
+        return there
 
-def earlier_words(metadata: dict[bytes, bytes]) -> str:
-    """Why a table is not private, in files of earlier versions."""
-    words = metadata.get(b"attributary", b"").decode(errors="replace")
-    return SEEDED if "not for release" in words else ""
-
-
-def stated_confidence(metadata: dict[bytes, bytes]) -> float | None:
-    """The confidence of a file's intervals; None where it states none that makes sense."""
-    try:
-        stated = float(metadata.get(b"confidence", b"nan"))
-    except ValueError:
-        return None
-    return stated if 0 < stated < 1 else None
-
-
-def stated_shape(metadata: dict[bytes, bytes]) -> str | None:
-    """The shape of the noise that a file states; None where it states none that we know."""
-    stated = metadata.get(b"shape", b"").decode(errors="replace")
-    return stated if stated in SHAPES else None
+    columns: dict[str, Any] = {name: moved(getattr(est, name)) for name in FIGURES}
+    columns["extras"] = {name: moved(values) for name, values in est.extras.items()}
+    columns["impressions"] = None if est.impressions is None else moved(est.impressions)
+    return replace(est, tree=tree, **columns)
 
 
 def _check(columns: dict[str, Floats], path: str, rows: Ints | None) -> None:
     """Refuses figures that make no sense; what cannot be estimated has an infinite variance and interval."""
-    rules = {
-        "estimate": ("a number", np.isfinite(columns["estimate"])),
-        "variance": ("a number, 0 or more", columns["variance"] >= 0),
-        "low": ("a number, the estimate at most", columns["low"] <= columns["estimate"]),
-        "high": ("a number, the estimate at least", columns["high"] >= columns["estimate"]),
-    }
-    if FROM_PRIOR in columns:
-        rules[FROM_PRIOR] = ("a number from 0 to 1", (columns[FROM_PRIOR] >= 0) & (columns[FROM_PRIOR] <= 1))
-    if ZERO in columns:
-        zero = columns[ZERO]
-        rules[ZERO] = ("a number from 0 to 1, or empty", np.isnan(zero) | ((zero >= 0) & (zero <= 1)))
-    for name, (rule, holds) in rules.items():
-        if not holds.all():
+    for column in (column for column in COLUMNS if column.rule and column.name in columns):
+        if not (holds := column.holds(columns)).all():
             row = int(np.argmin(holds))
             where = place(path, row if rows is None else int(rows[row]))
-            raise InputError(f"{where}: {name} is {rule}; got {columns[name][row]:g}")
+            raise InputError(f"{where}: {column.name} is {column.rule}; got {columns[column.name][row]:g}")
 
 
 def tree_of(table: Any, path: str, levels: list[str] | None, rows: Ints | None = None) -> Tree:
@@ -600,7 +672,8 @@ def plausibility(est: Estimate | Estimates) -> Plausibility:
 
     A correction's tail is taken to be no heavier than the noise's own; Bonferroni allows for the number of nodes.
     """
-    size = np.abs(np.nan_to_num(est.correction))
+    with np.errstate(divide="ignore"):
+        size = np.abs(np.nan_to_num(est.correction))
     beyond = thresholds(est.measurements, int((size > 0).sum()))
     fit = est.fit
     z, ratio = (None, 1.0) if fit is None or fit.df == 0 else (fit.z, sqrt(fit.q / fit.df))
@@ -621,26 +694,24 @@ class Suspect(NamedTuple):
     correction: float  # in standard deviations
 
 
-def suspects(est: Estimate, implausible: Bools, most: int) -> tuple[int, list[Suspect]]:
+def suspects(est: Estimates, implausible: Bools, most: int) -> tuple[int, list[Suspect]]:
     """How many nodes are to be looked at, and the worst of them.
 
     The leaves under one parent share one correction, since only their sum is measured twice: they are one suspect.
     """
-    tree, size = est.tree, np.abs(np.nan_to_num(est.correction))
+    tree, size = est.tree.in_level_order, np.abs(np.nan_to_num(est.correction))
     beyond = np.flatnonzero(implausible)
     leaf = tree.is_leaf[beyond]
     _, one_of_each = np.unique(tree.parent[beyond[leaf]], return_index=True)
     nodes = np.concatenate([beyond[~leaf], beyond[leaf][one_of_each]])
     order = np.lexsort((tree.level[nodes], -np.round(size[nodes], 6)))
-    return len(nodes), [_suspect(est, int(v)) for v in nodes[order[:most]]]
+    return len(nodes), [_suspect(est, tree, int(v)) for v in nodes[order[:most]]]
 
 
-def _suspect(est: Estimate, node: int) -> Suspect:
-    tree, noisy = est.tree, est.measurements.noisy
+def _suspect(est: Estimates, tree: Tree, node: int) -> Suspect:
     name, nodes = tree.name(node), np.array([node])
     if tree.is_leaf[node]:
-        measured = est.measurements.variance < np.inf
-        nodes = np.flatnonzero((tree.parent == tree.parent[node]) & tree.is_leaf & measured)
+        nodes = np.flatnonzero((tree.parent == tree.parent[node]) & tree.is_leaf & est.measured)
         if len(nodes) > 1:
             name = f"the {len(nodes):,} leaves of {tree.name(int(tree.parent[node]))} together"
-    return Suspect(name, float(noisy[nodes].sum()), float(est.blue[nodes].sum()), float(est.correction[node]))
+    return Suspect(name, float(est.noisy[nodes].sum()), float(est.blue[nodes].sum()), float(est.correction[node]))

@@ -1,10 +1,8 @@
-"""Html: a small table for notebooks, in which a label is only ever text, and text that every drawing can hold."""
+"""Html: a small table for notebooks, in which a label is only ever text."""
 
-import json
 import re
 from collections.abc import Iterable, Sequence
 from html import escape
-from typing import Any
 
 LONGEST = 80  # of a cell
 ROOMY = "'DejaVu Sans', Verdana, Helvetica, Arial, sans-serif"  # wide ones first: what has room for them, has for all
@@ -19,22 +17,6 @@ def html_table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]]
     below = "".join(f"<div>{_text(note, None)}</div>" for note in notes)
     title = f'<caption style="text-align:left;font-weight:600">{_text(caption, None)}</caption>'
     return f"<div><table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{below}</div>"
-
-
-def drawable(value: Any) -> Any:
-    """A value of JSON with � where its text has what XML and scripts cannot hold: drawing it would abort."""
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    if not UNSEEN.search(text) and not re.search(r"\\u00|\\[bfr]", text):
-        return value
-    return _drawable(value)
-
-
-def _drawable(value: Any) -> Any:
-    if isinstance(value, str):
-        return UNSEEN.sub("\ufffd", value)
-    if isinstance(value, dict):
-        return {_drawable(key): _drawable(item) for key, item in value.items()}
-    return [_drawable(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def html_alarm(words: str) -> str:

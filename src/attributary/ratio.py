@@ -4,7 +4,7 @@ Ratios stand in a table of their own: the tree's columns, and `estimate`, `varia
 told apart by a first column `measure` ("revenue per conversion").
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
@@ -28,6 +28,7 @@ from attributary.estimates import (
 from attributary.spec.measure import COUNT
 from attributary.tables import shown
 from attributary.tables.table_columns import floats
+from attributary.tree import Tree
 from attributary.types import Floats
 
 PER = " per conversion"  # how ratios are called: "revenue per conversion"
@@ -92,14 +93,16 @@ def ratios_table(estimates: dict[str, Estimate], confidence: float = 0.95) -> An
 
 def ratios_of(estimates: Mapping[str, Estimate], confidence: float = 0.95) -> dict[str, Estimates]:
     """What a conversion brings at each node, for each value, as reading its table would give it."""
-    ratios: dict[str, Estimates] = {}
-    for name, est in estimates.items():
-        if name != COUNT and COUNT in estimates:
-            absent = np.full(len(est.tree), np.nan)
-            of_nodes = map(est.tree.to_level_order, ratio(est, estimates[COUNT], confidence))
-            columns: dict[str, Any] = dict(zip(NEEDED, of_nodes, strict=True))
-            ratios[name + PER] = Estimates(est.tree, absent, absent, **columns, correction=absent)
-    return ratios
+    count = estimates.get(COUNT)
+    values = {} if count is None else {name: est for name, est in estimates.items() if name != COUNT}
+    return {name + PER: _unmeasured(est.tree, ratio(est, count, confidence)) for name, est in values.items() if count}
+
+
+def _unmeasured(tree: Tree, columns: Iterable[Floats]) -> Estimates:
+    """Estimates of what is not measured itself, from their columns in the tree's order."""
+    absent = np.full(len(tree), np.nan)
+    estimate, variance, low, high = map(tree.to_level_order, columns)
+    return Estimates(tree, absent, absent, estimate, variance, low, high, absent)
 
 
 def is_ratios(names: list[str], levels: list[str] | None = None) -> bool:
@@ -123,9 +126,7 @@ def read_ratios(
             raise InputError(
                 f"{shown(path)}: {name!r} has rows for {rows.num_rows:,} of {len(tree):,} nodes; write it anew"
             )
-        columns: dict[str, Any] = {key: tree.to_level_order(floats(rows, key, path, numbers)) for key in NEEDED}
-        absent = np.full(len(tree), np.nan)
-        est = Estimates(tree, absent, absent, **columns, correction=absent)
+        est = _unmeasured(tree, (floats(rows, key, path, numbers) for key in NEEDED))
         est = aligned(est, measures[COUNT].tree, name, COUNT, path)
         _check_ratio(est, measures[value], measures[COUNT], name, path)
         read[name] = est

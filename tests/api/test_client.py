@@ -13,15 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attributary.api.ara.client.attribute_trigger import attribute
-from attributary.api.ara.client.browser import Client, SourceResult, TriggerResult
-from attributary.api.ara.client.pending_report import Attribution, report
-from attributary.api.ara.client.source_limits import Distinct
 from attributary.api.ara.parse.browser_limits import BrowserLimits
 from attributary.api.ara.parse.debug_reporting import SOURCE_TYPES, TRIGGER_TYPES
 from attributary.api.ara.wire import encryption, payload
 from attributary.api.ara.wire.aggregatable_report import from_json, to_json
 from attributary.api.ara.wire.payload import Contribution
+from attributary.browsers import Attribution, report
+from attributary.browsers.ara_client import Client, SourceResult, TriggerResult, attribute
+from attributary.browsers.ara_storage import Distinct
 from attributary.errors import InputError
 
 PUBLISHER, SHOP, ADTECH = "https://publisher.test", "https://shop.test", "https://adtech.test"

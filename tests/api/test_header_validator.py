@@ -12,7 +12,8 @@ import pytest
 from attributary.api.ara import parse
 from attributary.api.ara.parse import Parsed
 from attributary.api.ara.parse.browser_limits import BrowserLimits
-from attributary.api.ara.parse.filter_rules import FilterConfig, FilterPair, matches
+from attributary.api.ara.parse.filter_rules import FilterConfig, FilterPair
+from attributary.browsers.ara_client import matches
 from support.vectors import found
 
 LIMIT_NAMES = {

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from attributary.api.ara.client.browser import Client, SourceResult, TriggerResult
-from attributary.api.ara.client.pending_report import report
 from attributary.api.ara.parse.browser_limits import BrowserLimits
 from attributary.api.ara.wire import payload
 from attributary.api.ara.wire.aggregatable_report import from_json, to_json
+from attributary.browsers import report
+from attributary.browsers.ara_client import Client, SourceResult, TriggerResult
 from support.vectors import found
 
 FOLDERS = ("interop", "interop-more")

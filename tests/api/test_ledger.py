@@ -17,7 +17,7 @@ import pytest
 from scipy import stats
 
 from attributary.api.ara.service import ledger
-from attributary.errors import InputError, TryAgain
+from attributary.errors import InputError, PrivacyRefusal, TryAgain
 
 IDS = [(bytes([i]) * 32, 3600 * i) for i in range(6)]
 
@@ -64,7 +64,7 @@ def query(path, output, sums, first, last):
     secret = ledger.reserve(path, ids, asked)
     point()
     if isinstance(secret, ledger.Receipt):
-        ledger.check_receipt(secret, output)
+        ledger.restore_answer(path, secret, output)
         return "answered"
     noise = sample_dlap(4 / 65536, 20, ledger.Stretched(secret))
     point()
@@ -157,7 +157,7 @@ def test_killed_at_any_point_the_budget_is_neither_lost_nor_spent_twice(queries:
         assert queries.run(folder) == (0, "answered") and output.read_bytes() == before
         output.unlink()
         code, words = queries.run(folder)
-        assert code == 2 and "does not hold that answer" in words and not output.exists()
+        assert code == 2 and "holds that answer" in words and not output.exists()
         assert queries.other(folder) == 2
     assert begun == sorted(begun) and {True, False} == set(begun)  # from one point on it is spent, for good
 
@@ -223,12 +223,21 @@ def test_an_answer_is_known_again_by_its_bytes(tmp_path: Path) -> None:
     path.write_bytes(b"the answer")
     answer = ledger.receipt_of(str(path), 1_700_000_000.5)
     assert answer.path == os.path.realpath(path) and answer.when == "2023-11-14T22:13Z"
-    (tmp_path / "b.avro").write_bytes(b"the answer")
-    ledger.check_receipt(answer, str(tmp_path / "b.avro"))
+    book, other = str(tmp_path / "l.sqlite"), tmp_path / "b.avro"
+    other.write_bytes(b"the answer")
+    assert not ledger.restore_answer(book, answer, str(other))
+    other.write_bytes(b"the anger")
+    assert ledger.restore_answer(book, answer, str(other)) and other.read_bytes() == b"the answer"  # from where it was
+    ledger.keep_copy(book, answer)
     path.write_bytes(b"the anger")
-    for name in ("a.avro", "none.avro"):
-        with pytest.raises(InputError, match=r"answered at 2023-11-14T22:13Z, in .*a\.avro.*does not hold that answer"):
-            ledger.check_receipt(answer, str(tmp_path / name))
+    other.unlink()
+    assert ledger.restore_answer(book, answer, str(other)) and other.read_bytes() == b"the answer"  # from the copy
+    other.unlink()
+    for kept in (tmp_path / "l.sqlite.answers").iterdir():
+        kept.write_bytes(b"the anger")
+    for name in ("a.avro", "none.avro", "a.json"):
+        with pytest.raises(PrivacyRefusal, match=r"answered at 2023-11-14T22:13Z, in .*a\.avro.* holds that answer"):
+            ledger.restore_answer(book, answer, str(tmp_path / name))
 
 
 def test_what_stays_in_the_ledger_says_nothing_of_the_sums(tmp_path: Path) -> None:

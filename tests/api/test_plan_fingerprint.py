@@ -10,7 +10,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from attributary import Measurements, Plan, Spec, Tree, api, make_plan
-from attributary.api.ara.client.browser import Client
 from attributary.api.ara.keys.key_layout import bits, layout, with_mark
 from attributary.api.ara.keys.node_keys import domain, tree_keys
 from attributary.api.ara.registration import registrations
@@ -18,6 +17,7 @@ from attributary.api.ara.service.aggregation import aggregate
 from attributary.api.ara.service.summary_report import read_summary, write_summary
 from attributary.api.ara.wire import avro
 from attributary.api.ara.wire.payload import Contribution
+from attributary.browsers import Client
 from attributary.errors import InputError
 from attributary.pipeline.denoise_summary import QueriedReports, denoise_batches
 from attributary.types import Keys

@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from attributary import Plan, make_plan
-from attributary.api.ara.client.browser import Client
 from attributary.api.ara.keys.key_layout import bits
 from attributary.api.ara.parse.browser_limits import BrowserLimits
 from attributary.api.ara.registration import Registrations, registrations
+from attributary.browsers import Client
 from attributary.spec import Spec
 from support.plans import HOURS, UNKNOWN, asked, spec
 

@@ -16,8 +16,8 @@ from attributary.api.ara.keys.contribution_classes import classes
 from attributary.api.ara.keys.fewer_classes import cluster, fewer_classes
 from attributary.api.ara.keys.key_layout import layout
 from attributary.api.ara.keys.node_keys import tree_keys, whole
-from attributary.api.ara.parse.filter_rules import matches
 from attributary.api.ara.registration import Json, Registrations, registrations
+from attributary.browsers.ara_client import matches
 from attributary.errors import InputError
 from attributary.plan import Plan, make_plan
 from attributary.spec import Spec

@@ -13,12 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attributary.api.ara.client.browser import Client
-from attributary.api.ara.client.pending_report import Attribution, report
 from attributary.api.ara.registration import Registrations, registrations
 from attributary.api.ara.wire.avro import write_reports
 from attributary.api.ara.wire.encryption import public_key
 from attributary.api.event_values import DRAWS, draw, micros, scaled
+from attributary.browsers import Attribution, Client, report
 from attributary.errors import InputError
 from attributary.logs.count import count
 from attributary.plan import Plan, make_plan

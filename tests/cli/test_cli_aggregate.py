@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
+from attributary import api
 from attributary.api import api_of
 from attributary.api.ara.service import aggregation
 from attributary.api.ara.service.ledger import users_ledger
@@ -144,14 +145,14 @@ def test_a_batch_is_answered_once_whatever_the_output() -> None:
     for options in (["--epsilon", "1"], ["-o", "elsewhere/b.avro", "--epsilon", "1"], ["--domain", "more.avro"]):
         avro.write_domain("more.avro", np.array([[0, 9]], np.uint64))
         result = run(*options)
-        assert result.exit_code == 2 and one_line(result)
+        assert result.exit_code == 77 and one_line(result)
         assert "4 of 4 shared ids in this batch were queried before" in result.stderr
-    for options in (["-o", "elsewhere/out.avro"], ["-o", "out.json"]):  # the same query
-        result = run(*options)
-        assert result.exit_code == 2 and f", in {os.path.realpath('out.avro')}, and another answer" in result.stderr
-    assert Path("out.avro").read_bytes() == first and os.listdir("elsewhere") == []
+    result = run("-o", "out.json")  # the same query
+    assert result.exit_code == 77 and f", in {os.path.realpath('out.avro')}, and another answer" in result.stderr
+    assert "restored from a copy of that answer" in done("-o", "elsewhere/out.avro")
+    assert Path("out.avro").read_bytes() == first == Path("elsewhere/out.avro").read_bytes()
     words = done("--filtering-ids", "3", "-o", "three.avro")  # has shared ids of its own
-    assert "a new ledger" not in words and run("--filtering-ids", "3, 4").exit_code == 2
+    assert "a new ledger" not in words and run("--filtering-ids", "3, 4").exit_code == 77
     assert "a new ledger" in done("--ledger", "elsewhere.sqlite", "-q", "-o", "other.avro")
     assert Path("other.avro").read_bytes() != first
     done("--no-noise", "-q")  # for tests, whatever was spent
@@ -170,11 +171,109 @@ def test_the_same_command_again_has_been_answered(output: str) -> None:
     avro.write_reports("fewer.avro", batch([*ROWS[:3], [(9, 5)]]))  # the same ids, others' sums: trusted by id
     assert run("-o", output, reports="fewer.avro").exit_code == 0 and Path(output).read_bytes() == first
     avro.write_reports("fewer.avro", batch(ROWS[:3]))
-    assert run("-o", output, reports="fewer.avro").exit_code == 2
-    Path(output).write_bytes(first[:-1])
-    assert "does not hold that answer" in run("-o", output).stderr
+    assert run("-o", output, reports="fewer.avro").exit_code == 77
+    for lose in (lambda: Path(output).write_bytes(first[:-1]), lambda: os.unlink(output)):
+        lose()
+        assert "already answered" in done("-o", output) and Path(output).read_bytes() == first
+    shutil.copy("copy.avro", "clear.avro")
+    (copy,) = Path(f"{users_ledger()}.answers").iterdir()
+    assert copy.read_bytes() == first
+    copy.write_bytes(first[:-1])
     os.unlink(output)
-    assert run("-o", output).exit_code == 2 and not os.path.exists(output)
+    refused = run("-o", output)
+    assert refused.exit_code == 77 and "holds that answer" in refused.stderr and not os.path.exists(output)
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_repeated_query_decrypts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = ["--key", "private.key", "-o", "out.avro"]
+    done(*options, reports="sealed.avro")
+    first = Path("out.avro").read_bytes()
+    opened: list[object] = []
+    monkeypatch.setattr(aggregation.batch, "opened", lambda *given: opened.append(given))
+    assert "already answered" in done(*options, reports="sealed.avro") and not opened
+    os.rename("sealed.avro", "moved.avro")
+    os.unlink("out.avro")
+    assert "restored" in done(*options, reports="moved.avro") and not opened
+    assert Path("out.avro").read_bytes() == first
+    answered = api.aggregate(
+        Plan.load("plan.json"), "moved.avro", "domain.avro", output="out.avro", private_keys="private.key"
+    )
+    assert answered.answered and not answered.restored and not opened
+
+
+def hours(*numbers: int) -> list[Any]:
+    """A report of each hour."""
+    return [report(hour, [(1, 1000)]) for hour in numbers]
+
+
+@pytest.mark.usefixtures("folder")
+def test_late_reports_of_spent_hours_are_left_out_and_counted() -> None:
+    avro.write_reports("monday.avro", hours(1, 2, 3))
+    avro.write_reports("tuesday.avro", [*hours(26, 27), report(99, [(1, 7)], scheduled_report_time=HOUR + 7200)])
+    done("-o", "monday.out.avro", reports="monday.avro")
+    refused = run("-o", "tuesday.out.avro", reports="tuesday.avro")
+    assert refused.exit_code == 77 and "leave out the reports of these hours (--skip-spent)" in refused.stderr
+    words = done("--skip-spent", "-o", "tuesday.out.avro", "--summary", "s.json", reports="tuesday.avro")
+    assert "reports: 2 of 3 used, 0 repeated, 0 refused\n  1 left out, of hours that were queried before" in words
+    assert json.loads(Path("s.json").read_text())["tally"]["skipped"] == 1 and "2 shared ids spent" in words
+    first = Path("tuesday.out.avro").read_bytes()
+    assert "already answered" in done("--skip-spent", "-o", "tuesday.out.avro", reports="tuesday.avro")
+    assert Path("tuesday.out.avro").read_bytes() == first
+    nothing = run("--skip-spent", "-o", "x.avro", "--epsilon", "1", reports="tuesday.avro")
+    assert nothing.exit_code == 77 and "all 3 reports that can be used are of hours" in nothing.stderr
+    refused = run("--skip-spent", "--no-noise", reports="tuesday.avro")
+    assert refused.exit_code == 2 and "--skip-spent goes by the ledger" in refused.stderr
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("module", "function"), [("ledger", "reserve"), ("avro", "write_results"), ("ledger", "finish")]
+)
+def test_hours_of_a_query_that_was_killed_are_its_own(module: str, function: str) -> None:
+    avro.write_reports("monday.avro", hours(1, 2, 3))
+    avro.write_reports("tuesday.avro", hours(2, 26, 27))
+    done("-o", "monday.out.avro", reports="monday.avro")
+    folder = "wire" if module == "avro" else "service"
+    code = KILLED.format(folder=folder, module=module, function=function, after=True)
+    args = ["plan.json", "tuesday.avro", "--domain", "domain.avro", "--skip-spent", "-o", "t.avro"]
+    killed = subprocess.run([sys.executable, "-c", code, "aggregate", *args], capture_output=True, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    first = Path("t.avro").read_bytes() if os.path.exists("t.avro") else None
+    done("--skip-spent", "-o", "t.avro", reports="tuesday.avro")
+    assert first in (None, Path("t.avro").read_bytes())
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("whole", [True, False], ids=["beside its witness", "alone"])
+def test_a_restored_ledger_refuses_what_it_may_not_know(whole: bool) -> None:
+    later = int(time.time()) // 3600 * 3600 + 7200  # an hour to come
+    avro.write_reports("monday.avro", hours(1, 2))
+    avro.write_reports("tuesday.avro", hours(26, 27))
+    avro.write_reports("wednesday.avro", [report(5, [(1, 9)], scheduled_report_time=later), *hours(27)])
+    done("-o", "monday.out.avro", reports="monday.avro")
+    shutil.copy(users_ledger(), "backup.sqlite")
+    done("-o", "tuesday.out.avro", reports="tuesday.avro")
+    shutil.copy("backup.sqlite", users_ledger())
+    if not whole:
+        os.unlink(f"{users_ledger()}.created")
+    for _ in range(2):  # for good
+        refused = run("-o", "again.avro", reports="tuesday.avro")
+        assert refused.exit_code == 77 and "was restored at 20" in refused.stderr
+        assert "2 of 2 shared ids in this batch are of hours before that" in refused.stderr
+    assert "already answered" in done("-o", "monday.out.avro", reports="monday.avro")  # what it knows
+    words = done("--skip-spent", "-o", "wednesday.out.avro", reports="wednesday.avro")
+    assert "1 left out, of hours" in words and "1 shared ids spent" in words
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_ledger_that_is_moved_with_its_witness_goes_on() -> None:
+    avro.write_reports("monday.avro", hours(1, 2))
+    avro.write_reports("tuesday.avro", hours(26, 27))
+    done("-o", "monday.out.avro", reports="monday.avro")
+    for end in ("", ".created"):
+        os.rename(users_ledger() + end, f"moved.sqlite{end}")
+    done("-o", "tuesday.out.avro", "--ledger", "moved.sqlite", reports="tuesday.avro")
 
 
 @pytest.mark.usefixtures("folder")
@@ -182,10 +281,10 @@ def test_a_ledger_that_is_gone_is_missed() -> None:
     done()
     os.unlink(users_ledger())
     result = run("-o", "b.avro")
-    assert result.exit_code == 2 and "is missing" in result.stderr and "restore it from a backup" in result.stderr
+    assert result.exit_code == 77 and "is missing" in result.stderr and "restore it from a backup" in result.stderr
     Path(users_ledger()).write_bytes(b"")
     result = run("-o", "b.avro")
-    assert result.exit_code == 2 and "is empty" in result.stderr and not os.path.exists("b.avro")
+    assert result.exit_code == 77 and "is empty" in result.stderr and not os.path.exists("b.avro")
 
 
 @pytest.mark.usefixtures("folder")
@@ -296,7 +395,7 @@ def test_a_query_that_was_interrupted_gives_its_answer_later(monkeypatch: pytest
         patch.setattr(avro, "write_results", interrupted)
         assert run().exit_code == 130
     first = Path("out.avro").read_bytes()
-    assert run("--epsilon", "1").exit_code == 2  # another query of these reports
+    assert run("--epsilon", "1").exit_code == 77  # another query of these reports
     done("-o", "later.avro")
     assert Path("later.avro").read_bytes() == first and "already answered" in done()
 
@@ -314,7 +413,7 @@ def test_on_a_full_disk_nothing_is_lost(monkeypatch: pytest.MonkeyPatch) -> None
             result = run()
             assert result.exit_code == 75 and one_line(result), result.output
     assert os.replace is replace and not os.path.exists("out.avro")
-    assert run("--epsilon", "1").exit_code == 2  # it is spent on the first
+    assert run("--epsilon", "1").exit_code == 77  # it is spent on the first
     done()
     assert "already answered" in done()
 
@@ -346,6 +445,7 @@ def test_where_a_process_that_decrypts_is_killed_nothing_is_lost(monkeypatch: py
 KILLED = """
 import os, signal, sys
 from attributary.api.ara.{folder} import {module}
+from attributary import api
 from attributary.api import api_of
 from attributary.cli import main
 done = {module}.{function}
@@ -377,9 +477,9 @@ def test_killed_between_steps_one_answer_is_all_there_is(module: str, function: 
     assert killed.returncode == -signal.SIGKILL
     first = Path("out.avro").read_bytes() if os.path.exists("out.avro") else None
     other = run("--epsilon", "1", "-o", "other.avro")
-    assert other.exit_code == (2 if spent else 0), other.output
+    assert other.exit_code == (77 if spent else 0), other.output
     again = run("-o", "again.avro")
-    assert again.exit_code == (2 if not spent or function == "finish" else 0), again.output
+    assert again.exit_code == (77 if not spent else 0), again.output
     assert function != "finish" or run().exit_code == 0
     if first is not None and again.exit_code == 0:
         assert Path("again.avro").read_bytes() == first
@@ -556,7 +656,7 @@ def test_a_mistake_is_one_line_and_writes_nothing(args: list[str], reports: str,
 def test_other_mistakes() -> None:
     args = ["--domain", "domain.avro", "-o", "out.avro"]
     result = CliRunner().invoke(main, ["aggregate", "unit.json", "clear.avro", *args])
-    assert result.exit_code == 2 and 'has noise = "api"; this one has "unit": plan anew' in result.stderr
+    assert result.exit_code == 2 and 'has noise = "api"; this one has "unit": make a new plan' in result.stderr
     avro.write_reports("none.avro", [])
     assert "no report can be used, of 0; there are none" in run(reports="none.avro").stderr
     avro.write_domain("domain.avro", KEYS[:0])

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from attributary.cli import main
-from attributary.evaluate import evaluate, methods, user_cases
+from attributary.evaluate import evaluate, log_periods, methods, user_cases
 from attributary.logs.count import count
 from attributary.spec import Spec
 from attributary.tables import read_table, write_table
@@ -32,6 +32,14 @@ def shop(shop_of: Callable[[int], Path]) -> Path:
 
 def run(*args: object) -> Result:
     return CliRunner().invoke(main, ["evaluate", *map(str, args)])
+
+
+def test_logs_are_counted_in_a_period(shop: Path) -> None:
+    spec, since, until = Spec.load(str(shop / "spec.toml")), "2026-01-30", "2026-02-04"
+    periods = log_periods(spec, str(shop), "2026-02-02", since=since, until=until)
+    assert periods.earlier.equals(count(spec, str(shop), since=since, until="2026-02-02").table)
+    assert periods.measured.equals(count(spec, str(shop), since="2026-02-02", until=until).table)
+    assert log_periods(spec, str(shop), since=since).measured.equals(count(spec, str(shop), since=since).table)
 
 
 def table(text: str) -> list[dict[str, Any]]:
@@ -176,6 +184,7 @@ def test_mistakes_are_told_in_a_line(shop: Path, tmp_path: Path) -> None:
         ([tmp_path / "none.toml"], "there is no file"),
         ([no_logs], "the spec has no section [logs]; add it, or give --counts"),
         ([spec, "--counts", counts, "--prior-until", "2026-02-02"], "--prior-until divides the spec's logs"),
+        ([spec, "--counts", counts, "--from", "2026-02-02"], "--from and --until select impressions in logs"),
         ([spec, "--prior-until", "1999-01-01"], "there is no impression to count in the period"),
         ([spec, "--prior-until", "2999-01-01"], "there is no impression to count in the period"),
         ([one, "--counts", single], "a tree of one node has nothing to split"),

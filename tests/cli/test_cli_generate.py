@@ -11,9 +11,9 @@ from pyarrow import parquet
 
 from attributary.cli.generate import FORMATS, KINDS
 from attributary.cli.progress import writing_bar
-from attributary.datasets import FORMATS as KNOWN_FORMATS
-from attributary.datasets import KINDS as KNOWN_KINDS
-from attributary.datasets import generate
+from attributary.paper import FORMATS as KNOWN_FORMATS
+from attributary.paper import KINDS as KNOWN_KINDS
+from attributary.paper import generate
 from support.command import attributary
 
 run = partial(attributary, "generate", code=None)

@@ -15,12 +15,12 @@ from attributary.budget import METHODS as SPLITS
 from attributary.cli import main
 from attributary.cli.evaluation_grid import POOLS, methods_help
 from attributary.cli.paper import DATASETS
-from attributary.datasets import generate
 from attributary.estimators import ESTIMATORS
 from attributary.evaluate import Store
-from attributary.evaluate import paper_experiment as paper_module
-from attributary.evaluate.paper_experiment import PAPER
 from attributary.evaluate.simulation import Pool
+from attributary.paper import experiment as paper_module
+from attributary.paper import generate
+from attributary.paper.experiment import PAPER
 from attributary.tables import read_table
 from support.command import PYTHON
 

@@ -13,7 +13,7 @@ from attributary.cli import main
 from attributary.errors import InputError
 from attributary.estimators import Estimator
 from attributary.pipeline.denoise_table import denoise_table
-from attributary.pipeline.read_prior import past_of_table
+from attributary.pipeline.read_prior import prior_of_figures
 from attributary.tables import read_table, write_table
 from support.command import ADDED
 
@@ -52,7 +52,7 @@ def test_it_is_the_librarys_answer(files: Path, earlier: str | None) -> None:
     of = world(1)
     given = measured(of, 50.0, 0)
     path = None if earlier is None else str(files / earlier)
-    past = None if path is None else past_of_table(of.tree, path).of[0]
+    past = None if path is None else prior_of_figures(of.tree, path)
     known = prior.learn(of.tree, given.noisy, given.variance, past)
     est = denoise(of.tree, given, prior=known, nonnegative=True)
     table = run(files, *(["--estimator", "learned"] if path is None else ["--prior", path]))

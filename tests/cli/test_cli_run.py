@@ -171,6 +171,22 @@ def test_counts_are_those_of_count_and_periods_do_not_mix(shop: Path, tmp_path: 
         assert pq.read_table(tmp_path / f"{name}.parquet").to_pylist() == expected.to_pylist()
 
 
+@pytest.mark.parametrize("name", ["--from", "--since"])
+def test_a_period_bounds_prior_and_counts(name: str, shop: Path, tmp_path: Path) -> None:
+    ends = {"since": "2026-01-30", "until": "2026-02-04"}
+    period = (name, ends["since"], "--until", ends["until"])
+    assert run(shop / "spec.toml", "-o", tmp_path, *period, "--prior-until", "2026-02-02", "-q").exit_code == 0
+    spec = Spec.load(str(shop / "spec.toml"))
+    for table, bounds in (("prior", {"until": "2026-02-02"}), ("counts", {"since": "2026-02-02"})):
+        expected = count(spec, str(shop), **{**ends, **bounds}).table  # type: ignore[arg-type]
+        assert pq.read_table(tmp_path / f"{table}.parquet").to_pylist() == expected.to_pylist()
+    assert run(shop / "spec.toml", "-o", tmp_path, *period, "--again", "-q").exit_code == 0
+    expected = count(spec, str(shop), **ends).table  # type: ignore[arg-type]
+    assert pq.read_table(tmp_path / "counts.parquet").to_pylist() == expected.to_pylist()
+    wrong = run(shop / "spec.toml", "-o", tmp_path / "x", *period, "--prior-until", "2026-02-09")
+    assert wrong.exit_code == 2 and "a period must begin before it ends" in wrong.stderr
+
+
 @pytest.mark.parametrize(
     ("args", "message"),
     [
@@ -211,7 +227,7 @@ def test_a_second_run_is_a_second_release(shop: Path, tmp_path: Path) -> None:
     said = run(shop / "spec.toml", "-o", out).stderr
     assert "publishing two runs of these logs has a privacy loss of 2ε = 2" in said
     before = {path.name: path.read_bytes() for path in out.iterdir()}
-    refused = run(shop / "spec.toml", "-o", out, code=2).stderr
+    refused = run(shop / "spec.toml", "-o", out, code=77).stderr
     assert "holds an earlier run" in refused and "--again" in refused and refused.count("\n") == 1
     assert before == {path.name: path.read_bytes() for path in out.iterdir()}
     run(shop / "spec.toml", "-o", out, "--again", "-q")
@@ -321,8 +337,11 @@ def test_what_does_not_go_with_a_plan_or_a_prior(shop: Path, earlier_run: Path, 
     fewer.write_text(spec.read_text().replace('[[attribute]]\nname = "location"\n', ""))
     for args, message in (
         ((spec, "--plan", plan, "--method", "optimal"), "has its split already; got --method optimal"),
-        ((other, "--plan", plan), "their domains or measures differ: plan anew"),
-        ((fewer, "--plan", plan), "the plan has campaign > location > day, the spec has campaign > day: plan anew"),
+        ((other, "--plan", plan), "their domains or measures differ: make a new plan"),
+        (
+            (fewer, "--plan", plan),
+            "the plan has campaign > location > day, the spec has campaign > day: make a new plan",
+        ),
         ((spec, "--prior", plan, "--prior-until", "2026-02-02"), "got both: leave one of them out"),
         ((spec, "--prior", tmp_path / "none.csv"), "none.csv"),
     ):

@@ -1,12 +1,17 @@
 """--summary: all that a command prints is in a file, too, as data."""
 
 import json
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from attributary.api.ara.wire import avro
@@ -79,9 +84,100 @@ def test_it_is_written_whole_and_nowhere_else(shop: Path, tmp_path: Path) -> Non
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_error_leaves_no_summary(shop: Path, tmp_path: Path) -> None:
-    attributary("count", tmp_path / "no.toml", "--summary", tmp_path / "made.json", code=2)
-    assert list(tmp_path.iterdir()) == []
+def test_an_error_is_in_the_summary_with_its_stage_and_code(shop: Path, tmp_path: Path) -> None:
+    made = tmp_path / "made.json"
+    refused = attributary("count", tmp_path / "no.toml", "--summary", made, code=2)
+    said = json.loads(made.read_text())
+    assert refused.stderr == f"{said['error']}\n" and said["exit_code"] == 2
+    assert (said["command"], said["stage"]) == ("count", "starting") and "counts" not in said
+    (tmp_path / "c.csv").write_text("user,time,day\nu1,2026-02-01T12:00,Monday\nu2,soon,Monday\n" * 2000)
+    (tmp_path / "counts.csv").write_text("of yesterday")
+    attributary(
+        *("count", shop / "spec.toml", "--conversions", tmp_path / "c.csv", "-o", tmp_path / "counts.csv"),
+        *("--summary", made),
+        code=2,
+    )
+    said = json.loads(made.read_text())
+    assert "all in one form" in said["error"] and said["stage"] == "looking at the first rows"
+    assert [stage["stage"] for stage in said["stages"]] == ["starting", said["stage"]]
+    assert (tmp_path / "counts.csv").read_text() == "of yesterday"
+    attributary("run", shop / "spec.toml", "-o", tmp_path / "run", "-q")
+    for _ in range(2):  # in the folder of a run that is refused, too
+        inside = tmp_path / "run" / "summary.json"
+        attributary("run", shop / "spec.toml", "-o", tmp_path / "run", "--summary", inside, code=77)
+        assert json.loads(inside.read_text())["exit_code"] == 77
+    attributary("run", shop / "no.toml", "-o", tmp_path / "new", "--summary", tmp_path / "new/s.json", code=2)
+    assert json.loads((tmp_path / "new/s.json").read_text())["exit_code"] == 2
+
+
+def test_an_error_overwrites_nothing_but_a_summary(tmp_path: Path) -> None:
+    log = tmp_path / "log.csv"  # of a spec that cannot be read: nobody knows that it is an input
+    log.write_text("user,time\n")
+    attributary("count", tmp_path / "no.toml", "--summary", log, code=2)
+    assert log.read_text() == "user,time\n"
+
+
+def test_stages_have_their_time_memory_and_rows(shop: Path, tmp_path: Path) -> None:
+    made = tmp_path / "made.json"
+    attributary("run", shop / "spec.toml", "-o", tmp_path / "run", "--prior-until", "2026-02-02", "--summary", made)
+    said = json.loads(made.read_text())
+    names = [stage["stage"] for stage in said["stages"]]
+    assert said["exit_code"] == 0 and "error" not in said and len(names) > 5
+    assert names[0] == "starting" and names.index("planning") < names.index("denoising") < names.index("writing")
+    assert all(stage["seconds"] >= 0 and stage["peak_memory_mb"] > 10 for stage in said["stages"])
+    rows = {stage["stage"]: stage["rows"] for stage in said["stages"]}
+    assert rows["writing"] == pq.read_metadata(tmp_path / "run" / "estimates.parquet").num_rows
+    attributary("count", shop / "spec.toml", "-o", tmp_path / "c.csv", "--summary", made)
+    said = json.loads(made.read_text())
+    assert {s["stage"]: s["rows"] for s in said["stages"]}["attributing and counting"] == said["counts"]["rows_read"]
+
+
+KILLED = """
+import os, signal, sys
+from attributary import measurements
+from attributary.cli import main
+measurements.Measurements.simulate = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+main(sys.argv[1:])
+"""
+
+
+def test_a_killed_command_leaves_the_stage_it_was_at(shop: Path, tmp_path: Path) -> None:
+    args = ["run", str(shop / "spec.toml"), "-o", str(tmp_path / "run"), "--summary", str(tmp_path / "made.json")]
+    killed = subprocess.run([sys.executable, "-c", KILLED, *args], capture_output=True, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    said = json.loads((tmp_path / "made.json").read_text())
+    assert (said["exit_code"], said["stage"]) == (None, "simulating a summary report")
+    assert not list((tmp_path / "run").glob("*"))
+
+
+@pytest.mark.parametrize("by", ["option", "environment"])
+def test_messages_as_json_lines_tell_no_count(
+    by: str, shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if by == "environment":
+        monkeypatch.setenv("ATTRIBUTARY_LOG", "json")
+    lines = ["--log", "json"] if by == "option" else []
+    result = attributary("run", shop / "spec.toml", "-o", tmp_path / "run", "--seed", 1, *lines)
+    events = [json.loads(line) for line in result.stderr.splitlines()]
+    assert {event["event"] for event in events} == {"stage", "warning", "end"}
+    assert [event["message"] for event in events if event["event"] == "warning"] == [f"{tmp_path / 'run'}: {SEEDED}"]
+    assert (events[-1]["exit_code"], events[-1]["command"]) == (0, "run") and "error" not in events[-1]
+    known = {"time", "event", "command", "stage", "seconds", "peak_memory_mb", "message", "exit_code"}
+    assert not {*chain(*events)} - known
+    for args, code, words in (
+        (["run", shop / "spec.toml", "-o", tmp_path / "run"], 77, "holds an earlier run"),
+        (["run", shop / "no.toml"], 2, "there is no file"),
+        (["run", "--nonsense"], 2, "no such option"),
+    ):
+        end = json.loads(attributary(*args, *lines, code=code).stderr.splitlines()[-1])
+        assert end["event"] == "end" and end["exit_code"] == code and words in end["error"].lower()
+
+
+def test_lines_are_text_where_the_option_says_so(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ATTRIBUTARY_LOG", "json")
+    assert "impressions," in attributary("count", shop / "spec.toml", "--log", "text").stderr
+    monkeypatch.setenv("ATTRIBUTARY_LOG", "xml")
+    assert "'xml' is not one of 'text', 'json'" in attributary("count", shop / "spec.toml", code=2).stderr
 
 
 def test_it_may_go_to_standard_output(shop: Path, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attributary import Measurements, Tree, denoise
-from attributary.denoising import compiled, linear, passes, threads
+from attributary.denoising import compiled, linear, passes
 from attributary.errors import InputError
 from attributary.estimates import read_measures
 from attributary.prior import none
@@ -36,31 +36,32 @@ def matrices(case: Case, columns: int, own: bool, seed: int) -> tuple[np.ndarray
 def test_every_column_is_denoised_as_it_is_alone(
     engine: ModuleType, case: Case, columns: int, own: bool, seed: int
 ) -> None:
-    tree = case.tree
+    tree, back = case.tree, case.tree.from_level_order
     x, var = matrices(case, columns, own, seed)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(passes, "engine", lambda *_: engine)
-        count, variance = passes.blue(tree, x, var)
-    assert count.shape == x.shape and variance.shape == var.shape
+        est = denoise(
+            tree,
+            np.stack([back(one) for one in x.T], 1),
+            back(var) if not own else np.stack([back(one) for one in var.T], 1),
+        )
+    assert est.count.shape == x.shape and est.variance.shape == var.shape
     for j in range(columns):
         alone, its_variance = linear.blue(tree, x[:, j], var[:, j] if own else var)
         size = np.abs(np.nan_to_num(x[:, j])).max() + np.abs(alone).max()
-        np.testing.assert_allclose(count[:, j], alone, rtol=1e-9, atol=1e-12 * size)
-        np.testing.assert_allclose(variance[:, j] if own else variance, its_variance, rtol=1e-9)
+        np.testing.assert_allclose(est.count[:, j], back(alone), rtol=1e-9, atol=1e-12 * size)
+        np.testing.assert_allclose(est.variance[:, j] if own else est.variance, back(its_variance), rtol=1e-9)
 
 
-def test_wide_families_and_threads_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("own", [False, True])
+def test_many_figures_of_a_small_tree_are_compiled_and_the_same(own: bool) -> None:
     tree, rng = grown(3_000, 5), np.random.default_rng(3)
-    x, var = rng.normal(50, 20, (len(tree), 7)), 10 ** rng.uniform(-2, 2, len(tree))
-    found = compiled.blue_columns(tree, x, var)
-    assert found is not None
-    for j in range(7):
-        alone, its_variance = linear.blue(tree, x[:, j], var)
-        np.testing.assert_allclose(found[0][:, j], alone, rtol=1e-10, atol=1e-10)
-        np.testing.assert_allclose(found[1], its_variance, rtol=1e-12)
-    monkeypatch.setattr(threads, "THREADED", 100)
-    again = compiled.blue_columns(tree, x, var)
-    assert again is not None and (again[0] == found[0]).all() and (again[1] == found[1]).all()
+    x, var = rng.normal(50, 20, (len(tree), 40)), 10 ** rng.uniform(-2, 2, (len(tree), 40))
+    est = denoise(tree, x, var if own else var[:, 0])
+    for j in (0, 7, 39):
+        alone = denoise(tree, x[:, j], var[:, j] if own else var[:, 0])
+        np.testing.assert_allclose(est.count[:, j], alone.count, rtol=1e-10, atol=1e-10)
+        np.testing.assert_allclose(est.variance[:, j] if own else est.variance, alone.variance, rtol=1e-12)
 
 
 def figures(own: bool) -> Measurements:

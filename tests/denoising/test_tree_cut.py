@@ -14,8 +14,17 @@ from hypothesis import strategies as st
 
 from attributary import Tree, denoise
 from attributary.denoising import compiled, linear
-from attributary.denoising.cluster.top import refuse_gaps, solve_top
-from attributary.denoising.cluster.worker import NOISY, PART, VARIANCE, ClusterTask, check, finish, hand_up_roots
+from attributary.denoising.cluster.pieces import (
+    NOISY,
+    PART,
+    VARIANCE,
+    ClusterTask,
+    check,
+    finish,
+    hand_up_roots,
+    refuse_gaps,
+    solve_top,
+)
 from attributary.errors import InputError
 from support.effort import examples
 from support.forests import Case, cases

@@ -12,15 +12,15 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from attributary.datasets import generate
 from attributary.errors import InputError
-from attributary.evaluate import Evaluation, PaperLog, evaluate, paper
-from attributary.evaluate import paper_experiment as paper_module
+from attributary.evaluate import Evaluation, evaluate
 from attributary.evaluate.comparison import beside, best, page, tree_errors
-from attributary.evaluate.paper_experiment import DAY, PAPER, Choices, leaf_counts, paper_counts
 from attributary.evaluate.user_cases import PIECE, PIECES, cached, identity
 from attributary.logs.count import count
 from attributary.logs.log_files import is_generated
+from attributary.paper import experiment as paper_module
+from attributary.paper import generate
+from attributary.paper.experiment import DAY, PAPER, Choices, PaperLog, leaf_counts, paper, paper_counts
 from attributary.prior import from_counts
 from attributary.spec import Logs
 from attributary.tables import read_table

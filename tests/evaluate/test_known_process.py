@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 from attributary import Measurements, Tree
-from attributary.datasets import generate
-from attributary.datasets.forest import FANS, ForestProcess, forest
 from attributary.errors import InputError
 from attributary.estimators import Background, KnownProcess, limit0, limit1
 from attributary.evaluate import Case, evaluate, user_cases
 from attributary.evaluate.user_cases import with_process
+from attributary.generated import ForestProcess
 from attributary.logs.log_files import is_generated
+from attributary.paper import generate
+from attributary.paper.forest import FANS, forest
 from attributary.prior import from_counts
 from attributary.spec import Spec
 from attributary.tables import read_table

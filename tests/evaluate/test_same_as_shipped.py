@@ -14,7 +14,7 @@ from attributary.estimates import read_estimates
 from attributary.estimators import offered
 from attributary.evaluate import Case, Method, evaluate
 from attributary.evaluate.simulation import Copies, SimulatedNoise
-from attributary.pipeline.read_prior import past_of_parts
+from attributary.pipeline.read_prior import read_prior, under_plan
 from attributary.prior import none
 from attributary.tables import read_table
 
@@ -35,7 +35,7 @@ def errors_of_evaluate(folder: Path, estimator: str, prior: str | None, monkeypa
     """
     plan = Plan.load(str(folder / "plan.json"))
     est = read_estimates(read_table(str(folder / "estimates.parquet")), "estimates")
-    past = none(est.tree) if prior is None else past_of_parts(plan, est.tree, prior, False).of[0]
+    past = none(est.tree) if prior is None else under_plan(read_prior(plan.spec, est.tree, prior), plan, est.tree)
     case = Case.of("run", "tree", plan.spec, est.tree, np.ones(len(est.tree)), past)
     case = replace(case, count=est.estimate)
     variance = np.where(np.isnan(est.noise_variance), np.inf, est.noise_variance)

@@ -372,7 +372,7 @@ def edited(**columns: Any) -> pa.Table:
         (edited(level=[0, 1, 300]), "a level is from 0 to 127; one is 300"),
         (edited(estimate=[1.0, math.nan, 3.0]), "estimate is a number; node 1 has nan"),
         (edited(variance=[1.0, 1.0, -1.0]), "variance is a number, 0 or more; node 2 has -1"),
-        (edited(low=[None, 1.0, 1.0]), "low is a number; node 0 has none"),
+        (edited(low=[None, 1.0, 1.0]), "low is a number, the estimate at most; node 0 has none"),
         (edited().drop_columns("day"), "3 levels, but 2 columns"),
         (edited().slice(0, 0), "no rows of level 0"),
         (edited().drop_columns("high"), "no columns high"),

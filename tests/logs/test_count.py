@@ -9,6 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 from threading import Event
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
@@ -353,15 +354,60 @@ def test_moments_are_exact(moment: dt.datetime) -> None:
         ("date", "3"),
         ("time", "2026-03-01T12:00Z"),
         ("time", 5),
-        ("zoned", "2026-03-01T12:00"),
-        ("zoned", "2026-03-01"),
-        ("zoned", dt.date(2026, 3, 1)),
+        ("zoned", "noon"),
+        ("zoned", 5),
         ("date", "2026-02-30"),
     ],
 )
 def test_a_moment_of_another_clock_is_refused(clock: Any, wrong: Any) -> None:
     with pytest.raises(InputError, match="since the log's times are"):
         moment_micros(wrong, clock, "s", "--from")
+
+
+@pytest.mark.parametrize("zone", [None, "UTC", "Europe/Berlin", "America/St_Johns", "Australia/Lord_Howe"])
+@given(moment=st.datetimes(dt.datetime(1980, 1, 1), dt.datetime(2100, 1, 1)))
+def test_a_moment_without_a_zone_is_in_the_logs(zone: str | None, moment: dt.datetime) -> None:
+    instant = moment.replace(tzinfo=ZoneInfo(zone or "UTC"))
+    right = (instant - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)
+    for said in (moment, moment.isoformat(), instant):
+        assert moment_micros(said, "zoned", "s", "x", zone) == right
+    whole = moment.replace(hour=0, minute=0, second=0, microsecond=0)
+    assert moment_micros(whole.date(), "zoned", "s", "x", zone) == moment_micros(whole, "number", "s", "x", zone)
+    if zone is not None:  # a log without zones is on the clocks of the one that the spec names
+        there = instant.astimezone(dt.UTC).astimezone(ZoneInfo(zone)).replace(tzinfo=None)
+        assert moment_micros(instant.astimezone(dt.UTC), "time", "s", "x", zone) == moment_micros(
+            there, "time", "s", "x"
+        )
+
+
+def test_dates_choose_a_period_in_the_zone_of_the_logs(folder: Path, engine: DuckDB) -> None:
+    (folder / "i.csv").write_text("user,time,campaign\na,2026-03-28T22:59:59Z,x\nb,2026-03-28T23:00:00Z,y\n")
+    (folder / "c.csv").write_text("user,time,day\na,2026-03-29T12:00Z,mon\nb,2026-03-29T12:00Z,mon\n")
+    berlin = TWO + 'timezone = "Europe/Berlin"'
+    counts = count(Spec.parse(berlin), str(folder), since="2026-03-29", engine=engine)
+    assert some(counts) == [("y", "mon", 1)] and counts.clock == "2026-03-29: read in Europe/Berlin"
+    counts = count(Spec.parse(TWO), str(folder), until="2026-03-29T00:00", engine=engine)
+    assert counts.conversions == 2 and counts.clock == "2026-03-29T00:00: read in UTC"
+    assert not count(Spec.parse(TWO), str(folder), until="2026-03-29T00:00Z", engine=engine).clock
+    assert not count(Spec.parse(TWO), str(folder), engine=engine).clock
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_epoch_numbers_and_zoned_times_are_both_instants(swapped: bool, folder: Path, engine: DuckDB) -> None:
+    at = int(dt.datetime(2026, 3, 1, 12, tzinfo=dt.UTC).timestamp())
+    epoch = [str(1000 * (at + minutes * 60)) for minutes in (0, 1, 2)]
+    zoned = [f"2026-03-01T{hour}:{minutes:02}:00+01:00" for hour, minutes in ((13, 0), (13, 1), (13, 2))]
+    seen, done = (zoned, epoch) if swapped else (epoch, zoned)
+    (folder / "i.csv").write_text(f"user,time,campaign\na,{seen[0]},x\nb,{seen[2]},y\n")
+    (folder / "c.csv").write_text(f"user,time,day\na,{done[1]},mon\nb,{done[1]},mon\nb,{done[2]},tue\n")
+    spec = Spec.parse(TWO + 'time_unit = "ms"')
+    counts = count(spec, str(folder), engine=engine)
+    assert some(counts) == [("x", "mon", 1), ("y", "tue", 1)] and counts.unattributed == 1
+    assert some(count(spec, str(folder), since="2026-03-01T12:01", engine=engine)) == [("y", "tue", 1)]
+    small = (folder / ("c.csv" if swapped else "i.csv")).read_text().replace("1772366", "")
+    (folder / ("c.csv" if swapped else "i.csv")).write_text(small)
+    with pytest.raises(InputError, match="dates are for times that count from 1970"):
+        count(spec, str(folder), engine=engine)
 
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])

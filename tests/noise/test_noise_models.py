@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from attributary import Measurements, Plan, Spec, Tree, budget, denoise, make_plan, noise, prior, rmsre
-from attributary.datasets import generate
 from attributary.errors import InputError
 from attributary.noise import MODELS, SHAPES, Entropy, NoiseModel, NoiseShape
 from attributary.noise.privacy_account import gaussian_mu
+from attributary.paper import generate
 from attributary.tables import read_table
 from support.command import attributary as invoke
 

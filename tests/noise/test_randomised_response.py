@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from attributary import Measurements, Tree, denoise
 from attributary.api.ara import parse
-from attributary.api.ara.event_level_reports import event_level_measurements, randomised
+from attributary.browsers import event_level_measurements, randomised
 from attributary.denoising.posterior import whole_figures
 from attributary.errors import InputError
 from attributary.noise import RandomisedResponse

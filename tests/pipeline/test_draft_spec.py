@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from attributary.datasets import generate
 from attributary.errors import InputError
 from attributary.logs.count import count
+from attributary.paper import generate
 from attributary.pipeline.draft_spec import draft_spec
 from attributary.spec import Spec
 from support.command import attributary as command
@@ -301,6 +301,18 @@ def refusal(folder: Path, seen: list[Row], done: list[Row] | None) -> str:
     with pytest.raises(InputError) as refused:
         draft_spec(str(folder / "i.csv"), None if done is None else str(folder / "c.csv"))
     return str(refused.value)
+
+
+def test_epoch_numbers_and_zoned_times_go_together(tmp_path: Path) -> None:
+    seen, done = logs()
+    write(tmp_path / "i.csv", times(seen, epoch(1000)))
+    write(tmp_path / "c.csv", times(done, zoned))
+    draft = draft_spec(str(tmp_path / "i.csv"), str(tmp_path / "c.csv"), str(tmp_path / "spec.toml"))
+    assert draft.spec.logs is not None and draft.spec.logs.time_unit == "ms"
+    mixed = count(draft.spec, str(tmp_path))
+    write(tmp_path / "c.csv", times(done, epoch(1000)))
+    alike = draft_spec(str(tmp_path / "i.csv"), str(tmp_path / "c.csv"), str(tmp_path / "spec.toml"))
+    assert draft.text == alike.text and mixed.table.equals(count(alike.spec, str(tmp_path)).table)
 
 
 def test_what_a_log_does_not_say_is_refused(tmp_path: Path) -> None:

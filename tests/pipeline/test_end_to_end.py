@@ -14,11 +14,10 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from attributary.api.ara.client.browser import Client
-from attributary.api.ara.client.pending_report import Attribution, report
 from attributary.api.ara.registration import Registrations, registrations
 from attributary.api.ara.wire.avro import write_reports
 from attributary.api.ara.wire.encryption import public_key
+from attributary.browsers import Attribution, Client, report
 from attributary.logs.count import count
 from attributary.plan import Plan, make_plan
 from attributary.prior import from_counts

@@ -551,7 +551,10 @@ BROKEN = {
     "no json": ("{", "p.json is not JSON"),
     "a list": ("[]", "p.json is not a plan: it has no format"),
     "no format": (_changed(format="leave out"), "p.json is not a plan: it has no format"),
-    "another format": (_changed(format=2), "p.json has format 2; this version reads 1: plan anew, or update"),
+    "another format": (
+        _changed(format=2),
+        "p.json has format 2; this version reads 1: update attributary, or make a new plan",
+    ),
     "too much": (_changed(default=[65536, 1, 0]), "that sum to 65536 at most; the default split has 65536, 1, 0"),
     "negative": (_changed(default=[65537, -1, 0]), "0 or more"),
     "a root too much": (_changed(roots={"x": [65536, 0, 1]}), "that sum to 65536 at most; x has 65536, 0, 1"),

@@ -13,9 +13,9 @@ from tests.cli.test_cli_plan import SPEC, SPLIT, counts
 from attributary import prior
 from attributary.budget.optimal import LIMIT
 from attributary.cli import main
-from attributary.datasets import generate
 from attributary.errors import InputError
 from attributary.evaluate import methods
+from attributary.paper import generate
 from attributary.plan import Plan, expected, make_plan
 from attributary.spec import Spec
 from support.command import attributary

@@ -143,7 +143,7 @@ def test_no_attribution_api_gives_gaussian_noise(tmp_path: Any) -> None:
     spec = asked()
     tree = spec.tree(TABLE)
     plan = make_plan(spec, tree)
-    with pytest.raises(InputError, match='this one has "gaussian": plan anew, as its answers get no other noise'):
+    with pytest.raises(InputError, match='this one has "gaussian": make a new plan, as its answers get no other noise'):
         api.clients(plan)
     path = tmp_path / "plan.json"
     plan.save(str(path))

@@ -12,10 +12,9 @@ import pytest
 from attributary import Plan, make_plan
 from attributary.api.ara.terms import ARA
 from attributary.explore import plan_tab
+from attributary.facts.privacy import facts, plan_headline
 from attributary.noise import MODELS
 from attributary.plan.plan import PerImpression
-from attributary.report.facts import facts, lead
-from attributary.report.inputs import ReportInputs
 from attributary.spec import Spec
 from attributary.spec.privacy_unit import UNITS
 from attributary.spec.terms import TERMS
@@ -90,7 +89,7 @@ def test_terminal_page_notebook_explorer_and_files_say_the_same(
     fact = next(fact for fact in facts(plan, None) if fact.name == "Privacy budget")
     shown = " ".join((*fact.more, fact.warning)).replace("\u00a0", " ")
     assert all(sentence in shown for sentence in words.sentences)
-    assert f"Privacy budget: ε = 4 ({words.unit})." in lead(ReportInputs(plan=plan), ())[-1].replace("\u00a0", " ")
+    assert f"Privacy budget: ε = 4 ({words.unit})." in plan_headline(plan)[-1].replace("\u00a0", " ")
     notebook = plan._repr_html_().replace("&#x27;", "'").replace("&#39;", "'").replace("&quot;", '"')
     assert all(line in notebook for line in words.all_lines)
     assert json.loads(plan.to_json())["privacy"]["unit"] == words.unit

@@ -12,7 +12,7 @@ from attributary.plan import Plan, expected, make_plan
 from attributary.plan.variants import Change, Coarser, what_if
 from attributary.prior import from_counts, from_estimates
 from attributary.prior.earlier import profile
-from attributary.report.by_level import budget_section
+from attributary.report.page import budget_section
 from attributary.spec import Spec
 from support.effort import first_of
 from support.plans import DAYS, counts, spec

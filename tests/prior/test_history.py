@@ -14,7 +14,7 @@ from attributary.errors import InputError
 from attributary.estimates import Estimates
 from attributary.estimators import Estimator
 from attributary.pipeline.denoise_table import denoise_table
-from attributary.prior.history import DISCOUNTS, USUAL, history
+from attributary.prior.history import DISCOUNTS, USUAL, best_discount
 from attributary.tables import write_table
 from attributary.types import Floats
 from support.effort import examples
@@ -98,8 +98,8 @@ def test_the_variance_of_a_node_whose_leaves_came_is_their_sum() -> None:
 @pytest.mark.parametrize(("drift", "low", "high"), [(0.0, 0.8, 1.0), (1.0, 0.0, 0.5)])
 def test_the_discount_goes_by_how_fast_counts_drift(drift: float, low: float, high: float) -> None:
     made = weeks(8, 3, drift, campaigns="abcdefghij")
-    assert low <= history(periods(made)).discount <= high
-    assert history(periods(dict(list(made.items())[:2]))).discount == USUAL
+    assert low <= best_discount(periods(made)) <= high
+    assert best_discount(periods(dict(list(made.items())[:2]))) == USUAL
 
 
 def test_the_same_report_counts_once_whatever_its_name(tmp_path: Path) -> None:
@@ -142,20 +142,20 @@ def test_tables_without_noisy_figures_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_reports_is_refused(tmp_path: Path) -> None:
-    from attributary.pipeline.read_prior import read_earlier
+    from attributary.pipeline.read_prior import prior_table
 
     with pytest.raises(InputError, match="is a folder without tables of estimates; `prior` takes a folder of earlier"):
-        read_earlier(str(tmp_path))
+        prior_table(str(tmp_path))
 
 
 def test_one_report_in_a_folder_is_that_report(tmp_path: Path) -> None:
-    from attributary.pipeline.read_prior import past_of_table
+    from attributary.pipeline.read_prior import notes_of, prior_of_figures
 
     made = weeks(1)
     tree = made["week 1"].tree
-    past = past_of_table(tree, str(write_weeks(tmp_path / "one", made)))
-    assert past.of[0].mean == pytest.approx(made["week 1"].count)
-    assert past.notes == [f"the prior {tmp_path / 'one'}: 1 period (week 1.parquet)"]
+    past = prior_of_figures(tree, str(write_weeks(tmp_path / "one", made)))
+    assert past.mean == pytest.approx(made["week 1"].count)
+    assert notes_of(past) == [f"the prior {tmp_path / 'one'}: 1 period (week 1.parquet)"]
 
 
 def test_shares_count_as_much_as_all_periods_together() -> None:

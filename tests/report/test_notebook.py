@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from attributary import Tree, denoise
-from attributary.denoising.estimate import estimate_html
 from attributary.html import html_table
 from attributary.plan import make_plan
 from attributary.prior import none
-from attributary.report.notebook import plan_html
+from attributary.report.notebook import estimate_html, plan_html
 from support.forests import NAMED
 from support.plans import asked, spec
 from support.reports import BITING, labelled
@@ -25,7 +24,7 @@ def cells(html: str) -> list[list[str]]:
 def test_an_estimate_shows_its_nodes_level_by_level(parent: list[int]) -> None:
     tree = Tree.from_parents(parent)
     est = denoise(tree, np.arange(len(tree)) * 10.0, np.ones(len(tree)))
-    _, *rows = cells(estimate_html(est))
+    _, *rows = cells(estimate_html(est).partition("What denoising gained")[0])
     order = tree.to_level_order(np.arange(len(tree))).tolist()[:10]
     assert [row[0] for row in rows] == [f"node {v}" for v in order]
     assert [float(row[2]) for row in rows] == pytest.approx([est.count[v] for v in order], abs=0.051)

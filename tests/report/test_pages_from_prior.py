@@ -13,18 +13,25 @@ from hypothesis import strategies as st
 from tests.explore.test_explore_in_browser import opened, serve, settled  # noqa: F401
 
 from attributary import Tree, denoise, prior
-from attributary.denoising.estimate import estimate_html
 from attributary.errors import InputError
 from attributary.estimates import estimates_table, plausibility, read_estimates
 from attributary.explore.estimate_store import open_store
 from attributary.facts import numerals
+from attributary.facts.privacy import facts
+from attributary.facts.quantity import Quantity
 from attributary.report import ReportInputs, page
-from attributary.report.facts import facts
+from attributary.report.notebook import estimate_html
 from attributary.tables import write_table
 from support.browser import Tabs, ready, violations
 from support.effort import examples
 from support.explored import client, closed, every_page, session, written  # noqa: F401
 from support.reports import estimates, write
+
+
+def extras(tab: Any) -> list[str]:
+    """The columns that an explorer has beyond those of every table."""
+    return [key for _, key, *_ in tab.get("/api/about").json()["table"]["extras"]]
+
 
 ROWS = "#grid tbody tr[data-node]"
 
@@ -62,7 +69,9 @@ def test_a_prior_does_not_make_the_noise_look_wrong(seed: int) -> None:
 def test_the_page_says_how_much_came_from_it_and_that_it_is_biased() -> None:
     est = expected()
     told = read_estimates(estimates_table(est, 0.95), "table")
-    (fact,) = [fact for fact in facts(None, told) if fact.name == "Weight of the prior"]
+    (fact,) = [
+        fact for fact in facts(None, Quantity("count", "count", "", told, 10.0)) if fact.name == "Weight of the prior"
+    ]
     assert numerals.percent(est.from_prior.mean()) in fact.answer and "no longer unbiased" in fact.warning
     for i, name in enumerate(est.tree.level_names):
         share = est.tree.to_level_order(est.from_prior)[est.tree.slice(i)].mean()
@@ -111,17 +120,17 @@ def test_the_explorer_sorts_by_it_and_writes_it(tmp_path: Path) -> None:
     for path in ("e.parquet", "e.csv"):
         write_table(estimates_table(est, 0.95), str(tmp_path / path))
         tab = client(session(str(tmp_path / path)))
-        assert tab.get("/api/about").json()["table"]["prior"] is True
+        assert "prior" in extras(tab)
         rows = every_page(tab, level="all", sort="prior")
         assert [r["from_prior"] for r in rows] == pytest.approx(sorted(est.from_prior, reverse=True))
         text = tab.get("/api/rows.csv", params={"level": "all", "sort": "prior"}).text
         read = [float(r["from_prior"]) for r in csv.DictReader(io.StringIO(text, newline=""))]
         assert read == [r["from_prior"] for r in rows]
     plain = client(session(written(estimates(est.tree), tmp_path / "plain.parquet")))
-    assert plain.get("/api/about").json()["table"]["prior"] is False
+    assert "prior" not in extras(plain)
     assert "rows are sorted by" in plain.get("/api/rows?sort=prior").json()["error"]
     both = client(session(str(tmp_path / "e.parquet"), str(tmp_path / "plain.parquet")))
-    assert both.get("/api/about").json()["table"]["prior"] is False
+    assert "prior" not in extras(both)
     shown = [r["estimate"] for r in every_page(both, level="all", sort="order")]
     assert shown == pytest.approx(est.tree.to_level_order(est.plain.blue)), "what is compared is unbiased"
 
@@ -177,16 +186,12 @@ def test_the_explorer_and_a_notebook_have_the_chance_of_zero(tmp_path: Path, who
     for path in ("e.parquet", "e.csv"):
         write_table(estimates_table(whole, 0.95), str(tmp_path / path))
         tab = client(session(str(tmp_path / path)))
-        assert tab.get("/api/about").json()["table"]["zero"] is True
+        assert "zero" in extras(tab)
         rows = every_page(tab, level="all", sort="zero")
         assert [r["zero_probability"] for r in rows] == pytest.approx(sorted(whole.zero, reverse=True))
     assert "chance of 0" in estimate_html(whole) and "chance of 0" not in estimate_html(expected())
-    assert (
-        client(session(written(estimates_table(expected(), 0.95), tmp_path / "l.parquet")))
-        .get("/api/about")
-        .json()["table"]["zero"]
-        is False
-    )
+    learned = session(written(estimates_table(expected(), 0.95), tmp_path / "l.parquet"))
+    assert extras(client(learned)) == ["prior"]
 
 
 def test_a_chance_that_is_none_is_refused(tmp_path: Path, whole: Any) -> None:
@@ -196,5 +201,5 @@ def test_a_chance_that_is_none_is_refused(tmp_path: Path, whole: Any) -> None:
     wrong = table.set_column(table.column_names.index("zero_probability"), "zero_probability", pa.array(zero))
     with pytest.raises(InputError, match="row 5: zero_probability is a number from 0 to 1, or empty; got 1.1"):
         read_estimates(wrong, "table")
-    with pytest.raises(InputError, match="zero_probability is a number from 0 to 1; node 4 has 1.1"):
+    with pytest.raises(InputError, match="zero_probability is a number from 0 to 1, or empty; node 4 has 1.1"):
         open_store([written(wrong, tmp_path / "wrong.parquet")])

@@ -22,15 +22,15 @@ from attributary import Tree, denoise, rmsre
 from attributary.errors import InputError
 from attributary.estimates import Estimates, estimates_table, plausibility, read_estimates
 from attributary.facts import numerals
+from attributary.facts.estimates import level_gains
 from attributary.facts.plan import level_facts
+from attributary.facts.privacy import facts, title
 from attributary.facts.quantity import Quantity, label, path, total_of
 from attributary.plan import Plan, make_plan
 from attributary.prior import learn, none
 from attributary.report import ReportInputs, page, read, to_file
-from attributary.report.by_level import changes
+from attributary.report.charts import spans
 from attributary.report.evaluation_curves import Point, curves, read_evaluation
-from attributary.report.facts import facts, title
-from attributary.report.node_charts import spans
 from attributary.report.page_data import cut, pack
 from attributary.tables import write_table
 from attributary.tables.table_columns import SEEDED
@@ -40,6 +40,10 @@ from support.plans import asked, spec
 from support.reports import BITING, biting, estimates, evaluation, labelled, shop
 
 TYPES = {"i1": "<i1", "i2": "<i2", "i4": "<i4", "u1": "<u1", "u2": "<u2", "u4": "<u4", "f4": "<f4", "f8": "<f8"}
+
+
+def counted(est: Estimates) -> Quantity:
+    return Quantity("count", "count", "", est, 10.0)
 
 
 def unpacked(packed: Any) -> dict[str, Any]:
@@ -222,9 +226,10 @@ def test_figures_that_the_estimates_were_not_made_of_are_not_judged_by() -> None
 def test_nodes_that_cannot_be_estimated_do_not_make_a_level_infinite() -> None:
     inf = float("inf")
     est, told = from_case(Case([-1, 0, 0, 0], [1000.0, 500, 0, 0], [4.0, 4, inf, inf]))
-    leaves = changes(Quantity("count", "count", "", told, 10.0))[1]
-    assert (leaves.nodes, leaves.measured, leaves.open) == (4 - 1, 1, 2)
-    assert leaves.denoised == leaves.alike == pytest.approx(est.std[1] / 500)
+    leaves = level_gains(Quantity("count", "count", "", told, 10.0))[1]
+    assert (leaves.nodes.value, leaves.measured, leaves.open) == (4 - 1, 1, 2)
+    raw = 2 / 500
+    assert leaves.error.value == pytest.approx(est.std[1] / 500) == (1 + leaves.error_change.value) * raw
     html = page(ReportInputs(measures={"count": told})).html
     assert "(2 cannot be estimated)" in html and "<td>∞" not in html
 
@@ -233,12 +238,12 @@ def test_nodes_that_cannot_be_estimated_do_not_make_a_level_infinite() -> None:
 @settings(deadline=None)
 def test_errors_before_and_after_are_rmsre(case: Case) -> None:
     est, told = from_case(case)
-    found = changes(Quantity("count", "count", "", told, 7.0))
+    found = level_gains(Quantity("count", "count", "", told, 7.0))
     after = rmsre.levels(est.tree, est.count, est.variance, 7.0)
     before = rmsre.levels(est.tree, est.count, case.variance, 7.0)
-    np.testing.assert_allclose([c.denoised for c in found], after, rtol=1e-9)
-    np.testing.assert_allclose([c.raw for c in found], before, rtol=1e-9)
-    assert all(c.measured == c.nodes for c in found)
+    np.testing.assert_allclose([gain.error.value for gain in found], after, rtol=1e-9)
+    np.testing.assert_allclose([gain.noisy_error.value for gain in found], before, rtol=1e-9)
+    assert all(gain.measured == gain.nodes.value for gain in found)
 
 
 def test_shares_are_those_of_the_plan() -> None:
@@ -337,11 +342,11 @@ def test_what_is_private_is_told_in_words() -> None:
     for times in (1.0, 1 / 16):
         plan = make_plan(spec(), tree, prior, "equal")
         figures = denoise(tree, np.ones(len(tree)), plan.variance(tree) * times)
-        told = {fact.name: fact for fact in facts(plan, Estimates.of(figures))}
+        told = {fact.name: fact for fact in facts(plan, counted(Estimates.of(figures)))}
         assert ("0.0625 times the planned variance" in told["Noise"].warning) == (times < 1)
         assert told["Noise"].warning == "" or times < 1
     est = read_estimates(estimates(labelled(["x"], ["p"])), "t")
-    assert [fact.answer for fact in facts(None, est)] == ["first › second </script>", "not stated"]
+    assert [fact.answer for fact in facts(None, counted(est))] == ["first › second </script>", "not stated"]
     assert "computed from true counts" in facts(None, None)[0].warning
     assert title(()) == "Methods compared" and title(("total",)) == "Conversions"
     assert title(tuple("abcdefghij")) == "Conversions by a, b, … and j"
@@ -436,7 +441,7 @@ class TestReading:
         assert (
             est.tree.depth == 2
             and np.isnan(est.noisy).all()
-            and changes(Quantity("count", "count", "", est, 10.0)) == []
+            and level_gains(Quantity("count", "count", "", est, 10.0)) == []
         )
 
     @pytest.mark.parametrize(

@@ -21,12 +21,11 @@ from attributary import Tree, denoise
 from attributary.cli import main
 from attributary.estimates import by_measure, read_measures
 from attributary.facts import numerals
+from attributary.facts.privacy import chosen, measure_facts
 from attributary.facts.quantity import digits, total_of, total_ratio
 from attributary.plan import Plan
 from attributary.ratio import ratios_table
 from attributary.report import ReportInputs, page, read
-from attributary.report.facts import chosen, measure_facts
-from attributary.report.inputs import quantities
 from attributary.report.page_data import Layer, cut, pack
 from attributary.tables import read_table, write_table
 from support.effort import examples
@@ -117,7 +116,7 @@ def test_a_page_tells_all_measures_in_their_units(run: Path) -> None:
     given_ = read([str(run)])
     made = page(given_)
     html = made.html
-    count, value, ratio = quantities(given_, None)
+    count, value, ratio = given_.quantities(None)
     assert [q.kind for q in (count, value, ratio)] == ["count", "value", "ratio"]
     assert "<h1>Conversions and revenue by campaign, location and day</h1>" in html
     for quantity in (count, value):
@@ -165,7 +164,7 @@ def test_limits_are_told_with_what_they_cut_off(run: Path) -> None:
     told = " ".join(facts["Limits"].more)
     assert all(numerals.percent(x) in told for x in (taken.error, taken.bias, taken.noise))
     assert f"revenue up to {numerals.number(plan.by_measure[1].clip)}\u00a0EUR" in facts["Limits"].answer
-    assert "of the budget" in facts["Measures"].more[1] and "EUR on average" in facts["Measures"].more[1]
+    assert "of the budget" in facts["Measures"].more[1] and "in EUR, clipped at" in facts["Measures"].more[1]
     unknown = plan.model_copy(
         update={"measures": tuple(m.model_copy(update={"bias_known": False}) for m in plan.measures)}
     )
@@ -190,8 +189,8 @@ def test_tau_moves_with_that_of_counts_and_is_a_mean_without_a_plan(run: Path, t
     both, alone = read([str(run)]), read([str(run / "estimates.parquet")])
     mean = total_of(both.measures["revenue"]).estimate / total_of(both.measures["count"]).estimate
     plan_tau = both.plan.by_measure[1].tau if both.plan else 0
-    assert quantities(both, 5)[1].tau == pytest.approx(plan_tau / 2)
-    assert quantities(alone, None)[1].tau == pytest.approx(10 * mean)
+    assert both.quantities(5)[1].tau == pytest.approx(plan_tau / 2)
+    assert alone.quantities(None)[1].tau == pytest.approx(10 * mean)
     assert "not stated" in page(alone).html
 
 

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from attributary import Tree, denoise
 from attributary.cli import main
-from attributary.datasets import generate
+from attributary.paper import generate
 from attributary.tables import write_table
 
 BITING = [

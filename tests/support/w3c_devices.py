@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from attributary import Spec, Tree, api, make_plan
-from attributary.api.w3c import UserAgent, UserAgentSettings
 from attributary.api.w3c.page_calls import W3cClients
+from attributary.browsers import UserAgent, UserAgentSettings
 from attributary.noise import sample_dlap
 
 START = 1_790_000_000

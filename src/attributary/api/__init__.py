@@ -73,7 +73,7 @@ def _refuse_other_noise(plan: "Plan") -> None:
     added = with_its_defaults({"api": plan.spec.api})["noise"]
     if noise != added:
         raise InputError(
-            f'a plan for the {terms.title} has noise = "{added}"; this one has "{noise}": plan anew, as its '
+            f'a plan for the {terms.title} has noise = "{added}"; this one has "{noise}": make a new plan, as its '
             "answers get no other noise"
         )
 

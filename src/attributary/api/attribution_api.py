@@ -57,6 +57,7 @@ class Tally:
     outside: int | None = None  # of keys that the domain does not have
     categories: Mapping[str, int] = field(default_factory=dict)  # faulty reports by the service's names of why
     oldest: int | None = None  # the second that the oldest report of those used was due
+    skipped: int = 0  # reports of hours that were spent before
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +76,7 @@ class Aggregation:
     new_ledger: bool = False  # whether there was no ledger before
     debug_output: str | None = None  # the file of exact sums and noise side by side, which is NOT private
     answered: str = ""  # when the same query had been answered before; then nothing was drawn or spent
+    restored: bool = False  # whether the output was lost, and written again from a copy of that answer
 
 
 @dataclass(frozen=True, eq=False)

@@ -39,7 +39,10 @@ COUNTED = (
     "|pedidos"
 )  # words that names of counts have, and no others
 COUNTS = "Chance is that of counts."
-ASSUMED_COUNTS = "Chance is that of counts, assuming that each event adds 1; for sums of values, state --largest."
+ASSUMED_COUNTS = (
+    "Chance is that of counts, assuming that each event adds 1; for sums of values, state the most that one adds "
+    "(`largest`)."
+)
 NOT_KNOWN = "not known; state the most that one event adds (`largest`, 1 for counts), or compare four periods or more"
 
 

@@ -11,7 +11,7 @@ import click
 from attributary import __version__
 from attributary.cli.command_errors import LONGEST, end_of, stand_in, with_options
 from attributary.cli.options import TextOrFile
-from attributary.cli.summary_file import with_summary
+from attributary.cli.summary_file import choose_lines, log_line, with_summary
 from attributary.errors import InputError, one_line
 from attributary.whole_files import written
 
@@ -58,7 +58,9 @@ class Commands(click.Group):
         stand_in()
         written.clear()
         self.chosen = None
-        error = self._run(name, list(sys.argv[1:] if args is None else args))
+        words = list(sys.argv[1:] if args is None else args)
+        choose_lines(words)
+        error = self._run(name, words)
         try:
             sys.stdout.flush()
         except OSError as late:
@@ -67,8 +69,12 @@ class Commands(click.Group):
         code, message = (0, "") if error is None else end_of(error)
         if error is not None and code == 1 and os.environ.get("ATTRIBUTARY_DEBUG"):
             raise error
+        message = with_options(message, self.chosen)
+        with suppress(OSError):
+            said = {"error": one_line(message)[:LONGEST]} if message else {}
+            if log_line("end", command=getattr(self.chosen, "name", None), exit_code=code, **said):
+                message = ""
         if message:
-            message = with_options(message, self.chosen)
             several = message.split("\n") if hasattr(error, "lines") else [message]  # mistakes have a line each
             with suppress(OSError):
                 click.echo("\n".join(one_line(line[:LONGEST])[:LONGEST] for line in several), err=True)
@@ -113,6 +119,6 @@ def main() -> None:
         $ attributary plan spec.toml --prior counts.parquet -o plan.json
 
     Data is written to files or standard output, messages to standard error. Exit codes: 0 done, 1 internal error, 2
-    mistake in the input or the options, 75 try again later, 130 interrupted, 141 standard output was closed. More, with
-    tab completion: docs/commands.md
+    mistake in the input or the options, 75 try again later, 77 refused to protect privacy, 130 interrupted, 141
+    standard output was closed. More, with tab completion: docs/commands.md
     """

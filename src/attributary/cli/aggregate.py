@@ -77,6 +77,7 @@ NOT PRIVATE and spend no budget. More: docs/aggregate.md
 @click.option(
     "--reporting-site", metavar="SITE", default="", help="Site whose reports count.  [default: the most frequent]"
 )
+@click.option("--skip-spent", is_flag=True, help="Leave out reports of hours that were queried before, and count them.")
 @click.option("--errors", "errors_file", metavar="FILE", help="Write how many reports have which error (JSON).")
 @click.option("--debug", is_flag=True, help="Count only reports in debug mode; write sums and noise side by side, too.")
 @click.option("--no-noise", is_flag=True, help="Write exact sums, which are NOT private.")
@@ -99,6 +100,7 @@ def aggregate(
     ledger_file: str | None,
     most_errors: str,
     since: str | None,
+    skip_spent: bool,
     reporting_site: str,
     errors_file: str | None,
     debug: bool,
@@ -113,6 +115,7 @@ def aggregate(
     from attributary.cli.printing import say
     from attributary.cli.progress import stages
     from attributary.cli.reading import refuse_inputs
+    from attributary.cli.summary_file import stage_rows
 
     plan, reports = _plan(files, epsilon, l1)
     beside = os.path.splitext(output)[0] + ".debug.avro" if debug else None
@@ -138,12 +141,14 @@ def aggregate(
             errors_file=errors_file,
             reporting_site=reporting_site,
             since=0 if since is None else _since(since, now),
+            skip_spent=skip_spent,
             debug=debug,
             no_noise=no_noise,
             seed=seed,
             processes=processes,
             progress=stage,
         )
+    stage_rows("adding up", done.tally.reports)
     _print(done, now, quiet)
 
 
@@ -201,7 +206,8 @@ def _print(done: "Aggregation", now: float, quiet: bool) -> None:
     fact("answered", done.answered)
     if done.answered:
         if not quiet:
-            say(f"{output}: already answered at {done.answered}; nothing was drawn or spent")
+            restored = "; restored from a copy of that answer" if done.restored else ""
+            say(f"{output}: already answered at {done.answered}; nothing was drawn or spent{restored}")
         return
     lines = [f"{output}: {done.noise}"] if (quiet or muted()) and done.not_private else []
     lines += [f"{done.ledger}: a new ledger, which knows of no earlier query"] if done.new_ledger else []
@@ -219,6 +225,7 @@ def _print(done: "Aggregation", now: float, quiet: bool) -> None:
         for line in (
             f"{output}: {len(done.keys):,} keys, {done.noise}",
             f"reports: {t.used:,} of {t.reports:,} used, {t.repeated:,} repeated, {t.faulty:,} refused",
+            *([f"  {t.skipped:,} left out, of hours that were queried before"] if t.skipped else []),
             *(f"  {number:,} {name}" for name, number in t.categories.items()),
             *(f"  {fault}" for fault in done.faults),
             *([f"  … and {t.faulty - len(done.faults):,} more"] if t.faulty > len(done.faults) else []),

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import click
 
 from attributary import __version__
-from attributary.errors import InputError, TryAgain
+from attributary.errors import InputError, PrivacyRefusal, TryAgain
 from attributary.whole_files import written
 
 LONGEST = 2000  # characters of a message: a file may hold anything
@@ -59,6 +59,8 @@ def end_of(error: BaseException) -> End:
             end = End(75, f"not now: {error}")
         case _ if scarce := _scarce(error):
             end = End(75, f"not now: {error if isinstance(error, InputError) else scarce}{REMEDY}")
+        case PrivacyRefusal():
+            end = End(77, f"error: {error}")
         case InputError():
             end = End(2, f"error: {error}")
         case click.ClickException():

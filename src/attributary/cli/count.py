@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from attributary.cli.options import duckdb_limits
+from attributary.cli.options import duckdb_limits, period_options
 
 ENGINES = ["duckdb", "spark"]
 FORMATS = ["csv", "tsv", "parquet", "arrow", "arrows"]
@@ -33,8 +33,7 @@ that they are NOT PRIVATE. More: docs/logs.md
 @click.argument("spec", metavar="SPEC")
 @click.argument("logs", metavar="[LOGS]...", nargs=-1)
 @click.option("--conversions", multiple=True, metavar="FILE", help="Conversions to read instead of the spec's.")
-@click.option("--from", "since", metavar="TIME", help="Count impressions from this time on.")
-@click.option("--until", metavar="TIME", help="Count impressions before this time.")
+@period_options
 @click.option("--engine", type=click.Choice(ENGINES), default="duckdb", show_default=True, help="Engine for the SQL.")
 @duckdb_limits
 @click.option("--master", metavar="URL", help="Spark master.  [default: the running session, or this machine]")
@@ -60,7 +59,7 @@ def count(
     from attributary.cli.printing import say
     from attributary.cli.progress import reading_bar
     from attributary.cli.reading import log_paths, refuse_inputs
-    from attributary.cli.summary_file import fact
+    from attributary.cli.summary_file import fact, stage_rows
     from attributary.logs.count import count, make_engine
     from attributary.logs.log_files import replace_files, rows_in_logs
     from attributary.spec import Spec
@@ -79,6 +78,7 @@ def count(
     ):
         counts = count(asks, folder, since=since, until=until, engine=running).refuse_no_match()
     took = time.perf_counter() - start
+    stage_rows("attributing and counting" if asks.logs and not asks.logs.is_attributed else "counting", counts.rows)
     write_table(counts.table, output, format_)
     if not quiet:
         print_counts(counts, asks)

@@ -144,7 +144,7 @@ def denoise(
         say(f"{'standard output' if output == '-' else output}: {words}", always=True)
     if not quiet:
         print_form(denoised.recognised, denoised.doubts)
-        print_estimates(denoised.estimates, denoised.table.num_rows, output, denoised.notes)
+        print_estimates(denoised.quantities(confidence), denoised.table.num_rows, output, denoised.notes)
 
 
 def _names(table: Any, levels: str | None) -> list[str] | None:

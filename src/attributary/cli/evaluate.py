@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from attributary.cli.evaluation_grid import FORMATS, METHODS, GridCommand, NoiseNames, Numbers, grid_options
+from attributary.cli.options import period_options
 
 if TYPE_CHECKING:
     from attributary.evaluate.user_cases import LogPeriods
@@ -39,6 +40,7 @@ docs/evaluation.md
 @click.argument("spec", metavar="SPEC")
 @click.option("--counts", metavar="FILE", help="Table of counts or estimates to use instead of the spec's logs.")
 @click.option("--prior", metavar="FILE", help="Table of counts or estimates of an earlier period.")
+@period_options
 @click.option(
     "--prior-until", metavar="TIME", help="Impressions before this time make the prior; the later ones are measured."
 )
@@ -64,6 +66,8 @@ def evaluate(
     spec: str,
     counts: str | None,
     prior: str | None,
+    since: str | None,
+    until: str | None,
     prior_until: str | None,
     epsilons: tuple[float, ...] | None,
     taus: tuple[float, ...] | None,
@@ -106,13 +110,16 @@ def evaluate(
     refuse_inputs([output, *filter(None, (figure, latex))], [spec, counts, prior, *logs_read])
     if prior_until is not None and (prior is not None or counts is not None):
         raise InputError("--prior-until divides the spec's logs; it does not go with --prior or --counts: leave it out")
+    period = (since, prior_until, until)
+    if counts is not None and (since or until):
+        raise InputError("--from and --until select impressions in logs, and --counts has none: leave them out")
     if output != "-":
         click.get_current_context().with_resource(sole_writer(output))
     throwaway = cache is None and output == "-"
     where = TemporaryDirectory(prefix="attributary-") if throwaway else nullcontext(cache or f"{output}.cache")
     with resumable(not throwaway), where as kept:
         make_folder(kept, "--cache")
-        logs = None if counts else _count_logs(asks, folder, prior_until, kept, threads, quiet)
+        logs = None if counts else _count_logs(asks, folder, period, kept, threads, quiet)
         generated = logs.generated if logs else is_generated(counts or "")
         cases = user_cases(
             asks,
@@ -157,7 +164,12 @@ def _about_prior(prior_until: str | None, prior: str | None, private: bool) -> s
 
 
 def _count_logs(
-    spec: "Spec", folder: str, until: str | None, cache: str, threads: int | None, quiet: bool
+    spec: "Spec",
+    folder: str,
+    period: tuple[str | None, str | None, str | None],
+    cache: str,
+    threads: int | None,
+    quiet: bool,
 ) -> "LogPeriods":
     """The counts of the spec's logs; says what was counted, unless it was counted before."""
     from attributary.cli.print_counts import print_counts
@@ -175,8 +187,9 @@ def _count_logs(
         ):
             yield running
 
-    periods = log_periods(spec, folder, until, cache=cache, engine=engine)
-    for period, counts in periods.counted.items() if not quiet else ():
-        say({"measured": "measured:", "earlier": "prior:"}[period])
+    since, prior_until, until = period
+    periods = log_periods(spec, folder, prior_until, since=since, until=until, cache=cache, engine=engine)
+    for which, counts in periods.counted.items() if not quiet else ():
+        say({"measured": "measured:", "earlier": "prior:"}[which])
         print_counts(counts, spec)
     return periods

@@ -44,7 +44,8 @@ def generate(*, kind: str, rows: int | None, seed: int, format_: Any, output: st
     from attributary.cli.printing import say
     from attributary.cli.progress import writing_bar
     from attributary.cli.summary_file import fact
-    from attributary.datasets import GENERATED, KINDS, VERSION, generate
+    from attributary.generated import GENERATED, VERSION
+    from attributary.paper import KINDS, generate
 
     with writing_bar(KINDS[kind] if rows is None else rows, not quiet) as progress:
         written = generate(kind, output, rows, seed, format_, progress)

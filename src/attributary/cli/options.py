@@ -100,6 +100,12 @@ def duckdb_limits(command: Any) -> Any:
     return memory(temp(threads(command)))
 
 
+def period_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """--from (or --since) and --until: the impressions that count, by their time."""
+    since = click.option("--from", "--since", "since", metavar="TIME", help="Count impressions from this time on.")
+    return since(click.option("--until", metavar="TIME", help="Count impressions before this time.")(command))
+
+
 def estimator_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Adds --estimator, --joint, --whole and --confidence to a command."""
     for option in (CONFIDENCE, WHOLE, JOINT, ESTIMATOR):

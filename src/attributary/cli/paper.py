@@ -95,8 +95,8 @@ def paper(
     from attributary.cli.summary_file import fact
     from attributary.errors import InputError
     from attributary.evaluate.comparison import stated_panels
-    from attributary.evaluate.paper_experiment import Choices, PaperLog, paper
     from attributary.evaluate.user_cases import EPSILON
+    from attributary.paper.experiment import Choices, PaperLog, paper
     from attributary.whole_files import sole_writer
 
     if generated == (file is not None):

@@ -110,7 +110,6 @@ def plan(
     from attributary.cli.reading import refuse_inputs
     from attributary.facts.plan import Earlier
     from attributary.pipeline.read_changes import read_changes
-    from attributary.pipeline.read_prior import profiled
     from attributary.pipeline.read_tree import read_tree_and_prior
     from attributary.plan import Plan, make_plan
     from attributary.plan import what_if as variants
@@ -131,8 +130,8 @@ def plan(
     earlier = Plan.load(last).under(asks) if last else None
     with stages(not quiet) as stage:
         stage("reading")
-        tree, prior, table = read_tree_and_prior(asks, tree_path, prior_path, protected)
-        options["profile"] = profiled(asks, tree, prior_path, table)
+        tree, prior = read_tree_and_prior(asks, tree_path, prior_path, protected)
+        options["profile"] = prior.profile
         plans = {}
         methods = methods_for(asks) if method == "all" else [method]
         why_not = {name: why_not_learned(asks, prior, name, options["profile"]) for name in methods if kind.plan}

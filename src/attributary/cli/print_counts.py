@@ -29,6 +29,7 @@ def print_counts(counts: "Counts", spec: "Spec") -> None:
     if any(number for number, _ in not_counted):
         lines += ["conversions not counted:"]
         lines += [f"{number:12,}  {reason}" for number, reason in not_counted if number]
+    lines += [counts.clock] if counts.clock else []
     lines += [line for totals in counts.values for line in _value(totals)]
     lines += [
         f"{outside.conversions:,} conversions count as other: {_outside(outside)}"

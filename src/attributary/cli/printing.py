@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from attributary.cli.command_errors import with_options
-from attributary.cli.summary_file import current
+from attributary.cli.summary_file import current, log_line
 from attributary.facts.numerals import PERCENT, Numeral
 
 WIDTH = 160  # of what goes to a file
@@ -21,7 +21,7 @@ def say(line: str, always: bool = False) -> None:
     summary, line = current(), _as_said(line)
     if summary is not None:
         summary.messages += [part for part in line.split("\n") if part]
-    if always or not muted():
+    if not (always and log_line("warning", message=line)) and (always or not muted()):
         click.echo(line, err=True)
 
 

@@ -20,21 +20,35 @@ def shows(wanted: bool) -> bool:
 
 @contextmanager
 def stages(show: bool) -> Iterator[Callable[[str], None]]:
-    """A function to call with the name of each stage; a spinner shows it if standard error is a terminal."""
+    """A function to call with the name of each stage; a spinner shows it if standard error is a terminal.
+
+    What follows a comma in it tells how far the stage has come.
+    """
     if not shows(show):
-        yield lambda stage: None
+        yield lambda stage: _note(stage.partition(",")[0])
         return
     from rich.console import Console
 
     with Console(stderr=True).status("starting …") as spinner:
-        yield lambda stage: spinner.update(f"{stage} …")
+
+        def shown(stage: str) -> None:
+            _note(stage.partition(",")[0])
+            spinner.update(f"{stage} …")
+
+        yield shown
+
+
+def _note(stage: str) -> None:
+    summary = current()
+    if summary is not None:
+        summary.begin(stage)
 
 
 @contextmanager
 def reading_bar(show: bool, rows: Callable[[], int]) -> Iterator["Report"]:
     """A function to call with a stage and the share of it that is done; a bar shows them, with rows per second."""
     if not shows(show):
-        yield lambda stage, share: None
+        yield lambda stage, share: _note(stage)
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -45,6 +59,7 @@ def reading_bar(show: bool, rows: Callable[[], int]) -> Iterator["Report"]:
         task = bar.add_task("starting", total=None, rate="")
 
         def report(stage: str, share: float | None) -> None:
+            _note(stage)
             took = time.perf_counter() - begun.setdefault(stage, time.perf_counter())
             rate = f"{share * number / took:,.0f} rows per second" if share and number and took > 1 else ""
             bar.update(task, description=stage, total=1 if share else None, completed=share or 0, rate=rate)

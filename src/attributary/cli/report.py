@@ -164,6 +164,8 @@ def _report_series(
     from attributary.changes import periods
     from attributary.cli.progress import stages
     from attributary.cli.reading import refuse_inputs
+    from attributary.cli.summary_file import fact
+    from attributary.facts.changes import change_facts
     from attributary.report import save, series_page
 
     refuse_inputs([output], list(weeks.values()))
@@ -175,6 +177,12 @@ def _report_series(
         made = series_page(series, plans, nodes or SERIES_NODES, title)
         save(made.html, output)
     _say_made(made.html, output, series.not_private, made.lead, [], quiet)
+    if not quiet:
+        facts = change_facts(series, plans)
+        fact("total", facts.total)
+        fact("sum", facts.sum)
+        fact("changed", facts.changed)
+        fact("periods", facts.periods)
 
 
 def _plan_of(path: str) -> Any:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from attributary.cli.options import chosen_estimator, duckdb_limits, estimator_options, method_option
-from attributary.cli.summary_file import fact
-from attributary.errors import InputError
+from attributary.cli.options import chosen_estimator, duckdb_limits, estimator_options, method_option, period_options
+from attributary.cli.summary_file import fact, stage_rows
+from attributary.errors import InputError, PrivacyRefusal
 
 if TYPE_CHECKING:
     from attributary.pipeline.run import Run
@@ -27,7 +27,8 @@ is split as in `attributary plan`, every node gets the noise of a summary report
 `attributary denoise`.
 
 THE PRIOR is made from impressions before --prior-until, and the later ones are measured; or it is read from --prior.
-Without one, the plan follows the structure of the tree. --plan simulates an existing plan.
+Without one, the plan follows the structure of the tree. --plan simulates an existing plan. --from and --until leave
+out all other impressions, of prior and counts.
 
 THE OUTPUT is a folder:
 
@@ -46,6 +47,7 @@ docs/index.md, docs/prior.md
 
 @click.command(help=ABOUT, short_help="End to end on this machine, from logs to counts that add up.")
 @click.argument("spec", metavar="SPEC")
+@period_options
 @click.option(
     "--prior-until", metavar="TIME", help="Impressions before this time make the prior, later ones the counts."
 )
@@ -72,6 +74,8 @@ docs/index.md, docs/prior.md
 def run(
     *,
     spec: str,
+    since: str | None,
+    until: str | None,
     prior_until: str | None,
     prior: str | None,
     protected: bool,
@@ -122,6 +126,8 @@ def run(
         done = end_to_end(
             asks,
             folder,
+            since=since,
+            until=until,
             prior_until=prior_until,
             prior=prior,
             protected=protected,
@@ -134,6 +140,7 @@ def run(
             stage=stage,
         )
         done.save(output, format_, stage)
+    stage_rows("writing", done.tables["estimates"].num_rows)
     words = together("" if seed is None else SEEDED, *(est.not_private for est in done.estimates.values()))
     if words and (quiet or muted()):
         say(f"{output}: {words}", always=True)
@@ -145,8 +152,7 @@ def run(
     print_plan(done.plan, done.tree, done.prior, f"as in {plan}" if plan else source)
     say("")
     path, rows = os.path.join(output, f"estimates.{format_}"), done.tables["estimates"].num_rows
-    with np.errstate(divide="ignore"):
-        print_estimates(done.estimates, rows, path, [words] if words else [])
+    print_estimates(done.shown.quantities(None), rows, path, [words] if words else [])
     fact("errors_of_this_draw", done.errors)
     fact("not_private", TRUE_COUNTS)  # what is counted, and the error
     for line in _notes(done, output, not words):
@@ -179,7 +185,7 @@ def _check_earlier(folder: str, names: tuple[str, ...], again: bool) -> None:
     if "plan.json" not in there or not any(name.startswith("estimates.") for name in there):
         raise InputError(f"{folder} has a {there[0]} that is not of a run; choose another folder with -o")
     if not again:
-        raise InputError(
+        raise PrivacyRefusal(
             f"{folder} holds an earlier run, and another one is a second release (2ε if both are published); "
             "add --again to replace it, or choose another folder with -o"
         )

@@ -3,18 +3,14 @@
 Two sweeps over flat arrays in level order. The last level is read straight from the input, so that z⇑ and var⇑ are
 stored for the levels above it only, in the arrays that will hold the answer. Families are independent, so threads
 share the parents of a level. Indices are unsigned: a signed one might wrap around, and LLVM would not vectorise.
-
-Many columns of figures that share their variances are an array of shape (nodes, columns): every weight is one number
-per node, and the sweeps go row by row.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from attributary.denoising.linear import contradiction, refuse
-from attributary.denoising.threads import shared, spans
+from attributary.denoising.passes import shared, spans
 from attributary.kernel import kernel
 from attributary.tree import Tree
 from attributary.types import Floats
@@ -35,22 +31,6 @@ def blue(tree: Tree, x: Floats, var: Floats) -> tuple[Floats, Floats]:
             run(span, _down, count, variance, variance.view(np.int64), False, count, variance)
         run(order[-1], _down, x, var, var.view(np.int64), True, count, variance)
     return count, variance
-
-
-def blue_columns(tree: Tree, x: Floats, var: Floats) -> tuple[Floats, Floats] | None:
-    """The same of columns that share their variances; None where some are 0 or ∞, or a figure makes no sense."""
-    if tree.depth == 1 or not ((var > 0) & (var < INF)).all():
-        return None
-    none, count, order = np.zeros(len(tree)), np.empty_like(x), spans(tree, x.size)
-    _, up = upward(tree, none, var)
-    with shared(tree, x.size) as run:
-        for span in reversed(order):
-            run(span, _up_shared, x, var, x if span == order[-1] else count, up, count)
-        if not np.isfinite(count[tree.slice(0)]).all():  # what makes no sense reaches its root
-            return None
-        for span in order:
-            run(span, _down_shared, x if span == order[-1] else count, up, count)
-    return count, blue(tree, none, var)[1]
 
 
 def downward(tree: Tree, count: Floats, variance: Floats) -> None:
@@ -267,61 +247,3 @@ def _combine(x, var, mean, wide, both, variance):  # type: ignore[no-untyped-def
             both[i] = w / (v + w) * x[i] + trust * mean[i]
             variance[i] = trust * w
     return True
-
-
-@kernel(nogil=True, fastmath={"reassoc"})
-def _up_shared(first, x, var, cz, up, z, lo, hi):  # type: ignore[no-untyped-def]
-    """The bottom-up pass where `up` is var⇑ of all columns, and neither 0 nor ∞."""
-    columns = x.shape[1]
-    zs = np.empty(columns)
-    p = hi
-    while p > lo:
-        p -= ONE
-        a, b = np.uint64(first[p]), np.uint64(first[p + ONE])
-        zs[:] = 0.0
-        vs = 0.0
-        for i in range(a, b):
-            zi = cz[i]
-            vs += up[i]
-            for j in range(columns):
-                zs[j] += zi[j]
-        both = var[p] + vs
-        trust, rest = (1.0, 0.0) if a == b else (vs / both, var[p] / both)
-        xp, zp = x[p], z[p]
-        for j in range(columns):
-            zp[j] = trust * xp[j] + rest * zs[j]
-
-
-@kernel(nogil=True, fastmath={"reassoc"})
-def _down_shared(first, cz, up, count, lo, hi):  # type: ignore[no-untyped-def]
-    """The top-down pass; 1 - k of the child with most of the uncertainty is added up from its siblings."""
-    columns = cz.shape[1]
-    left = np.empty(columns)
-    for p in range(lo, hi):
-        a, b = np.uint64(first[p]), np.uint64(first[p + ONE])
-        if a == b:
-            continue
-        biggest: Any = a
-        rest_v = 0.0
-        for i in range(a, b):
-            if up[i] > up[biggest]:
-                biggest = i
-        xp, zb = count[p], cz[biggest]
-        left[:] = 0.0
-        for i in range(a, b):
-            if i != biggest:
-                zi = cz[i]
-                rest_v += up[i]
-                for j in range(columns):
-                    left[j] += zi[j]
-        precision = 1.0 / (rest_v + up[biggest])
-        for j in range(columns):
-            left[j] = xp[j] - left[j]  # for the biggest
-        for i in range(a, b):
-            if i != biggest:
-                zi, ci, k = cz[i], count[i], up[i] * precision
-                for j in range(columns):
-                    ci[j] = zi[j] + k * (left[j] - zb[j])
-        cb, k, rest = count[biggest], up[biggest] * precision, rest_v * precision
-        for j in range(columns):
-            cb[j] = zb[j] if left[j] == zb[j] else rest * zb[j] + k * left[j]

@@ -1,22 +1,21 @@
 """denoise: noisy figures of any tree in, the best consistent figures out."""
 
-from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
 from numpy.typing import ArrayLike
 
-from attributary.denoising.estimate import Estimate
+from attributary.denoising.estimate import Columns, Estimate
 from attributary.denoising.nonnegative import nonnegative as make_nonnegative
 from attributary.denoising.passes import blue as best_linear
 from attributary.denoising.prediction import Prediction
 from attributary.denoising.prior import Prior, predict, shares_of, with_means
 from attributary.denoising.whole import whole as round_off
+from attributary.kernel import usable_threads
 from attributary.measurements import Measurements
 from attributary.tables.table_columns import together
 from attributary.tree import Tree
-from attributary.types import Floats
 
 if TYPE_CHECKING:
     from attributary.denoising.posterior import FamilyPrior
@@ -57,25 +56,33 @@ def denoise(
     if isinstance(tree, Measurements):
         tree, noisy = _with_tree(tree, noisy)
     measured = measurements(tree, noisy, variance, shape)
-    method = _method(nonnegative)
+    method = method_of(nonnegative)
     if posterior:
         return _posterior(tree, measured, prior, method, whole, None if posterior is True else posterior or None)
+    if prior is not None:
+        _refuse_vague(prior, measured)
+    if measured.noisy.ndim > 1:
+        return _columns(tree, measured, method, whole)
+    return _one_column(tree, measured, prior, method, whole)
+
+
+def _one_column(
+    tree: Tree, measured: Measurements, prior: Prior | None, method: str | None, whole: bool, figures: int = 0
+) -> Estimate:
+    """The estimate of one column of figures; `figures` is how many there are in all columns."""
     used = measured.independent
     shares = None if prior is None else shares_of(tree, prior)
     if prior is not None:
-        _refuse_vague(prior, measured)
         measured = replace(measured, not_private=together(measured.not_private, prior.not_private))
         used = with_means(tree, measured, prior)
     x, var = tree.to_level_order(used.noisy), tree.to_level_order(used.variance)
     if shares is None:
-        blue, blue_variance = best_linear(tree, x, var)
-        count = blue
-        if method is not None:
-            count = _each_column(lambda x, var, blue: make_nonnegative(tree, x, var, blue, method), x, var, blue)
+        blue, blue_variance = best_linear(tree, x, var, figures)
+        count: Any = blue if method is None else make_nonnegative(tree, x, var, blue, method)
     else:
         blue, blue_variance, count = predict(tree, x, var, *shares, method)
     if whole:
-        count = _each_column(lambda count: round_off(tree, count, floor=0 if method else None), count)
+        count = round_off(tree, count, floor=0 if method else None)
     back = tree.from_level_order
     plain = back(blue)
     variance = back(blue_variance)
@@ -85,6 +92,17 @@ def denoise(
     if prior is None or (shares is None and used is measured):
         return Estimate(*made)
     return Prediction(*made, prior)
+
+
+def _columns(tree: Tree, measured: Measurements, method: str | None, whole: bool) -> Columns:
+    def column(j: int) -> Estimate:
+        try:
+            return _one_column(tree, measured.column(j), None, method, whole, measured.noisy.size)
+        except ValueError as error:
+            raise ValueError(f"column {j}: {error}") from error
+
+    with ThreadPoolExecutor(usable_threads()) as pool:
+        return Columns.of(measured, list(pool.map(column, range(measured.noisy.shape[1]))))
 
 
 def _posterior(
@@ -124,14 +142,6 @@ def _with_tree(measured: Measurements, noisy: object) -> tuple[Tree, Measurement
     return measured.tree, measured
 
 
-def _each_column(make: Callable[..., Any], *arrays: Floats) -> Any:
-    """make(*arrays) of one column, or of each of many."""
-    if arrays[0].ndim == 1:
-        return make(*arrays)
-    columns = range(arrays[0].shape[1])
-    return np.stack([make(*(np.ascontiguousarray(a[:, j]) if a.ndim > 1 else a for a in arrays)) for j in columns], 1)
-
-
 def _refuse_vague(prior: Prior, measured: Measurements) -> None:
     if measured.noisy.ndim > 1:
         raise ValueError(
@@ -146,7 +156,8 @@ def _refuse_vague(prior: Prior, measured: Measurements) -> None:
         )
 
 
-def _method(nonnegative: str | bool | None) -> str | None:
+def method_of(nonnegative: str | bool | None) -> str | None:
+    """The name of a way to make counts non-negative; None for none."""
     if nonnegative is None or nonnegative is False:
         return None
     if nonnegative is True:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -10,13 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 from attributary.denoising.passes import blue as best_linear
 from attributary.denoising.quantile import excess_kurtosis, quantile
 from attributary.denoising.total import Total, total
-from attributary.html import html_alarm, html_table
 from attributary.measurements import Measurements
 from attributary.tree import Family, Tree
 from attributary.types import Floats
-
-ROWS = 10  # of a notebook's table
-HEADS = ("node", "noisy", "estimate", "95 % interval", "correction")
 
 
 class Interval(NamedTuple):
@@ -39,8 +35,6 @@ class Estimate:
     `variance` is that of `blue`, the unbiased counts; where counts were made non-negative or whole, `count` differs
     from `blue` and its error is smaller than or close to what `variance` says.
 
-    Of many columns of figures, counts are of shape (nodes, columns), and so are intervals; the variance is that of one
-    column where they share it. `column` gives the estimate of one of them, with all that is asked of it.
     """
 
     tree: Tree
@@ -57,6 +51,8 @@ class Estimate:
         return f"Estimate({many} {kind}counts; fit z = {self.fit.z:z.2f}{words})"
 
     def _repr_html_(self) -> str:
+        from attributary.report.notebook import estimate_html
+
         return estimate_html(self)
 
     def table(self, confidence: float = 0.95) -> Any:
@@ -76,13 +72,8 @@ class Estimate:
 
     def column(self, column: int | str) -> "Estimate":
         """The estimate of one of many columns of figures, by its number or name."""
-        measured = self.measurements.column(column)
-        j = column if isinstance(column, int) else self.measurements.names.index(column)
-        count, blue = self.count[:, j], self.blue[:, j]
-        variance = self.variance if self.variance.ndim == 1 else self.variance[:, j]
-        return Estimate(
-            self.tree, measured, blue if self.count is self.blue else count, variance, blue, self.nonnegative
-        )
+        self.measurements.column(column)  # refuses it: there is one column alone
+        return self
 
     @property
     def not_private(self) -> str:
@@ -101,13 +92,10 @@ class Estimate:
         """
         if not 0 < level < 1:
             raise ValueError(f"the level of an interval is between 0 and 1; got {level}")
-        unknown = (self.measurements.across == np.inf) & self._across(self.tree.is_leaf)
-        unknown = (unknown | self._across(self.variance == np.inf)) & ~np.array(self.measurements.signed)
-        if self.count.ndim > 1 and unknown.any():
-            each = [self.column(j).interval(level) for j in range(self.count.shape[1])]
-            return Interval(*(np.stack(ends, 1) for ends in zip(*each, strict=True)))
+        unknown = (self.measurements.variance == np.inf) & self.tree.is_leaf
+        unknown = (unknown | (self.variance == np.inf)) & ~np.array(self.measurements.signed)
         reach = quantile(level, self._excess, self._freedom)
-        half = self._across(reach * np.sqrt(self._error))
+        half = reach * np.sqrt(self._error)
         low, high = self.blue - half, self.blue + half
         if unknown.any() and (wide := self._error == np.inf).any():
             blue, error = (self.tree.to_level_order(a) for a in (self.blue, self._error))
@@ -144,25 +132,28 @@ class Estimate:
     @property
     def correction(self) -> Floats:
         """How far denoising moved each figure, in standard deviations of that move; nan where nothing was measured."""
-        var = self.measurements.across
+        var = self.measurements.variance
         with np.errstate(invalid="ignore", divide="ignore"):
-            spread = np.where(var < np.inf, var - self._across(self.variance), np.nan)
+            spread = np.where(var < np.inf, var - self.variance, np.nan)
             moved = (self.blue - self.measurements.noisy) / np.sqrt(spread)
         return np.where(spread > 1e-9 * var, moved, np.where(var < np.inf, 0.0, np.nan))
 
     @cached_property
     def fit(self) -> Fit:
         """The fit of the whole tree; z knows the heavy tails of the noise, where a χ² table would cry wolf."""
+        q, df, tails = self._fit_sums
+        return Fit(q, df, (q - df) / float(np.sqrt(2 * df + tails))) if df >= 1e-9 else Fit(0.0, 0.0, 0.0)
+
+    @property
+    def _fit_sums(self) -> tuple[float, float, float]:
+        """q, its mean, and what the noise's tails add to its variance."""
         m = self.measurements
         use = (m.variance > 0) & (m.variance < np.inf)
         var = np.where(use, m.variance, 1.0)
         spare = np.where(use, np.maximum(1 - self.variance / var, 0), 0.0)
-        moved = np.where(self._across(use), m.noisy - self.blue, 0.0)
-        columns = moved.size / spare.size
-        q, df = float(np.sum((moved / self._across(np.sqrt(var))) ** 2)), columns * float(spare.sum())
-        if df < 1e-9:
-            return Fit(0.0, 0.0, 0.0)
-        return Fit(q, df, (q - df) / float(np.sqrt(2 * df + columns * np.sum(m.excess() * spare**2))))
+        moved = np.where(use, m.noisy - self.blue, 0.0)
+        q = float(np.sum((moved / np.sqrt(var)) ** 2))
+        return q, float(spare.sum()), float(np.sum(m.excess() * spare**2))
 
     def total(self, nodes_or_weights: ArrayLike) -> Total:
         """A sum of counts with its exact variance: of these nodes, or weighted.
@@ -170,8 +161,6 @@ class Estimate:
         Whole numbers are nodes, each at most once; a mask of booleans picks nodes too; floats are weights, one for each
         node. Adding up `variance` would be wrong: estimates of one tree are dependent.
         """
-        if self.count.ndim > 1:
-            raise ValueError("a total is of one column of figures; est.column(0).total(…) is that of the first")
         weights = weights_of(len(self.tree), nodes_or_weights)
         return self._shown(total(self.tree, self.measurements, self.blue, weights), weights)
 
@@ -194,16 +183,50 @@ class Estimate:
 
     @cached_property
     def _excess(self) -> Floats:
-        m, columns = self.measurements, self.variance.shape[1:]
-        if m.noisy.ndim == 1:
-            return excess_kurtosis(self.tree, m, self.variance)
-        if not columns:
-            return self.column(0)._excess
-        return np.stack([self.column(j)._excess for j in range(*columns)], axis=1)
+        return excess_kurtosis(self.tree, self.measurements, self.variance)
 
-    def _across(self, values: Any) -> Any:
-        """A value per node in a shape that goes with the counts, where many columns share it."""
-        return values[:, None] if self.count.ndim > values.ndim else values
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Columns(Estimate):
+    """The estimates of many columns of figures, each of them as if it were alone.
+
+    Counts and intervals are of shape (nodes, columns); the variance is that of one column where they share it. `column`
+    gives the estimate of one of them, with all that is asked of it.
+    """
+
+    parts: tuple[Estimate, ...] = ()
+
+    @classmethod
+    def of(cls, measured: Measurements, parts: list[Estimate]) -> Self:
+        """The columns of these measurements."""
+        first = parts[0]
+        blue = np.stack([part.blue for part in parts], 1)
+        count: Any = blue if first.count is first.blue else np.stack([part.count for part in parts], 1)
+        variance = first.variance if measured.variance.ndim == 1 else np.stack([part.variance for part in parts], 1)
+        return cls(first.tree, measured, count, variance, blue, first.nonnegative, tuple(parts))
+
+    def column(self, column: int | str) -> Estimate:
+        """The estimate of one of the columns, by its number or name."""
+        self.measurements.column(column)  # or an error that tells what there is
+        return self.parts[column if isinstance(column, int) else self.measurements.names.index(column)]
+
+    def interval(self, level: float = 0.95) -> Interval:
+        """The intervals of all columns."""
+        return Interval(*(np.stack(ends, 1) for ends in zip(*(p.interval(level) for p in self.parts), strict=True)))
+
+    @property
+    def correction(self) -> Floats:
+        """The corrections of all columns."""
+        return np.stack([part.correction for part in self.parts], 1)
+
+    @property
+    def _fit_sums(self) -> tuple[float, float, float]:
+        q, df, tails = np.sum([part._fit_sums for part in self.parts], axis=0).tolist()
+        return q, df, tails
+
+    def total(self, nodes_or_weights: ArrayLike) -> Total:
+        """Refused: a total is of one column."""
+        raise ValueError("a total is of one column of figures; est.column(0).total(…) is that of the first")
 
 
 def unmeasured_bounds(tree: Tree, blue: Floats, variance: Floats, reach: float) -> tuple[Floats, Floats]:
@@ -231,7 +254,7 @@ def unmeasured_bounds(tree: Tree, blue: Floats, variance: Floats, reach: float) 
 
 def unbiased(tree: Tree, measured: Measurements) -> Estimate:
     """The best linear unbiased estimate, and nothing else (Algorithm 2)."""
-    counts = best_linear(tree, *(tree.to_level_order(a) for a in (measured.noisy, measured.variance)))
+    counts = best_linear(tree, tree.to_level_order(measured.noisy), tree.to_level_order(measured.variance))
     count, variance = (tree.from_level_order(a) for a in counts)
     return Estimate(tree, measured, count, variance, count)
 
@@ -257,39 +280,3 @@ def weights_of(nodes: int, given: ArrayLike) -> Floats:
     if not np.isfinite(values).all():
         raise ValueError("weights are finite numbers; got nan or inf")
     return values.astype(np.float64)
-
-
-def estimate_html(est: Estimate) -> str:
-    """The first nodes, level by level, with their intervals, and how the noise fits; the first of many columns."""
-    if est.count.ndim > 1:
-        return f"<p>The first of {est.count.shape[1]:,} columns:</p>" + estimate_html(est.column(0))
-    tree, (low, high) = est.tree, est.interval(0.95)
-    share, zero = None if est.plain is est else est.from_prior, est.zero
-    with np.errstate(divide="ignore"):
-        correction = est.correction
-    some = tree.to_level_order(np.arange(len(tree)))[:ROWS].tolist()
-    rows = [
-        (
-            " › ".join(map(str, tree.path(v))) or "total" if tree.attributes else f"node {v}",
-            _count(est.measurements.noisy[v]) if est.measurements.variance[v] < np.inf else "not measured",
-            _count(est.count[v]),
-            f"{_count(low[v])} to {_count(high[v])}",
-            "" if np.isnan(correction[v]) else f"{correction[v]:+.1f}",
-            *(() if share is None else (f"{share[v]:.0%}",)),
-            *(() if zero is None else (f"{zero[v]:.0%}" if zero[v] >= 0 else "",)),
-        )
-        for v in some
-    ]
-    more = len(tree) - len(rows)
-    kind = "non-negative " if est.nonnegative else ""
-    notes = [f"and {more:,} more"] if more else []
-    notes += [f"noise level: z = {est.fit.z:z.2f}, within ±3 if it is as stated"] if est.fit.df else []
-    notes += [est.remark] if est.remark else []
-    notes += [] if share is None else [f"weight of the prior: {share.mean():.0%} (estimates are no longer unbiased)"]
-    heads = (*HEADS, *(() if share is None else ("weight of prior",)), *(() if zero is None else ("chance of 0",)))
-    caption = f"Estimate: {len(tree):,} {kind}counts in {tree.depth} levels"
-    return html_alarm(est.not_private) + html_table(caption, heads, rows, notes)
-
-
-def _count(x: float) -> str:
-    return f"{x:,.0f}" if abs(x) >= 100 or float(x).is_integer() else f"{x:,.1f}"

@@ -1,10 +1,11 @@
-"""passes: the passes that suit a tree, in NumPy or compiled, and kernels run over its families."""
+"""passes: the passes that suit a tree, in NumPy or compiled, and kernels run over its families on all cores."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
+from itertools import pairwise
 from types import ModuleType
 from typing import Any
 
@@ -12,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attributary.denoising import linear
-from attributary.denoising.threads import shared, spans
 from attributary.kernel import kernel as compile_kernel
 from attributary.kernel import usable_threads
 from attributary.tree import Tree
@@ -22,40 +22,23 @@ COMPILED_FROM = 100_000  # figures; below, compiled passes gain next to nothing
 COMPILED_ONCE = 3_000_000  # below, NumPy is done before numba is imported
 ONCE: ContextVar[bool] = ContextVar("once", default=False)
 DEEP = 1_000  # levels; a long chain costs NumPy a call per level
+THREADED = 500_000  # nodes of a level from which a second thread pays
+MOST = 8  # more threads do not make memory faster
 
-Kernel = Callable[..., Any]
+Kernel = Callable[..., Any]  # kernel(first, *arrays, lo, hi) over the parents lo:hi
 
 
-def blue(tree: Tree, x: Floats, var: Floats) -> tuple[Floats, Floats]:
-    """The best linear unbiased counts and their variances, in level order (Algorithm 2).
-
-    Many columns of figures are of shape (nodes, columns); their variances are, too, or those of one column for all.
-    """
-    passes = engine(tree, x.size)
-    if x.ndim == 1:
-        one: tuple[Floats, Floats] = passes.blue(tree, x, var)
-        return one
-    together: tuple[Floats, Floats] | None = None
-    if passes is not linear and var.ndim == 1:
-        together = passes.blue_columns(tree, x, var)
-    if together is not None:
-        return together
-    rows, variances = np.ascontiguousarray(x.T), np.ascontiguousarray(np.broadcast_to(var.T, x.T.shape))
-    count, variance = np.empty_like(rows), np.empty_like(rows)
-
-    def column(j: int) -> None:
-        try:
-            count[j], variance[j] = passes.blue(tree, rows[j], variances[j])
-        except ValueError as error:
-            raise ValueError(f"column {j}: {error}") from error
-
-    with ThreadPoolExecutor(usable_threads()) as pool:
-        list(pool.map(column, range(len(rows))))
-    return np.ascontiguousarray(count.T), np.ascontiguousarray(variance.T) if var.ndim > 1 else variance[0]
+def blue(tree: Tree, x: Floats, var: Floats, figures: int = 0) -> tuple[Floats, Floats]:
+    """The best linear unbiased counts and their variances, in level order (Algorithm 2); `figures` as in `engine`."""
+    counts: tuple[Floats, Floats] = engine(tree, figures).blue(tree, x, var)
+    return counts
 
 
 def engine(tree: Tree, figures: int = 0) -> ModuleType:
-    """The passes that suit the tree: NumPy for small ones, compiled for millions of nodes."""
+    """The passes that suit the tree: NumPy for small ones, compiled for large ones.
+
+    `figures` is how many there are in all, where a node has more than one.
+    """
     if max(len(tree), figures) < (COMPILED_ONCE if ONCE.get() else COMPILED_FROM) and tree.depth < DEEP:
         return linear
     from attributary.denoising import compiled
@@ -94,3 +77,39 @@ def sweep(tree: Tree, kernel: Kernel, *arrays: NDArray[Any], upwards: bool = Fal
 @cache
 def _compiled(function: Kernel) -> Kernel:
     return compile_kernel(nogil=True, fastmath={"reassoc"})(function)
+
+
+@contextmanager
+def shared(tree: Tree) -> Iterator[Callable[..., list[Any]]]:
+    """A way to run a kernel over a span of parents: run(span, kernel, *arrays), its results one for each thread."""
+    threads = min(usable_threads(), MOST) if len(tree) >= THREADED else 1
+    with ThreadPoolExecutor(threads) as pool:
+
+        def run(span: tuple[int, int], kernel: Kernel, *arrays: Any) -> list[Any]:
+            parts = _parts(tree, *span, threads)
+            if len(parts) == 1:
+                return [kernel(tree.first, *arrays, *parts[0])]
+            return list(pool.map(lambda part: kernel(tree.first, *arrays, *part), parts))
+
+        yield run
+
+
+def spans(tree: Tree) -> list[tuple[int, int]]:
+    """The parents, top to bottom, in runs that one sweep can take: the last level's parents alone, the rest by size."""
+    if tree.depth == 1:
+        return [(0, len(tree))]
+    above, last = tree.offsets[:-2], int(tree.offsets[-2])
+    large = np.flatnonzero((np.diff(above) >= THREADED) | (np.diff(tree.first[above].astype(np.int64)) >= THREADED))
+    cuts = np.unique(np.concatenate([[0], above[large], above[large + 1], above[-1:], [last]]))
+    return list(pairwise(cuts.tolist()))
+
+
+def _parts(tree: Tree, lo: int, hi: int, threads: int) -> list[tuple[np.uint64, np.uint64]]:
+    """The parents lo:hi in as many parts as there are threads, each with about as many children."""
+    lowest, highest = int(tree.first[lo]), int(tree.first[hi])
+    one_level = lowest >= hi  # only then are the families independent
+    shares = threads if one_level and highest - lowest >= THREADED else 1
+    aims = [lowest + (highest - lowest) * i // shares for i in range(1, shares)]
+    inner = lo + np.searchsorted(tree.first[lo:hi], np.array(aims, np.uint32))  # of one type, or all would be converted
+    cuts = [lo, *inner.tolist(), hi]
+    return [(np.uint64(a), np.uint64(b)) for a, b in pairwise(cuts)]

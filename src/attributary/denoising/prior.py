@@ -1,7 +1,8 @@
 """Prior: what is known of the counts before they are measured."""
 
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,9 @@ from attributary.denoising.passes import engine, sweep
 from attributary.measurements import Measurements
 from attributary.tree import Family, Tree
 from attributary.types import Bools, Floats
+
+if TYPE_CHECKING:
+    from attributary.prior.earlier import Profile
 
 ROUNDING = 1e-6  # how far the shares of a family may be from 1 together
 
@@ -40,11 +44,19 @@ class Prior:
     source: str = ""  # which periods these are, in words
     label: NDArray[np.int32] | None = None  # equal for equal labels of a level, where the tree does not hold them
     noisy: Floats | None = None  # the figures that the mean was made of, where a report has them; nan where it has none
+    profile: "Profile | None" = None  # the sums of all measures, and what limits cut off of them, where that is known
+    measures: Mapping[str, "Prior"] = field(default_factory=dict)  # by name, where measures have priors of their own
+    path: str = ""  # of the file or folder that it was read from
+    reports: frozenset[str] = frozenset()  # the fingerprints of the noisy figures in a folder of reports
 
     @property
     def history(self) -> bool:
         """Whether there was an earlier period; without one, a plan depends on the tree's structure alone."""
         return self.new is not None or bool(np.any(self.mean))
+
+    def of(self, measure: str) -> "Prior":
+        """The prior of one measure."""
+        return self.measures.get(measure, self)
 
     def misfit(self, tree: Tree) -> str:
         """What to say first where less than half of the earlier conversions are in the tree; else nothing."""

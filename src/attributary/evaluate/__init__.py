@@ -4,19 +4,16 @@ from attributary.evaluate.case import Case
 from attributary.evaluate.comparison import Evaluation
 from attributary.evaluate.grid import Store, evaluate
 from attributary.evaluate.methods import Method, methods
-from attributary.evaluate.paper_experiment import PaperLog, paper
 from attributary.evaluate.user_cases import log_periods, private_prior, user_cases
 
 __all__ = [
     "Case",
     "Evaluation",
     "Method",
-    "PaperLog",
     "Store",
     "evaluate",
     "log_periods",
     "methods",
-    "paper",
     "private_prior",
     "user_cases",
 ]

@@ -11,22 +11,22 @@ import numpy as np
 
 from attributary import __version__
 from attributary.budget import equal
-from attributary.datasets.forest import ForestProcess
 from attributary.denoising import denoise
 from attributary.errors import InputError
 from attributary.estimators import KnownProcess
 from attributary.evaluate.case import Case, all_limits, refuse_no_cut
+from attributary.generated import ForestProcess
 from attributary.logs.count import count
 from attributary.logs.counts import Counts
 from attributary.logs.duckdb import DuckDB
 from attributary.logs.engine import Engine
 from attributary.logs.log_files import all_files, is_generated
 from attributary.noise import Entropy, model, page_of
-from attributary.pipeline.level_columns import level_columns, refuse_sums, refused
-from attributary.pipeline.read_prior import COUNTS, ESTIMATES, earlier, of_measure, profile_of
+from attributary.pipeline.level_columns import level_columns, refused
+from attributary.pipeline.read_prior import COUNTS, ESTIMATES, count_rows, of_measure, read_prior
 from attributary.plan.make import refuse_unknown_limits
 from attributary.prior import Prior, from_counts, from_estimates
-from attributary.prior.earlier import Profile
+from attributary.prior.earlier import Profile, profile
 from attributary.spec import Spec
 from attributary.tables import read_table, shown, write_table
 from attributary.tables.table_columns import arrow_table, floats, together, words_of
@@ -89,10 +89,11 @@ def user_cases(
     rows = level_columns(counts, known, counts_from) if known else None
     with refused(counts_from):
         tree = spec.tree(rows)
-    prior = earlier(tree, known, of_measure(before, spec, before_from), before_from)
-    refuse_sums(tree, prior.mean, before_from, "leave its rows out, or rename it")
-    profiles = [profile_of(spec, tree, table, path) for table, path in ((counts, counts_from), (before, before_from))]
-    cases = limited_cases(name, spec, tree, profiles[0], prior, profiles[1], noises, generated)
+    prior = read_prior(spec, tree, before_from, table=before)
+    with refused(counts_from):
+        measured = profile(tree, spec, count_rows(spec, tree, counts, counts_from))
+    assert prior.profile is not None  # the spec has limits
+    cases = limited_cases(name, spec, tree, measured, prior, prior.profile, noises, generated)
     return [replace(case, not_private=words) for case in cases]
 
 
@@ -192,30 +193,35 @@ class LogPeriods(NamedTuple):
 def log_periods(
     spec: Spec,
     folder: str = ".",
-    until: str | None = None,
+    prior_until: str | None = None,
     *,
+    since: str | None = None,
+    until: str | None = None,
     cache: str | None = None,
     engine: Callable[[], AbstractContextManager[Engine]] = DuckDB,
 ) -> LogPeriods:
-    """Counts the spec's logs, whose files are relative to `folder`; impressions before `until` are the earlier period.
+    """Counts the spec's logs, whose files are relative to `folder`; impressions before `prior_until` come earlier.
 
-    With a folder as `cache`, files that have not changed are counted once.
+    Impressions from `since` on and before `until` count, in either period. With a folder as `cache`, files that did not
+    change are counted once.
     """
     if spec.logs is None:
         raise InputError("the spec has no section [logs]; add it, or give `counts`")
     paths = all_files(spec.logs, folder)
     remote = any("://" in path for path in paths)
-    key = "" if remote else identity(paths, spec.identity("tau", "noise"), until)
+    key = "" if remote else identity(paths, spec.identity("tau", "noise"), prior_until, since, until)
     counted: dict[str, Counts] = {}
 
     def make() -> dict[str, Any]:
         with engine() as running:
-            counted["measured"] = count(spec, folder, since=until, engine=running).refuse_no_match()
-            if until is not None:
-                counted["earlier"] = count(spec, folder, until=until, engine=running).refuse_no_match()
+            measured = count(spec, folder, since=prior_until or since, until=until, engine=running)
+            counted["measured"] = measured.refuse_no_match()
+            if prior_until is not None:
+                earlier_counts = count(spec, folder, since=since, until=prior_until, engine=running)
+                counted["earlier"] = earlier_counts.refuse_no_match()
         return {period: counts.table for period, counts in counted.items()}
 
-    names = ("measured",) if until is None else ("measured", "earlier")
+    names = ("measured",) if prior_until is None else ("measured", "earlier")
     tables = cached(None if remote else cache, key, names, make)
     return LogPeriods(tables["measured"], tables.get("earlier"), any(map(is_generated, paths)), counted)
 

@@ -120,7 +120,7 @@ function headline(node) {
   ];
   if (!gone) parts.push(make("p", { class: "range" }, `between ${bound(node, node.low)} and ${bound(node, node.high)}`));
   const measured = about.before ? [] : node.noisy === null ? ["not measured: summed from the levels below"] : [`measured as ${figure(node.noisy)}`, `correction ${signed(number(node.correction))}`];
-  const facts = gone ? [] : [`${percent(node.error)} relative error`, ...measured, ...(about.prior ? [`weight of prior ${wholePercent(number(node.from_prior))}`] : []), ...(number(node.zero_probability) >= 0 ? [`chance of 0: ${wholePercent(node.zero_probability)}`] : [])];
+  const facts = gone ? [] : [`${percent(node.error)} relative error`, ...measured, ...about.extras.filter(([name]) => number(node[name]) >= 0).map(([name, , words]) => `${words.toLowerCase()} ${wholePercent(node[name])}`)];
   parts.push(make("p", { class: "small" }, facts.join(" · "), node.implausible ? make("strong", { class: "flag" }, "implausible") : ""));
   if (about.before) parts.push(make("p", { class: "small" }, ...compared(node)));
   box.replaceChildren(...parts);

@@ -2,7 +2,6 @@
 
 import os
 import tempfile
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -11,12 +10,12 @@ import numpy as np
 from attributary.changes import Series, periods
 from attributary.errors import InputError
 from attributary.estimates import (
+    COLUMNS,
     FIGURES,
-    FROM_PRIOR,
     MEASURE,
     NEEDED,
     OPTIONAL,
-    ZERO,
+    Column,
     by_measure,
     has_measures,
     measure_names,
@@ -24,6 +23,7 @@ from attributary.estimates import (
     with_columns,
 )
 from attributary.explore.open_table import OpenTable, Stage, Stamp, open_tables, refuse_other_stamp, stamp
+from attributary.facts.estimates import LevelGain, level_gain
 from attributary.logs.duckdb import print_no_progress
 from attributary.tables import read_table
 from attributary.tables.table_columns import mark
@@ -219,27 +219,46 @@ def quoted(name: str) -> str:
 
 def _checked(connection: Any, name: str, table: OpenTable, whole: bool) -> ColumnCheck:
     """What all rows come to; a figure that is none is refused with its node, unless nodes may have gone."""
-    rules: dict[str, Callable[[str], str]] = {
-        column: (lambda c: f"coalesce({c} >= 0 AND NOT isnan({c}), false)")
-        if column == "variance"
-        else (lambda c: f"coalesce(isfinite({c}), false)")
-        for column in (NEEDED if whole else ())
-    }
-    if FROM_PRIOR in table.figures:
-        rules[FROM_PRIOR] = lambda c: f"coalesce({c} BETWEEN 0 AND 1, false)"
-    if ZERO in table.figures:
-        rules[ZERO] = lambda c: f"coalesce({c} BETWEEN 0 AND 1, true)"
-    wrong = [f"min(node) FILTER (NOT {rule(column)})" for column, rule in rules.items()]
+    checks = [c for c in COLUMNS if c.name in table.figures and (c.key or (whole and c.name in NEEDED))]
+    wrong = [f"min(node) FILTER (NOT {_rule(column)})" for column in checks]
     summary = ["count(*) FILTER (correction <> 0)", "sum(estimate) FILTER (level = 0)"]
     summary += ["approx_quantile(variance, 0.5) FILTER (variance > 0 AND isfinite(variance))"]
     row = connection.execute(f"SELECT {', '.join([*wrong, *summary])} FROM {name}").fetchone()
     *first, corrections, total, variance = row
-    for column, node in zip(rules, first, strict=True):
+    for column, node in zip(checks, first, strict=True):
         if node is not None:
-            part = dict.fromkeys((FROM_PRIOR, ZERO), "a number from 0 to 1")
-            asks = ({"variance": "a number, 0 or more"} | part).get(column, "a number")
-            (value,) = connection.execute(f"SELECT {column} FROM {name} WHERE node = ?", [node]).fetchone()
-            raise InputError(f"{table.path}: {column} is {asks}; node {node} has {'none' if value is None else value}")
+            (value,) = connection.execute(f"SELECT {column.name} FROM {name} WHERE node = ?", [node]).fetchone()
+            got = "none" if value is None else value
+            raise InputError(f"{table.path}: {column.name} is {column.rule}; node {node} has {got}")
     if total is None:
         raise InputError(f"{table.path} has no rows of level 0; give a table of estimates that has all its nodes")
     return ColumnCheck(int(corrections), float(total), variance)
+
+
+def _rule(column: Column) -> str:
+    """In SQL, where a cell is what a column's must be; nan is above all numbers there."""
+    x = column.name
+    if isinstance(column.least, str) or isinstance(column.most, str):
+        return f"coalesce(isfinite({x}), false)"
+    within = f"{x} BETWEEN CAST('{column.least}' AS DOUBLE) AND CAST('{column.most}' AS DOUBLE)"
+    return f"coalesce({within} AND NOT isnan({x}), {str(column.empty).lower()})"
+
+
+def level_gains(store: EstimateStore, cursor: Any, tau: float) -> list[LevelGain]:
+    """What denoising made of each level, by what all its rows come to."""
+    weight, measured = "1 / pow(greatest($tau, estimate), 2)", "isfinite(noisy) AND isfinite(noise_variance)"
+    known, judged = "isfinite(variance)", f"isfinite(variance) AND {measured}"
+    figures = [
+        f"avg(noise_variance) FILTER ({measured})",
+        f"coalesce(avg(variance) FILTER ({measured}), avg(variance))",
+        f"sqrt(avg(noise_variance * {weight}) FILTER ({measured}))",
+        f"sqrt(avg(variance * {weight}) FILTER ({known}))",
+        f"sqrt(avg(variance * {weight}) FILTER ({judged}))",
+        f"median(sqrt(variance * {weight}))",
+    ]
+    sizes = f"level, count(*), count(*) FILTER ({measured}), count(*) FILTER (NOT {known})"
+    query = f"SELECT {sizes}, {', '.join(figures)} FROM {store.view} GROUP BY level ORDER BY level"
+    rows = cursor.execute(query, {"tau": tau}).fetchall()
+    nan = [[np.nan if x is None else float(x) for x in row[4:]] for row in rows]
+    names = store.now.levels
+    return [level_gain(names[row[0]], row[1], row[2], row[3], x) for row, x in zip(rows, nan, strict=True)]

@@ -5,13 +5,11 @@ const ALONE = [
 const COMPARED = [
   ["estimate", "Now", "num"], ["", "Interval", "interval"], ["", "Before", "num"], ["change", "Change", "num"], ["significance", "Is it noise?", ""],
 ];
-const EXPECTED = [["prior", "Weight of prior", "num"]];
-const ZERO = [["zero", "Chance of 0", "num"]];
 
 function heads(about, now) {
   const line = document.querySelector("#grid thead tr");
   const first = ["label", now.find || now.level ? "Node" : "Label", ""];
-  const all = [first, ...(about.before ? COMPARED : ALONE), ...(about.prior ? EXPECTED : []), ...(about.zero ? ZERO : [])];
+  const all = [first, ...(about.before ? COMPARED : ALONE), ...about.extras.map(([, key, words]) => [key, words, "num"])];
   const unit = (sort) => (sort === "estimate" && about.unit ? `, ${about.unit}` : "");
   line.replaceChildren(...all.map(([sort, words, kind]) => {
     const head = make("th", { scope: "col", role: "columnheader", class: kind });
@@ -74,8 +72,7 @@ function rowOf(row, at, compared, flat) {
 }
 
 function expected(cell, row) {
-  if (about.prior) cell("weight of prior", "num minor", wholePercent(number(row.from_prior)));
-  if (about.zero) cell("chance of 0", "num minor", wholePercent(number(row.zero_probability)));
+  for (const [name, , words] of about.extras) cell(words.toLowerCase(), "num minor", wholePercent(number(row[name])));
 }
 
 const plus = (x) => (x > 0 ? `+${figure(x)}` : figure(x));

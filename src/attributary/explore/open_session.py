@@ -90,9 +90,7 @@ def _of_spec(path: str, prior_path: str | None, protected: bool, stage: Callable
     stage("reading")
     spec = Spec.load(path)
     if prior_path or spec.logs is None:
-        return start_of_prior(
-            spec, *read_tree_and_prior(spec, None, prior_path, protected)[:2], prior_path or "nothing"
-        )
+        return start_of_prior(spec, *read_tree_and_prior(spec, None, prior_path, protected), prior_path or "nothing")
     stage("counting the logs")
     with DuckDB() as engine:
         counts = count(spec, os.path.dirname(path), engine=engine)

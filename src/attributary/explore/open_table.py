@@ -10,16 +10,11 @@ from numpy.typing import NDArray
 
 from attributary.errors import InputError
 from attributary.estimates import (
-    FIGURES,
-    FROM_PRIOR,
-    GENERATED,
     MEASURE,
     NEEDED,
     NODE,
     OPTIONAL,
-    ZERO,
-    Estimates,
-    earlier_words,
+    About,
     has_measures,
     is_estimates,
     label_columns,
@@ -27,7 +22,6 @@ from attributary.estimates import (
     noted,
     read_estimates,
     read_measures,
-    stated_confidence,
 )
 from attributary.ratio import is_ratios
 from attributary.tables import read_table
@@ -110,11 +104,8 @@ class OpenTable:
     figures: tuple[str, ...]  # the columns of figures that are there
     total: bool  # a node above the first attribute
     forest: Forest
-    not_private: str = ""  # why they are not, if the file says so
-    confidence: float | None = None
-    generated: bool = False  # made of generated logs
+    about: About  # what the file states
     measure: str | None = None  # whose rows are looked at, where a column tells measures apart
-    figure: str = ""  # what is counted, where the table says so: visits
 
     def __len__(self) -> int:
         return len(self.forest.parent)
@@ -164,7 +155,7 @@ def _open(source: Any, path: str, file: str, stage: Stage, kept: MeasureRows | N
             f"{path} has {len(forest.sizes)} levels, but {len(attributes)} columns that name them: "
             f"{', '.join(attributes)[:200]}"
         )
-    metadata = schema.metadata or {}
+    about = About.of(schema.metadata)
     return OpenTable(
         path,
         file,
@@ -172,11 +163,8 @@ def _open(source: Any, path: str, file: str, stage: Stage, kept: MeasureRows | N
         tuple(name for name in OPTIONAL if name in schema.names),
         total,
         forest,
-        _not_private(source),
-        stated_confidence(metadata),
-        GENERATED in metadata,
+        about._replace(not_private=_not_private(source) or about.not_private),
         kept.value if kept else None,
-        metadata.get(b"figure", b"").decode(errors="replace"),
     )
 
 
@@ -187,7 +175,7 @@ def _not_private(source: Any) -> str:
     schema = source.schema_arrow
     batches = source.iter_batches(2**16, columns=[NAME]) if NAME in schema.names else []
     words = [words_of(pa.Table.from_batches([batch])) for batch in batches]
-    return together(words_in(schema.metadata), *words) or earlier_words(schema.metadata or {})
+    return together(words_in(schema.metadata), *words)
 
 
 def _plainly(path: str, folder: str) -> str:
@@ -239,25 +227,14 @@ def _in_order(path: str, levels: list[str] | None) -> Any:
     refuse_other(table.column_names, path)
     if not has_measures(table.column_names, levels):
         est = read_estimates(table, path, levels)
-        made = _ours(est).replace_schema_metadata(table.schema.metadata)
-        return mark(noted(made, figure=est.figure), words_of(table))
-    each = [_ours(est).add_column(0, MEASURE, pa.array([name] * len(est))) for name, est in
-            read_measures(table, path, levels).items()]  # fmt: skip
+        made = est.table().replace_schema_metadata(table.schema.metadata)
+        confidence = (
+            {"confidence": round(200 * est.level) / 200} if est.level_known else {}
+        )  # which text does not state
+        return mark(noted(made, figure=est.figure, **confidence), words_of(table))
+    read = read_measures(table, path, levels)
+    each = [est.table().add_column(0, MEASURE, pa.array([name] * len(est))) for name, est in read.items()]
     return mark(pa.concat_tables(each).replace_schema_metadata(table.schema.metadata), words_of(table))
-
-
-def _ours(est: Estimates) -> Any:
-    """Estimates as a table of ours."""
-    import pyarrow as pa
-
-    made = est.tree.table()
-    for name in FIGURES:
-        values = est.tree.from_level_order(getattr(est, name))
-        made = made.append_column(name, pa.array(values, from_pandas=True))
-    for name in (FROM_PRIOR, ZERO):
-        if (values := getattr(est, name)) is not None:
-            made = made.append_column(name, pa.array(est.tree.from_level_order(values), from_pandas=True))
-    return made
 
 
 def _above_first(source: Any, first: str) -> bool:

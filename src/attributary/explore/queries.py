@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from attributary.errors import InputError
-from attributary.estimates import FIGURES, FROM_PRIOR, ZERO, thresholds
+from attributary.estimates import EXTRAS, FIGURES, thresholds
 from attributary.explore.estimate_store import CHANGES, EstimateStore
 from attributary.measurements import Measurements
 from attributary.tables.table_columns import NAME
@@ -31,7 +31,7 @@ KEYS = {
     "order": "node",
 }
 COMPARED = {"change": "change", "significance": "abs(z)"}
-EXPECTED = {"prior": FROM_PRIOR, "zero": ZERO}
+EXPECTED = {column.key: name for name, column in EXTRAS.items()}
 
 
 @dataclass(frozen=True)
@@ -232,7 +232,7 @@ def as_csv(queries: Queries, view: View) -> Iterator[str]:
     heads = [*(["measure"] if store.now.measure else []), *(store.now.attributes or ("node",)), *store.figures, "error"]
     heads += CHANGES if store.series else ()
     names = columns(store)
-    words = store.now.not_private
+    words = store.now.about.not_private
     heads += [NAME] if words else []
     yield _lines([[_label(head) for head in heads]])
     for block in queries.every(view):

@@ -7,17 +7,18 @@ from typing import Any
 
 from attributary.changes import TESTS
 from attributary.errors import InputError
-from attributary.estimates import FROM_PRIOR, ZERO
+from attributary.estimates import EXTRAS
 from attributary.explore import plan_tab
-from attributary.explore.estimate_store import EstimateStore
+from attributary.explore.estimate_store import EstimateStore, level_gains
 from attributary.explore.plan_tab import CONVERSIONS, FANS, MOST_NODES, PlanStart, made_up_start, whole_number
 from attributary.explore.queries import PAGE, Queries, as_csv, view
 from attributary.facts import numerals
+from attributary.facts.changes import lead, sum_over_periods, whole
+from attributary.facts.estimates import as_numbers, gain_words
+from attributary.facts.privacy import not_private
 from attributary.facts.quantity import digits, tau_of_value
 from attributary.plan import MeasurePlan
 from attributary.report.course_svg import LARGE, course
-from attributary.report.facts import not_private
-from attributary.report.series_page import lead
 from attributary.spec.measure import COUNT, called
 
 Params = Mapping[str, str]
@@ -61,25 +62,28 @@ class Session:
             return {"table": None}
         store = self.store.of(params.get("measure", ""))
         now, name = store.now, self._name(store)
+        gains = [] if store.series else level_gains(store, store.connection.cursor(), self._tau(store))
+        sizes = [(name, int(nodes)) for name, nodes in zip(now.levels, now.forest.sizes, strict=False)]
         return {
             "table": {
                 "file": now.path,
                 "before": store.series.periods[-2].name if store.series else None,
                 "test": TESTS[store.series.test].words if store.series else None,
                 "chance": store.series.chance if store.series else None,
-                "levels": [{"name": n, "nodes": s} for n, s in zip(now.levels, now.forest.sizes, strict=False)],
+                "levels": [{"name": name, "nodes": nodes} for name, nodes in sizes],
+                "gains": [as_numbers(gain) for gain in gains],
+                "gained": gain_words(gains),
                 "nodes": len(now),
                 "labels": bool(now.attributes),
-                "not_private": not_private(now.not_private),
-                "generated": now.generated,
-                "confidence": now.confidence,
-                "prior": FROM_PRIOR in store.figures,
-                "zero": ZERO in store.figures,
+                "not_private": not_private(now.about.not_private),
+                "generated": now.about.generated,
+                "confidence": now.about.confidence,
+                "extras": [(x.name, x.key, x.head, x.words) for name, x in EXTRAS.items() if name in store.figures],
                 "tau": self._tau(store),
                 "page": PAGE,
                 "measure": now.measure or "",
                 "measures": [each.now.measure for each in (self.store, *self.store.others)] if now.measure else [],
-                "called": (now.figure if name == COUNT else "") or called(name),
+                "called": (now.about.figure if name == COUNT else "") or called(name),
                 "noun": "count" if name == COUNT else "sum",
                 "unit": (self.measures[name].measure.unit or "") if name in self.measures else "",
                 "digits": 1 if name == COUNT else digits(store.checked.variance),
@@ -123,11 +127,9 @@ class Session:
             raise InputError("only several periods have a course; give them to `attributary explore`")
         series, node = store.series, view(params, store).node
         if node is None:
-            words = " ".join(lead(series, series.called, []))
-            return {"size": LARGE, "shapes": course(series.total, 0, large=True), "words": words}
-        x, low, high = (numerals.count(float(values[node])) for values in series.interval(series.sum))
-        words = f"{len(series.periods)} periods together: {x}, between {low} and {high}."
-        return {"size": LARGE, "shapes": course(series, node, large=True), "words": words}
+            words = " ".join(lead(series, []))
+            return {"size": LARGE, "shapes": course(whole(series), 0, large=True), "words": words}
+        return {"size": LARGE, "shapes": course(series, node, large=True), "words": sum_over_periods(series, node)}
 
     def count(self, queries: Queries, params: Params) -> dict[str, Any]:
         return {"of": queries.count(view(params, queries.store))}

@@ -43,12 +43,10 @@ function introduce(table, measure = "") {
   const how = about.confidence ? `${percent(about.confidence)} confidence` : "at the chosen confidence";
   const { noun } = about;
   const error = `Error is the estimate's standard deviation, relative to the ${noun}, or to τ = ${small(about.tau)}${about.unit && `\u00a0${about.unit}`} where the ${noun} is smaller.`;
-  const expected = about.prior ? " Weight of prior: 0 % is as measured, 100 % as the prior says; such estimates are no longer unbiased." : "";
-  const zero = about.zero ? " Estimates are posterior means of whole counts; chance of 0 is the probability that nothing was counted." : "";
   const told = about.before
     ? `The bar is the interval around the estimate (${how}); the hollow mark is the earlier estimate. ± is the standard error of the change, percentages have 95 % intervals. The hypothesis is “${about.test}”; of the nodes that are said to have grown or fallen, at most 5 % are expected to be wrong calls, over all nodes (Benjamini and Hochberg). ${about.chance} Figures are unbiased.`
     : `The bar is the interval around the estimate (${how}); the hollow mark is the noisy value. Correction is how far denoising moved the noisy value, in standard deviations; a node that was not measured is summed from the levels below. ${error}`;
-  document.getElementById("explain").textContent = told + expected + zero;
+  document.getElementById("explain").textContent = [told, ...about.extras.map((column) => column[3]), about.gained].join(" ");
 }
 
 async function begin() {

@@ -66,6 +66,11 @@ def signed_percent(part: float) -> Numeral:
     return Numeral(f"+{percent(part)}" if part > 0 else percent(part), part)
 
 
+def signed(x: float) -> str:
+    """A number with its sign, in standard deviations."""
+    return f"{x:+,.1f}".replace("-", MINUS)
+
+
 def change(figure: float, before: float) -> Numeral:
     """By how much a figure differs from another, with a sign; a difference too small to see is nothing."""
     part = figure / before - 1 if before != 0 and not isinf(figure) else 0.0 if isinf(before) or before == 0 else inf

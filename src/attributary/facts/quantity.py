@@ -1,17 +1,19 @@
-"""Quantity: what a part of a page is about, a measure or a ratio of two, and how its figures are written."""
+"""Quantity: a measure that is shown, or a ratio of two, with its total, its doubts, and how figures are written."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import ceil, log10, sqrt
 from typing import Literal, NamedTuple
 
 import numpy as np
 
 from attributary import rmsre
-from attributary.estimates import Estimates
+from attributary.estimates import Estimates, Plausibility, plausibility
 from attributary.facts import numerals
-from attributary.plan import MeasurePlan
-from attributary.ratio import delta
-from attributary.spec.measure import called
+from attributary.plan import MeasurePlan, Plan
+from attributary.ratio import PER, delta
+from attributary.spec.measure import COUNT, called
 from attributary.types import Floats
 
 MOST_DIGITS = 6
@@ -55,11 +57,42 @@ class Quantity(FigureName):
     tau: float
     part: MeasurePlan | None = None  # of the plan
     digits: int = 1  # behind the point of small figures
-    size: Floats | None = None  # how wide each node is drawn, where figures do not add up
+    ratio_of: tuple[Estimates, Estimates] | None = None  # value and count, of a ratio
+
+    @property
+    def size(self) -> Floats | None:
+        """How wide each node is drawn, where figures do not add up."""
+        return None if self.ratio_of is None else self.ratio_of[1].estimate
 
     @property
     def width(self) -> Floats:
         return self.estimates.estimate if self.size is None else self.size
+
+    @property
+    def plan(self) -> Plan | None:
+        """The plan of this measure alone."""
+        return None if self.part is None else self.part.plan
+
+    @cached_property
+    def total(self) -> "RootSum":
+        """The sum of the roots; of a ratio, that of their sums."""
+        return total_of(self.estimates) if self.ratio_of is None else total_ratio(self.estimates, *self.ratio_of)
+
+    @cached_property
+    def doubt(self) -> Plausibility:
+        """What there is to doubt; of a ratio, which is not measured, nothing."""
+        if self.kind == "ratio":
+            return Plausibility(np.zeros(len(self.estimates), bool), 0.0, None, 1.0)
+        return plausibility(self.estimates)
+
+    @property
+    def interval_words(self) -> str:
+        """What an interval is called, with its confidence."""
+        est = self.estimates
+        if self.kind == "ratio" and not est.confidence:
+            return "interval"
+        level = est.confidence or round(200 * est.level) / 200  # as their widths tell
+        return f"{100 * level:g}\u00a0% interval" + ("" if est.level_known else " by default")
 
     @property
     def metric(self) -> rmsre.Metric:
@@ -80,6 +113,34 @@ class Quantity(FigureName):
 
     def interval(self, low: float, high: float) -> str:
         return f"{self.figure(low)} to {self.figure(high)}"
+
+
+def quantities(
+    plan: Plan | None,
+    measures: Mapping[str, Estimates],
+    ratios: Mapping[str, Estimates] | None = None,
+    tau: float | None = None,
+    figure: str = "",
+) -> list[Quantity]:
+    """The measures in their order, then the ratios; `tau` is the plan's by default, and `figure` what is counted."""
+    planned = {part.measure.name: part for part in plan.by_measure} if plan else {}
+    of_counts = tau or (plan.spec.tau if plan else TAU)
+    shown: list[Quantity] = []
+    for name, est in measures.items():
+        part = planned.get(name)
+        if name == COUNT:
+            shown.append(Quantity(figure or est.figure or name, "count", "", est, of_counts, part))
+            continue
+        unit = (part.measure.unit if part else None) or ""
+        of_value = tau_of_value(part, of_counts, root_sum(est), root_sum(measures.get(COUNT)))
+        est = replace(est, impressions=None)  # conversions have a rate
+        shown.append(Quantity(name, "value", unit, est, of_value, part, digits_of(est.variance)))
+    units = {quantity.name: quantity.unit for quantity in shown}
+    for name, est in (ratios or {}).items():
+        value = name.removesuffix(PER)
+        of = (measures[value], measures[COUNT])
+        shown.append(Quantity(name, "ratio", units.get(value, ""), est, 0.0, None, digits_of(est.variance), of))
+    return shown
 
 
 def tau_of_value(part: MeasurePlan | None, of_counts: float, value: float, count: float) -> float:
@@ -152,6 +213,8 @@ def total_of(est: Estimates) -> RootSum:
     roots = slice(0, int(est.tree.first[0]))
     count, variance = float(est.estimate[roots].sum()), float(est.variance[roots].sum())
     low, high = est.low[roots], est.high[roots]
+    if roots.stop == 1:  # the same as its row
+        return RootSum(count, float(low[0]), float(high[0]), variance, float(est.blue[0]))
     least = 0.0 if (est.low >= 0).all() else -np.inf
     if est.plain is not None:
         total = replace(est.plain.total(est.tree.parent < 0), count=count, least=least)

@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from decimal import Decimal
 from importlib import resources
-from typing import Any
+from typing import Any, NamedTuple
 
 from attributary.errors import InputError
 from attributary.logs.counts import FATES, Counts, last_rank, leaves, value_columns
@@ -23,7 +24,7 @@ from attributary.logs.log_columns import (
     label,
     missing_cells,
     number,
-    refuse_dates,
+    refuse_no_epoch,
     refuse_no_other,
     time_of,
     window_micros,
@@ -51,17 +52,19 @@ def count(
     if logs is None:
         raise InputError("the spec has no section [logs], which says where impressions and conversions are; add it")
     refuse_no_other(spec.unknown, logs)
-    period = Period(since, until)
+    period = Period(since, until, logs.timezone)
     with make_engine(engine) if isinstance(engine, str) else nullcontext(engine) as running:
         sides = _open_logs(spec, logs, folder, running)
         try:
             if logs.is_attributed:
-                grouped = running.run(one_log(spec, logs, sides[0], period), "counting")
+                query = one_log(spec, logs, sides[0], period)
+                grouped = running.run(query.sql, "counting")
             else:
-                grouped = running.run(two_logs(spec, logs, sides[0], sides[1], period), "attributing and counting")
+                query = two_logs(spec, logs, sides[0], sides[1], period)
+                grouped = running.run(query.sql, "attributing and counting")
         except CastError as error:
             raise _bad_cell(sides, error) from error
-    return leaves(spec, logs, grouped, period)
+    return replace(leaves(spec, logs, grouped, period), clock=period.words(query.clock))
 
 
 def make_engine(name: str, report: Report | None = None, master: str | None = None, **limits: Any) -> Any:
@@ -132,10 +135,16 @@ DELAY = "(next_moment - 1 - moment) / 2"  # an impression's moment is twice its 
 LAST_DELAY = "(moment - 1 - last_touch) / 2"
 
 
-def two_logs(spec: Spec, logs: Logs, impressions: LogTable, conversions: LogTable, period: Period) -> str:
+class Query(NamedTuple):
+    sql: str
+    clock: Clock  # of the impressions' times
+
+
+def two_logs(spec: Spec, logs: Logs, impressions: LogTable, conversions: LogTable, period: Period) -> Query:
     """SQL that counts impressions, conversions and what became of them."""
     seen, done, clock = _both_times(logs, impressions, conversions)
-    refuse_dates(impressions, seen, clock, period)
+    if clock == "number" and period.has_dates:
+        refuse_no_epoch(impressions, seen)
     keys = _keys(logs, impressions, conversions)
     known = {f"known_{i}": label(impressions, a.name) for i, a in enumerate(spec.known)} or {"known_0": "0"}
     attributes = {f"unknown_{i}": a for i, a in enumerate(spec.unknown)}
@@ -163,7 +172,7 @@ def two_logs(spec: Spec, logs: Logs, impressions: LogTable, conversions: LogTabl
         "no_unknown": comma_list(f"NULL AS {name}" for name in unknown),
         "time_in_period": period.holds("time", clock, logs.time_unit),
     }
-    return _fill(
+    sql = _fill(
         "attribution_many" if many else "attribution",
         **common,
         events=_fill("events", **common),
@@ -181,6 +190,7 @@ def two_logs(spec: Spec, logs: Logs, impressions: LogTable, conversions: LogTabl
         window=str(2 * window_micros(logs)),
         touch_in_period=period.holds("last_touch", clock, logs.time_unit, times=2),
     )
+    return Query(sql, clock)
 
 
 def _both_times(logs: Logs, impressions: LogTable, conversions: LogTable) -> tuple[str, str, Clock]:
@@ -191,6 +201,9 @@ def _both_times(logs: Logs, impressions: LogTable, conversions: LogTable) -> tup
     if clock != theirs:
         if is_empty(impressions):
             raise InputError(f"{impressions.relation.name} has no rows: there is no impression to count")
+        if {clock, theirs} == {"number", "zoned"}:  # both are instants
+            refuse_no_epoch(*((impressions, seen) if clock == "number" else (conversions, done)))
+            return seen, done, "zoned"
         raise InputError(
             f"both logs must give times in the same form; {impressions.relation.name} has {CLOCK_WORDS[clock]}, and "
             f"{conversions.relation.name} has {CLOCK_WORDS[theirs]}: convert one of them"
@@ -218,9 +231,9 @@ def _keys(logs: Logs, impressions: LogTable, conversions: LogTable) -> dict[str,
     return keys
 
 
-def one_log(spec: Spec, logs: Logs, log: LogTable, period: Period) -> str:
+def one_log(spec: Spec, logs: Logs, log: LogTable, period: Period) -> Query:
     """SQL that counts impressions, converted or not."""
-    time, in_period = _time_in_period(logs, log, period)
+    time, in_period, clock = _time_in_period(logs, log, period)
     delay = _delay(logs, log)
     known = {f"known_{i}": label(log, a.name) for i, a in enumerate(spec.known)}
     unknown, got = {}, {}
@@ -248,7 +261,7 @@ def one_log(spec: Spec, logs: Logs, log: LogTable, period: Period) -> str:
         "delay": delay or "CAST(NULL AS BIGINT)",
     }
     micros, values = value_columns(spec, log, "is_converted")
-    return _fill(
+    sql = _fill(
         "counting",
         impressions=_select(columns | known | unknown | micros, log.relation.sql),
         known=comma_list(known),
@@ -258,17 +271,19 @@ def one_log(spec: Spec, logs: Logs, log: LogTable, period: Period) -> str:
         window=str(window_micros(logs)),
         in_period=in_period,
     )
+    return Query(sql, clock)
 
 
-def _time_in_period(logs: Logs, log: LogTable, period: Period) -> tuple[str, str]:
-    """The time of an impression, which matters only for a period."""
+def _time_in_period(logs: Logs, log: LogTable, period: Period) -> tuple[str, str, Clock]:
+    """The time of an impression, which matters only for a period, whether it is in that, and its clock."""
     if period.is_all:
-        return "0", "TRUE"
+        return "0", "TRUE", "number"
     if logs.time is None:
         raise InputError('logs.time is missing; name the column of times, as in time = "time"')
     time, clock = time_of(log, logs.time)
-    refuse_dates(log, time, clock, period)
-    return time, period.holds("time", clock, logs.time_unit)
+    if clock == "number" and period.has_dates:
+        refuse_no_epoch(log, time)
+    return time, period.holds("time", clock, logs.time_unit), clock
 
 
 def _delay(logs: Logs, log: LogTable) -> str | None:

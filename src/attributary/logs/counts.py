@@ -62,6 +62,7 @@ class Counts:
     left_out: int = 0  # conversions that are in no leaf since they are outside of a domain
     values: "tuple[ValueTotals, ...]" = ()  # of each measure that is one
     rows: int | None = None  # of the logs; None where a period passes some of them over
+    clock: str = ""  # which time zone the period's dates are read in, where they name none
 
     def refuse_no_match(self) -> "Counts":
         """These counts; an InputError where every conversion is outside of a domain, so that all of them are 0."""
@@ -69,7 +70,7 @@ class Counts:
             return self
         each = (f"{outside.attribute} is {', '.join(outside.values):.200}" for outside in self.outside)
         raise InputError(
-            f"none of the {self.left_out:,} conversions is in the domains of the spec: {'; '.join(each)}; "
+            f"no conversion is in the domains of the spec: {'; '.join(each)}; "
             "write the values of a domain as the logs do"
         )
 

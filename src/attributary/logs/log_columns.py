@@ -7,6 +7,7 @@ from datetime import UTC, date, datetime, timedelta
 from difflib import get_close_matches
 from math import isfinite
 from typing import Any, Literal, NamedTuple
+from zoneinfo import ZoneInfo
 
 import numpy as np
 
@@ -298,7 +299,7 @@ FOR_EXAMPLE: dict[Clock, str] = {
     "number": "a number, as in 3888000, a span from 0, as in 45d, or, if they count from 1970, a date or a time",
     "date": "a date, as in 2026-03-01",
     "time": "a time without a zone, as in 2026-03-01T12:00",
-    "zoned": "a time with its zone, as in 2026-03-01T12:00Z",
+    "zoned": "a date or a time, as in 2026-03-01 or 2026-03-01T12:00Z",
 }
 PER_SECOND: dict[Unit, int] = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 SHAPES: dict[Clock, str] = {
@@ -317,10 +318,11 @@ def clock_of(cells: Iterable[str]) -> Clock | None:
     return next((clock for clock, shape in SHAPES.items() if all(re.fullmatch(shape, text) for text in texts)), None)
 
 
-def moment_micros(moment: Moment, clock: Clock, unit: Unit, option: str) -> int:
+def moment_micros(moment: Moment, clock: Clock, unit: Unit, option: str, zone: str | None = None) -> int:
     """The microseconds from 0 or from 1970 to a moment in the log's clock; `option` is what an error calls it.
 
-    For a clock of numbers, dates and times without a zone are UTC's.
+    For a clock of instants, dates and times without a zone are those of `zone`, or else of UTC. A log without zones is
+    on the clocks of `zone`, if that is stated.
     """
     refusal = InputError(
         f"{option} is {FOR_EXAMPLE[clock]}, since the log's times are {CLOCK_WORDS[clock]}; got {moment}"
@@ -332,11 +334,13 @@ def moment_micros(moment: Moment, clock: Clock, unit: Unit, option: str) -> int:
     if not isinstance(moment, date):
         raise refusal
     if not isinstance(moment, datetime):
-        if clock == "zoned":
-            raise refusal
         moment = datetime(moment.year, moment.month, moment.day)
-    if clock != "number" and (moment.tzinfo is not None) != (clock == "zoned"):
-        raise refusal
+    if clock in ("number", "zoned"):
+        moment = moment if moment.tzinfo else moment.replace(tzinfo=ZoneInfo(zone or "UTC"))
+    elif moment.tzinfo is not None:
+        if zone is None or clock == "date":
+            raise refusal
+        moment = moment.astimezone(ZoneInfo(zone)).replace(tzinfo=None)
     return (moment - datetime(1970, 1, 1, tzinfo=UTC if moment.tzinfo else None)) // timedelta(microseconds=1)
 
 
@@ -356,6 +360,7 @@ class Period(NamedTuple):
 
     since: Moment | None = None
     until: Moment | None = None
+    zone: str | None = None  # of dates and times that name none
 
     @property
     def is_all(self) -> bool:
@@ -364,12 +369,23 @@ class Period(NamedTuple):
     @property
     def has_dates(self) -> bool:
         """Whether a date or a time is one of its ends, rather than a number or a span."""
-        return any(isinstance(end, date) or IS_DATE.match(str(end).strip()) for end in self)
+        return any(isinstance(end, date) or IS_DATE.match(str(end).strip()) for end in self[:2])
+
+    def words(self, clock: Clock) -> str:
+        """Which clock its dates and times without a zone are read on; nothing where there is no choice."""
+        bare = [str(end).strip() for end in self[:2] if getattr(end, "tzinfo", None) is None]
+        bare = [end for end in bare if IS_DATE.match(end) and not re.fullmatch(SHAPES["zoned"], end)]
+        return f"{' and '.join(bare)}: read in {self.zone or 'UTC'}" if bare and clock in ("number", "zoned") else ""
+
+    def end_micros(self, end: Literal["since", "until"], clock: Clock, unit: Unit) -> int | None:
+        """One end in the log's clock, in microseconds."""
+        moment = self.since if end == "since" else self.until
+        words = f"the period's {'beginning' if end == 'since' else 'end'}"
+        return None if moment is None else moment_micros(moment, clock, unit, words, self.zone)
 
     def holds(self, column: str, clock: Clock, unit: Unit, times: int = 1) -> str:
         """SQL that holds where a column of microseconds, or of so many times as many, is in the period or null."""
-        since = None if self.since is None else moment_micros(self.since, clock, unit, "the period's beginning")
-        until = None if self.until is None else moment_micros(self.until, clock, unit, "the period's end")
+        since, until = self.end_micros("since", clock, unit), self.end_micros("until", clock, unit)
         if since is not None and until is not None and not since < until:
             raise InputError(
                 f"a period must begin before it ends; got {self.since} as the beginning, {self.until} as the end"
@@ -405,10 +421,8 @@ def time_of(log: LogTable, name: str, like: Clock | None = None) -> tuple[str, C
     return (_number_time(log, name) if clock == "number" else _text_time(log, column, clock)), clock
 
 
-def refuse_dates(log: LogTable, time: str, clock: Clock, period: Period) -> None:
-    """Refuses a date for numbers that do not count from 1970: it would be after all of them."""
-    if clock != "number" or not period.has_dates:
-        return
+def refuse_no_epoch(log: LogTable, time: str) -> None:
+    """Refuses numbers that do not count from 1970 where dates are needed: these would be after all of them."""
     first = f"SELECT {time} AS time FROM {log.relation.sql} LIMIT {SAMPLE}"
     last = log.engine.run(f"SELECT MAX(time) AS last FROM ({first}) AS times").column("last")[0].as_py()
     if last is not None and last < EARLIEST * 10**6:

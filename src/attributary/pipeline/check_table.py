@@ -13,7 +13,7 @@ import numpy as np
 
 from attributary.denoising import Estimate, denoise
 from attributary.errors import InputError
-from attributary.estimates import Plausibility, Suspect, plausibility, suspects
+from attributary.estimates import Estimates, Plausibility, Suspect, plausibility, suspects
 from attributary.pipeline.denoise_table import node_rows
 from attributary.pipeline.figure_doubts import doubts_of
 from attributary.pipeline.table_form import TableForm, recognise
@@ -54,8 +54,10 @@ class TableCheck:
     @cached_property
     def mangled(self) -> tuple[int, list[Suspect]]:
         """How many figures look mangled, and the worst of them."""
-        doubt = self.plausibility
-        return (0, []) if self.estimate is None or doubt is None else suspects(self.estimate, doubt.implausible, LISTED)
+        if self.estimate is None:
+            return 0, []
+        est = Estimates.of(self.estimate)
+        return suspects(est, plausibility(est).implausible, LISTED)
 
 
 def check_table(

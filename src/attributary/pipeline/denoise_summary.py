@@ -20,9 +20,10 @@ from attributary.estimators import Estimator
 from attributary.measurements import Measurements
 from attributary.pipeline.denoise_table import Denoised
 from attributary.pipeline.level_columns import refused
-from attributary.pipeline.read_prior import EarlierPeriod, past_of_parts
+from attributary.pipeline.read_prior import far, notes_of, read_prior, refuse_today, under_plan
 from attributary.pipeline.read_tree import queried_tree
 from attributary.plan import Plan
+from attributary.prior import Prior
 from attributary.spec import Spec
 from attributary.tables.table_columns import mark, together
 from attributary.tree import Tree
@@ -72,15 +73,15 @@ def denoise_batches(
     chosen.refuse_unused(prior, protected)
     plan, summaries = batches[-1].plan, batches[-1].summaries
     tree, answer = _together(batches, noise)
-    past = None if prior is None else past_of_parts(plan, tree, prior, protected)
+    past = None if prior is None else under_plan(read_prior(plan.spec, tree, prior, protected), plan, tree)
     if past is not None:
-        past.refuse_today(*answer.measures.values())
+        refuse_today(past, *answer.measures.values())
     stage("denoising")
     with refused(summaries[0]):
         estimates = estimate_measures(plan, tree, answer.measures, chosen, past, stage)
-    notes = [*answer.notes, *([] if past is None else past.notes)]
-    for number, (measure, est) in enumerate(estimates.items()):
-        notes += [] if past is None else past.far(number, measure, tree, est.count)
+    notes = [*answer.notes, *([] if past is None else notes_of(past))]
+    for measure, est in estimates.items():
+        notes += [] if past is None else far(past, measure, tree, est.count)
     if chosen.kind.values and plan.spec.values:
         notes += [f"`estimator={chosen.name}` is for counts; values are estimated by {chosen.kind.values}"]
     if chosen.whole and plan.spec.values:
@@ -90,7 +91,7 @@ def denoise_batches(
     prints = ",".join(dict.fromkeys(batch.plan.fingerprint for batch in batches))
     table = noted(table, largest=plan.largest, plan=prints)
     marked = mark(table, not_private, "" if past is None else past.not_private)
-    return Denoised(marked, estimates, notes, misfit="" if past is None else past.of[0].misfit(tree))
+    return Denoised(marked, estimates, notes, misfit="" if past is None else past.misfit(tree), plan=plan)
 
 
 def _together(batches: Sequence[QueriedReports], noise: str | None) -> tuple[Tree, Answer]:
@@ -175,17 +176,17 @@ def estimate_measures(
     tree: Tree,
     measures: Any,
     estimator: Estimator,
-    past: EarlierPeriod | None = None,
+    past: Prior | None = None,
     stage: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Estimate]:
     """The estimate of each measure of a plan, from its Measurements by name; only counts are made whole."""
     estimates = {}
-    for number, part in enumerate(plan.by_measure):
+    for part in plan.by_measure:
         chosen = estimator if part.measure.is_count else estimator.for_values
         estimates[part.measure.name] = chosen.denoise(
             tree,
             measures[part.measure.name],
-            earlier=None if past is None else past.of[number],
+            earlier=None if past is None else past.of(part.measure.name),
             tau=part.tau,
             worth=part.share.worth,
             stage=stage,

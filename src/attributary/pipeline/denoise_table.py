@@ -8,7 +8,7 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from math import inf
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -20,6 +20,8 @@ from attributary.estimates import (
     FROM_PRIOR,
     MEASURED,
     ZERO,
+    About,
+    Estimates,
     figures_of,
     with_columns,
     with_metadata,
@@ -47,6 +49,9 @@ from attributary.tables.table_columns import (
 from attributary.tree import Tree
 from attributary.types import COUNT, Floats
 
+if TYPE_CHECKING:
+    from attributary.facts.quantity import Quantity
+
 NOISY, NOISE_VARIANCE = MEASURED
 TOTALS = "say that it marks totals with `totals`, or that it is an ordinary label with `no_totals`"
 SIGNED = ("low", "high")  # bounds, which may be below 0
@@ -68,6 +73,14 @@ class Denoised(NamedTuple):
     recognised: tuple[str, ...] = ()  # what the table was taken for, in words
     doubts: tuple[str, ...] = ()  # what the figures say against it
     misfit: str = ""  # of the prior
+    plan: Any = None  # that summary reports were made by
+
+    def quantities(self, confidence: float) -> list["Quantity"]:
+        """The estimates with their names, units and taus, as they are shown."""
+        from attributary.facts.quantity import quantities
+
+        shown = {name: Estimates.of(est, confidence) for name, est in self.estimates.items()}
+        return quantities(self.plan, shown, figure=About.of(self.table.schema.metadata).figure)
 
 
 class NodeRows(NamedTuple):
@@ -123,12 +136,13 @@ def denoise_table(
     stage("denoising")
     past = None
     if prior is not None:
-        from attributary.pipeline.read_prior import past_of_table  # plans and specs come with it
+        # imported here, since plans and specs come with it
+        from attributary.pipeline.read_prior import notes_of, prior_of_figures, refuse_today
 
-        past = past_of_table(tree, prior, protected)
-        past.refuse_today(measured)
+        past = prior_of_figures(tree, prior, protected)
+        refuse_today(past, measured)
     with refused(path):
-        est = chosen.denoise(tree, measured, earlier=None if past is None else past.of[0], stage=stage)
+        est = chosen.denoise(tree, measured, earlier=past, stage=stage)
     stated_in = {value, *(name for name in spent if isinstance(name, str))}
     table = _as_text(table, recognised) if keep_text else _with_numbers(table, recognised, stated_in)
     result = _filled(table, tree) if fill else table
@@ -141,8 +155,8 @@ def denoise_table(
     both = zip(table.column_names, names, strict=True)
     notes = [f"your column {old} is called {new} there" for old, new in both if old != new]
     if past is not None:
-        made, notes = mark(made, past.not_private), notes + past.notes
-    misfit = "" if past is None else past.of[0].misfit(tree)
+        made, notes = mark(made, past.not_private), notes + notes_of(past)
+    misfit = "" if past is None else past.misfit(tree)
     return Denoised(made, {COUNT: est}, notes, recognised.notes, tuple(doubts), misfit)
 
 

@@ -131,7 +131,10 @@ class _Draft:
 def _two_logs(made: _Draft, seen: LogProfile, done: LogProfile) -> list[str]:
     """Writes the attributes, and gives the lines of [logs] that say what joins the two."""
     when, then = _time(seen, done), _time(done, seen)
-    if when.clock != then.clock or (when.clock == "number" and when.unit != then.unit):
+    numbers = [time for time in (when, then) if time.clock == "number"]
+    instants = {when.clock, then.clock} == {"number", "zoned"} and numbers[0].counts_from_1970
+    alike = when.clock == then.clock and (when.clock != "number" or when.unit == then.unit)
+    if not (alike or instants):
         forms = [
             CLOCK_WORDS[t.clock or "number"] + (f" in {t.unit}" if t.clock == "number" else "") for t in (when, then)
         ]

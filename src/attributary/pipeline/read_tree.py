@@ -9,8 +9,8 @@ from attributary.errors import InputError
 from attributary.file_kind import TABLES, file_kind, has_nodes
 from attributary.logs.log_columns import label_codes
 from attributary.logs.log_files import files, partition
-from attributary.pipeline.level_columns import level_columns, refuse_sums, refused
-from attributary.pipeline.read_prior import earlier, of_measure, read_earlier
+from attributary.pipeline.level_columns import level_columns, refused
+from attributary.pipeline.read_prior import of_measure, prior_table, read_prior
 from attributary.plan import Plan
 from attributary.plan.fingerprint import refuse_other_plan
 from attributary.prior import Prior, none
@@ -30,7 +30,6 @@ class TreeAndPrior(NamedTuple):
 
     tree: Tree
     prior: Prior
-    table: Any = None  # of the prior
 
 
 def read_tree_and_prior(spec: Spec, tree_path: str | None, prior_path: str | None, protected: bool) -> TreeAndPrior:
@@ -43,20 +42,15 @@ def read_tree_and_prior(spec: Spec, tree_path: str | None, prior_path: str | Non
             f"a plan needs the values of {', '.join(known)} that will be queried; give counts of an earlier period "
             "with `prior`, or a table of them with `tree`"
         )
-    table = None if prior_path is None else read_earlier(prior_path)
-    history = None if prior_path is None else of_measure(table, spec, prior_path)
-    tree = _tree(spec, known, history, prior_path or "") if tree_path is None else read_tree(spec, (tree_path,))
-    if history is None or prior_path is None:
+    table = None if prior_path is None else prior_table(prior_path)
+    if tree_path is not None:
+        tree = read_tree(spec, (tree_path,))
+    else:
+        rows = None if prior_path is None else of_measure(table, spec, prior_path)
+        tree = _tree(spec, known, rows, prior_path or "")
+    if prior_path is None:
         return TreeAndPrior(tree, none(tree))
-    return TreeAndPrior(tree, prior_in_file(spec, tree, prior_path, protected, table), table)
-
-
-def prior_in_file(spec: Spec, tree: Tree, path: str, protected: bool, table: Any = None) -> Prior:
-    """What a file, or a `table` that was read from it, says of an earlier period: counts, or an earlier report."""
-    history = of_measure(read_earlier(path) if table is None else table, spec, path)
-    prior = earlier(tree, [attribute.name for attribute in spec.known], history, path, protected)
-    refuse_sums(tree, prior.mean, path, "leave its rows out, or rename it")
-    return prior
+    return TreeAndPrior(tree, read_prior(spec, tree, prior_path, protected, table))
 
 
 def _tree(spec: Spec, known: list[str], table: Any, path: str) -> Tree:

@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,8 +29,7 @@ from attributary.logs.log_files import all_files, is_generated
 from attributary.measurements import Measurements
 from attributary.noise import Entropy
 from attributary.pipeline.denoise_summary import asked, estimate_measures
-from attributary.pipeline.read_prior import EarlierPeriod, past_of_parts, profiled, read_earlier
-from attributary.pipeline.read_tree import prior_in_file
+from attributary.pipeline.read_prior import read_prior, under_plan
 from attributary.plan import MeasurePlan, Plan, make_plan
 from attributary.plan.make import why_not_learned
 from attributary.prior import Prior, from_counts, none
@@ -43,6 +42,9 @@ from attributary.tree import Tree
 from attributary.tree.match import match
 from attributary.types import Floats
 from attributary.whole_files import whole_folder
+
+if TYPE_CHECKING:
+    from attributary.report import ReportInputs
 
 FORMATS = ("parquet", "csv")
 TABLES = ("estimates", "ratios", "counts", "prior")
@@ -104,13 +106,19 @@ class Run:
             tables["prior"] = self.before.table
         return tables
 
+    @cached_property
+    def shown(self) -> "ReportInputs":
+        """Plan and estimates as page and terminal show them."""
+        from attributary.report import ReportInputs
+
+        inputs = ReportInputs.of(self.plan, self.estimates, confidence=self.confidence, generated=self.generated)
+        return inputs.with_impressions(self.impressions)
+
     def page(self, files: tuple[str, ...] = ()) -> str:
         """The page that shows plan and estimates, as HTML that needs nothing else; it names these files."""
-        from attributary.report import ReportInputs, page
+        from attributary.report import page
 
-        with np.errstate(divide="ignore"):
-            inputs = ReportInputs.of(self.plan, self.estimates, confidence=self.confidence, generated=self.generated)
-            return page(replace(inputs.with_impressions(self.impressions), files=files)).html
+        return page(replace(self.shown, files=files)).html
 
     def save(self, folder: str, format: str = "parquet", stage: Callable[[str], None] = lambda _: None) -> None:
         """Writes plan.json, the tables and report.html to a folder, in the place of an earlier run's, all at once."""
@@ -130,6 +138,8 @@ def run(
     spec: Spec | str,
     folder: str | None = None,
     *,
+    since: Moment | None = None,
+    until: Moment | None = None,
     prior_until: Moment | None = None,
     prior: str | None = None,
     protected: bool = False,
@@ -143,7 +153,8 @@ def run(
 ) -> Run:
     """Counts the logs of a spec, plans, simulates a summary report, and denoises it.
 
-    `spec` may be the path of its file; the logs are relative to its folder, or to `folder`. Impressions before
+    `spec` may be the path of its file; the logs are relative to its folder, or to `folder`. Impressions from `since` on
+    and before `until` count, all by default, with the conversions that belong to them. Of these, impressions before
     `prior_until` are the prior, which tells the plan what to expect, and the others are measured; or the `prior` is the
     file of an earlier report, or of counts (`protected`, if they were so themselves). A `plan`, or the path of one, is
     simulated as it is: its budget, noise and limits hold, and no method is needed. The estimator "learned" uses what
@@ -160,19 +171,23 @@ def run(
     folder, estimator = folder or ".", Estimator(estimator) if isinstance(estimator, str) else estimator
     ready = Plan.load(plan) if isinstance(plan, str) else plan
     spec = spec if ready is None else _spec_of(ready, spec)
-    before = None if prior_until is None else count(spec, folder, until=prior_until, engine=engine).refuse_no_match()
-    counts = count(spec, folder, since=prior_until, engine=engine).refuse_no_match()
+    stage("counting")
+    before = None
+    if prior_until is not None:
+        before = count(spec, folder, since=since, until=prior_until, engine=engine).refuse_no_match()
+        since = prior_until
+    counts = count(spec, folder, since=since, until=until, engine=engine).refuse_no_match()
     stage("planning")
     tree = spec.tree(counts.table)
     names = [attribute.name for attribute in spec.known]
-    table = None if prior is None else read_earlier(prior)
     if prior is not None:
-        known, expected = profiled(spec, tree, prior, table), prior_in_file(spec, tree, prior, protected, table)
+        expected = read_prior(spec, tree, prior, protected)
     elif before is not None:
-        known, expected = profile(tree, spec, before.table), from_counts(tree, before.table, known=names)
+        expected = from_counts(tree, before.table, known=names, spec=spec)
         expected = replace(expected, lost=expected.lost + before.left_out)
     else:
-        known, expected = None, none(tree)
+        expected = none(tree)
+    known = expected.profile
     learn = estimator.kind.plan if not why_not_learned(spec, expected, method, known) else False
     plan = ready or make_plan(spec, tree, expected, method, profile=known, learn=learn)
     stage("simulating a summary report")
@@ -181,9 +196,10 @@ def run(
     stage("denoising")
     past = None
     if prior is not None and estimator.uses_prior:
-        past = past_of_parts(plan, tree, prior, protected, table)
+        past = under_plan(expected, plan, tree)
     elif known is not None and estimator.uses_prior:
-        past = EarlierPeriod([measured_prior(part, tree, known, expected, rng) for part in plan.by_measure], "", "")
+        simulated = {p.measure.name: measured_prior(p, tree, known, expected, rng) for p in plan.by_measure}
+        past = replace(expected, measures=simulated)
     estimates = estimate_measures(plan, tree, measures, estimator, past, stage)
     truth = {part.measure.name: now.full(part.measure) for part in plan.by_measure}
     generated = spec.logs is not None and any(map(is_generated, all_files(spec.logs, folder)))
@@ -196,7 +212,7 @@ def _spec_of(plan: Plan, spec: Spec) -> Spec:
         of_plan, of_spec = (" > ".join(s.levels) for s in (plan.spec, spec))
         both = f"the plan has {of_plan}, the spec has {of_spec}"
         differ = "their domains or measures differ" if plan.levels == spec.levels else both
-        raise InputError(f"a plan is simulated on the tree and the measures that it was made for; {differ}: plan anew")
+        raise InputError(f"a plan is simulated on the tree and the measures it was made for; {differ}: make a new plan")
     return plan.spec.model_copy(update={"logs": spec.logs})
 
 

@@ -9,27 +9,31 @@ What is given is not questioned. What is not given is recognised where only one 
 InputError shows the options that say it.
 """
 
+import json
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from attributary.changes.period_order import MONTHS, without_accents
-from attributary.errors import InputError
+from attributary.errors import InputError, QuestionError
 from attributary.pipeline.level_columns import level_columns, path_ends, refused, total_labels, without_totals
 from attributary.pipeline.missing_rows import Incomplete, lack_labels
 from attributary.tables import place, shown
-from attributary.tables.number_form import WORDS, decimal_sign, figure_column, plain_numbers, point_of_noise
+from attributary.tables.as_written import ADDED
+from attributary.tables.number_form import decimal_sign, figure_column, is_numeric, plain_numbers, point_of_noise
+from attributary.tables.spreadsheet import MERGED, NOTES
 from attributary.tables.table_columns import arrow_table, column, floats, is_text_type, mark, with_cells, words_of
-from attributary.tables.text_form import NOTED
+from attributary.tables.table_writer import OF_SOURCE
+from attributary.tables.text_form import dialect
 from attributary.tree import Tree
 from attributary.tree.match import with_missing
-from attributary.tree.paths import TotalLabelError, reads_as_total
-from attributary.types import Floats
+from attributary.tree.paths import reads_as_total
+from attributary.types import Bools, Floats, Ints
 
 NULL = "NULL"  # the label of rows that a query grouped by null
 FIGURES = (
@@ -73,6 +77,9 @@ class TableForm:
     totals: tuple[str, ...] = ()  # labels that mark totals
     notes: tuple[str, ...] = ()  # what was recognised, in words
     incomplete: tuple[int, ...] = ()  # nodes whose families lack rows
+    user: Any = None  # the table as it is written: with the labels of totals, and figures as texts
+    pivot: "Pivot | None" = None  # which the rows are the cells of
+    decimal: str = "."
 
     def with_missing(self, found: Iterable[Incomplete]) -> "TableForm":
         """With leaves for what is missing in these families."""
@@ -107,130 +114,168 @@ def recognise(
     `empty` says what empty figures are (unmeasured or zero), `missing` the same of missing rows (or which nodes lack
     some), `decimal` is the decimal sign, and `wide` names the level that the columns of a pivot table are labels of.
     """
-    table, notes = mark(arrow_table(frame)), list[str]()  # a column of marks is not about nodes
-    metadata = dict(table.schema.metadata or {})
-    if NOTED in metadata:
-        notes.append(f"cells are separated by {metadata.pop(NOTED).decode()!r}")
-        table = table.replace_schema_metadata(metadata)
-    spread = wide_columns(table, levels, value, wide, amounts)
+    table, notes, source = _source(mark(arrow_table(frame)))  # a column of marks is not about nodes
+    spread, pivot = wide_columns(table, levels, value, wide, amounts), None
     if spread is not None:
         marks = [] if no_totals else [*totals, *total_labels(table, spread.levels)]
         if levels is None:
-            spread = replace(spread, levels=tuple(_levels(table, spread.levels, marks, path)))
+            merged = merged_levels(source, spread.levels)
+            names = merged or _levels(table, spread.levels, totals, path, suppressed, no_totals)[0]
+            spread = replace(spread, levels=tuple(names))
             notes.append(f"levels: {' > '.join((*spread.levels, spread.level))}")
         words = words_of(table)
-        table, levels, left_out = long_table(table, spread, marks, path)
+        pivot = Pivot(table, spread, ~np.any([path_ends(table, name, marks) for name in spread.levels], 0))
+        table, levels, left_out = long_table(pivot, path)
         table, value = mark(table, words), FIGURE
         notes += [str(spread), left_out]
         path = f"{path}, one row per cell"
     grouping = _grouping_columns(table)
+    table, null_notes = _null_labels(table, grouping, path)
     roles = {*grouping.values(), *amounts}
     if value is None:
-        value = _value_column(table, {*(levels or ()), *roles}, path)
+        value = _value_column(table, {*(levels or ()), *roles}, path, suppressed)
         notes.append(f"figures: column {value}")
-    likely = decimal_sign(column(table, value, path))
+    user, likely = table, decimal_sign(column(table, value, path))
     table, figures, extra, more = figure_column(table, value, path, suppressed, empty, decimal)
     notes += more
     if value == FIGURE and any(more):  # where a report looks for figures, they are numbers
         table = with_cells(table, value, figures)
+        user = with_cells(user, value, figures)
     for name in amounts:
         if name in table.column_names and name != value:
             table, note = plain_numbers(table, name, path, decimal, likely or point_of_noise(table.column(name)))
             notes.append(note)
-    table, more = _null_labels(table, grouping, path)
-    notes += more
+    notes += null_notes
+    tree, marks = None, list[str]()
     if levels is None:
-        rest = [name for name in table.column_names if name not in {value, *roles} and not _is_amount(table, name)]
-        rest = [name for name in rest if not path_ends(table, name, ()).all()]
-        marks = [] if no_totals else total_labels(table, rest)
-        levels = _levels(table, rest, [*totals, *marks], path)
+        rest = [name for name in table.column_names if name not in {value, *roles, *ADDED}]
+        levels, tree = _levels(table, rest, totals, path, suppressed, no_totals)
         notes.append(f"levels: {' > '.join(levels)}")
     names = level_columns(table, levels, path).column_names
-
-    def without(marks: Collection[str]) -> tuple[Any, Tree]:
-        made = without_totals(table, names, marks, path)
-        with refused(path):
-            columns = level_columns(made, names, path)
-            return made, Tree.from_paths(columns, names, fill=fill, totals=None if no_totals else ())
-
-    try:
-        marks = list(totals)
-        marked, tree = without(marks)
-    except InputError as error:
-        marks = _true_marks(table, names, figures, path) if isinstance(error.__cause__, TotalLabelError) else []
-        if totals or not marks:
-            raise
-        notes += [f"{label} marks totals: its figures are near the sums of the rows beside it" for label in marks]
-        marked, tree = without(marks)
+    if not no_totals and not totals:
+        marks = total_labels(table, names)
+    if marks:
+        tree = tree or _tree_with_totals(table, names, marks, path)
+        if tree is not None and _are_sums(tree, figures):
+            notes += [f"{label} marks totals: its figures are near the sums of the rows beside it" for label in marks]
+        else:
+            tree, marks = None, []
+    if tree is None or totals or (len(tree) > table.num_rows and not fill):
+        marks = marks or list(totals)
+        tree = _tree(table, names, marks, path, fill, totals=None if no_totals else ())
+    marked = without_totals(table, names, marks, path)
     said = tuple(note for note in notes if note)
-    form = TableForm(marked, path, tree, tuple(names), value, figures, extra, tuple(marks), said)
+    form = TableForm(
+        *(marked, path, tree, tuple(names), value, figures, extra, tuple(marks), said),
+        user=user.replace_schema_metadata({**(user.schema.metadata or {}), **source}),
+        pivot=pivot,
+        decimal=decimal or likely or ".",
+    )
     return form.with_missing(lack_labels(tree, missing))
 
 
-def _value_column(table: Any, others: Collection[str], path: str) -> str:
+def _source(table: Any) -> tuple[Any, list[str], dict[bytes, bytes]]:
+    """The table without what it notes of the file that it is from, which in words, and as it was noted."""
+    metadata = table.schema.metadata or {}
+    source = {key: value for key, value in metadata.items() if key in OF_SOURCE}
+    form, notes = dialect(table, ""), source.get(NOTES, b"").decode().split("\n")
+    notes += [f"cells are separated by {form.separator!r}"] if form.separator else []
+    notes += ["text is in the encoding of Western Windows (cp1252)"] if form.encoding == "cp1252" else []
+    others = {key: value for key, value in metadata.items() if key not in source}
+    return (table.replace_schema_metadata(others) if source else table), notes, source
+
+
+# Figures.
+
+
+def _value_column(table: Any, others: Collection[str], path: str, suppressed: Collection[str]) -> str:
     """The column of figures: the only one with a usual name, or the only one of numbers."""
-    free = [name for name in table.column_names[:KEEP] if name not in others and not _is_amount(table, name)]
-    numeric = [name for name in free if _is_numeric(table, name)]
+    free = [name for name in table.column_names[:KEEP] if name not in {*others, *ADDED} and name.lower() not in NOISE]
+    numeric = [name for name in free if is_numeric(column(table, name, path), suppressed)]
     usual = [name for name in numeric if name.lower() in FIGURES]
     for some in (usual, numeric):
         if len(some) == 1:
             return str(some[0])
-    words = " or ".join(f"`value={name[:LONGEST]}`" for name in (usual or numeric)[:5]) or "no column has numbers only"
-    raise InputError(f"{shown(path)} does not say which column has the figures; give it with `value`: {words}")
-
-
-def _is_amount(table: Any, name: str) -> bool:
-    """Whether a column looks like what is said of the noise."""
-    return name.lower() in NOISE and _is_numeric(table, name)
-
-
-def _is_numeric(table: Any, name: str) -> bool:
-    """Whether the column has numbers, empty cells and bounds alone, and some number."""
-    for sign in WORDS:
-        with suppress(InputError):
-            known = figure_column(table, name, "", sign=sign)
-            return bool(np.any((known.extra == 0) & ~np.isnan(known.figures)))
-    return False
+    if not numeric:
+        raise InputError(
+            f"{shown(path)}: no column has numbers only, so that none can be the figures; give their column with "
+            "`value`, and texts that stand for suppressed figures with `suppressed`"
+        )
+    words = " or ".join(name[:LONGEST] for name in (usual or numeric)[:5])
+    raise QuestionError(f"{shown(path)}: which column has the figures, {words}?", value=(usual or numeric)[0][:LONGEST])
 
 
 # Levels.
 
 
-def _levels(table: Any, names: Sequence[str], totals: Collection[str], path: str) -> list[str]:
-    """The columns that name nodes, top to bottom: whoever is empty in some row, so are all below it.
+def merged_levels(source: dict[bytes, bytes], names: Sequence[str]) -> list[str]:
+    """The columns of a sheet that have merged cells, and the only other one below them; none where it is not clear."""
+    merged = [name for name in json.loads(source.get(MERGED, b"[]")) if name in names]
+    others = [name for name in names if name not in merged]
+    return [*merged, *others] if merged and len(others) == 1 else []
 
-    Only one may never be empty, no two may be empty in the same rows, every node must have its row, and every node
-    above the last level some below it: a column of remarks does not look like that.
+
+def _levels(
+    table: Any, names: Sequence[str], totals: Collection[str], path: str, suppressed: Collection[str], no_totals: bool
+) -> tuple[list[str], Tree]:
+    """The columns that name nodes, top to bottom, and the tree that they make.
+
+    All columns, or else all but numbers that are in every row, or else all but numbers: a second column of figures.
     """
-    ends = {name: path_ends(table, name, totals) for name in names[:KEEP]}
-    ordered = sorted(ends, key=lambda name: int(ends[name].sum()))
-    nested = all((ends[a] <= ends[b]).all() and (ends[a] < ends[b]).any() for a, b in pairwise(ordered))
-    if names and nested and len(names) <= KEEP:
-        marked = without_totals(table, ordered, totals, path)
-        with refused(path):
-            tree = Tree.from_paths(level_columns(marked, ordered, path), ordered, fill=True, totals=None)
+    empty = {name for name in names if path_ends(table, name, ()).all()}
+    free = [name for name in names[:KEEP] if name not in empty and name.lower() not in NOISE]
+    numbers = {name for name in free if is_numeric(column(table, name, path), suppressed)}
+    everywhere = {name for name in numbers if not path_ends(table, name, ()).any()}
+    refusal: Exception | None = None
+    for others in (set[str](), everywhere, numbers) if len(names) <= KEEP else ():
+        some = [name for name in free if name not in others]
+        marks = [*totals, *([] if no_totals else total_labels(table, some))]
+        ends = {name: path_ends(table, name, marks) for name in some}
+        ordered = sorted(some, key=lambda name: int(ends[name].sum()))
+        if not some or not all((ends[a] <= ends[b]).all() and (ends[a] < ends[b]).any() for a, b in pairwise(ordered)):
+            continue
+        try:
+            tree = _tree(table, ordered, marks, path, fill=True, totals=None if no_totals or marks else ())
+        except InputError as error:
+            refusal = refusal or error
+            continue
         if len(tree) == table.num_rows and bool((tree.level[tree.is_leaf] == tree.depth - 1).all()):
-            return ordered
-    texts = [name for name in ordered if not _is_numeric(table, name)] or ordered
-    raise InputError(
-        f"{shown(path)} does not say which columns name a node; give them with `levels`, top to bottom, as in "
-        f"`levels={','.join(texts)[:LONGEST] or 'region,store'}`"
+            return ordered, tree
+    if refusal is not None:
+        raise refusal
+    marks = [] if no_totals else total_labels(table, free)
+    texts = [name for name in free if name not in numbers] or free or ["region", "store"]
+    texts.sort(key=lambda name: int(path_ends(table, name, marks).sum()) if name in free else 0)
+    raise QuestionError(
+        f"{shown(path)}: which columns are the hierarchy, top to bottom?", levels=",".join(texts)[:LONGEST]
     )
+
+
+def _tree(
+    table: Any, names: Sequence[str], marks: Collection[str], path: str, fill: bool, totals: Collection[str] | None
+) -> Tree:
+    """The tree that the rows name, where these labels mark totals."""
+    marked = without_totals(table, list(names), marks, path)
+    with refused(path):
+        return Tree.from_paths(level_columns(marked, names, path), list(names), fill=fill, totals=totals)
 
 
 # Totals.
 
 
-def _true_marks(table: Any, levels: Sequence[str], figures: Floats, path: str) -> list[str]:
-    """The labels that read as a total, if they are: columns below them are empty, and each level is near its sums."""
-    marks, several = total_labels(table, levels), False
-    ends = [path_ends(table, name, marks) for name in levels]
+def _tree_with_totals(table: Any, names: Sequence[str], marks: Collection[str], path: str) -> Tree | None:
+    """The tree of a table in which these labels mark totals; None where they cannot."""
+    ends = [path_ends(table, name, marks) for name in names]
     if not all((a <= b).all() for a, b in pairwise(ends)):
-        return []
-    try:
-        tree = Tree.from_paths(without_totals(table, list(levels), marks, path), list(levels), fill=True, totals=None)
-    except ValueError:  # the labels are not what marks totals, and what is wrong is said of the table as it is
-        return []
+        return None
+    with suppress(ValueError):  # what is wrong is said of the table as it is
+        return _tree(table, names, marks, path, fill=True, totals=None)
+    return None
+
+
+def _are_sums(tree: Tree, figures: Floats) -> bool:
+    """Whether the figures of each level are near the sums of those below them, and some are."""
+    several = False
     figure = tree.to_level_order(np.append(figures, np.full(len(tree) - len(figures), np.nan)))
     for level in reversed(range(1, tree.depth)):  # what has no figure is the sum of what is below it
         here, up = tree.slice(level), tree.slice(level - 1)
@@ -238,10 +283,10 @@ def _true_marks(table: Any, levels: Sequence[str], figures: Floats, path: str) -
         below = np.bincount(family, np.nan_to_num(figure[here]), len(tree))[up]
         stated = (np.bincount(family, minlength=len(tree))[up] > 1) & np.isfinite(sums)
         if stated.any() and not NEAR[0] < sums[stated].sum() / (below[stated].sum() or np.nan) < NEAR[1]:
-            return []
+            return False
         several |= bool(stated.any())
         figure[up] = np.where(np.isnan(sums), below, sums)
-    return marks if several else []
+    return several
 
 
 # GROUPING().
@@ -371,7 +416,23 @@ def _margin(name: str) -> bool:
     return bool(reads_as_total(pa.array([name]), "row")[0])
 
 
-def long_table(table: Any, wide: WideColumns, totals: Collection[str], path: str) -> tuple[Any, list[str], str]:
+class Pivot(NamedTuple):
+    """A wide table as the user has it."""
+
+    table: Any  # Arrow
+    wide: WideColumns
+    inner: Bools  # which rows are not totals
+
+    def cells(self) -> Iterator[tuple[str, Ints, int]]:
+        """Each column with its rows that are nodes, and the number of the first of these nodes."""
+        first = 0
+        for name in (*([self.wide.margin] if self.wide.margin else []), *self.wide.columns):
+            rows = np.flatnonzero(self.inner | (name == self.wide.margin))
+            yield name, rows, first
+            first += len(rows)
+
+
+def long_table(pivot: Pivot, path: str) -> tuple[Any, list[str], str]:
     """One row per cell, its levels, and what is left out, in words.
 
     Cells in rows of totals are left out but for the margin: the sum of a day over all stores is no node of a tree with
@@ -379,23 +440,21 @@ def long_table(table: Any, wide: WideColumns, totals: Collection[str], path: str
     """
     import pyarrow as pa
 
-    ends = [path_ends(table, name, totals) for name in wide.levels]
-    if not ends or np.any(ends, 0).all():
+    table, wide, inner = pivot
+    if not wide.levels or not inner.any():
         raise InputError(f"{shown(path)}: a wide table needs columns that name its rows, and rows that are not totals")
-    whole = pa.array(~np.any(ends, 0))
-    inner, parts = table.filter(whole), []
-    for name in (*([wide.margin] if wide.margin else []), *wide.columns):
-        source = table if name == wide.margin else inner
-        label = None if name == wide.margin else name
+    parts = []
+    for name, rows, _ in pivot.cells():
+        source = table.take(rows)
         made = {each: source.column(each) for each in wide.levels}
-        made[wide.level] = pa.array([label] * source.num_rows, pa.string())
+        made[wide.level] = pa.array([None if name == wide.margin else name] * len(rows), pa.string())
         made[FIGURE] = column(source, name, path).cast(pa.string())
         parts.append(pa.table(made))
-    rows, left_out = table.num_rows - inner.num_rows, ""
-    if rows:
+    number, left_out = int((~inner).sum()), ""
+    if number:
         kept = f"of which {wide.margin} is used" if wide.margin else "none of which is used"
         left_out = (
-            f"{rows:,} row{'s' if rows > 1 else ''} of totals, {kept}: totals by {wide.level} are left out, since "
+            f"{number:,} row{'s' if number > 1 else ''} of totals, {kept}: totals by {wide.level} are left out, since "
             f"{wide.level} is below {wide.levels[-1]}"
         )
     return pa.concat_tables(parts, promote_options="permissive"), [*wide.levels, wide.level], left_out

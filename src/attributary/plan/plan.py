@@ -14,6 +14,7 @@ import numpy as np
 from pydantic import BaseModel, Field, model_validator
 
 from attributary.errors import InputError
+from attributary.noise import model
 from attributary.plan.contributions import Rounding, down, paths
 from attributary.plan.expected_errors import PlanErrors, TargetError
 from attributary.plan.fingerprint import digest
@@ -412,7 +413,8 @@ class Plan(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
     def scale_of_errors(self, epsilon: float) -> float:
         """How many times as large errors of this split are under another ε, where only their scale changes."""
-        return sqrt(self.spec.at(epsilon).noise_model.factor / self.spec.noise_model.factor)
+        spec = self.spec
+        return sqrt(model(spec.noise, epsilon, spec.l1, spec.delta or 0.0).factor / spec.noise_model.factor)
 
     @property
     def fixed_epsilon(self) -> str:
@@ -508,14 +510,14 @@ class Plan(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True)
         """Refuses measures that are not the spec's, and rows that are not alike or below 0."""
         names = [measure.name for measure in self.spec.asked]
         if [share.name for share in self.measures] != names:
-            raise InputError(f"a plan has a part for each measure of its spec, {', '.join(names)}; plan anew")
+            raise InputError(f"a plan has a part for each measure of its spec, {', '.join(names)}; make a new plan")
         rows = [[share.default, *share.roots.values()] for share in self.measures]
         if any(share.roots.keys() != self.measures[0].roots.keys() for share in self.measures) or any(
             len(row) != len(self.levels) or min(row) < 0 for each in rows for row in each
         ):
             raise InputError(
                 f"contributions of a measure are {len(self.levels)} whole numbers, 0 or more, for the same roots as "
-                "those of others; plan anew"
+                "those of others; make a new plan"
             )
 
 

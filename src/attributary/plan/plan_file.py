@@ -60,7 +60,9 @@ def from_json(text: str, nodes: Any = None, name: str = "the plan") -> Plan:
         raise InputError(f"{name} is not a plan: it has no format; give a file that `attributary plan` wrote")
     if data["format"] != FORMAT:
         format_ = value_in_words(data["format"])
-        raise InputError(f"{name} has format {format_}; this version reads {FORMAT}: plan anew, or update attributary")
+        raise InputError(
+            f"{name} has format {format_}; this version reads {FORMAT}: update attributary, or make a new plan"
+        )
     for derived in ("privacy", "fingerprint"):
         data.pop(derived, None)
     try:
@@ -76,7 +78,7 @@ def from_json(text: str, nodes: Any = None, name: str = "the plan") -> Plan:
     if plan.mark is not None and plan.mark != plan.key_mark:
         raise InputError(
             f"{name} was changed after it got its keys: they begin with {plan.mark}, and those of this plan would "
-            f"begin with {plan.key_mark}; restore it, or plan anew"
+            f"begin with {plan.key_mark}; restore it, or make a new plan"
         )
     return plan
 

@@ -55,11 +55,13 @@ def from_counts(
     known: Collection[str] | None = None,
     protected: bool = False,
     value: str = "conversions",
+    spec: Spec | None = None,
 ) -> Prior:
     """The counts of an earlier period: a table with the tree's attributes and `value`, a row for each leaf.
 
     Rows of one path add up; a path without a row has no conversions. `known` names the attributes whose values can be
-    new (default: all); the others have a fixed domain. Counts are not protected unless you say so.
+    new (default: all); the others have a fixed domain. Counts are not protected unless you say so. With the `spec` that
+    they were counted by, the prior has the sums of its measures, and what limits cut off of them (`profile`).
     """
     table = _some_rows(arrow_table(counts))
     rows = match(tree, table)
@@ -69,7 +71,8 @@ def from_counts(
     refuse_other_tree(tree, table, rows)
     leaves = np.bincount(rows.node[rows.leaf], count[rows.leaf], len(tree)).astype(np.float64, copy=False)
     mean = tree.in_level_order.sum_up(leaves)
-    return _prior(tree, table, mean, None, protected, rows, known, count)
+    made = _prior(tree, table, mean, None, protected, rows, known, count)
+    return made if spec is None else replace(made, profile=_profile(tree, spec, table, rows))
 
 
 def from_estimates(tree: Tree, estimates: Any, *, known: Collection[str] | None = None) -> Prior:
@@ -278,6 +281,10 @@ def profile(tree: Tree, spec: Spec, counts: Any) -> Profile:
     table = arrow_table(counts)
     rows = match(tree, table)
     refuse_other_tree(tree, table, rows)
+    return _profile(tree, spec, table, rows)
+
+
+def _profile(tree: Tree, spec: Spec, table: Any, rows: Match) -> Profile:
     here = rows.leaf
     names = {measure.name for measure in spec.values}
     columns = set(table.column_names)

@@ -7,7 +7,7 @@ been predicted best by those before it.
 """
 
 from collections.abc import Collection
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -36,35 +36,15 @@ def from_periods(
     of `attributary.periods`.
     """
     series = source if isinstance(source, Series) else periods(source, least=1, **options)
-    return from_estimates(tree, history(series, discount).table, known=known)
+    return from_estimates(tree, history(series, discount), known=known)
 
 
-class History(NamedTuple):
-    """Several periods as one table of estimates, by node: `estimate` and `variance` of an average period.
+def history(series: Series, discount: float | None = None) -> Any:
+    """The periods of a series as one Arrow table of estimates, by node; the discount is `best_discount` by default.
 
-    `periods` is how many periods' worth of conversions the average is of (Σℓʲ), and `latest` whether the last one has
-    the node.
-    """
-
-    table: Any  # Arrow
-    names: tuple[str, ...]
-    discount: float
-    reports: str = ""  # fingerprints of the noisy figures
-    order: str = ""  # what it goes by, where the names do not tell it
-
-    @property
-    def words(self) -> str:
-        """Which periods, and the discount."""
-        if len(self.names) == 1:
-            return f"1 period ({self.names[0]})"
-        order = f", order {self.order}" if self.order else ""
-        return f"{len(self.names)} periods ({self.names[0]} to {self.names[-1]}{order}), discount {self.discount:g}"
-
-
-def history(series: Series, discount: float | None = None) -> History:
-    """The periods of a series as one; the discount is chosen by how well it predicts, unless one is given.
-
-    A period without noisy figures is refused.
+    `estimate` and `variance` are those of an average period, `periods` is how many periods' worth of conversions that
+    is an average of (Σℓʲ), and `latest` whether the last period has the node. The metadata tell which periods these are
+    (`history`), and the fingerprints of their noisy figures (`reports`). A period without noisy figures is refused.
     """
     for period in series.periods:
         if period.fit is None:
@@ -73,7 +53,7 @@ def history(series: Series, discount: float | None = None) -> History:
                 "they are not those that its estimates were made of; denoise it again, or leave it out"
             )
     tree, (x, var) = series.tree, _figures(series)
-    ell = _best(tree, x, var) if discount is None else discount
+    ell = best_discount(series) if discount is None else discount
     power = ell ** np.arange(len(x) - 1, -1, -1.0)[:, None]
     there = var < np.inf
     weight = np.where(there, power, 0.0).sum(axis=0)
@@ -84,9 +64,11 @@ def history(series: Series, discount: float | None = None) -> History:
     table = with_columns(tree.table(), {name: tree.from_level_order(values) for name, values in columns.items()})
     table = table.append_column(LATEST, [tree.from_level_order(there[-1])])
     names, reports = zip(*((period.name, period.fingerprint) for period in series.periods), strict=True)
-    found = History(None, names, ell, ",".join(reports), series.order if series.order.startswith("as") else "")
-    table = noted(table.filter(tree.from_level_order(weight > 0)), history=found.words)
-    return found._replace(table=mark(table, series.not_private))
+    order = f", order {series.order}" if series.order.startswith("as") else ""
+    words = f"{len(names)} periods ({names[0]} to {names[-1]}{order}), discount {ell:g}"
+    words = words if len(names) > 1 else f"1 period ({names[0]})"
+    table = noted(table.filter(tree.from_level_order(weight > 0)), history=words, reports=",".join(reports))
+    return mark(table, series.not_private)
 
 
 def _figures(series: Series) -> tuple[Floats, Floats]:
@@ -108,11 +90,12 @@ def _variance(tree: Tree, var: Floats, weight: Floats) -> Floats:
     return found
 
 
-def _best(tree: Tree, x: Floats, var: Floats) -> float:
+def best_discount(series: Series) -> float:
     """The discount with which shares of the periods so far predict the next period best."""
+    x, var = _figures(series)
     if len(x) < 3:  # one earlier period predicts the same with any
         return USUAL
-    losses = [_loss(tree, x, var, discount) for discount in DISCOUNTS]
+    losses = [_loss(series.tree, x, var, discount) for discount in DISCOUNTS]
     return DISCOUNTS[int(np.argmin(losses))]
 
 

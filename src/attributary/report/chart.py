@@ -4,6 +4,7 @@ Charts are Vega-Lite specs, drawn here and not in the browser: a page without a 
 and works where scripts do not run. Each colour is one that the page's style sheet knows and darkens.
 """
 
+import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from attributary.errors import InputError
-from attributary.html import ROOMY, drawable
+from attributary.html import ROOMY, UNSEEN
 
 VegaLite = dict[str, Any]
 
@@ -121,3 +122,19 @@ def ticks(least: float, most: float, number: int) -> list[float]:
     step *= next(f for f in (1, 2, 2.5, 5, 10, 20) if f * step * number >= (most - least) * 0.8)
     first = np.ceil(least / step)
     return [float(round(i * step, 12)) for i in range(int(first), int(np.floor(most / step)) + 1)]
+
+
+def drawable(value: Any) -> Any:
+    """A value of JSON with � where its text has what XML and scripts cannot hold: drawing it would abort."""
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    if not UNSEEN.search(text) and not re.search(r"\\u00|\\[bfr]", text):
+        return value
+    return _drawable(value)
+
+
+def _drawable(value: Any) -> Any:
+    if isinstance(value, str):
+        return UNSEEN.sub("\ufffd", value)
+    if isinstance(value, dict):
+        return {_drawable(key): _drawable(item) for key, item in value.items()}
+    return [_drawable(item) for item in value] if isinstance(value, list | tuple) else value

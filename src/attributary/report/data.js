@@ -1,7 +1,7 @@
 // The data: typed columns in level order. Labels of a level are parsed when one of them is first asked for.
 const TYPES = { u1: Uint8Array, u2: Uint16Array, u4: Uint32Array, f4: Float32Array, f8: Float64Array };
 const PARTS = { i1: Int8Array, i2: Int16Array, i4: Int32Array }; // whole parts of one; the least number is nan
-const FIGURES = ["estimate", "moved", "below", "above", "correction", "prior", "zero", "seen"];
+const FIGURES = ["estimate", "moved", "below", "above", "correction", "seen"];
 
 async function unpack() {
   const about = JSON.parse(document.getElementById("about").textContent);
@@ -18,7 +18,7 @@ async function unpack() {
     const values = new kind(buffer, at, length / kind.BYTES_PER_ELEMENT);
     const [plain, k] = name.split(".");
     const part = k ? about.measures[k].part : about.part;
-    columns[name] = FIGURES.includes(plain) ? figure(values, PARTS[type] && part) : values;
+    columns[name] = FIGURES.includes(plain) || about.extras.some(([key]) => key === plain) ? figure(values, PARTS[type] && part) : values;
   }
   return asTree(about, columns);
 }
@@ -78,7 +78,9 @@ function figuresOf(about, columns, k) {
   const digits = measure.digits ?? 1;
   return {
     measure, estimate, below, above,
-    correction: of("correction"), prior: of("prior"), zero: of("zero"), seen: of("seen"), flag: of("flag"),
+    correction: of("correction"), seen: of("seen"), flag: of("flag"),
+    extras: about.extras.filter(([key]) => of(key)).map(([key, head]) => ({ key, head, of: of(key) })), // in percent
+    zero: of("zero"),
     noisy: (v) => rounded(estimate(v) + moved(v)),
     low: (v) => rounded(estimate(v) - below(v)),
     high: (v) => rounded(estimate(v) + above(v)),

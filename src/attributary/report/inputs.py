@@ -7,12 +7,12 @@ from typing import Any
 from attributary import Estimate
 from attributary.errors import InputError
 from attributary.estimates import USUAL, Estimates, has_measures, read_estimates, read_measures
-from attributary.facts.quantity import TAU, Quantity, digits_of, root_sum, tau_of_value
+from attributary.facts.quantity import Quantity, quantities
 from attributary.file_kind import TAKES, Kind, KnownFile, file_kind, files_in
 from attributary.pipeline.check_table import TableCheck, check_table
 from attributary.plan import Plan
 from attributary.plan.fingerprint import refuse_other_plan
-from attributary.ratio import PER, WITH_ESTIMATES, ratios_of, read_ratios
+from attributary.ratio import WITH_ESTIMATES, ratios_of, read_ratios
 from attributary.report.evaluation_curves import Point, read_evaluation
 from attributary.spec.measure import COUNT
 from attributary.tables.table_columns import together, words_of
@@ -77,6 +77,13 @@ class ReportInputs:
             },
         )
 
+    def quantities(self, tau: float | None) -> list[Quantity]:
+        """The measures of a page in their order, then the ratios; `tau` is the plan's by default."""
+        shape = self.plan.spec.noise_model.shape.name if self.plan else self.shape  # where the table does not state it
+        measures = {name: replace(est, shape=est.shape or shape) for name, est in self.measures.items()}
+        figure = self.check_of_table.form.value if self.check_of_table else ""
+        return quantities(self.plan, measures, self.ratios, tau, figure)
+
     def check(self) -> None:
         """Refuses a plan and estimates that are not about the same question."""
         if self.plan is None or self.first is None:
@@ -94,39 +101,6 @@ class ReportInputs:
                 f"the plan's levels are {', '.join(levels)}, those of the estimates {', '.join(names)}; "
                 "give files of one run"
             )
-
-
-def quantities(inputs: ReportInputs, tau: float | None) -> list[Quantity]:
-    """The measures of a page in their order, then the ratios; `tau` is the plan's by default."""
-    plan = inputs.plan
-    planned = {part.measure.name: part for part in plan.by_measure} if plan else {}
-    of_counts = tau or (plan.spec.tau if plan else TAU)
-    shown: list[Quantity] = []
-    for name, read in inputs.measures.items():
-        est, part = _shaped(read, inputs), planned.get(name)
-        if name == COUNT:
-            table = inputs.check_of_table
-            figure = table.form.value if table else est.figure or name
-            shown.append(Quantity(figure, "count", "", est, of_counts, part))
-            continue
-        unit = (part.measure.unit if part else None) or ""
-        of_value = tau_of_value(part, of_counts, root_sum(est), root_sum(inputs.measures.get(COUNT)))
-        est = replace(est, impressions=None)  # conversions have a rate
-        shown.append(Quantity(name, "value", unit, est, of_value, part, digits_of(est.variance)))
-    units = {quantity.name: quantity.unit for quantity in shown}
-    for name, est in inputs.ratios.items():
-        unit = units.get(name.removesuffix(PER), "")
-        size = inputs.measures[COUNT].estimate
-        shown.append(Quantity(name, "ratio", unit, est, 0.0, None, digits_of(est.variance), size))
-    return shown
-
-
-def _shaped(est: Estimates, inputs: ReportInputs) -> Estimates:
-    """The estimates with the shape of their noise: the file's, or else the plan's, or else what the caller states."""
-    if est.shape is not None or (inputs.plan is None and inputs.shape is None):
-        return est
-    of_plan = inputs.plan.spec.noise_model.shape.name if inputs.plan else "laplace"
-    return replace(est, shape=of_plan if inputs.plan else inputs.shape)
 
 
 SHOWN: tuple[Kind, ...] = ("plan", "estimates", "ratios", "evaluation")  # in the order that they are read

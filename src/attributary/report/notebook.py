@@ -1,8 +1,48 @@
-"""notebook: a plan as a notebook shows it."""
+"""notebook: a plan and an estimate as a notebook shows them."""
 
+import numpy as np
+
+from attributary.denoising import Estimate
+from attributary.estimates import EXTRAS, Estimates
+from attributary.facts import estimates, numerals
 from attributary.facts import plan as facts
-from attributary.html import html_table
+from attributary.facts.quantity import Quantity, label, path, quantities
+from attributary.html import html_alarm, html_table
 from attributary.plan import MeasurePlan, Plan
+from attributary.spec.measure import COUNT
+
+ROWS = 10  # nodes of an estimate
+
+
+def estimate_html(est: Estimate) -> str:
+    """The first nodes, level by level, with intervals, and what denoising made of them; of many columns, the first."""
+    if est.count.ndim > 1:
+        return f"<p>The first of {est.count.shape[1]:,} columns:</p>" + estimate_html(est.column(0))
+    (quantity,) = quantities(None, {COUNT: Estimates.of(est)})
+    nodes, more, gains = len(est.tree), len(est.tree) - ROWS, estimates.level_gains(quantity)
+    extras = [column.head.lower() for name, column in EXTRAS.items() if name in quantity.estimates.extras]
+    heads = ["node", "noisy", "estimate", quantity.interval_words, "correction", *extras]
+    kind = "non-negative " if est.nonnegative else ""
+    caption = f"Estimate: {nodes:,} {kind}counts in {est.tree.depth} levels; {estimates.sum_words(quantity)}"
+    notes = [f"and {more:,} more"] * (more > 0) + [line.text for line in estimates.lines(quantity)]
+    rows = [_row(quantity, v) for v in range(min(nodes, ROWS))]
+    head, *levels = estimates.gains_table(gains)
+    gained = html_table("What denoising gained", head, levels) if levels else ""
+    return html_alarm(est.not_private) + html_table(caption, heads, rows, notes) + gained
+
+
+def _row(quantity: Quantity, place: int) -> list[str]:
+    est = quantity.estimates
+    noisy, correction = est.noisy[place], est.correction[place]
+    extras = [values[place] for values in est.extras.values()]
+    return [
+        " › ".join(path(est, place)) if est.tree.attributes else label(est, place),
+        quantity.figure(noisy) if est.measured[place] else "not measured",
+        quantity.shown(est.estimate[place]),
+        quantity.interval(est.low[place], est.high[place]),
+        "" if np.isnan(correction) else numerals.signed(correction),
+        *("" if np.isnan(x) else f"{x:.0%}" for x in extras),
+    ]
 
 
 def plan_html(plan: Plan) -> str:

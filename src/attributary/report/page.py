@@ -1,25 +1,28 @@
-"""Page: plan, estimates and evaluation as one HTML file that needs nothing else."""
+"""Page: plan, estimates and evaluation as one HTML file that needs nothing else: facts, laid out section by section."""
 
 import base64
 import hashlib
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from attributary import __version__
-from attributary.report import facts
-from attributary.report.chart import NARROW, WIDE, Chart, inline
-from attributary.report.evaluation_curves import evaluation_section
-from attributary.report.inputs import ReportInputs, quantities
-from attributary.report.limits_section import limits_section
-from attributary.report.node_charts import icicle
+from attributary.estimates import EXTRAS
+from attributary.facts import estimates as facts
+from attributary.facts import numerals, privacy
+from attributary.facts.plan import bound_lines, heads, level_facts, level_lines
+from attributary.facts.quantity import FigureName, Quantity, rate
+from attributary.plan import MeasurePlan, Plan
+from attributary.report import charts
+from attributary.report.chart import NARROW, WIDE, Chart, Draw, inline
+from attributary.report.inputs import ReportInputs
 from attributary.report.page_data import kept_nodes, stored
-from attributary.report.panels import doubt_of, first_panel, later_panel, plan_panel
-from attributary.report.table_section import table_lead, table_section
 
 NODES = 200_000
 SCRIPTS = ("data.js", "number.js", "bar.js", "match.js", "table.js", "keys.js", "icicle.js", "measures.js", "start.js")
@@ -34,8 +37,8 @@ class Page(NamedTuple):
 
 def page(inputs: ReportInputs, tau: float | None = None, nodes: int = NODES, title: str | None = None) -> Page:
     """The page, and its charts; `tau` is the plan's by default, and at most so many `nodes` are in the page."""
-    plan, est = inputs.plan, inputs.first
-    shown = quantities(inputs, tau)
+    plan, check = inputs.plan, inputs.check_of_table
+    shown = inputs.quantities(tau)
     drawn: list[Chart] = []
     planned = plan.by_measure if plan and not shown else ()
     several = max(len(shown), len(planned)) > 1
@@ -48,13 +51,20 @@ def page(inputs: ReportInputs, tau: float | None = None, nodes: int = NODES, tit
 
         return draw
 
+    if check:
+        from attributary.facts.table import table_lead, table_section
+
+        measured = shown[0] if shown else None
+        lead, table, asked = table_lead(check, measured), table_section(check, measured), []
+    else:
+        lead, table, asked = _lead(inputs, shown), None, privacy.facts(plan, shown[0] if shown else None)
     context: dict[str, Any] = {
-        "title": title or _title(inputs),
-        "lead": table_lead(inputs.check_of_table) if inputs.check_of_table else facts.lead(inputs, shown),
-        "table": table_section(inputs.check_of_table) if inputs.check_of_table else None,
+        "title": title or _title(inputs, shown),
+        "lead": lead,
+        "table": table,
         "generated": inputs.generated,
-        "facts": [] if inputs.check_of_table else facts.facts(plan, est),
-        "not_private": facts.not_private(inputs.not_private),
+        "facts": asked,
+        "not_private": privacy.not_private(inputs.not_private),
         "several": several,
         "version": __version__,
         "files": [path.rstrip("/").rsplit("/", 1)[-1] for path in inputs.files],
@@ -62,33 +72,174 @@ def page(inputs: ReportInputs, tau: float | None = None, nodes: int = NODES, tit
     }
     left = 0
     if shown:
-        doubts = [doubt_of(quantity) for quantity in shown]
-        kept = kept_nodes(shown, doubts, nodes)
+        kept = kept_nodes(shown, nodes)
         left = len(shown[0].estimates) - kept.nodes
-        context |= stored(shown, doubts, kept)
-        for quantity, doubt in zip(shown, doubts, strict=True):
+        context |= stored(shown, kept)
+        for quantity in shown:
             draw = drawing(quantity.called)
-            panel = first_panel(quantity, doubt, inputs, draw)
-            picture = icicle(quantity, kept.keep)
+            counts = _counts(quantity, draw)
+            picture = charts.icicle(quantity, kept.keep)
             drawn.append(_of(picture, quantity.called) if several else picture)
-            context["measures"].append(panel | later_panel(quantity, doubt, draw))
-    context["measures"] += [plan_panel(part, tau, drawing(part.measure.name)) for part in planned]
-    context["limits"] = limits_section(plan, drawing()) if plan else None
-    context["evaluation"] = evaluation_section(inputs.evaluation, drawing())
+            context["measures"].append(_panel(quantity, quantity.tau, quantity.part, counts, draw))
+    for part in planned:
+        measure = part.measure
+        named = FigureName(measure.name, "count" if measure.is_count else "value", measure.unit or "")
+        context["measures"].append(_panel(named, tau or part.tau, part, None, drawing(measure.name)))
+    context["limits"] = _limits(plan, drawing()) if plan and plan.tradeoff else None
+    context["evaluation"] = None
+    if inputs.evaluation:
+        from attributary.report.evaluation_curves import evaluation_section
+
+        context["evaluation"] = evaluation_section(inputs.evaluation, drawing())
     if inputs.not_private:
         drawn = [replace(chart, title=f"NOT PRIVATE: {chart.title}") for chart in drawn]
     return Page(_render(context), _apart(drawn), left, context["lead"])
 
 
-def _title(inputs: ReportInputs) -> str:
+def _title(inputs: ReportInputs, shown: Sequence[Quantity]) -> str:
     """The title of a page that was given none."""
     plan, est = inputs.plan, inputs.first
     if inputs.check_of_table:
         return f"Check of {os.path.basename(inputs.files[0])}"
     names = plan.levels if plan else est.tree.level_names if est else ()
-    called = [quantity.called for quantity in quantities(inputs, None) if quantity.kind != "ratio"]
+    called = [quantity.called for quantity in shown if quantity.kind != "ratio"]
     called = called or ([measure.called for measure in plan.spec.asked] if plan else ["conversions"])
-    return facts.title(names, called)
+    return privacy.title(names, called)
+
+
+def _lead(inputs: ReportInputs, shown: Sequence[Quantity]) -> list[str]:
+    if not shown:
+        return privacy.plan_headline(inputs.plan) if inputs.plan else []
+    private = privacy.privacy_sentence(inputs.plan, shown[0].estimates, inputs.not_private)
+    return [*facts.headline(shown, inputs.plan), private]
+
+
+# Sections
+
+
+def _panel(of: FigureName, tau: float, part: MeasurePlan | None, counts: Any, draw: Draw) -> dict[str, Any]:
+    """What the page says of one measure or ratio, or of the part of a plan that nothing is measured by yet."""
+    estimated = isinstance(of, Quantity) and of.kind != "ratio"
+    return {
+        "name": of.called,
+        "head": of.head,
+        "ratio": of.kind == "ratio",
+        "noun": of.noun,
+        "unit": of.unit,
+        "after": of.after,
+        "tau": numerals.number(tau),
+        "limited": part is not None and part.limited,
+        "counts": counts,
+        "budget": None if part is None else budget_section(part, draw, of.noun),
+        "accuracy": accuracy_section(of, draw) if isinstance(of, Quantity) and estimated else None,
+    }
+
+
+def _counts(quantity: Quantity, draw: Draw) -> dict[str, Any]:
+    """What the sections on counts, tree and icicle say of one quantity."""
+    est, total, ratio = quantity.estimates, quantity.total, quantity.kind == "ratio"
+    roots, level = slice(0, int(est.tree.first[0])), est.tree.slice(min(int(est.tree.total), est.tree.depth - 1))
+    seen = 0.0 if est.impressions is None else float(est.impressions[roots].sum())
+    known = np.isfinite(est.estimate)
+    sizes = zip(np.diff(est.tree.offsets), est.tree.level_names, strict=True)
+    negative = facts.negative_line(quantity)
+    return {
+        "total": (quantity.figure if ratio else quantity.shown)(total.estimate),
+        "interval": f"{quantity.figure(total.low)} and {quantity.figure(total.high)}",
+        "error": numerals.percent(total.error(quantity.tau, quantity.metric)),
+        "nodes": f"{int(known.sum()):,} of {len(est):,} nodes have a ratio"
+        if ratio
+        else f"{len(est):,} {quantity.noun}s",
+        "levels": numerals.few([f"{size:,}\u00a0×\u00a0{name}" for size, name in sizes]),
+        "flags": quantity.doubt.nodes,
+        "corrections": facts.sentence(facts.correction_line(quantity).text),
+        "limit": f"{quantity.doubt.threshold:.1f}",
+        "negative": facts.sentence(negative.text) if negative and not ratio else "",
+        "chart": draw(charts.counts_chart(quantity)) if known[level].any() else None,
+        "confidence": quantity.interval_words,
+        "extras": list(est.extras),
+        "rate": [] if est.impressions is None or ratio else rate(total.estimate, total.low, total.high, seen),
+        "seen": numerals.number(seen),
+    }
+
+
+BUDGET = ("share", "contribution", "epsilon")
+ERRORS = ("expected", "median", "worst", "equal", "change", "leaves", "zeros")
+
+
+def budget_section(part: MeasurePlan, draw: Draw, noun: str = "count") -> dict[str, Any]:
+    """What a measure's part of a plan gives each level."""
+    plan = part.plan
+    told, tradeoff, bounds = level_facts(plan), charts.tradeoff_chart(plan), bound_lines(plan)
+    levels = told[:-1]
+    unmeasured = [s.level for s in levels if s.contribution.value == 0 and not charts.share_range(s.share)["high"]]
+    rows = [
+        {
+            "level": s.level,
+            "nodes": s.nodes,
+            "budget": None if s.level in unmeasured else [getattr(s, name) for name in BUDGET],
+            "errors": [getattr(s, name) for name in ERRORS],
+        }
+        for s in told
+    ]
+    return {
+        "heads": heads(plan, ("level", "nodes", *BUDGET, *ERRORS)),
+        "rows": rows[:-1],
+        "last": rows[-1],
+        "summed": [f"{s.level} ({s.expected} expected error)" for s in levels if s.level in unmeasured],
+        "differ": "node" if plan.nodes is not None else plan.spec.split_by if plan.roots else "",
+        "error": told[-1].expected,
+        "equal": told[-1].equal,
+        "notes": [f"{line.subject}: {line.text}." for line in [*bounds, *level_lines(part)] if line.warning],
+        "targets": [f"{line.text}." for line in bounds if line.subject == "target" and not line.warning],
+        "charts": [draw(charts.budget_chart(levels)), draw(charts.expected_chart(levels, noun))],
+        "tradeoff": draw(tradeoff) if tradeoff else None,
+        "no_tradeoff": plan.changes_with_epsilon,
+    }
+
+
+def accuracy_section(quantity: Quantity, draw: Draw) -> dict[str, Any] | None:
+    """How good the estimates are, level by level, and what denoising did for that."""
+    gains = facts.level_gains(quantity)
+    if not gains:
+        return None
+    (head, *rows), (found, suspects) = facts.gains_table(gains), facts.worst(quantity)
+    fit = facts.fit_line(quantity)
+    return {
+        "heads": head,
+        "rows": rows,
+        "summed": facts.summed(gains),
+        "chart": draw(charts.denoised_chart(gains, quantity.noun)),
+        "fit": {"fine": not fit.warning, "words": facts.sentence(fit.text)},
+        "suspects": suspects,
+        "more": found - len(suspects),
+    }
+
+
+def _limits(plan: Plan, draw: Draw) -> dict[str, Any]:
+    """A chart and a table for each limit that the plan chose."""
+    units = {measure.name: measure.unit or "" for measure in plan.spec.values}
+    tradeoff = plan.tradeoff or {}
+    tables = [
+        {
+            "title": charts.limit_title(name, units),
+            "head": "Clipped at" if name in units else "Conversions that count",
+            "rows": [
+                [charts.limit_words(t.limit), *map(numerals.percent, (t.error, t.bias, t.noise)), _chosen(t.chosen)]
+                for t in trades
+            ],
+        }
+        for name, trades in tradeoff.items()
+    ]
+    drawn = [draw(charts.limit_chart(name, trades, units)) for name, trades in tradeoff.items() if len(trades) > 1]
+    return {"charts": drawn, "tables": tables}
+
+
+def _chosen(part: float) -> str:
+    return "" if part == 0 else "chosen" if part == 1 else f"chosen for {numerals.percent(part)}"
+
+
+# Layout
 
 
 def _of(chart: Chart, name: str) -> Chart:
@@ -112,15 +263,16 @@ def _render(context: dict[str, Any]) -> str:
     measures = context["measures"]
     one = measures[0] if measures else None
     empty = {"about": "", "data": "", "left": "", "kept": "", "bins": (), "level_names": (), "nodes": 0}
+    counts = [m["counts"] for m in measures if m["counts"]]
+    extras = {name for each in counts for name in each["extras"]}
     derived = {
         "one": one,
         "counts": one and one["counts"],
         "budget": any(m["budget"] for m in measures),
         "accuracy": any(m["accuracy"] for m in measures),
-        "flags": any(m["counts"] and m["counts"]["flags"] for m in measures),
-        "prior": any(m["counts"] and m["counts"]["prior"] for m in measures),
-        "zero": any(m["counts"] and m["counts"]["zero"] for m in measures),
-        "rate": any(m["counts"] and m["counts"]["rate"] for m in measures),
+        "flags": any(each["flags"] for each in counts),
+        "extras": [column for name, column in EXTRAS.items() if name in extras],
+        "rate": any(each["rate"] for each in counts),
     }
     return render("page.html.jinja", {**empty, **context, **derived}, SCRIPTS)
 

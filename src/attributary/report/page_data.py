@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attributary.estimates import Estimates, Plausibility
+from attributary.estimates import EXTRAS, Estimates
 from attributary.facts import numerals
 from attributary.facts.numerals import rounded
 from attributary.facts.quantity import Quantity
-from attributary.report.node_charts import BOUNDS, NAMES
+from attributary.report.charts import BOUNDS, NAMES
 from attributary.tree import Tree
 from attributary.types import Bools
 
@@ -131,10 +131,7 @@ def _figures(est: Estimates, keep: NDArray[np.bool_], digits: int) -> dict[str, 
         "above": high - estimate,
         "correction": est.correction[keep],
     }
-    if est.from_prior is not None:
-        figures["prior"] = 100 * est.from_prior[keep]  # to a tenth of a percent
-    if est.zero_probability is not None:
-        figures["zero"] = 100 * est.zero_probability[keep]
+    figures |= {EXTRAS[name].key: 100 * values[keep] for name, values in est.extras.items()}  # to a tenth of a percent
     parts = {name: _parts(values, 10**digits) for name, values in figures.items()}
     seen = {} if est.impressions is None else {"seen": est.impressions[keep].astype("<f8")}
     return parts | {"variance": est.variance[keep].astype("<f4"), **seen}
@@ -171,25 +168,23 @@ def _labels(est: Estimates, level: int, keep: NDArray[np.bool_]) -> tuple[NDArra
     return _least(codes), [str(labels.dictionary[int(i)].as_py()) for i in used]
 
 
-def kept_nodes(quantities: list[Quantity], doubts: list[Plausibility], most: int) -> Cut:
+def kept_nodes(quantities: list[Quantity], most: int) -> Cut:
     """The nodes that the page has room for: those of implausible corrections, then the largest of any measure."""
     first = quantities[0].estimates
     if len(quantities) == 1:
-        return cut(first.tree, first.estimate, doubts[0].implausible, most)
+        return cut(first.tree, first.estimate, quantities[0].doubt.implausible, most)
     sums = [q.estimates.estimate for q in quantities if q.kind != "ratio"]
     roots = slice(0, int(first.tree.first[0]))
     parts: list[NDArray[np.float64]] = [each / max(float(each[roots].sum()), 1e-12) for each in sums]
-    marked = np.any([doubt.implausible for doubt in doubts], axis=0)
+    marked = np.any([quantity.doubt.implausible for quantity in quantities], axis=0)
     return cut(first.tree, np.max(parts, axis=0), marked, most)
 
 
-def stored(quantities: list[Quantity], doubts: list[Plausibility], kept: Cut) -> dict[str, Any]:
+def stored(quantities: list[Quantity], kept: Cut) -> dict[str, Any]:
     """What the template puts into the page for its script, and how much that is."""
-    first, doubt = quantities[0], doubts[0]
+    first, doubt = quantities[0], quantities[0].doubt
     est = first.estimates
-    more = [
-        Layer(q.estimates, d.implausible, q.digits, q.size) for q, d in zip(quantities[1:], doubts[1:], strict=True)
-    ]
+    more = [Layer(q.estimates, q.doubt.implausible, q.digits, q.size) for q in quantities[1:]]
     packed = pack(est, doubt.implausible, kept, first.digits, more)
     about = {
         **packed.about,
@@ -201,6 +196,7 @@ def stored(quantities: list[Quantity], doubts: list[Plausibility], kept: Cut) ->
         "whole": est.whole,
         "bounds": BOUNDS,
         "names": NAMES,
+        "extras": [(column.key, column.head.lower()) for column in EXTRAS.values()],
     }
     if len(quantities) > 1 or first.kind != "count":
         about["measures"] = [_about(q) for q in quantities]

@@ -21,10 +21,10 @@ function treeTable(tree) {
     noisy: (v) => tree.noisy(v),
     correction: (v) => Math.abs(tree.correction(v)),
     error: (v) => tree.error(v),
-    prior: (v) => tree.prior(v),
-    zero: (v) => tree.zero(v),
     rate: (v) => tree.estimate(v) / tree.seen(v),
   };
+
+  const extra = (key) => tree.extras.find((column) => column.key === key);
 
   function children(v) {
     if (families.has(v)) return families.get(v);
@@ -42,7 +42,7 @@ function treeTable(tree) {
       const order = new Intl.Collator("en", { numeric: true }).compare;
       return list.sort((a, b) => sign * order(tree.label(a), tree.label(b)));
     }
-    const key = keys[sort.by];
+    const key = keys[sort.by] ?? extra(sort.by).of;
     const number = (v) => (Number.isNaN(key(v)) ? -Infinity : key(v));
     const last = (v) => Number.isNaN(key(v)); // whatever was not measured comes last, up or down
     return list.sort((a, b) => last(a) - last(b) || sign * (number(a) - number(b)) || a - b);
@@ -78,8 +78,7 @@ function treeTable(tree) {
     if (tree.flag[v]) line.classList.add("flagged");
     if (!ratio) cell("correction", "num minor", ...flag, signed(tree.correction(v)));
     cell("error", "num minor", percent(tree.error(v)));
-    if (tree.prior) cell("weight of prior", "num minor", wholePercent(tree.prior(v) / 100));
-    if (tree.zero) cell("chance of 0", "num minor", wholePercent(tree.zero(v) / 100));
+    for (const { head, of } of tree.extras) cell(head, "num minor", wholePercent(of(v) / 100));
     if (tree.seen) cell("per impression", "num minor", ...rated(v));
     return line;
   }
@@ -211,8 +210,8 @@ function treeTable(tree) {
     const heads = [...grid.tHead.rows[0].cells];
     for (const head of heads) {
       const by = head.dataset.sort;
-      const absent = (by === "prior" && !tree.prior) || (by === "zero" && !tree.zero) || (by === "rate" && !tree.seen);
-      head.hidden = absent || (tree.measure.ratio && ["noisy", "correction", "prior", "zero", "rate"].includes(by));
+      const absent = (tree.about.extras.some(([key]) => key === by) && !extra(by)) || (by === "rate" && !tree.seen);
+      head.hidden = absent || (tree.measure.ratio && ["noisy", "correction", "rate"].includes(by));
       if (by === "estimate") head.querySelector("button").textContent = tree.measure.unit ? `Estimate, ${tree.measure.unit}` : "Estimate";
       if (head.hidden && sort?.by === by) sort = null;
       if (head.hidden) head.removeAttribute("aria-sort");

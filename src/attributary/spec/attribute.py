@@ -9,6 +9,7 @@ from functools import cached_property
 from itertools import pairwise
 from math import isfinite
 from typing import Annotated, Any, Literal, NamedTuple
+from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator
 
@@ -23,6 +24,7 @@ TAKEN = {
     *("noisy", "noise_variance", "estimate", "variance", "low", "high", "correction"),
 }  # the other columns of our tables
 SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+ZONE = 'a time zone, as in "UTC" or "Europe/Berlin"'
 A_SPAN = 'a whole number of seconds, minutes, hours, days or weeks, as in "90s", "30m", "6h", "2d" or "1w"'
 
 
@@ -39,6 +41,15 @@ def _label(value: Any) -> Any:
     if isinstance(value, date) and not isinstance(value, datetime):
         return value.isoformat()
     return value
+
+
+def _zone(name: str) -> str:
+    """The name of a time zone that is known."""
+    try:
+        ZoneInfo(name)
+    except (OSError, ValueError):  # no such name, a folder of them, or no path at all
+        raise ValueError(ZONE) from None
+    return name
 
 
 def _width(value: Any) -> float | int | str:
@@ -253,6 +264,7 @@ class Logs(Section):
     time_unit: Literal["s", "ms", "us", "ns"] = Field(
         default="s", description='the unit of times that are numbers: "s", "ms", "us" or "ns"'
     )
+    timezone: Annotated[str, AfterValidator(_zone)] | None = Field(default=None, description=ZONE)
     missing: tuple[str | int | float, ...] = Field(
         default=(), strict=False, description='a list of cells that mean a missing value, as in [-1, "NA"]'
     )

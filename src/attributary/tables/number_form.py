@@ -31,7 +31,7 @@ from attributary.types import Bools, Floats
 GAPS = " \u00a0\u2009\u202f'’"  # what may stand between thousands besides a point or a comma
 OTHER = {".": ",", ",": "."}
 WORDS = {".": "decimal point", ",": "decimal comma"}
-BELOW = re.compile(r"(<=?|≤)\s*(\d{1,9})")
+BELOW = re.compile(r"n?\s*(<=?|≤)\s*(\d{1,9})")
 BETWEEN = re.compile(r"(\d{1,9})\s*(?:\.\.|-|–)\s*(\d{1,9})")
 EMPTY = ("unmeasured", "zero")
 
@@ -170,6 +170,21 @@ def plain_numbers(
     made = _numbers(cells, sign)
     example = f"{cells[row].as_py().strip()[:SHOWN]} is read as {made[row].as_py():.12g}"
     return with_cells(table, name, made), f"column {name}: {example}"
+
+
+def is_numeric(cells: Any, suppressed: Collection[str] = ()) -> bool:
+    """Whether cells are numbers, empty, or bounds such as <5, and some of them numbers."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not is_text_type(cells.type):
+        numbers = pa.types.is_integer(cells.type) or pa.types.is_floating(cells.type) or pa.types.is_decimal(cells.type)
+        return bool(numbers and not pc.all(pc.is_null(cells, nan_is_null=True)).as_py())
+    trimmed = pc.fill_null(pc.utf8_trim_whitespace(cells), "")
+    texts = pa.array([parse_suppression(text).text for text in suppressed], trimmed.type)
+    bound = pc.or_(pc.match_substring_regex(trimmed, f"^{BELOW.pattern}$"), pc.is_in(trimmed, texts))
+    some = pc.any(pc.and_not(pc.not_equal(trimmed, ""), bound)).as_py()
+    return bool(some and any(pc.all(pc.or_(_fits(trimmed, sign), bound)).as_py() for sign in WORDS))
 
 
 def decimal_sign(cells: Any) -> str | None:

@@ -1,76 +1,111 @@
 """read_table: a file becomes an Arrow table, text as it stands."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import Any
 
 from attributary.errors import InputError
+from attributary.tables.as_written import names_of_nodes, rows_of_nodes
 from attributary.tables.table_columns import without_views
-from attributary.tables.table_source import DELIMITER, Format, by_content, by_name, is_text, opened, shown
-from attributary.tables.text_form import BEGINNING, NOTED, TextForm, fault, text_form
+from attributary.tables.table_source import DELIMITER, Format, by_content, by_name, decoded, is_text, opened, shown
+from attributary.tables.text_form import BEGINNING, TextForm, fault, text_form, western, with_dialect
 
 
-def read_table(path: str, format: Format | None = None, separator: str | None = None) -> Any:
-    """The table in a file, `-` for standard input: CSV, TSV (also as .gz and .zst), Parquet, Arrow.
+def read_table(
+    path: str, format: Format | None = None, separator: str | None = None, sheet: str | None = None
+) -> Any:
+    """The table in a file, `-` for standard input: CSV, TSV (also as .gz and .zst), Parquet, Arrow, a sheet of .xlsx.
 
     The cells of text files stay text, so that a label such as 007 keeps its zeros; an empty cell is null. The format
     is the one given, or the ending's, or what the first bytes look like. Cells are separated as the ending says, or
-    as all rows of the beginning agree: the metadata then says so. UTF-16 with a byte order mark is read as well.
+    as all rows of the beginning agree, and text that is not UTF-8 is cp1252, or UTF-16 with a byte order mark: the
+    metadata then says so. What `denoise --table` wrote in the shape of the user's table has a row for each node here.
     """
+    with decoded(path) as (file, encoding):
+        kind, form = _form(file, path, format, separator, encoding)
+        _refuse_sheet(kind, sheet, path)
+        if is_text(kind):
+            table, form = _of_text(_read_text, file, form, path)
+            table = with_dialect(table, form, DELIMITER[kind])
+        elif kind == "xlsx":
+            from attributary.tables.spreadsheet import read_spreadsheet
+
+            table = read_spreadsheet(file.read(), shown(path), sheet)
+        else:
+            table = _whole(_read_binary, file, kind, path)
+    return rows_of_nodes(_checked(table, table.column_names, shown(path)))
+
+
+def _refuse_sheet(kind: Format, sheet: str | None, path: str) -> None:
+    if sheet is not None and kind != "xlsx":
+        raise InputError(f"`sheet` names a sheet of a spreadsheet; {shown(path)} is {kind}: leave it out")
+
+
+def _whole(read: Callable[[Any, Format], Any], file: Any, kind: Format, path: str) -> Any:
+    """What `read` gives of a Parquet or Arrow file; one that is damaged is refused."""
     import pyarrow as pa
 
-    with opened(path) as file:
-        kind, form = _form(file, path, format, separator)
-        try:
-            table = _read_text(file, form) if is_text(kind) else _read_binary(file, kind)
-            names = table.column_names
-        except (pa.ArrowException, OSError, UnicodeError) as error:
-            _refuse(error, kind, form, path, file)
-    if is_text(kind) and form.separator != DELIMITER[kind]:
-        table = table.replace_schema_metadata({NOTED: form.separator})
-    return _checked(table, names, shown(path))
+    try:
+        return read(file, kind)
+    except (pa.ArrowException, OSError, UnicodeError) as error:
+        raise InputError(f"{shown(path)} is not a whole {_full_name(kind)} file: {_reason(error)}") from error
 
 
-def column_names(path: str, separator: str | None = None) -> list[str]:
+def _of_text(
+    read: Callable[[Any, TextForm], Any], file: Any, form: TextForm, path: str
+) -> tuple[Any, TextForm]:
+    """What `read` gives of a text file, and its dialect; the first mistake in it is refused."""
+    import pyarrow as pa
+
+    try:
+        return read(file, form), form
+    except (pa.ArrowException, OSError, UnicodeError) as error:
+        with _again("-" if form.encoding == "cp1252" else path, file) as fresh:
+            text = western(fresh.read())
+            if text is not None:
+                return _of_text(read, pa.BufferReader(text), form._replace(encoding="cp1252"), path)
+            fresh.seek(0)
+            words = fault(fresh, form, shown(path)) or f"{shown(path)} cannot be read: {_reason(error)}"
+        raise InputError(words) from error
+
+
+def column_names(path: str, separator: str | None = None, sheet: str | None = None) -> list[str]:
     """The names of a table's columns, without its rows; anything wrong with them as `read_table` says it."""
-    import pyarrow as pa
+    with decoded(path) as (file, encoding):
+        kind, form = _form(file, path, None, separator, encoding)
+        if is_text(kind):
+            names, _ = _of_text(_text_names, file, form, path)
+        elif kind == "xlsx":
+            return list(read_table(path, sheet=sheet).column_names)
+        else:
+            names = _whole(_binary_names, file, kind, path)
+    return names_of_nodes(names)
+
+
+def _binary_names(file: Any, kind: Format) -> list[str]:
     from pyarrow import feather, ipc, parquet
 
-    with opened(path) as file:
-        kind, form = _form(file, path, None, separator)
-        try:
-            if is_text(kind):
-                names = _text_names(file, form)
-            elif kind == "parquet":
-                names = parquet.ParquetFile(file).schema_arrow.names
-            else:
-                beginning = file.read(6)
-                file.seek(0)
-                if beginning.startswith(b"FEA1"):
-                    names = feather.read_table(file).column_names
-                else:
-                    stream = beginning.startswith(b"\xff\xff\xff\xff")
-                    names = (ipc.open_stream(file) if stream else ipc.open_file(file)).schema.names
-        except (pa.ArrowException, OSError, UnicodeError) as error:
-            _refuse(error, kind, form, path, file)
-    return list(names)
+    if kind == "parquet":
+        return list(parquet.ParquetFile(file).schema_arrow.names)
+    beginning = file.read(6)
+    file.seek(0)
+    if beginning.startswith(b"FEA1"):
+        return list(feather.read_table(file).column_names)
+    stream = beginning.startswith(b"\xff\xff\xff\xff")
+    return list((ipc.open_stream(file) if stream else ipc.open_file(file)).schema.names)
 
 
-def _form(file: Any, path: str, format: Format | None, separator: str | None) -> tuple[Format, TextForm]:
-    """The format of an open file, and what separates its cells if it is text."""
+def _form(
+    file: Any, path: str, format: Format | None, separator: str | None, encoding: str = "utf-8"
+) -> tuple[Format, TextForm]:
+    """The format of an open file, and its dialect if it is text."""
     beginning = file.read(BEGINNING)
     file.seek(0)
     kind = format or by_name(path).format or by_content(beginning)
-    return kind, text_form(beginning, DELIMITER[kind], shown(path), separator) if is_text(kind) else TextForm("")
-
-
-def _refuse(error: Exception, kind: Format, form: TextForm, path: str, file: Any) -> NoReturn:
-    if is_text(kind):
-        with _again(path, file) as fresh:
-            words = fault(fresh, form, shown(path)) or f"{shown(path)} cannot be read: {_reason(error)}"
-        raise InputError(words) from error
-    raise InputError(f"{shown(path)} is not a whole {_full_name(kind)} file: {_reason(error)}") from error
+    if not is_text(kind):
+        return kind, TextForm("")
+    return kind, text_form(beginning, DELIMITER[kind], shown(path), separator)._replace(encoding=encoding)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 from attributary.errors import InputError
 
-Format = Literal["csv", "tsv", "parquet", "arrow", "arrows"]  # Arrow as a file (also Feather) or as a stream
+Format = Literal["csv", "tsv", "parquet", "arrow", "arrows", "xlsx"]  # Arrow as a file (also Feather) or as a stream
 
 ENDINGS: dict[str, Format] = {
     ".csv": "csv",
@@ -21,10 +21,13 @@ ENDINGS: dict[str, Format] = {
     ".feather": "arrow",
     ".ipc": "arrow",
     ".arrows": "arrows",
+    ".xlsx": "xlsx",
+    ".xlsm": "xlsx",
 }
 PACKED = {".gz": "gzip", ".zst": "zstd"}
+BOM = b"\xef\xbb\xbf"
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # byte order marks
-BINARY = (b"PAR1", b"ARROW1", b"FEA1", b"\xff\xff\xff\xff")  # how tables begin that need no ending
+BINARY = (b"PAR1", b"ARROW1", b"FEA1", b"\xff\xff\xff\xff", b"PK\x03\x04")  # how tables begin that need no ending
 DELIMITER: dict[Format, str] = {"csv": ",", "tsv": "\t"}  # the formats that are text
 
 
@@ -57,11 +60,18 @@ def by_content(beginning: bytes) -> Format:
         return "arrow"
     if beginning.startswith(b"\xff\xff\xff\xff"):
         return "arrows"
+    if beginning.startswith(b"PK\x03\x04"):
+        return "xlsx"
     return "tsv" if b"\t" in beginning.splitlines()[0] else "csv"
 
 
 def is_text(format: Any) -> bool:
     return format in DELIMITER
+
+
+def is_sheet(format: Any) -> bool:
+    """Whether people read the format as it is, in which metadata has no place."""
+    return is_text(format) or format == "xlsx"
 
 
 @contextmanager
@@ -83,7 +93,16 @@ def shown(path: str) -> str:
 @contextmanager
 def opened(path: str) -> Iterator[Any]:
     """The bytes of a file as a seekable Arrow file, uncompressed; anything wrong with it as an InputError."""
+    with decoded(path) as (source, _):
+        yield source
+
+
+@contextmanager
+def decoded(path: str) -> Iterator[tuple[Any, str]]:
+    """The same, and the encoding that its first bytes state: UTF-16 is read as UTF-8."""
     import pyarrow as pa
+
+    encoding = "utf-8"
 
     try:
         source = _source(path)
@@ -96,7 +115,10 @@ def opened(path: str) -> Iterator[Any]:
             source.seek(0)
         if source.size() == 0:
             raise InputError(f"{shown(path)} is empty; a table begins with the names of its columns")
+        if beginning.startswith(BOM):
+            encoding = "utf-8-sig"
         if beginning.startswith(UTF_16):
+            encoding = "utf-16"
             source = pa.BufferReader(source.read().decode("utf-16").encode())
     except FileNotFoundError:
         raise InputError(f"there is no file {path}; give the table's path, or - for standard input") from None
@@ -105,7 +127,7 @@ def opened(path: str) -> Iterator[Any]:
     except OSError as error:
         raise InputError(f"{shown(path)} cannot be read: {_reason(error)}") from error
     with source:
-        yield source
+        yield source, encoding
 
 
 def _source(path: str) -> Any:

@@ -1,5 +1,6 @@
 """write_table: an Arrow table becomes a file, whole or not at all."""
 
+import json
 import os
 import sys
 from collections import deque
@@ -11,20 +12,23 @@ import numpy as np
 
 from attributary.errors import InputError
 from attributary.kernel import usable_threads
+from attributary.tables.as_written import LEVELS
+from attributary.tables.spreadsheet import MERGED, NOTES, SHEET
 from attributary.tables.table_columns import with_column
-from attributary.tables.table_source import DELIMITER, ENDINGS, Format, Named, by_name, is_text
-from attributary.tables.text_form import SEPARATORS
+from attributary.tables.table_source import DELIMITER, ENDINGS, Format, Named, by_name, is_sheet, is_text
+from attributary.tables.text_form import NOTED, SEPARATORS, TextForm, dialect
 from attributary.whole_files import standard_output, whole_file
 
 ROWS = 2**15  # of text at a time
+OF_SOURCE = (NOTED, NOTES, SHEET, MERGED)  # what a table notes of the file that it was read from
 AHEAD = 4  # blocks that are made while others are written
 
 
 def write_table(table: Any, path: str, format: Format | None = None) -> None:
     """Writes a table to a file, or to standard output if the path is `-`.
 
-    The format is the one given, or the ending's; standard output is CSV unless told otherwise. An interrupted write
-    leaves the old file as it was.
+    The format is the one given, or the ending's; standard output is CSV unless told otherwise. Text has the dialect that
+    the table notes (`text_form.dialect`). An interrupted write leaves the old file as it was.
     """
     kind, packing = check_output(path, format)
     try:
@@ -73,6 +77,9 @@ def _write(table: Any, file: BinaryIO, kind: Format | None, packing: str | None)
     import pyarrow as pa
     from pyarrow import ipc, parquet
 
+    if not is_sheet(kind):
+        others = {key: value for key, value in (table.schema.metadata or {}).items() if key not in OF_SOURCE}
+        table = table.replace_schema_metadata(others)
     if kind == "parquet":
         parquet.write_table(table, file)
     elif kind in DELIMITER:
@@ -80,8 +87,11 @@ def _write(table: Any, file: BinaryIO, kind: Format | None, packing: str | None)
             with pa.CompressedOutputStream(file, packing) as packed:
                 _write(table, packed, kind, None)
             return
-        for block in text(with_column(table), DELIMITER[kind]):
-            file.write(block)
+        _write_text(with_column(table), file, dialect(table, DELIMITER[kind]))
+    elif kind == "xlsx":
+        from attributary.tables.spreadsheet import write_spreadsheet
+
+        write_spreadsheet(with_column(table), file, _labels(table))
     else:
         one_dictionary = table.unify_dictionaries()  # a file holds one for each column
         begin = ipc.new_stream if kind == "arrows" else ipc.new_file
@@ -89,33 +99,67 @@ def _write(table: Any, file: BinaryIO, kind: Format | None, packing: str | None)
             out.write_table(one_dictionary)
 
 
-def text(table: Any, delimiter: str) -> Iterator[Any]:
+def _labels(table: Any) -> list[str]:
+    """The columns that name nodes, where a table states them."""
+    levels: list[str] = json.loads((table.schema.metadata or {}).get(LEVELS.encode(), b"[]"))
+    return levels
+
+
+def _write_text(table: Any, file: BinaryIO, form: TextForm) -> None:
+    """Writes text in a dialect; as UTF-8 with a byte order mark where its encoding lacks a letter."""
+    encoding, start = form.encoding, f"sep={form.separator}{form.newline}" if form.stated else ""
+    blocks = text(with_commas(table) if form.decimal == "," else table, form.separator, form.newline)
+    if encoding == "cp1252":
+        every = [bytes(block).decode() for block in blocks]
+        try:
+            file.write("".join([start, *every]).encode(encoding))
+        except UnicodeEncodeError:
+            file.write("".join([start, *every]).encode("utf-8-sig"))
+        return
+    file.write(start.encode(encoding) or "".encode(encoding))
+    for block in blocks:
+        file.write(block if encoding.startswith("utf-8") else bytes(block).decode().encode("utf-16")[2:])
+
+
+def with_commas(table: Any) -> Any:
+    """The table with its numbers as texts with decimal commas; 0,1250 has a fourth digit, as 0,125 may be thousands."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for i, field in enumerate(table.schema):
+        if pa.types.is_floating(field.type):
+            words = pc.replace_substring(pc.cast(table.column(i), pa.string()), ".", ",")
+            table = table.set_column(i, field.name, pc.replace_substring_regex(words, r",(\d{3})$", r",\10"))
+    return table
+
+
+def text(table: Any, delimiter: str, newline: str = "\n") -> Iterator[Any]:
     """The bytes of a table as CSV or TSV, block by block; null is an empty cell, numbers have all their digits."""
     import pyarrow as pa
 
     awkward = "\ufeff" + "".join(SEPARATORS)  # which a reader might take for the separator
-    yield _block([_quoted(pa.array([name]), delimiter, awkward) for name in table.column_names], delimiter)
+    yield _block([_quoted(pa.array([name]), delimiter, awkward) for name in table.column_names], delimiter, newline)
     waiting: deque[Any] = deque()  # blocks are made by several threads, and written in their order
     with ThreadPoolExecutor(min(usable_threads(), AHEAD)) as pool:
         for batch in table.to_batches(max_chunksize=ROWS):
-            waiting.append(pool.submit(_rows, batch, delimiter))
+            waiting.append(pool.submit(_rows, batch, delimiter, newline))
             if len(waiting) > AHEAD:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
 
 
-def _rows(batch: Any, delimiter: str) -> Any:
+def _rows(batch: Any, delimiter: str, newline: str) -> Any:
     names = zip(batch.schema.names, batch.columns, strict=True)
-    return _block([_cells(column, delimiter, name) for name, column in names], delimiter)
+    return _block([_cells(column, delimiter, name) for name, column in names], delimiter, newline)
 
 
-def _block(cells: list[Any], delimiter: str) -> Any:
+def _block(cells: list[Any], delimiter: str, newline: str) -> Any:
     import pyarrow.compute as pc
 
     if len(cells) == 1:  # an empty line would be no row
         cells = [pc.if_else(pc.equal(cells[0], ""), '""', cells[0])]
-    ended = pc.binary_join_element_wise(*cells[:-1], pc.binary_join_element_wise(cells[-1], "", "\n"), delimiter)
+    ended = pc.binary_join_element_wise(*cells[:-1], pc.binary_join_element_wise(cells[-1], "", newline), delimiter)
     start, end = (np.frombuffer(ended.buffers()[1], np.int32)[i] for i in (0, len(ended)))
     return ended.buffers()[2].slice(start, end - start)  # the rows stand one behind the other there
 

@@ -1,13 +1,15 @@
-"""Text tables: what separates their cells, told by the beginning, and what is wrong with one, and in which line.
+"""Text tables: their dialect, told by the beginning, and what is wrong with one, and in which line.
 
 Where the separator is open, the table is refused. Arrow is fast but cannot say where a mistake is, so the file is read
 once more, slowly, up to the first mistake or the row.
 """
 
 import csv
+import json
 import os
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from io import TextIOWrapper
 from itertools import islice
 from typing import Any, NamedTuple
@@ -17,12 +19,12 @@ from attributary.tables.table_source import DELIMITER, by_content, by_name, is_t
 
 SEPARATORS = (",", ";", "\t", "|")
 BY_NAME = {"comma": ",", "semicolon": ";", "tab": "\t", "\\t": "\t", "pipe": "|"}
-NOTED = b"separator"  # in the metadata of a table that was read: what separated its cells, where it is not the usual
+NOTED = b"dialect"  # in the metadata of a table that was read from text, where its dialect is not the usual
 BEGINNING = 2**16  # bytes
 ROWS = 200
 LONGEST_CELL = 2**31 - 1
 NOT_TEXT = {
-    b"PK": "is a zip archive or a spreadsheet, not text; save it as CSV",
+    b"PK": "is a zip archive or a spreadsheet, not text; end the name of a spreadsheet in .xlsx",
     b"PAR1": "is Parquet, whatever its ending says; end its name in .parquet",
     b"ARRO": "is Arrow, whatever its ending says; end its name in .arrow",
     b"\xff\xfe": "is UTF-16; save it as UTF-8",
@@ -31,8 +33,36 @@ NOT_TEXT = {
 
 
 class TextForm(NamedTuple):
+    """The dialect of a text table, which is written in the dialect of what was read."""
+
     separator: str
     stated: bool = False  # by a first line sep=;, as spreadsheets write it
+    encoding: str = "utf-8"
+    newline: str = "\n"
+    decimal: str = "."
+
+
+def dialect(table: Any, usual: str) -> TextForm:
+    """The dialect that a table notes; the `usual` separator and UTF-8 where it notes none."""
+    noted = json.loads((table.schema.metadata or {}).get(NOTED, b"{}"))
+    return TextForm(**{"separator": usual, **noted})
+
+
+def with_dialect(table: Any, form: TextForm, usual: str) -> Any:
+    """The table with its dialect in its metadata, as far as it is not the usual one."""
+    noted = {name: value for name, value in form._asdict().items() if value != getattr(TextForm(usual), name)}
+    others = {key: value for key, value in (table.schema.metadata or {}).items() if key != NOTED}
+    return table.replace_schema_metadata({**others, **({NOTED: json.dumps(noted)} if noted else {})})
+
+
+def western(data: bytes) -> bytes | None:
+    """Text of Western Windows (cp1252) as UTF-8; None where it is UTF-8 already, or no such text."""
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        with suppress(UnicodeDecodeError):
+            return None if data.startswith(tuple(NOT_TEXT)) or b"\0" in data else data.decode("cp1252").encode()
+    return None
 
 
 def text_form(beginning: bytes, usual: str, name: str, separator: str | None = None) -> TextForm:
@@ -43,23 +73,27 @@ def text_form(beginning: bytes, usual: str, name: str, separator: str | None = N
     """
     text = beginning.decode("utf-8-sig", errors="replace")
     stated = re.match(r"sep=(.)\r?\n", text)
-    if separator is not None:
-        return TextForm(separator_by_name(separator), stated is not None)
-    if stated:
-        return TextForm(stated[1], True)
+    newline = "\r\n" if re.match(r"[^\r\n]*\r\n", text) else "\n"
+    chosen = separator_by_name(separator) if separator is not None else stated[1] if stated else _separator(
+        beginning, text, usual, name
+    )
+    return TextForm(chosen, stated is not None, newline=newline)
+
+
+def _separator(beginning: bytes, text: str, usual: str, name: str) -> str:
     lines = text.splitlines(keepends=True)
     if len(beginning) >= BEGINNING:
         lines = lines[:-1]  # the last one may go on
     header = next((line for line in lines if line.strip()), "")
     if not any(each in header for each in SEPARATORS if each != usual):
-        return TextForm(usual)
+        return usual
     fitting = [each for each in SEPARATORS if _fits(lines, each)]
     if len(fitting) > 1:
         words = " or ".join(repr(each) for each in fitting)
         raise InputError(f"{name} may be separated by {words}: both fit all rows; say which, as in `separator=';'`")
     if not fitting and not {usual, '"'} & set(header):  # some row lacks a cell, and will be named
         fitting = [each for each in SEPARATORS if each in header][:1]
-    return TextForm(fitting[0] if fitting else usual)
+    return fitting[0] if fitting else usual
 
 
 def separator_by_name(text: str) -> str:

@@ -8,14 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attributary.api.w3c import (
-    ConversionOptions,
-    ImpressionOptions,
-    measure_conversion_header,
-    parse_measure_conversion,
-    parse_save_impression,
-    save_impression_header,
-)
+from attributary.api.w3c import ConversionOptions, ImpressionOptions, measure_conversion_header, save_impression_header
+from attributary.browsers import parse_measure_conversion, parse_save_impression
 from attributary.errors import InputError
 
 U32 = st.integers(0, 2**32 - 1)

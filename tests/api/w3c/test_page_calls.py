@@ -10,17 +10,11 @@ import numpy as np
 import pytest
 
 from attributary import Plan, api, make_plan
-from attributary.api.w3c import (
-    ConversionOptions,
-    ImpressionOptions,
-    UserAgent,
-    UserAgentSettings,
-    parse_measure_conversion,
-    parse_save_impression,
-)
+from attributary.api.w3c import ConversionOptions, ImpressionOptions
+from attributary.api.w3c.attribution_options import deduction
 from attributary.api.w3c.index_layout import known_paths, lay_out
 from attributary.api.w3c.page_calls import W3cClients, charged
-from attributary.api.w3c.privacy_ledgers import deduction
+from attributary.browsers import UserAgent, UserAgentSettings, parse_measure_conversion, parse_save_impression
 from attributary.errors import InputError
 from support.command import attributary
 from support.effort import first_of

@@ -13,14 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attributary.api.w3c import (
-    AttributionError,
-    ConversionOptions,
-    ImpressionOptions,
-    UserAgent,
-    UserAgentSettings,
-)
-from attributary.api.w3c.attribution_logic import allocate_credit
+from attributary.api.w3c import AttributionError, ConversionOptions, ImpressionOptions
+from attributary.browsers import UserAgent, UserAgentSettings
+from attributary.browsers.w3c_user_agent import allocate_credit
 from attributary.errors import InputError
 
 DAY, WEEK = 86_400, 7 * 86_400

@@ -7,7 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attributary.api.w3c import ConversionOptions, ImpressionOptions, UserAgent, UserAgentSettings
+from attributary.api.w3c import ConversionOptions, ImpressionOptions
+from attributary.browsers import UserAgent, UserAgentSettings
 
 DAY = 86_400
 SITES = ["a.example", "b.example", "c.example"]

@@ -113,7 +113,7 @@ def exactly(clients: W3cClients, rows: list[tuple[str, str]], counts: Any) -> Me
     """Reports of these counts, each of a device of its own."""
     from random import Random
 
-    from attributary.api.w3c import UserAgent, UserAgentSettings
+    from attributary.browsers import UserAgent, UserAgentSettings
     from support.w3c_devices import Batch
 
     settings = UserAgentSettings(activation_seconds=None, histogram_size=1000)

@@ -7,14 +7,8 @@ from typing import Any
 
 import pytest
 
-from attributary.api.w3c import (
-    COMMIT,
-    AttributionError,
-    ConversionOptions,
-    ImpressionOptions,
-    UserAgent,
-    UserAgentSettings,
-)
+from attributary.api.w3c import COMMIT, AttributionError, ConversionOptions, ImpressionOptions
+from attributary.browsers import UserAgent, UserAgentSettings
 from fetch_vectors import ORIGINS
 from support.vectors import found, vectors
 

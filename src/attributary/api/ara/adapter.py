@@ -81,7 +81,7 @@ class AttributionReporting(AttributionApi):
             if wish:
                 raise InputError(
                     "the plan has keys already, and keys that were registered must stay; "
-                    f"leave --{option} out, or plan anew"
+                    f"leave --{option} out, or make a new plan"
                 )
         return _clients(plan)
 

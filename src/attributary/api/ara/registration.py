@@ -226,7 +226,7 @@ def registrations(plan: Plan, *earlier: Plan) -> Registrations:
 def _registrations(plan: Plan) -> Registrations:
     spec = plan.spec
     if not spec.noise_model.on_sums:
-        raise InputError('the API adds its noise to sums of contributions; plan anew with noise = "api", not "unit"')
+        raise InputError('the API adds noise to sums of contributions; make a new plan with noise = "api", not "unit"')
     if spec.l1 > LARGEST:
         raise InputError(f"the contributions of an impression sum to {LARGEST} at most; the plan has l1 = {spec.l1}")
     known = classes(plan)

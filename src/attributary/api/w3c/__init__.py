@@ -1,23 +1,17 @@
-"""W3C Attribution Level 1: a user agent in memory, and its headers.
+"""W3C Attribution Level 1: what pages call, the options and headers of the calls, and what aggregates say.
 
 Follows w3c/attribution at commit 9fab4e8 (2026-05-14), a draft that still changes. This package speaks that
-specification's language, as `api.ara` speaks the Attribution Reporting API's.
+specification's language, as `api.ara` speaks the Attribution Reporting API's; a browser is in `attributary.browsers`.
 """
 
 from attributary.api.w3c.aggregate_shares import unwrap_shares
-from attributary.api.w3c.attribution_headers import (
-    measure_conversion_header,
-    parse_measure_conversion,
-    parse_save_impression,
-    save_impression_header,
-)
 from attributary.api.w3c.attribution_options import (
     AttributionError,
     ConversionOptions,
     ImpressionOptions,
-    UserAgentSettings,
+    measure_conversion_header,
+    save_impression_header,
 )
-from attributary.api.w3c.user_agent import UserAgent
 
 COMMIT = "9fab4e8"  # of w3c/attribution, which is followed
 
@@ -26,11 +20,7 @@ __all__ = [
     "AttributionError",
     "ConversionOptions",
     "ImpressionOptions",
-    "UserAgent",
-    "UserAgentSettings",
     "measure_conversion_header",
-    "parse_measure_conversion",
-    "parse_save_impression",
     "save_impression_header",
     "unwrap_shares",
 ]

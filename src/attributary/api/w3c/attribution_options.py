@@ -1,21 +1,23 @@
-"""attribution_options: what a page passes to saveImpression and measureConversion, and what is refused of it.
+"""What a page passes to saveImpression and measureConversion, by script or by header, and what that costs.
 
-Members, defaults and the order of the checks are the specification's. Names are Python's (`histogram_index`); JSON and
-JavaScript have the specification's (`histogramIndex`).
+Members and defaults are the specification's. Names are Python's (`histogram_index`); JSON and JavaScript have the
+specification's (`histogramIndex`). Headers are dictionaries of RFC 9651, in which numbers have at most three decimals.
 """
 
+import math
 import sys
 from collections import UserString
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from numbers import Integral, Real
+from operator import methodcaller
 from typing import Any, Self
 
 from attributary.api.sites import is_local, parse_host, registrable_domain
-from attributary.errors import InputError, brief
+from attributary.errors import InputError, brief, shortened
 
-MAXIMUM_EPSILON = 4294  # so that microepsilons fit into 32 bits
 DAY = 86_400  # seconds
+KEBAB = methodcaller("replace", "_", "-")
 U32, I32, DAYS = range(2**32), range(-(2**31), 2**31), range(10**15)  # days: as many as a header can state
 
 
@@ -25,38 +27,6 @@ class AttributionError(InputError):
     def __init__(self, name: str, words: str) -> None:
         super().__init__(f"{name}: {words}")
         self.name = name
-
-
-@dataclass(frozen=True, slots=True)
-class UserAgentSettings:
-    """What the specification leaves to the browser: services, limits of lists, and budgets in microepsilons (µε).
-
-    Limits are the least that the specification allows. It states no budgets; these are those of its test cases.
-    Without `activation_seconds` calls need no user activation.
-    """
-
-    aggregation_services: tuple[str, ...] = ("https://agg-service.example",)
-    histogram_size: int = 100
-    lookback_days: int = 30
-    conversion_sites: int = 5
-    conversion_callers: int = 10
-    impression_sites: int = 30
-    impression_callers: int = 10
-    credits: int = 10
-    match_values: int = 30
-    site_budget: int = 1_000_000
-    global_budget: int = 8_000_000
-    impression_site_quota: int = 4_000_000
-    epoch_days: int = 7
-    activation_seconds: float | None = 5
-
-    def __post_init__(self) -> None:
-        if isinstance(self.aggregation_services, str):
-            raise InputError(f"aggregation_services must be a list; got {brief(self.aggregation_services)}")
-        for name in self.__slots__[1:]:
-            value, least = getattr(self, name), int(name in ("lookback_days", "epoch_days"))
-            if value is not None and not value >= least:
-                raise InputError(f"{name} must be at least {least}; got {brief(value)}")
 
 
 class PageOptions:
@@ -165,43 +135,34 @@ def parse_site(text: str) -> str:
     return site
 
 
-def check_impression(options: ImpressionOptions, settings: UserAgentSettings) -> ImpressionOptions:
-    """The options of an impression that may be saved: sites are registrable domains, its lifetime is not too long."""
-    size, days = settings.histogram_size, options.lifetime_days
-    _in_range(options.histogram_index < size, "histogramIndex", f"below {size}", options.histogram_index)
-    _in_range(days > 0, "lifetimeDays", "positive", days)
-    sites = _sites(options.conversion_sites, settings.conversion_sites, "conversionSites")
-    callers = _sites(options.conversion_callers, settings.conversion_callers, "conversionCallers")
-    lifetime = min(days, settings.lookback_days)
-    return replace(options, lifetime_days=lifetime, conversion_sites=sites, conversion_callers=callers)
+def save_impression_header(options: ImpressionOptions) -> str:
+    """The value of a header `Save-Impression`, without members that are at their default."""
+    return _header(options.stated())
 
 
-def check_conversion(options: ConversionOptions, settings: UserAgentSettings) -> ConversionOptions:
-    """The options of a conversion that may be measured: sites are registrable domains, the lookback is not too long."""
-    if options.aggregation_service not in settings.aggregation_services:  # compared as text, not as addresses
-        rule = f"aggregationService must be one of {', '.join(settings.aggregation_services)}"
-        raise AttributionError("ReferenceError", f"{rule}; got {brief(options.aggregation_service)}")
-    size, value, epsilon, credit = options.histogram_size, options.value, options.epsilon, options.credit
-    _in_range(0 < epsilon <= MAXIMUM_EPSILON, "epsilon", f"above 0 and at most {MAXIMUM_EPSILON}", epsilon)
-    _in_range(0 < size <= settings.histogram_size, "histogramSize", f"from 1 to {settings.histogram_size}", size)
-    _in_range(value > 0, "value", "positive", value)
-    _in_range(value <= options.max_value, "value", f"at most maxValue ({options.max_value})", value)
-    _in_range(len(credit) > 0, "credit", "at least one number", credit)
-    _in_range(all(each > 0 for each in credit), "credit", "positive numbers", credit)
-    _in_range(len(credit) <= settings.credits, "credit", f"at most {settings.credits} numbers", credit)
-    lookback, matches = min(options.lookback_days, settings.lookback_days), options.match_values
-    _in_range(lookback > 0, "lookbackDays", "positive", lookback)
-    _in_range(len(matches) <= settings.match_values, "matchValues", f"at most {settings.match_values}", matches)
-    sites = _sites(options.impression_sites, settings.impression_sites, "impressionSites")
-    callers = _sites(options.impression_callers, settings.impression_callers, "impressionCallers")
-    return replace(options, lookback_days=lookback, impression_sites=sites, impression_callers=callers)
+def measure_conversion_header(options: ConversionOptions, report_url: str) -> str:
+    """The value of a header `Measure-Conversion`, without members that are at their default."""
+    return _header({**options.stated(), "report_url": report_url})
 
 
-def _in_range(holds: bool, name: str, rule: str, value: object) -> None:
-    if not holds:
-        raise AttributionError("RangeError", f"{name} must be {rule}; got {brief(value)}")
+def _header(members: dict[str, Any]) -> str:
+    from http_sf import ser
+
+    for name in ("epsilon", "credit"):
+        stated = members.get(name, ())
+        for number in stated if isinstance(stated, tuple) else [stated]:
+            if number != round(number, 3) or abs(number) >= 10**12:
+                rule = f"{name} has at most three decimals in a header"
+                raise InputError(f"{rule}; got {number}: round it, or measure by a script's call")
+    try:
+        return ser({KEBAB(name): list(v) if isinstance(v, tuple) else v for name, v in members.items()})
+    except ValueError as error:
+        raise InputError(
+            f"cannot be written as a header: {shortened(str(error), 120)}; write domains in ASCII (xn--…)"
+        ) from None
 
 
-def _sites(names: Sequence[str], most: int, member: str) -> tuple[str, ...]:
-    _in_range(len(names) <= most, member, f"at most {most}", names)
-    return tuple(map(parse_site, names))
+def deduction(sensitivity: int, query: ConversionOptions) -> int:
+    """µε that a histogram costs whose sum may change by `sensitivity`, at the noise that its report asks for."""
+    noise_scale = 2 * query.max_value / query.epsilon
+    return math.ceil(sensitivity / noise_scale * 1_000_000)

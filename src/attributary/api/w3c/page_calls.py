@@ -12,14 +12,16 @@ from typing import Any, NamedTuple
 from attributary.api import register
 from attributary.api.attribution_api import Answer, AttributionApi, Clients, Message, Query
 from attributary.api.event_values import known_labels, unknown_labels
-from attributary.api.w3c.attribution_headers import measure_conversion_header, save_impression_header
 from attributary.api.w3c.attribution_options import (
     DAY,
     ConversionOptions,
     ImpressionOptions,
     PageOptions,
     camel,
+    deduction,
+    measure_conversion_header,
     parse_site,
+    save_impression_header,
 )
 from attributary.api.w3c.index_layout import (
     BATCHES,
@@ -31,7 +33,6 @@ from attributary.api.w3c.index_layout import (
     task_of,
     used_levels,
 )
-from attributary.api.w3c.privacy_ledgers import deduction
 from attributary.api.w3c.schemes import ReportKind, index_level, report_bytes, scheme_of, section_of
 from attributary.api.w3c.terms import W3C
 from attributary.errors import InputError, brief
@@ -95,7 +96,9 @@ class W3cClients(Clients):
             return list(found.values())
         tick = int(seconds) - layout.start
         if not -LATEST <= tick < LATEST:
-            raise InputError(f"priorities count {LATEST:,} seconds from {layout.start}; got {seconds:.0f}: plan anew")
+            raise InputError(
+                f"priorities count {LATEST:,} seconds from {layout.start}; got {seconds:.0f}: make a new plan"
+            )
         ranked = enumerate(found.values())
         return [replace(each, priority=LEVELS * tick + LEVELS - 1 - rank) for rank, each in ranked]
 

@@ -15,20 +15,21 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from attributary.denoising.cluster.cut import Handed
-from attributary.denoising.cluster.top import Top, refuse_gaps, solve_top
-from attributary.denoising.cluster.worker import (
+from attributary.denoising.cluster.pieces import (
     NOISY,
     PART,
     VARIANCE,
     ClusterTask,
-    cell,
+    Top,
     check,
     finish,
     hand_up_roots,
     label,
     learn_families,
+    refuse_gaps,
+    solve_top,
 )
-from attributary.denoising.denoise import _method
+from attributary.denoising.denoise import method_of
 from attributary.denoising.posterior import FamilyPrior
 from attributary.errors import InputError
 from attributary.estimates import ADDED, FROM_PRIOR, MEASURED, ZERO
@@ -70,20 +71,20 @@ def denoise_spark(
     the subtrees of that level's nodes do, and the driver collects what is above them. Mistakes are found at once;
     estimates are computed when they are asked for. The frame is read several times: persist one that is costly.
     """
-    task = asked(
-        frame,
-        levels,
-        variance,
-        cut,
-        nonnegative=nonnegative,
-        whole=whole,
-        shape=shape,
-        fill=fill,
-        confidence=confidence,
-        prefix=prefix,
-        posterior=posterior,
-    )
-    rows = figures(frame, task, value, variance)
+    names = _levels(frame, levels)
+    if cut is not None and cut not in names:
+        raise InputError(f"a cut is one of the levels {', '.join(names)}; got {cut!r}")
+    if not 0 < confidence < 1:
+        raise InputError(f"the confidence is between 0 and 1; got {confidence}")
+    try:
+        method, _ = method_of(nonnegative), Measurements(np.empty(0), np.empty(0), shape)
+    except ValueError as error:
+        raise InputError(str(error)) from None
+    added = [prefix + name for name in ((*ADDED, FROM_PRIOR, ZERO) if posterior else ADDED)]
+    columns = _kept(frame.columns, variance, {name.casefold() for name in added})
+    cut_at = names.index(cut or names[0])
+    task = ClusterTask(names, cut_at, frame.columns, columns, added, method, whole, shape, fill, confidence)
+    rows = _figures(frame, task, value, variance)
     nodes, above = _counted(rows, task)
     if nodes == 0:
         raise InputError("a tree needs at least one row; the frame is empty")
@@ -91,7 +92,7 @@ def denoise_spark(
         if above or task.cut or task.nonnegative == "joint":
             raise InputError("posterior means need whole trees on one worker; leave out the cut, the total and joint")
         task = task._replace(posterior=_learned(rows, task, nodes))
-    at_cut = column(cell(task, task.levels[task.cut]))
+    at_cut = _column(task.cell(task.levels[task.cut]))
     parts = _dealt(rows.where(at_cut.isNotNull()), task, ceil(nodes / NODES))
     if above == 0 and task.cut == 0:
         _check(parts, task)
@@ -109,7 +110,7 @@ def _counted(rows: "DataFrame", task: ClusterTask) -> tuple[int, int]:
     """How many rows there are, and how many of them above the cut."""
     from pyspark.sql import functions as sf
 
-    above = sf.when(column(cell(task, task.levels[task.cut])).isNull(), 1)
+    above = sf.when(_column(task.cell(task.levels[task.cut])).isNull(), 1)
     return tuple(rows.agg(sf.count(sf.lit(1)), sf.count(above)).collect()[0])
 
 
@@ -117,7 +118,7 @@ def _dealt(rows: "DataFrame", task: ClusterTask, parts: int) -> "DataFrame":
     """The rows below the cut with the number of their part, which all nodes below a root share."""
     from pyspark.sql import functions as sf
 
-    root = sf.xxhash64(*(cell(task, name) for name in task.levels[: task.cut + 1]))
+    root = sf.xxhash64(*(task.cell(name) for name in task.levels[: task.cut + 1]))
     return rows.withColumn(PART, sf.pmod(root, sf.lit(parts)).cast("int"))
 
 
@@ -125,7 +126,7 @@ def _learned(rows: "DataFrame", task: ClusterTask, nodes: int) -> FamilyPrior:
     """How families share, from the largest of the trees and others, of about SAMPLE nodes (as in `whole_counts`)."""
     from pyspark.sql import functions as sf
 
-    slim, root = _slim(rows, task), column(cell(task, task.levels[0]))
+    slim, root = _slim(rows, task), _column(task.cell(task.levels[0]))
     largest = slim.groupBy(root).count().orderBy(sf.desc("count"), root).first()
     assert largest is not None
     drawn = sf.pmod(sf.xxhash64(sf.lit("sample"), root), sf.lit(ceil(nodes / SAMPLE))) == 0
@@ -148,7 +149,7 @@ def _check(parts: "DataFrame", task: ClusterTask) -> None:
 
 def _solved(over: "DataFrame", parts: "DataFrame", task: ClusterTask) -> Top:
     """The tree above the cut, solved by the driver."""
-    labels = [(label(i), parts.schema[cell(task, name)].dataType) for i, name in enumerate(task.levels[: task.cut + 1])]
+    labels = [(label(i), parts.schema[task.cell(name)].dataType) for i, name in enumerate(task.levels[: task.cut + 1])]
     handed = [
         ("part", "integer"),
         ("root", "integer"),
@@ -182,9 +183,9 @@ def _above(over: "DataFrame", top: Top, frame: "DataFrame", task: ClusterTask) -
     kinds = [(new, frame.schema[name].dataType) for name, new in labels.items()]
     nodes = frame.sparkSession.createDataFrame(top.nodes, _struct([*kinds, *_added(task)]))
     user = over.drop(NOISY, VARIANCE).toDF(*task.columns)
-    same = reduce(and_, (column(name).eqNullSafe(column(new)) for name, new in labels.items()), sf.lit(True))
+    same = reduce(and_, (_column(name).eqNullSafe(_column(new)) for name, new in labels.items()), sf.lit(True))
     both = nodes.join(user, same, "left" if task.fill else "inner")
-    return both.select(*(column(labels.get(c, c)).alias(c) for c in task.columns), *map(column, task.added))
+    return both.select(*(_column(labels.get(c, c)).alias(c) for c in task.columns), *map(_column, task.added))
 
 
 def _grouped(parts: "DataFrame", work: Callable[[Any], Any], schema: "StructType") -> "DataFrame":
@@ -194,7 +195,7 @@ def _grouped(parts: "DataFrame", work: Callable[[Any], Any], schema: "StructType
 
 def _slim(rows: "DataFrame", task: ClusterTask) -> "DataFrame":
     """Without the user's other columns."""
-    return rows.drop(*(cell(task, name) for name in task.given if name not in task.levels))
+    return rows.drop(*(task.cell(name) for name in task.given if name not in task.levels))
 
 
 def _finished(frame: "DataFrame", task: ClusterTask) -> "StructType":
@@ -215,21 +216,8 @@ def _struct(fields: Sequence[tuple[str, Any]]) -> "StructType":
 # The frame and the options, checked at the door.
 
 
-def asked(
-    frame: "DataFrame",
-    levels: Sequence[str],
-    variance: "str | float | Column",
-    cut: str | None,
-    *,
-    nonnegative: str | bool | None,
-    whole: bool,
-    shape: str,
-    fill: bool,
-    confidence: float,
-    prefix: str,
-    posterior: bool = False,
-) -> ClusterTask:
-    """What is asked of every part; options and names that make no sense are refused."""
+def _levels(frame: "DataFrame", levels: Sequence[str]) -> list[str]:
+    """The levels' columns; those that there are not, and those without labels, are refused."""
     names = list(levels)
     if not names or len(set(names)) < len(names):
         raise InputError(f"levels are one column or more, named once each; got {', '.join(names) or 'none'}")
@@ -237,23 +225,10 @@ def asked(
         _refuse_missing(frame, name)
         if frame.schema[name].dataType.typeName() in ("array", "map", "struct", "binary", "variant"):
             raise InputError(f"labels are text, numbers or dates; column {name!r} is {_type(frame, name)}")
-    if cut is not None and cut not in names:
-        raise InputError(f"a cut is one of the levels {', '.join(names)}; got {cut!r}")
-    if not 0 < confidence < 1:
-        raise InputError(f"the confidence is between 0 and 1; got {confidence}")
-    try:
-        method = _method(nonnegative)
-        Measurements(np.empty(0), np.empty(0), shape)
-    except ValueError as error:
-        raise InputError(str(error)) from None
-    added = [prefix + name for name in ((*ADDED, FROM_PRIOR, ZERO) if posterior else ADDED)]
-    columns = _kept(frame.columns, variance, {name.casefold() for name in added})
-    return ClusterTask(
-        names, names.index(cut or names[0]), frame.columns, columns, added, method, whole, shape, fill, confidence
-    )
+    return names
 
 
-def figures(frame: "DataFrame", task: ClusterTask, value: str, variance: "str | float | Column") -> "DataFrame":
+def _figures(frame: "DataFrame", task: ClusterTask, value: str, variance: "str | float | Column") -> "DataFrame":
     """The user's columns, renamed for the way, and beside them the figures and their variances as numbers."""
     from pyspark.sql import functions as sf
 
@@ -264,10 +239,10 @@ def figures(frame: "DataFrame", task: ClusterTask, value: str, variance: "str | 
     else:
         spread = _number(frame, variance)
     both = frame.select("*", _number(frame, value).alias(NOISY), spread.alias(VARIANCE))
-    return both.toDF(*(cell(task, name) for name in task.given), NOISY, VARIANCE)
+    return both.toDF(*(task.cell(name) for name in task.given), NOISY, VARIANCE)
 
 
-def column(name: str) -> "Column":
+def _column(name: str) -> "Column":
     """A column whose name may hold dots."""
     from pyspark.sql import functions as sf
 
@@ -279,7 +254,7 @@ def _number(frame: "DataFrame", given: "str | Column") -> "Column":
 
     if isinstance(given, str):
         _refuse_missing(frame, given)
-        given, name = column(given), f"column {given!r}"
+        given, name = _column(given), f"column {given!r}"
     else:
         name = "the expression for the variance"
     kind = frame.select(given.alias(NOISY)).schema[NOISY].dataType

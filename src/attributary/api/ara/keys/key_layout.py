@@ -79,13 +79,13 @@ def code(attribute: Attribute, field: Bits) -> Code:
     """How an attribute's labels are coded."""
     if field.coded == "domain":
         if not attribute.unknown or attribute.size >= 1 << field.bits:
-            raise InputError(f"the keys of {attribute.name!r} do not fit its domain; plan anew")
+            raise InputError(f"the keys of {attribute.name!r} do not fit its domain; make a new plan")
         return Code(attribute.name, field.bits, attribute.labels, "domain")
     if attribute.unknown or (field.coded == "list") != (field.values is not None):
-        raise InputError(f"the keys of {attribute.name!r} are not those of a known attribute; plan anew")
+        raise InputError(f"the keys of {attribute.name!r} are not those of a known attribute; make a new plan")
     if field.values is not None and len(field.values) >= 1 << field.bits:
         raise InputError(
-            f"the {len(field.values):,} values of {attribute.name!r} do not fit {field.bits} bits; plan anew"
+            f"the {len(field.values):,} values of {attribute.name!r} do not fit {field.bits} bits; make a new plan"
         )
     return Code(attribute.name, field.bits, field.values)
 

@@ -37,30 +37,6 @@ class FilterPair:
 EVERY = FilterPair()
 
 
-def matches(data: Mapping[str, Set[str]], age: float, pair: FilterPair) -> bool:
-    """Whether a source with this filter data (its source_type included) and age in seconds passes the pair."""
-    return _any(data, age, pair.positive, False) and _any(data, age, pair.negative, True)
-
-
-def _any(data: Mapping[str, Set[str]], age: float, configs: Sequence[FilterConfig], negated: bool) -> bool:
-    return not configs or any(_all(data, age, config, negated) for config in configs)
-
-
-def _all(data: Mapping[str, Set[str]], age: float, config: FilterConfig, negated: bool) -> bool:
-    """Whether each key matches, or for a negated configuration, each does not; a key that the source lacks is ignored.
-
-    Negation is by key and not of the whole: {a: [1], b: [2]} negated is neither a = 1 nor b = 2.
-    """
-    if config.lookback_window is not None and (age <= config.lookback_window) == negated:
-        return False
-    return all(_meet(data[key], values) != negated for key, values in config.map.items() if key in data)
-
-
-def _meet(of_source: Set[str], of_trigger: Set[str]) -> bool:
-    """Whether the two share a value; asking for none is met only by a source that has none."""
-    return not of_source.isdisjoint(of_trigger) if of_trigger else not of_source
-
-
 SOURCE_TYPES = ("event", "navigation")
 LONGEST, MOST_KEYS, MOST_VALUES = 25, 50, 50
 RESERVED = 'is prohibited as keys starting with "_" are reserved'

@@ -1,14 +1,17 @@
 """Aggregation: reports become a summary report, once: a local aggregation service.
 
-`aggregate` keeps the order that keeps the budget: it adds up, reserves in the ledger, draws noise, writes the answer
-and finishes in the ledger. So a process may die anywhere: no budget is lost, and no second answer is bought.
+`aggregate` keeps the order that keeps the budget: it looks for an earlier answer, adds up, reserves in the ledger,
+draws noise, writes the answer and finishes in the ledger. So a process may die anywhere: no budget is lost, and no
+second answer is bought.
 """
 
+import hashlib
 import json
 import os
+import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 
@@ -18,7 +21,7 @@ from numpy.typing import NDArray
 from attributary.api.ara.keys.key_layout import layout
 from attributary.api.ara.service import batch
 from attributary.api.ara.service import ledger as ledgers
-from attributary.api.ara.service.batch import Rules
+from attributary.api.ara.service.batch import Rules, SpentHours
 from attributary.api.ara.service.key_index import Index, distinct
 from attributary.api.ara.service.summary_report import other_keys, write_summary
 from attributary.api.ara.wire import avro
@@ -26,7 +29,7 @@ from attributary.api.ara.wire.avro import DebugResults, StatedNoise
 from attributary.api.ara.wire.encryption import read_private_keys
 from attributary.api.ara.wire.shared_info import Category, Origin, shared_id
 from attributary.api.attribution_api import Aggregation, Tally
-from attributary.errors import InputError, TryAgain
+from attributary.errors import InputError, PrivacyRefusal, TryAgain
 from attributary.noise import Entropy, sample_dlap
 from attributary.plan import Plan
 from attributary.plan.fingerprint import refuse_other_plan
@@ -51,12 +54,13 @@ def aggregate(
     output: str,
     epsilon: float | None = None,
     l1: int | None = None,
-    private_keys: Sequence[str] = (),
+    private_keys: str | Sequence[str] = (),
     filtering_ids: Collection[int] = (0,),
     most_errors: float = 0.1,
     errors_file: str | None = None,
     reporting_site: str = "",
     since: int = 0,
+    skip_spent: bool = False,
     debug: bool = False,
     no_noise: bool = False,
     seed: int | None = None,
@@ -71,24 +75,45 @@ def aggregate(
     unless `epsilon` says otherwise; without a plan, give `epsilon` and `l1`. What was queried is remembered in the
     ledger, which is the user's unless `ledger` names a file; a second query of the same reports is refused.
 
+    A query that was answered is known by its inputs: nothing is decrypted then, and a lost `output` is restored. With
+    `skip_spent`, reports of hours that were spent on another query, as late ones are, are left out and counted.
+
     `private_keys` are files with the keys of encrypted reports. Reports of one `reporting_site` count (by default the
     site of most of them) that were due `since` a second. If more than a share `most_errors` cannot be used,
     nothing is spent or written; `errors_file` gets the counts of errors as JSON. `debug` (only reports in debug mode
     count), `no_noise` and `seed` are for tests: they spend nothing, and their output says that it is not private.
     """
-    rules, when = Rules(reporting_site, debug, since), time.time() if now is None else now
+    when = time.time() if now is None else now
     epsilon, l1 = _rate(plan, epsilon, l1)
     _check_files(output, errors_file)
     if no_noise and seed is not None:
         raise InputError("`seed` is for noise, and `no_noise` leaves it out; give one of them")
-    secret_keys = read_private_keys(private_keys) if private_keys else None
+    paths = avro.named_files([reports] if isinstance(reports, str) else reports, "reports")
+    named = [private_keys] if isinstance(private_keys, str) else private_keys
+    secret_keys = read_private_keys(named) if named else None
     not_private = together(NO_NOISE if no_noise else "", "" if seed is None else SEEDED, DEBUG if debug else "")
     book = None if not_private else _ledger(ledger, output)
+    if skip_spent and book is None:
+        raise InputError("`skip_spent` goes by the ledger, which such a run does not use; leave it out")
     progress("reading the domain")
     keys, plans = _domain(domain, plan)
+    noise_words = not_private or f"noise DLap({epsilon:g}/{l1})"
+    inputs: bytes | None = None
+    if book is not None:
+        progress("looking for an earlier answer")
+        options = (epsilon, l1, sorted(filtering_ids), reporting_site, since, skip_spent)
+        inputs = _inputs(paths, keys, secret_keys, options)
+        receipt = ledgers.answered(book, inputs, when)
+        if receipt is not None and (errors_file is None or os.path.exists(errors_file)):
+            restored = ledgers.restore_answer(book, receipt, output)
+            about = (noise_words, "", Tally(), (), 0, book, False, None)
+            none = np.empty(0, np.int64)
+            return Aggregation(output, Index.of(keys).keys, none, *about, receipt.when, restored)
+    spent = SpentHours(book, tuple(sorted(filtering_ids)), secrets.token_hex(8)) if skip_spent and book else None
+    rules = Rules(reporting_site, debug, since, spent)
     try:
         sums = add_up(
-            [reports] if isinstance(reports, str) else reports,
+            paths,
             keys,
             secret_keys,
             filtering_ids,
@@ -104,22 +129,20 @@ def aggregate(
     if errors_file is not None:
         _write_errors(errors_file, sums)
     check(sums, most_errors)
-    noise_words = not_private or f"noise DLap({epsilon:g}/{l1})"
     debug_output = beside(output) if debug else None
     new = book is not None and not os.path.exists(book)
     tally = sums.tally if not_private else replace(sums.tally, summed=None, nulls=None, filtered=None, outside=None)
 
-    def result(noisy_sums: Ints, answered: str = "") -> Aggregation:
+    def result(noisy_sums: Ints, answered: str = "", restored: bool = False) -> Aggregation:
         about = (noise_words, not_private, tally, sums.faults, len(sums.shared), book, new, debug_output)
-        return Aggregation(output, sums.keys, noisy_sums, *about, answered)
+        return Aggregation(output, sums.keys, noisy_sums, *about, answered, restored)
 
     rng: Entropy | None = None if seed is None else np.random.default_rng(seed)
     if book is not None:
         query = ledgers.query_of(sums.shared, sums.keys, sums.total, epsilon / l1, sums.report_ids)
-        secret = ledgers.reserve(book, sums.shared, query)
+        secret = ledgers.reserve(book, sums.shared, query, when)
         if isinstance(secret, ledgers.Receipt):
-            ledgers.check_receipt(secret, output)
-            return result(np.empty(0, np.int64), secret.when)
+            return result(np.empty(0, np.int64), secret.when, ledgers.restore_answer(book, secret, output))
         rng = ledgers.Stretched(secret)
     progress("drawing noise")
     noise = np.zeros(len(sums.keys), np.int64) if no_noise else draw(sums, epsilon, l1, rng)
@@ -130,8 +153,22 @@ def aggregate(
     noisy_sums = noisy(sums.total, noise)
     write_summary(output, sums.keys, noisy_sums, noise_words, stated)
     if book is not None:
-        ledgers.finish(book, query, ledgers.receipt_of(output, when))
+        receipt = ledgers.receipt_of(output, when)
+        ledgers.keep_copy(book, receipt)
+        ledgers.finish(book, query, receipt, inputs)
     return result(noisy_sums)
+
+
+def _inputs(paths: Sequence[str], keys: Keys, secret_keys: Mapping[str, bytes] | None, options: object) -> bytes:
+    """A digest of all that an answer is made from: what is in the files in any order, domain, keys and options."""
+    whole = hashlib.sha256(repr((options, keys.shape, sorted((secret_keys or {}).items()))).encode())
+    whole.update(np.ascontiguousarray(keys, "<u8").data)
+    contents = []
+    for path in paths:
+        with open(path, "rb") as file:
+            contents.append(hashlib.file_digest(file, "sha256").digest())
+    whole.update(b"".join(sorted(contents)))
+    return whole.digest()
 
 
 def beside(output: str) -> str:
@@ -253,7 +290,7 @@ def add_up(
     faults: list[str] = []
     categories: Counter[str] = Counter()
     oldest: int | None = None
-    everything = repeated = faulty = summed = nulls = filtered = missed = 0
+    everything = repeated = faulty = skipped = summed = nulls = filtered = missed = 0
     for part in batch.parts(paths, key, processes, rules):
         keep = batch.once(part, seen)
         fresh = keep[part.columns.report]
@@ -279,12 +316,13 @@ def add_up(
         summed, missed = summed + int(inside.sum()), missed + int((~inside).sum())
         nulls, filtered = nulls + int(part.columns.nulls[keep].sum()), filtered + int((fresh & ~chosen).sum())
         categories += part.categories
+        skipped += part.skipped
         if keep.any():
             first = int(part.due[keep].min())
             oldest = first if oldest is None else min(oldest, first)
-        progress(len(seen) + repeated + faulty)
-    counts = (len(seen) + repeated + faulty, len(seen), repeated, faulty, summed, nulls, filtered, missed)
-    tally = Tally(*counts, dict(categories.most_common()), oldest)
+        progress(len(seen) + repeated + faulty + skipped)
+    counts = (len(seen) + repeated + faulty + skipped, len(seen), repeated, faulty, summed, nulls, filtered, missed)
+    tally = Tally(*counts, dict(categories.most_common()), oldest, skipped)
     ids = sorted((shared_id(origin, hour, k), hour) for origin, hour in shared for k in sorted(filtering_ids))
     return KeySums(index.keys, total, in_reports, *_summed(beyond), tally, tuple(faults), tuple(ids), seen)
 
@@ -307,6 +345,8 @@ def check(sums: KeySums, most_errors: float = 0.1) -> None:
     errors = tally.faulty - tally.categories.get(Category.DEBUG_NOT_ENABLED, 0)
     why = ", ".join(f"{number:,} {name}" for name, number in tally.categories.items())
     why += f"; the first: {sums.faults[0]}" if sums.faults else ""
+    if tally.skipped and not tally.used:
+        raise PrivacyRefusal(f"all {tally.skipped:,} reports that can be used are of hours that were queried before")
     if not tally.used:
         raise InputError(f"no report can be used, of {tally.reports:,}; {why or 'there are none'}")
     if not errors <= most_errors * tally.reports:

@@ -13,22 +13,32 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain, islice
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from attributary.api.ara.service.ledger import is_spent
 from attributary.api.ara.wire import encryption
 from attributary.api.ara.wire.avro import named_files
 from attributary.api.ara.wire.encryption import ANY
 from attributary.api.ara.wire.payload import Columns, columns
 from attributary.api.ara.wire.report_files import SHARE, Share, reports, reports_of, shares
-from attributary.api.ara.wire.shared_info import HOUR, Category, Fault, Origin, identity
+from attributary.api.ara.wire.shared_info import HOUR, Category, Fault, Origin, identity, shared_id
 from attributary.api.sites import parse_url
 from attributary.errors import brief
 
 MANY = 4 * SHARE  # reports; starting processes takes as long as decrypting so many
 FAULTS_KEPT = 5  # of a part, in words; all are counted
 Key = bytes | Mapping[str, bytes]  # one private key, or several by their ids
+
+
+class SpentHours(NamedTuple):
+    """Which reports are left out: those whose shared ids a ledger knows as spent."""
+
+    ledger: str
+    filtering_ids: tuple[int, ...]
+    batch: str  # a name of its own for each batch, since the ledger changes in between
 
 
 @dataclass(frozen=True)
@@ -38,6 +48,7 @@ class Rules:
     reporting_site: str = ""  # the site of its reporting origin, as in https://adtech.example; "": that of most reports
     debug: bool = False  # only reports in debug mode count
     since: int = 0  # the second from which on it was due
+    spent: SpentHours | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +61,7 @@ class OpenReports:
     shared: set[tuple[Origin, int]]  # origin and hour
     faults: list[str]  # the first few
     categories: Counter[str]  # how many reports cannot be used, by the aggregation service's names of why
+    skipped: int = 0  # reports of spent hours
 
 
 def parts(
@@ -89,6 +101,7 @@ def opened(share: Share, key: Key | None, rules: Rules) -> OpenReports:
     places: list[tuple[int, str, int]] = []  # in this share, and in words
     faults: list[tuple[int, str, int, str]] = []
     categories: Counter[str] = Counter()
+    skipped = 0
     keys = {ANY: key} if isinstance(key, bytes) else key
     for order, (where, number, text, payload, clear, key_id, unread) in enumerate(reports(share)):
         try:
@@ -96,6 +109,9 @@ def opened(share: Share, key: Key | None, rules: Rules) -> OpenReports:
                 raise Fault(unread)
             report_id, origin, time, debug = identity(text)
             _check(origin[2], time, debug, rules)
+            if rules.spent is not None and _is_spent(rules.spent, origin, time // HOUR * HOUR):
+                skipped += 1
+                continue
             if keys is not None:
                 clear = _decrypted(payload, text, origin[1], key_id, keys)
         except Fault as fault:
@@ -116,7 +132,12 @@ def opened(share: Share, key: Key | None, rules: Rules) -> OpenReports:
         ids[i] = None
     words = [f"{where} {number}: {why}" for _, where, number, why in sorted(faults)[:FAULTS_KEPT]]
     known = {pair for i, pair in enumerate(shared) if i not in bad}
-    return OpenReports(pairs, ids, np.array(due, np.int64), known, words, categories)
+    return OpenReports(pairs, ids, np.array(due, np.int64), known, words, categories, skipped)
+
+
+@lru_cache(2**16)  # the same few hours come again and again
+def _is_spent(spent: SpentHours, origin: Origin, hour: int) -> bool:
+    return is_spent(spent.ledger, [(shared_id(origin, hour, number), hour) for number in spent.filtering_ids])
 
 
 def once(part: OpenReports, seen: set[str]) -> NDArray[np.bool_]:

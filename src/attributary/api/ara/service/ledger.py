@@ -9,16 +9,22 @@ the same secret, thus the same answer to the bit, and any other query of these i
 and the same query is told where its answer is. No crash loses the budget, and none buys a second answer. Two processes
 with the same query give the same answer.
 
+A copy of each noisy answer is kept in a folder beside the ledger (`ledger.sqlite.answers`), from which a lost output is
+restored. What was asked is also known by the bytes of its inputs, so that a repeated query need not be read again.
+
 A ledger that is gone knows nothing, so a new one must not take its place unnoticed. It is made whole under another name
 and linked to its own, so that it is never seen half made, and a file beside it (`ledger.sqlite.created`) says that it
-was made: where that file is and the ledger is not, there was one.
+was made, and how many shared ids it knew: where that file is and the ledger is not, there was one. A ledger that knows
+fewer, or that comes without that file, was restored from a copy: it takes all hours until then for spent.
 """
 
 import errno
 import hashlib
 import os
+import re
 import secrets
 import sqlite3
+import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
@@ -28,8 +34,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attributary.errors import InputError, TryAgain
+from attributary.errors import InputError, PrivacyRefusal, TryAgain
 from attributary.noise import rate
+from attributary.whole_files import save, written
 
 APPLICATION = 0x41747472
 SECRET = 32  # bytes
@@ -39,9 +46,13 @@ TABLES = """
 CREATE TABLE IF NOT EXISTS query (digest BLOB PRIMARY KEY, secret BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS spent (id BLOB PRIMARY KEY, hour INTEGER NOT NULL, query BLOB) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS answer (question BLOB PRIMARY KEY, output BLOB, path TEXT, time INTEGER) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS request (inputs BLOB PRIMARY KEY, question BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS restored (time INTEGER NOT NULL);
 """
 FULL = {errno.ENOSPC, errno.EDQUOT}
 WITNESS = ".created"  # beside a ledger; it stays if the ledger goes
+KNOWN = re.compile(r"^Shared ids: (\d{1,18})$", re.MULTILINE)  # in that file
+ANSWERS = ".answers"  # a folder beside a ledger
 LATER = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_IOERR}
 UNWRITABLE = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH}
 RESTORE = "restore it from a backup: no other file knows which reports were queried, so none can take its place"
@@ -125,41 +136,90 @@ def file_of(path: str) -> str:
     return os.path.realpath(path)
 
 
-def reserve(path: str, shared: Sequence[tuple[bytes, int]], query: Fingerprint) -> bytes | Receipt:
+def reserve(
+    path: str, shared: Sequence[tuple[bytes, int]], query: Fingerprint, now: float | None = None
+) -> bytes | Receipt:
     """Spends the shared ids on a query, and gives the secret that its noise is stretched from.
 
-    Of a query that is finished, it gives the answer. Refuses if one of the ids was spent on another query.
+    Of a query that is finished, it gives the answer. Refuses if one of the ids was spent on another query, or may have
+    been before the ledger was restored.
     """
-    with _transaction(path) as ledger:
+    with _transaction(path, now) as ledger:
         known = ledger.execute("SELECT secret FROM query WHERE digest = ?", [query.digest]).fetchone()
         if known:
             if not (isinstance(known[0], bytes) and len(known[0]) == SECRET):
-                raise InputError(f"the ledger {path} is damaged: it has a secret of another length; {RESTORE}")
+                raise PrivacyRefusal(f"the ledger {path} is damaged: it has a secret of another length; {RESTORE}")
             return known[0]
-        answer = ledger.execute("SELECT output, path, time FROM answer WHERE question = ?", [query.question]).fetchone()
+        answer = _answer(ledger, path, query.question)
         if answer:
-            if tuple(map(type, answer)) != (bytes, str, int):
-                raise InputError(f"the ledger {path} is damaged: it has an answer of another kind; {RESTORE}")
-            return Receipt(*answer)
+            return answer
         ledger.execute("CREATE TEMP TABLE asked (id BLOB PRIMARY KEY, hour INTEGER) WITHOUT ROWID")
         ledger.executemany("INSERT INTO asked VALUES (?, ?)", shared)
         spent = ledger.execute(
             "SELECT asked.hour, spent.query IN (SELECT digest FROM query) FROM asked JOIN spent USING (id) ORDER BY 1"
         ).fetchall()
         if spent:
-            raise InputError(_refusal(path, spent, len(shared)))
+            raise PrivacyRefusal(_refusal(path, spent, len(shared)))
+        restored = ledger.execute("SELECT MAX(time) FROM restored").fetchone()[0]
+        unsure = [hour for _, hour in shared if restored is not None and hour <= restored]
+        if unsure:
+            raise PrivacyRefusal(
+                f"the ledger {path} was restored at {_time(restored)} from a copy, which does not know what was "
+                f"queried since; {len(unsure)} of {len(shared)} shared ids in this batch are of hours before that: "
+                "leave out the reports of these hours (`skip_spent`)"
+            )
         secret = secrets.token_bytes(SECRET)
         ledger.execute("INSERT INTO query VALUES (?, ?)", [query.digest, secret])
         ledger.execute("INSERT INTO spent SELECT id, hour, ? FROM asked", [query.digest])
     return secret
 
 
-def finish(path: str, query: Fingerprint, answer: Receipt) -> None:
-    """Forgets the secret of a query whose result is written, and keeps which that is; its shared ids stay spent."""
+def _answer(ledger: sqlite3.Connection, path: str, question: bytes) -> Receipt | None:
+    answer = ledger.execute("SELECT output, path, time FROM answer WHERE question = ?", [question]).fetchone()
+    if answer and tuple(map(type, answer)) != (bytes, str, int):
+        raise PrivacyRefusal(f"the ledger {path} is damaged: it has an answer of another kind; {RESTORE}")
+    return Receipt(*answer) if answer else None
+
+
+def answered(path: str, inputs: bytes, now: float | None = None) -> Receipt | None:
+    """The answer of a query that is finished, by the digest of all its inputs; None if there is none."""
+    if not os.path.lexists(file_of(path)):
+        return None
+    with _transaction(path, now) as ledger:
+        question = ledger.execute("SELECT question FROM request WHERE inputs = ?", [inputs]).fetchone()
+        return _answer(ledger, path, question[0]) if question else None
+
+
+def is_spent(path: str, shared: Sequence[tuple[bytes, int]]) -> bool:
+    """Whether one of the shared ids was spent on a query that is finished, or may have been before a restore."""
+    place = file_of(path)
+    if not os.path.exists(place):
+        return False
+    done = "SELECT 1 FROM spent WHERE id = ? AND (query IS NULL OR query NOT IN (SELECT digest FROM query))"
+    lost = "SELECT 1 FROM restored WHERE time >= ? AND NOT EXISTS (SELECT 1 FROM spent WHERE id = ?)"
+    try:
+        with closing(sqlite3.connect(place, SECONDS_TO_WAIT, isolation_level=None)) as ledger:
+            old = not ledger.execute("SELECT 1 FROM sqlite_master WHERE name = 'restored'").fetchone()
+            return any(
+                ledger.execute(done, [identity]).fetchone()
+                or (not old and ledger.execute(lost, [hour, identity]).fetchone())
+                for identity, hour in shared
+            )
+    except sqlite3.Error as error:
+        raise _refused(error, path) from error
+
+
+def finish(path: str, query: Fingerprint, answer: Receipt, inputs: bytes | None = None) -> None:
+    """Forgets the secret of a query whose result is written, and keeps which that is; its shared ids stay spent.
+
+    `inputs` is a digest of all that the query was made from.
+    """
     with _transaction(path) as ledger:
         ledger.execute("UPDATE spent SET query = NULL WHERE query = ?", [query.digest])
         ledger.execute("DELETE FROM query WHERE digest = ?", [query.digest])
         ledger.execute("INSERT OR IGNORE INTO answer VALUES (?, ?, ?, ?)", [query.question, *answer])
+        if inputs is not None:
+            ledger.execute("INSERT OR IGNORE INTO request VALUES (?, ?)", [inputs, query.question])
 
 
 def receipt_of(path: str, now: float) -> Receipt:
@@ -168,15 +228,44 @@ def receipt_of(path: str, now: float) -> Receipt:
         return Receipt(hashlib.file_digest(file, "sha256").digest(), os.path.realpath(path), int(now))
 
 
-def check_receipt(answer: Receipt, path: str) -> None:
-    """Refuses unless a file holds that answer: there is no other."""
-    with suppress(OSError):
-        if receipt_of(path, 0).output == answer.output:
-            return
-    raise InputError(
+def restore_answer(ledger: str, answer: Receipt, path: str) -> bool:
+    """Has a file hold that answer, and gives whether it was restored; refuses where no copy is left."""
+    kept, ending = _copy_of(ledger, answer), os.path.splitext(answer.path)[1]
+    for held in (path, answer.path, kept):
+        with suppress(OSError):
+            if receipt_of(held, 0).output != answer.output:
+                continue
+            if held == path:
+                return False
+            if os.path.splitext(path)[1] != ending:
+                break
+            with open(held, "rb") as file:
+                save(file.read(), path)
+            return True
+    raise PrivacyRefusal(
         f"this query was answered at {answer.when}, in {answer.path}, and another answer would have other noise; "
-        f"{path} does not hold that answer: use the file that does, or a backup of it"
+        f"neither {path} nor a copy in its form ({ending}) holds that answer: use the file that does, or a backup"
     )
+
+
+def _copy_of(ledger: str, answer: Receipt) -> str:
+    return os.path.join(file_of(ledger) + ANSWERS, answer.output.hex() + os.path.splitext(answer.path)[1])
+
+
+def keep_copy(ledger: str, answer: Receipt) -> None:
+    """Keeps a copy of an answer beside the ledger."""
+    copy, before = _copy_of(ledger, answer), len(written)
+    if not os.path.exists(copy):
+        try:
+            os.makedirs(os.path.dirname(copy), 0o700, exist_ok=True)
+            with open(answer.path, "rb") as file:
+                save(file.read(), copy)
+        except OSError as error:
+            raise TryAgain(
+                f"a copy of the answer cannot be kept in {os.path.dirname(copy)}: {error.strerror}"
+            ) from error
+        finally:
+            del written[before:]  # of no interest to who asked
 
 
 def _refusal(path: str, spent: list[tuple[int, int]], asked: int) -> str:
@@ -187,7 +276,7 @@ def _refusal(path: str, spent: list[tuple[int, int]], asked: int) -> str:
     remedy = (
         "another query of them has begun and is not finished: repeat it with the same reports, domain and options"
         if unfinished
-        else "leave out the reports of these hours"
+        else "leave out the reports of these hours (`skip_spent`)"
     )
     return (
         f"reports are aggregated once; {len(spent)} of {asked} shared ids in this batch were queried before, of "
@@ -203,7 +292,7 @@ def _time(seconds: int) -> str:
 
 
 @contextmanager
-def _transaction(path: str) -> Iterator[sqlite3.Connection]:
+def _transaction(path: str, now: float | None = None) -> Iterator[sqlite3.Connection]:
     """The ledger, locked for this process until all of it is done or none."""
     place = file_of(path)
     try:
@@ -212,15 +301,21 @@ def _transaction(path: str) -> Iterator[sqlite3.Connection]:
         if not os.path.isfile(place):
             raise InputError(f"a ledger is a file; {path} is not: name a file with `ledger`")
         if os.path.getsize(place) == 0:
-            raise InputError(f"the ledger {path} is empty, and a ledger never is; {RESTORE}")
+            raise PrivacyRefusal(f"the ledger {path} is empty, and a ledger never is; {RESTORE}")
         with closing(sqlite3.connect(place, SECONDS_TO_WAIT, isolation_level=None)) as ledger:
             for setting in ("synchronous = EXTRA", "secure_delete = ON", "temp_store = MEMORY"):
                 ledger.execute(f"PRAGMA {setting}")
             ledger.execute("BEGIN IMMEDIATE")
             try:
-                _check(ledger, path)
-                if not os.path.exists(place + WITNESS):
-                    _witness(place)
+                first_version = _check(ledger, path)
+                number = ledger.execute("SELECT COUNT(*) FROM spent").fetchone()[0]
+                known = _known(place)
+                if known > number if known is not None else number and not first_version:
+                    ledger.execute("INSERT INTO restored VALUES (?)", [int(time.time() if now is None else now)])
+                    ledger.execute("COMMIT")  # before the file beside it forgets
+                    ledger.execute("BEGIN IMMEDIATE")
+                if known != number:
+                    _witness(place, number)
                 yield ledger
                 ledger.execute("COMMIT")
             except BaseException:
@@ -230,7 +325,7 @@ def _transaction(path: str) -> Iterator[sqlite3.Connection]:
     except sqlite3.Error as error:
         raise _refused(error, path) from error
     except UnicodeDecodeError as error:  # of SQLite's own words about what is damaged, or of a text in it
-        raise InputError(f"the ledger {path} is damaged: it has text that is not UTF-8; {RESTORE}") from error
+        raise PrivacyRefusal(f"the ledger {path} is damaged: it has text that is not UTF-8; {RESTORE}") from error
     except OSError as error:
         if error.errno in FULL:
             raise TryAgain(
@@ -246,7 +341,7 @@ def _create(place: str, path: str) -> None:
     if os.path.exists(place + WITNESS):
         if os.path.lexists(place):  # by now: another process was faster
             return
-        raise InputError(
+        raise PrivacyRefusal(
             f"the ledger {path} is missing, and {path}{WITNESS} says that there was one; {RESTORE} (to start anew "
             "though reports may be queried twice, delete that file)"
         )
@@ -279,25 +374,40 @@ def _write_new(path: str, content: bytes) -> None:
         os.fsync(handle)
 
 
-def _witness(place: str) -> None:
+def _witness(place: str, number: int) -> None:
     words = (
         f"{os.path.basename(place)} beside this file is a ledger of Attributary: it knows which reports were queried.\n"
         "If it is missing or damaged, restore it from a backup. Keep this file beside it.\n"
+        f"Shared ids: {number}\n"
     )
-    with suppress(FileExistsError):
-        _write_new(place + WITNESS, words.encode())
+    with open(place + WITNESS, "w", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        file.write(words)
 
 
-def _check(ledger: sqlite3.Connection, path: str) -> None:
-    """Refuses a database that is damaged or not a ledger; gives one of an earlier version what it lacks."""
+def _known(place: str) -> int | None:
+    """How many shared ids the ledger knew, as the file beside it says; None if there is no such file."""
+    try:
+        with open(place + WITNESS, encoding="utf-8", errors="replace") as file:
+            said = KNOWN.search(file.read())
+    except FileNotFoundError:
+        return None
+    return int(said[1]) if said else 0  # of an earlier version
+
+
+def _check(ledger: sqlite3.Connection, path: str) -> bool:
+    """Refuses a database that is damaged or not a ledger; gives one of an earlier version what it lacks.
+
+    Whether it is one that never heard of restoring.
+    """
     if ledger.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
         raise InputError(f"{path} is not an Attributary ledger; give `ledger` a ledger, or a name for a new one")
     known = {name for (name,) in ledger.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     state = ledger.execute("PRAGMA quick_check(1)").fetchone()[0]
     if not {"query", "spent"} <= known or state != "ok":
-        raise InputError(f"the ledger {path} is damaged; {RESTORE}")
+        raise PrivacyRefusal(f"the ledger {path} is damaged; {RESTORE}")
     for statement in TABLES.strip().splitlines():
         ledger.execute(statement)
+    return "restored" not in known
 
 
 def _refused(error: sqlite3.Error, path: str) -> Exception:
@@ -308,4 +418,4 @@ def _refused(error: sqlite3.Error, path: str) -> Exception:
         return InputError(f"the ledger {path} cannot be written: {error}; let this user write it and its folder")
     if code == sqlite3.SQLITE_NOTADB and not os.path.exists(file_of(path) + WITNESS):
         return InputError(f"{path} is not an Attributary ledger, or it is damaged; {RESTORE}")
-    return InputError(f"the ledger {path} is damaged: {error}; {RESTORE}")
+    return PrivacyRefusal(f"the ledger {path} is damaged: {error}; {RESTORE}")

@@ -1,1 +1,0 @@
-"""Client: what a browser does with registrations, in memory."""

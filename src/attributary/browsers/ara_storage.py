@@ -1,0 +1,316 @@
+"""What a client remembers: sources, found by where they may be attributed, reports not yet due, and limits on both."""
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Set
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+
+from attributary.api.ara.parse import Source
+from attributary.api.ara.parse.browser_limits import BUDGET, DAY, BrowserLimits
+from attributary.api.sites import Url
+from attributary.browsers.ara_reports import Attribution, Conversion
+
+
+@dataclass(slots=True, eq=False)
+class Stored:
+    """A source, where it came from, and what became of it; times in milliseconds."""
+
+    source: Source
+    number: int
+    time: int
+    origin: str
+    site: str
+    reporting_origin: str
+    reporting_site: str
+    debug_key: int | None
+    expires: int
+    window_ends: int
+    data: Mapping[str, Set[str]]
+    budget: int
+    named_budgets: dict[str, int]
+    reports: int = 0
+    event_reports: list[tuple[int, int]] = field(default_factory=list)  # the end of its window, and its priority
+    event_deduplication_keys: set[int] = field(default_factory=set)
+    deduplication_keys: set[int] = field(default_factory=set)
+    attributions: list[int] = field(default_factory=list)
+    alive: bool = True  # whether a trigger may be attributed to it
+    covers: bool = True  # whether its destinations count, which they do until it expires, alive or not
+
+    @property
+    def sites(self) -> tuple[str, str]:
+        return (self.site, self.reporting_site)
+
+    @property
+    def rank(self) -> "tuple[int, int, int, Stored]":
+        """By which the source of a trigger is chosen: the highest priority, then the most recent comes first."""
+        return (-self.source.priority, -self.time, -self.number, self)
+
+
+def store(source: Source, number: int, time: int, page: Url, reporter: Url, debug: bool) -> Stored:
+    """A source that is new; what it sets aside for debug reports is not for others."""
+    debugging = source.aggregatable_debug_reporting
+    return Stored(
+        source,
+        number,
+        time,
+        *(page.origin, page.site, reporter.origin, reporter.site),
+        source.debug_key if debug else None,
+        time + 1000 * source.expiry,
+        time + 1000 * source.aggregatable_report_window,
+        {**source.filter_data, "source_type": {source.source_type}},
+        BUDGET - ((debugging.budget or 0) if debugging else 0),
+        dict(source.named_budgets),
+    )
+
+
+Place = tuple[str, str]  # a destination and a reporting origin
+
+
+class Storage:
+    """What a client remembers.
+
+    Sources that are gone are swept when they come up on a heap. Nothing is searched from end to end, but the sources of
+    two sites that cover too many destinations.
+    """
+
+    def __init__(self, limits: BrowserLimits) -> None:
+        self.limits = limits
+        self.number = 0
+        self._by_place: dict[Place, list[tuple[int, int, int, Stored]]] = {}  # heaps: the best source on top
+        self._by_expiry: list[tuple[int, int, Stored]] = []
+        self._by_sites: dict[tuple[str, str], dict[int, Stored]] = {}  # the sources that cover destinations
+        self._covered: dict[tuple[str, str], Counter[str]] = {}  # destinations, by source site and reporting site
+        self._per_origin: Counter[str] = Counter()
+        self._waiting: dict[int, Attribution] = {}
+        self._due: list[tuple[int, int]] = []
+        self._sent: list[Attribution] = []
+        self._per_destination: Counter[str] = Counter()
+        # By source site and destination, then reporting site and origin: the attributions, each with its source's time.
+        self._attributions: dict[tuple[str, str], dict[tuple[str, str], dict[int, int]]] = {}
+        self._event_attributions: dict[tuple[str, str], dict[str, int]] = {}  # of each origin, the last source's time
+
+    def advance(self, time: int) -> None:
+        """Let sources expire and reports leave up to a time."""
+        while self._by_expiry and self._by_expiry[0][0] <= time:
+            expired = heappop(self._by_expiry)[2]
+            self.remove(expired)
+            self._uncover(expired)
+        while self._due and self._due[0][0] <= time:
+            value = self._waiting.pop(heappop(self._due)[1], None)
+            if value is not None:
+                self._sent.append(value)
+                self._per_destination[value.destination] -= not value.is_null
+
+    def add(self, stored: Stored) -> None:
+        """Keep a source."""
+        for destination in stored.source.destination:
+            heappush(self._by_place.setdefault((destination, stored.reporting_origin), []), stored.rank)
+        heappush(self._by_expiry, (stored.expires, stored.number, stored))
+        self._by_sites.setdefault(stored.sites, {})[stored.number] = stored
+        self._covered.setdefault(stored.sites, Counter()).update(stored.source.destination)
+        self._per_origin[stored.origin] += 1
+
+    def remove(self, stored: Stored) -> None:
+        """Attribute nothing to a source any more; its reports stay, and its destinations count until it expires."""
+        if stored.alive:
+            stored.alive = False
+            self._per_origin[stored.origin] -= 1
+
+    def _uncover(self, stored: Stored) -> None:
+        if stored.covers:
+            stored.covers = False
+            del self._by_sites[stored.sites][stored.number]
+            covered = self._covered[stored.sites]
+            covered.subtract(stored.source.destination)
+            for destination in stored.source.destination:
+                if not covered[destination]:
+                    del covered[destination]
+
+    def full(self, origin: str) -> bool:
+        """Whether a source origin has as many sources as it may."""
+        return self._per_origin[origin] >= self.limits.sources_per_origin
+
+    def reach(self, stored: Stored) -> int:
+        """How many destinations the sources of its two sites would cover with a new one."""
+        covered = self._covered.get(stored.sites, ())
+        return len(covered) + sum(destination not in covered for destination in stored.source.destination)
+
+    def covering(self, sites: tuple[str, str]) -> list[Stored]:
+        """The sources of a source site and a reporting site whose destinations count."""
+        return list(self._by_sites.get(sites, {}).values())
+
+    def best(self, place: Place) -> Stored | None:
+        """The source that a trigger is attributed to: the highest priority, then the most recent."""
+        heap = self._by_place.get(place)
+        while heap and not heap[0][3].alive:
+            heappop(heap)
+        return heap[0][3] if heap else None
+
+    def keep_only(self, stored: Stored, place: Place) -> None:
+        """Forget the other sources that a trigger there would have matched."""
+        for *_, other in self._by_place[place]:
+            if other is not stored:
+                self.remove(other)
+        self._by_place[place] = [stored.rank]
+
+    def hold(self, value: Attribution, stored: Stored | None) -> None:
+        """Keep a report until it is due; a real one counts towards the limits of its sites."""
+        self.number += 1
+        self._waiting[self.number] = value
+        heappush(self._due, (value.due, self.number))
+        if stored is not None:
+            self._per_destination[value.destination] += 1
+            stored.attributions.append(self.number)
+            by_origin = self._attributions.setdefault((stored.site, value.destination), {})
+            by_origin.setdefault(_reporter(stored), {})[self.number] = stored.time
+
+    def hold_event(self, stored: Stored, destination: str) -> None:
+        """Remember that a browser would have made an event-level report, which counts towards reporting origins."""
+        origins = self._event_attributions.setdefault((stored.site, destination), {})
+        origins[stored.reporting_origin] = max(stored.time, origins.get(stored.reporting_origin, stored.time))
+
+    def crowded(self, destination: str) -> bool:
+        """Whether a destination has as many reports waiting as it may."""
+        return self._per_destination[destination] >= self.limits.reports_per_destination
+
+    def exhausted(self, stored: Stored, of: Conversion) -> bool:
+        """Whether a source site, destination and reporting site have had as many attributions as they may."""
+
+        def many() -> bool:
+            by_origin = self._attributions.get((stored.site, of.destination), {})
+            of_site = (records for (site, _), records in by_origin.items() if site == stored.reporting_site)
+            return sum(map(len, of_site)) >= self.limits.attributions
+
+        return many() and self._forget(stored, of) and many()
+
+    def too_many_reporters(self, stored: Stored, of: Conversion) -> bool:
+        """Whether the source's reporting origin would be one too many for a source site and destination."""
+
+        def many() -> bool:
+            sites = (stored.site, of.destination)
+            origins = {origin for _, origin in self._attributions.get(sites, ())} | {stored.reporting_origin}
+            return len(origins.union(self._event_attributions.get(sites, ()))) > self.limits.attribution_reporters
+
+        return many() and self._forget(stored, of) and many()
+
+    def _forget(self, stored: Stored, of: Conversion) -> bool:
+        """Forget the attributions of two sites whose sources came before the window."""
+        sites, start = (stored.site, of.destination), of.time - 1000 * self.limits.rate_window
+        by_origin, events = self._attributions.get(sites, {}), self._event_attributions.get(sites, {})
+        for origin, records in list(by_origin.items()):
+            by_origin[origin] = {number: source_time for number, source_time in records.items() if source_time > start}
+            if not by_origin[origin]:
+                del by_origin[origin]
+        for reporter in [reporter for reporter, last in events.items() if last <= start]:
+            del events[reporter]
+        return True
+
+    def retract(self, stored: Stored) -> None:
+        """Forget a source and its reports that wait, as though they had never been."""
+        self.remove(stored)
+        self._uncover(stored)
+        for number in stored.attributions:
+            value = self._waiting.pop(number, None)
+            if value is not None:
+                self._per_destination[value.destination] -= 1
+                by_origin, origin = self._attributions[stored.site, value.destination], _reporter(stored)
+                by_origin.get(origin, {}).pop(number, None)
+                if not by_origin.get(origin):
+                    by_origin.pop(origin, None)
+
+    def take_sent(self) -> list[Attribution]:
+        """The reports that left since the last call."""
+        sent, self._sent = self._sent, []
+        return sent
+
+    @property
+    def last(self) -> int | None:
+        """When the last report that waits is due."""
+        return max((value.due for value in self._waiting.values()), default=None)
+
+
+def _reporter(stored: Stored) -> tuple[str, str]:
+    return (stored.reporting_site, stored.reporting_origin)
+
+
+class Distinct:
+    """For each key, the distinct values of the last `span` milliseconds, of which there may be up to a limit."""
+
+    __slots__ = ("_limit", "_seen", "_span")
+
+    def __init__(self, limit: int, span: int) -> None:
+        self._limit, self._span = limit, span
+        self._seen: dict[Hashable, dict[str, int]] = {}
+
+    def allows(self, key: Hashable, values: Iterable[str], time: int) -> bool:
+        """Whether the values could be added without more than the limit."""
+        seen, start = self._seen.get(key, {}), time - self._span
+        fresh = sum(seen.get(value, start) <= start for value in values)
+        if not fresh or len(seen) + fresh <= self._limit:
+            return True
+        self._seen[key] = {value: last for value, last in seen.items() if last > start}
+        return len(self._seen[key]) + fresh <= self._limit
+
+    def add(self, key: Hashable, values: Iterable[str], time: int) -> None:
+        """See the values."""
+        self._seen.setdefault(key, {}).update(dict.fromkeys(values, time))
+
+
+class Admission:
+    """The limits on sources: how many an origin may have, and how many sites they may join."""
+
+    def __init__(self, limits: BrowserLimits) -> None:
+        window = 1000 * limits.destination_window
+        self._destinations = limits.destinations
+        self._globally = Distinct(limits.destinations_per_window, window)
+        self._by_reporter = Distinct(limits.destinations_per_window_and_reporter, window)
+        self._by_day = Distinct(limits.destinations_per_day, 1000 * DAY)
+        self._origins_of_site = Distinct(limits.reporters_per_site, 1000 * limits.reporters_window)
+        self._origins = Distinct(limits.source_reporters, 1000 * limits.rate_window)
+
+    def admit(self, stored: Stored, storage: Storage) -> str | None:
+        """Keep a source, or say which limit forbids it, by the API's name for it.
+
+        The limits that other reporting sites have a part in come last, and what the destination limit removed by then
+        stays removed: whether they were met is not to be seen.
+        """
+        sites, destinations, time = stored.sites, stored.source.destination, stored.time
+        reporter = [stored.reporting_origin]
+        pairs = [(stored.site, destination) for destination in destinations]
+        refused: tuple[tuple[str, Callable[[], bool]], ...] = (
+            ("storage-limit", lambda: storage.full(stored.origin)),
+            ("reporting-origin-per-site-limit", lambda: not self._origins_of_site.allows(sites, reporter, time)),
+            ("destination-rate-limit", lambda: not self._by_reporter.allows(sites, destinations, time)),
+            ("destination-per-day-rate-limit", lambda: not self._by_day.allows(sites, destinations, time)),
+            ("destination-limit", lambda: not self._make_room(stored, storage)),
+            ("destination-global-rate-limit", lambda: not self._globally.allows(stored.site, destinations, time)),
+            ("reporting-origin-limit", lambda: not all(self._origins.allows(pair, reporter, time) for pair in pairs)),
+        )
+        for name, is_refused in refused:
+            if is_refused():
+                return f"source-{name}"
+        for distinct, key in ((self._globally, stored.site), (self._by_reporter, sites), (self._by_day, sites)):
+            distinct.add(key, destinations, time)
+        self._origins_of_site.add(sites, reporter, time)
+        for pair in pairs:
+            self._origins.add(pair, reporter, time)
+        storage.add(stored)
+        return None
+
+    def _make_room(self, new: Stored, storage: Storage) -> bool:
+        """Drop the sources of the destinations that come last, by priority, then time; False if it would be the new."""
+        if storage.reach(new) <= self._destinations:
+            return True
+        others = storage.covering(new.sites)
+        rank: dict[str, tuple[int, int, str]] = {}
+        for one in [*others, new]:
+            for destination in one.source.destination:
+                mine = (one.source.destination_limit_priority, one.time, destination)
+                rank[destination] = max(rank.get(destination, mine), mine)
+        gone = set(sorted(rank, key=rank.__getitem__, reverse=True)[self._destinations :])
+        if not gone.isdisjoint(new.source.destination):
+            return False
+        for other in others:
+            if not gone.isdisjoint(other.source.destination):
+                storage.retract(other)
+        return True

@@ -1,0 +1,317 @@
+"""pieces: the pieces of a cut forest, Arrow tables in and out: parts for the workers, the top for the driver."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attributary.denoising.cluster.cut import Handed, Settled, hand_up, solve
+from attributary.denoising.denoise import denoise
+from attributary.denoising.estimate import Estimate
+from attributary.denoising.passes import engine
+from attributary.denoising.posterior import FamilyPrior, Posterior, whole_figures
+from attributary.errors import InputError
+from attributary.estimates import ADDED, FROM_PRIOR, ZERO, figures_of
+from attributary.estimators import Estimator
+from attributary.measurements import Measurements
+from attributary.tree import Tree
+from attributary.tree.paths import RowError, describe
+
+PART, NOISY, VARIANCE = "__part", "__noisy", "__variance"  # columns beside the user's
+SAME = 1e-9  # how far z⇑ may be from what was handed up, relatively: another machine may round otherwise
+
+
+class ClusterTask(NamedTuple):
+    """What is asked of every piece."""
+
+    levels: list[str]
+    cut: int  # the level whose nodes are the parts' roots
+    given: list[str]  # the user's columns
+    columns: list[str]  # what they are called in the output
+    added: list[str]  # estimate, variance, low, high and correction
+    nonnegative: str | None = None
+    whole: bool = False
+    shape: str = "laplace"
+    fill: bool = False
+    confidence: float = 0.95
+    posterior: FamilyPrior | None = None  # what posterior means go by, if they are asked for
+
+    def cell(self, name: str) -> str:
+        """What a column of the user is called on its way to a worker: PySpark stumbles over dots."""
+        return f"__{self.given.index(name)}"
+
+    def named(self, rows: Any) -> Any:
+        """An Arrow table that has come to its destination, its columns under their own names."""
+        names = {self.cell(name): name for name in self.given}
+        return rows.rename_columns([names.get(name, name) for name in rows.column_names])
+
+    def denoised(self, tree: Tree, measured: Measurements) -> Estimate:
+        """The estimate of a forest, or of whole trees of it."""
+        name = "posterior" if self.posterior else "nonnegative" if self.nonnegative else "unbiased"
+        estimator = Estimator(name, self.nonnegative == "joint" and not self.posterior, self.whole)
+        return estimator.denoise(tree, measured, families=self.posterior)
+
+    def estimates(self, est: Estimate) -> dict[str, Any]:
+        """The added columns, one cell for each node; there is no correction where nothing was measured."""
+        import pyarrow as pa
+
+        names = ADDED if self.posterior is None else (*ADDED, FROM_PRIOR, ZERO)
+        values = [figures_of(est, self.confidence)[name] for name in names]
+        return {name: pa.array(each, mask=np.isnan(each)) for name, each in zip(self.added, values, strict=True)}
+
+
+def label(level: int) -> str:
+    """The name of a path's column where the user's might be in the way."""
+    return f"__label_{level}"
+
+
+# Parts: some nodes at the cut, and all below them.
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """What one worker holds; rows are sorted by path, so that it does not matter in which order they arrived."""
+
+    rows: Any  # Arrow
+    forest: Tree  # of whole paths; above the cut it has no rows
+    tree: Tree  # from the cut downwards: its roots are the forest's nodes there
+    measured: Measurements  # of the tree's nodes
+
+    @classmethod
+    def of(cls, task: ClusterTask, rows: Any) -> "Part":
+        """The part that the rows of an Arrow table make; all of them have a label at the cut."""
+        rows = _by_path(task.named(rows), task.levels)
+        forest = _forest(rows, task.levels)
+        tree = _below(forest, task.cut)
+        x, var = np.full(len(tree), np.nan), np.full(len(tree), np.inf)
+        x[: len(rows)], var[: len(rows)] = rows.column(NOISY).to_numpy(), rows.column(VARIANCE).to_numpy()
+        return cls(rows, forest, tree, Measurements(x, var, task.shape, part=True))
+
+    @property
+    def has_row(self) -> NDArray[np.bool_]:
+        """Of each node, in the tree's order."""
+        return np.arange(len(self.tree)) < len(self.rows)
+
+    def paths(self) -> Any:
+        """The labels of the tree's nodes, in its order, as an Arrow table."""
+        import pyarrow as pa
+
+        table, rows = self.forest.table().select(self.forest.attributes), len(self.rows)
+        above = len(self.forest) - len(self.tree)
+        return pa.concat_tables([table.slice(0, rows), table.slice(rows + above)])
+
+
+def check(task: ClusterTask, rows: Any) -> Any:
+    """What is wrong with a part that is to be denoised on its own, if anything: one row."""
+
+    def work(part: Part) -> dict[str, Any]:
+        if task.posterior:
+            whole_figures(part.tree, part.measured)
+        task._replace(posterior=None).denoised(part.tree, part.measured)
+        return {}
+
+    return _answer(task, rows, work, [])
+
+
+def learn_families(task: ClusterTask, rows: Any) -> FamilyPrior:
+    """How families share, learned from the rows of some roots."""
+    part = Part.of(task, rows)
+    est = denoise(part.tree, part.measured, posterior=True)
+    assert isinstance(est, Posterior)
+    return FamilyPrior.of(est)
+
+
+def hand_up_roots(task: ClusterTask, rows: Any) -> Any:
+    """What the tree above the cut needs to know: a row for each root of the part, or one with what is wrong with it."""
+    import pyarrow as pa
+
+    def work(part: Part) -> dict[str, Any]:
+        handed = hand_up(part.tree, part.measured, bool(task.nonnegative))
+        place = np.arange(len(handed.z))
+        node = place if part.tree.order is None else part.tree.order[: len(place)]
+        labels = part.paths().take(node)
+        paths = {label(i): _plain(labels.column(name)) for i, name in enumerate(task.levels[: task.cut + 1])}
+        number = np.full(len(place), rows.column(PART)[0].as_py())
+        return {**paths, "part": number, "root": place, "has_row": part.has_row[node], **handed._asdict()}
+
+    schema = task.named(rows).schema
+    labels = [(label(i), schema.field(name).type) for i, name in enumerate(task.levels[: task.cut + 1])]
+    numbers = [("part", pa.int32()), ("root", pa.int32()), ("has_row", pa.bool_())]
+    return _answer(task, rows, work, [*labels, *numbers, *((name, pa.float64()) for name in Handed._fields)])
+
+
+def finish(task: ClusterTask, rows: Any, above: Any = None) -> Any:
+    """The part's rows with their estimates, and those of nodes without a row if they are to be filled.
+
+    `above` is what is settled of the part's roots, where there is a tree above.
+    """
+    import pyarrow as pa
+
+    part = Part.of(task, rows)
+    if above is None:
+        est = task.denoised(part.tree, part.measured)
+    else:
+        above = above.sort_by("root")
+        _refuse_other_figures(part, above.column("z").to_numpy())
+        settled = Settled(*(above.column(name).to_numpy() for name in Settled._fields))
+        est = solve(part.tree, part.measured, bool(task.nonnegative), task.whole, above=settled).estimate
+    table = part.rows.drop_columns([PART, NOISY, VARIANCE])
+    if task.fill:
+        more = part.paths().slice(len(part.rows))
+        labels = {name: _plain(more.column(name)) for name in task.levels}
+        cells = [labels.get(f.name, pa.nulls(len(more), f.type)).cast(f.type) for f in table.schema]
+        table = pa.concat_tables([table, pa.table(cells, names=table.column_names)])
+    table = table.rename_columns(task.columns)
+    for name, values in task.estimates(est).items():
+        table = table.append_column(name, values.slice(0, len(table)))
+    return table
+
+
+def _answer(
+    task: ClusterTask, rows: Any, work: Callable[[Part], dict[str, Any]], columns: list[tuple[str, Any]]
+) -> Any:
+    """The columns that the work gives, with a verdict; the user's mistakes are data, or Spark would try again."""
+    import pyarrow as pa
+
+    schema = pa.schema([*columns, ("refused", pa.string()), ("orphan", pa.string()), ("inner", pa.bool_())])
+    try:
+        part = Part.of(task, rows)
+        answer = work(part)
+    except ValueError as error:
+        cells = [pa.array([str(error)] if f.name == "refused" else [None], f.type) for f in schema]
+        return pa.table(cells, schema=schema)
+    size = len(next(iter(answer.values()), [0]))
+    orphan, inner = _gap(part.tree, part.has_row)
+    answer |= {"refused": [None] * size, "orphan": [orphan] * size, "inner": [inner] * size}
+    return pa.table(answer, schema=schema)
+
+
+def _refuse_other_figures(part: Part, handed: Any) -> None:
+    """Figures drawn anew whenever a query runs would be denoised as if they were those that were handed up."""
+    tree, x, var = part.tree, part.measured.noisy, part.measured.variance
+    z, _ = engine(tree).upward(tree, tree.to_level_order(x), tree.to_level_order(var))
+    size = np.abs(x[var < np.inf]).max(initial=0.0)
+    if len(handed) != tree.slice(0).stop or (np.abs(z[tree.slice(0)] - handed) > SAME * size).any():
+        raise InputError("the frame's figures changed while they were denoised; persist it, or write and read it first")
+
+
+# The top: the tree above the cut, solved on one machine.
+
+
+class Top(NamedTuple):
+    nodes: Any  # Arrow: label and estimate columns of each node above the cut; those that have a row come first
+    rows: int  # how many have one
+    settled: Any  # Arrow: what the parts need to know of their roots
+
+
+def solve_top(task: ClusterTask, rows: Any, roots: Any) -> Top:
+    """The estimates above the cut, from the rows there and from what the parts handed up."""
+    import pyarrow as pa
+
+    rows = _by_path(task.named(rows), task.levels)
+    roots = _by_path(roots, [label(i) for i in range(task.cut + 1)])
+    no_label = {name: pa.nulls(len(roots), rows.schema.field(name).type) for name in task.levels[task.cut + 1 :]}
+    labels = {name: roots.column(label(i)) for i, name in enumerate(task.levels[: task.cut + 1])}
+    tree = _forest(pa.concat_tables([rows.select(task.levels), pa.table(labels | no_label)]), task.levels)
+    own_row, handed = slice(0, len(rows)), slice(len(rows), len(rows) + len(roots))
+
+    x, var, has_row = np.full(len(tree), np.nan), np.full(len(tree), np.inf), np.zeros(len(tree), bool)
+    x[own_row], var[own_row], has_row[own_row] = rows.column(NOISY).to_numpy(), rows.column(VARIANCE).to_numpy(), True
+    x[var == np.inf] = np.nan  # whatever their value: only what was handed up is known without being measured
+    x[handed], var[handed] = roots.column("z").to_numpy(), roots.column("variance").to_numpy()
+    has_row[handed] = roots.column("has_row").to_numpy()
+    orphan, inner = _gap(tree, has_row)
+    orphans, inners = (roots.column(name).unique().to_pylist() for name in ("orphan", "inner"))
+    refuse_gaps(task, [orphan, *orphans], inner or any(inners))
+
+    measured = Measurements(x, var, task.shape, part=True)
+    excess, least = measured.excess(), np.zeros(len(tree))
+    excess[handed], least[handed] = roots.column("excess").to_numpy(), roots.column("least").to_numpy()
+    est, settled = solve(tree, measured, bool(task.nonnegative), task.whole, of_noise=excess, leaves=least)
+
+    above = np.r_[own_row, handed.stop : len(tree)]
+    shown = tree.table().select(task.levels[: task.cut]).take(above)
+    nodes = {label(i): _plain(shown.columns[i]) for i in range(task.cut)}
+    nodes |= {name: column.take(above) for name, column in task.estimates(est).items()}
+    known = {name: pa.array(values[handed], pa.float64()) for name, values in settled._asdict().items()}
+    return Top(pa.table(nodes), len(rows), pa.table({**{n: roots.column(n) for n in ("part", "root", "z")}, **known}))
+
+
+def refuse_gaps(task: ClusterTask, orphans: list[str | None], inner: bool) -> None:
+    """Refuses nodes without a row where other inner nodes have theirs, unless they are to be filled."""
+    gaps = sorted(name for name in orphans if name is not None)
+    if gaps and inner and not task.fill:
+        raise InputError(
+            f"{gaps[0]} has no row for its parent, though other inner nodes have theirs; "
+            "add the row, or let fill make nodes that were not measured"
+        )
+
+
+# Forests of rows.
+
+
+def _plain(column: Any) -> Any:
+    """A column of labels without its dictionary."""
+    return column.cast(column.type.value_type)
+
+
+def _by_path(rows: Any, levels: list[str]) -> Any:
+    """The rows of an Arrow table sorted by path; labels repeat, so that sorting their ranks is faster."""
+    import pyarrow.compute as pc
+
+    ranks = []
+    for name in levels:
+        labels = pc.dictionary_encode(rows.column(name)).combine_chunks()
+        order = pc.sort_indices(labels.dictionary).to_numpy()
+        rank = np.full(len(order) + 1, -1)  # the last one is for null
+        rank[order] = np.arange(len(order))
+        ranks.append(rank[labels.indices.fill_null(-1).to_numpy()])
+    return rows.take(np.lexsort(ranks[::-1]))
+
+
+def _forest(rows: Any, levels: list[str]) -> Tree:
+    """The forest of these rows, nodes without one added; mistakes are reported by path, since rows have no numbers."""
+    try:
+        return Tree.from_paths(rows, levels, fill=True, totals=None)
+    except RowError as error:
+        paths = list(zip(*(rows.column(name).to_pylist() for name in levels), strict=True))
+        path = paths[error.row]
+        depth = max((i + 1 for i, label in enumerate(path) if label is not None), default=0)
+        name = describe(levels, list(path[:depth]))
+        if paths.count(path) > 1:
+            raise ValueError(f"a path has one row; {name} has {paths.count(path)}: combine them, or keep one") from None
+        raise ValueError(f"{name}: {error.rule}") from None
+
+
+def _gap(tree: Tree, has_row: NDArray[np.bool_]) -> tuple[str | None, bool]:
+    """A node whose parent has no row, by name, if there is one; and whether any inner node has its row."""
+    orphan = np.flatnonzero(has_row & (tree.parent >= 0) & ~has_row[tree.parent])
+    return tree.name(int(orphan[0])) if len(orphan) else None, bool((has_row & ~tree.is_leaf).any())
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Below(Tree):
+    """A forest from some level downwards; nodes keep their whole names."""
+
+    whole: Tree | None = None
+    rows: int = 0  # that the forest was made of; its nodes without a row are numbered from there on
+
+    def name(self, node: int) -> str:
+        assert self.whole is not None
+        return self.whole.name(node if node < self.rows else node + len(self.whole) - len(self))
+
+
+def _below(forest: Tree, level: int) -> Tree:
+    """The forest without the nodes above a level, none of which has a row."""
+    if level == 0:
+        return forest
+    assert forest.order is not None  # it begins with a node that has no row
+    above, rows = int(forest.offsets[level]), int(forest.order[0])
+    order = forest.order[above:] - above * (forest.order[above:] >= rows)
+    family = np.maximum(forest.family[above:] - above, -1)
+    parent = np.empty(len(order), np.int32)
+    parent[order] = np.where(family < 0, -1, order[family])
+    first = forest.first[above:] - np.uint32(above)
+    return Below(parent, first, forest.offsets[level:] - above, order, whole=forest, rows=rows)

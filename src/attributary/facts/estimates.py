@@ -1,0 +1,305 @@
+"""Estimate facts: totals, what denoising gained at each level, and what to doubt: numbers, each with its sentence."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from attributary.estimates import Z_FINE, suspects
+from attributary.facts import numerals
+from attributary.facts.numerals import NOTHING, Numeral, change, listed, many, number, percent, signed
+from attributary.facts.plan import Line, cut_off
+from attributary.facts.quantity import Quantity, label
+from attributary.plan import Plan
+from attributary.spec.measure import COUNT
+from attributary.types import Floats
+
+EVEN = 0.05  # how far the sides of an interval may differ to be one figure
+WHOLE_MARGIN = 10  # from here on without digits behind the point
+FAR = 10.0  # times the stated standard deviation, or a part of it: then the scale is wrong
+LISTED = 10  # suspects
+BIASED = "estimates are no longer unbiased: closer on average, but not suited for billing"
+MADE_OF = {
+    True: "the prior is an earlier period, and what other nodes with the same label have today",
+    False: "no earlier period has a part in it: the prior is what these figures have for other nodes with the label",
+    None: "the prior is what an earlier period, or other nodes with the same label, say to expect of a node",
+}
+POSTERIOR = "the estimates are means over all whole counts, each weighted by its probability given the noisy values"
+
+
+def sentence(text: str) -> str:
+    """A text as a sentence of its own."""
+    return f"{text[:1].upper()}{text[1:]}" + "." * (not text.endswith((".", "?")))
+
+
+# Totals
+
+
+def sum_words(quantity: Quantity) -> str:
+    """The sum of all roots, with its interval: 5,285 visits, give or take 31 (95 % interval)."""
+    total, what = quantity.total, quantity.called
+    if quantity.kind == "value":
+        what = f"{quantity.unit} of {quantity.name}".strip()
+    said, below, above = quantity.shown(total.estimate), total.estimate - total.low, total.high - total.estimate
+    if np.isfinite(above) and abs(above - below) <= EVEN * above:
+        margin = f"{above:,.0f}" if above >= WHOLE_MARGIN and quantity.digits == 1 else quantity.figure(above)
+        return f"{said} {what}, give or take {margin} ({quantity.interval_words})"
+    return f"{said} {what} ({quantity.interval_words}: {quantity.interval(total.low, total.high)})"
+
+
+def limit_words(plan: Plan | None) -> str:
+    """What limits leave out of the figures; nothing where they leave out nothing."""
+    if plan is None:
+        return ""
+    unknown = listed([share.name for share in plan.measures if plan.spec.has_limits and not share.bias_known])
+    words = [f"by the prior, limits leave out {listed(cut)}"] if (cut := cut_off(plan)) else []
+    words += [f"limits leave out an unknown part of {unknown}"] if unknown else []
+    return " and ".join(words)
+
+
+def leading(quantity: Quantity) -> str:
+    """Which node of the first attribute has most; the two largest where noise does not tell them apart."""
+    est = quantity.estimates
+    here = est.tree.slice(min(int(est.tree.total), est.tree.depth - 1))
+    if here.stop - here.start < 2 or not est.tree.attributes or not np.isfinite(est.estimate[here]).all():
+        return ""
+    first, second = (here.start + np.argsort(-est.estimate[here], kind="stable")[:2]).tolist()
+    names = [numerals.short(label(est, v)) for v in (first, second)]
+    figures = [quantity.shown(est.estimate[v]) for v in (first, second)]
+    if est.low[first] > est.high[second]:
+        return f"{names[0]} leads with {figures[0]}"
+    return f"{names[0]} and {names[1]} lead with {figures[0]} and {figures[1]}"
+
+
+def headline(quantities: Sequence[Quantity], plan: Plan | None) -> list[str]:
+    """The answer in a few sentences: what is wrong with it, if anything is, then the totals, then how good they are."""
+    sums = [quantity for quantity in quantities if quantity.kind != "ratio"]
+    troubles = list(dict.fromkeys(sentence(line.text) for line in map(fit_line, sums) if line.warning))
+    totals, cut = listed([sum_words(quantity) for quantity in sums]), limit_words(plan)
+    totals = f"if the noise were as stated, {totals}" if troubles else totals
+    totals += f", only part of what happened: {cut}" if cut else ""
+    leads = leading(sums[0])
+    sentences = [*troubles, sentence(f"{totals}; {leads}" if leads else totals)]
+    number_of = sum(quantity.doubt.nodes for quantity in sums)
+    if number_of and not troubles:
+        sentences.append(f"{many(number_of, 'correction is', 'corrections are')} larger than noise explains.")
+    tree = sums[0].estimates.tree
+    errors = [
+        f"{percent(error)} for a {name}"
+        for name, error in zip(tree.level_names, median_errors(sums[0]), strict=True)
+        if name != "total"
+    ]
+    if tree.attributes and errors:
+        of = f" of {sums[0].called}" if len(sums) > 1 else ""
+        sentences.append(f"Median error{of}: {listed(numerals.few(errors))}.")
+    return sentences
+
+
+# Levels
+
+
+class LevelGain(NamedTuple):
+    """What denoising made of a level: variances on average, errors as root mean squares, both of its measured nodes.
+
+    Errors are relative to the count, or to tau if that is larger. Where no node was measured, variance and error are
+    those of all.
+    """
+
+    level: str
+    nodes: Numeral
+    measured: int
+    noise: Numeral  # its variance
+    variance: Numeral  # of the estimates
+    variance_change: Numeral
+    noisy_error: Numeral
+    error: Numeral  # of all nodes that can be estimated
+    error_change: Numeral
+    median: Numeral  # error of the median node
+    open: int  # nodes that cannot be estimated: nothing that was measured tells them apart from their siblings
+
+
+HEADS = {
+    "level": "level",
+    "nodes": "nodes",
+    "noise": "noise variance",
+    "variance": "estimate variance",
+    "variance_change": "vs. noise",
+    "noisy_error": "noisy error",
+    "error": "estimate error",
+    "error_change": "vs. noisy",
+    "median": "median error",
+}
+
+
+def level_gain(level: str, nodes: int, measured: int, open_: int, figures: Sequence[float]) -> LevelGain:
+    """A gain of its numbers: noise, variance, noisy error, error, error of the measured nodes, and median error."""
+    noise, variance, noisy, error, alike, median = figures
+    unmeasured = Numeral("not measured", None)
+    size = f"{nodes:,}" + (f" ({measured:,} measured)" if 0 < measured < nodes else "")
+    known = percent(error) + (f" ({open_:,} cannot be estimated)" if open_ else "")
+    return LevelGain(
+        level,
+        Numeral(size, nodes),
+        measured,
+        Numeral(number(noise), noise) if measured else unmeasured,
+        Numeral(number(variance), variance),
+        change(variance, noise) if measured and noise > 0 else Numeral(NOTHING, None),
+        percent(noisy) if measured else unmeasured,
+        Numeral(known, error),
+        change(alike, noisy) if measured and noisy > 0 else Numeral(NOTHING, None),
+        percent(median),
+        open_,
+    )
+
+
+def level_gains(quantity: Quantity) -> list[LevelGain]:
+    """One for each level, top to bottom; nothing where the table does not tell the noise."""
+    est = quantity.estimates
+    if quantity.kind == "ratio" or np.isnan(est.noise_variance).all():
+        return []
+    weight, levels = quantity.metric(est.estimate, quantity.tau), []
+    medians = median_errors(quantity)
+    for i, name in enumerate(est.tree.level_names):
+        here = est.tree.slice(i)
+        noise, variance, weights = est.noise_variance[here], est.variance[here], weight[here]
+        measured, known = est.measured[here], np.isfinite(variance)
+        judged = measured if measured.any() else np.ones(len(measured), bool)
+        with np.errstate(invalid="ignore"):
+            squares = [(noise * weights)[measured], (variance * weights)[known], (variance * weights)[measured & known]]
+        figures = [_mean(noise[measured]), _mean(variance[judged]), *(np.sqrt(_mean(each)) for each in squares)]
+        levels.append(level_gain(name, len(measured), int(measured.sum()), int((~known).sum()), [*figures, medians[i]]))
+    return levels
+
+
+def _mean(values: Floats) -> float:
+    return float(np.mean(values)) if len(values) else np.nan
+
+
+def median_errors(quantity: Quantity) -> list[float]:
+    """The relative error of the median node of each level."""
+    est, error = quantity.estimates, quantity.errors
+    return [float(np.median(error[est.tree.slice(i)])) for i in range(est.tree.depth)]
+
+
+def gains_table(gains: Sequence[LevelGain]) -> list[list[str]]:
+    """The heads and a row for each level, as all renderers show them."""
+    return [list(HEADS.values()), *([getattr(gain, name) for name in HEADS] for gain in gains)]
+
+
+def gain_words(gains: Sequence[LevelGain]) -> str:
+    """The gains in a sentence; nothing where there are none."""
+    each = [f"{gain.level} {gain.error} (noisy {gain.noisy_error})" for gain in gains]
+    return f"Estimate error by level: {', '.join(numerals.few(each))}." if each else ""
+
+
+def as_numbers(gain: LevelGain) -> dict[str, Any]:
+    """A gain as JSON has it."""
+    names = {"name": "level", "nodes": "nodes", "measured": "measured", "noise": "noise", "estimate": "variance"}
+    names |= {"noisy_error": "noisy_error", "error": "error", "median_error": "median"}
+    values = {name: getattr(gain, attribute) for name, attribute in names.items()}
+    return {name: finite(x.value if isinstance(x, Numeral) else x) for name, x in values.items()}
+
+
+def finite(x: Any) -> Any:
+    """A number as JSON has it: infinite ones are text, and nan is nothing."""
+    return x if not isinstance(x, float) or np.isfinite(x) else None if np.isnan(x) else str(x)
+
+
+def summed(gains: Sequence[LevelGain]) -> list[str]:
+    """The levels that are not measured, but summed from those below."""
+    return [gain.level for gain in gains if not gain.measured]
+
+
+# What to doubt
+
+
+def fit_line(quantity: Quantity) -> Line:
+    """Whether there is as much noise as stated, where anybody stated it."""
+    doubt, estimated = quantity.doubt, quantity.estimates.estimated
+    if doubt.z is None:
+        return Line("noise", "the noise level cannot be checked: no figure was measured twice")
+    z = f"z = {doubt.z:z,.1f}".replace("-", numerals.MINUS)
+    stated = {True: "estimated from these figures", False: "stated", None: "the table says"}[estimated]
+    if abs(doubt.z) <= Z_FINE:
+        if estimated:
+            return Line("noise", f"the noise level was estimated from these figures, which fit it ({z})")
+        return Line("noise", f"the noise is as large as {stated} ({z})")
+    if not 1 / FAR <= doubt.ratio <= FAR:
+        size = "larger" if doubt.ratio > 1 else "smaller"
+        return Line(
+            "noise", f"the noise is far {size} than {stated} ({z}): do not use these figures; is the scale right?", True
+        )
+    more = "more" if doubt.z > 0 else "less"
+    times = f"its standard deviation looks {doubt.ratio:.2g} times as large"
+    return Line("noise", f"there is {more} noise than {stated} ({z}): {times}", True)
+
+
+def correction_line(quantity: Quantity) -> Line:
+    """How many corrections noise does not explain."""
+    beyond = f"(threshold {quantity.doubt.threshold:.1f} standard deviations)"
+    if not quantity.doubt.nodes:
+        return Line("corrections", f"no implausible correction {beyond}")
+    nodes = many(quantity.doubt.nodes, "correction is", "corrections are")
+    return Line("corrections", f"{nodes} implausible {beyond}: noise does not explain them", True)
+
+
+def worst(quantity: Quantity, most: int = LISTED) -> tuple[int, list[tuple[str, str, str, str]]]:
+    """How many nodes are to be looked at, and the worst of them: name, noisy, estimate, correction."""
+    found, listed_ = suspects(quantity.estimates, quantity.doubt.implausible, most)
+    rows = [(s.name, quantity.figure(s.noisy), quantity.shown(s.estimate), signed(s.correction)) for s in listed_]
+    return found, rows
+
+
+def negative_line(quantity: Quantity) -> Line | None:
+    """How many estimates are below 0."""
+    below, of = int((quantity.estimates.estimate < 0).sum()), len(quantity.estimates)
+    verb = "is" if below == 1 else "are"
+    words = f"{below:,} of {of:,} estimates {verb} negative, which is normal for small noisy {quantity.noun}s"
+    return Line("negative", words) if below else None
+
+
+def weights(quantity: Quantity) -> list[tuple[str, Numeral]]:
+    """The average weight of the prior in the estimates of each level; none without a prior."""
+    est = quantity.estimates
+    if est.from_prior is None:
+        return []
+    each = [float(est.from_prior[est.tree.slice(i)].mean()) for i in range(est.tree.depth)]
+    return [(name, percent(weight)) for name, weight in zip(est.tree.level_names, each, strict=True)]
+
+
+def prior_lines(quantity: Quantity) -> list[Line]:
+    """What weight the prior has, what it is made of, and what that does to the estimates."""
+    if not (each := weights(quantity)):
+        return []
+    by_level = ", ".join(numerals.few([f"{name} {weight}" for name, weight in each]))
+    texts = [f"weight of the prior: {by_level} ({BIASED})", MADE_OF[quantity.estimates.earlier]]
+    texts += [POSTERIOR] if quantity.estimates.zero_probability is not None else []
+    return [Line("prior", text) for text in texts]
+
+
+def lines(quantity: Quantity) -> list[Line]:
+    """What a careful reader asks of estimates, one sentence each; what is wrong comes first."""
+    negative, cut, made = negative_line(quantity), limit_words(quantity.plan), quantity.estimates.made
+    each = [fit_line(quantity), *([correction_line(quantity)] if quantity.doubt.z is not None else [])]
+    each += [*([negative] if negative else []), *prior_lines(quantity)]
+    each += [Line("estimates", made.remark)] if made and made.remark else []
+    each += [Line("limits", f"{cut}: these figures are only part of what happened")] if cut else []
+    return sorted(each, key=lambda line: not line.warning)
+
+
+def as_data(quantity: Quantity) -> dict[str, Any]:
+    """The same figures by name, as --summary has them."""
+    doubt, total = quantity.doubt, quantity.total
+    _, listed_ = suspects(quantity.estimates, doubt.implausible, LISTED)
+    return {
+        "measure": COUNT if quantity.kind == "count" else quantity.name,
+        "nodes": len(quantity.estimates),
+        "total": {"estimate": total.estimate, "low": total.low, "high": total.high},
+        "confidence": quantity.estimates.level,
+        "levels": [as_numbers(gain) for gain in level_gains(quantity)],
+        "fit": {"z": doubt.z, "ratio": doubt.ratio},
+        "implausible": {"nodes": doubt.nodes, "threshold": doubt.threshold, "worst": listed_},
+        "negative": int((quantity.estimates.estimate < 0).sum()),
+        "from_prior": dict(weights(quantity)) or None,
+        "limits": limit_words(quantity.plan) or None,
+    }

@@ -1,0 +1,235 @@
+"""Query and privacy: what was asked, how private the answer is, and what both rest on, for a page."""
+
+from collections.abc import Sequence
+from math import exp
+from typing import NamedTuple
+
+import numpy as np
+
+from attributary.estimates import Estimates
+from attributary.facts import numerals
+from attributary.facts.estimates import BIASED, prior_lines, sentence
+from attributary.facts.plan import REVEALS, about, split_words
+from attributary.facts.quantity import Quantity
+from attributary.plan import MeasurePlan, Plan
+from attributary.plan.plan import Trade
+from attributary.tables.table_columns import EXACT_PRIOR, NO_NOISE, SEEDED, TRUE_COUNTS
+
+
+class Fact(NamedTuple):
+    """`more` explains, `warning` must not be missed."""
+
+    name: str
+    answer: str
+    more: tuple[str, ...] = ()
+    warning: str = ""
+
+
+SAME_NOISE = 0.02  # how far variances may be from those planned, relative to them
+LARGE = 1e6  # a factor that nobody can picture
+
+
+def title(levels: tuple[str, ...], measures: Sequence[str] = ("conversions",)) -> str:
+    """What a page is about, by the levels and by what the measures are called."""
+    named = numerals.few([level for level in levels if level != "total"])
+    what = numerals.listed(numerals.few(list(measures)))
+    what = what[:1].upper() + what[1:]
+    return f"{what} by {numerals.listed(named)}" if named else what if levels else "Methods compared"
+
+
+def privacy_sentence(plan: Plan | None, est: Estimates, not_private: str) -> str:
+    """How private estimates are, in a sentence."""
+    if not_private:
+        return "No ε protects these figures."
+    if plan is None:
+        return "Their privacy budget is not stated: no plan was given."
+    of = " by the plan" if _other_noise(plan, est) else ""
+    return f"Privacy budget{of}: {_epsilon(plan.spec.epsilon)} ({plan.privacy_words.unit})."
+
+
+def plan_headline(plan: Plan) -> list[str]:
+    """What a plan alone says."""
+    tree = plan.expected.tree
+    errors = f"{numerals.percent(tree.plan)} ({numerals.percent(tree.equal)} with an equal split)"
+    return [
+        "A plan; nothing is measured yet.",
+        f"Expected error over all levels: {errors}.",
+        f"Privacy budget: {_epsilon(plan.spec.epsilon)} ({plan.privacy_words.unit}).",
+    ]
+
+
+def facts(plan: Plan | None, quantity: Quantity | None) -> list[Fact]:
+    """What the section on query and privacy says of a plan and the estimates of its first measure."""
+    est = None if quantity is None else quantity.estimates
+    weight = _weight(quantity) if quantity is not None else []
+    if plan is None:
+        if est is None:
+            return [EVALUATION]
+        return [Fact("Query", " › ".join(numerals.few(est.tree.level_names))), NO_PLAN, *weight]
+    return [_question(plan, est), *measure_facts(plan), _budget(plan), _noise(plan, est), _prior(plan), *weight]
+
+
+def _weight(quantity: Quantity) -> list[Fact]:
+    if quantity.estimates.from_prior is None:
+        return []
+    mean = numerals.percent(quantity.estimates.from_prior.mean())
+    more = tuple(sentence(line.text) for line in prior_lines(quantity))
+    return [Fact("Weight of the prior", f"{mean} on average", more, sentence(BIASED))]
+
+
+NO_PLAN = Fact(
+    "Privacy",
+    "not stated",
+    (
+        "No plan was given, so this page cannot state the ε that was spent, nor what it protects.",
+        "Make the report from the plan and the estimates together.",
+    ),
+)
+EVALUATION = Fact(
+    "Query",
+    "the error of each method",
+    warning="An evaluation is computed from true counts, and no ε protects it.",
+)
+
+
+def not_private(said: str) -> list[str]:
+    """The warning that files carry, in sentences; none if all are private."""
+    known = {
+        SEEDED: "The noise was drawn from a known seed: whoever knows the seed can remove the noise.",
+        NO_NOISE: "No noise was added: these are exact sums.",
+        TRUE_COUNTS: "True counts without noise were used for these figures.",
+        EXACT_PRIOR: "The prior is counts without noise: these figures tell a little of them.",
+    }
+    return [known.get(words, words) for words in said.split(" | ") if words]
+
+
+def _question(plan: Plan, est: Estimates | None) -> Fact:
+    spec = plan.spec
+    sizes = [len(range(*est.tree.slice(i).indices(len(est)))) for i in range(est.tree.depth)] if est else None
+    counts = sizes or [level.nodes for level in plan.expected.levels]
+    sized = numerals.listed([f"{n:,}\u00a0×\u00a0{name}" for n, name in zip(counts, plan.levels, strict=False)])
+    more = [f"{numerals.many(sum(counts), 'node' if spec.values else 'count')}: {sized}."]
+    if spec.unknown:
+        names = numerals.listed([a.name for a in spec.unknown])
+        verb = "is" if len(spec.unknown) == 1 else "are"
+        more.append(
+            f"{names[:1].upper()}{names[1:]} {verb} known only at conversion time, so every value is queried, whether "
+            "or not any conversion has it."
+        )
+    return Fact("Query", " › ".join(numerals.few(plan.levels)), tuple(more))
+
+
+def _budget(plan: Plan) -> Fact:
+    spec, private = plan.spec, plan.privacy_words
+    split = f"Budget split: {split_words(plan)}."
+    sentences = [words.replace("ε = ", "ε\u00a0=\u00a0") for words in private.sentences]
+    warning = sentences.pop() if private.warning else ""
+    first, *more = sentences
+    factor = exp(min(spec.epsilon, 700))
+    times = f"at most {numerals.number(float(f'{factor:.2g}'))} times" if factor < LARGE else "at most e^ε times"
+    it = "it" if plan.most_of_all == 1 and not spec.terms.unit else "them"
+    but = f", but for a chance of {spec.delta:g}" if spec.delta else ""
+    if not spec.terms.guarantee:
+        first += f" Whatever is published here is {times} as likely with {it} as without {it}{but}."
+    if spec.noise_model.account:
+        more.append(f"{', '.join(f'{name} = {x:.4g}' for name, x in spec.noise_model.account.items())}.")
+    delta = f", δ\u00a0=\u00a0{spec.delta:g}" if spec.delta else ""
+    return Fact("Privacy budget", f"{_epsilon(spec.epsilon)}{delta}", (first, *more, split), warning)
+
+
+def _epsilon(epsilon: float) -> str:
+    """ε with its value, on one line."""
+    return f"ε\u00a0=\u00a0{numerals.number(epsilon)}"
+
+
+def _noise(plan: Plan, est: Estimates | None) -> Fact:
+    spec, warning = plan.spec, _other_noise(plan, est)
+    if spec.noise_model.on_sums and (spec.values or len(plan.measures) > 1):
+        return Fact(
+            "Noise",
+            "discrete Laplace, as in a summary report",
+            (
+                "A conversion adds to one key of each level and measure, a value in proportion to where it is clipped; "
+                f"an impression adds {spec.l1:,} at most. Every sum gets noise DLap(ε / {spec.l1:,}).",
+            ),
+            warning,
+        )
+    what, how = spec.noise_model.words
+    other = plan.other_noise
+    beside = () if other is None else (f"{other.words(plan.expected.tree.plan)}.",)
+    return Fact("Noise", what, (how, *beside), warning)
+
+
+def _other_noise(plan: Plan, est: Estimates | None) -> str:
+    """What to say where the figures do not have the plan's noise, so that its ε is not theirs."""
+    if est is None or est.tree.level_names != plan.levels:
+        return ""
+    planned = est.tree.to_level_order(plan.variance(est.tree, plan.spec.asked[0].name))
+    known = est.measured & (est.noise_variance > 0) & np.isfinite(planned)
+    times = float(np.median(est.noise_variance[known] / planned[known])) if known.any() else 1.0
+    if abs(times - 1) < SAME_NOISE:
+        return ""
+    return (
+        f"The noise of these figures has {numerals.number(float(f'{times:.3g}'))} times the planned variance: reports "
+        "were aggregated with another ε than the plan's, or several summary reports were added up. The ε and the "
+        "expected errors on this page are the plan's."
+    )
+
+
+def _prior(plan: Plan) -> Fact:
+    note = plan.prior
+    if not note.history:
+        return Fact("Planned from", "no earlier counts", ("The plan uses the structure of the tree alone.",))
+    changed = []
+    if note.new:
+        changed.append(f"{numerals.many(note.new, 'node is', 'nodes are')} new since then.")
+    if note.gone:
+        leaves = numerals.many(note.gone, "leaf", "leaves")
+        had = "" if note.lost is None else f" with {numerals.number(note.lost)} conversions"
+        changed.append(f"{leaves}{had} no longer occur.")
+    if note.protected:
+        conversions = f"{numerals.number(note.conversions or 0)} earlier conversions"
+        return Fact("Planned from", conversions, ("They were protected, so using them again is free.", *changed))
+    return Fact("Planned from", "earlier counts", tuple(changed), f"These counts were NOT protected: {REVEALS}.")
+
+
+def measure_facts(plan: Plan) -> list[Fact]:
+    """The measures and limits of a plan of values, or of several conversions per impression."""
+    each, rows = plan.by_measure, list[Fact]()
+    if plan.spec.measures:
+        measures = [part.measure for part in each]
+        called = [measure.called + (f" in {measure.unit}" if measure.unit else "") for measure in measures]
+        rows.append(Fact("Measures", numerals.listed(called), tuple(sentence(about(plan, part)) for part in each)))
+    if plan.spec.values or plan.most_of_all > 1:
+        rows.append(_limits(plan, each))
+    return rows
+
+
+def _limits(plan: Plan, each: tuple[MeasurePlan, ...]) -> Fact:
+    counts = sorted({plan.most(), *map(plan.most, plan.roots)})
+    few = str(counts[0]) if len(counts) == 1 else f"{counts[0]} {'or' if len(counts) == 2 else 'to'} {counts[-1]}"
+    kept = [f"the first {few} conversions of an impression" if few != "1" else "one conversion of an impression"]
+    kept += [
+        f"{part.measure.name} up to {numerals.number(part.clip)}"
+        + (f"\u00a0{part.measure.unit}" if part.measure.unit else "")
+        for part in each
+        if not part.measure.is_count
+    ]
+    more = ["What exceeds a limit is in none of these figures. Wider limits would need more noise."]
+    taken = chosen(plan)
+    if taken is not None:
+        more.append(
+            f"Expected error {numerals.percent(taken.error)}: {numerals.percent(taken.bias)} cut off by limits, which "
+            f"more reports do not average out, and {numerals.percent(taken.noise)} noise (squares add up)."
+        )
+    unknown = [part.name for part in plan.measures if not part.bias_known]
+    warning = (
+        f"The prior does not show how much of {numerals.listed(unknown)} they cut off; expected errors leave it out."
+    )
+    return Fact("Limits", numerals.listed(kept), tuple(more), warning if unknown else "")
+
+
+def chosen(plan: Plan) -> Trade | None:
+    """What to expect of the limits that were chosen, all measures together; None where no row is of all roots."""
+    rows = [trade for trades in (plan.tradeoff or {}).values() for trade in trades]
+    return next((trade for trade in reversed(rows) if trade.chosen == 1), None)

@@ -1,0 +1,161 @@
+"""A generated log becomes a file, or a folder of files, each whole or not at all."""
+
+import os
+import zlib
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from attributary import shop
+from attributary.errors import InputError, brief
+from attributary.paper import camb, csscl, forest
+from attributary.paper.look_alike import WORKERS, Stream, inner_name, map_blocks
+from attributary.tables import check_output, write_table
+from attributary.whole_files import sole_writer, whole_file, whole_folder
+
+Progress = Callable[[int], None]
+GROUP = 2**18  # rows in a row group of Parquet, at least
+LEVEL = 3  # of gzip
+MOST_ROWS = 10**10
+LOGS = {"csscl": csscl, "camb": camb, "shop": shop, "forest": forest}
+KINDS = {kind: log.ROWS for kind, log in LOGS.items()}  # with rows by default
+STREAMS = {"csscl": csscl.csscl_stream, "camb": camb.camb_stream}
+FOLDERS: dict[str, tuple[Callable[[int, int], Any], str]] = {
+    "shop": (shop.shop, shop.SPEC),
+    "forest": (forest.forest, forest.SPEC),
+}
+FORMATS = {"parquet": (".parquet", ".pq"), "published": (".tsv.gz", ".tsv")}  # with the endings of such files
+
+
+class Written(NamedTuple):
+    path: str
+    rows: int
+
+
+def generate(
+    kind: str,
+    output: str,
+    rows: int | None = None,
+    seed: int = 0,
+    format: str | None = None,
+    progress: Progress | None = None,
+) -> list[Written]:
+    """Writes a generated log, each file whole or not at all; the same seed and number of rows give the same bytes.
+
+    csscl and camb go to a file, or under a name of their own to a folder; shop and forest go to a folder. A path
+    without an ending is a folder, and is made if it is not there. `progress` is told, again and again, how many rows
+    were added.
+    """
+    if kind not in KINDS:
+        raise InputError(f"the kinds of generated logs are {', '.join(KINDS)}; got {kind!r}")
+    number = KINDS[kind] if rows is None else rows
+    if number > MOST_ROWS:
+        raise InputError(f"a generated log has {MOST_ROWS:,} rows at most; got {brief(number)}")
+    if kind in FOLDERS:
+        return _generate_folder(kind, _folder(output), number, seed, format, progress or (lambda rows: None))
+    path, chosen = _file(output, kind, format)
+    write(STREAMS[kind](number, seed), path, chosen, progress)
+    return [Written(path, number)]
+
+
+def _generate_folder(
+    kind: str, folder: str, rows: int, seed: int, format: str | None, progress: Progress
+) -> list[Written]:
+    if format not in (None, "parquet"):
+        raise InputError(f"the {kind} is written as parquet; got format {format!r}, which is for csscl and camb")
+    make, spec = FOLDERS[kind]
+    with sole_writer(folder):
+        tables = make(rows, seed)._asdict()
+        names = {name: f"{name}.parquet" for name in tables}
+        with whole_folder(folder, (*names.values(), "spec.toml")) as place:
+            for name, table in tables.items():
+                write_table(table, os.path.join(place, names[name]))
+            with whole_file(os.path.join(place, "spec.toml")) as file:
+                file.write(spec.encode())
+    progress(rows)
+    return [Written(os.path.join(folder, names[name]), len(table)) for name, table in tables.items()]
+
+
+def _file(output: str, kind: str, format: str | None) -> tuple[str, str]:
+    """Where to write and in which format; refuses early what could not be written."""
+    if format is not None and format not in FORMATS:
+        raise InputError(f"a generated log is written as {' or '.join(FORMATS)}; got {format!r}")
+    said = next((name for name, endings in FORMATS.items() if output.endswith(endings)), None)
+    if said is None or os.path.isdir(output):
+        chosen = format or "parquet"
+        output = os.path.join(_folder(output), kind + FORMATS[chosen][0])
+    elif format is None or format == said:
+        chosen = said
+    else:
+        raise InputError(
+            f"{output} has the ending of {said}, but the format is {format}: end it in {' or '.join(FORMATS[format])}"
+        )
+    check_output(output, "parquet" if chosen == "parquet" else "tsv")
+    return output, chosen
+
+
+def _folder(output: str) -> str:
+    if output == "-":
+        raise InputError("generated logs are written to files, not to standard output; name a folder or a file")
+    if os.path.splitext(output)[1] and not os.path.isdir(output):
+        endings = " or ".join(ending for endings in FORMATS.values() for ending in endings)
+        raise InputError(
+            f"a folder is expected, or for csscl and camb a file that ends in {endings}; got {output}: "
+            "end it in / if it is a folder"
+        )
+    try:
+        os.makedirs(output, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{output} cannot be created: {error.strerror or error}") from error
+    return output
+
+
+def write(
+    stream: Stream, path: str, format: str = "parquet", progress: Progress | None = None, workers: int = WORKERS
+) -> None:
+    """Writes all rows to one file; `progress` is told how many were added. The number of workers changes no byte.
+
+    The format is parquet, or published: text with tabs, compressed if the path ends in .gz.
+    """
+    write_in = {"parquet": _write_parquet, "published": _write_published}[format]
+    try:
+        write_in(stream, path, progress or (lambda rows: None), workers)
+    except BrokenPipeError:  # the reader has had enough, as `head` does
+        raise
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror or error}") from error
+
+
+def _write_parquet(stream: Stream, path: str, progress: Progress, workers: int) -> None:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    schema = stream.schema_with_label()
+    with whole_file(path) as file, parquet.ParquetWriter(file, schema, compression="zstd") as writer:
+        waiting: list[Any] = []
+        for batch in map_blocks(stream, lambda batch: batch, workers):
+            waiting.append(batch)
+            if sum(b.num_rows for b in waiting) >= GROUP:
+                writer.write_table(pa.Table.from_batches(waiting).cast(schema), row_group_size=2 * GROUP)
+                waiting = []
+            progress(batch.num_rows)
+        if waiting:
+            writer.write_table(pa.Table.from_batches(waiting).cast(schema), row_group_size=2 * GROUP)
+
+
+def _write_published(stream: Stream, path: str, progress: Progress, workers: int) -> None:
+    name = inner_name(stream.kind)
+    pack = (lambda data: _member(data, name)) if path.endswith(".gz") else (lambda data: data)
+    with whole_file(path) as file:
+        file.write(pack(stream.header) if stream.header else b"")
+        for rows, data in map_blocks(stream, lambda batch: (batch.num_rows, pack(stream.text(batch))), workers):
+            file.write(data)
+            progress(rows)
+
+
+def _member(data: Any, name: str) -> bytes:
+    """A gzip file of its own; gzip files one after the other are one too."""
+    deflate = zlib.compressobj(LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
+    head = b"\x1f\x8b\x08\x08" + bytes(5) + b"\xff" + name.encode() + b"\0"
+    body = deflate.compress(data) + deflate.flush()
+    tail = zlib.crc32(data).to_bytes(4, "little") + (len(data) % 2**32).to_bytes(4, "little")
+    return head + body + tail
