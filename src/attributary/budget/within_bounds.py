@@ -91,12 +91,13 @@ class ShareLayout:
         low = np.full_like(first, least[0].max())
         high = np.full_like(first, 1.0 - least[1:].sum(axis=0).max())
         common = low
-        for _ in range(AGAIN):  # the first is enough where no row is at a limit
+        limited = self.limit < 1 or bool(least.any())
+        for _ in range(AGAIN if limited else 1):  # the first is exact where nothing limits rows
             need = self._below(z[:, :, 1:], least[1:], np.broadcast_to(1.0 - common, some.shape))[1]
             need = (((1.0 - common) * need * free * some) ** power).sum(axis=3, keepdims=True) ** (1 / power)
             best = np.divide(first, first + need, out=np.zeros_like(first), where=first > 0)
             low, high = np.where(best > common, common, low), np.where(best > common, high, common)
-            before, common = common, np.where((best > low) & (best < high), best, 0.5 * (low + high))
+            before, common = common, np.where((best > low) & (best < high) | (not limited), best, 0.5 * (low + high))
             if np.abs(common - before).max() < IDLE:
                 break
         whole = np.broadcast_to(common, z[:, :, :1].shape)
