@@ -25,6 +25,7 @@ import attributary
 from attributary import api, budget, estimators, evaluate, logs, noise, plan, prior, report, rmsre
 from attributary.api import w3c
 from attributary.cli import main
+from attributary.spec.privacy_unit import UNITS
 from attributary.spec.terms import TERMS
 
 TOP = Path(__file__).parent.parent
@@ -45,7 +46,7 @@ def test_the_examples_run(
     for kind in api.BUILT_IN:
         api.api_of_kind(kind)  # registers itself when it is first imported, which is not the page's doing
     registries: tuple[dict[str, Any], ...] = (noise.MODELS, noise.SHAPES, api.APIS, TERMS)
-    registries += (budget.METHODS, estimators.ESTIMATORS, rmsre.METRICS)
+    registries += (budget.METHODS, estimators.ESTIMATORS, rmsre.METRICS, UNITS)
     with ExitStack() as page_ends:
         for registry in registries:  # what a page registers ends with it
             page_ends.enter_context(patch.dict(registry))

@@ -258,3 +258,12 @@ def test_the_command_prints_schemes_and_the_guarantee(tmp_path: Any) -> None:
         "method"
         in attributary("plan", tmp_path / "spec.toml", "--prior", tmp_path / "counts.csv", "--method", "all").output
     )
+
+
+def test_a_scheme_that_measures_nothing_of_some_nodes_costs_an_endless_error_in_the_file_too() -> None:
+    asks = spec("A")
+    plan = make_plan(asks, forest(asks, 0)[0])
+    assert plan.schemes is not None
+    worst = (plan.schemes[0].model_copy(update={"error": np.inf}), *plan.schemes[1:])
+    again = Plan.from_json(plan.model_copy(update={"schemes": worst}).to_json())
+    assert again.schemes == worst

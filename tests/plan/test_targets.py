@@ -4,13 +4,18 @@ from itertools import product
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attributary import Measurements, Plan, Prior, Spec, Tree, budget, denoise, make_plan, rmsre
 from attributary.errors import InputError
+from attributary.facts.plan import bound_lines, keeps_bounds
 from attributary.plan.variants import Change, what_if
+from attributary.prior import from_counts
+from attributary.prior.earlier import profile
+from support.bounded import case as bounded_case
 from support.effort import examples, first_of
 
 DAY = {"name": "day", "unknown": True, "range": [1, 4]}
@@ -221,6 +226,44 @@ def test_a_half_width_is_that_of_intervals() -> None:
         make_plan(spec.with_keys(tau=1e7), tree, prior)
 
 
+@pytest.mark.parametrize("share", [0.05, 0.2])
+def test_a_half_width_is_said_to_be_met(share: float) -> None:
+    """If the plan was made for it; a plan for equal shares may miss it."""
+    attributes = [{"name": "a", "half_width": share}, {"name": "b"}, DAY]
+    spec = Spec(epsilon="auto", tau=5, attribute=attributes)
+    tree, prior = counted(spec, 2)
+    plan = make_plan(spec, tree, prior, compare=False)
+    assert keeps_bounds(plan) and bound_lines(plan)[0].text.count(": met;") == 1
+    missed = make_plan(plan.spec, tree, prior, "equal", compare=False)
+    assert not keeps_bounds(missed) and bound_lines(missed)[0].warning
+
+
+def test_a_target_below_what_limits_cut_off_says_so() -> None:
+    """No ε meets it, and the nearest error is one of noise and limits, not a ratio to nothing."""
+    spec = asked({"a": 0.05}, epsilon=2, measures=[{"name": "revenue", "clip": 20}])
+    tree, _ = counted(spec, 3)
+    rows = {name: [tree.path(leaf)[i] for leaf in tree.leaves] for i, name in enumerate(("a", "b", "day"))}
+    number = len(tree.leaves)
+    counts = {"conversions": [40] * number, "rank": [1] * number}
+    table = pa.table({**rows, **counts, "revenue": [40 * 90.0] * number, "revenue_from": [90.0] * number})
+    earlier = profile(tree, spec, table)
+    with pytest.raises(InputError, match="what limits cut off is 77.8 % of a, whatever epsilon is") as error:
+        make_plan(spec, tree, from_counts(tree, table), profile=earlier, compare=False)
+    nearest = float(str(error.value).split("the nearest is a ")[1].split(" %")[0])
+    assert 77.7 < nearest < 100 and "what would meet them: higher limits (clip" in str(error.value)
+
+
+@pytest.mark.parametrize("seed", range(12, 240, 45))
+def test_the_guard_is_said_to_be_kept_only_where_it_is(seed: int) -> None:
+    """W3C's few contributions may be too few to keep it."""
+    made = bounded_case(seed)
+    plan = made.plan()
+    said = [line.text for line in bound_lines(plan) if line.text.startswith("no level above")]
+    levels = [level.error for part in plan.by_measure for level in part.plan.expected.levels]
+    kept = all(error.plan <= plan.spec.guard_factor * error.equal * 1.001 for error in levels)
+    assert bool(said) == (kept and np.isfinite(plan.spec.guard_factor))
+
+
 def test_what_cannot_be_met_says_what_would_meet_it() -> None:
     spec = asked({"a": 0.01, "b": 0.05}, epsilon=1, guard="none")
     tree, prior = counted(spec, 4)
@@ -235,20 +278,28 @@ def test_what_cannot_be_met_says_what_would_meet_it() -> None:
     make_plan(spec, tree, prior.times(longer * 1.01), compare=False)
     with pytest.raises(InputError, match="cannot be met"):
         make_plan(spec, tree, prior.times(longer * 0.98))
-    fewer = float(words.split("no level day and epsilon = ")[1].split(",", maxsplit=1)[0])
-    above = Spec(
-        epsilon="auto", tau=5, guard="none", attribute=[{"name": "a", "error": 0.01}, {"name": "b", "error": 0.05}]
-    )
-    known = tree.table().take(tree.leaves)
-    shorter = above.tree(known)
-    counts = tree.to_level_order(prior.mean)[: len(shorter)]
-    assert make_plan(above, shorter, Prior(counts, None, True, None), compare=False).spec.epsilon == pytest.approx(
-        fewer, rel=2e-3
-    )
+    assert "no level day" not in words  # it takes as much ε without it
     near = make_plan(spec, tree, prior, strict=False, compare=False)
     assert [e.error.plan for e in near.expected.levels][:2] > [0.01, 0.05]
     with pytest.raises(InputError, match="more than the 64 that a summary report takes"):
         make_plan(asked({"a": 1e-5}, epsilon="auto"), tree, prior)
+
+
+def test_a_level_left_out_is_offered_where_it_helps() -> None:
+    """Under a guard, the days take a part of the budget."""
+    spec = asked({"a": 0.01, "b": 0.05}, epsilon=1, guard=1.2)
+    tree, prior = counted(spec, 4)
+    with pytest.raises(InputError, match="cannot be met with epsilon = 1, the nearest is") as error:
+        make_plan(spec, tree, prior)
+    words = str(error.value)
+    needed, fewer = (float(part.split(",", maxsplit=1)[0]) for part in words.split("epsilon = ")[2:])
+    assert fewer < needed and "no level day and epsilon" in words
+    targets = [{"name": "a", "error": 0.01}, {"name": "b", "error": 0.05}]
+    above = Spec(epsilon="auto", tau=5, guard=1.2, attribute=targets)
+    shorter = above.tree(tree.table().take(tree.leaves))
+    counts = tree.to_level_order(prior.mean)[: len(shorter)]
+    plan = make_plan(above, shorter, Prior(counts, None, True, None), compare=False)
+    assert plan.spec.epsilon == pytest.approx(fewer, rel=2e-3)
 
 
 def test_a_level_that_is_kept_has_half_of_an_equal_share() -> None:

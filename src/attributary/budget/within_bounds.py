@@ -31,11 +31,12 @@ INNER = 12  # times that multipliers are adjusted in a round
 LEAST, MOST = 1e-5, 1e12  # multipliers: one of 0 could not grow
 SMALL = 1e-3  # of a row's largest share: too small to be worth a key
 LONGEST = 8.0  # step
-AGAIN = 6  # times that a common total is adjusted to rows at their limits
+AGAIN = 12  # times that a common total is adjusted to rows at their limits
 EXCHANGES = 6  # times that rows and measures get the splits that are best for them, for as long as it gains ...
 ENOUGH = 5e-4  # ... this part of the error
 MOST_GROUPS = 32  # of rows that change together, in all at most ...
 MOST_CHANGES = 256  # ... times
+MIXES = 32  # splits at random, with other sets in each row, where there are few rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,16 +88,18 @@ class ShareLayout:
         if not self.total:
             return self._below(z, least, np.ones_like(some, np.float64))[0]
         first, power = z[:, :, :1, :1], self.exponent + 1
-        floor, ceiling = least[0].max(), 1.0 - least[1:].sum(axis=0).max()
-        common = np.full_like(first, floor)
-        for count in range(AGAIN):  # one is enough where no row is at a limit
-            below, need = self._below(z[:, :, 1:], least[1:], np.broadcast_to(1.0 - common, some.shape))
+        low = np.full_like(first, least[0].max())
+        high = np.full_like(first, 1.0 - least[1:].sum(axis=0).max())
+        common = low
+        limited = self.limit < 1 or bool(least.any())
+        for _ in range(AGAIN if limited else 1):  # the first is exact where nothing limits rows
+            need = self._below(z[:, :, 1:], least[1:], np.broadcast_to(1.0 - common, some.shape))[1]
             need = (((1.0 - common) * need * free * some) ** power).sum(axis=3, keepdims=True) ** (1 / power)
             best = np.divide(first, first + need, out=np.zeros_like(first), where=first > 0)
-            best = np.clip(best, floor, ceiling)
-            if count and np.abs(best - common).max() < IDLE:
+            low, high = np.where(best > common, common, low), np.where(best > common, high, common)
+            before, common = common, np.where((best > low) & (best < high) | (not limited), best, 0.5 * (low + high))
+            if np.abs(common - before).max() < IDLE:
                 break
-            common = 0.5 * (common + best) if count > 1 else best
         whole = np.broadcast_to(common, z[:, :, :1].shape)
         return np.concatenate([whole, self._below(z[:, :, 1:], least[1:], 1.0 - whole)[0]], axis=2)
 
@@ -156,7 +159,7 @@ class Found(NamedTuple):
     ratio: Floats  # of each squared error to its bound, measure by measure
 
 
-class Tried(NamedTuple):
+class Candidates(NamedTuple):
     """Several splits on their way; all arrays are by split."""
 
     share: Floats
@@ -166,14 +169,14 @@ class Tried(NamedTuple):
     multiplier: Floats  # (splits, bounds)
     step: Floats  # the length of the next one
 
-    def where(self, some: Bools, other: "Tried") -> "Tried":
+    def where(self, some: Bools, other: "Candidates") -> "Candidates":
         """These splits, and the others' in place of some."""
         pairs = zip(other, self, strict=True)
-        return Tried(*(np.where(some.reshape(-1, *[1] * (new.ndim - 1)), new, old) for new, old in pairs))
+        return Candidates(*(np.where(some.reshape(-1, *[1] * (new.ndim - 1)), new, old) for new, old in pairs))
 
-    def best(self, merit: Floats, number: int) -> "Tried":
+    def best(self, merit: Floats, number: int) -> "Candidates":
         some = np.argsort(merit, kind="stable")[:number]
-        return Tried(*(each[some] for each in self))
+        return Candidates(*(each[some] for each in self))
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,8 +192,14 @@ class Bounded:
         Without the goal, the largest ratio of an error to a soft bound is made as small as it can be within the others.
         With `sets`, splits that a row or a measure may be better off with, they are given them in turn.
         """
+        if sets is not None and sets[:, :, 0].size <= MOST_CHANGES:
+            chosen = np.random.default_rng(0).integers(len(sets), size=(MIXES, sets.shape[1], 1, sets.shape[3]))
+            mixed = np.take_along_axis(sets, chosen, axis=0)
+            starts = np.concatenate([starts, self.layout.like(mixed, mixed)])
         tried = self._sieved(starts, goal)
-        for _ in range(0 if sets is None else EXCHANGES):
+        for _ in range(EXCHANGES):
+            if sets is None:
+                break
             one, before = tried.best(self._merit(tried, goal), 1), self._merit(tried, goal).min()
             tried = self._sieved(np.concatenate([tried.share, self._exchanged(one, sets, goal)]), goal)
             if not self._merit(tried, goal).min() < (1 - ENOUGH) * before:
@@ -203,7 +212,7 @@ class Bounded:
         first = int(np.argmin(self._merit(tried, goal)))
         return Found(tried.share[first], float(tried.error[first]), tried.ratio[first])
 
-    def judge(self, share: Floats, gains: bool = True) -> Tried:
+    def judge(self, share: Floats, gains: bool = True) -> Candidates:
         """What comes of shares, (splits, measures, levels, rows)."""
         error, ratio = np.zeros(len(share)), np.empty((len(share), len(self.soft)))
         gain = np.zeros((len(share), 1 + len(self.soft), *share.shape[1:]) if gains else (len(share), 0))
@@ -223,7 +232,7 @@ class Bounded:
             error += errors[:, 0]
             ratio[:, mine] = errors[:, one.error] / one.most
             first = mine.stop
-        return Tried(share, error, ratio, gain, np.clip(ratio, LEAST, 1.0), np.ones(len(share)))
+        return Candidates(share, error, ratio, gain, np.clip(ratio, LEAST, 1.0), np.ones(len(share)))
 
     @cached_property
     def soft(self) -> Bools:
@@ -231,13 +240,13 @@ class Bounded:
         soft: Bools = np.concatenate([one.soft for one in self.measures])
         return soft if soft.any() else ~soft
 
-    def _merit(self, tried: Tried, goal: bool) -> Floats:
+    def _merit(self, tried: Candidates, goal: bool) -> Floats:
         """What is to be small: first what is above bounds, then the goal."""
         hard = tried.ratio if goal else tried.ratio[:, ~self.soft]
         worst = hard.max(axis=1, initial=0.0)
         return np.where(worst > 1 + CLOSE, 1e30 * worst, tried.error if goal else tried.ratio[:, self.soft].max(axis=1))
 
-    def _sieved(self, starts: Floats, goal: bool) -> Tried:
+    def _sieved(self, starts: Floats, goal: bool) -> Candidates:
         """The best of many, after a few rounds."""
         tried = self.judge(starts)
         if len(starts) <= FINALISTS:
@@ -245,7 +254,7 @@ class Bounded:
         tried = self._improved(tried, goal, SIEVE)
         return tried.best(self._merit(tried, goal), FINALISTS)
 
-    def _improved(self, tried: Tried, goal: bool, rounds: int) -> Tried:
+    def _improved(self, tried: Candidates, goal: bool, rounds: int) -> Candidates:
         idle = 0
         for _ in range(rounds):
             to, multiplier = self._foreseen(tried, goal)
@@ -259,7 +268,7 @@ class Bounded:
                 break
         return tried
 
-    def _foreseen(self, tried: Tried, goal: bool) -> tuple[Floats, Floats]:
+    def _foreseen(self, tried: Candidates, goal: bool) -> tuple[Floats, Floats]:
         """The best shares, as far as can be foreseen from these, and the multipliers that gave them."""
         share, multiplier, p = tried.share, tried.multiplier, self.layout.exponent
         soft, there = self.soft & (not goal), share > 0
@@ -281,7 +290,7 @@ class Bounded:
                 break
         return to, multiplier
 
-    def _moved(self, tried: Tried, to: Floats) -> Floats:
+    def _moved(self, tried: Candidates, to: Floats) -> Floats:
         """Shares so far on the way; a longer step leaves something of every share."""
         share, furthest = tried.share, np.ones(len(to))
         if not (self.layout.limit < 1 or self.layout.least.any()):
@@ -292,7 +301,7 @@ class Bounded:
         spent: Floats = to.sum(axis=(1, 2)) / moved.sum(axis=(1, 2))  # 1, but rounding errors would grow
         return moved * spent[:, None, None]
 
-    def _exchanged(self, one: Tried, sets: Floats, goal: bool) -> Floats:
+    def _exchanged(self, one: Candidates, sets: Floats, goal: bool) -> Floats:
         """Splits in which rows of measures have what is best for them if errors count for as much as they do now.
 
         In the first all rows have; in the others only some.
@@ -301,7 +310,9 @@ class Bounded:
         price = np.split(one.multiplier[0], np.cumsum([len(each.most) for each in self.measures])[:-1])
         for each, mine in zip(self.measures, price, strict=True):
             weight = goal * each.weights[0] / one.error[0] + (mine / each.most) @ each.weights[each.error]
-            priced.append(BoundedMeasure(each.rows, each.scale, weight[None], each.error[:0], each.most[:0], each.soft[:0]))
+            priced.append(
+                BoundedMeasure(each.rows, each.scale, weight[None], each.error[:0], each.most[:0], each.soft[:0])
+            )
         alone = Bounded(self.layout, tuple(priced))
         share = alone._improved(alone.judge(np.concatenate([sets, one.share])), True, SIEVE).share
         errors = np.stack([_by_row(each, share[:, k]) for k, each in enumerate(priced)], axis=1)

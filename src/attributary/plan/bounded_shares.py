@@ -22,7 +22,7 @@ from attributary.errors import InputError
 from attributary.noise import model
 from attributary.plan.choose_limits import ChosenLimits, cut_off
 from attributary.plan.contributions import most_of_unseen
-from attributary.plan.level_shares import Problem, Shares
+from attributary.plan.level_shares import Problem, Shares, under
 from attributary.spec import Spec
 from attributary.spec.measure import EQUAL, Target
 from attributary.types import Floats
@@ -36,6 +36,7 @@ EXACT = 1e-4  # of a squared error: when the least ε is found
 TRIES = 40  # of an ε
 HIGHEST = 1e7  # no ε above it is looked for
 BLENDS = np.array([0.0, 5e-4, 0.5])[:, None, None, None]  # a level without a share cannot grow
+HOPELESS = 1e-6  # of a bound that limits alone break: what is left for noise
 WAY = np.linspace(0.0, 1.0, 33)[:, None, None, None]
 
 
@@ -44,8 +45,8 @@ class Bound(NamedTuple):
 
     target: Target | None  # that asks for it; None for the guard
     level: int | None  # None for all levels together
-    error: int  # its row in the weights of errors
-    bias: float  # what limits add to its square
+    error: int = 0  # its row in the weights of errors
+    bias: float = 0.0  # what limits add to its square
     most: float = np.inf  # of its square
     times: float = np.inf  # of its square under an equal split
 
@@ -79,7 +80,9 @@ class BoundedCase:
         by_root = q.spec.split_by is not None and not together
         built = [_rows(each, by_root) for each in questions]
         rows = tuple(replace(one, fixed=np.zeros_like(q.fixed)) for _, one in built)
-        judged = [_bounds(*each, limits, k, targets) for k, each in enumerate(zip(questions, built, strict=True))]
+        judged = [
+            _bounds(q, *each, limits, k, targets) for k, (q, each) in enumerate(zip(questions, built, strict=True))
+        ]
         keep = None if held is None or not by_root else (q.new, np.array([each.default for each in held]))
         layout = ShareLayout(
             built[0][1].open,
@@ -110,16 +113,19 @@ class BoundedCase:
             times = np.broadcast_to([page.repeats(m) for m in most_of], width)
             scale = epsilon / times / page.repeats(self.limits.clips[k])
             equal = rows.errors_by(rows.pack(self.equal[None, k] * scale), weights)[0]
-            most = np.array([min(b.most, b.times * (equal[b.error] + b.bias)) - b.bias for b in bounds])
+            whole = np.array([min(b.most, b.times * (equal[b.error] + b.bias)) for b in bounds])
+            most = np.maximum(whole - [b.bias for b in bounds], HOPELESS * whole)
             soft = np.array([bound.most < np.inf for bound in bounds], bool)
             error = np.array([bound.error for bound in bounds], np.int64)
             measures.append(BoundedMeasure(rows, scale, weights, error, np.maximum(most, 1e-300), soft))
         return Bounded(self.layout, tuple(measures))
 
-    def within(self, share: Floats, epsilon: float, nearest: bool = True, near: Floats | None = None, quick: bool = False) -> Found:
+    def within(
+        self, share: Floats, epsilon: float, nearest: bool = True, near: Floats | None = None, quick: bool = False
+    ) -> Found:
         """The shares, if they are within the bounds, or else those of least error that are, or nearly are.
 
-        The search also starts from `near`, shares that are known to be good; if `quick`, from little else.
+        The search also starts from `near`, shares that are known to be good; if `quick`, not from all sets of levels.
         """
         bounded = self.at(epsilon)
         at = bounded.judge(share[None], gains=False)
@@ -127,9 +133,10 @@ class BoundedCase:
             return Found(share, float(at.error[0]), at.ratio[0])
         starts = np.array([share, 0.5 * (share + self.equal)])
         if near is not None:
-            from_near = self._like(near[None]) + BLENDS * (share - self._like(near[None]))
-            starts = from_near if quick else np.concatenate([from_near, starts])
-        starts = starts if quick and near is not None else np.concatenate([self.starts(), starts])
+            like = self._like(near[None])
+            blends = like + BLENDS * (share - like)
+            starts = np.concatenate([blends, starts])
+        starts = starts if quick else np.concatenate([self.starts(), starts])
         sets = self.starts() if self._several and not quick else None
         found = bounded.least(starts, sets=sets)
         if nearest and found.ratio.max(initial=0.0) > 1 + CLOSE:
@@ -145,12 +152,14 @@ class BoundedCase:
 
     def least_epsilon(self, guess: float = 1.0, near: Floats | None = None) -> tuple[float, Found]:
         """The least ε that meets all bounds, and the shares that do; meaningless above `HIGHEST`."""
-        good = [self.starts() if near is None else np.concatenate([self._like(near[None]), self.equal[None]])]
+        good = [self.starts() if near is None else np.concatenate([self._like(near[None]), self.starts()])]
         found: list[Found] = []
 
         def ratio(epsilon: float) -> float:
             bounded = self.at(epsilon)
-            found.append(bounded.least(good[-1], goal=False, sets=self.starts() if self._several and not found else None))
+            found.append(
+                bounded.least(good[-1], goal=False, sets=self.starts() if self._several and not found else None)
+            )
             good.append(np.concatenate([found[-1].share[None], good[-1][:KEPT_STARTS]]))
             return float(found[-1].ratio[bounded.soft].max())
 
@@ -214,15 +223,17 @@ def solved(ratio: Callable[[float], float], guess: float, highest: float) -> flo
 
 
 def _rows(q: Problem, by_root: bool) -> tuple[BudgetProblem, LevelBudgets]:
-    weights = q.weights if by_root or q.spec.split_by is None else q.of_known_heads(q.weights)
-    options: dict[str, Any] = {"by_root": by_root, "pooled": not by_root, "total": by_root and q.spec.total}
-    spec = q.spec
+    spec, total = q.spec, by_root and q.spec.total
+    counts = (q.tree, q.prior.mean, spec.epsilon, q.tau, q.weights, q.fixed * spec.epsilon)
     try:
         problem = BudgetProblem.of(
-            *(q.tree, q.prior.mean, spec.epsilon, q.tau, weights, q.fixed * spec.epsilon),
+            *counts,
             noise=spec.noise_model,
             l1=spec.l1,
-            **options,
+            metric=spec.weigh,
+            by_root=by_root,
+            pooled=not by_root,
+            total=total,
         )
         return problem, LevelBudgets.of(problem)
     except ValueError as error:  # of what the user fixed
@@ -230,67 +241,61 @@ def _rows(q: Problem, by_root: bool) -> tuple[BudgetProblem, LevelBudgets]:
 
 
 def _bounds(
-    q: Problem, built: tuple[BudgetProblem, LevelBudgets], limits: ChosenLimits, k: int, targets: Sequence[Target]
+    q: Problem, problem: BudgetProblem, rows: LevelBudgets, limits: ChosenLimits, k: int, targets: Sequence[Target]
 ) -> tuple[Floats, tuple[Bound, ...]]:
     """The weights of the goal and of each error that has a bound, and the bounds, of a measure."""
-    problem, rows = built
-    forest, tree, levels = rows.objective.forest, problem.tree, range(problem.tree.depth)
+    tree, forest, names = problem.tree, rows.objective.forest, [*q.spec.levels[: problem.tree.depth], q.measure.name]
     heads = tree.slice(int(tree.total) if tree.depth > int(tree.total) else 0)
     most = np.broadcast_to(limits.most, heads.stop - heads.start)
-    cut = None if q.profile is None else tree.to_level_order(cut_off(q, most, limits.clips[k])) ** 2
+    cut = np.zeros(len(tree)) if q.profile is None else tree.to_level_order(cut_off(q, most, limits.clips[k])) ** 2
 
     def judged(some: Any) -> tuple[Floats, Floats]:
-        """The weights of the classes in the error of each level, over some of its nodes, and what limits add to it."""
-        weight = np.where(some, 1.0 if problem.weights is None else problem.weights, 0.0)
+        """The weights of classes in the error of each level, over some of its nodes, and what limits add to it.
+
+        The last row is of all levels; nan of a level without weight.
+        """
+        weight = np.where(some, np.ones(len(tree)) if problem.weights is None else problem.weights, 0.0)
         score = weight * problem.metric(problem.count, problem.tau)
-        mass = np.array([weight[tree.slice(i)].sum() for i in levels])
+        mass, bias = (np.add.reduceat(each, tree.offsets[:-1]) for each in (weight, score * cut))
         with np.errstate(invalid="ignore"):
             by_class = forest.add_up(tree, score) / mass[forest.level]
-            bias = (
-                np.zeros(len(mass)) if cut is None else np.array([(score * cut)[tree.slice(i)].sum() for i in levels])
-            )
-            return np.where(np.arange(tree.depth)[:, None] == forest.level, by_class, 0.0), bias / mass
+            by_class = np.where(np.arange(tree.depth)[:, None] == forest.level, by_class, 0.0)
+            by_class, bias = np.where(mass[:, None] > 0, by_class, np.nan), bias / mass
+            there = mass > 0
+            whole, bias_of_whole = (each[there].sum(axis=0) / there.sum() for each in (by_class, bias))
+        return np.vstack([by_class, whole]), np.append(bias, bias_of_whole)
 
-    every = judged(np.ones(len(tree), bool))
-    there = np.flatnonzero(~np.isnan(every[0]).any(axis=1))  # a level without weight has no error
-    whole = every[0][there].mean(axis=0), float(every[1][there].mean())
-    together = q.spec.split_by is None or not problem.by_root
-    weights = [q.measure.weight * (whole[0] if together else rows.objective.weight), *every[0][there], whole[0]]
-    guard = q.spec.guard_factor**2
-    of_level = {int(i): Bound(None, int(i), 1 + at, float(every[1][i]), times=guard) for at, i in enumerate(there)}
-    of_level[-1] = Bound(None, None, len(weights) - 1, whole[1])
-    names, more = q.spec.levels[: tree.depth], []
+    every = judged(True)
+    large = judged(problem.count >= problem.tau) if any(target.half_width is not None for target in targets) else every
+    known = ~under(tree, q.new) if q.spec.split_by is not None and not q.new.all() else True
+    goal = rows.objective.weight if problem.by_root and q.spec.split_by is not None else judged(known)[0][-1]
+    errors, bounds = {(-1, False): q.measure.weight * goal}, []
+
+    def add(at: int, bound: Bound, half: bool = False) -> None:
+        weights, bias = large if half else every
+        errors[(at, half)] = weights[at]
+        bounds.append(bound._replace(error=list(errors).index((at, half)), bias=float(bias[at])))
+
+    for level in np.flatnonzero(~np.isnan(every[1][:-1])).tolist() if np.isfinite(q.spec.guard_factor) else []:
+        add(level, Bound(None, level, times=q.spec.guard_factor**2))
     for target in targets:
-        if target.name not in (*names, q.measure.name):
+        if target.name not in names:
             continue
-        level = names.index(target.name) if target.name in names else -1
-        if level not in of_level:
-            raise InputError(f"{target.name!r} has no weight, and so no error; leave its target out")
-        bound = of_level[level]._replace(target=target)
-        if target.half_width is not None:
-            weight, bias, half = _half_width(bound, q, *judged(problem.count >= problem.tau))
-            more.append(bound._replace(error=len(weights), bias=bias, most=half, times=np.inf))
-            weights.append(weight)
-        elif target.error == EQUAL:
-            of_level[level] = bound._replace(times=min(bound.times, 1.0))
+        at, half = names.index(target.name), target.half_width is not None
+        if np.isnan((large if half else every)[1][at]):
+            raise InputError(
+                f"half_width is for counts of at least tau = {q.tau:g}; {target.name!r} has none in the prior: "
+                "ask for an error instead"
+                if half
+                else f"{target.name!r} has no weight, and so no error; leave its target out"
+            )
+        of = None if at == tree.depth else at
+        if target.error == EQUAL:
+            add(at, Bound(target, of, times=1.0))
         else:
-            more.append(bound._replace(most=float(target.error or 0.0) ** 2, times=np.inf))
-    bounds = (*(each for each in of_level.values() if each.times < np.inf), *more)
-    judged_by = sorted({0, *(bound.error for bound in bounds)})
-    return np.array(weights)[judged_by], tuple(b._replace(error=judged_by.index(b.error)) for b in bounds)
-
-
-def _half_width(bound: Bound, q: Problem, weight: Floats, bias: Floats) -> tuple[Floats, float, float]:
-    """Weights, bias and bound of intervals of counts of at least τ, as wide as of one figure: of sums it is less."""
-    target, levels = bound.target, np.flatnonzero(~np.isnan(weight).any(axis=1))
-    levels = levels if bound.level is None else levels[levels == bound.level]
-    if target is None or not len(levels):
-        raise InputError(
-            f"half_width is for counts of at least tau = {q.tau:g}; {target and target.name!r} has none in the prior: "
-            "ask for an error instead"
-        )
-    most = ((target.half_width or 0.0) / half_width_of(q.spec)) ** 2
-    return weight[levels].mean(axis=0), float(bias[levels].mean()), most
+            wanted = float(target.error or 0.0) if not half else (target.half_width or 0.0) / half_width_of(q.spec)
+            add(at, Bound(target, of, most=wanted**2), half)
+    return np.array(list(errors.values())), tuple(bounds)
 
 
 def half_width_of(spec: Spec) -> float:
@@ -311,23 +316,22 @@ def bounded_shares(
     `near` are shares that are known to be good: of one split for all and, where roots have their own, of these.
     """
     spec, (share, parts) = questions[0].spec, found
-    options: dict[str, Any] = {"targets": spec.targets, "least": least}
-    default = list(share)
+    default, first = list(share), near[0] if near else None
     if spec.split_by is not None:
-        case = BoundedCase.of(questions, limits, equal, together=True, **options)
+        case = BoundedCase.of(questions, limits, equal, spec.targets, together=True, least=least)
         start = packed(share, parts.mean(axis=1, keepdims=True), by_root=False)
-        alone = near[0] if near and questions[0].new.any() else None  # with it, the least ε was found
-        alone = case.within(start, spec.epsilon, nearest=False, near=near[0] if near else None).share if alone is None else alone
-        default = default if alone is start else case.shares(alone)[0]
-        near = near or [alone]
-    case = BoundedCase.of(questions, limits, equal, held=default, **options)
+        if first is None or not questions[0].new.any():  # else the least ε was found with the first as default split
+            first = case.within(start, spec.epsilon, nearest=False, near=first).share
+        default = default if first is start else case.shares(first)[0]
+        near = near or [first]
+    case = BoundedCase.of(questions, limits, equal, spec.targets, least=least, held=default)
     start = packed(share, parts, case.by_root)
     within = case.within(start, spec.epsilon, near=near[-1] if near else None)
     bounded, parts = (list(share), parts) if within.share is start else case.shares(within.share)
     if spec.split_by is not None and not (within.share is start and default[0] is share[0]):
         bounded = [_beside(each, one.default, spec.total) for each, one in zip(bounded, default, strict=True)]
     missed = within.ratio.max(initial=0.0) > (1 + ENOUGH) ** 2
-    return bounded, parts, Missed(case, within) if missed else None
+    return bounded, parts, Missed(case, within, spec.epsilon) if missed else None
 
 
 def _beside(share: Shares, default: Floats, total: bool) -> Shares:
@@ -359,9 +363,21 @@ class Missed(NamedTuple):
 
     case: BoundedCase
     found: Found
+    epsilon: float
 
     @property
-    def targets(self) -> list[tuple[Target, float]]:
-        """The targets that are missed, each with the error, or half-width, that is possible."""
-        flat = [bound for bounds in self.case.bounds for bound in bounds]
-        return [(b.target, r**0.5) for b, r in zip(flat, self.found.ratio, strict=True) if b.target and r > 1 + CLOSE]
+    def targets(self) -> list[tuple[Target, str, float, float]]:
+        """The targets that are missed, each with its measure, the error that is possible, and that of limits alone.
+
+        Errors are in the target's unit: half-widths, or times the error of an equal split.
+        """
+        measures = [q.measure.name for q in self.case.questions]
+        flat = [(name, bound) for name, bounds in zip(measures, self.case.bounds, strict=True) for bound in bounds]
+        most = np.concatenate([one.most for one in self.case.at(self.epsilon).measures])
+        missed = []
+        for (name, bound), ratio, room in zip(flat, self.found.ratio, most, strict=True):
+            if bound.target and ratio > (1 + ENOUGH) ** 2:
+                unit = room + bound.bias if bound.target.error == EQUAL else 1.0
+                unit = half_width_of(self.case.spec) ** -2 if bound.target.half_width is not None else unit
+                missed.append((bound.target, name, *(np.array([ratio * room + bound.bias, bound.bias]) / unit) ** 0.5))
+        return missed

@@ -171,43 +171,35 @@ def shares(q: Problem, named: str | BudgetMethod) -> Shares:
     if method.by_node:
         return _per_node(q, method)
     if q.spec.split_by is None:
-        return Shares(_together(q, method))
+        return Shares(_one_split(q, method))
     rows = _limited(q, lambda fixed: _rows(q, q.split(method, fixed, q.weights, total=q.spec.total)), q.fixed)
-    default = _default(q, method, rows[0, 0])
+    default = _one_split(q, method, rows[0, 0])
     rows[q.new] = default
     return Shares(default, rows)
 
 
-def _together(q: Problem, method: BudgetMethod) -> Floats:
-    """The one split that is best for the whole tree."""
-    options = {"by_root": False, "pooled": True}
-    row: Floats = _limited(q, lambda fixed: _rows(q, q.split(method, fixed, q.weights, **options))[:1], q.fixed)[0]
-    return row
+def _one_split(q: Problem, method: BudgetMethod, total: float = 0.0) -> Floats:
+    """The split that is best for the whole tree or, where roots have their own, for all known roots together.
 
-
-def _default(q: Problem, method: BudgetMethod, total: float) -> Floats:
-    """The one split that is best for all known roots together; a key that all roots feed takes the same from all."""
-    fixed = q.fixed.copy()
-    if q.spec.total:
-        fixed[0] = total
-    weights = q.of_known_heads(q.weights)
-    options = {"by_root": False, "total": q.spec.total}
+    A key that all roots feed takes the same from all: `total`.
+    """
+    fixed, weights, options = q.fixed.copy(), q.weights, {"by_root": False, "pooled": True}
+    if q.spec.split_by is not None:
+        fixed[:1] = total if q.spec.total else fixed[:1]
+        weights, options = q.of_known_heads(weights), {"by_root": False, "total": q.spec.total}
     row: Floats = _limited(q, lambda fixed: _rows(q, q.split(method, fixed, weights, **options))[:1], fixed)[0]
     return row
 
 
 def _per_node(q: Problem, method: BudgetMethod) -> Shares:
-    def of_unseen(nodes: Floats) -> Floats:
-        best = METHODS["optimal"]
-        return _together(q, best) if q.spec.split_by is None else _default(q, best, float(nodes[0]))
-
+    """Shares of nodes; those below the first unknown attribute go by level where they would have too much."""
     nodes = _nodes(q, method, q.fixed)
-    default = of_unseen(nodes)
+    default = _one_split(q, METHODS["optimal"], float(nodes[0]))
     unknown = np.where(np.arange(len(nodes)) < q.tree.offsets[q.spec.first_unknown], 0.0, nodes)
     unknown = q.tree.in_level_order.sum_down(unknown)
     if unknown.max() > q.limit * (1 + CLOSE):
         nodes = _nodes(q, method, np.where(np.arange(q.tree.depth) < q.spec.first_unknown, q.fixed, default))
-        default = of_unseen(nodes)  # once more, as the total is common to all roots
+        default = _one_split(q, METHODS["optimal"], float(nodes[0]))  # once more, as the total is common to all roots
     return Shares(default, None, nodes)
 
 

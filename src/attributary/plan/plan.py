@@ -103,7 +103,7 @@ class OtherNoise(BaseModel, frozen=True, extra="forbid"):
         )
 
 
-class SchemeCost(BaseModel, frozen=True, extra="forbid"):
+class SchemeCost(BaseModel, frozen=True, extra="forbid", ser_json_inf_nan="strings"):
     """What one scheme of an API would mean for a plan."""
 
     scheme: str = Field(description="its name")

@@ -115,7 +115,11 @@ class Trial:
         last = ("near", method, spec.guard, *case)
 
         def bounded() -> Floats:
-            within = self._bounded(spec).within(free[None, :, None], spec.epsilon, near=self._keeping.get(last), quick=last in self._keeping).share
+            within = (
+                self._bounded(spec)
+                .within(free[None, :, None], spec.epsilon, near=self._keeping.get(last), quick=last in self._keeping)
+                .share
+            )
             self._keeping[last] = within  # where the next ones will not be far
             share: Floats = within[0, :, 0]
             return share
@@ -148,8 +152,9 @@ class Trial:
         for bound in case.bounds[0]:
             target = wanted.get(spec.levels[bound.level]) if bound.level is not None else None
             if bound.target is None:
-                equal = target is not None and target.error == EQUAL
-                bounds.append(bound._replace(times=1.0 if equal else bound.times))
+                bounds.append(bound)
+            elif target is not None and target.error == EQUAL:
+                bounds.append(bound._replace(target=target, most=np.inf, times=1.0))
             elif target is not None and isinstance(target.error, float):
                 bounds.append(bound._replace(target=target, most=target.error**2))
         return replace(case, bounds=(tuple(bounds),))

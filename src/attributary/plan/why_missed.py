@@ -11,12 +11,12 @@ from attributary.plan.bounded_shares import HIGHEST, BoundedCase, Missed, solved
 from attributary.plan.choose_limits import ChosenLimits
 from attributary.plan.level_shares import Problem, Shares, shares
 from attributary.spec import Spec
-from attributary.spec.measure import Target
 from attributary.tree import Tree
-from attributary.types import Floats, Ints
+from attributary.types import Floats
 
 MARGIN = 1e-3  # of ε, for rounding to whole contributions, and for the levels that no target is for
 LONGEST = 1000.0  # times as long a period
+WORTH = 0.05  # of ε: a level left out for less is not worth a word
 
 
 def needed_epsilon(
@@ -34,88 +34,82 @@ def needed_epsilon(
         near.append(found.share)
         held = case.shares(found.share)[0]
     epsilon *= 1 + MARGIN
-    most = spec.terms.largest_epsilon if spec.noise_model.on_sums else inf
-    if epsilon > min(most, HIGHEST):
-        at = min(most, HIGHEST)
-        found = case.at(at).least(case.starts(), goal=False)
-        raise InputError(why_missed(Missed(case, found), at, epsilon))
+    most = min(_largest(spec), HIGHEST)
+    if epsilon > most:
+        raise InputError(why_missed(Missed(case, case.at(most).least(case.starts(), goal=False), most)))
     return epsilon, near
 
 
-def why_missed(missed: Missed, epsilon: float | None = None, needed: float | None = None) -> str:
+def why_missed(missed: Missed) -> str:
     """In words: what is possible under this ε, and what would be under other circumstances."""
-    case, spec = missed.case, missed.case.spec
-    epsilon = epsilon or spec.epsilon
-    nearest = ", ".join(
-        f"{target.name} {_percent(_asked(target) * over)} instead of {_percent(_asked(target))}"
-        if _asked(target) < inf
-        else f"{target.name} {over - 1:.1%} above its error under an equal split"
-        for target, over in missed.targets
-    )
-    rule = f"the targets cannot be met with epsilon = {epsilon:.4g}, the nearest is {nearest}"
-    needed = needed or case.least_epsilon(epsilon)[0]
-    most = spec.terms.largest_epsilon if spec.noise_model.on_sums else inf
-    beyond = f" (more than the {most:g} that {spec.terms.answer} takes)" if needed > most else ""
-    ways = [f"epsilon = {needed * (1 + MARGIN):.4g}{beyond}"] if needed < HIGHEST else []
-    return f"{rule}; what would meet them: {', or '.join([*ways, *_remedies(case, epsilon), 'larger targets'])}"
-
-
-def _asked(target: Target) -> float:
-    """The error or half-width that was asked for; inf for that of an equal split."""
-    asked = target.error if target.half_width is None else target.half_width
-    return asked if isinstance(asked, float) else inf
+    (case, _, epsilon), words = missed, []
+    cut = ""
+    for target, measure, error, of_limits in missed.targets:
+        asked = target.error if target.half_width is None else target.half_width
+        name = target.name + f" of {measure}" * (len(case.questions) > 1 and measure != target.name)
+        words.append(
+            f"{name} {_percent(error)} instead of {_percent(asked)}"
+            if isinstance(asked, float)
+            else f"{name} {error:.3g} times its error under an equal split"
+        )
+        if isinstance(asked, float) and of_limits >= asked:
+            cut = f"what limits cut off is {_percent(of_limits)} of {name}, whatever epsilon is; "
+    ways = [] if cut else list(_ways(case, epsilon))
+    ways += ["higher limits (clip, conversions_per_impression)"] if cut else []
+    rule = f"the targets cannot be met with epsilon = {epsilon:.4g}, the nearest is {', '.join(words)}"
+    return f"{rule}; {cut}what would meet them: {', or '.join([*ways, 'larger targets'])}"
 
 
 def _percent(error: float) -> str:
     return f"{100 * error:.3g} %"
 
 
-def _remedies(case: BoundedCase, epsilon: float) -> Iterator[str]:
-    """What else would help, as far as it does, where the prior is one of counts."""
+def _largest(spec: Spec) -> float:
+    """The largest ε that an answer takes."""
+    return spec.terms.largest_epsilon if spec.noise_model.on_sums else inf
+
+
+def _ways(case: BoundedCase, epsilon: float) -> Iterator[str]:
+    """What would meet the targets: more ε, and what helps more than that, where the prior is one of counts."""
     spec, q = case.spec, case.questions[0]
-    if np.isfinite(spec.guard_factor):
-        free = spec.with_keys(epsilon=epsilon, guard="none")
-        needs = _of(case, [replace(each, spec=free) for each in case.questions]).least_epsilon(epsilon)[0]
-        if needs <= epsilon:
-            yield 'guard = "none"'
+    needed = case.least_epsilon(epsilon)[0] * (1 + MARGIN)
+    beyond = f" (more than the {_largest(spec):g} that {spec.terms.answer} takes)" if needed > _largest(spec) else ""
+    if needed < HIGHEST:
+        yield f"epsilon = {needed:.4g}{beyond}"
+    free = [replace(each, spec=spec.with_keys(epsilon=epsilon, guard="none")) for each in case.questions]
+    if np.isfinite(spec.guard_factor) and _of(case, free).least_epsilon(epsilon)[0] <= epsilon:
+        yield 'guard = "none"'
     if q.profile is not None:
         return
     if q.prior.history:
-        longer = _longer(case, epsilon)
+
+        def ratio(longer: float) -> float:
+            """That of the targets if the period is so many times as long, and all counts grow with it."""
+            bounded = _of(case, [replace(q, prior=q.prior.times(longer)) for q in case.questions]).at(epsilon)
+            return float(bounded.least(case.starts(), goal=False).ratio[bounded.soft].max())
+
+        longer = solved(ratio, 2.0, LONGEST)
         if longer < LONGEST:
             yield f"a period {longer:.3g} times as long"
-    last = spec.attributes[-1]
-    if last.name not in {target.name for target in spec.targets} and len(spec.attributes) > 1:
-        above = int(q.tree.offsets[-2])
-        fewer = spec.model_copy(update={"attributes": spec.attributes[:-1], "epsilon_or_auto": epsilon})
-        yield _would(f"no level {last.name}", case, fewer, q.tree.family[:above], np.arange(above), epsilon)
-    pairs = _pairs(q.tree)
-    if len(pairs) and pairs[-1] < len(q.tree) - 1:
-        parent = np.empty(int(pairs.max()) + 1, np.int64)
-        parent[pairs] = q.tree.family
-        coarser = spec.model_copy(update={"epsilon_or_auto": epsilon})
-        yield _would(f"{last.name} with half as many values", case, coarser, parent, pairs, epsilon)
+    last, heads = spec.attributes[-1].name, 1 + int(spec.total) + (spec.split_by is not None)
+    if last not in {target.name for target in spec.targets} and q.tree.depth > heads:
+        less = _without_last(case, epsilon).least_epsilon(epsilon)[0] * (1 + MARGIN)
+        if less < needed * (1 - WORTH):
+            yield f"no level {last} and epsilon = {less:.4g}"
 
 
-def _would(what: str, case: BoundedCase, spec: Spec, parent: Ints, place: Ints, epsilon: float) -> str:
-    """What a smaller tree would need; `place` is where each node of the old one, in level order, goes in it."""
-    tree = replace(Tree.from_parents(parent), total=spec.total)
-    questions = []
+def _without_last(case: BoundedCase, epsilon: float) -> BoundedCase:
+    """The same bounds on a tree without the last level."""
+    q = case.questions[0]
+    above = int(q.tree.offsets[-2])
+    tree = replace(Tree.from_parents(q.tree.family[:above]), total=case.spec.total)
+    update = {"attributes": case.spec.attributes[:-1], "epsilon_or_auto": epsilon}
+    spec, questions = case.spec.model_copy(update=update), []
     for q in case.questions:
-        mean = q.tree.to_level_order(q.prior.mean)[: len(place)]
-        smaller = replace(q.prior, mean=np.bincount(place, mean, len(tree)).astype(np.float64), variance=None, new=None)
-        questions.append(replace(q, spec=spec, tree=tree, prior=smaller, fixed=q.fixed[: tree.depth], expects=None))
-    needs = _of(case, questions).least_epsilon(epsilon)[0]
-    return f"{what} and epsilon = {needs * (1 + MARGIN):.4g}"
-
-
-def _longer(case: BoundedCase, epsilon: float) -> float:
-    """How many times as long a period would have to be, if all counts grow with it."""
-    def ratio(longer: float) -> float:
-        bounded = _of(case, [replace(q, prior=q.prior.times(longer)) for q in case.questions]).at(epsilon)
-        return float(bounded.least(case.starts(), goal=False).ratio[bounded.soft].max())
-
-    return solved(ratio, 2.0, LONGEST)
+        mean = q.tree.to_level_order(q.prior.mean)[:above]
+        prior = replace(q.prior, mean=mean, variance=None, new=None)
+        questions.append(replace(q, spec=spec, tree=tree, prior=prior, fixed=q.fixed[: tree.depth], expects=None))
+    return _of(case, questions)
 
 
 def _of(case: BoundedCase, questions: Sequence[Problem]) -> BoundedCase:
@@ -123,13 +117,3 @@ def _of(case: BoundedCase, questions: Sequence[Problem]) -> BoundedCase:
     equal = [shares(q, "equal") for q in questions]
     least = case.layout.least[: len(questions[0].fixed)]
     return BoundedCase.of(questions, case.limits, equal, questions[0].spec.targets, least=least)
-
-
-def _pairs(tree: Tree) -> Ints:
-    """Where each node goes if siblings on the last level become one, two by two."""
-    last = tree.slice(tree.depth - 1)
-    family = tree.family[last]
-    begin = np.concatenate([[True], family[1:] != family[:-1]])
-    rank = np.arange(len(family)) - np.maximum.accumulate(np.where(begin, np.arange(len(family)), 0))
-    pair = np.cumsum(begin | (rank % 2 == 0)) - 1
-    return np.concatenate([np.arange(last.start), last.start + pair])
