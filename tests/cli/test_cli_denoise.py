@@ -231,7 +231,9 @@ def test_summary_of_a_sound_table(tmp_path: Path) -> None:
     assert lines[0].startswith("630 nodes in 2 levels; 12,030 noisy, give or take ")
     assert lines[2].split()[:3] == ["a", "30", "2"] and lines[2].split()[4] == f"−{fell[0]:.1%}"
     assert lines[3].split()[:3] == ["b", "600", "2"] and lines[3].split()[4] == f"−{fell[1]:.1%}"
-    assert "the noise is as large as stated" in result.stderr and "no implausible correction (threshold " in result.stderr
+    assert (
+        "the noise is as large as stated" in result.stderr and "no implausible correction (threshold " in result.stderr
+    )
     assert lines[-1] == f"630 rows written to {out}"
 
 
