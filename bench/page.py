@@ -16,8 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from attributary.estimates import Estimates, read_estimates
-from attributary.report.inputs import ReportInputs
-from attributary.report.page import page
+from attributary.report.page import ReportInputs, page
 from bench.timing import heading
 from bench.trees import four_levels
 

@@ -204,6 +204,6 @@ def test_periods_of_different_questions_are_refused(tmp_path: Path) -> None:
         compare(str(folder / "a.parquet"), str(folder / "a.parquet"))
     blind = Estimates.of(est)
     nothing = np.full(len(blind), np.nan)
-    hidden = attributary.estimates.replace(blind, noisy=nothing, from_prior=nothing * 0)
+    hidden = attributary.estimates.replace(blind, noisy=nothing, extras={"from_prior": nothing * 0}, made=None)
     with pytest.raises(InputError, match="use a prior cannot be compared"):
         compare(hidden, est)

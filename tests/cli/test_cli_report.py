@@ -160,7 +160,11 @@ def test_a_seed_is_told_where_the_file_tells_it(tmp_path: Path) -> None:
     assert isinstance(confident, pa.Table)
     for nonsense in ("sure", "nan", "2", ""):
         write_table(table.replace_schema_metadata({"confidence": nonsense}), str(tmp_path / "d.parquet"))
-        assert "by default" in report(tmp_path / "d.parquet", "-o", "-", "-q").stdout
+        html = report(tmp_path / "d.parquet", "-o", "-", "-q").stdout
+        assert "95\u00a0% interval" in html, "by the width of the intervals"
+    bare = table.drop_columns(["noisy", "noise_variance"]).replace_schema_metadata({})
+    write_table(bare, str(tmp_path / "d.parquet"))
+    assert "95\u00a0% interval by default" in report(tmp_path / "d.parquet", "-o", "-", "-q").stdout
 
 
 SALES = "campaign,day,Count\nshoes,,103\nshoes,mon,58\nshoes,tue,51\nhats,,2\nhats,mon,-3\nhats,tue,1\n"
@@ -180,7 +184,7 @@ def test_the_page_says_of_the_noise_what_the_terminal_says(
     said = CliRunner().invoke(
         main, ["denoise", "--table", f"{tmp_path}/sales.csv", *args, "--noise", shape, *how, "-o", out]
     )
-    z = re.search(r"z = (-?[\d.]+)", said.stderr)
+    z = re.search(r"z = (−?[\d.]+)", said.stderr)
     assert said.exit_code == 0 and z is not None, said.output
     table = read_table(out)
     assert [*table.column_names, "levels"][8:11] == ["noisy", "noise_variance", "levels"]
@@ -188,8 +192,8 @@ def test_the_page_says_of_the_noise_what_the_terminal_says(
     assert [float(x) for x in table.column("noise_variance").to_pylist()] == [8, 4, 4] * 2
     told = [] if ending == "parquet" else ["--noise", shape]
     html = report(out, *told, "-o", "-", "-q").stdout
-    assert f"(z = {z[1].replace('-', '−')})" in html
-    assert "Error as measured" in html
+    assert f"(z = {z[1]})" in html
+    assert "Noisy error" in html
 
 
 def test_a_column_that_is_called_noisy_but_is_not_the_value_is_refused(tmp_path: Path) -> None:

@@ -7,19 +7,24 @@ import ast
 import json
 import os
 import re
+import sys
 from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 import attributary as attributary_package
-from attributary import Measurements, Plan, denoise
+from attributary import Measurements, Plan, Tree, denoise, rmsre
 from attributary.cli.printing import plain
+from attributary.estimates import ADDED, MEASURED, plausibility
 from attributary.explore import Session, open_session
 from attributary.facts import numerals
+from attributary.pipeline.run import run
 from support.command import attributary
 from support.explored import client
 
@@ -289,6 +294,114 @@ def test_the_five_renderers_show_the_same_figures_of_a_plan(shop: Path) -> None:
     for value in data.values():
         assert all(any(np.isclose(x, y, rtol=1e-5) for y in numbers(value)) for x in plan.privacy_loss if x)
         assert any(np.isclose(plan.expected.tree.plan, y, rtol=1e-5) for y in numbers(value))
+
+
+def test_the_five_renderers_show_the_same_figures_of_estimates(shop: Path) -> None:
+    texts = {name: SHOWN[f"estimates_{name}"]() for name in ("on_terminal", "on_page", "in_notebook")}
+    about, _ = SHOWN["estimates_in_explorer"]().split("\n}\n", 1)
+    data = {"in_explorer": json.loads(about + "}"), "summary": json.loads(SHOWN["estimates_summary"]())}
+    table = pq.read_table("visits.parquet")
+    tree = Tree.from_paths(table, ["store", "week"])
+    rows, tau = {name: table.column(name).to_numpy() for name in ADDED + MEASURED}, 10.0
+    for i, level in enumerate(tree.level_names):
+        here = tree.level == i
+        error = rmsre.levels(tree, rows["estimate"], rows["variance"], tau)[i]
+        noisy = rmsre.levels(tree, rows["estimate"], rows["noise_variance"], tau)[i]
+        noise, variance = rows["noise_variance"][here].mean(), rows["variance"][here].mean()
+        median = np.median(np.sqrt(rows["variance"][here]) / np.maximum(rows["estimate"][here], tau))
+        figures = {"nodes": here.sum(), "noise": noise, "estimate": variance, "noisy_error": noisy, "error": error}
+        words = [f"{here.sum():,}", numerals.number(noise), numerals.number(variance)]
+        words += [numerals.change(variance, noise), numerals.percent(noisy), numerals.percent(error)]
+        words += [numerals.change(error, noisy), numerals.percent(median)]
+        for renderer, text in texts.items():
+            assert row_of(text, level) == f" {level} {' '.join(map(plain, words))} ", renderer
+        for renderer, value in data.items():
+            there = list(numbers(value, level))
+            for name, x in (figures | {"median": median}).items():
+                assert any(np.isclose(x, y, rtol=1e-5) for y in there), f"{renderer}: {name} of {level}"
+    roots = tree.parent < 0
+    est = denoise(tree, rows["noisy"], rows["noise_variance"])
+    total, (low, high) = est.total(roots), est.total(roots).interval()
+    fit, summary = est.fit, data["summary"]["estimates"]
+    assert [summary["total"][x] for x in ("estimate", "low", "high")] == pytest.approx([total.count, low, high], 1e-5)
+    assert summary["fit"]["z"] == pytest.approx(fit.z, rel=1e-5)
+    for renderer, text in texts.items():
+        said = plain(text).replace(" %", "%")
+        assert f"{total.count:,.0f} " in said and f"give or take {high - total.count:,.0f} (95% interval)" in said
+        assert f"(z = {fit.z:.1f})" in said and "oise is as large as stated" in said, renderer
+        assert f"o implausible correction (threshold {plausibility(est).threshold:.1f} standard dev" in said, renderer
+    rows_of_page, shown = json.loads("[" + SHOWN["estimates_in_explorer"]().replace("\n}\n{", "\n},{") + "]")
+    named = {f"s{i}" for i in range(6)}
+    assert rows_of_page["table"]["called"] == "visits" and {row["label"] for row in shown["rows"]} == named
+    for row in shown["rows"]:
+        cells = [numerals.count(row[x]) for x in ("noisy", "estimate", "low", "high")]
+        cells = [row["label"], *cells[:2], f"{cells[2]} to {cells[3]}", numerals.signed(row["correction"])]
+        assert " ".join(cells) in texts["in_notebook"]
+
+
+def noise_said(*options: str, file: str = "visits.csv", ending: str = "parquet") -> dict[str, str]:
+    """What terminal and page say of the shop's visits, denoised under these options."""
+    out = f"said.{ending}"
+    table = ("denoise", "--table", file, "--levels", "store,week", "--value", "visits")
+    said = attributary(*table, *options, "-o", out).stderr
+    attributary("report", out, "-o", "said.html", "-q")
+    return {"terminal": plain(said), "page": plain(text_of(Path("said.html").read_text()))}
+
+
+def test_trouble_comes_first_wherever_estimates_are_told(shop: Path) -> None:
+    said = noise_said("--noise", "laplace:scale=0.01")
+    words = r"he noise is far larger than stated \(z = [\d,.]+\): do not use these figures"
+    trouble = re.search(words, said["terminal"])
+    assert trouble and trouble.start() < said["terminal"].index("give or take")
+    lead = said["page"].splitlines()[4]
+    assert re.match(f"T{words}", lead)
+    assert "If the noise were as stated, 5," in lead and lead.index("z = ") < lead.index("give or take")
+
+
+def test_noise_that_nobody_stated_is_not_said_to_be_as_stated(shop: Path) -> None:
+    rng = np.random.default_rng(3)
+    rows = [f"s{i},W{j},{20 + rng.laplace(0, 3):.1f}" for i in range(12) for j in range(3)]
+    rows += [f"s{i},,{60 + rng.laplace(0, 3):.1f}" for i in range(12)]
+    Path("many.csv").write_text("\n".join(["store,week,visits", *rows, ""]))
+    for renderer, text in noise_said("--noise", "estimated", file="many.csv").items():
+        assert "as large as stated" not in text and "oise level was estimated from these figures" in text, renderer
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_stated_confidence_is_read_back(shop: Path, ending: str) -> None:
+    said = noise_said("--noise", "laplace:scale=5", "--confidence", "0.8", ending=ending)
+    assert all("(80% interval)" in text.replace(" %", "%") for text in said.values())
+    assert all("95" not in line for line in said["page"].splitlines() if "interval" in line)
+
+
+@pytest.mark.parametrize("prior", [True, False])
+def test_what_a_learned_estimate_rests_on_is_told(shop: Path, prior: bool) -> None:
+    rows = [f"s{i},W{j + 1},{90 + 40 * i}" for i in range(6) for j in range(4)]
+    Path("last.csv").write_text("\n".join(["store,week,conversions", *rows, ""]))
+    options = ("--noise", "laplace:scale=5", "--estimator", "learned", *["--prior", "last.csv"][: 2 * prior])
+    for renderer, text in noise_said(*options).items():
+        assert ("he prior is an earlier period" in text) == prior, renderer
+        assert ("o earlier period has a part in it" in text) != prior, renderer
+
+
+def test_the_page_of_a_run_neither_denoises_nor_validates_again(tmp_path: Path) -> None:
+    attributary("generate", "shop", "-o", str(tmp_path), "-q")
+    done = run(str(tmp_path / "spec.toml"), estimator="nonnegative", rng=np.random.default_rng(1))
+    entered: list[str] = []
+
+    def count_calls(frame: FrameType, event: str, arg: object) -> None:
+        names = {"denoise.py": "denoise", "spec.py": "_checked"}
+        file, name = Path(frame.f_code.co_filename).name, frame.f_code.co_name
+        if event == "call" and names.get(file) == name:
+            entered.append(name)
+
+    sys.setprofile(count_calls)
+    try:
+        done.page()
+        done.tables  # noqa: B018
+    finally:
+        sys.setprofile(None)
+    assert entered == []
 
 
 RENDERERS = ("cli/print_plan.py", "cli/print_estimates.py", "cli/print_errors.py", "cli/print_counts.py")

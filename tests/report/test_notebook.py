@@ -27,7 +27,7 @@ def test_an_estimate_shows_its_nodes_level_by_level(parent: list[int]) -> None:
     _, *rows = cells(estimate_html(est).partition("What denoising gained")[0])
     order = tree.to_level_order(np.arange(len(tree))).tolist()[:10]
     assert [row[0] for row in rows] == [f"node {v}" for v in order]
-    assert [float(row[2]) for row in rows] == pytest.approx([est.count[v] for v in order], abs=0.051)
+    assert [float(row[2].replace("−", "-")) for row in rows] == pytest.approx([est.count[v] for v in order], abs=0.051)
 
 
 def test_labels_are_escaped_and_cut_and_the_rest_is_counted() -> None:

@@ -181,7 +181,7 @@ def test_a_filter_shows_what_matches_and_what_stands_above_it(tabs: Tabs, whole:
 
 def test_implausible_corrections_are_marked_and_can_be_singled_out(tabs: Tabs, odd: Path) -> None:
     tab = ready(tabs(), odd)
-    assert "see the marked rows" in tab.inner_text(".total")
+    assert "See the marked rows" in tab.inner_text(".total")
     tab.check("#only-flags")
     marked = tab.eval_on_selector_all(ROWS, "rows => rows.filter(r => r.innerText.includes('implausible')).length")
     assert tab.inner_text("#status").startswith(f"{marked} of ") and marked >= 1

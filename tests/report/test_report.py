@@ -87,7 +87,7 @@ def from_case(case: Case, **options: Any) -> tuple[Any, Estimates]:
 def test_a_page_holds_the_figures_as_they_are_shown(case: Case) -> None:
     _, est = from_case(case)
     kept = cut(est.tree, est.estimate, np.zeros(len(est), bool), len(est))
-    back = unpacked(pack(est, np.zeros(len(est), bool), kept))
+    back = unpacked(pack([counted(est)], kept))
     told = {"estimate": back["estimate"], "low": back["estimate"] - back["below"]}
     told |= {"high": back["estimate"] + back["above"], "noisy": back["estimate"] + back["moved"]}
     for name, values in told.items():
@@ -100,11 +100,11 @@ def test_a_page_holds_the_figures_as_they_are_shown(case: Case) -> None:
 def test_a_page_holds_the_labels_and_figures_too_large_for_parts() -> None:
     tree = labelled(BITING, ["p", "q"])
     est = read_estimates(estimates(tree), "table")
-    back = unpacked(pack(est, np.zeros(len(est), bool), cut(est.tree, est.estimate, np.zeros(len(est), bool), 999)))
+    back = unpacked(pack([counted(est)], cut(est.tree, est.estimate, np.zeros(len(est), bool), 999)))
     assert [back["words0"][i] for i in back["code0"]] == BITING
     assert [back["words1"][i] for i in back["code1"]] == ["p", "q"] * len(BITING)
     big = read_estimates(estimates(Tree.from_parents([-1]), wrong={0: 1e12}), "table")
-    back = unpacked(pack(big, np.zeros(1, bool), cut(big.tree, big.estimate, np.zeros(1, bool), 1)))
+    back = unpacked(pack([counted(big)], cut(big.tree, big.estimate, np.zeros(1, bool), 1)))
     assert back["estimate"][0] == round(big.estimate[0]) > 1e11
 
 

@@ -22,11 +22,11 @@ from attributary.cli import main
 from attributary.estimates import by_measure, read_measures
 from attributary.facts import numerals
 from attributary.facts.privacy import chosen, measure_facts
-from attributary.facts.quantity import digits, total_of, total_ratio
+from attributary.facts.quantity import Quantity, digits, total_of, total_ratio
 from attributary.plan import Plan
 from attributary.ratio import ratios_table
 from attributary.report import ReportInputs, page, read
-from attributary.report.page_data import Layer, cut, pack
+from attributary.report.page_data import cut, pack
 from attributary.tables import read_table, write_table
 from support.effort import examples
 from support.reports import estimates, labelled, values
@@ -69,7 +69,8 @@ def test_every_measure_is_packed_as_it_is_shown() -> None:
     found = read_measures(measured(TREE, "count", "revenue"), "t")
     count, value = found.values()
     none = np.zeros(len(count), bool)
-    packed = pack(count, none, cut(count.tree, count.estimate, none, 99), 1, [Layer(value, none, 3, count.estimate)])
+    second = Quantity("revenue", "value", "", value, 10.0, None, 3, (value, count))
+    packed = pack([Quantity("count", "count", "", count, 10.0), second], cut(count.tree, count.estimate, none, 99))
     parts_of = {"": 10, ".1": 1000}
     back = unpacked(packed._replace(about={**packed.about, "part": 1}))
     for suffix, est, shown in (("", count, 1), (".1", value, 3)):

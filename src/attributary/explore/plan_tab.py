@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from math import isfinite, isnan
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from attributary.errors import InputError
 from attributary.explore.estimate_store import EstimateStore
 from attributary.facts import numerals
+from attributary.facts.numerals import json_number
 from attributary.facts.plan import nodes_in_words
 from attributary.noise import MODELS, page_of
 from attributary.plan import Plan
@@ -369,8 +370,3 @@ def _words(level: LevelErrors, zeros: float) -> str:
     better = " (less than under this split)" if zeros < level.error.plan else ""
     parts = [nodes_in_words(level), f"answering 0 everywhere: {numerals.percent(zeros)}{better}"]
     return "; ".join(part for part in parts if part)
-
-
-def json_number(x: float) -> float | str | None:
-    """A number that JSON knows; nan is nothing, and ∞ is a word."""
-    return float(x) if isfinite(x) else None if isnan(x) else "inf"

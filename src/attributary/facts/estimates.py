@@ -197,12 +197,7 @@ def as_numbers(gain: LevelGain) -> dict[str, Any]:
     names = {"name": "level", "nodes": "nodes", "measured": "measured", "noise": "noise", "estimate": "variance"}
     names |= {"noisy_error": "noisy_error", "error": "error", "median_error": "median"}
     values = {name: getattr(gain, attribute) for name, attribute in names.items()}
-    return {name: finite(x.value if isinstance(x, Numeral) else x) for name, x in values.items()}
-
-
-def finite(x: Any) -> Any:
-    """A number as JSON has it: infinite ones are text, and nan is nothing."""
-    return x if not isinstance(x, float) or np.isfinite(x) else None if np.isnan(x) else str(x)
+    return {name: numerals.json_number(x.value if isinstance(x, Numeral) else x) for name, x in values.items()}
 
 
 def summed(gains: Sequence[LevelGain]) -> list[str]:

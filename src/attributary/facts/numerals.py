@@ -97,6 +97,11 @@ def number(x: float) -> str:
     return f"{x:.4g}".replace("-", MINUS)
 
 
+def json_number(x: Any) -> Any:
+    """A number that JSON knows; nan is nothing, and ∞ is a word."""
+    return x if not isinstance(x, float) or isfinite(x) else None if isnan(x) else str(float(x))
+
+
 def many(n: int, one: str, more: str | None = None) -> str:
     """A number of things in words: 1 node, 2 nodes."""
     return f"{n:,} {one if n == 1 else more or one + 's'}"

@@ -98,7 +98,7 @@ class Run:
                 made = {name: with_impressions(table, self.impressions) for name, table in made.items()}
             estimates = noted(by_measure(made), largest=self.plan.largest)
             tables = {"estimates": noted(estimates, generated="logs") if self.generated else estimates}
-            ratios = ratios_table(self.estimates, self.confidence)
+            ratios = ratios_table(self.estimates, self.confidence) if len(self.estimates) > 1 else None
         if ratios is not None:
             tables["ratios"] = mark(ratios, *(est.not_private for est in self.estimates.values()))
         tables["counts"] = self.counts.table

@@ -1,107 +1,19 @@
-"""Inputs: what a page is made of: a plan, estimates and an evaluation in memory, or files told apart by content."""
+"""Inputs: what a page is made of, read from files that are told apart by content."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
-from attributary import Estimate
 from attributary.errors import InputError
-from attributary.estimates import USUAL, Estimates, has_measures, read_estimates, read_measures
-from attributary.facts.quantity import Quantity, quantities
+from attributary.estimates import Estimates, has_measures, read_estimates, read_measures
 from attributary.file_kind import TAKES, Kind, KnownFile, file_kind, files_in
-from attributary.pipeline.check_table import TableCheck, check_table
+from attributary.pipeline.check_table import check_table
 from attributary.plan import Plan
 from attributary.plan.fingerprint import refuse_other_plan
-from attributary.ratio import WITH_ESTIMATES, ratios_of, read_ratios
-from attributary.report.evaluation_curves import Point, read_evaluation
+from attributary.ratio import WITH_ESTIMATES, read_ratios
+from attributary.report.evaluation_curves import read_evaluation
+from attributary.report.page import ReportInputs, only_measure
 from attributary.spec.measure import COUNT
 from attributary.tables.table_columns import together, words_of
-from attributary.types import Floats
-
-
-@dataclass(frozen=True)
-class ReportInputs:
-    """What a page is made of: values in memory (`ReportInputs.of`), or what `read` found in files."""
-
-    plan: Plan | None = None
-    measures: Mapping[str, Estimates] = field(default_factory=dict)  # by name; "count" are conversions
-    ratios: Mapping[str, Estimates] = field(default_factory=dict)  # of values to counts, by name
-    evaluation: tuple[Point, ...] = ()
-    files: tuple[str, ...] = ()
-    left_out: tuple[str, ...] = ()  # files of a folder that hold true counts
-    not_private: str = ""  # why what is shown is not, if something says so
-    shape: str | None = None  # of the noise, where neither estimates nor plan state it
-    check_of_table: TableCheck | None = None  # of a raw table, whose estimates these are
-    generated: bool = False  # the logs were generated: no real people, no real campaigns
-
-    @classmethod
-    def of(
-        cls,
-        plan: Plan | None = None,
-        estimates: Estimate | Mapping[str, Estimate] | None = None,
-        evaluation: Any = None,
-        confidence: float = USUAL,
-        generated: bool = False,
-    ) -> "ReportInputs":
-        """A plan, estimates by the names of their measures, and the table of an evaluation, all of them in memory.
-
-        One estimate alone is of the plan's first measure, or of conversions. Of counts and values, ratios are shown,
-        too.
-        """
-        by_name = {_first(plan): estimates} if isinstance(estimates, Estimate) else dict(estimates or {})
-        points = () if evaluation is None else tuple(read_evaluation(evaluation, "evaluation"))
-        words = [est.not_private for est in by_name.values()] + ([words_of(evaluation)] if points else [])
-        inputs = cls(
-            plan,
-            {name: Estimates.of(est, confidence) for name, est in by_name.items()},
-            ratios_of(by_name, confidence),
-            points,
-            not_private=together(*words),
-            generated=generated,
-        )
-        inputs.check()
-        return inputs
-
-    @property
-    def first(self) -> Estimates | None:
-        """The estimates of the first measure."""
-        return next(iter(self.measures.values()), None)
-
-    def with_impressions(self, impressions: Floats | None) -> "ReportInputs":
-        """The same with the impressions of each node, in the tree's order, so that what each brings is shown."""
-        return replace(
-            self,
-            measures={
-                name: replace(est, impressions=None if impressions is None else est.tree.to_level_order(impressions))
-                for name, est in self.measures.items()
-            },
-        )
-
-    def quantities(self, tau: float | None) -> list[Quantity]:
-        """The measures of a page in their order, then the ratios; `tau` is the plan's by default."""
-        shape = self.plan.spec.noise_model.shape.name if self.plan else self.shape  # where the table does not state it
-        measures = {name: replace(est, shape=est.shape or shape) for name, est in self.measures.items()}
-        figure = self.check_of_table.form.value if self.check_of_table else ""
-        return quantities(self.plan, measures, self.ratios, tau, figure)
-
-    def check(self) -> None:
-        """Refuses a plan and estimates that are not about the same question."""
-        if self.plan is None or self.first is None:
-            return
-        names_of_plan = [measure.name for measure in self.plan.spec.asked]
-        other = next((name for name in self.measures if name not in names_of_plan), None)
-        if other is not None:
-            raise InputError(
-                f"the estimates have the measure {other!r}; those of the plan are {', '.join(names_of_plan)}: "
-                "give files of one run"
-            )
-        names, levels = self.first.tree.level_names, self.plan.levels
-        if self.first.tree.attributes and names != levels[: len(names)]:
-            raise InputError(
-                f"the plan's levels are {', '.join(levels)}, those of the estimates {', '.join(names)}; "
-                "give files of one run"
-            )
-
 
 SHOWN: tuple[Kind, ...] = ("plan", "estimates", "ratios", "evaluation")  # in the order that they are read
 
@@ -184,12 +96,7 @@ def _measures(file: KnownFile, plan: Plan | None, levels: list[str] | None) -> d
         raise InputError(
             f"{file.path} has no column 'measure', which would tell {measures} of the plan apart; denoise again"
         )
-    return {_first(plan): read_estimates(file.table, file.path, names)}
-
-
-def _first(plan: Plan | None) -> str:
-    """The measure of estimates that do not name any."""
-    return COUNT if plan is None else plan.spec.asked[0].name
+    return {only_measure(plan): read_estimates(file.table, file.path, names)}
 
 
 def _plan_levels(plan: Plan | None, table: Any) -> list[str] | None:

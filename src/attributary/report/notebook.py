@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from attributary.denoising import Estimate
+from attributary import Estimate
 from attributary.estimates import EXTRAS, Estimates
 from attributary.facts import estimates, numerals
 from attributary.facts import plan as facts

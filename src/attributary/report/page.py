@@ -4,28 +4,129 @@ import base64
 import hashlib
 import os
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from attributary import __version__
-from attributary.estimates import EXTRAS
+from attributary import Estimate, __version__
+from attributary.errors import InputError
+from attributary.estimates import EXTRAS, USUAL, Estimates
 from attributary.facts import estimates as facts
 from attributary.facts import numerals, privacy
 from attributary.facts.plan import bound_lines, heads, level_facts, level_lines
-from attributary.facts.quantity import FigureName, Quantity, rate
+from attributary.facts.quantity import FigureName, Quantity, quantities, rate
+from attributary.pipeline.check_table import TableCheck
 from attributary.plan import MeasurePlan, Plan
+from attributary.ratio import ratios_of
 from attributary.report import charts
 from attributary.report.chart import NARROW, WIDE, Chart, Draw, inline
-from attributary.report.inputs import ReportInputs
 from attributary.report.page_data import kept_nodes, stored
+from attributary.spec.measure import COUNT
+from attributary.tables.table_columns import together, words_of
+from attributary.types import Floats
+
+if TYPE_CHECKING:
+    from attributary.report.evaluation_curves import Point
 
 NODES = 200_000
 SCRIPTS = ("data.js", "number.js", "bar.js", "match.js", "table.js", "keys.js", "icicle.js", "measures.js", "start.js")
+
+
+@dataclass(frozen=True)
+class ReportInputs:
+    """What a page is made of: values in memory (`ReportInputs.of`), or what `read` found in files."""
+
+    plan: Plan | None = None
+    measures: Mapping[str, Estimates] = field(default_factory=dict)  # by name; "count" are conversions
+    ratios: Mapping[str, Estimates] = field(default_factory=dict)  # of values to counts, by name
+    evaluation: "tuple[Point, ...]" = ()
+    files: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()  # files of a folder that hold true counts
+    not_private: str = ""  # why what is shown is not, if something says so
+    shape: str | None = None  # of the noise, where neither estimates nor plan state it
+    check_of_table: TableCheck | None = None  # of a raw table, whose estimates these are
+    generated: bool = False  # the logs were generated: no real people, no real campaigns
+
+    @classmethod
+    def of(
+        cls,
+        plan: Plan | None = None,
+        estimates: Estimate | Mapping[str, Estimate] | None = None,
+        evaluation: Any = None,
+        confidence: float = USUAL,
+        generated: bool = False,
+    ) -> "ReportInputs":
+        """A plan, estimates by the names of their measures, and the table of an evaluation, all of them in memory.
+
+        One estimate alone is of the plan's first measure, or of conversions. Of counts and values, ratios are shown,
+        too.
+        """
+        by_name = {only_measure(plan): estimates} if isinstance(estimates, Estimate) else dict(estimates or {})
+        points: tuple[Point, ...] = ()
+        if evaluation is not None:
+            from attributary.report.evaluation_curves import read_evaluation
+
+            points = tuple(read_evaluation(evaluation, "evaluation"))
+        words = [est.not_private for est in by_name.values()] + ([words_of(evaluation)] if points else [])
+        inputs = cls(
+            plan,
+            {name: Estimates.of(est, confidence) for name, est in by_name.items()},
+            ratios_of(by_name, confidence) if len(by_name) > 1 else {},
+            points,
+            not_private=together(*words),
+            generated=generated,
+        )
+        inputs.check()
+        return inputs
+
+    @property
+    def first(self) -> Estimates | None:
+        """The estimates of the first measure."""
+        return next(iter(self.measures.values()), None)
+
+    def with_impressions(self, impressions: Floats | None) -> "ReportInputs":
+        """The same with the impressions of each node, in the tree's order, so that what each brings is shown."""
+        return replace(
+            self,
+            measures={
+                name: replace(est, impressions=None if impressions is None else est.tree.to_level_order(impressions))
+                for name, est in self.measures.items()
+            },
+        )
+
+    def quantities(self, tau: float | None) -> list[Quantity]:
+        """The measures of a page in their order, then the ratios; `tau` is the plan's by default."""
+        shape = self.plan.spec.noise_model.shape.name if self.plan else self.shape  # where the table does not state it
+        measures = {name: replace(est, shape=est.shape or shape) for name, est in self.measures.items()}
+        figure = self.check_of_table.form.value if self.check_of_table else ""
+        return quantities(self.plan, measures, self.ratios, tau, figure)
+
+    def check(self) -> None:
+        """Refuses a plan and estimates that are not about the same question."""
+        if self.plan is None or self.first is None:
+            return
+        names_of_plan = [measure.name for measure in self.plan.spec.asked]
+        other = next((name for name in self.measures if name not in names_of_plan), None)
+        if other is not None:
+            raise InputError(
+                f"the estimates have the measure {other!r}; those of the plan are {', '.join(names_of_plan)}: "
+                "give files of one run"
+            )
+        names, levels = self.first.tree.level_names, self.plan.levels
+        if self.first.tree.attributes and names != levels[: len(names)]:
+            raise InputError(
+                f"the plan's levels are {', '.join(levels)}, those of the estimates {', '.join(names)}; "
+                "give files of one run"
+            )
+
+
+def only_measure(plan: Plan | None) -> str:
+    """The measure of estimates that do not name any."""
+    return COUNT if plan is None else plan.spec.asked[0].name
 
 
 class Page(NamedTuple):

@@ -67,58 +67,33 @@ class Packed(NamedTuple):
     data: str  # base64
 
 
-class Layer(NamedTuple):
-    """One more quantity on the same tree."""
-
-    estimates: Estimates
-    implausible: NDArray[np.bool_]
-    digits: int
-    size: NDArray[np.float64] | None = None  # how wide each node is drawn, if not by its estimate
-
-
-def pack(
-    est: Estimates, implausible: NDArray[np.bool_], cut: Cut, digits: int = 1, more: Sequence[Layer] = ()
-) -> Packed:
+def pack(quantities: Sequence[Quantity], cut: Cut) -> Packed:
     """The kept nodes in level order: how many children each has, their labels and their figures.
 
     Those of further quantities have the same names with a number behind them.
     """
-    tree, keep = est.tree, cut.keep
+    est, keep = quantities[0].estimates, cut.keep
+    tree = est.tree
     family = tree.family[keep]
     place = np.cumsum(keep) - 1
     children = np.bincount(place[family[family >= 0]], minlength=cut.nodes)
-    sizes = [int(keep[tree.slice(i)].sum()) for i in range(tree.depth)]
-    parts: dict[str, bytes] = {}
-    types: dict[str, str] = {}
-
-    def add(name: str, values: NDArray[Any]) -> None:
-        parts[name], types[name] = values.tobytes(), values.dtype.str[1:]
-
-    add("children", _least(children))
-    if cut.left.any():
-        add("left", _least(cut.left))
-    add("flag", implausible[keep].astype(np.uint8))
-    for name, values in _figures(est, keep, digits).items():
-        add(name, values)
+    parts: dict[str, Any] = {"children": _least(children)} | ({"left": _least(cut.left)} if cut.left.any() else {})
+    for k, quantity in enumerate(quantities):
+        figures = {"flag": quantity.doubt.implausible[keep].astype(np.uint8)}
+        figures |= _figures(quantity.estimates, keep, quantity.digits)
+        figures |= {} if quantity.size is None else {"size": quantity.size[keep].astype("<f4")}
+        parts |= {f"{name}.{k}" if k else name: values for name, values in figures.items()}
     for i in range(tree.depth):
-        codes, words = _labels(est, i, keep[tree.slice(i)])
-        add(f"code{i}", codes)
-        parts[f"words{i}"], types[f"words{i}"] = json.dumps(words, ensure_ascii=False).encode(), "json"
-    for k, layer in enumerate(more, 1):
-        add(f"flag.{k}", layer.implausible[keep].astype(np.uint8))
-        for name, values in _figures(layer.estimates, keep, layer.digits).items():
-            add(f"{name}.{k}", values)
-        if layer.size is not None:
-            add(f"size.{k}", layer.size[keep].astype("<f4"))
-    columns, at, block = [], 0, bytearray()
-    for name, content in parts.items():
-        columns.append([name, types[name], at, len(content)])
+        parts[f"code{i}"], words = _labels(est, i, keep[tree.slice(i)])
+        parts[f"words{i}"] = json.dumps(words, ensure_ascii=False).encode()
+    columns, block = [], bytearray()
+    for name, values in parts.items():
+        kind, content = ("json", values) if isinstance(values, bytes) else (values.dtype.str[1:], values.tobytes())
+        columns.append([name, kind, len(block), len(content)])
         block += content + bytes(-len(content) % ALIGNED)
-        at = len(block)
-    return Packed(
-        {"sizes": sizes, "columns": columns, "part": 10**digits},
-        base64.b64encode(zlib.compress(bytes(block), 6)).decode(),
-    )
+    sizes = [int(keep[tree.slice(i)].sum()) for i in range(tree.depth)]
+    data = base64.b64encode(zlib.compress(bytes(block), 6)).decode()
+    return Packed({"sizes": sizes, "columns": columns, "part": 10 ** quantities[0].digits}, data)
 
 
 def _figures(est: Estimates, keep: NDArray[np.bool_], digits: int) -> dict[str, NDArray[Any]]:
@@ -184,8 +159,7 @@ def stored(quantities: list[Quantity], kept: Cut) -> dict[str, Any]:
     """What the template puts into the page for its script, and how much that is."""
     first, doubt = quantities[0], quantities[0].doubt
     est = first.estimates
-    more = [Layer(q.estimates, q.doubt.implausible, q.digits, q.size) for q in quantities[1:]]
-    packed = pack(est, doubt.implausible, kept, first.digits, more)
+    packed = pack(quantities, kept)
     about = {
         **packed.about,
         "levels": list(est.tree.level_names),
