@@ -5,24 +5,8 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
 
-from attributary.api.ara.parse.json_fields import (
-    Field,
-    Fields,
-    Json,
-    Reader,
-    contribution_value,
-    coordinator,
-    distinct,
-    each,
-    entries,
-    hex128,
-    optional,
-    positive,
-    record,
-    required,
-    short_string,
-    string,
-)
+from attributary.api.ara.parse import json_fields as read
+from attributary.api.ara.parse.json_fields import Field, Fields, Json, Reader
 
 UINT32_MAX = 2**32 - 1
 BUDGET = 65_536
@@ -91,11 +75,11 @@ def _of_source(j: Json) -> frozenset[str] | None:
         return None
     if _is_reserved(j) or not j.short(j.key, LONGEST, "key exceeds max length per filter string"):
         return None
-    value = short_string(LONGEST, "exceeds max length per filter string")
-    return _set(distinct(value, 0, MOST_VALUES)(j))
+    value = read.short_string(LONGEST, "exceeds max length per filter string")
+    return _set(read.distinct(value, 0, MOST_VALUES)(j))
 
 
-filter_data = entries(_of_source, MOST_KEYS)  # what a source says of itself: for each key, values
+filter_data = read.entries(_of_source, MOST_KEYS)  # what a source says of itself: for each key, values
 
 
 def filter_pair(fields: Fields, _name: str = "") -> FilterPair | None:
@@ -109,7 +93,7 @@ def _configs(j: Json) -> tuple[FilterConfig, ...] | None:
     if not j.typed("a list", "an object"):
         return None
     if j.is_a("a list"):
-        return each(_config)(j)
+        return read.each(_config)(j)
     config = _config(j)
     return None if config is None else (config,)
 
@@ -118,15 +102,15 @@ def _config(j: Json) -> FilterConfig | None:
     if not j.typed("an object"):
         return None
     faults = j.findings.faults
-    lookback = Fields(j).take("_lookback_window", positive)
-    asked = entries(_of_trigger)(j)
+    lookback = Fields(j).take("_lookback_window", read.positive)
+    asked = read.entries(_of_trigger)(j)
     return FilterConfig(asked, lookback) if asked is not None and j.findings.faults == faults else None
 
 
 def _of_trigger(j: Json) -> frozenset[str] | None:
     if _is_reserved(j):
         return None
-    return _set(distinct(_source_type if j.key == "source_type" else string)(j))
+    return _set(read.distinct(_source_type if j.key == "source_type" else read.string)(j))
 
 
 def _is_reserved(j: Json) -> bool:
@@ -136,7 +120,7 @@ def _is_reserved(j: Json) -> bool:
 
 
 def _source_type(j: Json) -> str | None:
-    text = string(j)
+    text = read.string(j)
     if text is not None and text not in ("event", "navigation"):
         j.warning(f"unknown value {text} (source_type can only match one of event, navigation)")
     return text
@@ -186,33 +170,33 @@ class DebugReporting:
 
 def debug_reporting(types: frozenset[str], limits: BrowserLimits, budgeted: bool) -> Reader[DebugReporting]:
     """The debug contributions asked for; `budgeted` for a source, which must say how much they may take."""
-    datum = record(
+    datum = read.record(
         DebugDatum,
-        types=required(distinct(partial(_type, types), 1, strict=True)),
-        value=required(contribution_value),
-        key_piece=required(hex128),
+        types=read.required(read.distinct(partial(_type, types), 1, strict=True)),
+        value=read.required(read.contribution_value),
+        key_piece=read.required(read.hex128),
     )
-    budget: dict[str, Field] = {"budget": required(contribution_value)} if budgeted else {}
-    asked = record(
+    budget: dict[str, Field] = {"budget": read.required(read.contribution_value)} if budgeted else {}
+    asked = read.record(
         DebugReporting,
         **budget,
-        debug_data=optional(partial(_data, each(datum)), ()),
-        aggregation_coordinator_origin=coordinator(limits.coordinators),
-        key_piece=required(hex128),
+        debug_data=read.optional(partial(_data, read.each(datum)), ()),
+        aggregation_coordinator_origin=read.coordinator(limits.coordinators),
+        key_piece=read.required(read.hex128),
     )
 
-    def read(j: Json) -> DebugReporting | None:
+    def within_budget(j: Json) -> DebugReporting | None:
         made = asked(j)
         if made is None or made.budget is None or all(datum.value <= made.budget for datum in made.debug_data):
             return made
         j.error(f"data contains value greater than budget ({made.budget})")
         return None
 
-    return read
+    return within_budget
 
 
-def _data(read: Reader[tuple[DebugDatum, ...]], j: Json) -> tuple[DebugDatum, ...] | None:
-    data = read(j)
+def _data(each_datum: Reader[tuple[DebugDatum, ...]], j: Json) -> tuple[DebugDatum, ...] | None:
+    data = each_datum(j)
     times = Counter(name for datum in data or () for name in datum.types)
     twice = [name for name, count in times.items() if count > 1]
     if twice:
@@ -222,7 +206,7 @@ def _data(read: Reader[tuple[DebugDatum, ...]], j: Json) -> tuple[DebugDatum, ..
 
 
 def _type(types: frozenset[str], j: Json) -> str | None:
-    text = string(j)
+    text = read.string(j)
     if text is not None and text not in types:
         j.warning("unknown type")
     return text

@@ -80,12 +80,6 @@ class Parsed(Generic[T]):
     limit: str | None = None
 
 
-def parsed(value: T | None, findings: Findings) -> Parsed[T]:
-    """The value with its findings; a value with an error is refused."""
-    whole = None if findings.errors else value
-    return Parsed(whole, tuple(findings.errors), tuple(findings.warnings), tuple(findings.notes), findings.limit)
-
-
 INFINITY = float("inf")
 NAMES: dict[str, tuple[type, ...]] = {
     "a boolean": (bool,),
@@ -395,21 +389,11 @@ def record(make: Callable[..., T], **known: Field) -> Reader[T]:
     return read
 
 
-def destinations(j: Json) -> tuple[str, ...] | None:
-    """The sites where a source may be attributed: one, or a list of up to three."""
-    if not j.typed("a string", "a list"):
-        return None
-    if j.is_a("a list"):
-        return distinct(_site, 1, 3)(j)
-    one = _site(j)
-    return None if one is None else (one,)
-
-
 def coordinator(allowed: tuple[str, ...]) -> Field:
     """The origin of the aggregation service's key server; by default the first."""
 
     def read(j: Json) -> str | None:
-        url = _url(j)
+        url = address(j)
         if url is None:
             return None
         if url.more_than_origin:
@@ -422,19 +406,7 @@ def coordinator(allowed: tuple[str, ...]) -> Field:
     return optional(read, allowed[0])
 
 
-def _site(j: Json) -> str | None:
-    url = _url(j)
-    if url is None:
-        return None
-    if url.more_than_site:
-        j.warning(f"URL components other than site ({url.site}) will be ignored")
-    if url.public_suffix:
-        words = "is a public suffix, which no one site has, and does not match the sites below it"
-        j.warning(f"{url.site} {words}: write the whole domain, as in https://shop.example")
-    return url.site
-
-
-def _url(j: Json) -> Url | None:
+def address(j: Json) -> Url | None:
     text = string(j)
     if text is None:
         return None
@@ -446,6 +418,15 @@ def _url(j: Json) -> Url | None:
         j.error("URL must use HTTP/HTTPS and be potentially trustworthy", hint)
         return None
     return url
+
+
+def parsed(text: str, read: Reader[T]) -> Parsed[T]:
+    """What a text means, with its findings; a value with an error is refused."""
+    findings = Findings()
+    j = load(text, findings)
+    value = None if findings.errors else read(j)
+    whole = None if findings.errors else value
+    return Parsed(whole, tuple(findings.errors), tuple(findings.warnings), tuple(findings.notes), findings.limit)
 
 
 LONGEST_INT = 20  # digits; every number a registration may hold is shorter

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from math import comb, exp, log2
 
+from attributary.api.ara.parse import json_fields as read
 from attributary.api.ara.parse.both_headers import (
     BUDGET,
     DAY,
@@ -19,30 +20,7 @@ from attributary.api.ara.parse.both_headers import (
     debug_reporting,
     filter_data,
 )
-from attributary.api.ara.parse.json_fields import (
-    INFINITY,
-    Fields,
-    Findings,
-    Json,
-    Parsed,
-    Reader,
-    boolean,
-    destinations,
-    distinct,
-    each,
-    entries,
-    hex128,
-    int64,
-    load,
-    number,
-    one_of,
-    parsed,
-    positive,
-    short_keyed,
-    short_string,
-    uint64,
-    whole,
-)
+from attributary.api.ara.parse.json_fields import Fields, Findings, Json, Parsed, Reader
 from attributary.noise.randomised_response import LARGEST_EPSILON, response_rate
 
 HOUR = 3600
@@ -106,10 +84,7 @@ def source(
     """
     if source_type not in DEFAULT_REPORTS:
         raise ValueError(f"source_type must be one of {', '.join(DEFAULT_REPORTS)}; got {source_type!r}")
-    findings = Findings()
-    j = load(text, findings)
-    value = None if findings.errors else _source(j, source_type, limits, note_gain)
-    return parsed(value, findings)
+    return read.parsed(text, lambda j: _source(j, source_type, limits, note_gain))
 
 
 def _source(j: Json, source_type: str, limits: BrowserLimits, note_gain: bool) -> Source | None:
@@ -118,28 +93,28 @@ def _source(j: Json, source_type: str, limits: BrowserLimits, note_gain: bool) -
     fields = Fields(j)
     expiry = fields.take("expiry", partial(_expiry, source_type), LONGEST_EXPIRY)
     most, default_data = limits.event_level_epsilon, tuple(range(DEFAULT_TRIGGER_DATA[source_type]))
-    data = distinct(whole(0, UINT32_MAX), 0, MOST_TRIGGER_DATA, strict=True)
+    data = read.distinct(read.whole(0, UINT32_MAX), 0, MOST_TRIGGER_DATA, strict=True)
     debug = debug_reporting(SOURCE_TYPES, limits, budgeted=True)
     values = {
         "event_report_windows": _event_windows(fields, expiry, source_type),
         "max_event_level_reports": fields.take(
-            "max_event_level_reports", whole(0, MOST_REPORTS), DEFAULT_REPORTS[source_type]
+            "max_event_level_reports", read.whole(0, MOST_REPORTS), DEFAULT_REPORTS[source_type]
         ),
         "trigger_data": fields.take("trigger_data", data, default_data),
         "aggregatable_report_window": fields.take("aggregatable_report_window", _report_window(expiry), expiry),
         "aggregation_keys": fields.take("aggregation_keys", _keys, {}),
-        "destination": fields.need("destination", destinations),
-        "event_level_epsilon": fields.take("event_level_epsilon", lambda j: j.within(number(j), 0, most), most),
+        "destination": fields.need("destination", _destinations),
+        "event_level_epsilon": fields.take("event_level_epsilon", lambda j: j.within(read.number(j), 0, most), most),
         "filter_data": fields.take("filter_data", filter_data, {}),
-        "source_event_id": fields.take("source_event_id", uint64, 0),
+        "source_event_id": fields.take("source_event_id", read.uint64, 0),
         "aggregatable_debug_reporting": fields.lenient("aggregatable_debug_reporting", debug),
-        "trigger_data_matching": fields.take("trigger_data_matching", one_of("exact", "modulus"), "modulus"),
-        "destination_limit_priority": fields.take("destination_limit_priority", int64, 0),
+        "trigger_data_matching": fields.take("trigger_data_matching", read.one_of("exact", "modulus"), "modulus"),
+        "destination_limit_priority": fields.take("destination_limit_priority", read.int64, 0),
         "attribution_scopes": fields.take("attribution_scopes", partial(_attribution_scopes, limits)),
         "named_budgets": fields.take("named_budgets", _budgets, {}),
-        "debug_key": fields.lenient("debug_key", uint64),
-        "debug_reporting": fields.lenient("debug_reporting", boolean, False),
-        "priority": fields.take("priority", int64, 0),
+        "debug_key": fields.lenient("debug_key", read.uint64),
+        "debug_reporting": fields.lenient("debug_reporting", read.boolean, False),
+        "priority": fields.take("priority", read.int64, 0),
     }
     if not fields.whole():
         return None
@@ -150,6 +125,28 @@ def _source(j: Json, source_type: str, limits: BrowserLimits, note_gain: bool) -
         return None
     _check_event_level(value, j.findings, limits, note_gain)
     return value
+
+
+def _destinations(j: Json) -> tuple[str, ...] | None:
+    """The sites where a source may be attributed: one, or a list of up to three."""
+    if not j.typed("a string", "a list"):
+        return None
+    if j.is_a("a list"):
+        return read.distinct(_site, 1, 3)(j)
+    one = _site(j)
+    return None if one is None else (one,)
+
+
+def _site(j: Json) -> str | None:
+    url = read.address(j)
+    if url is None:
+        return None
+    if url.more_than_site:
+        j.warning(f"URL components other than site ({url.site}) will be ignored")
+    if url.public_suffix:
+        words = "is a public suffix, which no one site has, and does not match the sites below it"
+        j.warning(f"{url.site} {words}: write the whole domain, as in https://shop.example")
+    return url.site
 
 
 def _expiry(source_type: str, j: Json) -> int | None:
@@ -164,29 +161,29 @@ def _expiry(source_type: str, j: Json) -> int | None:
     return seconds
 
 
-_keys = entries(short_keyed(LONGEST_KEY, "key exceeds max length per aggregation key identifier", hex128), MOST_KEYS)
-_budgets = entries(
-    short_keyed(LONGEST_BUDGET, "name exceeds max length per budget name", whole(0, BUDGET)), MOST_BUDGETS
-)
+_short_key = read.short_keyed(LONGEST_KEY, "key exceeds max length per aggregation key identifier", read.hex128)
+_keys = read.entries(_short_key, MOST_KEYS)
+_budget = read.short_keyed(LONGEST_BUDGET, "name exceeds max length per budget name", read.whole(0, BUDGET))
+_budgets = read.entries(_budget, MOST_BUDGETS)
 
 
 def _duration(j: Json) -> int | None:
     """Seconds, as a number or in a string."""
     if not j.typed("a number", "a string"):
         return None
-    return uint64(j) if j.is_a("a string") else whole(0, INFINITY, "must be non-negative")(j)
+    return read.uint64(j) if j.is_a("a string") else read.whole(0, read.INFINITY, "must be non-negative")(j)
 
 
 def _report_window(expiry: int | None) -> Reader[int]:
     """A window in seconds: at least an hour, at most until the source expires."""
 
-    def read(j: Json) -> int | None:
+    def window(j: Json) -> int | None:
         seconds = _duration(j)
         if seconds is None or _lacks(j, expiry=expiry):
             return None
         return j.clamp(seconds, HOUR, expiry or 0, " (expiry)")
 
-    return read
+    return window
 
 
 def _lacks(j: Json, **needed: object) -> bool:
@@ -203,7 +200,7 @@ def _event_windows(fields: Fields, expiry: int | None, source_type: str) -> Even
 
     def until(end: int | None) -> EventReportWindows | None:
         early = EARLY_WINDOWS[source_type]
-        return None if end is None else EventReportWindows(0, (*(each for each in early if each < end), end))
+        return None if end is None else EventReportWindows(0, (*(time for time in early if time < end), end))
 
     single = _report_window(expiry)
     readers: dict[str, Reader[EventReportWindows]] = {
@@ -223,7 +220,7 @@ def _windows(expiry: int | None, j: Json) -> EventReportWindows | None:
 
 
 def _start(expiry: int | None, j: Json) -> int | None:
-    start = whole()(j)
+    start = read.whole()(j)
     if start is None or _lacks(j, expiry=expiry):
         return None
     last = expiry or 0
@@ -236,7 +233,7 @@ def _ends(expiry: int | None, start: int | None, j: Json) -> tuple[int, ...] | N
     ends = [start or 0]
 
     def end(j: Json) -> int | None:
-        time = positive(j)
+        time = read.positive(j)
         if time is None:
             return None
         time = j.clamp(time, HOUR, expiry or 0, " (expiry)")
@@ -246,21 +243,21 @@ def _ends(expiry: int | None, start: int | None, j: Json) -> tuple[int, ...] | N
         ends.append(time)
         return time
 
-    return each(end, 1, MOST_WINDOWS, stop=True)(j)
+    return read.each(end, 1, MOST_WINDOWS, stop=True)(j)
 
 
 def _attribution_scopes(limits: BrowserLimits, j: Json) -> AttributionScopes | None:
     if not j.typed("an object"):
         return None
     fields = Fields(j)
-    limit = fields.need("limit", whole(1, UINT32_MAX))
+    limit = fields.need("limit", read.whole(1, UINT32_MAX))
     values = fields.need("values", partial(_scopes, limit))
-    states = fields.take("max_event_states", whole(1, limits.trigger_states), DEFAULT_STATES)
+    states = fields.take("max_event_states", read.whole(1, limits.trigger_states), DEFAULT_STATES)
     return AttributionScopes(limit, values, states) if fields.whole() else None
 
 
 def _scopes(limit: int | None, j: Json) -> tuple[str, ...] | None:
-    values = distinct(short_string(LONGEST_SCOPE, "exceeds max length per attribution scope"))(j)
+    values = read.distinct(read.short_string(LONGEST_SCOPE, "exceeds max length per attribution scope"))(j)
     if values is None or _lacks(j, limit=limit):
         return None
     if not values:
@@ -279,13 +276,8 @@ def _check_event_level(value: Source, findings: Findings, limits: BrowserLimits,
 
     In the order of Chromium, which reports the first limit alone.
     """
-    reports, data, epsilon, scopes = (
-        value.max_event_level_reports,
-        len(value.trigger_data),
-        value.event_level_epsilon,
-        value.attribution_scopes,
-    )
-    kind = value.source_type
+    reports, data, scopes = value.max_event_level_reports, len(value.trigger_data), value.attribution_scopes
+    kind, epsilon = value.source_type, value.event_level_epsilon
     per = f"per {kind} source"
 
     def gain(name: str, what: str, bits: float, limit_name: str, limit: float) -> None:

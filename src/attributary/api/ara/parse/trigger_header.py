@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
+from attributary.api.ara.parse import json_fields as read
 from attributary.api.ara.parse.both_headers import (
     DEFAULT,
     EVERY,
@@ -14,31 +15,7 @@ from attributary.api.ara.parse.both_headers import (
     debug_reporting,
     filter_pair,
 )
-from attributary.api.ara.parse.json_fields import (
-    Fields,
-    Findings,
-    Json,
-    Parsed,
-    boolean,
-    contribution_value,
-    coordinator,
-    distinct,
-    each,
-    entries,
-    hex128,
-    int64,
-    load,
-    one_of,
-    optional,
-    parsed,
-    record,
-    required,
-    short_string,
-    string,
-    uint,
-    uint64,
-    whole,
-)
+from attributary.api.ara.parse.json_fields import Fields, Findings, Json, Parsed
 
 DEFAULT_RANGE = (
     "must be in the range [0, 255]. It exceeds the default max size of 1 byte. "
@@ -66,9 +43,9 @@ def _values_list(id_bytes: int | None, j: Json) -> tuple[KeyValues, ...] | None:
     """The values for all sources, or a list of values with filters, of which the first match wins."""
     if not j.typed("an object", "a list"):
         return None
-    of_all = entries(partial(_value, id_bytes))
+    of_all = read.entries(partial(_value, id_bytes))
     if j.is_a("a list"):
-        return each(record(KeyValues, values=required(of_all), filters=filter_pair))(j)
+        return read.each(read.record(KeyValues, values=read.required(of_all), filters=filter_pair))(j)
     values = of_all(j)
     return None if values is None else (KeyValues(values, EVERY),)
 
@@ -77,14 +54,14 @@ def _value(id_bytes: int | None, j: Json) -> KeyValue | None:
     if not j.typed("a number", "an object"):
         return None
     if j.is_a("a number"):
-        value = contribution_value(j)
+        value = read.contribution_value(j)
         return None if value is None else KeyValue(value)
-    filtering_id = optional(partial(_filtering_id, id_bytes), 0)
-    return record(KeyValue, value=required(contribution_value), filtering_id=filtering_id)(j)
+    filtering_id = read.optional(partial(_filtering_id, id_bytes), 0)
+    return read.record(KeyValue, value=read.required(read.contribution_value), filtering_id=filtering_id)(j)
 
 
 def _filtering_id(id_bytes: int | None, j: Json) -> int | None:
-    n = uint(j)
+    n = read.uint(j)
     if n is None:
         return None
     if id_bytes is None:
@@ -154,31 +131,29 @@ class Trigger:
 
 def trigger(text: str, limits: BrowserLimits = DEFAULT) -> Parsed[Trigger]:
     """A trigger registration from the JSON of its header, or why it is refused."""
-    findings = Findings()
-    j = load(text, findings)
-    value = None if findings.errors else _trigger(j, limits)
-    return parsed(value, findings)
+    return read.parsed(text, lambda j: _trigger(j, limits))
 
 
 def _trigger(j: Json, limits: BrowserLimits) -> Trigger | None:
     if not j.typed("an object"):
         return None
     fields = Fields(j)
-    when = fields.take("aggregatable_source_registration_time", one_of("exclude", "include"), "exclude")
+    when = fields.take("aggregatable_source_registration_time", read.one_of("exclude", "include"), "exclude")
     id_bytes = fields.take("aggregatable_filtering_id_max_bytes", partial(_id_bytes, when), 1)
-    debug = debug_reporting(TRIGGER_TYPES, limits, budgeted=False)
+    debug, origin = debug_reporting(TRIGGER_TYPES, limits, budgeted=False), read.coordinator(limits.coordinators)
+    once = read.each(_DEDUPLICATION)
     values = {
-        "aggregatable_trigger_data": fields.take("aggregatable_trigger_data", each(_DATUM), ()),
+        "aggregatable_trigger_data": fields.take("aggregatable_trigger_data", read.each(_DATUM), ()),
         "aggregatable_values": fields.take("aggregatable_values", partial(_values_list, id_bytes), ()),
-        "aggregatable_deduplication_keys": fields.take("aggregatable_deduplication_keys", each(_DEDUPLICATION), ()),
-        "named_budgets": fields.take("named_budgets", each(_NAMED_BUDGET), ()),
-        "event_trigger_data": fields.take("event_trigger_data", each(_EVENT_DATUM), ()),
+        "aggregatable_deduplication_keys": fields.take("aggregatable_deduplication_keys", once, ()),
+        "named_budgets": fields.take("named_budgets", read.each(_NAMED_BUDGET), ()),
+        "event_trigger_data": fields.take("event_trigger_data", read.each(_EVENT_DATUM), ()),
         "trigger_context_id": fields.take("trigger_context_id", partial(_context_id, when)),
         "aggregatable_debug_reporting": fields.lenient("aggregatable_debug_reporting", debug),
-        "attribution_scopes": fields.take("attribution_scopes", distinct(string), ()),
-        "aggregation_coordinator_origin": coordinator(limits.coordinators)(fields, "aggregation_coordinator_origin"),
-        "debug_key": fields.lenient("debug_key", uint64),
-        "debug_reporting": fields.lenient("debug_reporting", boolean, False),
+        "attribution_scopes": fields.take("attribution_scopes", read.distinct(read.string), ()),
+        "aggregation_coordinator_origin": origin(fields, "aggregation_coordinator_origin"),
+        "debug_key": fields.lenient("debug_key", read.uint64),
+        "debug_reporting": fields.lenient("debug_reporting", read.boolean, False),
         "filters": filter_pair(fields),
     }
     if not fields.whole():
@@ -188,26 +163,29 @@ def _trigger(j: Json, limits: BrowserLimits) -> Trigger | None:
     return value
 
 
-_DATUM = record(
-    TriggerDatum, source_keys=optional(distinct(string), ()), filters=filter_pair, key_piece=required(hex128)
+_DATUM = read.record(
+    TriggerDatum,
+    source_keys=read.optional(read.distinct(read.string), ()),
+    filters=filter_pair,
+    key_piece=read.required(read.hex128),
 )
-_DEDUPLICATION = record(
+_DEDUPLICATION = read.record(
     DeduplicationKey,
-    deduplication_key=optional(uint64),
+    deduplication_key=read.optional(read.uint64),
     filters=filter_pair,
 )
-_NAMED_BUDGET = record(NamedBudget, name=optional(string), filters=filter_pair)
-_EVENT_DATUM = record(
+_NAMED_BUDGET = read.record(NamedBudget, name=read.optional(read.string), filters=filter_pair)
+_EVENT_DATUM = read.record(
     EventTriggerDatum,
-    trigger_data=optional(uint64, 0),
+    trigger_data=read.optional(read.uint64, 0),
     filters=filter_pair,
-    deduplication_key=optional(uint64),
-    priority=optional(int64, 0),
+    deduplication_key=read.optional(read.uint64),
+    priority=read.optional(read.int64, 0),
 )
 
 
 def _id_bytes(when: str | None, j: Json) -> int | None:
-    size = whole(1, MOST_ID_BYTES)(j)
+    size = read.whole(1, MOST_ID_BYTES)(j)
     if size is None:
         return None
     if when is None:
@@ -221,7 +199,7 @@ def _id_bytes(when: str | None, j: Json) -> int | None:
 
 
 def _context_id(when: str | None, j: Json) -> str | None:
-    text = short_string(LONGEST_CONTEXT_ID, "exceeds max length per trigger context ID")(j)
+    text = read.short_string(LONGEST_CONTEXT_ID, "exceeds max length per trigger context ID")(j)
     if text is None:
         return None
     if when is None:
