@@ -18,9 +18,8 @@ import numpy as np
 
 from attributary import api
 from attributary.api.ara import parse
-from attributary.api.ara.parse.filter_rules import filter_data, filter_pair
-from attributary.api.ara.parse.findings import Findings
-from attributary.api.ara.parse.json_fields import Fields
+from attributary.api.ara.parse.both_headers import filter_data, filter_pair
+from attributary.api.ara.parse.json_fields import Fields, Findings, Json
 from attributary.api.ara.registration import Registrations, registrations
 from attributary.api.ara.service import aggregation, ledger
 from attributary.api.ara.service.summary_report import read_summary
@@ -137,8 +136,8 @@ def _filters(data: bytes, path: str) -> None:
     if not isinstance(value, dict):
         return
     found = Findings()
-    said = filter_data(value.get("filter_data"), (), found)
-    pair = filter_pair(Fields(value, (), found))
+    said = filter_data(Json(value.get("filter_data"), (), found))
+    pair = filter_pair(Fields(Json(value, (), found)))
     if said is not None and pair is not None:
         matches(said, 5.0, pair)
 

@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attributary.api.ara.parse.browser_limits import BrowserLimits
-from attributary.api.ara.parse.debug_reporting import SOURCE_TYPES, TRIGGER_TYPES
+from attributary.api.ara.parse.both_headers import SOURCE_TYPES, TRIGGER_TYPES, BrowserLimits
 from attributary.api.ara.wire import encryption, payload
 from attributary.api.ara.wire.aggregatable_report import from_json, to_json
 from attributary.api.ara.wire.payload import Contribution

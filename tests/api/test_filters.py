@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attributary.api.ara import parse
-from attributary.api.ara.parse.filter_rules import EVERY, FilterConfig, FilterPair
+from attributary.api.ara.parse.both_headers import EVERY, FilterConfig, FilterPair
 from attributary.browsers.ara_client import matches
 
 VALUES = st.frozensets(st.sampled_from("123"))

@@ -11,8 +11,7 @@ import pytest
 
 from attributary.api.ara import parse
 from attributary.api.ara.parse import Parsed
-from attributary.api.ara.parse.browser_limits import BrowserLimits
-from attributary.api.ara.parse.filter_rules import FilterConfig, FilterPair
+from attributary.api.ara.parse.both_headers import BrowserLimits, FilterConfig, FilterPair
 from attributary.browsers.ara_client import matches
 from support.vectors import found
 
@@ -68,7 +67,7 @@ def limits(case: dict[str, Any]) -> BrowserLimits:
 def check(case: dict[str, Any], found: Parsed[Any]) -> None:
     for kind in ("errors", "warnings", "notes"):
         expected = [(tuple(issue["path"]), issue["msg"]) for issue in case.get(f"expected{kind.title()}", [])]
-        assert [tuple(issue) for issue in getattr(found, kind)] == expected
+        assert [(issue.path, issue.message) for issue in getattr(found, kind)] == expected
     assert (found.value is None) == bool(case.get("expectedErrors"))
     if "expected" in case:
         compare(found.value, unwrapped(case["expected"]))

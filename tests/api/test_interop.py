@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from attributary.api.ara.parse.browser_limits import BrowserLimits
+from attributary.api.ara.parse.both_headers import BrowserLimits
 from attributary.api.ara.wire import payload
 from attributary.api.ara.wire.aggregatable_report import from_json, to_json
 from attributary.browsers import report

@@ -7,8 +7,18 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from attributary import Tree
-from attributary.api.ara.keys.key_layout import BITS, bits, hashed, layout, layout_of, with_mark
-from attributary.api.ara.keys.node_keys import domain, row, tree_keys, whole
+from attributary.api.ara.keys.key_layout import (
+    BITS,
+    bits,
+    domain,
+    hashed,
+    layout,
+    layout_of,
+    row,
+    tree_keys,
+    whole,
+    with_mark,
+)
 from attributary.api.ara.service.key_index import Index
 from attributary.errors import InputError
 from attributary.logs.log_columns import MISSING

@@ -10,8 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from attributary import Measurements, Plan, Spec, Tree, api, make_plan
-from attributary.api.ara.keys.key_layout import bits, layout, with_mark
-from attributary.api.ara.keys.node_keys import domain, tree_keys
+from attributary.api.ara.keys.key_layout import bits, domain, layout, tree_keys, with_mark
 from attributary.api.ara.registration import registrations
 from attributary.api.ara.service.aggregation import aggregate
 from attributary.api.ara.service.summary_report import read_summary, write_summary

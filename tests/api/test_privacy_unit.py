@@ -16,7 +16,7 @@ import pytest
 
 from attributary import Plan, make_plan
 from attributary.api.ara.keys.key_layout import bits
-from attributary.api.ara.parse.browser_limits import BrowserLimits
+from attributary.api.ara.parse.both_headers import BrowserLimits
 from attributary.api.ara.registration import Registrations, registrations
 from attributary.browsers import Client
 from attributary.spec import Spec

@@ -12,10 +12,8 @@ from hypothesis import strategies as st
 
 from attributary import Tree
 from attributary.api.ara import parse
-from attributary.api.ara.keys.contribution_classes import classes
-from attributary.api.ara.keys.fewer_classes import cluster, fewer_classes
-from attributary.api.ara.keys.key_layout import layout
-from attributary.api.ara.keys.node_keys import tree_keys, whole
+from attributary.api.ara.keys.fewer_classes import classes, cluster, fewer_classes
+from attributary.api.ara.keys.key_layout import layout, tree_keys, whole
 from attributary.api.ara.registration import Json, Registrations, registrations
 from attributary.browsers.ara_client import matches
 from attributary.errors import InputError

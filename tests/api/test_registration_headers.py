@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from attributary.api.ara import parse
 from attributary.api.ara.parse import Issue, Parsed
-from attributary.api.ara.parse.browser_limits import BrowserLimits
-from attributary.api.ara.parse.event_level import information_gain
+from attributary.api.ara.parse.both_headers import BrowserLimits
+from attributary.api.ara.parse.source_header import information_gain
 from attributary.api.sites import parse_url, registrable_domain
 from attributary.noise.randomised_response import response_rate
 
@@ -95,7 +95,7 @@ def test_a_trigger_with_everything() -> None:
         {"a": (65536, 65535)},
     ]
     assert value.aggregatable_filtering_id_max_bytes == 2
-    assert value.aggregatable_deduplication_keys[0].key == 1
+    assert value.aggregatable_deduplication_keys[0].deduplication_key == 1
     assert (value.trigger_context_id, value.debug_key) == ("context", 8)
 
 
@@ -339,7 +339,7 @@ def test_a_refused_destination_is_shown_with_what_to_write() -> None:
     for wrong in ("shop.example", "http://shop.example"):
         (error,) = source({"destination": wrong}).errors
         assert str(error).endswith(f"; got '{wrong}': write an address as in https://shop.example")
-        assert tuple(error) == (("destination",), error.message), "and browsers' words stay as they are"
+        assert error.path == ("destination",) and wrong not in error.message, "and browsers' words stay as they are"
 
 
 @settings(deadline=None)

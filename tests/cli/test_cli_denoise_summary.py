@@ -10,8 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from attributary import Tree, noise
-from attributary.api.ara.keys.key_layout import layout
-from attributary.api.ara.keys.node_keys import tree_keys
+from attributary.api.ara.keys.key_layout import layout, tree_keys
 from attributary.api.ara.service.summary_report import read_summary, write_summary
 from attributary.api.ara.wire.avro import StatedNoise, write_results
 from attributary.cli import main

@@ -11,8 +11,7 @@ from click.testing import CliRunner, Result
 
 from attributary import prior
 from attributary.api.ara import parse
-from attributary.api.ara.keys.key_layout import layout
-from attributary.api.ara.keys.node_keys import tree_keys
+from attributary.api.ara.keys.key_layout import layout, tree_keys
 from attributary.api.ara.registration import registrations
 from attributary.api.ara.wire.avro import read_domain
 from attributary.cli import main

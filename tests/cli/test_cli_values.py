@@ -10,8 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.plan.test_plan_measures import rows, spec
 
-from attributary.api.ara.keys.contribution_classes import classes
-from attributary.api.ara.keys.fewer_classes import fewer_classes
+from attributary.api.ara.keys.fewer_classes import classes, fewer_classes
 from attributary.api.ara.registration import registrations
 from attributary.plan import Plan, make_plan
 from attributary.prior import from_counts

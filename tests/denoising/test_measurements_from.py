@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attributary import Measurements, Spec, Tree, denoise, estimators, make_plan
-from attributary.api.ara.keys.key_layout import layout
-from attributary.api.ara.keys.node_keys import tree_keys
+from attributary.api.ara.keys.key_layout import layout, tree_keys
 from attributary.api.ara.service.summary_report import write_summary
 from attributary.cli import main
 from attributary.errors import InputError

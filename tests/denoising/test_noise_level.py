@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 from scipy import linalg, stats
 
@@ -50,7 +50,7 @@ def contrasts(tree: Tree) -> np.ndarray:
 @settings(max_examples=examples(20), deadline=None)
 @given(seed=st.integers(0, 10**6), extra=st.sampled_from([0.0, 2.0]), holes=st.booleans())
 def test_it_is_residual_maximum_likelihood(seed: int, extra: float, holes: bool) -> None:
-    tree, rng = forest(15, 3, seed, high=4), np.random.default_rng(seed)
+    tree, rng = forest(70, 3, seed, high=2), np.random.default_rng(seed)
     _, x = figures(tree, np.array([3.0, 3.0, 3.0]), "normal", rng)
     if holes:
         x[tree.leaves[:3]] = np.nan
@@ -58,7 +58,7 @@ def test_it_is_residual_maximum_likelihood(seed: int, extra: float, holes: bool)
         level = estimate_noise(tree, x, shape="normal", per="1,2,2", extra=extra)
     except ValueError as error:  # chance made one level's noise hard to see
         assert "cannot be separated" in str(error)  # noqa: PT017
-        return
+        reject()
     known = np.isfinite(x)
     base = contrasts(tree)
     base = base @ linalg.null_space(base[~known]) if holes else base  # those that need no figure not measured

@@ -5,6 +5,7 @@ from dataclasses import replace
 from types import ModuleType
 from typing import Any
 from unittest.mock import patch
+from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
@@ -50,7 +51,7 @@ def in_pieces(task: ClusterTask, table: pa.Table, parts: int) -> pa.Table:
     """What Spark does, with the rows below the cut dealt to so many parts by their root."""
     cut = task.levels[task.cut]
     at_cut = table.column(cut).to_pylist()
-    part = [0 if label is None else hash(label) % parts for label in at_cut]
+    part = [0 if label is None else crc32(label.encode()) % parts for label in at_cut]
     rows = table.append_column(PART, pa.array(part, pa.int32()))
     below = rows.filter(pa.array([label is not None for label in at_cut]))
     above = rows.filter(pa.array([label is None for label in at_cut]))

@@ -16,9 +16,8 @@ from pyarrow import parquet
 
 from attributary.errors import InputError
 from attributary.paper import generate, load
-from attributary.paper.load import DATASETS, Name, published_table
+from attributary.paper.load import DATASETS, Name, figures, published_table
 from attributary.paper.look_alike import user_ids
-from attributary.paper.published import figures
 from support.effort import examples, first_of
 
 CSSCL, CAMB = DATASETS["csscl"].columns, DATASETS["camb"].columns

@@ -14,8 +14,7 @@ from click.testing import CliRunner
 from tests.plan.test_plan_measures import planned, rows, spec
 
 from attributary import Tree, denoise
-from attributary.api.ara.keys.key_layout import layout
-from attributary.api.ara.keys.node_keys import tree_keys
+from attributary.api.ara.keys.key_layout import layout, tree_keys
 from attributary.api.ara.service.summary_report import write_summary
 from attributary.cli import main
 from attributary.estimates import by_measure, estimates_table

@@ -8,8 +8,7 @@ from random import Random, SystemRandom
 
 from attributary.api.ara import parse
 from attributary.api.ara.parse import Parsed, Source, Trigger
-from attributary.api.ara.parse.browser_limits import DEFAULT, BrowserLimits
-from attributary.api.ara.parse.filter_rules import FilterConfig, FilterPair
+from attributary.api.ara.parse.both_headers import DEFAULT, BrowserLimits, FilterConfig, FilterPair
 from attributary.api.ara.parse.trigger_header import EventTriggerDatum
 from attributary.api.ara.wire.payload import Contribution
 from attributary.api.sites import Url, parse_url
@@ -152,7 +151,10 @@ def attribute(
         return why, None, None
     age = (time - stored.time) / 1000
     event = _event(stored, age, trigger)
-    once = next((d.key for d in trigger.aggregatable_deduplication_keys if matches(stored.data, age, d.filters)), None)
+    once = next(
+        (d.deduplication_key for d in trigger.aggregatable_deduplication_keys if matches(stored.data, age, d.filters)),
+        None,
+    )
     made = contributions(stored.source.aggregation_keys, stored.data, age, trigger)
     why = _unsuited(stored, of, once, made, storage)
     if (event or not why) and storage.too_many_reporters(stored, of):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from random import Random
 
 from attributary.api.ara.parse import Trigger
-from attributary.api.ara.parse.browser_limits import DAY, BrowserLimits
+from attributary.api.ara.parse.both_headers import DAY, BrowserLimits
 from attributary.api.ara.wire.aggregatable_report import IN_THE_CLEAR, Report, build
 from attributary.api.ara.wire.payload import Contribution
 from attributary.api.ara.wire.shared_info import SharedInfo

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
 from attributary.api.ara.parse import Source
-from attributary.api.ara.parse.browser_limits import BUDGET, DAY, BrowserLimits
+from attributary.api.ara.parse.both_headers import BUDGET, DAY, BrowserLimits
 from attributary.api.sites import Url
 from attributary.browsers.ara_reports import Attribution, Conversion
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attributary.api.ara.parse import Source, source
-from attributary.api.ara.parse.event_level import output_states
+from attributary.api.ara.parse.source_header import output_states
 from attributary.errors import InputError
 from attributary.family_covariance import leaf_families
 from attributary.measurements import Measurements

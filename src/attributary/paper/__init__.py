@@ -6,18 +6,15 @@
 """
 
 from attributary.paper.generate import FORMATS, KINDS, Written, generate
-from attributary.paper.load import ImpressionLog, load
-from attributary.paper.published import DATASETS, Comparison, Figure, compare
+from attributary.paper.load import DATASETS, Figure, ImpressionLog, load
 
 __all__ = [
     "DATASETS",
     "FORMATS",
     "KINDS",
-    "Comparison",
     "Figure",
     "ImpressionLog",
     "Written",
-    "compare",
     "generate",
     "load",
 ]

@@ -22,6 +22,7 @@ from attributary.generated import (
     laws,
     normal,
 )
+from attributary.paper.load import CAMB
 from attributary.paper.look_alike import (
     HOURS,
     Stream,
@@ -32,7 +33,6 @@ from attributary.paper.look_alike import (
     tilted,
     user_of,
 )
-from attributary.paper.published import CAMB
 from attributary.types import Floats, Ints
 
 # Campaigns: 675, largest first. Published are their number, the law of their sizes and the quantiles of their

@@ -1,4 +1,4 @@
-"""A published dataset, packed or not, or a look-alike: one row per impression with its conversion, if any."""
+"""The two published datasets, packed or not, or look-alikes: one row per impression with its conversion, if any."""
 
 import gzip
 import tarfile
@@ -10,13 +10,40 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from attributary.errors import InputError
 from attributary.logs.duckdb import text_file_errors
-from attributary.paper.published import DATASETS, Dataset, Figure, figures
 
 BLOCK = 2**23  # bytes of text at a time
 SEPARATORS = ",;| "
 Name = Literal["csscl", "camb"]
 Expect = Literal["published", "any"]
 UnknownDelay = Literal["keep", "drop", "first"]
+SLACK = {"partners": 1, "campaigns": 1}  # whether `missing` was counted as one is not known
+
+
+class Dataset(NamedTuple):
+    name: str
+    file: str  # what the publisher calls it
+    columns: dict[str, str]  # in the file's order, with their SQL types
+    header: bool  # whether the file must begin with their names
+    impressions: str  # SQL over the file {published}, for one row per impression
+    measured: str  # SQL over {impressions}, for the figures below
+    published: dict[str, int]  # figures that tell a wrong or truncated file apart
+    last_touch: str  # as `impressions`, for a file in which some conversions have no click (the last figure)
+    unknown_delay: dict[str, str]  # SQL over {impressions} for each way to treat a conversion without a delay
+
+
+class Figure(NamedTuple):
+    """A figure of a file, next to the published one."""
+
+    name: str
+    value: int
+    published: int
+
+    @property
+    def agrees(self) -> bool:
+        return abs(self.value - self.published) <= SLACK.get(self.name, 0)
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.value:,} instead of {self.published:,}"
 
 
 class ImpressionLog(NamedTuple):
@@ -176,6 +203,15 @@ class ArchiveTable:
             yield from reader
 
 
+def figures(connection: Any, impressions: str, dataset: Dataset) -> list[Figure]:
+    """The figures that tell a wrong file apart, for a table given as SQL; this reads all of it once."""
+    values = connection.sql(dataset.measured.format(impressions=impressions)).fetchall()[0]
+    return [
+        Figure(name, int(value), published)
+        for (name, published), value in zip(dataset.published.items(), values, strict=True)
+    ]
+
+
 Packing = Literal["none", "gzip", "archive"]
 DAMAGED = (EOFError, tarfile.TarError, zipfile.BadZipFile, zlib.error, gzip.BadGzipFile)
 CHUNK = 2**20
@@ -258,3 +294,151 @@ def _read_errors(path: str) -> Iterator[None]:
         raise InputError(f"{path} is cut off or damaged ({error}); fetch it again") from error
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+# csscl: the Criteo Sponsored Search Conversion Log (Tallis and Yadav 2018), a file without a header or with one. A row
+# is a click, already attributed. −1 is missing, and so is time 0. The rows are in no order.
+
+
+def _columns(names: str, **kinds: str) -> dict[str, str]:
+    """The SQL type of each column, in the file's order; text unless told otherwise."""
+    return dict.fromkeys(names.split(), "VARCHAR") | kinds
+
+
+CSSCL = Dataset(
+    name="csscl",
+    file="CriteoSearchData",
+    columns=_columns(
+        "Sale SalesAmountInEuro Time_delay_for_conversion click_timestamp nb_clicks_1week product_price "
+        "product_age_group device_type audience_id product_gender product_brand product_category1 product_category2 "
+        "product_category3 product_category4 product_category5 product_category6 product_category7 product_country "
+        "product_id product_title partner_id user_id",
+        Sale="TINYINT",
+        SalesAmountInEuro="DOUBLE",
+        Time_delay_for_conversion="BIGINT",
+        click_timestamp="BIGINT",
+    ),
+    header=False,
+    impressions="""
+SELECT
+    COALESCE(NULLIF(partner_id, '-1'), 'missing') AS partner,
+    COALESCE(NULLIF(product_country, '-1'), 'missing') AS country,
+    COALESCE(NULLIF(device_type, '-1'), 'missing') AS device,
+    COALESCE(NULLIF(product_age_group, '-1'), 'missing') AS age_group,
+    NULLIF(click_timestamp, 0) AS time,
+    user_id AS user,
+    Sale AS conversion,
+    CASE WHEN Sale = 1 AND Time_delay_for_conversion >= 0 THEN Time_delay_for_conversion END AS delay,
+    CASE WHEN Sale = 1 THEN SalesAmountInEuro END AS amount
+FROM {published}
+""",
+    measured="""
+SELECT
+    COUNT(*),
+    COALESCE(SUM(conversion), 0),
+    COALESCE(SUM(CASE WHEN conversion = 1 AND delay IS NULL THEN 1 ELSE 0 END), 0),
+    COUNT(DISTINCT NULLIF(partner, 'missing'))
+FROM ({impressions}) AS clicks
+""",
+    published={"rows": 15_995_634, "rows with a sale": 1_732_721, "sales without a delay": 5_380, "partners": 312},
+    last_touch="",
+    # A sale whose delay is not known, −1 in the file: while it is kept, counts by delay can say how many there are.
+    unknown_delay={
+        "keep": "SELECT * FROM ({impressions}) AS clicks",
+        "drop": """
+SELECT
+    partner, country, device, age_group, time, user,
+    CASE WHEN delay IS NULL THEN CAST(0 AS TINYINT) ELSE conversion END AS conversion,
+    delay,
+    CASE WHEN delay IS NOT NULL THEN amount END AS amount
+FROM ({impressions}) AS clicks
+""",
+        "first": """
+SELECT
+    partner, country, device, age_group, time, user, conversion,
+    CASE WHEN conversion = 1 THEN COALESCE(delay, 0) END AS delay,
+    amount
+FROM ({impressions}) AS clicks
+""",
+    },
+)
+
+# camb: Criteo's Attribution Modeling for Bidding dataset (Diemert et al. 2017), a file with a header. A row is an
+# impression. All impressions of a user that led to a conversion carry it; last touch leaves it to one of them: the last
+# click, or, where none was clicked, the last impression before it.
+
+IMPRESSION = """
+    COALESCE(NULLIF(campaign, '-1'), 'missing') AS campaign,
+    COALESCE(NULLIF(cat1, '-1'), 'missing') AS cat1,
+    COALESCE(NULLIF(cat8, '-1'), 'missing') AS cat8,
+    timestamp AS time,
+    uid AS user,
+    CAST(CASE WHEN {last} THEN 1 ELSE 0 END AS TINYINT) AS conversion,
+    CASE WHEN {last} THEN conversion_timestamp - timestamp END AS delay,
+    click,
+    CASE WHEN conversion = 1 AND click_pos >= 0 THEN click_pos END AS click_pos,
+    CASE WHEN conversion = 1 AND click_nb >= 0 THEN click_nb END AS click_nb,
+    CASE WHEN conversion = 1 THEN conversion_id END AS conversion_id,
+    CASE WHEN conversion = 1 THEN conversion_timestamp END AS conversion_time
+"""
+
+# In the published file every impression of a conversion was clicked. Then a row says by itself whether it is the last.
+LAST_CLICK = "SELECT" + IMPRESSION.format(last="conversion = 1 AND click_pos = click_nb - 1") + "FROM {published}"
+
+# Elsewhere the impressions of a conversion are looked at together, the last click before those that came before it
+# and those before any that came after it. Ties are broken by what a row says.
+LAST_TOUCH = (
+    "SELECT"
+    + IMPRESSION.format(last="FALSE")
+    + "FROM {published} WHERE conversion <> 1 UNION ALL SELECT"
+    + IMPRESSION.format(last="place = 1 AND rank < 2 AND (rank = 0 OR clicks <= 0)")
+    + """FROM (
+    SELECT *, ROW_NUMBER() OVER (
+        PARTITION BY conversion_id ORDER BY rank, timestamp DESC, campaign, uid, cat1, cat8
+    ) AS place
+    FROM (
+        SELECT *, CASE
+            WHEN clicks > 0 AND click_pos = clicks - 1 THEN 0
+            WHEN timestamp <= conversion_timestamp THEN 1
+            ELSE 2
+        END AS rank
+        FROM (
+            SELECT *, MAX(click_nb) OVER (PARTITION BY conversion_id) AS clicks FROM {published} WHERE conversion = 1
+        ) AS converted
+    ) AS ranked
+) AS placed"""
+)
+
+CAMB = Dataset(
+    name="camb",
+    file="criteo_attribution_dataset.tsv.gz",
+    columns=_columns(
+        "timestamp uid campaign conversion conversion_timestamp conversion_id attribution click click_pos click_nb "
+        "cost cpo time_since_last_click cat1 cat2 cat3 cat4 cat5 cat6 cat7 cat8 cat9",
+        **dict.fromkeys(("timestamp", "uid", "conversion_timestamp", "conversion_id"), "BIGINT"),
+        **dict.fromkeys(("conversion", "click"), "TINYINT"),
+        **dict.fromkeys(("click_pos", "click_nb"), "SMALLINT"),
+    ),
+    header=True,
+    impressions=LAST_CLICK,
+    measured="""
+SELECT
+    COUNT(*),
+    COUNT(conversion_id),
+    COALESCE(SUM(CASE WHEN click_pos = 0 THEN 1 ELSE 0 END), 0),
+    COUNT(DISTINCT NULLIF(campaign, 'missing')),
+    COALESCE(SUM(CASE WHEN conversion_id IS NOT NULL AND COALESCE(click_nb, 0) = 0 THEN 1 ELSE 0 END), 0)
+FROM ({impressions}) AS impressions
+""",
+    published={
+        "rows": 16_468_027,
+        "rows with a conversion": 806_196,
+        "rows at click position 0": 400_152,
+        "campaigns": 675,
+        "rows with a conversion that were not clicked": 0,
+    },
+    last_touch=LAST_TOUCH,
+    unknown_delay={},
+)
+
+DATASETS = {dataset.name: dataset for dataset in (CSSCL, CAMB)}

@@ -59,7 +59,7 @@ class AraClients(Clients):
         return Message(message.lines, (*message.notes, second))
 
     def query(self, tree: Tree) -> Query:
-        from attributary.api.ara.keys.node_keys import domain
+        from attributary.api.ara.keys.key_layout import domain
         from attributary.api.ara.wire.avro import write_domain
 
         keys = domain(self.plan, tree)

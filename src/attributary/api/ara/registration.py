@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from attributary.api.ara.keys.contribution_classes import ContributionClasses, classes
+from attributary.api.ara.keys.fewer_classes import ContributionClasses, classes
 from attributary.api.ara.keys.key_layout import KeyLayout, layout
 from attributary.api.event_values import draw, ends, known_labels, micros, scaled, unknown_labels
 from attributary.api.sites import parse_url

@@ -1,16 +1,85 @@
-"""json_fields: values, lists, objects and addresses of a registration, each read and checked; None where refused."""
+"""JSON as browsers read it: each value of a registration read and checked, and what was found, with its path.
 
+A reader takes a value with its place in the text, and gives what it means, or None where it is refused.
+"""
+
+import json
 import re
+from collections import Counter
 from collections.abc import Callable
-from typing import Any, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
 
-from attributary.api.ara.parse.findings import Findings, Path
 from attributary.api.sites import Url, parse_url
 from attributary.errors import brief
 
-UINT = re.compile(r"[0-9]+", re.ASCII)
-INT = re.compile(r"-?[0-9]+", re.ASCII)
-HEX128 = re.compile(r"0[xX][0-9A-Fa-f]{1,32}", re.ASCII)
+Path = tuple[str | int, ...]
+LONGEST, LONGEST_KEY = 300, 60  # characters of a message, and of a key in its path
+T = TypeVar("T")
+
+
+def printable(text: str, most: int = LONGEST) -> str:
+    """A text that may stand in a message: bounded, on one line."""
+    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[: most + 1])
+    return shown if len(shown) <= most else shown[: most - 1] + "…"
+
+
+@dataclass(frozen=True, slots=True)
+class Issue:
+    """One finding, where it is, and perhaps a hint at what to write."""
+
+    path: Path
+    message: str
+    hint: str = field(default="", compare=False)
+
+    def __str__(self) -> str:
+        keys = (f"[{key}]" if isinstance(key, int) else f".{printable(key, LONGEST_KEY)}" for key in self.path)
+        where, hint = "".join(keys).removeprefix("."), f"; {self.hint}" if self.hint else ""
+        return (f"{where}: " if where else "") + printable(self.message) + hint
+
+
+@dataclass(slots=True)
+class Findings:
+    """What was found so far; while `soft`, errors become warnings, for parts that may be wrong without harm."""
+
+    errors: list[Issue] = field(default_factory=list)
+    warnings: list[Issue] = field(default_factory=list)
+    notes: list[Issue] = field(default_factory=list)
+    soft: bool = False
+    faults: int = 0  # errors, soft ones included: a part is whole where none came while it was read
+    limit: str | None = None
+
+    def error(self, path: Path, message: str, hint: str = "") -> None:
+        """Find an error, in the words that browsers have for it, and in ours what was there and what to write."""
+        self.faults += 1
+        (self.warnings if self.soft else self.errors).append(Issue(path, message, hint))
+
+    def exceeds(self, limit: str, message: str) -> None:
+        """Find a source that exceeds a limit of its event-level reports; the API's name of the first stays."""
+        self.limit = self.limit or f"source-{limit}-limit"
+        self.error((), message)
+
+    def warning(self, path: Path, message: str) -> None:
+        self.warnings.append(Issue(path, message))
+
+    def note(self, path: Path, message: str) -> None:
+        self.notes.append(Issue(path, message))
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed(Generic[T]):
+    """A registration, or None where it is refused; and what was found.
+
+    `limit` is the API's name of the limit that a source's event-level reports exceed, where it is refused for that.
+    """
+
+    value: T | None
+    errors: tuple[Issue, ...] = ()
+    warnings: tuple[Issue, ...] = ()
+    notes: tuple[Issue, ...] = ()
+    limit: str | None = None
+
+
 INFINITY = float("inf")
 NAMES: dict[str, tuple[type, ...]] = {
     "a boolean": (bool,),
@@ -21,85 +90,147 @@ NAMES: dict[str, tuple[type, ...]] = {
 }
 
 
-def is_a(j: Any, name: str) -> bool:
-    """Whether a JSON value is of the type with this name; true is not a number."""
-    return type(j) in NAMES[name]
+@dataclass(frozen=True, slots=True)
+class Json:
+    """A value of a JSON text, where it stands, and what was found in the text so far."""
 
+    value: Any
+    path: Path
+    findings: Findings
 
-def typed(j: Any, path: Path, findings: Findings, *names: str) -> bool:
-    """Whether a value is of one of the types; an error is found where it is not."""
-    for name in names:
-        if type(j) in NAMES[name]:
+    def error(self, message: str, hint: str = "") -> None:
+        self.findings.error(self.path, message, hint)
+
+    def warning(self, message: str) -> None:
+        self.findings.warning(self.path, message)
+
+    def at(self, key: str | int, value: Any) -> "Json":
+        """A value within this one."""
+        return Json(value, (*self.path, key), self.findings)
+
+    @property
+    def key(self) -> str:
+        """The key that the value stands under."""
+        return str(self.path[-1])
+
+    def is_a(self, name: str) -> bool:
+        """Whether the value is of the type with this name; true is not a number."""
+        return type(self.value) in NAMES[name]
+
+    def typed(self, *names: str) -> bool:
+        """Whether the value is of one of the types; an error is found where it is not."""
+        for name in names:
+            if type(self.value) in NAMES[name]:
+                return True
+        self.error(f"must be {' or '.join(names)}")
+        return False
+
+    def within(self, n: float | None, low: float, high: float, message: str | None = None) -> Any:
+        """The number, where it lies in the range."""
+        if n is None or low <= n <= high:
+            return n
+        self.error(message or f"must be in the range [{low}, {high}]")
+        return None
+
+    def clamp(self, n: int, low: int, high: int, why: str = "") -> int:
+        """The number, or the end of the range that it lies beyond, with a warning."""
+        if n < low:
+            self.warning(f"will be clamped to min of {low}")
+        elif n > high:
+            self.warning(f"will be clamped to max of {high}{why}")
+        return min(max(n, low), high)
+
+    def sized(self, size: int, low: int, high: float) -> bool:
+        """Whether a list's length lies in the range."""
+        if low <= size <= high:
             return True
-    findings.error(path, f"must be {' or '.join(names)}")
-    return False
+        self.error(f"length must be in the range [{low}, {'Infinity' if high == INFINITY else high}]", f"got {size}")
+        return False
+
+    def short(self, text: str, limit: int, what: str) -> bool:
+        """Whether a string, as long as browsers count it in UTF-16 units, is no longer than the limit."""
+        length = len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
+        if length > limit:
+            self.error(f"{what} ({length} > {limit})")
+        return length <= limit
 
 
-def string(j: Any, path: Path, findings: Findings) -> str | None:
-    return j if typed(j, path, findings, "a string") else None
+Reader = Callable[[Json], T | None]
+ABSENT: Any = object()
 
 
-def boolean(j: Any, path: Path, findings: Findings) -> bool | None:
-    return j if typed(j, path, findings, "a boolean") else None
+def string(j: Json) -> str | None:
+    return j.value if j.typed("a string") else None
 
 
-def number(j: Any, path: Path, findings: Findings) -> int | float | None:
-    return j if typed(j, path, findings, "a number") else None
+def boolean(j: Json) -> bool | None:
+    return j.value if j.typed("a boolean") else None
 
 
-def within(n: float | None, path: Path, findings: Findings, low: float, high: float, message: str | None = None) -> Any:
-    """The number, where it lies in the range."""
-    if n is None or low <= n <= high:
-        return n
-    findings.error(path, message or f"must be in the range [{low}, {high}]")
-    return None
+def number(j: Json) -> int | float | None:
+    return j.value if j.typed("a number") else None
 
 
-def whole(
-    j: Any, path: Path, findings: Findings, low: float = -INFINITY, high: float = INFINITY, message: str | None = None
-) -> int | None:
+def whole(low: float = -INFINITY, high: float = INFINITY, message: str | None = None) -> Reader[int]:
     """A whole number in the range; 2.0 is whole."""
-    n = number(j, path, findings)
-    if n is None:
+
+    def read(j: Json) -> int | None:
+        n = number(j)
+        if isinstance(n, float) and not n.is_integer():
+            j.error("must be an integer")
+            return None
+        return None if n is None else j.within(int(n), low, high, message)
+
+    return read
+
+
+positive = whole(1, INFINITY, "must be positive")
+contribution_value = whole(1, 65_536)
+
+
+def short_string(limit: int, what: str) -> Reader[str]:
+    """A string that is no longer than the limit."""
+
+    def read(j: Json) -> str | None:
+        text = string(j)
+        return text if text is not None and j.short(text, limit, what) else None
+
+    return read
+
+
+def like(pattern: str, what: str) -> Reader[str]:
+    """A string that matches a pattern."""
+    compiled = re.compile(pattern, re.ASCII)
+
+    def read(j: Json) -> str | None:
+        text = string(j)
+        if text is None or compiled.fullmatch(text):
+            return text
+        j.error(f"{what} (must match /^{pattern}$/)")
         return None
-    if isinstance(n, float) and not n.is_integer():
-        findings.error(path, "must be an integer")
-        return None
-    return within(int(n), path, findings, low, high, message)  # type: ignore[no-any-return]
+
+    return read
 
 
-def positive(j: Any, path: Path, findings: Findings) -> int | None:
-    return whole(j, path, findings, 1, INFINITY, "must be positive")
+_digits = like("[0-9]+", "string must represent a non-negative integer")
+_signed_digits = like("-?[0-9]+", "string must represent an integer")
+_hexadecimal = like("0[xX][0-9A-Fa-f]{1,32}", "must be a hex128")
 
 
-def contribution_value(j: Any, path: Path, findings: Findings) -> int | None:
-    return whole(j, path, findings, 1, 65_536)
-
-
-def uint(j: Any, path: Path, findings: Findings) -> int | None:
+def uint(j: Json) -> int | None:
     """A whole number ≥ 0 in a string; above 20 digits it is 10²⁰, since all beyond 64 bits is refused anyway."""
-    text = string(j, path, findings)
-    if text is None:
-        return None
-    if not UINT.fullmatch(text):
-        findings.error(path, "string must represent a non-negative integer (must match /^[0-9]+$/)")
-        return None
-    return _bounded(text)
+    text = _digits(j)
+    return None if text is None else _bounded(text)
 
 
-def uint64(j: Any, path: Path, findings: Findings) -> int | None:
-    return within(uint(j, path, findings), path, findings, 0, 2**64 - 1, "must fit in an unsigned 64-bit integer")  # type: ignore[no-any-return]
+def uint64(j: Json) -> Any:
+    return j.within(uint(j), 0, 2**64 - 1, "must fit in an unsigned 64-bit integer")
 
 
-def int64(j: Any, path: Path, findings: Findings) -> int | None:
-    text = string(j, path, findings)
-    if text is None:
-        return None
-    if not INT.fullmatch(text):
-        findings.error(path, "string must represent an integer (must match /^-?[0-9]+$/)")
-        return None
-    n = -_bounded(text[1:]) if text[0] == "-" else _bounded(text)
-    return within(n, path, findings, -(2**63), 2**63 - 1, "must fit in a signed 64-bit integer")  # type: ignore[no-any-return]
+def int64(j: Json) -> Any:
+    text = _signed_digits(j)
+    n = None if text is None else -_bounded(text[1:]) if text[0] == "-" else _bounded(text)
+    return j.within(n, -(2**63), 2**63 - 1, "must fit in a signed 64-bit integer")
 
 
 def _bounded(digits: str) -> int:
@@ -107,203 +238,244 @@ def _bounded(digits: str) -> int:
     return int(digits or "0") if len(digits) <= 20 else 10**20
 
 
-def hex128(j: Any, path: Path, findings: Findings) -> int | None:
-    text = string(j, path, findings)
-    if text is None:
+def hex128(j: Json) -> int | None:
+    text = _hexadecimal(j)
+    return None if text is None else int(text, 16)
+
+
+def one_of(*allowed: str) -> Reader[str]:
+    def read(j: Json) -> str | None:
+        text = string(j)
+        if text is None or text in allowed:
+            return text
+        j.error(f"must be one of the following (case-sensitive): {', '.join(allowed)}")
         return None
-    if not HEX128.fullmatch(text):
-        findings.error(path, "must be a hex128 (must match /^0[xX][0-9A-Fa-f]{1,32}$/)")
-        return None
-    return int(text, 16)
+
+    return read
 
 
-def one_of(j: Any, path: Path, findings: Findings, allowed: tuple[str, ...]) -> str | None:
-    text = string(j, path, findings)
-    if text is None or text in allowed:
-        return text
-    findings.error(path, f"must be one of the following (case-sensitive): {', '.join(allowed)}")
-    return None
-
-
-def clamp(n: int, path: Path, findings: Findings, low: int, high: int, why: str = "") -> int:
-    """The number, or the end of the range that it lies beyond, with a warning."""
-    if n < low:
-        findings.warning(path, f"will be clamped to min of {low}")
-        return low
-    if n > high:
-        findings.warning(path, f"will be clamped to max of {high}{why}")
-        return high
-    return n
-
-
-def length(text: str) -> int:
-    """The length of a string as a browser counts it, in UTF-16 units."""
-    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
-
-
-def short(text: str, path: Path, findings: Findings, limit: int, what: str) -> bool:
-    """Whether a string is no longer than the limit."""
-    if length(text) <= limit:
-        return True
-    findings.error(path, f"{what} ({length(text)} > {limit})")
-    return False
-
-
-T = TypeVar("T")
-Reader = Callable[[Any, Path, Findings], T | None]
-ABSENT: Any = object()
-
-
-def sized(size: int, path: Path, findings: Findings, low: int, high: float) -> bool:
-    """Whether a list's length lies in the range."""
-    if low <= size <= high:
-        return True
-    findings.error(
-        path, f"length must be in the range [{low}, {'Infinity' if high == INFINITY else high}]", f"got {size}"
-    )
-    return False
-
-
-def each(
-    j: Any, path: Path, findings: Findings, read: Reader[T], low: int = 0, high: float = INFINITY, stop: bool = False
-) -> tuple[T, ...] | None:
+def each(read: Reader[T], low: int = 0, high: float = INFINITY, stop: bool = False) -> Reader[tuple[T, ...]]:
     """A list's items; with `stop`, what follows a refused item is not read, where it would only be refused in turn."""
-    if not typed(j, path, findings, "a list") or not sized(len(j), path, findings, low, high):
-        return None
-    faults, items = findings.faults, []
-    for i, item in enumerate(j):
-        value = read(item, (*path, i), findings)
-        if value is not None:
-            items.append(value)
-        elif stop:
+
+    def read_all(j: Json) -> tuple[T, ...] | None:
+        if not j.typed("a list") or not j.sized(len(j.value), low, high):
             return None
-    return tuple(items) if findings.faults == faults else None
+        faults, items = j.findings.faults, []
+        for i, item in enumerate(j.value):
+            value = read(j.at(i, item))
+            if value is not None:
+                items.append(value)
+            elif stop:
+                return None
+        return tuple(items) if j.findings.faults == faults else None
+
+    return read_all
 
 
-def distinct(
-    j: Any, path: Path, findings: Findings, read: Reader[T], low: int = 0, high: float = INFINITY, strict: bool = False
-) -> tuple[T, ...] | None:
+def distinct(read: Reader[T], low: int = 0, high: float = INFINITY, strict: bool = False) -> Reader[tuple[T, ...]]:
     """A list's distinct items in order; one that stands twice gives a warning, or with `strict` an error."""
-    if not typed(j, path, findings, "a list"):
-        return None
-    faults, items = findings.faults, dict[T, None]()
-    for i, item in enumerate(j):
-        value = read(item, (*path, i), findings)
-        if value is None:
-            continue
-        if value in items:
-            (findings.error if strict else findings.warning)((*path, i), f"duplicate value {value}")
-        items[value] = None
-    if findings.faults > faults or not sized(len(items), path, findings, low, high):
-        return None
-    return tuple(items)
+
+    def read_all(j: Json) -> tuple[T, ...] | None:
+        if not j.typed("a list"):
+            return None
+        faults, items = j.findings.faults, dict[T, None]()
+        for i, item in enumerate(j.value):
+            place = j.at(i, item)
+            value = read(place)
+            if value is None:
+                continue
+            if value in items:
+                (place.error if strict else place.warning)(f"duplicate value {value}")
+            items[value] = None
+        if j.findings.faults > faults or not j.sized(len(items), low, high):
+            return None
+        return tuple(items)
+
+    return read_all
 
 
-def key_values(
-    j: Any, path: Path, findings: Findings, read: Callable[[str, Any, Path, Findings], T | None], most: float = INFINITY
-) -> dict[str, T] | None:
+def entries(read: Reader[T], most: float = INFINITY) -> Reader[dict[str, T]]:
     """An object's entries, whatever their keys."""
-    if not typed(j, path, findings, "an object"):
-        return None
-    if len(j) > most:
-        findings.error(path, f"exceeds the maximum number of keys ({most})")
-        return None
-    faults, entries = findings.faults, dict[str, T]()
-    for key, item in j.items():
-        value = read(key, item, (*path, key), findings)
-        if value is not None:
-            entries[key] = value
-    return entries if findings.faults == faults else None
+
+    def read_all(j: Json) -> dict[str, T] | None:
+        if not j.typed("an object"):
+            return None
+        if len(j.value) > most:
+            j.error(f"exceeds the maximum number of keys ({most})")
+            return None
+        faults, made = j.findings.faults, dict[str, T]()
+        for key, item in j.value.items():
+            value = read(j.at(key, item))
+            if value is not None:
+                made[key] = value
+        return made if j.findings.faults == faults else None
+
+    return read_all
+
+
+def short_keyed(limit: int, what: str, read: Reader[T]) -> Reader[T]:
+    """An entry whose key is no longer than the limit."""
+    return lambda j: read(j) if j.short(j.key, limit, what) else None
 
 
 class Fields:
     """An object with known keys: each is taken once, and what is left over at the end is unknown."""
 
-    __slots__ = ("_faults", "_found", "_path", "_rest")
+    __slots__ = ("_faults", "_j")
 
-    def __init__(self, j: dict[str, Any], path: Path, findings: Findings) -> None:
-        self._rest, self._path, self._found, self._faults = j, path, findings, findings.faults
+    def __init__(self, j: Json) -> None:
+        self._j, self._faults = j, j.findings.faults
 
     def take(self, name: str, read: Reader[T], default: Any = None) -> Any:
         """What a key holds, read; the default where it is absent, None where it is refused."""
-        j = self._rest.pop(name, ABSENT)
-        return default if j is ABSENT else read(j, (*self._path, name), self._found)
+        value = self._j.value.pop(name, ABSENT)
+        return default if value is ABSENT else read(self._j.at(name, value))
 
     def need(self, name: str, read: Reader[T]) -> Any:
         """What a key holds; an error where it is absent."""
-        if name not in self._rest:
-            self._found.error((*self._path, name), "required")
-            return None
-        return self.take(name, read)
+        if name in self._j.value:
+            return self.take(name, read)
+        self._j.at(name, None).error("required")
+        return None
 
     def lenient(self, name: str, read: Reader[T], default: Any = None) -> Any:
         """What a key holds, or the default where it is refused, which is then only a warning."""
-        soft, faults, self._found.soft = self._found.soft, self._found.faults, True
+        found = self._j.findings
+        soft, faults, found.soft = found.soft, found.faults, True
         value = self.take(name, read, default)
-        self._found.soft = soft
-        if self._found.faults == faults:
+        found.soft = soft
+        if found.faults == faults:
             return value
-        self._found.faults = faults
+        found.faults = faults
         return default
 
     def one(self, readers: dict[str, Reader[Any]], default: Any) -> Any:
         """What one of several keys holds, of which only one may be there."""
-        here = [name for name in readers if name in self._rest]
+        here = [name for name in readers if name in self._j.value]
         values = [self.take(name, readers[name]) for name in here]
         if len(here) > 1:
-            self._found.error(self._path, f"mutually exclusive fields: {', '.join(here)}")
+            self._j.error(f"mutually exclusive fields: {', '.join(here)}")
             return None
         return values[0] if here else default
 
     def whole(self) -> bool:
         """Whether nothing was refused; keys that were not taken give a warning each."""
-        for name in self._rest:
-            self._found.warning((*self._path, name), "unknown field")
-        return self._found.faults == self._faults
+        for name in self._j.value:
+            self._j.at(name, None).warning("unknown field")
+        return self._j.findings.faults == self._faults
 
 
-def destinations(j: Any, path: Path, findings: Findings) -> tuple[str, ...] | None:
-    """The sites where a source may be attributed: one, or a list of up to three."""
-    if not typed(j, path, findings, "a string", "a list"):
-        return None
-    if is_a(j, "a list"):
-        return distinct(j, path, findings, _site, 1, 3)
-    one = _site(j, path, findings)
-    return None if one is None else (one,)
+Field = Callable[[Fields, str], Any]
 
 
-def coordinator(j: Any, path: Path, findings: Findings, allowed: tuple[str, ...]) -> str | None:
-    """The origin of the aggregation service's key server."""
-    url = _url(j, path, findings)
-    if url is None:
-        return None
-    if url.more_than_origin:
-        findings.warning(path, f"URL components other than origin ({url.origin}) will be ignored")
-    if url.origin not in allowed:
-        findings.error(path, f"must be one of the following: {', '.join(allowed)}")
-        return None
-    return url.origin
+def required(read: Reader[Any]) -> Field:
+    return lambda fields, name: fields.need(name, read)
 
 
-def _site(j: Any, path: Path, findings: Findings) -> str | None:
-    url = _url(j, path, findings)
-    if url is not None and url.more_than_site:
-        findings.warning(path, f"URL components other than site ({url.site}) will be ignored")
-    if url is not None and url.public_suffix:
-        words = "is a public suffix, which no one site has, and does not match the sites below it"
-        findings.warning(path, f"{url.site} {words}: write the whole domain, as in https://shop.example")
-    return None if url is None else url.site
+def optional(read: Reader[Any], default: Any = None) -> Field:
+    return lambda fields, name: fields.take(name, read, default)
 
 
-def _url(j: Any, path: Path, findings: Findings) -> Url | None:
-    text = string(j, path, findings)
+def record(make: Callable[..., T], **known: Field) -> Reader[T]:
+    """What is made of an object's fields, which are read in this order."""
+
+    def read(j: Json) -> T | None:
+        if not j.typed("an object"):
+            return None
+        fields = Fields(j)
+        values = {name: take(fields, name) for name, take in known.items()}
+        return make(**values) if fields.whole() else None
+
+    return read
+
+
+def coordinator(allowed: tuple[str, ...]) -> Field:
+    """The origin of the aggregation service's key server; by default the first."""
+
+    def read(j: Json) -> str | None:
+        url = address(j)
+        if url is None:
+            return None
+        if url.more_than_origin:
+            j.warning(f"URL components other than origin ({url.origin}) will be ignored")
+        if url.origin not in allowed:
+            j.error(f"must be one of the following: {', '.join(allowed)}")
+            return None
+        return url.origin
+
+    return optional(read, allowed[0])
+
+
+def address(j: Json) -> Url | None:
+    text = string(j)
     if text is None:
         return None
     url = parse_url(text)
     hint = f"got {brief(text)}: write an address as in https://shop.example"
     if url is None:
-        findings.error(path, "invalid URL", hint)
+        j.error("invalid URL", hint)
     elif not url.trustworthy:
-        findings.error(path, "URL must use HTTP/HTTPS and be potentially trustworthy", hint)
+        j.error("URL must use HTTP/HTTPS and be potentially trustworthy", hint)
         return None
     return url
+
+
+def parsed(text: str, read: Reader[T]) -> Parsed[T]:
+    """What a text means, with its findings; a value with an error is refused."""
+    findings = Findings()
+    j = load(text, findings)
+    value = None if findings.errors else read(j)
+    whole = None if findings.errors else value
+    return Parsed(whole, tuple(findings.errors), tuple(findings.warnings), tuple(findings.notes), findings.limit)
+
+
+LONGEST_INT = 20  # digits; every number a registration may hold is shorter
+
+
+def load(text: str, findings: Findings) -> Json:
+    """The JSON's value; an error is found where there is none. Numbers may be huge, keys may stand twice."""
+    try:
+        try:
+            value = ONCE.decode(text)
+        except _TwiceError as error:
+            value = LAST.decode(text)
+            findings.warning((), f"the key {json.dumps(error.key)} is duplicated in one object; the last one counts")
+        if "\\u" in text or not text.isascii():
+            json.dumps(value, ensure_ascii=False).encode()  # half a surrogate pair cannot be sent on
+        return Json(value, (), findings)
+    except UnicodeEncodeError:
+        findings.error((), "has half of a surrogate pair in a string")
+    except RecursionError:
+        findings.error((), "is nested too deeply")
+    except ValueError as error:
+        findings.error((), f"is not JSON: {error}")
+    return Json(None, (), findings)
+
+
+class _TwiceError(Exception):
+    def __init__(self, key: str) -> None:
+        self.key = key
+
+
+def _once(items: list[tuple[str, Any]]) -> dict[str, Any]:
+    whole = dict(items)
+    if len(whole) < len(items):
+        times = Counter(key for key, _ in items)
+        raise _TwiceError(next(key for key, count in times.items() if count > 1))
+    return whole
+
+
+def _integer(digits: str) -> int | float:
+    # A number of millions of digits takes minutes to convert; to a browser all of them are doubles.
+    return int(digits) if len(digits) <= LONGEST_INT else float(digits)
+
+
+def _refuse(word: str) -> None:
+    raise ValueError(f"{word} is not a number")
+
+
+def _decoder(pairs: Any) -> json.JSONDecoder:
+    return json.JSONDecoder(object_pairs_hook=pairs, parse_int=_integer, parse_constant=_refuse)
+
+
+ONCE, LAST = _decoder(_once), _decoder(dict)

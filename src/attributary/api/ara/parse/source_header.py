@@ -1,46 +1,53 @@
-"""Source: what an ad-tech server registers for an impression."""
+"""Source: what an ad-tech server registers for an impression.
+
+Event-level reports are read and checked as browsers do, with how much they could tell, which the API limits.
+"""
 
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from functools import lru_cache, partial
+from math import comb, exp, log2
 
-from attributary.api.ara.parse.browser_limits import BUDGET, DAY, DEFAULT, BrowserLimits
-from attributary.api.ara.parse.debug_reporting import SOURCE_TYPES, DebugReporting, debug_reporting
-from attributary.api.ara.parse.event_level import (
-    DEFAULT_REPORTS,
-    DEFAULT_TRIGGER_DATA,
-    AttributionScopes,
-    EventReportWindows,
-    attribution_scopes,
-    check_capacity,
-    duration,
-    event_windows,
-    max_reports,
-    report_window,
-    trigger_data,
+from attributary.api.ara.parse import json_fields as read
+from attributary.api.ara.parse.both_headers import (
+    BUDGET,
+    DAY,
+    DEFAULT,
+    SOURCE_TYPES,
+    UINT32_MAX,
+    BrowserLimits,
+    DebugReporting,
+    debug_reporting,
+    filter_data,
 )
-from attributary.api.ara.parse.filter_rules import filter_data
-from attributary.api.ara.parse.findings import Findings, Parsed, Path, load, parsed
-from attributary.api.ara.parse.json_fields import (
-    Fields,
-    boolean,
-    clamp,
-    destinations,
-    hex128,
-    int64,
-    key_values,
-    number,
-    one_of,
-    short,
-    typed,
-    uint64,
-    whole,
-    within,
-)
+from attributary.api.ara.parse.json_fields import Fields, Findings, Json, Parsed, Reader
+from attributary.noise.randomised_response import LARGEST_EPSILON, response_rate
 
+HOUR = 3600
 MOST_KEYS, LONGEST_KEY, MOST_BUDGETS, LONGEST_BUDGET = 20, 25, 25, 25
 SHORTEST_EXPIRY, LONGEST_EXPIRY = DAY, 30 * DAY
+MOST_REPORTS, MOST_TRIGGER_DATA, MOST_WINDOWS = 20, 32, 5
+DEFAULT_REPORTS = {"navigation": 3, "event": 1}
+DEFAULT_TRIGGER_DATA = {"navigation": 8, "event": 2}
+EARLY_WINDOWS = {"navigation": (2 * DAY, 7 * DAY), "event": ()}
+MOST_SCOPES, LONGEST_SCOPE, DEFAULT_STATES = 20, 50, 3
+
+
+@dataclass(frozen=True, slots=True)
+class EventReportWindows:
+    """When event-level reports are sent: at the end of the window that the trigger falls into, in seconds."""
+
+    start_time: int
+    end_times: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AttributionScopes:
+    """The scopes of a source, how many there may be, and how many event states each may take."""
+
+    limit: int
+    values: tuple[str, ...]
+    max_event_states: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,63 +84,225 @@ def source(
     """
     if source_type not in DEFAULT_REPORTS:
         raise ValueError(f"source_type must be one of {', '.join(DEFAULT_REPORTS)}; got {source_type!r}")
-    findings = Findings()
-    j = load(text, findings)
-    value = None if findings.errors else _source(j, findings, source_type, limits, note_gain)
-    return parsed(value, findings)
+    return read.parsed(text, lambda j: _source(j, source_type, limits, note_gain))
 
 
-def _source(j: Any, findings: Findings, source_type: str, limits: BrowserLimits, note_gain: bool) -> Source | None:
-    if not typed(j, (), findings, "an object"):
+def _source(j: Json, source_type: str, limits: BrowserLimits, note_gain: bool) -> Source | None:
+    if not j.typed("an object"):
         return None
-    fields, values = Fields(j, (), findings), dict[str, Any]()
-    expiry = fields.take("expiry", partial(_expiry, source_type=source_type), LONGEST_EXPIRY)
-    windows = event_windows(fields, expiry, source_type)
-    reports = fields.take("max_event_level_reports", max_reports, DEFAULT_REPORTS[source_type])
-    data = fields.take("trigger_data", trigger_data, tuple(range(DEFAULT_TRIGGER_DATA[source_type])))
-    values["aggregatable_report_window"] = fields.take(
-        "aggregatable_report_window", partial(report_window, expiry=expiry), expiry
-    )
-    values["aggregation_keys"] = fields.take("aggregation_keys", _keys, {})
-    values["destination"] = fields.need("destination", destinations)
-    values["event_level_epsilon"] = fields.take(
-        "event_level_epsilon", partial(_epsilon, most=limits.event_level_epsilon), limits.event_level_epsilon
-    )
-    values["filter_data"] = fields.take("filter_data", filter_data, {})
-    values["source_event_id"] = fields.take("source_event_id", uint64, 0)
-    values["aggregatable_debug_reporting"] = fields.lenient(
-        "aggregatable_debug_reporting",
-        partial(debug_reporting, types=SOURCE_TYPES, limits=limits, budgeted=True),
-    )
-    values["trigger_data_matching"] = fields.take("trigger_data_matching", _matching, "modulus")
-    values["destination_limit_priority"] = fields.take("destination_limit_priority", int64, 0)
-    values["attribution_scopes"] = fields.take("attribution_scopes", partial(attribution_scopes, limits=limits))
-    values["named_budgets"] = fields.take("named_budgets", _budgets, {})
-    values["debug_key"] = fields.lenient("debug_key", uint64)
-    values["debug_reporting"] = fields.lenient("debug_reporting", boolean, False)
-    values["priority"] = fields.take("priority", int64, 0)
+    fields = Fields(j)
+    expiry = fields.take("expiry", partial(_expiry, source_type), LONGEST_EXPIRY)
+    most, default_data = limits.event_level_epsilon, tuple(range(DEFAULT_TRIGGER_DATA[source_type]))
+    data = read.distinct(read.whole(0, UINT32_MAX), 0, MOST_TRIGGER_DATA, strict=True)
+    debug = debug_reporting(SOURCE_TYPES, limits, budgeted=True)
+    values = {
+        "event_report_windows": _event_windows(fields, expiry, source_type),
+        "max_event_level_reports": fields.take(
+            "max_event_level_reports", read.whole(0, MOST_REPORTS), DEFAULT_REPORTS[source_type]
+        ),
+        "trigger_data": fields.take("trigger_data", data, default_data),
+        "aggregatable_report_window": fields.take("aggregatable_report_window", _report_window(expiry), expiry),
+        "aggregation_keys": fields.take("aggregation_keys", _keys, {}),
+        "destination": fields.need("destination", _destinations),
+        "event_level_epsilon": fields.take("event_level_epsilon", lambda j: j.within(read.number(j), 0, most), most),
+        "filter_data": fields.take("filter_data", filter_data, {}),
+        "source_event_id": fields.take("source_event_id", read.uint64, 0),
+        "aggregatable_debug_reporting": fields.lenient("aggregatable_debug_reporting", debug),
+        "trigger_data_matching": fields.take("trigger_data_matching", read.one_of("exact", "modulus"), "modulus"),
+        "destination_limit_priority": fields.take("destination_limit_priority", read.int64, 0),
+        "attribution_scopes": fields.take("attribution_scopes", partial(_attribution_scopes, limits)),
+        "named_budgets": fields.take("named_budgets", _budgets, {}),
+        "debug_key": fields.lenient("debug_key", read.uint64),
+        "debug_reporting": fields.lenient("debug_reporting", read.boolean, False),
+        "priority": fields.take("priority", read.int64, 0),
+    }
     if not fields.whole():
         return None
-    if values["trigger_data_matching"] == "modulus" and sorted(data) != list(range(len(data))):
-        where = ("trigger_data_matching",)
-        findings.error(where, "trigger_data must form a contiguous sequence of integers starting at 0 for modulus")
+    value = Source(source_type=source_type, expiry=expiry, **values)
+    if value.trigger_data_matching == "modulus" and sorted(value.trigger_data) != list(range(len(value.trigger_data))):
+        where = j.at("trigger_data_matching", None)
+        where.error("trigger_data must form a contiguous sequence of integers starting at 0 for modulus")
         return None
-    parsed_source = Source(
-        source_type=source_type,
-        expiry=expiry,
-        event_report_windows=windows,  # type: ignore[arg-type]  # whole, so none was refused
-        max_event_level_reports=reports,
-        trigger_data=data,
-        **values,
-    )
-    _event_level(parsed_source, findings, limits, note_gain)
-    return parsed_source
+    _check_event_level(value, j.findings, limits, note_gain)
+    return value
 
 
-def _event_level(value: Source, findings: Findings, limits: BrowserLimits, note_gain: bool) -> None:
-    reports, data = value.max_event_level_reports, value.trigger_data
-    windows, epsilon, scopes = value.event_report_windows, value.event_level_epsilon, value.attribution_scopes
-    check_capacity(findings, limits, value.source_type, reports, len(data), windows, epsilon, scopes, note_gain)
+def _destinations(j: Json) -> tuple[str, ...] | None:
+    """The sites where a source may be attributed: one, or a list of up to three."""
+    if not j.typed("a string", "a list"):
+        return None
+    if j.is_a("a list"):
+        return read.distinct(_site, 1, 3)(j)
+    one = _site(j)
+    return None if one is None else (one,)
+
+
+def _site(j: Json) -> str | None:
+    url = read.address(j)
+    if url is None:
+        return None
+    if url.more_than_site:
+        j.warning(f"URL components other than site ({url.site}) will be ignored")
+    if url.public_suffix:
+        words = "is a public suffix, which no one site has, and does not match the sites below it"
+        j.warning(f"{url.site} {words}: write the whole domain, as in https://shop.example")
+    return url.site
+
+
+def _expiry(source_type: str, j: Json) -> int | None:
+    seconds = _duration(j)
+    if seconds is None:
+        return None
+    seconds = j.clamp(seconds, SHORTEST_EXPIRY, LONGEST_EXPIRY)
+    days = (seconds + DAY // 2) // DAY * DAY
+    if source_type == "event" and days != seconds:
+        j.warning(f"will be rounded to nearest day ({days}) as source type is event")
+        return days
+    return seconds
+
+
+_short_key = read.short_keyed(LONGEST_KEY, "key exceeds max length per aggregation key identifier", read.hex128)
+_keys = read.entries(_short_key, MOST_KEYS)
+_budget = read.short_keyed(LONGEST_BUDGET, "name exceeds max length per budget name", read.whole(0, BUDGET))
+_budgets = read.entries(_budget, MOST_BUDGETS)
+
+
+def _duration(j: Json) -> int | None:
+    """Seconds, as a number or in a string."""
+    if not j.typed("a number", "a string"):
+        return None
+    return read.uint64(j) if j.is_a("a string") else read.whole(0, read.INFINITY, "must be non-negative")(j)
+
+
+def _report_window(expiry: int | None) -> Reader[int]:
+    """A window in seconds: at least an hour, at most until the source expires."""
+
+    def window(j: Json) -> int | None:
+        seconds = _duration(j)
+        if seconds is None or _lacks(j, expiry=expiry):
+            return None
+        return j.clamp(seconds, HOUR, expiry or 0, " (expiry)")
+
+    return window
+
+
+def _lacks(j: Json, **needed: object) -> bool:
+    """Whether something is refused that the value is checked against."""
+    for name, value in needed.items():
+        if value is None:
+            j.error(f"cannot be fully validated without a valid {name}")
+            return True
+    return False
+
+
+def _event_windows(fields: Fields, expiry: int | None, source_type: str) -> EventReportWindows | None:
+    """The windows that a source asks for in one of two ways, or those of its type."""
+
+    def until(end: int | None) -> EventReportWindows | None:
+        early = EARLY_WINDOWS[source_type]
+        return None if end is None else EventReportWindows(0, (*(time for time in early if time < end), end))
+
+    single = _report_window(expiry)
+    readers: dict[str, Reader[EventReportWindows]] = {
+        "event_report_window": lambda j: until(single(j)),
+        "event_report_windows": partial(_windows, expiry),
+    }
+    return fields.one(readers, until(expiry))  # type: ignore[no-any-return]
+
+
+def _windows(expiry: int | None, j: Json) -> EventReportWindows | None:
+    if not j.typed("an object"):
+        return None
+    fields = Fields(j)
+    start = fields.take("start_time", partial(_start, expiry), 0)
+    ends = fields.need("end_times", partial(_ends, expiry, start))
+    return EventReportWindows(start, ends) if fields.whole() else None
+
+
+def _start(expiry: int | None, j: Json) -> int | None:
+    start = read.whole()(j)
+    if start is None or _lacks(j, expiry=expiry):
+        return None
+    last = expiry or 0
+    return j.within(start, 0, last, f"must be non-negative and <= expiry ({last})")  # type: ignore[no-any-return]
+
+
+def _ends(expiry: int | None, start: int | None, j: Json) -> tuple[int, ...] | None:
+    if _lacks(j, start_time=start, expiry=expiry):
+        return None
+    ends = [start or 0]
+
+    def end(j: Json) -> int | None:
+        time = read.positive(j)
+        if time is None:
+            return None
+        time = j.clamp(time, HOUR, expiry or 0, " (expiry)")
+        if time <= ends[-1]:
+            j.error(f"must be > {'start_time' if len(ends) == 1 else 'previous end_time'} ({ends[-1]})")
+            return None
+        ends.append(time)
+        return time
+
+    return read.each(end, 1, MOST_WINDOWS, stop=True)(j)
+
+
+def _attribution_scopes(limits: BrowserLimits, j: Json) -> AttributionScopes | None:
+    if not j.typed("an object"):
+        return None
+    fields = Fields(j)
+    limit = fields.need("limit", read.whole(1, UINT32_MAX))
+    values = fields.need("values", partial(_scopes, limit))
+    states = fields.take("max_event_states", read.whole(1, limits.trigger_states), DEFAULT_STATES)
+    return AttributionScopes(limit, values, states) if fields.whole() else None
+
+
+def _scopes(limit: int | None, j: Json) -> tuple[str, ...] | None:
+    values = read.distinct(read.short_string(LONGEST_SCOPE, "exceeds max length per attribution scope"))(j)
+    if values is None or _lacks(j, limit=limit):
+        return None
+    if not values:
+        j.error("must be non-empty if limit is set")
+        return None
+    most, what = (limit, "limit") if limit < MOST_SCOPES else (MOST_SCOPES, "max number of attribution scopes")  # type: ignore[operator]
+    message = f"size must be less than or equal to {what} ({most}) if limit is set"
+    return None if j.within(len(values), 1, most or 0, message) is None else values
+
+
+STATES = "number of possible output states"
+
+
+def _check_event_level(value: Source, findings: Findings, limits: BrowserLimits, note: bool) -> None:
+    """Find an error where the states of a source's event-level reports are too many or tell too much.
+
+    In the order of Chromium, which reports the first limit alone.
+    """
+    reports, data, scopes = value.max_event_level_reports, len(value.trigger_data), value.attribution_scopes
+    kind, epsilon = value.source_type, value.event_level_epsilon
+    per = f"per {kind} source"
+
+    def gain(name: str, what: str, bits: float, limit_name: str, limit: float) -> None:
+        if bits > limit:
+            findings.exceeds(name, f"{what}: {bits:.2f} exceeds {limit_name} ({limit:.2f})")
+        elif note:
+            findings.note((), f"{what}: {bits:.2f}")
+
+    states = output_states(data, len(value.event_report_windows.end_times), reports)
+    if states > limits.trigger_states:
+        words = f"{STATES} ({states}) exceeds max cardinality ({limits.trigger_states})"
+        findings.exceeds("trigger-state-cardinality", words)
+    most, bits = getattr(limits, f"channel_capacity_{kind}"), information_gain(states, epsilon)
+    gain("channel-capacity", "information gain", bits, f"max event-level channel capacity {per}", most)
+    if scopes:
+        if kind == "event" and states > scopes.max_event_states:
+            words = f"{STATES} ({states}) exceeds max event states ({scopes.max_event_states})"
+            findings.exceeds("max-event-states", words)
+        most = getattr(limits, f"scopes_channel_capacity_{kind}")
+        bits = log2(states + scopes.max_event_states * (scopes.limit - 1))
+        what, named = "information gain for attribution scope", "max event-level attribution scope information gain"
+        gain("scopes-channel-capacity", what, bits, f"{named} {per}", most)
+    if note:
+        findings.note((), f"{STATES}: {states}")
+        findings.note((), f"randomized trigger rate: {response_rate(states, epsilon):.7f}")
     always = "event-level attribution will always fail because"
     if reports and not data:
         findings.warning((), f"max_event_level_reports > 0 but {always} trigger_specs is empty")
@@ -141,41 +310,17 @@ def _event_level(value: Source, findings: Findings, limits: BrowserLimits, note_
         findings.warning((), f"trigger_specs non-empty but {always} max_event_level_reports = 0")
 
 
-def _expiry(j: Any, path: Path, findings: Findings, source_type: str) -> int | None:
-    seconds = duration(j, path, findings)
-    if seconds is None:
-        return None
-    seconds = clamp(seconds, path, findings, SHORTEST_EXPIRY, LONGEST_EXPIRY)
-    days = (seconds + DAY // 2) // DAY * DAY
-    if source_type == "event" and days != seconds:
-        findings.warning(path, f"will be rounded to nearest day ({days}) as source type is event")
-        return days
-    return seconds
+def output_states(data: int, windows: int, reports: int) -> int:
+    """What a source's event-level reports may be: so many of them at most, each with a trigger data and a window."""
+    return comb(data * windows + reports, reports)
 
 
-def _keys(j: Any, path: Path, findings: Findings) -> dict[str, int] | None:
-    return key_values(j, path, findings, _key_piece, MOST_KEYS)
-
-
-def _key_piece(key: str, j: Any, path: Path, findings: Findings) -> int | None:
-    if not short(key, path, findings, LONGEST_KEY, "key exceeds max length per aggregation key identifier"):
-        return None
-    return hex128(j, path, findings)
-
-
-def _budgets(j: Any, path: Path, findings: Findings) -> dict[str, int] | None:
-    return key_values(j, path, findings, _budget, MOST_BUDGETS)
-
-
-def _budget(key: str, j: Any, path: Path, findings: Findings) -> int | None:
-    if not short(key, path, findings, LONGEST_BUDGET, "name exceeds max length per budget name"):
-        return None
-    return whole(j, path, findings, 0, BUDGET)
-
-
-def _matching(j: Any, path: Path, findings: Findings) -> str | None:
-    return one_of(j, path, findings, ("exact", "modulus"))
-
-
-def _epsilon(j: Any, path: Path, findings: Findings, most: float) -> float | None:
-    return within(number(j, path, findings), path, findings, 0, most)  # type: ignore[no-any-return]
+@lru_cache(maxsize=256)
+def information_gain(states: int, epsilon: float) -> float:
+    """The capacity in bits of the channel that randomised response is: q-ary symmetric."""
+    if states == 1 or epsilon <= 0:
+        return 0.0
+    odds = exp(min(epsilon, LARGEST_EPSILON))  # of the true state against one other; both parts stay above 0
+    right, wrong = odds / (states - 1 + odds), (states - 1) / (states - 1 + odds)
+    entropy = -wrong * log2(wrong) - right * log2(right)
+    return log2(states) - entropy - wrong * log2(states - 1)

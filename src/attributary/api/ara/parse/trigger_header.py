@@ -1,34 +1,21 @@
-"""trigger_header: what an ad-tech server registers for a conversion."""
+"""Trigger: what an ad-tech server registers for a conversion."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
-from attributary.api.ara.parse.browser_limits import DEFAULT, BrowserLimits
-from attributary.api.ara.parse.debug_reporting import TRIGGER_TYPES, DebugReporting, debug_reporting
-from attributary.api.ara.parse.filter_rules import EVERY, FilterPair, filter_pair
-from attributary.api.ara.parse.findings import Findings, Parsed, Path, load, parsed
-from attributary.api.ara.parse.json_fields import (
-    Fields,
-    boolean,
-    contribution_value,
-    coordinator,
-    distinct,
-    each,
-    hex128,
-    int64,
-    is_a,
-    key_values,
-    one_of,
-    short,
-    string,
-    typed,
-    uint,
-    uint64,
-    whole,
-    within,
+from attributary.api.ara.parse import json_fields as read
+from attributary.api.ara.parse.both_headers import (
+    DEFAULT,
+    EVERY,
+    TRIGGER_TYPES,
+    BrowserLimits,
+    DebugReporting,
+    FilterPair,
+    debug_reporting,
+    filter_pair,
 )
+from attributary.api.ara.parse.json_fields import Fields, Findings, Json, Parsed
 
 DEFAULT_RANGE = (
     "must be in the range [0, 255]. It exceeds the default max size of 1 byte. "
@@ -52,45 +39,35 @@ class KeyValues:
     filters: FilterPair
 
 
-def values_list(j: Any, path: Path, findings: Findings, id_bytes: int | None) -> tuple[KeyValues, ...] | None:
+def _values_list(id_bytes: int | None, j: Json) -> tuple[KeyValues, ...] | None:
     """The values for all sources, or a list of values with filters, of which the first match wins."""
-    if not typed(j, path, findings, "an object", "a list"):
+    if not j.typed("an object", "a list"):
         return None
-    if is_a(j, "a list"):
-        return each(j, path, findings, partial(_values, id_bytes=id_bytes))
-    values = key_values(j, path, findings, partial(_value, id_bytes=id_bytes))
+    of_all = read.entries(partial(_value, id_bytes))
+    if j.is_a("a list"):
+        return read.each(read.record(KeyValues, values=read.required(of_all), filters=filter_pair))(j)
+    values = of_all(j)
     return None if values is None else (KeyValues(values, EVERY),)
 
 
-def _values(j: Any, path: Path, findings: Findings, id_bytes: int | None) -> KeyValues | None:
-    if not typed(j, path, findings, "an object"):
+def _value(id_bytes: int | None, j: Json) -> KeyValue | None:
+    if not j.typed("a number", "an object"):
         return None
-    fields = Fields(j, path, findings)
-    values = fields.need("values", partial(key_values, read=partial(_value, id_bytes=id_bytes)))
-    pair = filter_pair(fields)
-    return KeyValues(values, pair) if fields.whole() and pair else None
-
-
-def _value(_key: str, j: Any, path: Path, findings: Findings, id_bytes: int | None) -> KeyValue | None:
-    if not typed(j, path, findings, "a number", "an object"):
-        return None
-    if is_a(j, "a number"):
-        value = contribution_value(j, path, findings)
+    if j.is_a("a number"):
+        value = read.contribution_value(j)
         return None if value is None else KeyValue(value)
-    fields = Fields(j, path, findings)
-    value = fields.need("value", contribution_value)
-    filtering_id = fields.take("filtering_id", partial(_filtering_id, id_bytes=id_bytes), 0)
-    return KeyValue(value, filtering_id) if fields.whole() and value is not None else None
+    filtering_id = read.optional(partial(_filtering_id, id_bytes), 0)
+    return read.record(KeyValue, value=read.required(read.contribution_value), filtering_id=filtering_id)(j)
 
 
-def _filtering_id(j: Any, path: Path, findings: Findings, id_bytes: int | None) -> int | None:
-    n = uint(j, path, findings)
+def _filtering_id(id_bytes: int | None, j: Json) -> int | None:
+    n = read.uint(j)
     if n is None:
         return None
     if id_bytes is None:
-        findings.error(path, "cannot be fully validated without a valid aggregatable_filtering_id_max_bytes")
+        j.error("cannot be fully validated without a valid aggregatable_filtering_id_max_bytes")
         return None
-    return within(n, path, findings, 0, 256**id_bytes - 1, DEFAULT_RANGE if id_bytes == 1 else None)  # type: ignore[no-any-return]
+    return j.within(n, 0, 256**id_bytes - 1, DEFAULT_RANGE if id_bytes == 1 else None)  # type: ignore[no-any-return]
 
 
 LONGEST_CONTEXT_ID, MOST_ID_BYTES = 64, 8
@@ -110,7 +87,7 @@ class TriggerDatum:
 class DeduplicationKey:
     """A key that makes one report of several triggers, for the sources that pass the filters."""
 
-    key: int | None
+    deduplication_key: int | None
     filters: FilterPair
 
 
@@ -154,113 +131,84 @@ class Trigger:
 
 def trigger(text: str, limits: BrowserLimits = DEFAULT) -> Parsed[Trigger]:
     """A trigger registration from the JSON of its header, or why it is refused."""
-    findings = Findings()
-    j = load(text, findings)
-    value = None if findings.errors else _trigger(j, findings, limits)
-    return parsed(value, findings)
+    return read.parsed(text, lambda j: _trigger(j, limits))
 
 
-def _trigger(j: Any, findings: Findings, limits: BrowserLimits) -> Trigger | None:
-    if not typed(j, (), findings, "an object"):
+def _trigger(j: Json, limits: BrowserLimits) -> Trigger | None:
+    if not j.typed("an object"):
         return None
-    fields, values = Fields(j, (), findings), dict[str, Any]()
-    when = fields.take(
-        "aggregatable_source_registration_time", partial(one_of, allowed=("exclude", "include")), "exclude"
-    )
-    id_bytes = fields.take("aggregatable_filtering_id_max_bytes", partial(_id_bytes, when=when), 1)
-    values["aggregatable_trigger_data"] = fields.take("aggregatable_trigger_data", partial(each, read=_datum), ())
-    values["aggregatable_values"] = fields.take("aggregatable_values", partial(values_list, id_bytes=id_bytes), ())
-    values["aggregatable_deduplication_keys"] = fields.take(
-        "aggregatable_deduplication_keys", partial(each, read=_deduplication_key), ()
-    )
-    values["named_budgets"] = fields.take("named_budgets", partial(each, read=_named_budget), ())
-    values["event_trigger_data"] = fields.take("event_trigger_data", partial(each, read=_event_datum), ())
-    values["trigger_context_id"] = fields.take("trigger_context_id", partial(_context_id, when=when))
-    values["aggregatable_debug_reporting"] = fields.lenient(
-        "aggregatable_debug_reporting",
-        partial(debug_reporting, types=TRIGGER_TYPES, limits=limits, budgeted=False),
-    )
-    values["attribution_scopes"] = fields.take("attribution_scopes", partial(distinct, read=string), ())
-    values["aggregation_coordinator_origin"] = fields.take(
-        "aggregation_coordinator_origin", partial(coordinator, allowed=limits.coordinators), limits.coordinators[0]
-    )
-    values["debug_key"] = fields.lenient("debug_key", uint64)
-    values["debug_reporting"] = fields.lenient("debug_reporting", boolean, False)
-    values["filters"] = filter_pair(fields)
+    fields = Fields(j)
+    when = fields.take("aggregatable_source_registration_time", read.one_of("exclude", "include"), "exclude")
+    id_bytes = fields.take("aggregatable_filtering_id_max_bytes", partial(_id_bytes, when), 1)
+    debug, origin = debug_reporting(TRIGGER_TYPES, limits, budgeted=False), read.coordinator(limits.coordinators)
+    once = read.each(_DEDUPLICATION)
+    values = {
+        "aggregatable_trigger_data": fields.take("aggregatable_trigger_data", read.each(_DATUM), ()),
+        "aggregatable_values": fields.take("aggregatable_values", partial(_values_list, id_bytes), ()),
+        "aggregatable_deduplication_keys": fields.take("aggregatable_deduplication_keys", once, ()),
+        "named_budgets": fields.take("named_budgets", read.each(_NAMED_BUDGET), ()),
+        "event_trigger_data": fields.take("event_trigger_data", read.each(_EVENT_DATUM), ()),
+        "trigger_context_id": fields.take("trigger_context_id", partial(_context_id, when)),
+        "aggregatable_debug_reporting": fields.lenient("aggregatable_debug_reporting", debug),
+        "attribution_scopes": fields.take("attribution_scopes", read.distinct(read.string), ()),
+        "aggregation_coordinator_origin": origin(fields, "aggregation_coordinator_origin"),
+        "debug_key": fields.lenient("debug_key", read.uint64),
+        "debug_reporting": fields.lenient("debug_reporting", read.boolean, False),
+        "filters": filter_pair(fields),
+    }
     if not fields.whole():
         return None
-    parsed_trigger = Trigger(
-        aggregatable_source_registration_time=when, aggregatable_filtering_id_max_bytes=id_bytes, **values
-    )
-    _warn_of_lone_keys(parsed_trigger, findings)
-    return parsed_trigger
+    value = Trigger(aggregatable_source_registration_time=when, aggregatable_filtering_id_max_bytes=id_bytes, **values)
+    _warn_of_lone_keys(value, j.findings)
+    return value
 
 
-def _id_bytes(j: Any, path: Path, findings: Findings, when: str | None) -> int | None:
-    size = whole(j, path, findings, 1, MOST_ID_BYTES)
+_DATUM = read.record(
+    TriggerDatum,
+    source_keys=read.optional(read.distinct(read.string), ()),
+    filters=filter_pair,
+    key_piece=read.required(read.hex128),
+)
+_DEDUPLICATION = read.record(
+    DeduplicationKey,
+    deduplication_key=read.optional(read.uint64),
+    filters=filter_pair,
+)
+_NAMED_BUDGET = read.record(NamedBudget, name=read.optional(read.string), filters=filter_pair)
+_EVENT_DATUM = read.record(
+    EventTriggerDatum,
+    trigger_data=read.optional(read.uint64, 0),
+    filters=filter_pair,
+    deduplication_key=read.optional(read.uint64),
+    priority=read.optional(read.int64, 0),
+)
+
+
+def _id_bytes(when: str | None, j: Json) -> int | None:
+    size = read.whole(1, MOST_ID_BYTES)(j)
     if size is None:
         return None
     if when is None:
-        findings.error(path, UNKNOWN_TIME)
+        j.error(UNKNOWN_TIME)
         return None
     if when != "exclude" and size != 1:
         above = "with a non-default value (higher than 1) is prohibited for"
-        findings.error(path, f"{above} aggregatable_source_registration_time {when}")
+        j.error(f"{above} aggregatable_source_registration_time {when}")
         return None
     return size
 
 
-def _context_id(j: Any, path: Path, findings: Findings, when: str | None) -> str | None:
-    text = string(j, path, findings)
-    too_long = "exceeds max length per trigger context ID"
-    if text is None or not short(text, path, findings, LONGEST_CONTEXT_ID, too_long):
+def _context_id(when: str | None, j: Json) -> str | None:
+    text = read.short_string(LONGEST_CONTEXT_ID, "exceeds max length per trigger context ID")(j)
+    if text is None:
         return None
     if when is None:
-        findings.error(path, UNKNOWN_TIME)
+        j.error(UNKNOWN_TIME)
         return None
     if when != "exclude":
-        findings.error(path, f"is prohibited for aggregatable_source_registration_time {when}")
+        j.error(f"is prohibited for aggregatable_source_registration_time {when}")
         return None
     return text
-
-
-def _datum(j: Any, path: Path, findings: Findings) -> TriggerDatum | None:
-    if not typed(j, path, findings, "an object"):
-        return None
-    fields = Fields(j, path, findings)
-    keys = fields.take("source_keys", partial(distinct, read=string), ())
-    pair = filter_pair(fields)
-    key_piece = fields.need("key_piece", hex128)
-    return TriggerDatum(key_piece, keys, pair) if fields.whole() and pair else None
-
-
-def _deduplication_key(j: Any, path: Path, findings: Findings) -> DeduplicationKey | None:
-    if not typed(j, path, findings, "an object"):
-        return None
-    fields = Fields(j, path, findings)
-    key = fields.take("deduplication_key", uint64)
-    pair = filter_pair(fields)
-    return DeduplicationKey(key, pair) if fields.whole() and pair else None
-
-
-def _named_budget(j: Any, path: Path, findings: Findings) -> NamedBudget | None:
-    if not typed(j, path, findings, "an object"):
-        return None
-    fields = Fields(j, path, findings)
-    name = fields.take("name", string)
-    pair = filter_pair(fields)
-    return NamedBudget(name, pair) if fields.whole() and pair else None
-
-
-def _event_datum(j: Any, path: Path, findings: Findings) -> EventTriggerDatum | None:
-    if not typed(j, path, findings, "an object"):
-        return None
-    fields = Fields(j, path, findings)
-    data = fields.take("trigger_data", uint64, 0)
-    pair = filter_pair(fields)
-    key = fields.take("deduplication_key", uint64)
-    priority = fields.take("priority", int64, 0)
-    return EventTriggerDatum(data, pair, key, priority) if fields.whole() and pair else None
 
 
 def _warn_of_lone_keys(value: Trigger, findings: Findings) -> None:

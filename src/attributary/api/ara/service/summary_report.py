@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from attributary.api.ara.keys.key_layout import KeyLayout, layout
-from attributary.api.ara.keys.node_keys import tree_keys
+from attributary.api.ara.keys.key_layout import KeyLayout, layout, tree_keys
 from attributary.api.ara.service.key_index import Index, distinct
 from attributary.api.ara.wire import avro
 from attributary.api.ara.wire.avro import NOTHING_STATED, StatedNoise, named_files, stated_noise

@@ -22,7 +22,6 @@ from attributary.api.ara.wire.avro_records import (
     BYTES,
     LONG,
     MANY,
-    TAGS,
     encoded_domain,
     encoded_results,
     record_fields,
@@ -206,21 +205,6 @@ def write_debug_results(path: str, results: DebugResults, note: str = "") -> Non
     avro_container.write(path, DEBUG_RESULTS_SCHEMA, blocks, {NOTE: note} if note else None)
 
 
-def read_debug_results(paths: str | Sequence[str]) -> DebugResults:
-    """Sums and noise side by side, in the order of the files."""
-    wanted = {"bucket": BYTES, "unnoised_metric": LONG, "noise": LONG, "annotations": TAGS}
-    results: list[list[Any]] = []
-    for path in _paths(paths, "the debug results"):
-        with _opened(path) as (file, header):
-            fields = record_fields(header.schema, wanted)
-            for count, data in avro_container.blocks(file, header):
-                results.extend(rows(data, count, fields, len(wanted)))
-    keys = np.array([_halves(row[0]) for row in results], np.uint64).reshape(-1, 2)
-    unnoised, noise = (np.array([row[i] for row in results], np.int64) for i in (1, 2))
-    in_domain, in_reports = (np.array([tag in row[3] for row in results], bool) for tag in (0, 1))
-    return DebugResults(keys, unnoised, noise, in_domain, in_reports)
-
-
 def write_reports(path: str, reports: Iterable[Report]) -> None:
     """Writes reports as the service reads them: payload, key id and shared info."""
     avro_container.write(path, REPORTS_SCHEMA, _report_blocks(iter(reports)))
@@ -291,13 +275,6 @@ def _columns(paths: list[str], wanted: dict[str, str]) -> tuple[Keys, list[Ints]
                 longs.append(block.longs)
     numbers = np.concatenate(longs)
     return np.concatenate(keys), list(np.ascontiguousarray(numbers.T)), metadata
-
-
-def _halves(key: bytes) -> tuple[int, int]:
-    if len(key) > 16:
-        raise Damaged(f"a key has 16 bytes at most; got {len(key)}")
-    number = int.from_bytes(key, "big")
-    return number >> 64, number & 2**64 - 1
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from attributary.api.ara.wire.avro_container import Damaged, number
 from attributary.errors import brief
 from attributary.types import Ints, Keys
 
-BYTES, LONG, TAGS, NULL = "bytes", "long", "tags", "null"
+BYTES, LONG, NULL = "bytes", "long", "null"
 KINDS = {"bytes": BYTES, "string": BYTES, "long": LONG, "int": LONG, "enum": LONG, "null": NULL}
 MOST_FIELDS = 100
 SIZES = {"boolean": 1, "float": 4, "double": 8}  # of fields that are passed over
@@ -59,9 +59,6 @@ def _field(kind: Any, place: int) -> RecordField | None:
         null = kind.index("null")
         kind = kind[1 - null]
     if isinstance(kind, dict):
-        items = kind.get("items")
-        if kind.get("type") == "array" and isinstance(items, dict) and items.get("type") == "enum":
-            return RecordField(TAGS, 0, null, place)
         kind = kind.get("type")
     if not isinstance(kind, str):
         return None
@@ -95,8 +92,6 @@ def rows(data: bytes, count: int, fields: list[RecordField], width: int) -> Iter
                     at += length
                 elif kind == LONG:
                     value, at = number(data, at)
-                elif kind == TAGS:
-                    value, at = _tags(data, at)
                 else:
                     at += size
                 if place >= 0:
@@ -136,21 +131,6 @@ def _byte_rows(data: bytes, count: int, width: int) -> Iterator[list[Any]]:
         yield row
     if at != end:
         raise Damaged("a block is longer than its records")
-
-
-def _tags(data: bytes, at: int) -> tuple[list[int], int]:
-    tags: list[int] = []
-    while True:
-        count, at = number(data, at)
-        if count == 0:
-            return tags, at
-        if count < 0:
-            _, at = number(data, at)
-        if abs(count) > len(data) - at:
-            raise Damaged("a list goes beyond the end of its block")
-        for _ in range(abs(count)):
-            tag, at = number(data, at)
-            tags.append(tag)
 
 
 MANY = 2**22  # bytes of a file; compiling the scan costs about a second, once

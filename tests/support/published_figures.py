@@ -1,8 +1,9 @@
-"""What is known of a published dataset before its file is opened, and how a log compares with it."""
+"""More published figures of the two datasets, by which a look-alike is judged."""
 
 from typing import Any, NamedTuple
 
-SLACK = {"partners": 1, "campaigns": 1}  # whether `missing` was counted as one is not known
+from attributary.paper import DATASETS
+
 ROUNDING = 1e-9
 
 
@@ -22,34 +23,6 @@ class FigureQuery(NamedTuple):
     figures: list[PublishedFigure]
 
 
-class Dataset(NamedTuple):
-    name: str
-    file: str  # what the publisher calls it
-    columns: dict[str, str]  # in the file's order, with their SQL types
-    header: bool  # whether the file must begin with their names
-    impressions: str  # SQL over the file {published}, for one row per impression
-    measured: str  # SQL over {impressions}, for the figures below
-    published: dict[str, int]  # figures that tell a wrong or truncated file apart
-    queries: list[FigureQuery]  # more published figures, by which a look-alike is judged
-    last_touch: str  # as `impressions`, for a file in which some conversions have no click (the last figure)
-    unknown_delay: dict[str, str]  # SQL over {impressions} for each way to treat a conversion without a delay
-
-
-class Figure(NamedTuple):
-    """A figure of a file, next to the published one."""
-
-    name: str
-    value: int
-    published: int
-
-    @property
-    def agrees(self) -> bool:
-        return abs(self.value - self.published) <= SLACK.get(self.name, 0)
-
-    def __str__(self) -> str:
-        return f"{self.name} {self.value:,} instead of {self.published:,}"
-
-
 class Comparison(NamedTuple):
     """A figure of a log, scaled to the published number of rows, next to the published one."""
 
@@ -64,21 +37,12 @@ class Comparison(NamedTuple):
         return bool(abs(self.value / self.figure.published - 1) <= room)
 
 
-def figures(connection: Any, impressions: str, dataset: Dataset) -> list[Figure]:
-    """The figures that tell a wrong file apart, for a table given as SQL; this reads all of it once."""
-    values = connection.sql(dataset.measured.format(impressions=impressions)).fetchall()[0]
-    return [
-        Figure(name, int(value), published)
-        for (name, published), value in zip(dataset.published.items(), values, strict=True)
-    ]
-
-
-def compare(connection: Any, impressions: str, dataset: Dataset) -> list[Comparison]:
+def compare(connection: Any, impressions: str, name: str) -> list[Comparison]:
     """All published figures of a dataset, next to those of a table given as SQL."""
     rows = connection.sql(f"SELECT COUNT(*) FROM ({impressions})").fetchall()[0][0]
-    share = rows / dataset.published["rows"]
+    share = rows / DATASETS[name].published["rows"]
     comparisons = []
-    for query in dataset.queries:
+    for query in QUERIES[name]:
         cells = connection.sql(query.sql.format(log=f"({impressions})", scale=f"({1 / share!r})")).fetchall()
         values = [value for row in cells for value in row][: len(query.figures)]
         values += [0] * (len(query.figures) - len(values))
@@ -94,10 +58,8 @@ def share_figures(name: str, published: list[float], of: int) -> list[PublishedF
     ]
 
 
-# csscl: the Criteo Sponsored Search Conversion Log (Tallis and Yadav 2018), a file without a header or with one. A row
-# is a click, already attributed. −1 is missing, and so is time 0. The rows are in no order. Figures about partners,
-# converting users, amounts and delays were published for the rows with product data, which in the look-alike are those
-# with a country.
+# csscl: figures about partners, converting users, amounts and delays were published for the rows with product data,
+# which in the look-alike are those with a country.
 
 SALES = 1_279_493  # with product data
 EURO = 122.5  # of a sale on average
@@ -109,52 +71,10 @@ SHARE_OF_DELAYS = """
 SELECT COUNT(*) / SUM(COUNT(*)) OVER () FROM {{log}} AS l WHERE delay IS NOT NULL
 GROUP BY delay // {width} ORDER BY delay // {width}
 """
-CSSCL = Dataset(
-    name="csscl",
-    file="CriteoSearchData",
-    columns={
-        "Sale": "TINYINT",
-        "SalesAmountInEuro": "DOUBLE",
-        "Time_delay_for_conversion": "BIGINT",
-        "click_timestamp": "BIGINT",
-        "nb_clicks_1week": "VARCHAR",
-        "product_price": "VARCHAR",
-        "product_age_group": "VARCHAR",
-        "device_type": "VARCHAR",
-        "audience_id": "VARCHAR",
-        "product_gender": "VARCHAR",
-        "product_brand": "VARCHAR",
-        **{f"product_category{number}": "VARCHAR" for number in range(1, 8)},
-        "product_country": "VARCHAR",
-        "product_id": "VARCHAR",
-        "product_title": "VARCHAR",
-        "partner_id": "VARCHAR",
-        "user_id": "VARCHAR",
-    },
-    header=False,
-    impressions="""
-SELECT
-    COALESCE(NULLIF(partner_id, '-1'), 'missing') AS partner,
-    COALESCE(NULLIF(product_country, '-1'), 'missing') AS country,
-    COALESCE(NULLIF(device_type, '-1'), 'missing') AS device,
-    COALESCE(NULLIF(product_age_group, '-1'), 'missing') AS age_group,
-    NULLIF(click_timestamp, 0) AS time,
-    user_id AS user,
-    Sale AS conversion,
-    CASE WHEN Sale = 1 AND Time_delay_for_conversion >= 0 THEN Time_delay_for_conversion END AS delay,
-    CASE WHEN Sale = 1 THEN SalesAmountInEuro END AS amount
-FROM {published}
-""",
-    measured="""
-SELECT
-    COUNT(*),
-    COALESCE(SUM(conversion), 0),
-    COALESCE(SUM(CASE WHEN conversion = 1 AND delay IS NULL THEN 1 ELSE 0 END), 0),
-    COUNT(DISTINCT NULLIF(partner, 'missing'))
-FROM ({impressions}) AS clicks
-""",
-    published={"rows": 15_995_634, "rows with a sale": 1_732_721, "sales without a delay": 5_380, "partners": 312},
-    queries=[
+POSITIONS = [400_152, 139_933, 73_191, 44_990, 30_527, 21_932, 16_275, 12_460, 9_769, 7_828]
+RATES = {10: 0.012, 25: 0.023, 50: 0.051, 75: 0.086, 90: 0.117}  # published with two or three digits
+QUERIES = {
+    "csscl": [
         FigureQuery(
             """
 SELECT
@@ -268,114 +188,7 @@ FROM (SELECT AVG(delay) / 86400 AS days FROM {log} AS l WHERE delay IS NOT NULL 
             ],
         ),
     ],
-    last_touch="",
-    # A sale whose delay is not known, −1 in the file: while it is kept, counts by delay can say how many there are.
-    unknown_delay={
-        "keep": "SELECT * FROM ({impressions}) AS clicks",
-        "drop": """
-SELECT
-    partner, country, device, age_group, time, user,
-    CASE WHEN delay IS NULL THEN CAST(0 AS TINYINT) ELSE conversion END AS conversion,
-    delay,
-    CASE WHEN delay IS NOT NULL THEN amount END AS amount
-FROM ({impressions}) AS clicks
-""",
-        "first": """
-SELECT
-    partner, country, device, age_group, time, user, conversion,
-    CASE WHEN conversion = 1 THEN COALESCE(delay, 0) END AS delay,
-    amount
-FROM ({impressions}) AS clicks
-""",
-    },
-)
-
-# camb: Criteo's Attribution Modeling for Bidding dataset (Diemert et al. 2017), a file with a header. A row is an
-# impression. All impressions of a user that led to a conversion carry it; last touch leaves it to one of them: the last
-# click, or, where none was clicked, the last impression before it.
-
-IMPRESSION = """
-    COALESCE(NULLIF(campaign, '-1'), 'missing') AS campaign,
-    COALESCE(NULLIF(cat1, '-1'), 'missing') AS cat1,
-    COALESCE(NULLIF(cat8, '-1'), 'missing') AS cat8,
-    timestamp AS time,
-    uid AS user,
-    CAST(CASE WHEN {last} THEN 1 ELSE 0 END AS TINYINT) AS conversion,
-    CASE WHEN {last} THEN conversion_timestamp - timestamp END AS delay,
-    click,
-    CASE WHEN conversion = 1 AND click_pos >= 0 THEN click_pos END AS click_pos,
-    CASE WHEN conversion = 1 AND click_nb >= 0 THEN click_nb END AS click_nb,
-    CASE WHEN conversion = 1 THEN conversion_id END AS conversion_id,
-    CASE WHEN conversion = 1 THEN conversion_timestamp END AS conversion_time
-"""
-
-# In the published file every impression of a conversion was clicked. Then a row says by itself whether it is the last.
-LAST_CLICK = "SELECT" + IMPRESSION.format(last="conversion = 1 AND click_pos = click_nb - 1") + "FROM {published}"
-
-# Elsewhere the impressions of a conversion are looked at together, the last click before those that came before it
-# and those before any that came after it. Ties are broken by what a row says.
-LAST_TOUCH = (
-    "SELECT"
-    + IMPRESSION.format(last="FALSE")
-    + "FROM {published} WHERE conversion <> 1 UNION ALL SELECT"
-    + IMPRESSION.format(last="place = 1 AND rank < 2 AND (rank = 0 OR clicks <= 0)")
-    + """FROM (
-    SELECT *, ROW_NUMBER() OVER (
-        PARTITION BY conversion_id ORDER BY rank, timestamp DESC, campaign, uid, cat1, cat8
-    ) AS place
-    FROM (
-        SELECT *, CASE
-            WHEN clicks > 0 AND click_pos = clicks - 1 THEN 0
-            WHEN timestamp <= conversion_timestamp THEN 1
-            ELSE 2
-        END AS rank
-        FROM (
-            SELECT *, MAX(click_nb) OVER (PARTITION BY conversion_id) AS clicks FROM {published} WHERE conversion = 1
-        ) AS converted
-    ) AS ranked
-) AS placed"""
-)
-
-POSITIONS = [400_152, 139_933, 73_191, 44_990, 30_527, 21_932, 16_275, 12_460, 9_769, 7_828]
-RATES = {10: 0.012, 25: 0.023, 50: 0.051, 75: 0.086, 90: 0.117}  # published with two or three digits
-CAMB = Dataset(
-    name="camb",
-    file="criteo_attribution_dataset.tsv.gz",
-    columns={
-        "timestamp": "BIGINT",
-        "uid": "BIGINT",
-        "campaign": "VARCHAR",
-        "conversion": "TINYINT",
-        "conversion_timestamp": "BIGINT",
-        "conversion_id": "BIGINT",
-        "attribution": "VARCHAR",
-        "click": "TINYINT",
-        "click_pos": "SMALLINT",
-        "click_nb": "SMALLINT",
-        "cost": "VARCHAR",
-        "cpo": "VARCHAR",
-        "time_since_last_click": "VARCHAR",
-        **{f"cat{number}": "VARCHAR" for number in range(1, 10)},
-    },
-    header=True,
-    impressions=LAST_CLICK,
-    measured="""
-SELECT
-    COUNT(*),
-    COUNT(conversion_id),
-    COALESCE(SUM(CASE WHEN click_pos = 0 THEN 1 ELSE 0 END), 0),
-    COUNT(DISTINCT NULLIF(campaign, 'missing')),
-    COALESCE(SUM(CASE WHEN conversion_id IS NOT NULL AND COALESCE(click_nb, 0) = 0 THEN 1 ELSE 0 END), 0)
-FROM ({impressions}) AS impressions
-""",
-    published={
-        "rows": 16_468_027,
-        "rows with a conversion": 806_196,
-        "rows at click position 0": 400_152,
-        "campaigns": 675,
-        "rows with a conversion that were not clicked": 0,
-    },
-    queries=[
+    "camb": [
         FigureQuery(
             """
 SELECT
@@ -442,8 +255,4 @@ FROM (SELECT COUNT(*) * {scale} AS n FROM {log} AS l GROUP BY time // 86400) AS 
             ],
         ),
     ],
-    last_touch=LAST_TOUCH,
-    unknown_delay={},
-)
-
-DATASETS = {dataset.name: dataset for dataset in (CSSCL, CAMB)}
+}
