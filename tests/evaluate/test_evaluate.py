@@ -20,8 +20,9 @@ from attributary.errors import InputError
 from attributary.estimators import ESTIMATORS, Background, EstimatorKind
 from attributary.evaluate import Case, Method, Store, evaluate, methods, private_prior, user_cases
 from attributary.evaluate.case import node_shares
-from attributary.evaluate.methods import PAPER, chosen
+from attributary.evaluate.methods import chosen
 from attributary.evaluate.simulation import BATCH, Copies, Pooling, SimulatedNoise, batches, draws_of, exact, simulate
+from attributary.facts.evaluation import PAPER
 from attributary.measurements import Measurements
 from attributary.noise import dlap_variance
 from attributary.noise import model as noise_model

@@ -22,13 +22,14 @@ from attributary import Tree, denoise, rmsre
 from attributary.errors import InputError
 from attributary.estimates import Estimates, estimates_table, plausibility, read_estimates
 from attributary.facts import numerals
+from attributary.facts.evaluation import Point, read_evaluation
 from attributary.facts.plan import level_facts
 from attributary.facts.quantity import Quantity, label, path, total_of
 from attributary.plan import Plan, make_plan
 from attributary.prior import learn, none
 from attributary.report import ReportInputs, page, read, to_file
 from attributary.report.by_level import changes
-from attributary.report.evaluation_curves import Point, curves, read_evaluation
+from attributary.report.evaluation_curves import curves
 from attributary.report.facts import facts, title
 from attributary.report.node_charts import spans
 from attributary.report.page_data import cut, pack

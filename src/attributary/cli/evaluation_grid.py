@@ -34,7 +34,8 @@ def methods_help() -> str:
     """The methods in words: every split and every estimator, the slow ones marked."""
     from attributary.budget import METHODS as SPLITS
     from attributary.estimators import ESTIMATORS
-    from attributary.evaluate.methods import PAPER, PLANNED, ZEROS
+    from attributary.evaluate.methods import PLANNED
+    from attributary.facts.evaluation import PAPER, ZEROS
 
     splits = {name: method.words for name, method in SPLITS.items()}
     splits[PLANNED] = "optimal, made for the estimator as `plan --estimator` does (slow)"

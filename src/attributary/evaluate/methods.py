@@ -14,11 +14,9 @@ from attributary.budget import METHODS as SPLITS
 from attributary.budget import BudgetMethod
 from attributary.errors import InputError
 from attributary.estimators import ESTIMATORS, EstimatorKind
+from attributary.facts.evaluation import ZEROS
 
 PLANNED = "planned"  # the split that learns, made for the estimator
-PAPER = ("equal-raw", "equal-unbiased", "leaves-unbiased", "greedy-raw", "greedy-unbiased")
-GREEDY = "greedy-unbiased"  # the paper's own
-ZEROS = "zeros"
 
 
 @dataclass(frozen=True)
@@ -76,14 +74,6 @@ def methods() -> dict[str, Method]:
                 method = Method.of(split, estimator)
                 found[method.name] = method
     return found | {ZEROS: Method.of("equal", ZEROS)}
-
-
-def whose(name: str) -> str:
-    """Whether a method is the paper's, ours, or a baseline that both are compared with."""
-    if name in PAPER:
-        return "paper"
-    known = methods().get(name)
-    return "baseline" if known and known.estimator.baseline and known.estimator.denoises else "ours"
 
 
 def chosen(names: Collection[str] = (), estimates: Collection[str] = ()) -> tuple[Method, ...]:

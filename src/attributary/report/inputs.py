@@ -7,13 +7,13 @@ from typing import Any
 from attributary import Estimate
 from attributary.errors import InputError
 from attributary.estimates import USUAL, Estimates, has_measures, read_estimates, read_measures
+from attributary.facts.evaluation import ErrorTable, Point, read_evaluation
 from attributary.facts.quantity import TAU, Quantity, digits_of, root_sum, tau_of_value
 from attributary.file_kind import TAKES, Kind, KnownFile, file_kind, files_in
 from attributary.pipeline.check_table import TableCheck, check_table
 from attributary.plan import Plan
 from attributary.plan.fingerprint import refuse_other_plan
 from attributary.ratio import PER, WITH_ESTIMATES, ratios_of, read_ratios
-from attributary.report.evaluation_curves import Point, read_evaluation
 from attributary.spec.measure import COUNT
 from attributary.tables.table_columns import together, words_of
 from attributary.types import Floats
@@ -27,6 +27,7 @@ class ReportInputs:
     measures: Mapping[str, Estimates] = field(default_factory=dict)  # by name; "count" are conversions
     ratios: Mapping[str, Estimates] = field(default_factory=dict)  # of values to counts, by name
     evaluation: tuple[Point, ...] = ()
+    error_tables: tuple[ErrorTable, ...] = ()  # beside those of the evaluation
     files: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()  # files of a folder that hold true counts
     not_private: str = ""  # why what is shown is not, if something says so

@@ -74,7 +74,7 @@ def page(inputs: ReportInputs, tau: float | None = None, nodes: int = NODES, tit
             context["measures"].append(panel | later_panel(quantity, doubt, draw))
     context["measures"] += [plan_panel(part, tau, drawing(part.measure.name)) for part in planned]
     context["limits"] = limits_section(plan, drawing()) if plan else None
-    context["evaluation"] = evaluation_section(inputs.evaluation, drawing())
+    context["evaluation"] = evaluation_section(inputs.evaluation, inputs.error_tables, drawing())
     if inputs.not_private:
         drawn = [replace(chart, title=f"NOT PRIVATE: {chart.title}") for chart in drawn]
     return Page(_render(context), _apart(drawn), left, context["lead"])
