@@ -49,6 +49,10 @@ class Series:
     order: str = ""  # what the order of the periods goes by
     chance: str = ""  # what is assumed about chance, in a sentence
 
+    def __repr__(self) -> str:
+        names = [period.name for period in self.periods]
+        return f"Series({len(names)} periods of {len(self.tree):,} nodes, {names[0]} to {names[-1]})"
+
     @cached_property
     def steps(self) -> tuple[Changes, ...]:
         """Each period compared with the one before; the false-discovery rate holds for each of them."""

@@ -59,6 +59,10 @@ class Changes:
     confidence: float = 0.95
     chance_words: str = ""  # what is assumed about chance
 
+    def __repr__(self) -> str:
+        changed = f"{int(self.changed.sum()):,} of {len(self.tree):,} nodes changed"
+        return f"Changes({changed}, {self.before.name} to {self.now.name})"
+
     @cached_property
     def difference(self) -> Difference:
         """What changed, and the variances of what may explain it."""

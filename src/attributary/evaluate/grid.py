@@ -6,18 +6,14 @@ import multiprocessing
 import os
 import pickle
 import signal
-import sys
-import sysconfig
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from functools import cache, partial
 from itertools import groupby
 from math import sqrt
 from threading import Thread
-from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,8 +44,8 @@ Row = dict[str, Any]
 class Store:
     """Finished results of a grid; with the path of a file, `evaluate` continues after an interruption.
 
-    A line is written and synced for each finished task. The last may be cut off: then its task is done again. A method
-    of yours is known by its code: when that changes, its tasks are done again.
+    A line is written and synced for each finished task. The last may be cut off: then its task is done again. Methods
+    of yours are not kept, since their code may change.
     """
 
     def __init__(self, path: str | None = None) -> None:
@@ -112,11 +108,17 @@ class GridTask(NamedTuple):
     pool: Pool = "nodes"
     coverage: bool = False  # whether intervals are tried, too
 
-    def key(self, case: Case) -> str:
-        """A name for all that the answer depends on; a method goes by its name and by its code."""
-        names = [(m.name, m.planned, *_code(m, case)) for m in self.methods]
+    def key(self) -> str:
+        """A name for all that the answer depends on; what ships goes by its version."""
+        names = [(m.name, m.planned, repr(_settings(m))) for m in self.methods]
         parts: list[Any] = [__version__, self.case, self.tau, names, self.epsilons, self.draws, self.seed, self.pool]
         return hashlib.blake2b(json.dumps([*parts, self.coverage]).encode(), digest_size=16).hexdigest()
+
+    def lasting(self, case: Case) -> bool:
+        """Whether the answer stays the same as long as the version does: only Attributary's own functions make it."""
+        functions = [case.spec.weigh, type(case.spec.noise_model)]
+        functions += [function for m in self.methods for function in (m.split.split, m.estimator.make)]
+        return all(getattr(function, "__module__", "").startswith("attributary.") for function in functions)
 
     def work(self, case: Case) -> float:
         """About how much there is to do: the largest tasks come first, so that workers end together."""
@@ -175,22 +177,28 @@ def evaluate(
         for tau in taus
         for group in _by_split(usable(case, tried, named))
     ]
-    kept, ids = (
-        store or Store(),
-        [task.key(known[task.case]) for task in tasks],
-    )  # once: what a user's function uses may change
-    work = {key: task.work(known[task.case]) for key, task in zip(ids, tasks, strict=True) if kept.get(key) is None}
-    by_key = dict(zip(ids, tasks, strict=True))
+    kept, by_key = store or Store(), {task.key(): task for task in tasks}
+    lasting = {key for key, task in by_key.items() if task.lasting(known[task.case])}
+    finished = {key: rows for key in lasting if (rows := kept.get(key)) is not None}
+    work = {key: task.work(known[task.case]) for key, task in by_key.items() if key not in finished}
     left = {key: by_key[key] for key in sorted(work, key=lambda key: -work[key])}
     tell = progress or (lambda done, of: None)
-    tell(len(tasks) - len(left), len(tasks))
+    tell(len(finished), len(tasks))
     pays = sum(work.values()) >= PAYS
     processes = workers if workers is not None else usable_threads() if pays else 1
-    for done, (key, rows) in enumerate(answers(left, known, processes), len(tasks) - len(left) + 1):
-        kept.put(key, rows)
-        tell(done, len(tasks))
-    table, squared = _tables([row for key in ids for row in kept.get(key) or ()], tasks)
+    for key, rows in answers(left, known, processes):
+        finished[key] = rows
+        if key in lasting:
+            kept.put(key, rows)
+        tell(len(finished), len(tasks))
+    table, squared = _tables([row for key in by_key for row in finished[key]], tasks)
     return Evaluation(mark(table, *(case.not_private for case in cases)), squared)
+
+
+def _settings(method: Method) -> list[Any]:
+    """What a method's parts hold besides their functions."""
+    parts = (method.split, method.estimator)
+    return [value for part in parts for value in vars(part).values() if not callable(value)]
 
 
 def _by_split(methods: tuple[Method, ...]) -> Iterable[list[Method]]:
@@ -252,73 +260,6 @@ def _tables(rows: list[Row], tasks: list[GridTask]) -> tuple[Any, Any]:
     drawn = [row["squared"] is not None for row in rows]
     squared = pa.array([row["squared"] for row in rows], pa.list_(number))
     return table, table.append_column("squared", squared).filter(pa.array(drawn)).select([*keys(table), "squared"])
-
-
-OURS = os.path.dirname(os.path.dirname(__file__))  # whose code goes by its version
-
-
-def _code(method: Method, case: Case) -> list[str]:
-    """What a method, the noise and the metric do: what their functions hold, and all code that is not installed."""
-    functions = (method.split.split, method.estimator.make, case.spec.weigh, type(case.spec.noise_model))
-    parts = [value for part in (method.split, method.estimator) for value in vars(part).values() if not callable(value)]
-    held = hashlib.blake2b(b"\0".join(_held(functions, {})), digest_size=16).hexdigest()
-    files = {_written_in(function) for function in functions}
-    return [repr(parts), held, "" if all(file.startswith(OURS) for file in files) else _user_code(files)]
-
-
-def _written_in(function: Any) -> str:
-    """Where a function or a class was written."""
-    while isinstance(function, partial):
-        function = function.func
-    code = getattr(function, "__code__", None)
-    return code.co_filename if code else getattr(sys.modules.get(function.__module__), "__file__", None) or ""
-
-
-def _user_code(files: Collection[str]) -> str:
-    """A digest of all modules that are neither installed nor ours; of this process alone, if code has no file."""
-    digest = hashlib.blake2b(digest_size=16)
-    if not all(map(os.path.isfile, files)):
-        digest.update(_this_process())
-    installed = (*sysconfig.get_paths().values(), OURS)
-    for name, module in sorted(sys.modules.items()):
-        path = getattr(module, "__file__", None) or ""
-        if path.endswith(".py") and not path.startswith(installed) and os.path.isfile(path):
-            with open(path, "rb") as file:
-                digest.update(name.encode() + file.read())
-    return digest.hexdigest()
-
-
-@cache
-def _this_process() -> bytes:
-    return os.urandom(16)
-
-
-def _held(value: Any, seen: dict[int, Any]) -> Iterator[bytes]:
-    """What a function holds besides its file: code of its own, defaults, and the values that it closes over."""
-    if id(value) in seen:
-        return
-    seen[id(value)] = value  # kept: the next one might get its number
-    if isinstance(value, partial):
-        yield from _held((value.func, value.args, value.keywords), seen)
-    elif isinstance(value, CodeType):
-        yield value.co_code + " ".join(value.co_names).encode()
-        yield from _held(value.co_consts, seen)
-    elif isinstance(value, FunctionType):
-        yield f"{value.__module__}.{value.__qualname__}".encode()
-        if not value.__code__.co_filename.startswith(OURS):
-            used = [value.__globals__[name] for name in value.__code__.co_names if name in value.__globals__]
-            cells = [cell.cell_contents for cell in value.__closure__ or ()]
-            yield from _held((value.__code__, value.__defaults__, value.__kwdefaults__, *used, *cells), seen)
-    elif isinstance(value, tuple | list):
-        for part in value:
-            yield from _held(part, seen)
-    elif isinstance(value, dict | set | frozenset):
-        yield from _held(sorted(value.items() if isinstance(value, dict) else value, key=repr), seen)
-    else:
-        try:
-            yield pickle.dumps(value)
-        except (pickle.PicklingError, AttributeError, TypeError):
-            yield repr(type(value)).encode()
 
 
 def answer(task: GridTask, case: Case) -> list[Row]:
