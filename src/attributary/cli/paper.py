@@ -30,7 +30,7 @@ interrupted run continues where it stopped. More: docs/evaluation.md
 
 
 @click.command(
-    cls=GridCommand, help=ABOUT, short_help="The paper's experiments, on a published file or on a look-alike."
+    cls=GridCommand, help=ABOUT, short_help="Repeat the paper's experiments, on its files or on look-alikes."
 )
 @click.argument("dataset", type=click.Choice(DATASETS), metavar="csscl|camb")
 @click.argument("file", required=False, metavar="[FILE]")

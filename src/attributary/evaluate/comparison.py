@@ -76,8 +76,8 @@ class Evaluation:
         place = names.index("method")
         for name in (method, against):
             if not any(point[place] == name for point in points):
-                known = ", ".join(dict.fromkeys(str(point[place]) for point in points)) or "none"
-                raise InputError(f"methods with draws are {known}; got {name!r}")
+                with_draws = ", ".join(dict.fromkeys(str(point[place]) for point in points)) or "none"
+                raise InputError(f"methods with draws are {with_draws}; got {name!r}")
         for point, draws in points.items():
             other = points.get((*point[:place], against, *point[place + 1 :]))
             if point[place] == method and other is not None:

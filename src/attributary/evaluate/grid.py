@@ -161,7 +161,7 @@ def evaluate(
     """
     if not cases:
         raise InputError("there is nothing to evaluate; give a case")
-    known = {case.key: case for case in cases}
+    case_of = {case.key: case for case in cases}
     names = [(case.dataset, case.name, case.noise, case.limits) for case in cases]
     if len(set(names)) < len(names):
         raise InputError("two cases have the same dataset and tree; give one of them another name")
@@ -178,15 +178,15 @@ def evaluate(
         for group in _by_split(usable(case, tried, named))
     ]
     kept, by_key = store or Store(), {task.key(): task for task in tasks}
-    lasting = {key for key, task in by_key.items() if task.lasting(known[task.case])}
+    lasting = {key for key, task in by_key.items() if task.lasting(case_of[task.case])}
     finished = {key: rows for key in lasting if (rows := kept.get(key)) is not None}
-    work = {key: task.work(known[task.case]) for key, task in by_key.items() if key not in finished}
+    work = {key: task.work(case_of[task.case]) for key, task in by_key.items() if key not in finished}
     left = {key: by_key[key] for key in sorted(work, key=lambda key: -work[key])}
     tell = progress or (lambda done, of: None)
     tell(len(finished), len(tasks))
     pays = sum(work.values()) >= PAYS
     processes = workers if workers is not None else usable_threads() if pays else 1
-    for key, rows in answers(left, known, processes):
+    for key, rows in answers(left, case_of, processes):
         finished[key] = rows
         if key in lasting:
             kept.put(key, rows)
@@ -209,20 +209,20 @@ def _by_split(methods: tuple[Method, ...]) -> Iterable[list[Method]]:
     return groups.values()
 
 
-def _methods(given: Collection[str] | Sequence[Method] | None, estimates: Collection[str]) -> tuple[Method, ...]:
-    if given is not None and not given:
+def _methods(methods: Collection[str] | Sequence[Method] | None, estimates: Collection[str]) -> tuple[Method, ...]:
+    if methods is not None and not methods:
         raise InputError("there is nothing to evaluate; give a method")
-    new = tuple(method for method in given or () if isinstance(method, Method))
-    named = [method for method in given or () if isinstance(method, str)]
-    tried = new + (chosen(named, estimates) if named or given is None else ())
+    new = tuple(method for method in methods or () if isinstance(method, Method))
+    named = [method for method in methods or () if isinstance(method, str)]
+    tried = new + (chosen(named, estimates) if named or methods is None else ())
     names = [method.name for method in tried]
     if twice := {name for name in names if names.count(name) > 1}:
         raise InputError(f"two methods are named {min(twice)!r}; give one of their parts another name")
     return tried
 
 
-def _numbers(name: str, given: Collection[float]) -> tuple[float, ...]:
-    numbers = tuple(float(number) for number in given)
+def _numbers(name: str, values: Collection[float]) -> tuple[float, ...]:
+    numbers = tuple(float(number) for number in values)
     bad = [number for number in numbers if not 0 < number < np.inf]
     if bad or not numbers:
         raise InputError(f"{name} is a positive number, or several; got {bad[0] if bad else 'none'}")
@@ -268,11 +268,11 @@ def answer(task: GridTask, case: Case) -> list[Row]:
     by_epsilon = measures_by_epsilon(case, task.methods, task.tau, task.epsilons)
     for _, same in groupby(by_epsilon, key=lambda measures: measures[0].case):  # counts alone: the same at every ε
         measures = list(zip(*same, strict=True))
-        each = [_of_measure(task, case, ones) for ones in measures]
-        rows += [row for of_measure in each for row in of_measure]
-        if len(each) > 1:
+        by_measure = [_of_measure(task, case, ones) for ones in measures]
+        rows += [row for of_measure in by_measure for row in of_measure]
+        if len(by_measure) > 1:
             weights = [ones[0].measure.weight for ones in measures]
-            rows += [_together(alike, weights) for alike in zip(*each, strict=True)]
+            rows += [_together(alike, weights) for alike in zip(*by_measure, strict=True)]
     return rows
 
 
@@ -280,15 +280,13 @@ def _of_measure(task: GridTask, case: Case, ones: Sequence[OneMeasure]) -> list[
     """The rows of one measure, whose counts are the same at each of some ε."""
     one, alone = ones[0], ones[0].case
     pooling = Pooling.of(alone.tree, alone.truth, one.tau, task.pool, case.spec.weigh)
-    known = Background(alone.prior, one.tau, one.worth)
-    noises = [
-        SimulatedNoise(case.noise, each.epsilon, case.spec.l1, each.share, case.spec.delta or 0.0) for each in ones
-    ]
-    rows = [row for method in task.methods for row in _exactly(task, alone, method, noises, pooling, known)]
+    background = Background(alone.prior, one.tau, one.worth)
+    noises = [SimulatedNoise(case.noise, at.epsilon, case.spec.l1, at.share, case.spec.delta or 0.0) for at in ones]
+    rows = [row for method in task.methods for row in _exactly(task, alone, method, noises, pooling, background)]
     methods = [method for method in task.methods if method.name != ZEROS]
     if task.draws and methods:
         kinds = [method.estimator for method in methods]
-        drawn = simulate(alone, noises, kinds, pooling, task.draws, task.seed, known, task.coverage)
+        drawn = simulate(alone, noises, kinds, pooling, task.draws, task.seed, background, task.coverage)
         for noise, by_method in zip(noises, drawn, strict=True):
             for method, errors in zip(methods, by_method, strict=True):
                 rows += _rows(alone, task, method, noise.epsilon, "simulated", errors)
@@ -301,7 +299,7 @@ def _of_measure(task: GridTask, case: Case, ones: Sequence[OneMeasure]) -> list[
 
 
 def _exactly(
-    task: GridTask, case: Case, method: Method, noises: list[SimulatedNoise], pooling: Pooling, known: Background
+    task: GridTask, case: Case, method: Method, noises: list[SimulatedNoise], pooling: Pooling, background: Background
 ) -> list[Row]:
     """The errors of a linear estimator: its variances, and how far its counts are off where there is no noise."""
     if not method.estimator.linear:
@@ -311,7 +309,7 @@ def _exactly(
     for noise in noises:
         if before is None or noise.share is not before.share or np.any(case.rounding):
             variance = fixed((noise.variance + case.rounding) / noise.scale)  # as parts of the noise's scale
-            unit = method.estimator.make(case.tree, Measurements(case.count, variance, noise.shape), known)
+            unit = method.estimator.make(case.tree, Measurements(case.count, variance, noise.shape), background)
         before = noise
         errors = exact(pooling, unit.variance * noise.scale, unit.count - case.truth)
         rows += _rows(case, task, method, noise.epsilon, "exact", errors)
@@ -320,7 +318,7 @@ def _exactly(
 
 def _rows(case: Case, task: GridTask, method: Method, epsilon: float, kind: str, errors: PooledErrors) -> list[Row]:
     sizes = [*np.diff(case.tree.offsets).tolist(), case.nodes]
-    each = zip([*case.spec.levels, None], sizes, *(values.tolist() for values in errors[:3]), strict=True)
+    by_level = zip([*case.spec.levels, None], sizes, *(values.tolist() for values in errors[:3]), strict=True)
     rows: list[Row] = [
         {
             "dataset": case.dataset,
@@ -340,7 +338,7 @@ def _rows(case: Case, task: GridTask, method: Method, epsilon: float, kind: str,
             "pool": task.pool,
             "generated": case.generated,
         }
-        for level, nodes, rmsre, error, below in each
+        for level, nodes, rmsre, error, below in by_level
     ]
     for i, row in enumerate(rows):
         row["squared"] = None if errors.draws is None else errors.draws[:, i].tolist()

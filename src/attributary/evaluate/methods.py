@@ -82,10 +82,10 @@ def chosen(names: Collection[str] = (), estimates: Collection[str] = ()) -> tupl
     A name is that of a method, as in optimal-learned, or of a split, as in optimal.
     """
     every, splits = methods(), (*SPLITS, PLANNED)
-    for kind, known, given in (("a method", (*splits, *every), names), ("an estimator", ESTIMATORS, estimates)):
-        for name in given:
-            if name not in known:
-                raise InputError(f"{kind} is one of {', '.join(known)}; got {name!r}")
+    for kind, registered, wanted in (("a method", (*splits, *every), names), ("an estimator", ESTIMATORS, estimates)):
+        for name in wanted:
+            if name not in registered:
+                raise InputError(f"{kind} is one of {', '.join(registered)}; got {name!r}")
     tried: dict[str, Method] = {}
     for name in names or (*splits, ZEROS):
         alone = name in every
@@ -95,6 +95,6 @@ def chosen(names: Collection[str] = (), estimates: Collection[str] = ()) -> tupl
             able = " or ".join(m.estimator.name for m in of_split)
             raise InputError(f"{name} is tried with the estimator {able}; got {' and '.join(estimates)}")
         quick = [m for m in fits if alone or estimates or not m.slow]
-        asked = quick or [m for m in fits if names and not m.estimator.baseline]
-        tried |= {m.name: m for m in asked}
+        picked = quick or [m for m in fits if names and not m.estimator.baseline]
+        tried |= {m.name: m for m in picked}
     return tuple(m for m in every.values() if m.name in tried)

@@ -58,8 +58,8 @@ class Point:
     limits: str | None = None
     bias: float = np.nan  # what limits cut off
     clip: float = np.nan
-    conversions: float = np.nan  # of an impression that count
-    draws: int = 0
+    conversions_per_impression: float = np.nan  # that count
+    draws: float = np.nan
     pool: str = ""
 
     @property
@@ -82,46 +82,25 @@ def read_evaluation(table: Any, path: str) -> list[Point]:
     """The points of an evaluation, in the table's order."""
     import pyarrow as pa
 
-    words = {name: [None] * table.num_rows for name in WORDS}
+    cells: dict[str, list[Any]] = {name: [None] * table.num_rows for name in WORDS}
     for name in set(WORDS) & set(table.column_names):
-        cells = table.column(name)
-        if pa.types.is_dictionary(cells.type):
-            cells = cells.cast(cells.type.value_type)
-        words[name] = cells.cast(pa.string()).to_pylist()
-    absent = np.full(table.num_rows, np.nan)
-    numbers = {name: floats(table, name, path) for name in ("epsilon", "tau", "rmsre")}
-    numbers |= {name: floats(table, name, path) if name in table.column_names else absent for name in NUMBERS}
-    for name in ("epsilon", "tau"):
-        fine = numbers[name] > 0
-        if not fine.all():
-            row = int(np.argmin(fine))
-            raise InputError(f"{place(path, row)}: {name} is a number above 0; got {numbers[name][row]:g}")
-    spread, draws = numbers["standard_error"], np.nan_to_num(numbers["draws"])
-    return [
-        Point(
-            dataset=words["dataset"][i] or "",
-            tree=words["tree"][i] or "",
-            method=words["method"][i] or "",
-            noise=words["noise"][i] or "",
-            level=words["level"][i],
-            epsilon=float(numbers["epsilon"][i]),
-            tau=float(numbers["tau"][i]),
-            rmsre=float(numbers["rmsre"][i]),
-            standard_error=float(spread[i]),
-            generated=words["generated"][i] == "true",
-            title=words["title"][i] or words["method"][i] or "",
-            exact=words["kind"][i] == "exact",
-            measured="measure" in table.column_names,
-            measure=words["measure"][i],
-            limits=words["limits"][i],
-            bias=float(numbers["bias"][i]),
-            clip=float(numbers["clip"][i]),
-            conversions=float(numbers["conversions_per_impression"][i]),
-            draws=int(draws[i]),
-            pool=words["pool"][i] or "",
-        )
-        for i in range(table.num_rows)
-    ]
+        column = table.column(name)
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+        cells[name] = column.cast(pa.string()).to_pylist()
+    for name in ("epsilon", "tau", "rmsre", *NUMBERS):
+        there = name in table.column_names or name not in NUMBERS
+        figures = floats(table, name, path) if there else np.full(table.num_rows, np.nan)
+        if name in ("epsilon", "tau") and not (figures > 0).all():
+            row = int(np.argmin(figures > 0))
+            raise InputError(f"{place(path, row)}: {name} is a number above 0; got {figures[row]:g}")
+        cells[name] = figures.tolist()
+    for name in ("dataset", "tree", "method", "noise", "title", "pool"):
+        cells[name] = [cell or "" for cell in cells[name]]
+    cells["generated"] = [cell == "true" for cell in cells["generated"]]
+    cells["exact"] = [cell == "exact" for cell in cells.pop("kind")]
+    cells["measured"] = ["measure" in table.column_names] * table.num_rows
+    return [Point(**dict(zip(cells, row, strict=True))) for row in zip(*cells.values(), strict=True)]
 
 
 def one_each(points: Sequence[Point]) -> list[Point]:
@@ -277,8 +256,8 @@ def _limit_row(points: list[Point], names: list[str], values: list[str]) -> list
         return ["any", *row[1:], NOTHING, *[NOTHING] * len(values)]
     row += [cell for name in names for cell in (percent(by_measure[name].rmsre), percent(by_measure[name].bias))]
     clips = [by_measure[name].clip for name in values]
-    most = Numeral(f"{least.conversions:.3g}", least.conversions)
-    return [*row, most, *(Numeral(f"{clip:,.2f}", clip) for clip in clips)]
+    conversions = Numeral(f"{least.conversions_per_impression:.3g}", least.conversions_per_impression)
+    return [*row, conversions, *(Numeral(f"{clip:,.2f}", clip) for clip in clips)]
 
 
 def best_tables(evaluation: Any) -> Iterator[ErrorTable]:
@@ -332,8 +311,8 @@ POOLED = {
 
 def explanation(points: Sequence[Point]) -> str:
     """What the errors of an evaluation are, in sentences."""
-    draws = max((p.draws for p in points), default=0)
-    mean = f"the mean of {draws} simulated draws of noise" if draws else "the mean of simulated draws of noise"
+    draws = max((p.draws for p in points if p.draws > 0), default=0)
+    mean = f"the mean of {draws:.0f} simulated draws of noise" if draws else "the mean of simulated draws of noise"
     return (
         "The error of each method over the whole tree (RMSRE: root mean square over levels, and over the nodes of a "
         "level, relative to the count, or to τ): exact where there is a closed form, otherwise "

@@ -61,19 +61,19 @@ def chart(points: Sequence[Point], name: str = "evaluation") -> Chart:
     rows = [_row(p, getattr(p, across), panel(p)) for p in drawn]
     last = max(getattr(p, across) for p in points)
     told = [p for p in points if getattr(p, across) == last and panel(p) == panels[0]]
-    words = f"Error by method, at {across} = {last:g}: " + "; ".join(f"{p.called} {shown(p.rmsre)}" for p in told)
+    description = f"Error by method, at {across} = {last:g}: " + "; ".join(f"{p.called} {shown(p.rmsre)}" for p in told)
     generated = f"{first.dataset}, generated rows" if any(p.generated for p in points) else first.dataset
     parts = [generated, *trees[: len(trees) == 1], f"noise: {first.noise}" if first.noise else ""]
     parts += [f"level {first.level}" if first.level else ""]
     title = ", ".join(short(part, 60) for part in parts if part) or "All methods"
     if len({row["x"] for row in rows}) == len(panels) == 1:
         return Chart(
-            name, f"{title}, ε = {first.epsilon:g}, τ = {first.tau:g}", words, lambda width: _dots(rows, width)
+            name, f"{title}, ε = {first.epsilon:g}, τ = {first.tau:g}", description, lambda width: _dots(rows, width)
         )
     keys = {"paper": "dashed: the paper's", "baseline": "dotted: baselines"}
-    legend = "; ".join(words for side, words in keys.items() if side in sides.values())
+    legend = "; ".join(description for side, description in keys.items() if side in sides.values())
     title += f" ({legend})" * bool(legend)
-    return Chart(name, title, words, lambda width: _spec(rows, sides, across, panels, width))
+    return Chart(name, title, description, lambda width: _spec(rows, sides, across, panels, width))
 
 
 def _row(p: Point, x: float, panel: str) -> dict[str, Any]:
