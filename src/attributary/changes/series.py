@@ -233,7 +233,7 @@ def _refuse_twice(periods: tuple[SeriesPeriod, ...]) -> None:
     for period in (each for each in periods if np.nansum(each.figures.variance) > 0):  # only noise tells
         if (other := seen.setdefault(period.fingerprint, period.name)) != period.name:
             raise InputError(
-                f"{other} and {period.name} hold the same noisy figures, and each report counts once; remove one of them"
+                f"{other} and {period.name} hold the same noisy figures; each report counts once: remove one of them"
             )
 
 
