@@ -223,9 +223,7 @@ def _refuse_other_figures(figures: dict[str, str]) -> None:
     named = {figure.casefold(): name for name, figure in figures.items() if figure}
     if len(named) > 1 and not in_order(list(named), ASSUMED).known:  # visits_2025 and visits_2026 are of one kind
         one, two = (f"{name} has {figures[name]}" for name in list(named.values())[:2])
-        raise InputError(
-            f"periods have the same figures; {one}, {two}: give tables of one, or rename the column"
-        )
+        raise InputError(f"periods have the same figures; {one}, {two}: give tables of one, or rename the column")
 
 
 def _refuse_twice(periods: tuple[SeriesPeriod, ...]) -> None:
@@ -233,7 +231,7 @@ def _refuse_twice(periods: tuple[SeriesPeriod, ...]) -> None:
     for period in (each for each in periods if np.nansum(each.figures.variance) > 0):  # only noise tells
         if (other := seen.setdefault(period.fingerprint, period.name)) != period.name:
             raise InputError(
-                f"{other} and {period.name} hold the same noisy figures; each report counts once: remove one of them"
+                f"{other} and {period.name} hold the same noisy figures, and reports count once; remove one of them"
             )
 
 
