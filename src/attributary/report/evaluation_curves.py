@@ -185,6 +185,7 @@ def _round(errors: list[float]) -> list[float]:
 
 
 def evaluation_section(points: tuple[Point, ...], tables: Sequence[ErrorTable], draw: Draw) -> dict[str, Any] | None:
+    """What the page lays out of an evaluation: charts, tables, and the errors by level; None without one."""
     if not points:
         return None
     drawn, more = curves(points)
