@@ -87,6 +87,13 @@ def test_sums_over_periods_and_over_roots_have_exact_variances(tmp_path: Path) -
     assert np.isnan(series.course.estimate[1]).sum() == len(made[0].count) - len(made[1].count)
 
 
+def test_series_and_changes_are_short_in_print() -> None:
+    tree, rng = tree_of(CAMPAIGNS), np.random.default_rng(4)
+    series = periods({f"w{i}": week(tree, rates(tree) * (1 + i), rng) for i in range(2)})
+    assert repr(series) == f"Series(2 periods of {len(tree)} nodes, w0 to w1)"
+    assert repr(series.steps[0]) == f"Changes({series.steps[0].changed.sum()} of {len(tree)} nodes changed, w0 to w1)"
+
+
 def test_the_noise_is_judged_period_by_period() -> None:
     tree, rng = tree_of(CAMPAIGNS), np.random.default_rng(4)
     good = week(tree, rates(tree), rng)

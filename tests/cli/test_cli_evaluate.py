@@ -81,7 +81,7 @@ def test_methods_by_split_and_estimator_are_printed_with_their_errors(shop: Path
     rows = {row["method"]: row for row in table(done.stdout) if row["level"] == ""}
     assert list(rows) == ["optimal-nonnegative", "per-node-nonnegative", "zeros"], done.output
     for name, row in rows.items():
-        shown = rf"^{methods()[name].title} +{float(row['rmsre']):.4f} +{name}$"
+        shown = rf"^{methods()[name].title} +{100 * float(row['rmsre']):.2f}% +{name}$"
         assert re.search(shown, done.stderr, re.MULTILINE), done.stderr
 
 

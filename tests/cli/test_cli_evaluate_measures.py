@@ -142,7 +142,7 @@ def test_on_logs_with_an_earlier_period(shop: Path, tmp_path: Path) -> None:
     assert list(dict.fromkeys(found.column("limits").to_pylist())) == limits
     assert set(found.column("measure").to_pylist()) == {"count", "revenue", None}
     said = (
-        "tree error under api noise, tau = 10, epsilon = 8",
+        "tree error under api noise, τ = 10, ε = 8",
         "together",
         "cut off",
         "logs were generated",

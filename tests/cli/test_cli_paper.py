@@ -63,7 +63,7 @@ def test_the_folder(tmp_path: Path) -> None:
     }
     assert {row["method"] for row in found} == {*methods, "zeros"}
     assert all(row["generated"] for row in found)
-    assert "The rows were generated." in (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
+    assert "The rows were generated" in (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
     for words in (
         "camb, depth 3: tree error under unit noise, τ = 5",
         "on generated rows",

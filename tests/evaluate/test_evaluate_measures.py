@@ -20,11 +20,11 @@ from attributary.evaluate import Case, Store, evaluate, user_cases
 from attributary.evaluate.case import OneMeasure, all_limits, questions, under_limits
 from attributary.evaluate.methods import Method
 from attributary.evaluate.user_cases import limited_cases
+from attributary.facts.evaluation import read_evaluation
 from attributary.plan import make_plan
 from attributary.plan.level_shares import shares
 from attributary.prior import from_counts
 from attributary.prior.earlier import Profile, profile
-from attributary.report.evaluation_curves import read_evaluation
 from attributary.spec import Measure, Spec
 from attributary.spec.measure import MICRO
 from attributary.tables import read_table, write_table
@@ -290,16 +290,17 @@ def test_it_shows_itself_in_notebooks_and_on_the_page(tmp_path: Path) -> None:
     errors = evaluate(cases(spec(), rows(0), rows(1))[:2], ["optimal-unbiased"], epsilons=[1, 2], taus=[5], draws=3)
     shown = errors._repr_html_()
     for words in (
-        "a &gt; day, revenue",
-        "a &gt; day, all measures",
-        "optimal-unbiased, chosen",
-        "optimal-unbiased, m = 1, C at",
+        "a &gt; day: tree error",
+        "together",
+        "revenue",
+        "chosen",
+        "m = 1, C at",
     ):
         assert words in shown.replace("a > day", "a &gt; day"), words
     for table in (errors.table, _through_csv(errors.table, tmp_path)):
         points = read_evaluation(table, "errors.csv")
-        assert len(points) == len(errors) // 2
-        assert {point.tree for point in points} == {"a > day, count", "a > day, revenue", "a > day, all measures"}
+        assert len(points) == len(errors)
+        assert {point.question for point in points} == {"a > day, count", "a > day, revenue", "a > day, all measures"}
 
 
 def _through_csv(table: Any, folder: Path) -> Any:

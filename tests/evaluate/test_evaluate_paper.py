@@ -3,6 +3,7 @@
 import gzip
 import os
 import shutil
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +13,18 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from attributary.cli.printing import plain
 from attributary.errors import InputError
 from attributary.evaluate import Evaluation, evaluate
-from attributary.evaluate.comparison import beside, best, page, tree_errors
 from attributary.evaluate.user_cases import PIECE, PIECES, cached, identity
+from attributary.facts.evaluation import best, best_tables, stated_tables, tree_errors
 from attributary.logs.count import count
 from attributary.logs.log_files import is_generated
 from attributary.paper import experiment as paper_module
 from attributary.paper import generate
 from attributary.paper.experiment import DAY, PAPER, Choices, PaperLog, leaf_counts, paper, paper_counts
 from attributary.prior import from_counts
+from attributary.report import ReportInputs, page
 from attributary.spec import Logs
 from attributary.tables import read_table
 
@@ -201,7 +204,7 @@ def table(logs: Path) -> Any:
 def test_the_best_of_both(table: Any) -> None:
     found = best(table)
     assert len(found) == 2 * 2 * 2
-    errors = {(r["tree"], r["tau"], r["epsilon"], r["method"]): r["rmsre"] for r in tree_errors(table.table)}
+    errors = {(p.tree, p.tau, p.epsilon, p.method): p.rmsre for p in tree_errors(table.points)}
     assert len(errors) == 8 * 4
     for row in found:
         paper_ones = {m: errors[row.tree, row.tau, row.epsilon, m] for m in ("greedy-unbiased", "equal-raw")}
@@ -231,13 +234,15 @@ def test_a_vague_figure_is_not_the_best(table: Any) -> None:
 
 
 def test_the_papers_figures_stand_beside_ours(table: Any) -> None:
-    found = beside(table)
-    assert [(row.tree, row.tau, row.stated) for row in found] == [
-        ("depth 4", 10, 0.19),
-        ("depth 3", 5, 0.20),
-        ("depth 3", 10, 0.12),
+    (found,) = stated_tables(table, PAPER["camb"].stated, 4.0)
+    assert found.caption == "stated by the paper at ε = 4, and on generated rows"
+    assert [[plain(cell) for cell in row[:4]] for row in found.rows] == [
+        ["camb, depth 4", "10", "api", "19%"],
+        ["camb, depth 3", "5", "api", "20%"],
+        ["camb, depth 3", "10", "api", "12%"],
     ]
-    assert all(row.generated and row.epsilon == 4 and 0 < row.ours < row.greedy for row in found)
+    assert all(0 < row[5].value < row[4].value for row in found.rows)  # type: ignore[attr-defined]
+    assert not list(stated_tables(table, PAPER["camb"].stated, 2.0))
 
 
 def test_figures_and_page(table: Any, tmp_path: Path) -> None:
@@ -251,13 +256,10 @@ def test_figures_and_page(table: Any, tmp_path: Path) -> None:
         table.save_figure(str(tmp_path / "errors.gif"))
     with pytest.raises(InputError, match="there are no errors of dataset None under noise 'gaussian'"):
         table.figure(noise="gaussian")
-    html = page(table, "Trial <1>")
-    assert "Trial &lt;1&gt;" in html and "The rows were generated." in html and html.count("<svg") == 1
-    assert "default-src &#39;none&#39;" in html and "://" not in html.replace("http://www.w3.org/", "")
-    real = table.table.set_column(
-        table.table.column_names.index("generated"), "generated", pa.array([False] * len(table))
-    )
-    assert "generated" not in page(Evaluation(real, table.draws), "Trial")
+    tables = tuple(best_tables(table))
+    html = page(ReportInputs(evaluation=tuple(table.points), error_tables=tables), title="Trial").html
+    assert "The rows were generated" in html and html.count("<svg") == 2  # wide and narrow
+    assert tables and all(escape(best_table.caption).replace("&#x27;", "&#39;") in html for best_table in tables)
 
 
 def test_tables_for_a_paper(table: Any) -> None:

@@ -23,6 +23,7 @@ from attributary.errors import InputError
 from attributary.estimates import Estimates, estimates_table, plausibility, read_estimates
 from attributary.facts import numerals
 from attributary.facts.estimates import level_gains
+from attributary.facts.evaluation import Point, read_evaluation
 from attributary.facts.plan import level_facts
 from attributary.facts.privacy import facts, title
 from attributary.facts.quantity import Quantity, label, path, total_of
@@ -30,7 +31,7 @@ from attributary.plan import Plan, make_plan
 from attributary.prior import learn, none
 from attributary.report import ReportInputs, page, read, to_file
 from attributary.report.charts import spans
-from attributary.report.evaluation_curves import Point, curves, read_evaluation
+from attributary.report.evaluation_curves import curves
 from attributary.report.page_data import cut, pack
 from attributary.tables import write_table
 from attributary.tables.table_columns import SEEDED

@@ -110,8 +110,8 @@ TESTS = {
 
 def chance_of(difference: Difference) -> Floats:
     """How often noise, and conversions that come by chance, make a difference of this size or more; nan where none."""
-    size, known = np.abs(difference.change), np.isfinite(difference.change)
-    if np.isnan(difference.excess[known]).any():
+    size, compared = np.abs(difference.change), np.isfinite(difference.change)
+    if np.isnan(difference.excess[compared]).any():
         return np.maximum(*(tails(size, difference.noise, np.full(len(size), e), difference.sampling) for e in UNKNOWN))
     return tails(size, difference.noise, difference.excess, difference.sampling)
 
@@ -163,8 +163,8 @@ def with_chance(
     """
     if test is not None and not TESTS[test].poisson:
         return test, list(periods), "Chance is not included: noise alone is tested."
-    words = re.findall(r"[^\W\d_]+", called.casefold())
-    if largest is None and (not called or (words and all(re.fullmatch(COUNTED, word) for word in words))):
+    name_parts = re.findall(r"[^\W\d_]+", called.casefold())
+    if largest is None and (not called or (name_parts and all(re.fullmatch(COUNTED, word) for word in name_parts))):
         return test or "rates", list(periods), COUNTS if called else ASSUMED_COUNTS
     units: Sequence[Floats | float] = [largest or np.inf] * (len(periods) - 1)
     said = "that of counts" if largest == 1 else f"at most that of events that add {largest or 0:g} each"

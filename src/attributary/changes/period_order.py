@@ -72,7 +72,7 @@ def in_order(names: Sequence[str], otherwise: str, level: str = "", arranged: bo
     order, (keys, length) = orders.pop(), readings[0]
     same = next(((names[i], names[j]) for i, j in combinations(range(len(keys)), 2) if keys[i] == keys[j]), None)
     if same and dated:
-        raise InputError(f"a period is there once; {same[0]} and {same[1]} are the same one: leave out one of them")
+        raise InputError(f"a period occurs once; {same[0]} and {same[1]} are the same one: leave out one of them")
     by = NUMBERS if not dated else TURN if keys[order[-1]] < keys[order[0]] else DATE
     by += ", not as they come" if length and arranged and order != tuple(range(len(names))) else ""
     return as_they_come if same else PeriodOrder([names[i] for i in order], by)
@@ -94,9 +94,9 @@ def _read(name: str, months: list[str]) -> tuple[tuple[str, ...], Key]:
     shape, numbers = list[str](), list[int]()
     for token in _tokens(name):
         month = [i for i, full in enumerate(months, 1) if full.startswith(ALSO.get(token, token)) and len(token) > 2]
-        known = [int(token)] if token.isdecimal() else month if len(month) == 1 else []
-        numbers += known
-        shape.append((NUMBER if token.isdecimal() else MONTH) if known else token)
+        value = [int(token)] if token.isdecimal() else month if len(month) == 1 else []
+        numbers += value
+        shape.append((NUMBER if token.isdecimal() else MONTH) if value else token)
     if re.match(r"(\D*\s)?[-−]\d", name):  # week -2
         numbers[0] *= -1
     return tuple(shape), tuple(numbers)

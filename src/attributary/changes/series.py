@@ -49,6 +49,10 @@ class Series:
     order: str = ""  # what the order of the periods goes by
     chance: str = ""  # what is assumed about chance, in a sentence
 
+    def __repr__(self) -> str:
+        names = [period.name for period in self.periods]
+        return f"Series({len(names)} periods of {len(self.tree):,} nodes, {names[0]} to {names[-1]})"
+
     @cached_property
     def steps(self) -> tuple[Changes, ...]:
         """Each period compared with the one before; the false-discovery rate holds for each of them."""
@@ -57,7 +61,7 @@ class Series:
 
     @cached_property
     def total(self) -> "Series":
-        """The same of the sum of all roots: one node."""
+        """A series of one node, the sum of all roots."""
         roots = slice(0, int(self.tree.first[0]))
         of_roots = tuple(period._replace(figures=_added(period.figures, roots)) for period in self.periods)
         whole = self.whole and _added(self.whole, roots)
@@ -68,13 +72,13 @@ class Series:
         """Each node's sum over the periods that have it, with its exact variance."""
         if self.whole is not None:
             return self.whole
-        each = [period.figures for period in self.periods]
-        count, variance = (np.nansum([getattr(of, name) for of in each], axis=0) for name in ("count", "variance"))
-        there = [np.isfinite(of.count) for of in each]
+        figures = [period.figures for period in self.periods]
+        count, variance = (np.nansum([getattr(of, name) for of in figures], axis=0) for name in ("count", "variance"))
+        there = [np.isfinite(of.count) for of in figures]
         parts = [
-            (np.where(t, of.variance, 0.0), np.where(t, of.excess, 0.0)) for of, t in zip(each, there, strict=True)
+            (np.where(t, of.variance, 0.0), np.where(t, of.excess, 0.0)) for of, t in zip(figures, there, strict=True)
         ]
-        return PeriodFigures(count, variance, sum_excess(parts), np.sum([of.impressions for of in each], axis=0))
+        return PeriodFigures(count, variance, sum_excess(parts), np.sum([of.impressions for of in figures], axis=0))
 
     def interval(self, figures: PeriodFigures) -> WithInterval:
         """These figures, and where the true ones lie at the confidence of the series: intervals know noise alone."""
@@ -83,7 +87,7 @@ class Series:
 
     @cached_property
     def course(self) -> WithInterval:
-        """The same of all periods: arrays of periods by nodes."""
+        """The figures of all periods and their intervals: arrays of periods by nodes."""
         return WithInterval(*np.stack([self.interval(period.figures) for period in self.periods], axis=1))
 
     @property
@@ -145,19 +149,19 @@ def periods(
     if test is not None and test not in TESTS:
         raise InputError(f"a test is one of {', '.join(TESTS)}; got {test!r:.40}")
     if by:
-        tree, made, whole, words = _within_table(read[0][2], by)
+        tree, made, whole, order_words = _within_table(read[0][2], by)
     else:
-        tree, whole, words = _union([(name, est) for name, _, est, _ in read]), None, order.by
+        tree, whole, order_words = _union([(name, est) for name, _, est, _ in read]), None, order.by
         made = tuple(_period(name, est, tree, named) for name, _, est, _ in read)
     if test == "per-impression" and any(np.isnan(period.figures.impressions).all() for period in made):
         raise InputError("impressions are not known in every period; a table needs the column 'impressions'")
     clips = [est.largest for _, _, est, _ in read if est.largest]
     largest = largest or (max(clips) if len(clips) == len(read) else None)
     called = named if named != COUNT else figure
-    test, each, chance = with_chance([period.figures for period in made], test, called, largest)
-    made = tuple(period._replace(figures=figures) for period, figures in zip(made, each, strict=True))
+    test, with_units, chance = with_chance([period.figures for period in made], test, called, largest)
+    made = tuple(period._replace(figures=figures) for period, figures in zip(made, with_units, strict=True))
     _refuse_twice(made if whole is None else ())
-    return Series(tree, made, named, test, false_discoveries, proven, confidence, figure, whole, words, chance)
+    return Series(tree, made, named, test, false_discoveries, proven, confidence, figure, whole, order_words, chance)
 
 
 def compare(this: Any, last: Any, **options: Any) -> Changes:
@@ -184,7 +188,7 @@ def _by_name(source: Any) -> Mapping[str, Any]:
 def _estimates(of: Any, measure: str | None, levels: list[str] | None) -> tuple[str, Estimates, dict[str, str]]:
     """The estimates of one measure, the first of a table that has several, after its name, "" where nothing tells it.
 
-    And what the table says of itself: columns that have one value in all rows.
+    Also gives the columns that have one value in all rows, which is what the table says of itself.
     """
     if isinstance(of, Estimates | Estimate):
         return measure or "", of if isinstance(of, Estimates) else Estimates.of(of), {}
@@ -209,7 +213,7 @@ def _order(said: dict[str, dict[str, str]]) -> PeriodOrder:
     """The order of periods by their names, or else by a column of dates that each of their tables has one of."""
     order = in_order(list(said), ASSUMED)
     for column in [] if order.known else next(iter(said.values())):
-        labels = {each[column]: name for name, each in said.items() if column in each}
+        labels = {columns[column]: name for name, columns in said.items() if column in columns}
         if len(labels) == len(said) > 1 and (told := in_order(list(labels), ASSUMED, column)).dated:
             return PeriodOrder([labels[label] for label in told.names], f"by {column}")
     return order
@@ -219,7 +223,7 @@ def _refuse_other_figures(figures: dict[str, str]) -> None:
     named = {figure.casefold(): name for name, figure in figures.items() if figure}
     if len(named) > 1 and not in_order(list(named), ASSUMED).known:  # visits_2025 and visits_2026 are of one kind
         one, two = (f"{name} has {figures[name]}" for name in list(named.values())[:2])
-        raise InputError(f"periods are of the same figures; {one}, {two}: give tables of one, or rename the column")
+        raise InputError(f"periods have the same figures; {one}, {two}: give tables of one, or rename the column")
 
 
 def _refuse_twice(periods: tuple[SeriesPeriod, ...]) -> None:
@@ -227,7 +231,7 @@ def _refuse_twice(periods: tuple[SeriesPeriod, ...]) -> None:
     for period in (each for each in periods if np.nansum(each.figures.variance) > 0):  # only noise tells
         if (other := seen.setdefault(period.fingerprint, period.name)) != period.name:
             raise InputError(
-                f"{other} and {period.name} hold the same noisy figures, and a report counts once; remove one of them"
+                f"{other} and {period.name} hold the same noisy figures, and reports count once; remove one of them"
             )
 
 
@@ -312,14 +316,14 @@ def _within_table(est: Estimates, by: str) -> tuple[Tree, tuple[SeriesPeriod, ..
     if len(groups) < 2:
         raise InputError(f"at least two periods are compared; got {', '.join(groups)} of {level}")
     masks = [np.isin(labels, some).astype(float) for some in groups.values()]
-    each = [_sums_below(plain, mask) for mask in masks]
+    sums = [_sums_below(plain, mask) for mask in masks]
     for i, (one, two) in enumerate(pairwise(masks), 1):
         change = _sums_below(plain, two - one).variance
-        shared = np.nan_to_num((each[i].variance + each[i - 1].variance - change) / 2, posinf=0.0, neginf=0.0)
-        each[i] = replace(each[i], shared=shared)
+        shared = np.nan_to_num((sums[i].variance + sums[i - 1].variance - change) / 2, posinf=0.0, neginf=0.0)
+        sums[i] = replace(sums[i], shared=shared)
     recomputed = not np.allclose(tree.to_level_order(plain.blue), est.estimate, rtol=1e-6, atol=1e-6)
     about = (est.fit, recomputed, est.not_private, est.generated)
-    made = tuple(SeriesPeriod(name, figures, *about) for name, figures in zip(groups, each, strict=True))
+    made = tuple(SeriesPeriod(name, figures, *about) for name, figures in zip(groups, sums, strict=True))
     return above, made, _sums_below(plain, np.sum(masks, axis=0)), order
 
 
@@ -358,10 +362,10 @@ def _chosen(level: str, names: list[str], chosen: str) -> dict[str, list[str]]:
 def _sums_below(plain: Estimate, weights: Floats) -> PeriodFigures:
     """The sums of last-level nodes below each node above, by these weights; nan where it has none of them."""
     tree, up = plain.tree, plain.tree.in_level_order.sum_up
-    end, each = int(tree.offsets[-2]), np.zeros(len(tree))
-    each[end:] = weights
-    variance = subtree_variance(tree, plain.measurements, plain.variance, tree.from_level_order(each))
-    sums = up(each * tree.to_level_order(plain.blue)), tree.to_level_order(variance)
-    count, variance = (np.where(up(np.abs(each)) > 0, a, np.nan)[:end] for a in sums)
+    end, weight = int(tree.offsets[-2]), np.zeros(len(tree))
+    weight[end:] = weights
+    variance = subtree_variance(tree, plain.measurements, plain.variance, tree.from_level_order(weight))
+    sums = up(weight * tree.to_level_order(plain.blue)), tree.to_level_order(variance)
+    count, variance = (np.where(up(np.abs(weight)) > 0, a, np.nan)[:end] for a in sums)
     excess = 0.0 if not plain.measurements.excess().any() else np.nan  # of a sum: normal, or it is not known
     return PeriodFigures(count, variance, np.full(end, excess), np.full(end, np.nan))

@@ -59,6 +59,10 @@ class Changes:
     confidence: float = 0.95
     chance_words: str = ""  # what is assumed about chance
 
+    def __repr__(self) -> str:
+        changed = f"{int(self.changed.sum()):,} of {len(self.tree):,} nodes changed"
+        return f"Changes({changed}, {self.before.name} to {self.now.name})"
+
     @cached_property
     def difference(self) -> Difference:
         """What changed, and the variances of what may explain it."""
@@ -101,19 +105,19 @@ class Changes:
         before may be 0.
         """
         (x, of_x, e_x), (y, of_y, e_y) = (
-            TESTS[self.test].figures(each.figures, self.now.figures.unit) for each in (self.now, self.before)
+            TESTS[self.test].figures(period.figures, self.now.figures.unit) for period in (self.now, self.before)
         )
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = x / y
             q2 = reach(self.confidence, sum_excess([(of_x, e_x), (ratio**2 * of_y, e_y)])) ** 2
             a, b, c = y**2 - q2 * of_y, x * y - q2 * self.now.figures.shared, x**2 - q2 * of_x
-            half, known = np.sqrt(b**2 - a * c), (a > 0) & (y > 0)
+            half, bounded = np.sqrt(b**2 - a * c), (a > 0) & (y > 0)
             ends = np.maximum((b - half) / a, 0.0), np.maximum((b + half) / a, 0.0)  # no rate is negative
-            return WithInterval(*(np.where(known, r - 1, np.nan) for r in (ratio, *ends)))
+            return WithInterval(*(np.where(bounded, r - 1, np.nan) for r in (ratio, *ends)))
 
     @cached_property
     def verdict(self) -> NDArray[Any]:
-        """Of each node in words: grew, fell, could be noise, new or gone."""
+        """A word for each node: grew, fell, could be noise, new or gone."""
         there, was = (np.isfinite(period.figures.count) for period in (self.now, self.before))
         calls = np.where(self.changed, np.where(self.difference.change > 0, GREW, FELL), NOISE)
         return np.where(there & was, calls, np.where(there, NEW, np.where(was, GONE, "")))

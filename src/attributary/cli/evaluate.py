@@ -22,8 +22,8 @@ ABOUT = f"""Compare the errors that each method would have had on your counts.
     $ attributary evaluate spec.toml --prior-until 2026-02-02 -o errors.csv
     $ attributary evaluate spec.toml --counts counts.parquet -o errors.csv
 
-SPEC is the TOML file of `attributary plan`. Known counts are measured again and again under simulated noise, with every
-split of the budget and every estimator. The counts are those of the spec's logs, or of the table --counts.
+SPEC is the TOML file of `attributary plan`. The counts of the spec's logs, or of the table --counts, are measured again
+and again under simulated noise, with every split of the budget and every estimator.
 
 THE PRIOR is made from impressions before --prior-until, or read from --prior. Its counts are measured with
 --prior-epsilon; estimates are used as they are. Without either option, the prior is made from the counts themselves.
@@ -31,8 +31,7 @@ THE PRIOR is made from impressions before --prior-until, or read from --prior. I
 {METHODS}
 
 THE OUTPUT has a row for each method, epsilon, tau and level, and one for the whole tree, whose level is empty. With
-several measures there are rows for each, and for all together; bias is what the limits cut off. More:
-docs/evaluation.md
+several measures, each has its rows, and so have all together; bias is what the limits cut off. More: docs/evaluation.md
 """
 
 

@@ -34,18 +34,19 @@ def methods_help() -> str:
     """The methods in words: every split and every estimator, the slow ones marked."""
     from attributary.budget import METHODS as SPLITS
     from attributary.estimators import ESTIMATORS
-    from attributary.evaluate.methods import PAPER, PLANNED, ZEROS
+    from attributary.evaluate.methods import PLANNED
+    from attributary.facts.evaluation import PAPER, ZEROS
 
     splits = {name: method.words for name, method in SPLITS.items()}
     splits[PLANNED] = "optimal, made for the estimator as `plan --estimator` does (slow)"
     kinds = [kind for kind in ESTIMATORS.values() if kind.name != ZEROS]
-    words = {kind.name: kind.words + (" (slow)" if kind.slow else "") for kind in kinds}
-    lists = ("\n".join(f"    {name:<12} {of}" for name, of in each.items()) for each in (splits, words))
+    estimators = {kind.name: kind.words + (" (slow)" if kind.slow else "") for kind in kinds}
+    lists = ("\n".join(f"    {name:<12} {of}" for name, of in each.items()) for each in (splits, estimators))
     return (
-        "A METHOD is a split of the budget (--method) and an estimator (--estimator), as in optimal-nonnegative. What "
-        "is slow is tried only if asked for.\n\n\b\n" + "\n\n\b\n".join(lists) + "\n\nzeros, which answers 0 "
+        "A METHOD is a split of the budget (--method) and an estimator (--estimator), as in optimal-nonnegative. Slow "
+        "ones are tried only if you name them.\n\n\b\n" + "\n\n\b\n".join(lists) + "\n\nzeros, which answers 0 "
         "everywhere, is always among them: a method above it is worse than not measuring. raw, limit0 and limit1 are "
-        f"there to compare with. The paper's five are {', '.join(PAPER)}."
+        f"baselines. The paper's five are {', '.join(PAPER)}."
     )
 
 
@@ -101,15 +102,15 @@ def choice(flag: str, *values: str, help: str) -> Option:
     return click.option(flag, type=click.Choice(values), default=values[0], show_default=True, help=help)
 
 
-def several(flag: str, to: str, names: Callable[[], Iterable[str]], words: str, default: str) -> Option:
+def several(flag: str, to: str, names: Callable[[], Iterable[str]], about: str, default: str) -> Option:
     """An option that takes names and may be repeated."""
-    words = f"{words}; may be repeated.  [default: {default}]"
-    return click.option(flag, to, multiple=True, type=NameOf(names), metavar="NAME", help=words)
+    about = f"{about}; may be repeated.  [default: {default}]"
+    return click.option(flag, to, multiple=True, type=NameOf(names), metavar="NAME", help=about)
 
 
 GRID = (
-    several("--method", "methods", _methods, "A split of those above, or a whole method", "all"),
-    several("--estimator", "estimators", _estimates, "An estimator of those above", "all but the slow ones"),
+    several("--method", "methods", _methods, "Split to try, or a whole method", "all"),
+    several("--estimator", "estimators", _estimates, "Estimator to try", "all but the slow ones"),
     click.option(
         "--draws",
         type=click.IntRange(0, MOST_DRAWS),
@@ -119,8 +120,8 @@ GRID = (
         help="Number of noise draws; 0 for closed forms only.",
     ),
     choice("--pool", *POOLS, help="Average errors over all nodes of a level, or give each root the same weight."),
-    click.option("--prior-epsilon", type=float, help="Epsilon with which a private prior is measured.  [default: 1]"),
-    click.option("--coverage", is_flag=True, help="Add two columns: the share of 95 % intervals with the true count."),
+    click.option("--prior-epsilon", type=float, help="Epsilon of the private prior.  [default: 1]"),
+    click.option("--coverage", is_flag=True, help="Add two columns: how many 95 % intervals hold the true count."),
     click.option(
         "--seed",
         type=click.IntRange(0),
@@ -131,7 +132,7 @@ GRID = (
     click.option(
         "--workers",
         type=click.IntRange(1, MOST_AT_ONCE),
-        help="Number of processes.  [default: one per core if it pays]",
+        help="Number of processes.  [default: one per core if that is faster]",
     ),
     threads,
     click.option("--cache", metavar="DIR", help="Folder for finished results.  [default: beside the output]"),

@@ -25,7 +25,9 @@ docs/explore.md
 @click.command(help=ABOUT, short_help="Browse estimates of any size, and try out budgets.")
 @click.argument("file", metavar="[FILE]", required=False)
 @click.argument("earlier", metavar="[EARLIER]", required=False)
-@click.option("--levels", metavar="A,B,C", help="Columns that name a node, top to bottom, if the table does not say.")
+@click.option(
+    "--levels", metavar="A,B,C", help="Columns of the hierarchy, top to bottom, if the table does not state them."
+)
 @click.option(
     "--tau", type=float, help="Errors are relative to the count, or to this if larger.  [default: the plan's, 10]"
 )

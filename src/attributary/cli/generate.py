@@ -24,7 +24,7 @@ same bytes. More: docs/datasets.md
 """
 
 
-@click.command(help=ABOUT, short_help="Generate logs like the published ones, or of a small shop.")
+@click.command(help=ABOUT, short_help="Generate logs: look-alikes of published ones, or a small shop.")
 @click.argument("kind", type=click.Choice(KINDS), metavar="csscl|camb|shop|forest")
 @click.option(
     "--rows",

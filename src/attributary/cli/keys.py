@@ -36,7 +36,7 @@ page's script. More: docs/keys.md, docs/cleanrooms.md, docs/w3c.md
 """
 
 
-@click.command(help=ABOUT, short_help="A plan's keys: registrations for an event, and the domain to query.")
+@click.command(help=ABOUT, short_help="Turn a plan into keys: registrations, and the domain to query.")
 @click.argument("plan", metavar="PLAN")
 @click.option("--impression", metavar="A=X,B=Y", help="Known attributes of an impression: print its registration.")
 @click.option("--conversion", metavar="C=Z", help="Unknown attributes of a conversion: print its registration.")

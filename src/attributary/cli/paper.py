@@ -30,7 +30,7 @@ interrupted run continues where it stopped. More: docs/evaluation.md
 
 
 @click.command(
-    cls=GridCommand, help=ABOUT, short_help="The paper's experiments, on a published file or on a look-alike."
+    cls=GridCommand, help=ABOUT, short_help="Repeat the paper's experiments, on its files or on look-alikes."
 )
 @click.argument("dataset", type=click.Choice(DATASETS), metavar="csscl|camb")
 @click.argument("file", required=False, metavar="[FILE]")
@@ -88,15 +88,15 @@ def paper(
     **grid: Any,
 ) -> None:
     from attributary.cli.evaluation_grid import resumable, run_grid
-    from attributary.cli.print_errors import print_errors, print_panels
+    from attributary.cli.print_errors import print_error_tables, print_errors
     from attributary.cli.printing import say
     from attributary.cli.progress import stages
     from attributary.cli.reading import check_folder, make_folder, refuse_inputs
     from attributary.cli.summary_file import fact
     from attributary.errors import InputError
-    from attributary.evaluate.comparison import stated_panels
     from attributary.evaluate.user_cases import EPSILON
-    from attributary.paper.experiment import Choices, PaperLog, paper
+    from attributary.facts.evaluation import stated_tables
+    from attributary.paper.experiment import PAPER, STATED_EPSILON, Choices, PaperLog, paper
     from attributary.whole_files import sole_writer
 
     if generated == (file is not None):
@@ -120,10 +120,11 @@ def paper(
         evaluation = run_grid(experiment.cases, kept, not quiet, seed=seed, **grid)
         with stages(not quiet) as stage:
             stage("drawing")
-            _write(evaluation, dataset, output, format_)
+            stated = list(stated_tables(evaluation, PAPER[dataset].stated, STATED_EPSILON))
+            _write(evaluation, stated, dataset, output, format_)
     if not quiet:
         print_errors(evaluation)
-        print_panels(stated_panels(evaluation))
+        print_error_tables(stated)
         fact("not_counted", experiment.left_out)
         fact("generated", experiment.generated)
         for why, number, conversions in experiment.left_out:
@@ -141,16 +142,19 @@ def _names(dataset: str) -> list[str]:
     return [*(f"evaluation.{kind}" for kind in FORMATS), *pictures, "evaluation.tex", "index.html"]
 
 
-def _write(evaluation: Any, dataset: str, output: str, format_: str) -> None:
+def _write(evaluation: Any, stated: list[Any], dataset: str, output: str, format_: str) -> None:
     """Writes the table, the figures and the page, all of one run."""
-    from attributary.evaluate.comparison import page
+    from attributary.facts.evaluation import best_tables
+    from attributary.report import ReportInputs, page
     from attributary.tables import write_table
     from attributary.whole_files import save, whole_folder
 
+    inputs = ReportInputs(evaluation=tuple(evaluation.points), error_tables=(*stated, *best_tables(evaluation)))
+    html = page(inputs, title=f"The paper's experiments: {dataset}").html
     with whole_folder(output, _names(dataset)) as place:
         write_table(evaluation.table, os.path.join(place, f"evaluation.{format_}"))
         for noise in dict.fromkeys(evaluation.table.column("noise").to_pylist()):
             for kind in PICTURES:
                 evaluation.save_figure(os.path.join(place, f"{dataset}-{noise}.{kind}"), noise=noise)
         save(evaluation.latex().encode(), os.path.join(place, "evaluation.tex"))
-        save(page(evaluation, f"The paper's experiments: {dataset}").encode(), os.path.join(place, "index.html"))
+        save(html, os.path.join(place, "index.html"))

@@ -29,7 +29,7 @@ out. True counts in a folder are left out. More: docs/report.md, docs/weeks.md
 """
 
 
-@click.command(help=ABOUT, short_help="One page to send on: counts, accuracy, privacy.")
+@click.command(help=ABOUT, short_help="Make one page to send on: counts, accuracy, privacy.")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
 @click.option(
     "-o",
@@ -39,11 +39,12 @@ out. True counts in a folder are left out. More: docs/report.md, docs/weeks.md
     show_default=True,
     help="File to write; - is standard output.",
 )
-@click.option("--levels", metavar="A,B,C", help="Columns that name a node, top to bottom, if no file says.")
+@click.option("--levels", metavar="A,B,C", help="Columns of the hierarchy, top to bottom, if no file states them.")
 @click.option(
     "--noise",
     metavar="MODEL",
-    help="Noise as in `denoise --noise`, or laplace, dlap or normal, if no file says.  [default: the plan's, laplace]",
+    help="Noise as in `denoise --noise`, or laplace, dlap or normal, if no file states it.  "
+    "[default: the plan's, laplace]",
 )
 @click.option(
     "--tau", type=float, help="Errors are relative to the count, or to this if larger.  [default: the plan's, 10]"
@@ -61,9 +62,11 @@ out. True counts in a folder are left out. More: docs/report.md, docs/weeks.md
     help="Compare the labels of the last level, such as week; or some of them: week=W1,W5.",
 )
 @click.option(
-    "--largest", type=float, help="With periods: the largest value of one event, such as a purchase; 1 for counts."
+    "--largest", type=float, help="With periods: the most that one event adds, such as a purchase; 1 for counts."
 )
-@click.option("--test", type=click.Choice(TESTS), help="With periods: what is tested.  [default: rates, for counts]")
+@click.option(
+    "--test", type=click.Choice(TESTS), help="With periods: the hypothesis to test.  [default: rates, for counts]"
+)
 @click.option(
     "--false-discoveries",
     type=float,
@@ -74,7 +77,7 @@ out. True counts in a folder are left out. More: docs/report.md, docs/weeks.md
 @click.option(
     "--proven",
     is_flag=True,
-    help="With periods: keep that share for any dependence of nodes.",
+    help="With periods: keep to that share whatever the dependence of nodes.",
 )
 @click.option("--measure", metavar="NAME", help="With periods: the measure to compare.  [default: the first]")
 @amount_options
@@ -105,12 +108,13 @@ def report(
     from attributary.errors import InputError
     from attributary.noise import parse, shape_of
     from attributary.report import page, read, save
+    from attributary.tables import check_output
 
     if tau is not None and not 0 < tau < float("inf"):
         raise InputError(f"--tau is a number above 0; got {tau}")
     shape = noise and (parse(noise).shape if ":" in noise or noise == "estimated" else shape_of(noise)).name
     raw = {name: of_periods.pop(name) for name in RAW} | {"noise": noise, "totals": of_periods.pop("totals")}
-    _check_page(output)
+    check_output(output, "csv")  # a file of text
     names = (levels and [name.strip() for name in levels.split(",")]) or None
     weeks = _one_table(files) if of_periods["by"] else period_tables(list(files))
     if weeks:
@@ -190,10 +194,10 @@ def _plan_of(path: str) -> Any:
     from attributary.plan import Plan
     from attributary.tables import read_table
 
-    beside = os.path.join(os.path.dirname(path), "plan.json")
-    if not os.path.exists(beside):
+    plan_file = os.path.join(os.path.dirname(path), "plan.json")
+    if not os.path.exists(plan_file):
         return None
-    plan, stated = Plan.load(beside), (read_table(path).schema.metadata or {}).get(b"plan", b"").decode()
+    plan, stated = Plan.load(plan_file), (read_table(path).schema.metadata or {}).get(b"plan", b"").decode()
     return plan if plan.fingerprint in stated.split(",") else None
 
 
@@ -224,18 +228,3 @@ def _write_charts(drawn: Any, folder: str, format_: str, read: tuple[str, ...]) 
     for chart, path in zip(drawn, paths, strict=True):
         save(to_file(chart, format_), path)
     return paths
-
-
-def _check_page(path: str) -> None:
-    """Refuses early what could not be written."""
-    from attributary.errors import InputError
-
-    if path == "-":
-        return
-    if os.path.isdir(path):
-        raise InputError(
-            f"{path} is a folder; give the name of a file in it, as in {os.path.join(path, 'report.html')}"
-        )
-    folder = os.path.dirname(os.path.realpath(path))
-    if not os.path.isdir(folder) or not os.access(folder, os.W_OK):
-        raise InputError(f"{path} cannot be written: there is no folder {folder} to write to; choose another with -o")

@@ -58,11 +58,13 @@ class Limits(NamedTuple):
 def all_limits(spec: Spec) -> tuple[Limits, ...]:
     """The spec's own limits and, for those that it leaves open, what one would choose by hand."""
     keys = len(spec.levels) * len(spec.asked)
-    most = (None,) if spec.given_limit else tuple(m for m in MOST if spec.contributions_of(m) >= keys)  # 1 for each key
+    conversions = (
+        (None,) if spec.given_limit else tuple(m for m in MOST if spec.contributions_of(m) >= keys)
+    )  # 1 for each key
     percents = PERCENTS if any(measure.limit is None for measure in spec.values) else (None,)
-    if most == percents:
+    if conversions == percents:
         return (Limits("given"),)
-    hands = [(m, p) for p in percents for m in most]
+    hands = [(m, p) for p in percents for m in conversions]
     return (Limits("chosen"), *(Limits(_name(m, p), m, p) for m, p in hands))
 
 
@@ -80,8 +82,8 @@ def refuse_no_cut(spec: Spec, measured: Profile) -> None:
     ranked = measured.rank is not None or ("count" in measured.beyond and spec.given_limit is not None)
     names = [] if ranked or spec.conversions_per_impression == 1 else ["conversions"]
     for measure in spec.values:
-        known = measured.begin if measure.limit is None else {**measured.begin, **measured.beyond}
-        names += [] if measure.name in known else [measure.name]
+        clipped = measured.begin if measure.limit is None else {**measured.begin, **measured.beyond}
+        names += [] if measure.name in clipped else [measure.name]
     if names:
         raise InputError(f"the counts do not show how much of {names[0]!r} limits cut off; give {WITH_LIMITS}")
 
@@ -136,8 +138,8 @@ class Case:
             raise ValueError(f"a case needs a true count, 0 or more, for each of its {len(tree)} nodes")
         flat = Tree(tree.family.astype(np.int32), tree.first, tree.offsets, total=tree.total)
         order = tree.to_level_order
-        known = replace(changed(prior, order), label=label_codes(tree))  # the flat tree does not hold them
-        return cls(dataset, name, spec, flat, order(counts), known, generated)
+        ordered = replace(changed(prior, order), label=label_codes(tree))  # the flat tree does not hold them
+        return cls(dataset, name, spec, flat, order(counts), ordered, generated)
 
     def __post_init__(self) -> None:
         """Nobody who is handed its arrays can change them for the others."""
@@ -162,7 +164,7 @@ class Case:
         return self.count if self.full is None else self.full
 
     def at(self, tau: float, epsilon: float) -> Self:
-        """The same under another τ and another budget."""
+        """The case under another τ and another budget."""
         return replace(self, spec=self.spec.model_copy(update={"tau": float(tau), "epsilon_or_auto": float(epsilon)}))
 
     @cached_property
@@ -191,14 +193,14 @@ def _content(value: Any) -> Iterator[bytes]:
 
 
 def fixed(values: NDArray[Any]) -> NDArray[Any]:
-    """The same values, which nobody can change."""
+    """A read-only view of the values."""
     view = values.view()
     view.flags.writeable = False
     return view
 
 
 def changed(prior: Prior, change: Callable[[NDArray[Any]], NDArray[Any]]) -> Prior:
-    """The same for other nodes, or in another order."""
+    """The prior for other nodes, or in another order."""
     values = {each.name: getattr(prior, each.name) for each in fields(prior)}
     new: dict[str, Any] = {name: change(value) for name, value in values.items() if isinstance(value, np.ndarray)}
     return replace(prior, **new)

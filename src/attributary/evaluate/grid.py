@@ -6,18 +6,14 @@ import multiprocessing
 import os
 import pickle
 import signal
-import sys
-import sysconfig
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from functools import cache, partial
 from itertools import groupby
 from math import sqrt
 from threading import Thread
-from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,9 +23,10 @@ from attributary.errors import InputError
 from attributary.estimators import Background
 from attributary.evaluate.case import Case, OneMeasure, fixed, measures_by_epsilon, usable
 from attributary.evaluate.comparison import Evaluation, keys
-from attributary.evaluate.methods import ZEROS, Method, chosen
+from attributary.evaluate.methods import Method, chosen
 from attributary.evaluate.methods import methods as every_method
 from attributary.evaluate.simulation import Pool, PooledErrors, Pooling, SimulatedNoise, exact, simulate
+from attributary.facts.evaluation import ZEROS
 from attributary.kernel import usable_threads
 from attributary.measurements import Measurements
 from attributary.noise import page_of
@@ -47,8 +44,8 @@ Row = dict[str, Any]
 class Store:
     """Finished results of a grid; with the path of a file, `evaluate` continues after an interruption.
 
-    A line is written and synced for each finished task. The last may be cut off: then its task is done again. A method
-    of yours is known by its code: when that changes, its tasks are done again.
+    A line is written and synced for each finished task. The last may be cut off: then its task is done again. Methods
+    of yours are not kept, since their code may change.
     """
 
     def __init__(self, path: str | None = None) -> None:
@@ -111,11 +108,17 @@ class GridTask(NamedTuple):
     pool: Pool = "nodes"
     coverage: bool = False  # whether intervals are tried, too
 
-    def key(self, case: Case) -> str:
-        """A name for all that the answer depends on; a method goes by its name and by its code."""
-        names = [(m.name, m.planned, *_code(m, case)) for m in self.methods]
+    def key(self) -> str:
+        """A name for all that the answer depends on; what ships goes by its version."""
+        names = [(m.name, m.planned, repr(_settings(m))) for m in self.methods]
         parts: list[Any] = [__version__, self.case, self.tau, names, self.epsilons, self.draws, self.seed, self.pool]
         return hashlib.blake2b(json.dumps([*parts, self.coverage]).encode(), digest_size=16).hexdigest()
+
+    def lasting(self, case: Case) -> bool:
+        """Whether the answer stays the same as long as the version does: only Attributary's own functions make it."""
+        functions = [case.spec.weigh, type(case.spec.noise_model)]
+        functions += [function for m in self.methods for function in (m.split.split, m.estimator.make)]
+        return all(getattr(function, "__module__", "").startswith("attributary.") for function in functions)
 
     def work(self, case: Case) -> float:
         """About how much there is to do: the largest tasks come first, so that workers end together."""
@@ -158,7 +161,7 @@ def evaluate(
     """
     if not cases:
         raise InputError("there is nothing to evaluate; give a case")
-    known = {case.key: case for case in cases}
+    case_of = {case.key: case for case in cases}
     names = [(case.dataset, case.name, case.noise, case.limits) for case in cases]
     if len(set(names)) < len(names):
         raise InputError("two cases have the same dataset and tree; give one of them another name")
@@ -174,22 +177,28 @@ def evaluate(
         for tau in taus
         for group in _by_split(usable(case, tried, named))
     ]
-    kept, ids = (
-        store or Store(),
-        [task.key(known[task.case]) for task in tasks],
-    )  # once: what a user's function uses may change
-    work = {key: task.work(known[task.case]) for key, task in zip(ids, tasks, strict=True) if kept.get(key) is None}
-    by_key = dict(zip(ids, tasks, strict=True))
+    kept, by_key = store or Store(), {task.key(): task for task in tasks}
+    lasting = {key for key, task in by_key.items() if task.lasting(case_of[task.case])}
+    finished = {key: rows for key in lasting if (rows := kept.get(key)) is not None}
+    work = {key: task.work(case_of[task.case]) for key, task in by_key.items() if key not in finished}
     left = {key: by_key[key] for key in sorted(work, key=lambda key: -work[key])}
     tell = progress or (lambda done, of: None)
-    tell(len(tasks) - len(left), len(tasks))
+    tell(len(finished), len(tasks))
     pays = sum(work.values()) >= PAYS
     processes = workers if workers is not None else usable_threads() if pays else 1
-    for done, (key, rows) in enumerate(answers(left, known, processes), len(tasks) - len(left) + 1):
-        kept.put(key, rows)
-        tell(done, len(tasks))
-    table, squared = _tables([row for key in ids for row in kept.get(key) or ()], tasks)
+    for key, rows in answers(left, case_of, processes):
+        finished[key] = rows
+        if key in lasting:
+            kept.put(key, rows)
+        tell(len(finished), len(tasks))
+    table, squared = _tables([row for key in by_key for row in finished[key]], tasks)
     return Evaluation(mark(table, *(case.not_private for case in cases)), squared)
+
+
+def _settings(method: Method) -> list[Any]:
+    """What a method's parts hold besides their functions."""
+    parts = (method.split, method.estimator)
+    return [value for part in parts for value in vars(part).values() if not callable(value)]
 
 
 def _by_split(methods: tuple[Method, ...]) -> Iterable[list[Method]]:
@@ -200,20 +209,20 @@ def _by_split(methods: tuple[Method, ...]) -> Iterable[list[Method]]:
     return groups.values()
 
 
-def _methods(given: Collection[str] | Sequence[Method] | None, estimates: Collection[str]) -> tuple[Method, ...]:
-    if given is not None and not given:
+def _methods(methods: Collection[str] | Sequence[Method] | None, estimates: Collection[str]) -> tuple[Method, ...]:
+    if methods is not None and not methods:
         raise InputError("there is nothing to evaluate; give a method")
-    new = tuple(method for method in given or () if isinstance(method, Method))
-    named = [method for method in given or () if isinstance(method, str)]
-    tried = new + (chosen(named, estimates) if named or given is None else ())
+    new = tuple(method for method in methods or () if isinstance(method, Method))
+    named = [method for method in methods or () if isinstance(method, str)]
+    tried = new + (chosen(named, estimates) if named or methods is None else ())
     names = [method.name for method in tried]
     if twice := {name for name in names if names.count(name) > 1}:
         raise InputError(f"two methods are named {min(twice)!r}; give one of their parts another name")
     return tried
 
 
-def _numbers(name: str, given: Collection[float]) -> tuple[float, ...]:
-    numbers = tuple(float(number) for number in given)
+def _numbers(name: str, values: Collection[float]) -> tuple[float, ...]:
+    numbers = tuple(float(number) for number in values)
     bad = [number for number in numbers if not 0 < number < np.inf]
     if bad or not numbers:
         raise InputError(f"{name} is a positive number, or several; got {bad[0] if bad else 'none'}")
@@ -253,84 +262,17 @@ def _tables(rows: list[Row], tasks: list[GridTask]) -> tuple[Any, Any]:
     return table, table.append_column("squared", squared).filter(pa.array(drawn)).select([*keys(table), "squared"])
 
 
-OURS = os.path.dirname(os.path.dirname(__file__))  # whose code goes by its version
-
-
-def _code(method: Method, case: Case) -> list[str]:
-    """What a method, the noise and the metric do: what their functions hold, and all code that is not installed."""
-    functions = (method.split.split, method.estimator.make, case.spec.weigh, type(case.spec.noise_model))
-    parts = [value for part in (method.split, method.estimator) for value in vars(part).values() if not callable(value)]
-    held = hashlib.blake2b(b"\0".join(_held(functions, {})), digest_size=16).hexdigest()
-    files = {_written_in(function) for function in functions}
-    return [repr(parts), held, "" if all(file.startswith(OURS) for file in files) else _user_code(files)]
-
-
-def _written_in(function: Any) -> str:
-    """Where a function or a class was written."""
-    while isinstance(function, partial):
-        function = function.func
-    code = getattr(function, "__code__", None)
-    return code.co_filename if code else getattr(sys.modules.get(function.__module__), "__file__", None) or ""
-
-
-def _user_code(files: Collection[str]) -> str:
-    """A digest of all modules that are neither installed nor ours; of this process alone, if code has no file."""
-    digest = hashlib.blake2b(digest_size=16)
-    if not all(map(os.path.isfile, files)):
-        digest.update(_this_process())
-    installed = (*sysconfig.get_paths().values(), OURS)
-    for name, module in sorted(sys.modules.items()):
-        path = getattr(module, "__file__", None) or ""
-        if path.endswith(".py") and not path.startswith(installed) and os.path.isfile(path):
-            with open(path, "rb") as file:
-                digest.update(name.encode() + file.read())
-    return digest.hexdigest()
-
-
-@cache
-def _this_process() -> bytes:
-    return os.urandom(16)
-
-
-def _held(value: Any, seen: dict[int, Any]) -> Iterator[bytes]:
-    """What a function holds besides its file: code of its own, defaults, and the values that it closes over."""
-    if id(value) in seen:
-        return
-    seen[id(value)] = value  # kept: the next one might get its number
-    if isinstance(value, partial):
-        yield from _held((value.func, value.args, value.keywords), seen)
-    elif isinstance(value, CodeType):
-        yield value.co_code + " ".join(value.co_names).encode()
-        yield from _held(value.co_consts, seen)
-    elif isinstance(value, FunctionType):
-        yield f"{value.__module__}.{value.__qualname__}".encode()
-        if not value.__code__.co_filename.startswith(OURS):
-            used = [value.__globals__[name] for name in value.__code__.co_names if name in value.__globals__]
-            cells = [cell.cell_contents for cell in value.__closure__ or ()]
-            yield from _held((value.__code__, value.__defaults__, value.__kwdefaults__, *used, *cells), seen)
-    elif isinstance(value, tuple | list):
-        for part in value:
-            yield from _held(part, seen)
-    elif isinstance(value, dict | set | frozenset):
-        yield from _held(sorted(value.items() if isinstance(value, dict) else value, key=repr), seen)
-    else:
-        try:
-            yield pickle.dumps(value)
-        except (pickle.PicklingError, AttributeError, TypeError):
-            yield repr(type(value)).encode()
-
-
 def answer(task: GridTask, case: Case) -> list[Row]:
     """The rows of the evaluation table for a task: of each measure and, if there are several, of all together."""
     rows: list[Row] = []
     by_epsilon = measures_by_epsilon(case, task.methods, task.tau, task.epsilons)
     for _, same in groupby(by_epsilon, key=lambda measures: measures[0].case):  # counts alone: the same at every ε
         measures = list(zip(*same, strict=True))
-        each = [_of_measure(task, case, ones) for ones in measures]
-        rows += [row for of_measure in each for row in of_measure]
-        if len(each) > 1:
+        by_measure = [_of_measure(task, case, ones) for ones in measures]
+        rows += [row for of_measure in by_measure for row in of_measure]
+        if len(by_measure) > 1:
             weights = [ones[0].measure.weight for ones in measures]
-            rows += [_together(alike, weights) for alike in zip(*each, strict=True)]
+            rows += [_together(alike, weights) for alike in zip(*by_measure, strict=True)]
     return rows
 
 
@@ -338,15 +280,13 @@ def _of_measure(task: GridTask, case: Case, ones: Sequence[OneMeasure]) -> list[
     """The rows of one measure, whose counts are the same at each of some ε."""
     one, alone = ones[0], ones[0].case
     pooling = Pooling.of(alone.tree, alone.truth, one.tau, task.pool, case.spec.weigh)
-    known = Background(alone.prior, one.tau, one.worth)
-    noises = [
-        SimulatedNoise(case.noise, each.epsilon, case.spec.l1, each.share, case.spec.delta or 0.0) for each in ones
-    ]
-    rows = [row for method in task.methods for row in _exactly(task, alone, method, noises, pooling, known)]
+    background = Background(alone.prior, one.tau, one.worth)
+    noises = [SimulatedNoise(case.noise, at.epsilon, case.spec.l1, at.share, case.spec.delta or 0.0) for at in ones]
+    rows = [row for method in task.methods for row in _exactly(task, alone, method, noises, pooling, background)]
     methods = [method for method in task.methods if method.name != ZEROS]
     if task.draws and methods:
         kinds = [method.estimator for method in methods]
-        drawn = simulate(alone, noises, kinds, pooling, task.draws, task.seed, known, task.coverage)
+        drawn = simulate(alone, noises, kinds, pooling, task.draws, task.seed, background, task.coverage)
         for noise, by_method in zip(noises, drawn, strict=True):
             for method, errors in zip(methods, by_method, strict=True):
                 rows += _rows(alone, task, method, noise.epsilon, "simulated", errors)
@@ -359,7 +299,7 @@ def _of_measure(task: GridTask, case: Case, ones: Sequence[OneMeasure]) -> list[
 
 
 def _exactly(
-    task: GridTask, case: Case, method: Method, noises: list[SimulatedNoise], pooling: Pooling, known: Background
+    task: GridTask, case: Case, method: Method, noises: list[SimulatedNoise], pooling: Pooling, background: Background
 ) -> list[Row]:
     """The errors of a linear estimator: its variances, and how far its counts are off where there is no noise."""
     if not method.estimator.linear:
@@ -369,7 +309,7 @@ def _exactly(
     for noise in noises:
         if before is None or noise.share is not before.share or np.any(case.rounding):
             variance = fixed((noise.variance + case.rounding) / noise.scale)  # as parts of the noise's scale
-            unit = method.estimator.make(case.tree, Measurements(case.count, variance, noise.shape), known)
+            unit = method.estimator.make(case.tree, Measurements(case.count, variance, noise.shape), background)
         before = noise
         errors = exact(pooling, unit.variance * noise.scale, unit.count - case.truth)
         rows += _rows(case, task, method, noise.epsilon, "exact", errors)
@@ -378,7 +318,7 @@ def _exactly(
 
 def _rows(case: Case, task: GridTask, method: Method, epsilon: float, kind: str, errors: PooledErrors) -> list[Row]:
     sizes = [*np.diff(case.tree.offsets).tolist(), case.nodes]
-    each = zip([*case.spec.levels, None], sizes, *(values.tolist() for values in errors[:3]), strict=True)
+    by_level = zip([*case.spec.levels, None], sizes, *(values.tolist() for values in errors[:3]), strict=True)
     rows: list[Row] = [
         {
             "dataset": case.dataset,
@@ -398,7 +338,7 @@ def _rows(case: Case, task: GridTask, method: Method, epsilon: float, kind: str,
             "pool": task.pool,
             "generated": case.generated,
         }
-        for level, nodes, rmsre, error, below in each
+        for level, nodes, rmsre, error, below in by_level
     ]
     for i, row in enumerate(rows):
         row["squared"] = None if errors.draws is None else errors.draws[:, i].tolist()

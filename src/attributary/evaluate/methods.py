@@ -14,11 +14,9 @@ from attributary.budget import METHODS as SPLITS
 from attributary.budget import BudgetMethod
 from attributary.errors import InputError
 from attributary.estimators import ESTIMATORS, EstimatorKind
+from attributary.facts.evaluation import ZEROS
 
 PLANNED = "planned"  # the split that learns, made for the estimator
-PAPER = ("equal-raw", "equal-unbiased", "leaves-unbiased", "greedy-raw", "greedy-unbiased")
-GREEDY = "greedy-unbiased"  # the paper's own
-ZEROS = "zeros"
 
 
 @dataclass(frozen=True)
@@ -78,24 +76,16 @@ def methods() -> dict[str, Method]:
     return found | {ZEROS: Method.of("equal", ZEROS)}
 
 
-def whose(name: str) -> str:
-    """Whether a method is the paper's, ours, or a baseline that both are compared with."""
-    if name in PAPER:
-        return "paper"
-    known = methods().get(name)
-    return "baseline" if known and known.estimator.baseline and known.estimator.denoises else "ours"
-
-
 def chosen(names: Collection[str] = (), estimates: Collection[str] = ()) -> tuple[Method, ...]:
     """The methods of these names with these estimators; all but the slow ones by default.
 
     A name is that of a method, as in optimal-learned, or of a split, as in optimal.
     """
     every, splits = methods(), (*SPLITS, PLANNED)
-    for kind, known, given in (("a method", (*splits, *every), names), ("an estimator", ESTIMATORS, estimates)):
-        for name in given:
-            if name not in known:
-                raise InputError(f"{kind} is one of {', '.join(known)}; got {name!r}")
+    for kind, registered, wanted in (("a method", (*splits, *every), names), ("an estimator", ESTIMATORS, estimates)):
+        for name in wanted:
+            if name not in registered:
+                raise InputError(f"{kind} is one of {', '.join(registered)}; got {name!r}")
     tried: dict[str, Method] = {}
     for name in names or (*splits, ZEROS):
         alone = name in every
@@ -105,6 +95,6 @@ def chosen(names: Collection[str] = (), estimates: Collection[str] = ()) -> tupl
             able = " or ".join(m.estimator.name for m in of_split)
             raise InputError(f"{name} is tried with the estimator {able}; got {' and '.join(estimates)}")
         quick = [m for m in fits if alone or estimates or not m.slow]
-        asked = quick or [m for m in fits if names and not m.estimator.baseline]
-        tried |= {m.name: m for m in asked}
+        picked = quick or [m for m in fits if names and not m.estimator.baseline]
+        tried |= {m.name: m for m in picked}
     return tuple(m for m in every.values() if m.name in tried)

@@ -52,9 +52,9 @@ class Pooling:
             weight = np.repeat(1.0 / sizes, sizes)
         else:
             cell = tree.root.astype(np.int64) * tree.depth + level
-            each = np.bincount(cell, minlength=int(tree.first[0]) * tree.depth)
-            roots = (each.reshape(-1, tree.depth) > 0).sum(axis=0)
-            weight = 1.0 / each[cell] / roots[level]
+            nodes_in = np.bincount(cell, minlength=int(tree.first[0]) * tree.depth)
+            roots = (nodes_in.reshape(-1, tree.depth) > 0).sum(axis=0)
+            weight = 1.0 / nodes_in[cell] / roots[level]
         return cls(tree, weight, np.sqrt(metric(count, tau)))
 
     def levels(self, squared: Floats) -> Floats:
@@ -65,12 +65,12 @@ class Pooling:
     def below(self, squared: Floats) -> Floats:
         """The share of each level's nodes whose RMSRE is below 0.1, and of all nodes."""
         small = (squared < SMALL**2).astype(np.float64)
-        each: Floats = np.add.reduceat(small, self.tree.offsets[:-1]) / np.diff(self.tree.offsets)
-        return np.append(each, small.mean())
+        by_level: Floats = np.add.reduceat(small, self.tree.offsets[:-1]) / np.diff(self.tree.offsets)
+        return np.append(by_level, small.mean())
 
 
 class PooledErrors(NamedTuple):
-    """Of each level and, last, of the tree."""
+    """The errors of each level and, last, of the tree."""
 
     rmsre: Floats
     standard_error: Floats  # nan where the error is exact
@@ -179,11 +179,11 @@ class Copies:
         """The values of each copy."""
         return list(np.concatenate(self._levels(values), axis=1))
 
-    def joined(self, each: list[Floats]) -> Floats:
+    def joined(self, copies: list[Floats]) -> Floats:
         """The values of all copies, from those of each, or of the forest itself."""
-        if len(each) == 1:
-            return each[0]
-        rows = np.stack(each)
+        if len(copies) == 1:
+            return copies[0]
+        rows = np.stack(copies)
         return np.concatenate([rows[:, self.one.slice(i)].ravel() for i in range(self.one.depth)])
 
     def levels(self, values: Floats) -> Floats:
@@ -201,8 +201,8 @@ class Copies:
 
 def batches(nodes: int, draws: int) -> list[int]:
     """How many draws to make at a time, for a tree of so many nodes; it depends on nothing else."""
-    most = max(1, min(draws, BATCH // nodes))
-    return [most] * (draws // most) + ([draws % most] if draws % most else [])
+    at_a_time = max(1, min(draws, BATCH // nodes))
+    return [at_a_time] * (draws // at_a_time) + ([draws % at_a_time] if draws % at_a_time else [])
 
 
 def simulate(
@@ -212,7 +212,7 @@ def simulate(
     measure: Pooling,
     draws: int,
     seed: int,
-    known: Background,
+    background: Background,
     coverage: bool = False,
 ) -> list[list[PooledErrors]]:
     """The errors of each estimator under each noise, all on the same draws.
@@ -230,7 +230,7 @@ def simulate(
             copies = Copies.of(case.tree, number)
             count, relative, weight = map(copies.spread, (case.count, measure.relative, measure.weight))
             truth, shaken = copies.spread(case.truth), copies.spread(np.sqrt(case.rounding + np.zeros(case.nodes)))
-            here = known._replace(earlier=changed(changed(case.prior, copies.spread), fixed))
+            here = background._replace(earlier=changed(changed(case.prior, copies.spread), fixed))
             spread = [noise._replace(share=copies.spread(noise.share)) for noise in noises]
             variances = [fixed(noise.variance) for noise in spread]
         drawn = draws_of(seed, f"{case.dataset}/{case.name}", batch, len(count))
@@ -260,12 +260,12 @@ def simulate(
     return [[errors[i, j] for j in range(len(kinds))] for i in range(len(noises))]
 
 
-def estimates(kind: EstimatorKind, copies: Copies, measured: Measurements, known: Background) -> list[Estimate]:
+def estimates(kind: EstimatorKind, copies: Copies, measured: Measurements, background: Background) -> list[Estimate]:
     """What an estimator makes of figures: of all copies at once, if it treats each root on its own, or one by one."""
     if kind.batched or copies.number == 1:
-        return [kind.make(copies.forest, measured, known)]
-    assert known.earlier is not None
-    one = known._replace(earlier=changed(known.earlier, lambda values: fixed(copies.apart(values)[0])))
+        return [kind.make(copies.forest, measured, background)]
+    assert background.earlier is not None
+    one = background._replace(earlier=changed(background.earlier, lambda values: fixed(copies.apart(values)[0])))
     figures = zip(copies.apart(measured.noisy), copies.apart(measured.variance), strict=True)
     return [kind.make(copies.one, Measurements(fixed(x), fixed(v), measured.shape), one) for x, v in figures]
 

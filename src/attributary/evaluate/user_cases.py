@@ -61,7 +61,7 @@ def user_cases(
     """
     counts = arrow_table(counts)
     before, before_from = (counts, counts_from) if before is None else (arrow_table(before), before_from)
-    words = together(words_of(counts), words_of(before))
+    warning = together(words_of(counts), words_of(before))
     if not spec.has_limits:
         epsilon = EPSILON if prior_epsilon is None else prior_epsilon
         if not epsilon > 0:
@@ -77,7 +77,7 @@ def user_cases(
             with refused(before_from):
                 prior = with_process(tree, _private(asks, tree, past, seed, epsilon), counts, before)
             case = Case.of(name, " > ".join(spec.levels), asks, tree, count, prior, generated)
-            cases.append(replace(case, not_private=words))
+            cases.append(replace(case, not_private=warning))
         return cases
     if prior_epsilon is not None:
         raise InputError(
@@ -85,8 +85,8 @@ def user_cases(
             "counts as they are; leave it out"
         )
     _refuse_report(counts, counts_from)
-    known = [attribute.name for attribute in spec.known]
-    rows = level_columns(counts, known, counts_from) if known else None
+    names = [attribute.name for attribute in spec.known]
+    rows = level_columns(counts, names, counts_from) if names else None
     with refused(counts_from):
         tree = spec.tree(rows)
     prior = read_prior(spec, tree, before_from, table=before)
@@ -94,7 +94,7 @@ def user_cases(
         measured = profile(tree, spec, count_rows(spec, tree, counts, counts_from))
     assert prior.profile is not None  # the spec has limits
     cases = limited_cases(name, spec, tree, measured, prior, prior.profile, noises, generated)
-    return [replace(case, not_private=words) for case in cases]
+    return [replace(case, not_private=warning) for case in cases]
 
 
 def limited_cases(
@@ -129,14 +129,14 @@ def private_prior(spec: Spec, tree: Tree, before: Any, rng: Entropy | None, epsi
     The noise is the spec's model.
     """
     earlier = spec.tree(before)
-    known = [attribute.name for attribute in spec.known]
-    count = from_counts(earlier, before, known=known).mean
+    names = [attribute.name for attribute in spec.known]
+    count = from_counts(earlier, before, known=names).mean
     noise = model(spec.noise, epsilon, spec.l1, spec.delta or 0.0)
     split = equal(earlier, count, epsilon, spec.tau, noise=noise)
     noisy = noise.measure(count, split.nodes(), rng)
     est = denoise(earlier, noisy, split.variance())
     table = earlier.table().append_column("estimate", [est.count]).append_column("variance", [est.variance])
-    return from_estimates(tree, table, known=known)
+    return from_estimates(tree, table, known=names)
 
 
 def _refuse_report(table: Any, path: str) -> None:
@@ -238,9 +238,9 @@ def with_process(tree: Tree, prior: Prior, counts: Any, before: Any) -> Prior:
     alpha, rate = tree.from_level_order(alpha), of.shape / of.mean
     same = ForestProcess.read(before) == of and before is not counts
     past = alpha + from_counts(tree, before).mean if same else None
-    known = {field.name: getattr(prior, field.name) for field in fields(prior)}
+    values = {field.name: getattr(prior, field.name) for field in fields(prior)}
     return KnownProcess(
-        **known, alpha=alpha, alpha_with_past=past, tilt=-np.log1p(rate), tilt_with_past=-np.log(2 + rate)
+        **values, alpha=alpha, alpha_with_past=past, tilt=-np.log1p(rate), tilt_with_past=-np.log(2 + rate)
     )
 
 

@@ -12,7 +12,6 @@ from attributary.explore import plan_tab
 from attributary.explore.estimate_store import EstimateStore, level_gains
 from attributary.explore.plan_tab import CONVERSIONS, FANS, MOST_NODES, PlanStart, made_up_start, whole_number
 from attributary.explore.queries import PAGE, Queries, as_csv, view
-from attributary.facts import numerals
 from attributary.facts.changes import lead, sum_over_periods, whole
 from attributary.facts.estimates import as_numbers, gain_words
 from attributary.facts.privacy import not_private

@@ -39,11 +39,20 @@ class PaperTree(NamedTuple):
         return asks.with_noise(noise, DELTA)
 
 
+class StatedFigure(NamedTuple):
+    """A figure of the paper's text, of greedy-unbiased at ε = 4."""
+
+    tree: str
+    tau: float
+    rmsre: float
+
+
 class PaperDataset(NamedTuple):
     name: str
     prior_days: int  # whose impressions make the prior
     days: int  # that the log is said to have
     trees: tuple[PaperTree, ...]
+    stated: tuple[StatedFigure, ...]
 
     @property
     def attributes(self) -> tuple[str, ...]:
@@ -52,6 +61,7 @@ class PaperDataset(NamedTuple):
 
 
 DELAY_DAYS = 30
+STATED_EPSILON = 4.0
 PAPER = {
     "csscl": PaperDataset(
         "csscl",
@@ -61,12 +71,14 @@ PAPER = {
             PaperTree("depth 5", ("partner", "country", "device", "age_group"), 2),
             PaperTree("depth 4", ("partner", "country", "device"), 6),
         ),
+        (StatedFigure("depth 5", 10, 0.10), StatedFigure("depth 4", 5, 0.17)),
     ),
     "camb": PaperDataset(
         "camb",
         15,
         30,
         (PaperTree("depth 4", ("campaign", "cat1", "cat8"), 2), PaperTree("depth 3", ("campaign", "cat1"), 6)),
+        (StatedFigure("depth 4", 10, 0.19), StatedFigure("depth 3", 5, 0.20), StatedFigure("depth 3", 10, 0.12)),
     ),
 }
 

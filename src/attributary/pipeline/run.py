@@ -29,7 +29,7 @@ from attributary.logs.log_files import all_files, is_generated
 from attributary.measurements import Measurements
 from attributary.noise import Entropy
 from attributary.pipeline.denoise_summary import asked, estimate_measures
-from attributary.pipeline.read_prior import read_prior, under_plan
+from attributary.pipeline.read_prior import prior_table, read_prior, under_plan
 from attributary.plan import MeasurePlan, Plan, make_plan
 from attributary.plan.make import why_not_learned
 from attributary.prior import Prior, from_counts, none
@@ -171,7 +171,7 @@ def run(
     folder, estimator = folder or ".", Estimator(estimator) if isinstance(estimator, str) else estimator
     ready = Plan.load(plan) if isinstance(plan, str) else plan
     spec = spec if ready is None else _spec_of(ready, spec)
-    table = None if prior is None else read_earlier(prior)  # before minutes of counting: it may not be there
+    table = None if prior is None else prior_table(prior)  # before minutes of counting: it may not be there
     stage("counting")
     before = None
     if prior_until is not None:
@@ -182,7 +182,7 @@ def run(
     tree = spec.tree(counts.table)
     names = [attribute.name for attribute in spec.known]
     if prior is not None:
-        expected = read_prior(spec, tree, prior, protected)
+        expected = read_prior(spec, tree, prior, protected, table)
     elif before is not None:
         expected = from_counts(tree, before.table, known=names, spec=spec)
         expected = replace(expected, lost=expected.lost + before.left_out)

@@ -81,7 +81,7 @@ def inline(chart: Chart, width: int) -> str:
 
 def to_file(chart: Chart, kind: str, width: int = WIDE) -> bytes:
     """The chart as a file of its own: "svg", "png" or "pdf"."""
-    return drawn_as(_alone(chart, width), kind)
+    return drawn_as(alone(chart, width), kind)
 
 
 def drawn_as(spec: VegaLite, kind: str) -> bytes:
@@ -95,7 +95,7 @@ def drawn_as(spec: VegaLite, kind: str) -> bytes:
     return made.encode() if isinstance(made, str) else made
 
 
-def _alone(chart: Chart, width: int) -> VegaLite:
+def alone(chart: Chart, width: int) -> VegaLite:
     """The chart with its title, laid out for the widest font that a viewer may have."""
     named = {"title": chart.title, "description": chart.words, "background": "white", "padding": 12}
     return {**_whole(chart, width), **named, "config": {**CONFIG, "font": ROOMY}}

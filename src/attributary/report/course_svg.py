@@ -41,21 +41,21 @@ def course(series: Series, node: int, large: bool = False) -> list[Shape]:
     x, low, high = (values[:, node] for values in series.course)
     low, high = (np.where(np.isfinite(bound), bound, x) for bound in (low, high))
     (width, height), (left, below) = (LARGE, (64, 26)) if large else (SMALL, (4, 4))
-    least, most = float(np.nanmin(low)), float(np.nanmax(high))
-    least, most = (least, most) if large else (min(least, 0.0), max(most, 0.0))
+    least, largest = float(np.nanmin(low)), float(np.nanmax(high))
+    least, largest = (least, largest) if large else (min(least, 0.0), max(largest, 0.0))
     across = left + (width - left - 8) * np.arange(len(x)) / max(len(x) - 1, 1)
 
     def up(value: float) -> float:
-        return float(height - below - (value - least) * (height - below - 6) / max(most - least, 1e-9))
+        return float(height - below - (value - least) * (height - below - 6) / max(largest - least, 1e-9))
 
     def points(run: list[int], values: Floats) -> str:
         return " ".join(f"{across[i]:.1f},{up(values[i]):.1f}" for i in run)
 
-    def text(words: str, at: float, down: float, side: str) -> Shape:
-        return Shape("text", {"x": f"{at:.1f}", "y": f"{down:.1f}", "text-anchor": side}, words)
+    def text(label: str, at: float, down: float, side: str) -> Shape:
+        return Shape("text", {"x": f"{at:.1f}", "y": f"{down:.1f}", "text-anchor": side}, label)
 
     shapes = []
-    for tick in ticks(least, most, 4) if large else ():
+    for tick in ticks(least, largest, 4) if large else ():
         shapes += [Shape("path", {"d": f"M{left} {up(tick):.1f}H{width}"})]
         shapes += [text(numerals.number(tick), left - 8, up(tick) + 4, "end")]
     for i in np.unique(np.linspace(0, len(x) - 1, LABELS).round().astype(int)) if large else ():

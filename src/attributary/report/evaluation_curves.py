@@ -1,76 +1,23 @@
 """Evaluation curves: the errors of methods at several budgets, as a table has them, as charts and rows."""
 
-from dataclasses import dataclass
-from itertools import groupby
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from attributary.errors import InputError
-from attributary.facts import numerals
-from attributary.html import ROOMY
-from attributary.report.chart import AMBER, CONFIG, GREY, NARROW, RUST, TEAL, Chart, Draw, VegaLite, looks
-from attributary.tables import place
-from attributary.tables.table_columns import floats
-
-WORDS = ("dataset", "tree", "method", "title", "noise", "level", "measure", "limits", "generated")
-OWN = ("chosen", "given")  # the limits of the spec or of its plan; others are there to compare, in the table
-
-
-@dataclass(frozen=True)
-class Point:
-    """The error of one method, for one question at one budget."""
-
-    dataset: str
-    tree: str
-    method: str
-    noise: str
-    level: str | None  # None for the whole tree
-    epsilon: float
-    tau: float
-    rmsre: float
-    standard_error: float  # nan where the error is exact
-    generated: bool = False
-    title: str = ""  # what readers call the method
-
-
-def read_evaluation(table: Any, path: str) -> list[Point]:
-    """The points of an evaluation, in the table's order; measures are questions of their own, under its limits."""
-    import pyarrow as pa
-
-    words = {name: [None] * table.num_rows for name in WORDS}
-    for name in set(WORDS) & set(table.column_names):
-        cells = table.column(name)
-        if pa.types.is_dictionary(cells.type):
-            cells = cells.cast(cells.type.value_type)
-        words[name] = cells.cast(pa.string()).to_pylist()
-    numbers = {name: floats(table, name, path) for name in ("epsilon", "tau", "rmsre")}
-    absent = np.full(table.num_rows, np.nan)
-    spread = floats(table, "standard_error", path) if "standard_error" in table.column_names else absent
-    for name in ("epsilon", "tau"):
-        fine = numbers[name] > 0
-        if not fine.all():
-            row = int(np.argmin(fine))
-            raise InputError(f"{place(path, row)}: {name} is a number above 0; got {numbers[name][row]:g}")
-    measured = "measure" in table.column_names
-    return [
-        Point(
-            dataset=words["dataset"][i] or "",
-            tree=", ".join([words["tree"][i] or "", *([words["measure"][i] or "all measures"] if measured else [])]),
-            method=words["method"][i] or "",
-            noise=words["noise"][i] or "",
-            level=words["level"][i],
-            epsilon=float(numbers["epsilon"][i]),
-            tau=float(numbers["tau"][i]),
-            rmsre=float(numbers["rmsre"][i]),
-            standard_error=float(spread[i]),
-            generated=words["generated"][i] == "true",
-            title=words["title"][i] or words["method"][i] or "",
-        )
-        for i in range(table.num_rows)
-        if words["limits"][i] in (None, *OWN)
-    ]
-
+from attributary.facts.evaluation import (
+    OWN,
+    ErrorTable,
+    Point,
+    error_tables,
+    explanation,
+    one_each,
+    shown,
+    tree_errors,
+    whose,
+)
+from attributary.facts.numerals import number, short
+from attributary.report.chart import AMBER, GREY, NARROW, RUST, TEAL, Chart, Draw, VegaLite, looks
 
 POINTS = 500  # rows that are listed
 MOST = 6  # charts
@@ -78,72 +25,63 @@ COLOURS = [TEAL, AMBER, RUST, "#4a6fa5", "#7a5c99", GREY, "#5a7d2a", "#a0447a"]
 SHAPES = ["circle", "square", "diamond", "triangle-up", "cross", "triangle-down", "triangle-right", "triangle-left"]
 
 
-def curves(points: tuple[Point, ...]) -> tuple[list[Chart], int]:
-    """A chart for each question, of whole trees where there are such points; and how many more there would be."""
-    finite = [p for p in points if np.isfinite(p.rmsre)]
-    whole = [p for p in finite if p.level is None] or finite
-    key = _question
-    groups = [list(group) for _, group in groupby(sorted(whole, key=key), key)]
-    return [_chart(group, i, len(groups)) for i, group in enumerate(groups[:MOST])], max(len(groups) - MOST, 0)
-
-
-def _question(p: Point) -> tuple[str, str, str, str]:
-    return (p.dataset, p.tree, p.noise, p.level or "")
-
-
-def _chart(points: list[Point], number: int, of: int) -> Chart:
-    dataset, tree, noise, level = _question(points[0])
-    parts = [dataset, tree, f"noise: {noise}" if noise else "", f"level {level}" if level else ""]
-    name = "evaluation" + (f"-{number + 1}" if of > 1 else "")
-    across, by = ("epsilon", "tau") if len({p.epsilon for p in points}) > 1 else ("tau", "epsilon")
-    panels = sorted({getattr(p, by) for p in points})
-    rows = [_row(p, getattr(p, across), f"{'τ' if by == 'tau' else 'ε'} = {getattr(p, by):g}") for p in points]
-    methods = list(dict.fromkeys(row["method"] for row in rows))
-    last = max(getattr(p, across) for p in points)
-    words = f"Error by method, at {across} = {last:g}: " + "; ".join(
-        f"{p.title or p.method} {numerals.percent(p.rmsre)}"
-        for p in points
-        if getattr(p, across) == last and getattr(p, by) == panels[0]
-    )
-    title = ", ".join(numerals.short(t, 60) for t in parts if t) or "All methods"
-    if len({r["x"] for r in rows}) == 1 and len(panels) == 1:
-        return Chart(
-            name, f"{title}, ε = {points[0].epsilon:g}, τ = {points[0].tau:g}", words, lambda width: _dots(rows, width)
-        )
-    return Chart(name, title, words, lambda width: _spec(rows, methods, across, len(panels), width))
-
-
-def _row(p: Point, x: float, panel: str) -> dict[str, Any]:
-    """A point as charts take it, with two standard errors to either side where it was simulated."""
-    row = {"method": p.title or p.method, "x": x, "panel": panel, "error": p.rmsre}
-    if p.standard_error >= 0:
-        row |= {"low": max(p.rmsre - 2 * p.standard_error, 1e-12), "high": p.rmsre + 2 * p.standard_error}
-    return row
-
-
 LEAST = 1e-4  # errors below are not drawn
 DASHES = {"paper": [5, 3], "ours": [1, 0], "baseline": [1, 3]}
 
 
-def figure(points: list[Point], whose: dict[str, str]) -> VegaLite:
-    """All points by ε in one figure, a panel for each tree and τ; dashed are the paper's methods, dotted baselines."""
-    shown = [p for p in points if np.isfinite(p.rmsre) and p.rmsre >= LEAST] or list(points)
-    shown.sort(key=lambda p: whose[p.method] != "ours")  # dashed lines above solid ones, so that both are seen
-    rows = [_row(p, p.epsilon, f"τ = {p.tau:g}, {p.tree}") for p in shown]
-    panels = list(dict.fromkeys(f"τ = {p.tau:g}, {p.tree}" for p in points))
-    dashes = {p.title or p.method: DASHES[whose[p.method]] for p in points}
-    spec = _spec(rows, list(dashes), "epsilon", len(panels), 2 * 380, dashes)
-    generated = " look-alike, generated rows" if any(p.generated for p in points) else ""
-    names, noises = (", ".join(dict.fromkeys(getattr(p, of) for p in points)) for of in ("dataset", "noise"))
-    title = f"{names}{generated}: tree error, {noises} noise (dashed: the paper's; dotted: baselines)"
-    return {
-        "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
-        **spec,
-        "title": title,
-        "background": "white",
-        "padding": 12,
-        "config": {**CONFIG, "font": ROOMY},
-    }
+def curves(points: Sequence[Point]) -> tuple[list[Chart], int]:
+    """A chart for each dataset and noise model, of whole trees where there are such points; and how many more."""
+    finite = [p for p in points if np.isfinite(p.rmsre) and p.limits in (None, *OWN)]
+    drawn = tree_errors(finite) or one_each(finite)
+    groups: dict[tuple[str, str, str], list[Point]] = {}
+    for p in drawn:
+        groups.setdefault((p.dataset, p.noise, p.level or ""), []).append(p)
+    charts = [
+        chart(group, "evaluation" + (f"-{i}" if len(groups) > 1 else "")) for i, group in enumerate(groups.values(), 1)
+    ]
+    return charts[:MOST], max(len(groups) - MOST, 0)
+
+
+def chart(points: Sequence[Point], name: str = "evaluation") -> Chart:
+    """Errors by ε, or by τ if there is one ε: a panel for each tree; dashed are the paper's methods, dotted baselines.
+
+    Where there is one ε and τ, the methods of one tree stand in the order of their errors.
+    """
+    across, by = ("epsilon", "tau") if len({p.epsilon for p in points}) > 1 else ("tau", "epsilon")
+    trees, sign = list(dict.fromkeys(p.question for p in points)), {"tau": "τ", "epsilon": "ε"}
+    first = points[0]
+
+    def panel(p: Point) -> str:
+        return f"{sign[by]} = {getattr(p, by):g}" + (f", {p.question}" if len(trees) > 1 else "")
+
+    panels = list(dict.fromkeys(map(panel, sorted(points, key=lambda p: (trees.index(p.question), getattr(p, by))))))
+    sides = {p.called: whose(p.method) for p in points}
+    drawn = [p for p in points if p.rmsre >= LEAST] or list(points)
+    drawn.sort(key=lambda p: sides[p.called] != "ours")  # dashed lines above solid ones, so that both are seen
+    rows = [_row(p, getattr(p, across), panel(p)) for p in drawn]
+    last = max(getattr(p, across) for p in points)
+    told = [p for p in points if getattr(p, across) == last and panel(p) == panels[0]]
+    description = f"Error by method, at {across} = {last:g}: " + "; ".join(f"{p.called} {shown(p.rmsre)}" for p in told)
+    generated = f"{first.dataset}, generated rows" if any(p.generated for p in points) else first.dataset
+    parts = [generated, *trees[: len(trees) == 1], f"noise: {first.noise}" if first.noise else ""]
+    parts += [f"level {first.level}" if first.level else ""]
+    title = ", ".join(short(part, 60) for part in parts if part) or "All methods"
+    if len({row["x"] for row in rows}) == len(panels) == 1:
+        return Chart(
+            name, f"{title}, ε = {first.epsilon:g}, τ = {first.tau:g}", description, lambda width: _dots(rows, width)
+        )
+    keys = {"paper": "dashed: the paper's", "baseline": "dotted: baselines"}
+    legend = "; ".join(description for side, description in keys.items() if side in sides.values())
+    title += f" ({legend})" * bool(legend)
+    return Chart(name, title, description, lambda width: _spec(rows, sides, across, panels, width))
+
+
+def _row(p: Point, x: float, panel: str) -> dict[str, Any]:
+    """A point as charts take it, with two standard errors to either side where it was simulated."""
+    row = {"method": p.called, "x": x, "panel": panel, "error": p.rmsre}
+    if p.standard_error >= 0:
+        row |= {"low": max(p.rmsre - 2 * p.standard_error, 1e-12), "high": p.rmsre + 2 * p.standard_error}
+    return row
 
 
 def _dots(rows: list[dict[str, Any]], width: int) -> VegaLite:
@@ -171,16 +109,9 @@ def _dots(rows: list[dict[str, Any]], width: int) -> VegaLite:
     }
 
 
-def _spec(
-    rows: list[dict[str, Any]],
-    methods: list[str],
-    across: str,
-    panels: int,
-    width: int,
-    dashes: dict[str, list[int]] | None = None,
-) -> VegaLite:
+def _spec(rows: list[dict[str, Any]], sides: dict[str, str], across: str, panels: list[str], width: int) -> VegaLite:
     narrow = width <= NARROW
-    columns = 1 if narrow else min(panels, 2)
+    columns, methods = 1 if narrow else min(len(panels), 2), list(sides)
     log = len({r["x"] for r in rows}) > 1
     x = {
         "field": "x",
@@ -207,8 +138,8 @@ def _spec(
     colour = looks("method", methods, (COLOURS * 9)[: len(methods)], legend)
     shapes = [SHAPES[(i + i // len(COLOURS)) % len(SHAPES)] for i in range(len(methods))]
     shape = looks("method", methods, shapes)
-    dash = {} if dashes is None else {"strokeDash": {**looks("method", methods, list(dashes.values())), "legend": None}}
-    line = {"y": {"field": "error", **y, "axis": axis}, **dash}
+    dash = {**looks("method", methods, [DASHES[side] for side in sides.values()]), "legend": None}
+    line = {"y": {"field": "error", **y, "axis": axis}, "strokeDash": dash}
     layers: list[VegaLite] = [
         {"mark": {"type": "line", "strokeWidth": 2}, "encoding": line},
         {
@@ -227,9 +158,9 @@ def _spec(
         )
     inner = {"width": (width - 75) / columns - (0 if columns == 1 else 30), "height": 220}
     encoding = {"x": x, "color": colour}
-    if panels == 1:
+    if len(panels) == 1:
         return {"data": {"values": rows}, **inner, "encoding": encoding, "layer": layers}
-    facet = {"field": "panel", "type": "nominal", "title": None, "sort": list(dict.fromkeys(r["panel"] for r in rows))}
+    facet = {"field": "panel", "type": "nominal", "title": None, "sort": panels}
     return {
         "data": {"values": rows},
         "facet": facet,
@@ -253,21 +184,25 @@ def _round(errors: list[float]) -> list[float]:
     ]
 
 
-def evaluation_section(points: tuple[Point, ...], draw: Draw) -> dict[str, Any] | None:
+def evaluation_section(points: tuple[Point, ...], tables: Sequence[ErrorTable], draw: Draw) -> dict[str, Any] | None:
+    """What the page lays out of an evaluation: charts, tables, and the errors by level; None without one."""
     if not points:
         return None
     drawn, more = curves(points)
+    errors = one_each(points)
     return {
-        "charts": [draw(chart) for chart in drawn],
+        "charts": [draw(each) for each in drawn],
         "more": more,
+        "about": explanation(points),
         "generated": any(p.generated for p in points),
-        "points": f"{len(points):,}",
+        "tables": [*error_tables(points), *tables],
+        "points": f"{len(errors):,}",
         "heads": ["dataset", "tree", "method", "noise", "ε", "τ", "level", "error", "± standard error"],
         "rows": [
             [
-                *(p.dataset, p.tree, p.method, p.noise, numerals.number(p.epsilon), numerals.number(p.tau)),
-                *(p.level or "whole tree", numerals.percent(p.rmsre), numerals.percent(p.standard_error)),
+                *(p.dataset, p.question, p.method, p.noise, number(p.epsilon), number(p.tau)),
+                *(p.level or "whole tree", shown(p.rmsre), shown(p.standard_error)),
             ]
-            for p in points[:POINTS]
+            for p in errors[:POINTS]
         ],
     }

@@ -30,7 +30,7 @@ from attributary.tables.table_columns import together, words_of
 from attributary.types import Floats
 
 if TYPE_CHECKING:
-    from attributary.report.evaluation_curves import Point
+    from attributary.facts.evaluation import ErrorTable, Point
 
 NODES = 200_000
 SCRIPTS = ("data.js", "number.js", "bar.js", "match.js", "table.js", "keys.js", "icicle.js", "measures.js", "start.js")
@@ -44,6 +44,7 @@ class ReportInputs:
     measures: Mapping[str, Estimates] = field(default_factory=dict)  # by name; "count" are conversions
     ratios: Mapping[str, Estimates] = field(default_factory=dict)  # of values to counts, by name
     evaluation: "tuple[Point, ...]" = ()
+    error_tables: "tuple[ErrorTable, ...]" = ()  # beside those of the evaluation
     files: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()  # files of a folder that hold true counts
     not_private: str = ""  # why what is shown is not, if something says so
@@ -68,7 +69,7 @@ class ReportInputs:
         by_name = {only_measure(plan): estimates} if isinstance(estimates, Estimate) else dict(estimates or {})
         points: tuple[Point, ...] = ()
         if evaluation is not None:
-            from attributary.report.evaluation_curves import read_evaluation
+            from attributary.facts.evaluation import read_evaluation
 
             points = tuple(read_evaluation(evaluation, "evaluation"))
         words = [est.not_private for est in by_name.values()] + ([words_of(evaluation)] if points else [])
@@ -191,7 +192,7 @@ def page(inputs: ReportInputs, tau: float | None = None, nodes: int = NODES, tit
     if inputs.evaluation:
         from attributary.report.evaluation_curves import evaluation_section
 
-        context["evaluation"] = evaluation_section(inputs.evaluation, drawing())
+        context["evaluation"] = evaluation_section(inputs.evaluation, inputs.error_tables, drawing())
     if inputs.not_private:
         drawn = [replace(chart, title=f"NOT PRIVATE: {chart.title}") for chart in drawn]
     return Page(_render(context), _apart(drawn), left, context["lead"])
