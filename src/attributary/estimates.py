@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from attributary.denoising import Estimate, denoise
 from attributary.denoising.estimate import Fit
 from attributary.denoising.prediction import EXCESS, Prediction
-from attributary.denoising.quantile import level_of
+from attributary.denoising.quantile import level_of, quantile
 from attributary.errors import InputError
 from attributary.measurements import Measurements
 from attributary.noise import SHAPES
@@ -53,6 +53,7 @@ LARGEST = "largest"  # in the metadata: the most that one conversion adds, by me
 IMPRESSIONS = "impressions"  # of each node, where they are known; they are not private
 
 USUAL = 0.95  # confidence
+ROUNDED = 0.01  # by which an interval may differ, since it was written with few digits
 OFF = 0.02  # of a standard deviation: estimates of a whole family add up
 ALIKE = 0.9  # of the nodes; rounding may make some corrections 0
 MANY = 100  # values of a column that are no measures any more
@@ -116,7 +117,7 @@ class Estimates:
         except ValueError:  # exact figures at odds with each other: no estimates were made of them
             return None
         moved, variance = (self.tree.to_level_order(a) for a in (again.correction, again.variance))
-        alike = np.isnan(moved) | np.isnan(self.correction) | np.isclose(moved, self.correction, 1e-3, 1e-3)
+        alike = np.isnan(moved) | np.isnan(self.correction) | np.isclose(moved, self.correction, 1e-3, 6e-3)
         wider = self.zero_probability is not None and self.from_prior == 0  # a posterior, than without a prior
         alike &= np.isposinf(self.plain_variance) | np.isclose(variance, self.plain_variance, 1e-3) | wider
         return again if alike.mean() > ALIKE else None
@@ -146,10 +147,14 @@ class Estimates:
         nodes = np.flatnonzero(uncut if uncut.any() else good)
         if not nodes.size or (plain is None and not prior):
             return USUAL
-        reach = (self.high - self.low)[nodes] / 2 / np.sqrt(self.variance[nodes])
+        width = (self.high - self.low)[nodes]
+        reach = width / 2 / np.sqrt(self.variance[nodes])
         middle = int(np.argsort(reach)[len(reach) // 2])
         excess = EXCESS if plain is None or prior else self.tree.to_level_order(plain._excess)[nodes[middle]]
-        return min(max(level_of(float(reach[middle]), float(excess)), 0.01), 0.9999)
+        level = min(max(level_of(float(reach[middle]), float(excess)), 0.01), 0.9999)
+        usual = float(quantile(USUAL, np.array([float(excess)]))[0] / reach[middle])
+        written = 2 / float(width[middle]) if self.whole else 0.0  # intervals are written in whole numbers
+        return USUAL if abs(usual - 1) < max(ROUNDED, written) else level
 
     @property
     def whole(self) -> bool:
@@ -233,16 +238,18 @@ def stated_largest(table: Any) -> dict[str, float]:
         return {}
 
 
-def with_roles(table: Any, tree: Tree, levels: tuple[str, ...], figure: str, text: bool) -> Any:
+def with_roles(table: Any, tree: Tree, levels: tuple[str, ...], figure: str, text: bool, stated: bool = False) -> Any:
     """The table with the names of its level columns and of its figures, so that whoever reads it need not be told them.
 
     They are in the metadata. Text has none: there, the levels are the columns before the figures, or else a last column
-    says for each row which columns name its node, as in region > store.
+    says for each row which columns name its node, as in region > store; so it is wherever they are to be `stated`.
     """
     import pyarrow as pa
 
     table = noted(table, levels=json.dumps(levels), figure=figure)
-    if not text or LEVELS in table.column_names or label_columns(table.column_names) == list(levels):
+    if not text or LEVELS in table.column_names:
+        return table
+    if not stated and label_columns(table.column_names) == list(levels):
         return table
     paths = [BELOW.join(levels[: depth + 1 - tree.total]) or None for depth in range(tree.depth)]
     codes = pa.array(tree.level[: table.num_rows].astype(np.int32))

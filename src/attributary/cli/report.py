@@ -10,7 +10,19 @@ from attributary.cli.options import amount_options, form_options
 NODES, SERIES_NODES = 200_000, 2_000
 TESTS = ["rates", "counts", "per-impression"]
 FORMATS = ["svg", "png", "pdf"]
-RAW = ("value", "variance", "std", "no_totals", "suppressed", "empty", "missing", "decimal", "separator", "wide")
+RAW = (
+    "value",
+    "variance",
+    "std",
+    "no_totals",
+    "suppressed",
+    "empty",
+    "missing",
+    "decimal",
+    "separator",
+    "sheet",
+    "wide",
+)
 
 ABOUT = """Make one page to send on: the counts, how accurate they are, and how private.
 
