@@ -314,14 +314,16 @@ def read_estimates(table: Any, path: str, levels: list[str] | None = None, rows:
     `rows` are the numbers of these rows in the file, where the table has those of one measure only.
     """
     tree = tree_of(table, path, levels, rows)
-    if len(tree) != table.num_rows:
-        raise InputError(
-            f"{shown(path)} has rows for {table.num_rows:,} of {len(tree):,} nodes; a report needs all of them: "
-            "denoise with `fill`"
-        )
     there = {name: floats(table, name, path, rows) for name in OPTIONAL if name in table.column_names}
     _check(there, path, rows)
-    figure = _figure(table, tree, there.get("noisy", np.full(table.num_rows, np.nan)))
+    if len(tree) != table.num_rows:
+        if not set(MEASURED) <= set(there) or FROM_PRIOR in there:
+            raise InputError(
+                f"{shown(path)} has rows for {table.num_rows:,} of {len(tree):,} nodes; a report needs all of them: "
+                "denoise with `fill`"
+            )
+        there = _with_sums(tree, there, table.schema.metadata or {})
+    figure = _figure(table, tree, there.get("noisy", np.full(len(tree), np.nan))[: table.num_rows])
     impressions = _impressions(table, tree, path, levels, rows)
     if rows is None and impressions is None and not set(NODE) <= set(table.column_names):  # ours has all nodes
         tree, there = _with_missing(tree, there)
@@ -341,6 +343,20 @@ def read_estimates(table: Any, path: str, levels: list[str] | None = None, rows:
         impressions=impressions,
         figure=figure,
     )
+
+
+def _with_sums(tree: Tree, there: dict[str, Floats], metadata: dict[bytes, bytes]) -> dict[str, Floats]:
+    """The columns with nodes that have no row, which are sums of those below them: from what was measured, again."""
+    rows = len(there["estimate"])
+    more = (0, len(tree) - rows)
+    noisy = np.pad(np.nan_to_num(there["noisy"]), more)
+    variance = np.pad(np.nan_to_num(there["noise_variance"], nan=np.inf), more, constant_values=np.inf)
+    again = denoise(tree, noisy, variance, shape=stated_shape(metadata) or "laplace")
+    added = figures_of(again, stated_confidence(metadata) or USUAL)
+    made = {name: np.append(values, added[name][rows:]) for name, values in there.items()}
+    leaf = np.where(tree.is_leaf, made["estimate"], 0.0)
+    moved = np.where(np.arange(len(tree)) < rows, 0.0, tree.sum_up(leaf) - made["estimate"])  # they may be non-negative
+    return made | {name: made[name] + moved for name in ("estimate", "low", "high")}
 
 
 def _with_missing(tree: Tree, there: dict[str, Floats]) -> tuple[Tree, dict[str, Floats]]:

@@ -130,7 +130,7 @@ def recognise(
         table, levels, left_out = long_table(pivot, path)
         table, value = mark(table, words), FIGURE
         notes += [str(spread), left_out]
-        path = f"{path}, one row per cell"
+        path, fill = f"{path}, one row per cell", True  # there is no place for rows above
     grouping = _grouping_columns(table)
     table, null_notes = _null_labels(table, grouping, path)
     roles = {*grouping.values(), *amounts}
