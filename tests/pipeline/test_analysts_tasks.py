@@ -7,7 +7,7 @@ square error of no level is above that of the raw figures.
 import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import openpyxl
