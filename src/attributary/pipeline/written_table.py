@@ -182,7 +182,7 @@ def _pivot(form: TableForm, est: Estimate, figures: Mapping[str, Any], layout: L
     totals = _rows_of_totals(form.pivot)
     made = table.replace_schema_metadata({**(table.schema.metadata or {}), **(form.user.schema.metadata or {})})
     behind: dict[str, Floats] = {}
-    for name, rows, first in form.pivot.cells():
+    for name, rows, first in sorted(form.pivot.cells(), key=lambda part: table.column_names.index(part[0])):
         cells = {key: np.full(table.num_rows, np.nan) for key in ("estimate", *order)}
         for key, values in cells.items():
             values[rows] = figures[key][first : first + len(rows)]

@@ -10,6 +10,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from attributary.tables.number_form import BELOW as BOUND
 from attributary.tables.number_form import plain_numbers
 from attributary.tables.table_columns import is_text_type, with_cells
 
@@ -63,12 +64,16 @@ def rows_of_nodes(table: Any) -> Any:
 
 
 def _numbers(table: Any, form: WrittenForm) -> Any:
-    """The table with numbers where texts have decimal commas, but for labels."""
+    """The table with numbers where texts have decimal commas, but for labels; a bound such as <5 is no number."""
+    import pyarrow.compute as pc
+
     labels = set(_level_names(table))
     for name in table.column_names:
         if is_text_type(table.column(name).type) and (name in ADDED or (labels and name not in {*labels, LEVELS})):
+            cells = table.column(name)
+            bound = pc.match_substring_regex(cells, f"^{BOUND.pattern}$")
             try:
-                table, _ = plain_numbers(table, name, "")
+                table, _ = plain_numbers(with_cells(table, name, pc.if_else(bound, None, cells)), name, "")
             except ValueError:  # 1,234 alone, in a column of the user's
                 continue
     return table
