@@ -10,19 +10,8 @@ from attributary.cli.options import amount_options, form_options
 NODES, SERIES_NODES = 200_000, 2_000
 TESTS = ["rates", "counts", "per-impression"]
 FORMATS = ["svg", "png", "pdf"]
-RAW = (
-    "value",
-    "variance",
-    "std",
-    "no_totals",
-    "suppressed",
-    "empty",
-    "missing",
-    "decimal",
-    "separator",
-    "sheet",
-    "wide",
-)
+FORM = ("no_totals", "suppressed", "empty", "missing", "decimal", "separator", "sheet", "wide")
+RAW = ("value", "variance", "std", *FORM)
 
 ABOUT = """Make one page to send on: the counts, how accurate they are, and how private.
 
@@ -89,6 +78,7 @@ out. True counts in a folder are left out. More: docs/report.md, docs/weeks.md
     help="With periods: keep that share for any dependence of nodes.",
 )
 @click.option("--measure", metavar="NAME", help="With periods: the measure to compare.  [default: the first]")
+@click.option("--changes", metavar="FILE", help="With periods: also write what changed in the last step, as a table.")
 @amount_options
 @form_options
 @click.option("--charts", metavar="DIR", help="Also write each chart to this folder.")
@@ -130,9 +120,10 @@ def report(
             raise InputError("--charts are of one period; give one run, or leave it out")
         _report_series(weeks, output, nodes, title, quiet, levels=names, **of_periods)
         return
-    if any(of_periods[name] for name in ("test", "proven", "measure", "largest")):
+    if any(of_periods[name] for name in ("test", "proven", "measure", "largest", "changes")):
         raise InputError(
-            "--test, --proven, --measure and --largest are of periods; give a folder of them, or THIS and LAST"
+            "--test, --proven, --measure, --largest and --changes are of periods; give a folder of them, or THIS and "
+            "LAST"
         )
     with stages(not quiet) as stage:
         stage("reading")
@@ -171,14 +162,24 @@ def _one_table(files: tuple[str, ...]) -> dict[str, str]:
 
 
 def _report_series(
-    weeks: dict[str, str], output: str, nodes: int | None, title: str | None, quiet: bool, **options: Any
+    weeks: dict[str, str],
+    output: str,
+    nodes: int | None,
+    title: str | None,
+    quiet: bool,
+    changes: str | None = None,
+    **options: Any,
 ) -> None:
     from attributary.changes import periods
     from attributary.cli.progress import stages
     from attributary.cli.reading import refuse_inputs
     from attributary.report import save, series_page
+    from attributary.tables import check_output, write_table
 
     refuse_inputs([output], list(weeks.values()))
+    if changes:
+        check_output(changes)
+        refuse_inputs([changes], [*weeks.values(), output], "--changes")
     with stages(not quiet) as stage:
         stage("reading")
         series = periods(next(iter(weeks.values())) if options["by"] else weeks, **options)
@@ -186,7 +187,10 @@ def _report_series(
         stage("drawing")
         made = series_page(series, plans, nodes or SERIES_NODES, title)
         save(made.html, output)
-    _say_made(made.html, output, series.not_private, made.lead, [], quiet)
+        if changes:
+            write_table(series.steps[-1].table(), changes)
+    notes = [f"changes written to {changes}"] if changes else []
+    _say_made(made.html, output, series.not_private, made.lead, notes, quiet)
 
 
 def _plan_of(path: str) -> Any:
