@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from attributary.denoising.denoise import denoise
     from attributary.measurements import Measurements
     from attributary.pipeline.check_table import check_table
+    from attributary.pipeline.denoise_table import denoise_table
     from attributary.pipeline.draft_spec import draft_spec
     from attributary.pipeline.run import run
     from attributary.pipeline.table_form import recognise
@@ -31,6 +32,7 @@ __all__ = [
     "check_table",
     "compare",
     "denoise",
+    "denoise_table",
     "draft_spec",
     "estimate_noise",
     "make_plan",
@@ -59,6 +61,7 @@ HOME = {
     "make_plan": "attributary.plan",
     "periods": "attributary.changes",
     "check_table": "attributary.pipeline.check_table",
+    "denoise_table": "attributary.pipeline.denoise_table",
     "draft_spec": "attributary.pipeline.draft_spec",
     "recognise": "attributary.pipeline.table_form",
     "run": "attributary.pipeline.run",

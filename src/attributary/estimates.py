@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from attributary.denoising import Estimate, denoise
 from attributary.denoising.estimate import Fit
 from attributary.denoising.prediction import EXCESS, Prediction
-from attributary.denoising.quantile import level_of
+from attributary.denoising.quantile import level_of, quantile
 from attributary.errors import InputError
 from attributary.measurements import Measurements
 from attributary.noise import SHAPES
@@ -90,6 +90,7 @@ LARGEST = "largest"  # in the metadata: the most that one conversion adds, by me
 IMPRESSIONS = "impressions"  # of each node, where they are known; they are not private
 
 USUAL = 0.95  # confidence
+ROUNDED = 0.01  # by which an interval may differ, since it was written with few digits
 OFF = 0.02  # of a standard deviation: estimates of a whole family add up
 ALIKE = 0.9  # of the nodes; rounding may make some corrections 0
 MANY = 100  # values of a column that are no measures any more
@@ -198,7 +199,7 @@ class Estimates:
         except ValueError:  # exact figures at odds with each other: no estimates were made of them
             return None
         moved, variance = (self.tree.to_level_order(a) for a in (again.correction, again.variance))
-        alike = np.isnan(moved) | np.isnan(self.correction) | np.isclose(moved, self.correction, 1e-3, 1e-3)
+        alike = np.isnan(moved) | np.isnan(self.correction) | np.isclose(moved, self.correction, 1e-3, 6e-3)
         wider = self.zero_probability is not None and self.from_prior == 0  # a posterior, than without a prior
         alike &= np.isposinf(self.plain_variance) | np.isclose(variance, self.plain_variance, 1e-3) | wider
         return again if alike.mean() > ALIKE else None
@@ -236,10 +237,14 @@ class Estimates:
         nodes = np.flatnonzero(uncut if uncut.any() else good)
         if not nodes.size or (plain is None and not prior):
             return None
-        reach = (self.high - self.low)[nodes] / 2 / np.sqrt(self.variance[nodes])
+        width = (self.high - self.low)[nodes]
+        reach = width / 2 / np.sqrt(self.variance[nodes])
         middle = int(np.argsort(reach)[len(reach) // 2])
         excess = EXCESS if plain is None or prior else self.tree.to_level_order(plain._excess)[nodes[middle]]
-        return min(max(level_of(float(reach[middle]), float(excess)), 0.01), 0.9999)
+        level = min(max(level_of(float(reach[middle]), float(excess)), 0.01), 0.9999)
+        usual = float(quantile(USUAL, np.array([float(excess)]))[0] / reach[middle])
+        written = 2 / float(width[middle]) if self.whole else 0.0  # intervals are written in whole numbers
+        return USUAL if abs(usual - 1) < max(ROUNDED, written) else level
 
     @property
     def level_known(self) -> bool:
@@ -344,16 +349,18 @@ def stated_largest(table: Any) -> dict[str, float]:
         return {}
 
 
-def with_roles(table: Any, tree: Tree, levels: tuple[str, ...], figure: str, text: bool) -> Any:
+def with_roles(table: Any, tree: Tree, levels: tuple[str, ...], figure: str, text: bool, stated: bool = False) -> Any:
     """The table with the names of its level columns and of its figures, so that whoever reads it need not be told them.
 
     They are in the metadata. Text has none: there, the levels are the columns before the figures, or else a last column
-    says for each row which columns name its node, as in region > store.
+    says for each row which columns name its node, as in region > store; so it is wherever they are to be `stated`.
     """
     import pyarrow as pa
 
     table = noted(table, levels=json.dumps(levels), figure=figure)
-    if not text or LEVELS in table.column_names or label_columns(table.column_names) == list(levels):
+    if not text or LEVELS in table.column_names:
+        return table
+    if not stated and label_columns(table.column_names) == list(levels):
         return table
     paths = [BELOW.join(levels[: depth + 1 - tree.total]) or None for depth in range(tree.depth)]
     codes = pa.array(tree.level[: table.num_rows].astype(np.int32))
@@ -418,14 +425,16 @@ def read_estimates(table: Any, path: str, levels: list[str] | None = None, rows:
     `rows` are the numbers of these rows in the file, where the table has those of one measure only.
     """
     tree = tree_of(table, path, levels, rows)
-    if len(tree) != table.num_rows:
-        raise InputError(
-            f"{shown(path)} has rows for {table.num_rows:,} of {len(tree):,} nodes; a report needs all of them: "
-            "denoise with `fill`"
-        )
     there = {name: floats(table, name, path, rows) for name in OPTIONAL if name in table.column_names}
     _check(there, path, rows)
-    figure = _figure(table, tree, there.get("noisy", np.full(table.num_rows, np.nan)))
+    if len(tree) != table.num_rows:
+        if not set(MEASURED) <= set(there) or FROM_PRIOR in there:
+            raise InputError(
+                f"{shown(path)} has rows for {table.num_rows:,} of {len(tree):,} nodes; a report needs all of them: "
+                "denoise with `fill`"
+            )
+        there = _with_sums(tree, there, About.of(table.schema.metadata))
+    figure = _figure(table, tree, there.get("noisy", np.full(len(tree), np.nan))[: table.num_rows])
     impressions = _impressions(table, tree, path, levels, rows)
     if rows is None and impressions is None and not set(NODE) <= set(table.column_names):  # ours has all nodes
         tree, there = _with_missing(tree, there)
@@ -435,6 +444,20 @@ def read_estimates(table: Any, path: str, levels: list[str] | None = None, rows:
     about = About.of(table.schema.metadata)._replace(figure=figure)
     about = about._replace(not_private=words_of(table) or about.not_private)
     return Estimates(tree, **columns, extras=extras, **about._asdict(), impressions=impressions)
+
+
+def _with_sums(tree: Tree, there: dict[str, Floats], about: About) -> dict[str, Floats]:
+    """The columns with nodes that have no row, which are sums of those below them: from what was measured, again."""
+    rows = len(there["estimate"])
+    more = (0, len(tree) - rows)
+    noisy = np.pad(np.nan_to_num(there["noisy"]), more)
+    variance = np.pad(np.nan_to_num(there["noise_variance"], nan=np.inf), more, constant_values=np.inf)
+    again = denoise(tree, noisy, variance, shape=about.shape or "laplace")
+    added = figures_of(again, about.confidence or USUAL)
+    made = {name: np.append(values, added[name][rows:]) for name, values in there.items()}
+    leaf = np.where(tree.is_leaf, made["estimate"], 0.0)
+    moved = np.where(np.arange(len(tree)) < rows, 0.0, tree.sum_up(leaf) - made["estimate"])  # they may be non-negative
+    return made | {name: made[name] + moved for name in ("estimate", "low", "high")}
 
 
 def _with_missing(tree: Tree, there: dict[str, Floats]) -> tuple[Tree, dict[str, Floats]]:

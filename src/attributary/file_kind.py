@@ -52,11 +52,12 @@ class KnownFile:
     kind: Kind
     names: tuple[str, ...] = ()
     separator: str | None = None
+    sheet: str | None = None
 
     @cached_property
     def table(self) -> Any:
         """The table in it, read once."""
-        return read_table(self.path, separator=self.separator)
+        return read_table(self.path, separator=self.separator, sheet=self.sheet)
 
     def refuse(self, command: str, remedy: str = "") -> NoReturn:
         """Refuses the file: what it is, what the command takes, and what to do instead."""
@@ -66,7 +67,11 @@ class KnownFile:
 
 
 def file_kind(
-    path: str, command: str = "report", levels: list[str] | None = None, separator: str | None = None
+    path: str,
+    command: str = "report",
+    levels: list[str] | None = None,
+    separator: str | None = None,
+    sheet: str | None = None,
 ) -> KnownFile:
     """What is at a path; one that is not there or cannot be read is refused with what the `command` takes.
 
@@ -82,13 +87,13 @@ def file_kind(
         return KnownFile(path, kind)
     sure = by_name(path).format is not None or _is_binary(beginning)
     try:
-        names = tuple(column_names(path, separator))
+        names = tuple(column_names(path, separator, sheet))
     except InputError:
         if sure:
             raise
         return KnownFile(path, "other")
     kind = table_kind(names, levels)
-    return KnownFile(path, "other" if kind == "table" and not sure else kind, names, separator)
+    return KnownFile(path, "other" if kind == "table" and not sure else kind, names, separator, sheet)
 
 
 def _other_than_table(path: str, beginning: bytes) -> Kind | None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attributary.errors import InputError
 from attributary.family_covariance import FamilyCovariance, leaf_families
 from attributary.noise import Entropy, NoiseShape, RandomisedResponse, shape_of
 from attributary.tables.table_columns import SEEDED, arrow_table, together
@@ -109,28 +108,15 @@ class Measurements:
         are recognised where only one reading fits; `form` are further options of `recognise`, such as suppressed=["<5"]
         and decimal=",".
         """
-        from attributary.pipeline.denoise_table import node_rows
+        from attributary.pipeline.node_rows import figure_rows
 
-        table, how = (
-            arrow_table(frame),
-            {"noise": noise, "fill": fill, "totals": totals, "no_totals": no_totals, **form},
-        )
+        how = {"noise": noise, "fill": fill, "totals": totals, "no_totals": no_totals, **form}
+        each = figure_rows(table := arrow_table(frame), levels, value, variance=variance, std=std, **how)
         if value is None or isinstance(value, str):
-            rows = node_rows(table, levels, value, variance=_of_column(variance, [value or ""], 0),
-                             std=_of_column(std, [value or ""], 0), **how)  # fmt: skip
+            rows = each[0]
             same = rows.form.table.num_rows == table.num_rows  # a pivot has become another table
             return replace(rows.measured, frame=frame if same else rows.form.table)
-        names = list(value)
-        amounts = [
-            {"variance": _of_column(variance, names, i), "std": _of_column(std, names, i)} for i in range(len(names))
-        ]
-        each = [node_rows(table, levels, name, **amounts[i], **how) for i, name in enumerate(names)]
-        if len({one.form.incomplete for one in each}) > 1:  # families that lack rows in one column do in all
-            how["missing"] = tuple({node for one in each for node in one.form.incomplete})
-            each = [node_rows(table, levels, name, **amounts[i], **how) for i, name in enumerate(names)]
-        if not names or len(set(names)) < len(names):
-            raise InputError(f"figures are in one column or more, each named once; got {', '.join(names) or 'none'}")
-        return replace(_beside([one.measured for one in each]), names=tuple(names), frame=frame)
+        return replace(_beside([one.measured for one in each]), names=tuple(value), frame=frame)
 
     @classmethod
     def from_summary(
@@ -355,23 +341,6 @@ def combine(x: Floats, var_x: Floats, y: Floats, var_y: Floats) -> tuple[Floats,
     with np.errstate(invalid="ignore"):
         combined = np.where(var_x == np.inf, var_y, np.where(var_y == np.inf, var_x, trust_y * var_y))
     return trust_x * x + trust_y * y, combined
-
-
-def _of_column(given: Any, names: list[str], i: int) -> Any:
-    """The amount of one of several columns of figures: its own column, where one is given for each."""
-    given = given.tolist() if isinstance(given, np.ndarray) else given
-    if isinstance(given, str) or not isinstance(given, Sequence):
-        return given
-    if any(isinstance(one, Sequence) for one in given):
-        if len(given) != len(names):
-            raise InputError(f"an amount of noise for each of the {len(names)} columns of figures; got {len(given)}")
-        return given[i]
-    if len(given) == len(names) > 1:
-        raise InputError(
-            f"{list(given)} may be a number per column or per level: give [[{given[0]}], [{given[1]}], …] for one per "
-            "column, or a list for each column with one number per level"
-        )
-    return given
 
 
 def _numbers(values: ArrayLike, what: str) -> Floats:

@@ -52,6 +52,9 @@ def noisy_tables(draw: st.DrawFn) -> pa.Table:
     )
 
 
+COUNTS = ("estimate", "low", "high")
+
+
 @pytest.mark.parametrize("ending", ["csv", "tsv", "parquet", "arrow"])
 @pytest.mark.parametrize(
     "options", first_of([{}, {"nonnegative": "top-down"}, {"nonnegative": "joint", "whole": True}]), ids=str
@@ -77,11 +80,20 @@ def test_the_answer_is_the_librarys(
         assert written.select(["a", "b", "c", "extra"]).equals(table.select(["a", "b", "c", "extra"]))
         est = denoise(Tree.from_paths(table, ["a", "b", "c"]), table["noisy"], table["v"], **options)
         interval = est.interval(0.9)
+        least = 1.0 if "whole" in options else 0.02 * float(np.sqrt(np.min(est.variance[est.variance > 0], initial=9)))
         for name, wanted in zip(
             ADDED, (est.count, est.variance, interval.low, interval.high, est.correction), strict=True
         ):
             got = np.array([float("nan" if v is None else v) for v in written[name].to_pylist()])
-            np.testing.assert_array_equal(got, wanted, err_msg=name)
+            if ending in ("parquet", "arrow"):
+                np.testing.assert_array_equal(got, wanted, err_msg=name)
+            else:  # as many digits as mean something
+                np.testing.assert_array_equal(np.isnan(got), np.isnan(wanted))
+                np.testing.assert_allclose(got, wanted, 1e-4, least if name in COUNTS else 6e-3, err_msg=name)
+        counts = np.array(list(map(float, written["estimate"].to_pylist())))
+        tree, inner = est.tree, ~est.tree.is_leaf
+        below = np.bincount(tree.parent[tree.parent >= 0], counts[tree.parent >= 0], len(tree))
+        np.testing.assert_allclose(counts[inner], below[inner], 1e-12, 1e-9)
 
     same()
 
@@ -100,11 +112,12 @@ def test_all_ways_to_give_the_variance_agree() -> None:
     assert answer("--noise", f"{api}k", data=data) == by_level
     var = [dlap_variance(a) / c**2 for c in contribution]
     est = denoise(Tree.from_paths(TREE, ["a", "b", "c"]), NOISY, var)
-    assert numbers(by_level, "estimate") == list(est.count) and numbers(by_level, "variance") == list(est.variance)
+    np.testing.assert_allclose(numbers(by_level, "estimate"), est.count, 0, 0.02 * est.std.min())
+    np.testing.assert_allclose(numbers(by_level, "variance"), est.variance, 1e-4)
 
     sums = pa.table({**TREE, "noisy": [x * c for x, c in zip(NOISY, contribution, strict=True)]})
     rows = answer("--noise", f"{api}1000,2000,4000,sums", data=csv_of(sums))
-    np.testing.assert_allclose(numbers(rows, "estimate"), est.count, rtol=1e-14)
+    assert numbers(rows, "estimate") == numbers(by_level, "estimate")
     same = answer("--noise", "api:epsilon=1,contribution=5", data=data)
     assert same == answer("--noise", "api:epsilon=1,contribution=5,l1=65536", data=data)
     assert same == answer("--variance", repr(dlap_variance(1 / 65536) / 25), data=data)
@@ -301,7 +314,7 @@ def test_rows_labelled_all_are_totals_where_they_are_near_the_sums(ending: str, 
     assert recognised.exit_code == 0 and "recognised: ALL marks totals" in recognised.stderr
     rows = answer("--variance", "1", "--total", "ALL", **call)
     assert rows == answer("--variance", "1", **call)
-    assert len(rows) == 7 and (rows[2]["store"], rows[6]["region"]) == ("", "")
+    assert len(rows) == 7 and (rows[2]["store"], rows[6]["region"]) == ("ALL", "ALL")
     assert float(rows[6]["estimate"]) == pytest.approx(sum(numbers(rows, "estimate")[i] for i in (0, 1, 3, 4)))
     assert 58 < float(rows[6]["estimate"]) < 62
     as_they_are = answer("--variance", "1", "--no-totals", "--fill", **call)

@@ -139,7 +139,7 @@ def test_lists_are_no_labels(tmp_path: Path) -> None:
     assert result.exit_code == 2 and "the labels of a level are text, numbers or dates" in result.stderr
 
 
-@pytest.mark.parametrize("out", ["no/out.csv", "out.xlsx", "."])
+@pytest.mark.parametrize("out", ["no/out.csv", "out.ods", "."])
 def test_a_bad_output_is_refused_before_reading(out: str, tmp_path: Path) -> None:
     result = run("--variance", "1", "-o", str(tmp_path / out), table="there is none")
     assert result.exit_code == 2 and "there is none" not in result.stderr and not list(tmp_path.iterdir())
@@ -149,7 +149,7 @@ def test_our_bug_is_not_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise ValueError("two\nlines")
 
-    monkeypatch.setattr("attributary.pipeline.denoise_table.with_metadata", broken)
+    monkeypatch.setattr("attributary.pipeline.written_table.with_metadata", broken)
     monkeypatch.delenv("ATTRIBUTARY_DEBUG", raising=False)
     result = run("--variance", "v", data=SMALL)
     assert result.exit_code == 1 and result.stderr.count("\n") == 1
@@ -348,7 +348,7 @@ def test_whatever_ends_a_command_has_its_code_and_at_most_one_line(
     def ends(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr("attributary.pipeline.denoise_table.with_metadata", ends)
+    monkeypatch.setattr("attributary.pipeline.written_table.with_metadata", ends)
     monkeypatch.delenv("ATTRIBUTARY_DEBUG", raising=False)
     result = run("--variance", "v", data=SMALL)
     assert result.exit_code == code and result.stderr.count("\n") == (code != 141) and len(result.stderr) < 2100

@@ -97,7 +97,7 @@ def test_what_is_left_out_is_told(run: Path, tmp_path: Path) -> None:
         ("x.json", b"\xff\xfe", "x.json is not a plan"),
         ("x.parquet", b"PAR1 and no more", "x.parquet is not a whole Parquet file"),
         ("x.csv", b"", "x.csv is empty"),
-        ("x.csv", b"a,b\n1,2\n", "x.csv does not say which column has the figures"),
+        ("x.csv", b"a,b\n1,2\n", "x.csv: which column has the figures, a or b? For example"),
         ("x.csv", b"a,conversions\n1,2\n", "x.csv holds true counts; a report is made of a plan"),
         ("x.png", b"\x89PNG\r\n\x1a\n\x00\x00\xff", "x.png is neither a table nor a plan"),
         ("spec.toml", b"epsilon = 4\n", "spec.toml is a spec; a report is made of"),
@@ -125,7 +125,7 @@ def test_a_broken_or_foreign_file_is_one_line_and_the_old_page_stays(
         (["a.parquet", "-o", "empty"], "empty is a folder; give the name of a file in it"),
         (["a.parquet", "-o", "no/where.html"], "cannot be written: there is no folder"),
         (["a.parquet", "--tau", "0"], "--tau is a number above 0; got 0.0"),
-        (["a.parquet", "--proven"], "--test, --proven, --measure and --largest are of periods"),
+        (["a.parquet", "--proven"], "--test, --proven, --measure, --largest and --changes are of periods"),
         (["a.parquet", "--tau", "nan"], "--tau is a number above 0; got nan"),
         (["a.parquet", "--charts", "a.parquet"], "a.parquet cannot be made: File exists"),
         (["a.parquet", "--levels", "x,y"], "a.parquet has no column 'x'; its columns are node"),
@@ -217,3 +217,21 @@ def test_an_odd_cell_is_one_line(cell: str, code: int, tmp_path: Path) -> None:
         main, ["report", str(tmp_path / "g.csv"), "--levels", "a", "-o", str(tmp_path / "r.html")]
     )
     assert result.exit_code == code and result.stderr.count("\n") == 1 and len(result.stderr) < 500, result.stderr
+
+
+def test_changes_are_a_table_too(tmp_path: Path) -> None:
+    rows = ["store,week,visits", "a,,130", "a,W1,100", "a,W2,28", "b,,61", "b,W1,30", "b,W2,31"]
+    (tmp_path / "raw.csv").write_text("\n".join(rows))
+    files = ["--table", str(tmp_path / "raw.csv"), "-o", str(tmp_path / "t.csv")]
+    made = CliRunner().invoke(main, ["denoise", *files, "--std", "2", "-q"])
+    assert made.exit_code == 0, made.output
+    result = report(
+        tmp_path / "t.csv", "--periods", "week", "-o", tmp_path / "p.html", "--changes", tmp_path / "changes.csv"
+    )
+    assert result.exit_code == 0 and "changes written to" in result.stderr, result.output
+    table = read_table(str(tmp_path / "changes.csv"))
+    assert table["store"].to_pylist() == ["a", "b"] and table["verdict"].to_pylist()[0] == "fell"
+    now, before, change = ([float(x) for x in table[name].to_pylist()] for name in ("now", "before", "change"))
+    assert change == pytest.approx([x - y for x, y in zip(now, before, strict=True)])
+    refused = report(tmp_path / "t.csv", "-o", tmp_path / "p.html", "--changes", tmp_path / "changes.csv")
+    assert refused.exit_code == 2 and "--changes are of periods" in refused.stderr

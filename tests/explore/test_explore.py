@@ -407,9 +407,8 @@ def test_tables_of_different_questions_are_not_compared(tmp_path: Path) -> None:
 def test_a_table_is_called_by_what_it_counts(tmp_path: Path) -> None:
     """As on the page: by the column that was denoised, or else conversions."""
     figures = pa.table({"shop": ["a", "a", "b"], "day": [None, "mon", None], "visits": [9.0, 5.0, 4.0]})
-    write_table(
-        denoise_table(figures, ["shop", "day"], "visits", variance=1.0, fill=True).table, str(tmp_path / "t.csv")
-    )
+    made = denoise_table(figures, ["shop", "day"], "visits", variance=1.0, fill=True)
+    write_table(made.written("csv"), str(tmp_path / "t.csv"))
     write_table(table(["a", "b"]), str(tmp_path / "run.parquet"))
     for name, called in (("t.csv", "visits"), ("run.parquet", "conversions")):
         opened = open_session(str(tmp_path / name))

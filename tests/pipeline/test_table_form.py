@@ -87,7 +87,9 @@ def test_what_is_asked_for_names_columns_of_labels() -> None:
         "to": [5, 6, 7],
         "users": [3, 4, 5],
     }
-    with pytest.raises(InputError, match="top to bottom, as in `levels=region,store`$"):
+    more = {name: [*cells, cells[1]] for name, cells in bounds.items()} | {"region": ["N", "N", "S", "S"]}
+    assert recognise(more).levels == ("region", "store") and recognise(more).value == "users"
+    with pytest.raises(InputError, match="top to bottom\\? For example `levels=region,store`$"):
         recognise(bounds, path="b.csv")
     with pytest.raises(InputError, match="^the table has no column 'sd'"):
         attributary.Measurements.from_table(bounds, ["region", "store"], "users", noise="normal:std=sd")

@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 from attributary.errors import InputError
-from attributary.pipeline.denoise_table import denoise_table, node_rows
+from attributary.pipeline.denoise_table import denoise_table
+from attributary.pipeline.node_rows import node_rows
 from attributary.tables import read_table
+from attributary.tables.as_written import rows_of_nodes
 
 FOLDER = Path(__file__).parent / "awkward"
 Figures = dict[tuple[str, ...], float]
@@ -86,6 +88,9 @@ RECOGNISED: list[tuple[str, str, Figures | None, dict[str, Any]]] = [
     ("grouping_columns", "levels: region > store > week", VISITS, {}),
     ("grouping_by_null", "3 empty cells of store are a group of their own", NULLS, {}),
     ("grouping_id", "", VISITS, LEVELS),
+    ("grouping_id", "levels: region > store > week", VISITS, {}),
+    ("latin1", "text is in the encoding of Western Windows (cp1252)", None, {}),
+    ("two_columns_of_figures", "levels: region > store > week", VISITS, {"value": "visits"}),
     ("wide_by_week", "W1 to W2 are the 2 values of week; Total is the total of a row", VISITS, {}),
     ("wide_by_date", "1.291 is read as 1291", DATES, {}),
     ("wide_by_colour", "red to green are the 2 values of colour", COLOURS, {"levels": ["region"], "wide": "colour"}),
@@ -113,21 +118,20 @@ RECOGNISED: list[tuple[str, str, Figures | None, dict[str, Any]]] = [
 ]
 # A file, the reason that it is refused for, and the options it is read with.
 REFUSED: list[tuple[str, str, dict[str, Any]]] = [
-    ("wide_with_owners", "give them with `levels`, top to bottom, as in `levels=region,owner`", {}),
+    ("wide_with_owners", "which columns are the hierarchy, top to bottom\\? For example `levels=region,owner`", {}),
     ("bounds_beside_figures", "already has a column 'low'", {}),
     ("american_thousands", "is not a number with a decimal comma", {"decimal": ","}),
     ("thousands_or_decimals", "may be 1320 or 1.320: all signs there have three digits", {}),
     ("thousands_or_decimals_in_points", "may be 1320 or 1.320: all signs there have three digits", {}),
-    ("two_decimal_signs", "does not say which column has the figures", {}),
+    ("two_decimal_signs", "no column has numbers only", {}),
     ("two_decimal_signs", "'2,5' in column 'visits' is not a number", LEVELS),
     ("percentages", "'100.0%' in column 'visits' is not a number", LEVELS),
     ("figures_with_units", "'1320 visits' in column 'visits' is not a number", LEVELS),
     ("spreadsheet_errors", "'#N/A' in column 'visits' is not a number", LEVELS),
     ("two_separators_fit", "may be separated by ',' or ';'", {}),
-    ("latin1", "line 2 is not UTF-8", {}),
     ("title_above_the_header", "has 4 cells, but the header has 1", {}),
     ("all_is_an_ordinary_label", "'ALL' in column 'store' reads as a total", {"levels": ["region", "store"]}),
-    ("subtotals_named_after_their_group", "does not say which columns name a node", {}),
+    ("subtotals_named_after_their_group", "'North Total' in column 'region' reads as a total", {}),
     (
         "subtotals_named_after_their_group",
         "'North Total' in column 'region' reads as a total",
@@ -137,11 +141,10 @@ REFUSED: list[tuple[str, str, dict[str, Any]]] = [
     ("dashes_for_nothing", "'-' in column 'visits' is not a number", LEVELS),
     ("empty_figures", "has an empty cell where a finite number is needed; .*`empty=unmeasured`", {}),
     ("grouping_contradicts", "grouping_store is 1, which says that the row is a total, but store is not empty", {}),
-    ("grouping_id", "does not say which columns name a node", {}),
     ("grouping_id_of_null", "'store' is empty but 'week' below it is not", LEVELS),
     ("cube", "'region' is empty but .* below it is not", LEVELS),
-    ("cube", "does not say which columns name a node", {}),
-    ("wide_by_colour", "does not say which column has the figures", {}),
+    ("cube", "which columns are the hierarchy, top to bottom", {}),
+    ("wide_by_colour", "which column has the figures, red or green\\? For example `value=red`", {}),
     ("wide_with_two_totals", "a wide table has one column of totals; got Total and Sum", {}),
     ("wide_by_swedish_month", "beside them maj has numbers, too: .*`wide=month`", {"levels": ["butik"]}),
     (
@@ -154,10 +157,10 @@ REFUSED: list[tuple[str, str, dict[str, Any]]] = [
     ("one_point_between_thousands", "may be 10307 or 10.307: .*`decimal=.` or `decimal=,`", {}),
     ("outside_its_own_bounds", r"row 2 \(line 3\): the figure 10 is outside its own bounds, 12 to 18", BOUNDS),
     ("noise_beyond_numbers", "'1e400' in column 'sd' is too large for a number", LEVELS2 | {"noise": "normal:std=sd"}),
-    ("leaves_only", "give them with `levels`, top to bottom, as in `levels=region,store,week`", {}),
-    ("a_column_of_remarks", "give them with `levels`, top to bottom, as in `levels=region,store,week,remark`", {}),
-    ("a_column_of_owners", "does not say which columns name a node", {}),
-    ("two_columns_of_figures", "give it with `value`: `value=visits` or `value=orders`", {}),
+    ("leaves_only", "which columns are the hierarchy, top to bottom\\? For example `levels=region,store,week`", {}),
+    ("a_column_of_remarks", "For example `levels=region,store,week`$", {}),
+    ("a_column_of_owners", "top to bottom\\? For example `levels=region,store,week`$", {}),
+    ("two_columns_of_figures", "which column has the figures, visits or orders\\? For example `value=visits`", {}),
     ("path_twice", "a path has one row", LEVELS),
     ("averages", "as averages and rates are, which do not add up", {}),
     (
@@ -184,7 +187,7 @@ def test_a_table_is_recognised_and_says_so(
     assert says in " | ".join([*made.recognised, *made.doubts, *([] if says else [""])])
     labels = [found.table.column(name).to_pylist() for name in found.levels]
     paths = [tuple(str(label) for label in row if label not in (None, "", "*")) for row in zip(*labels, strict=True)]
-    assert len(paths) == made.table.num_rows
+    assert len(paths) == rows_of_nodes(made.table).num_rows
     if holds is not None:
         np.testing.assert_equal(dict(zip(paths, found.figures.tolist(), strict=True)), holds)
 

@@ -180,8 +180,10 @@ INPUTS = {
     "semicolons and a short row": ("t.csv", b"a;b;c\n1;2\n3;4;5\n", "row 1 .* has"),
     "open quotes": ("t.csv", b'a,b\n1,2\n"3,4\n5,6\n', "quotes do not close in the row after line 2"),
     "open quotes, long": ("t.csv", b'a,b\n1,2\n"3,4\n' + b"5,6\n" * 600_000, "quotes do not close"),
-    "Latin-1": ("t.csv", b"a,b\n1,2\ncaf\xe9,3\n", "line 3 is not UTF-8"),
-    "Latin-1 in the header": ("t.csv", b"caf\xe9,b\n1,2\n", "line 1 is not UTF-8"),
+    "neither UTF-8 nor cp1252": ("t.csv", b"a,b\n1,2\ncaf\x81,3\n", "line 3 is not UTF-8"),
+    "no text in the header": ("t.csv", b"caf\xe9\x00,b\n1,2\n", "line 1 is not UTF-8"),
+    "short row in cp1252": ("t.csv", b"a,b\ncaf\xe9,2\n3\n", r"row 2 \(line 3\) has 1 cells"),
+    "text called a spreadsheet": ("t.xlsx", b"a,b\n1,2\n", "is not a whole spreadsheet"),
     "UTF-16 cut": ("t.csv", "a,b\n1,2\n".encode("utf-16")[:-1], "begins as UTF-16, but is not"),
     "spreadsheet": ("t.csv", b"PK\x03\x04" + bytes(range(256)), "a spreadsheet, not text"),
     "Parquet called CSV": ("t.csv", WHOLE, "is Parquet, whatever its ending says"),
@@ -220,12 +222,12 @@ def test_a_missing_file_and_a_folder_are_refused(tmp_path: Path) -> None:
 
 
 OUTPUTS = {
-    "unknown ending": ("t.xlsx", None, "does not end like a table; end it in .csv"),
+    "unknown ending": ("t.ods", None, "does not end like a table; end it in .csv"),
     "no ending": ("t", None, "does not end like a table"),
     "compressed Parquet": ("t.parquet.gz", None, "does not end like a table"),
     "no such folder": ("none/t.csv", None, "there is no folder .*none; make it"),
     "a folder": ("", None, "is a folder"),
-    "unknown format": ("t.csv", "xlsx", "format is one of csv, tsv, parquet, arrow, arrows; got 'xlsx'"),
+    "unknown format": ("t.csv", "ods", "format is one of csv, tsv, parquet, arrow, arrows, xlsx; got 'ods'"),
 }
 
 
@@ -262,7 +264,7 @@ def test_a_terminal_gets_no_binary(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_interrupted_write_leaves_the_old_file(
     error: type[BaseException], ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(table: pa.Table, delimiter: str) -> Callable[[], bytes]:
+    def interrupted(table: pa.Table, delimiter: str, newline: str) -> Callable[[], bytes]:
         yield b"half\n" * 100_000
         raise error
 

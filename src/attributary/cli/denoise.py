@@ -10,7 +10,7 @@ import click
 
 from attributary.cli.options import amount_options, chosen_estimator, estimator_options, form_options, threads
 
-FORMATS = ["csv", "tsv", "parquet", "arrow", "arrows"]
+FORMATS = ["csv", "tsv", "xlsx", "parquet", "arrow", "arrows"]
 TREE = "tree.parquet"
 
 ABOUT = """Turn noisy figures of any tree into the best figures that add up.
@@ -111,10 +111,10 @@ def denoise(
     from attributary.cli.print_estimates import print_estimates, print_form
     from attributary.cli.printing import say, warn_first
     from attributary.cli.progress import stages
-    from attributary.cli.reading import refuse_inputs
+    from attributary.cli.reading import answered, refuse_inputs
     from attributary.denoising.passes import passes_once
     from attributary.pipeline.denoise_table import denoise_table
-    from attributary.tables import check_output, is_text, read_table, write_table
+    from attributary.tables import check_output, read_table, write_table
     from attributary.tables.table_columns import words_of
 
     chosen = chosen_estimator(estimator, joint, whole, prior)
@@ -134,24 +134,33 @@ def denoise(
             denoised = _summary(files, tree, stage, how)
         else:
             stage("reading")
-            table = read_table(path, separator=of_table.pop("separator"))
-            how |= {"keep_text": is_text(written.format), "path": path, "stage": stage}
-            denoised = denoise_table(table, _names(table, levels), value, **how, **of_table)
+            how |= {"path": path, "stage": stage}
+            with answered():
+                table = read_table(path, separator=of_table.pop("separator"), sheet=of_table.pop("sheet"))
+                denoised = denoise_table(table, _names(table, levels), _figures(table, value), **how, **of_table)
         stage("writing")
-        write_table(denoised.table, output, format_)
+        made = denoised.written(written.format)
+        write_table(made, output, format_)
     warn_first("" if quiet else denoised.misfit)
-    words = words_of(denoised.table)
+    words = words_of(made)
     if words:
         say(f"{'standard output' if output == '-' else output}: {words}", always=True)
     if not quiet:
         print_form(denoised.recognised, denoised.doubts)
-        print_estimates(denoised.quantities(confidence), denoised.table.num_rows, output, denoised.notes)
+        print_estimates(denoised.quantities(confidence), made.num_rows, output, denoised.notes)
 
 
 def _names(table: Any, levels: str | None) -> list[str] | None:
     """The columns that a user names with commas, which may have blanks around them."""
     names = table.column_names
     return None if levels is None else [name if name in names else name.strip() for name in levels.split(",")]
+
+
+def _figures(table: Any, value: str | None) -> str | list[str] | None:
+    """The column of figures, or several between commas."""
+    if value is None or value in table.column_names or "," not in value:
+        return value
+    return [name.strip() for name in value.split(",")]
 
 
 def _summary(files: Sequence[str], trees: Sequence[str], stage: Any, how: dict[str, Any]) -> Any:

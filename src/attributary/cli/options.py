@@ -134,6 +134,7 @@ FORM = (
     ),
     click.option("--decimal", type=click.Choice([".", ","]), help="Decimal separator, if it cannot be detected."),
     click.option("--separator", metavar="CHARACTER", help="Field delimiter, if it cannot be detected: ';' or tab."),
+    click.option("--sheet", metavar="NAME", help="Sheet of a spreadsheet.  [default: the only one with a table]"),
     click.option("--wide", metavar="LEVEL", help="Level that a pivot's columns are the labels of, as in day."),
 )
 

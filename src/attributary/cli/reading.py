@@ -1,18 +1,47 @@
 """Reading: what a command reads and where it writes: a place that can be written to, and nothing that it reads."""
 
 import os
-from collections.abc import Iterable
+import shlex
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from glob import glob, has_magic
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
+import click
+from click.core import ParameterSource
+
 from attributary.cli.summary_file import current
-from attributary.errors import InputError
+from attributary.errors import InputError, QuestionError
 
 if TYPE_CHECKING:
     from attributary.spec import Spec
 
+
 SQLITE = b"SQLite format 3\0"
+
+
+@contextmanager
+def answered() -> Iterator[None]:
+    """A question that only the user can answer is shown with this command and an answer."""
+    try:
+        yield
+    except QuestionError as error:
+        raise InputError(f"{error.question} For example: {_this_command(error.options)}") from error
+
+
+def _this_command(more: dict[str, str]) -> str:
+    """The command that runs, as the user gave it, with more options."""
+    ctx, words = click.get_current_context(), list[str]()
+    for parameter in ctx.command.params:
+        name = parameter.name or ""
+        value = more.get(name, ctx.params.get(name))
+        if name not in more and ctx.get_parameter_source(name) is not ParameterSource.COMMANDLINE:
+            continue
+        each = value if isinstance(value, tuple | list) else (value,)
+        option = [max(parameter.opts, key=len)] if isinstance(parameter, click.Option) else []
+        words += option if value is True else [word for one in each for word in (*option, str(one))]
+    return shlex.join([*ctx.command_path.split(), *words])
 
 
 def check_folder(folder: str, option: str = "-o") -> None:
@@ -35,10 +64,11 @@ def refuse_inputs(outputs: Iterable[str | None], inputs: Iterable[str | None], o
     Whatever the two are called: links, hard links and other spellings are the same file. `-` and addresses are none.
     The nodes beside a plan are read with it. A ledger is never written over, whether this command reads it or not.
     """
-    from attributary.plan.plan_file import beside
-
     paths = [path for path in inputs if path and path != "-" and "://" not in path]
-    paths += [beside(path) for path in paths if path.endswith(".json")]
+    if any(path.endswith(".json") for path in paths):
+        from attributary.plan.plan_file import beside  # plans and specs come with it
+
+        paths += [beside(path) for path in paths if path.endswith(".json")]
     places, summary = [(output, option) for output in outputs if output and output != "-"], current()
     if summary is not None and summary.path != "-":
         if any(_same(output, summary.path) for output, _ in places):

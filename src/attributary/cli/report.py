@@ -10,7 +10,8 @@ from attributary.cli.options import amount_options, form_options
 NODES, SERIES_NODES = 200_000, 2_000
 TESTS = ["rates", "counts", "per-impression"]
 FORMATS = ["svg", "png", "pdf"]
-RAW = ("value", "variance", "std", "no_totals", "suppressed", "empty", "missing", "decimal", "separator", "wide")
+FORM = ("no_totals", "suppressed", "empty", "missing", "decimal", "separator", "sheet", "wide")
+RAW = ("value", "variance", "std", *FORM)
 
 ABOUT = """Make one page to send on: the counts, how accurate they are, and how private.
 
@@ -80,6 +81,7 @@ out. True counts in a folder are left out. More: docs/report.md, docs/weeks.md
     help="With periods: keep to that share whatever the dependence of nodes.",
 )
 @click.option("--measure", metavar="NAME", help="With periods: the measure to compare.  [default: the first]")
+@click.option("--changes", metavar="FILE", help="With periods: also write what changed in the last step, as a table.")
 @amount_options
 @form_options
 @click.option("--charts", metavar="DIR", help="Also write each chart to this folder.")
@@ -122,9 +124,10 @@ def report(
             raise InputError("--charts are of one period; give one run, or leave it out")
         _report_series(weeks, output, nodes, title, quiet, levels=names, **of_periods)
         return
-    if any(of_periods[name] for name in ("test", "proven", "measure", "largest")):
+    if any(of_periods[name] for name in ("test", "proven", "measure", "largest", "changes")):
         raise InputError(
-            "--test, --proven, --measure and --largest are of periods; give a folder of them, or THIS and LAST"
+            "--test, --proven, --measure, --largest and --changes are of periods; give a folder of them, or THIS and "
+            "LAST"
         )
     with stages(not quiet) as stage:
         stage("reading")
@@ -163,7 +166,13 @@ def _one_table(files: tuple[str, ...]) -> dict[str, str]:
 
 
 def _report_series(
-    weeks: dict[str, str], output: str, nodes: int | None, title: str | None, quiet: bool, **options: Any
+    weeks: dict[str, str],
+    output: str,
+    nodes: int | None,
+    title: str | None,
+    quiet: bool,
+    changes: str | None = None,
+    **options: Any,
 ) -> None:
     from attributary.changes import periods
     from attributary.cli.progress import stages
@@ -171,8 +180,12 @@ def _report_series(
     from attributary.cli.summary_file import fact
     from attributary.facts.changes import change_facts
     from attributary.report import save, series_page
+    from attributary.tables import check_output, write_table
 
     refuse_inputs([output], list(weeks.values()))
+    if changes:
+        check_output(changes)
+        refuse_inputs([changes], [*weeks.values(), output], "--changes")
     with stages(not quiet) as stage:
         stage("reading")
         series = periods(next(iter(weeks.values())) if options["by"] else weeks, **options)
@@ -180,7 +193,10 @@ def _report_series(
         stage("drawing")
         made = series_page(series, plans, nodes or SERIES_NODES, title)
         save(made.html, output)
-    _say_made(made.html, output, series.not_private, made.lead, [], quiet)
+        if changes:
+            write_table(series.steps[-1].table(), changes)
+    notes = [f"changes written to {changes}"] if changes else []
+    _say_made(made.html, output, series.not_private, made.lead, notes, quiet)
     if not quiet:
         facts = change_facts(series, plans)
         fact("total", facts.total)

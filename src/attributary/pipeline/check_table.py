@@ -14,9 +14,10 @@ import numpy as np
 from attributary.denoising import Estimate, denoise
 from attributary.errors import InputError
 from attributary.estimates import Estimates, Plausibility, Suspect, plausibility, suspects
-from attributary.pipeline.denoise_table import node_rows
 from attributary.pipeline.figure_doubts import doubts_of
+from attributary.pipeline.node_rows import node_rows, stated_bounds
 from attributary.pipeline.table_form import TableForm, recognise
+from attributary.tables.table_columns import arrow_table
 from attributary.tree import Family
 
 ALIKE = 1e-9  # of a sum, for rounding
@@ -76,7 +77,8 @@ def check_table(
     to_estimate = noise is not None and noise.startswith("estimated")
     amounts = {name: options.pop(name, None) for name in ("variance", "std")}
     stated = any(amount is not None for amount in amounts.values())
-    if not stated and (noise is None or ":" not in noise):
+    bounds = None if stated or noise is not None else stated_bounds(frame := arrow_table(frame), value)
+    if not stated and bounds is None and (noise is None or ":" not in noise):
         noise = "estimated" if noise in (None, "estimated") else f"estimated:shape={noise}"
     estimated = noise is not None and noise.startswith("estimated")
     form = None if not estimated else recognise(frame, levels, value, path=path, **options)

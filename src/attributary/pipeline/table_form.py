@@ -124,11 +124,13 @@ def recognise(
             spread = replace(spread, levels=tuple(names))
             notes.append(f"levels: {' > '.join((*spread.levels, spread.level))}")
         words = words_of(table)
-        pivot = Pivot(table, spread, ~np.any([path_ends(table, name, marks) for name in spread.levels], 0))
+        ends = [path_ends(table, name, marks) for name in spread.levels]
+        depth = np.where(np.any(ends, 0), np.argmax(ends, 0), len(ends)) if ends else np.zeros(table.num_rows)
+        pivot = Pivot(table, spread, depth.astype(np.int64))
         table, levels, left_out = long_table(pivot, path)
         table, value = mark(table, words), FIGURE
         notes += [str(spread), left_out]
-        path = f"{path}, one row per cell"
+        path, fill = f"{path}, one row per cell", True  # there is no place for rows above
     grouping = _grouping_columns(table)
     table, null_notes = _null_labels(table, grouping, path)
     roles = {*grouping.values(), *amounts}
@@ -226,28 +228,35 @@ def _levels(
     free = [name for name in names[:KEEP] if name not in empty and name.lower() not in NOISE]
     numbers = {name for name in free if is_numeric(column(table, name, path), suppressed)}
     everywhere = {name for name in numbers if not path_ends(table, name, ()).any()}
-    refusal: Exception | None = None
-    for others in (set[str](), everywhere, numbers) if len(names) <= KEEP else ():
-        some = [name for name in free if name not in others]
+    refusals = list[InputError]()
+
+    def made(some: list[str]) -> tuple[list[str], Tree] | None:
+        """The columns in their order and the tree, if all nodes have their row and the last level all leaves."""
         marks = [*totals, *([] if no_totals else total_labels(table, some))]
         ends = {name: path_ends(table, name, marks) for name in some}
         ordered = sorted(some, key=lambda name: int(ends[name].sum()))
         if not some or not all((ends[a] <= ends[b]).all() and (ends[a] < ends[b]).any() for a, b in pairwise(ordered)):
-            continue
+            return None
         try:
             tree = _tree(table, ordered, marks, path, fill=True, totals=None if no_totals or marks else ())
         except InputError as error:
-            refusal = refusal or error
-            continue
-        if len(tree) == table.num_rows and bool((tree.level[tree.is_leaf] == tree.depth - 1).all()):
-            return ordered, tree
-    if refusal is not None:
-        raise refusal
-    marks = [] if no_totals else total_labels(table, free)
-    texts = [name for name in free if name not in numbers] or free or ["region", "store"]
-    texts.sort(key=lambda name: int(path_ends(table, name, marks).sum()) if name in free else 0)
+            refusals.append(error)
+            return None
+        whole = len(tree) == table.num_rows and bool((tree.level[tree.is_leaf] == tree.depth - 1).all())
+        return (ordered, tree) if whole else None
+
+    for others in (set[str](), everywhere, numbers) if len(names) <= KEEP else ():
+        recognised = made([name for name in free if name not in others])
+        if recognised is not None:
+            return recognised
+    if refusals:
+        raise refusals[0]
+    texts = [name for name in free if name not in numbers] or free
+    likely = (made([name for name in texts if name != other]) for other in reversed(texts))
+    hint = next((one[0] for one in likely if one is not None), texts) if 2 < len(texts) < KEEP else texts
     raise QuestionError(
-        f"{shown(path)}: which columns are the hierarchy, top to bottom?", levels=",".join(texts)[:LONGEST]
+        f"{shown(path)}: which columns are the hierarchy, top to bottom?",
+        levels=",".join(hint)[:LONGEST] or "region,store",
     )
 
 
@@ -421,7 +430,13 @@ class Pivot(NamedTuple):
 
     table: Any  # Arrow
     wide: WideColumns
-    inner: Bools  # which rows are not totals
+    depth: Ints  # how many of its levels each row names
+
+    @property
+    def inner(self) -> Bools:
+        """Which rows are not totals."""
+        whole: Bools = self.depth == len(self.wide.levels)
+        return whole
 
     def cells(self) -> Iterator[tuple[str, Ints, int]]:
         """Each column with its rows that are nodes, and the number of the first of these nodes."""
@@ -440,7 +455,7 @@ def long_table(pivot: Pivot, path: str) -> tuple[Any, list[str], str]:
     """
     import pyarrow as pa
 
-    table, wide, inner = pivot
+    (table, wide, _), inner = pivot, pivot.inner
     if not wide.levels or not inner.any():
         raise InputError(f"{shown(path)}: a wide table needs columns that name its rows, and rows that are not totals")
     parts = []

@@ -23,6 +23,7 @@ def read(
     levels: list[str] | None = None,
     shape: str | None = None,
     separator: str | None = None,
+    sheet: str | None = None,
     **raw: Any,
 ) -> ReportInputs:
     """What is in these files and folders; at most one plan, one table of estimates and one of ratios.
@@ -31,7 +32,7 @@ def read(
     """
     known: list[KnownFile] = []
     for path in paths:
-        file = file_kind(path, "report", levels, separator)
+        file = file_kind(path, "report", levels, separator, sheet)
         if file.kind == "folder":
             known += [file_kind(each, "report", levels, separator) for each in files_in(path)]
             continue

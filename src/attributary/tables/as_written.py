@@ -1,14 +1,16 @@
 """As written: a table that `denoise --table` wrote in the shape of the user's, as rows of nodes and figures.
 
 That shape has three forms: columns of figures behind the user's; such columns for each of several figures,
-`visits_estimate` and `revenue_estimate`; and a pivot, in which `W1` is an estimate and `W1_low` stands behind. Labels of
-totals and decimal commas are the user's, too. Readers see one form: a row for each node, or for each node and measure.
+`visits_estimate` and `revenue_estimate`; and a pivot, in which `W1` is an estimate and `W1_low` stands behind. Labels
+of totals and decimal commas are the user's, too. Readers see one form: a row for each node, or for each node and
+measure.
 """
 
 import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from attributary.tables.number_form import BELOW as BOUND
 from attributary.tables.number_form import plain_numbers
 from attributary.tables.table_columns import is_text_type, with_cells
 
@@ -21,23 +23,23 @@ TOTAL = ", total: "  # before the name of the column that holds the total of eac
 BESIDE = ("low", "high", "variance")  # what stands behind each estimate of a pivot
 
 
-class Written(NamedTuple):
+class WrittenForm(NamedTuple):
     """The form of a table, by its columns."""
 
     figures: tuple[str, ...] = ()  # the names of several figures, or the columns of a pivot; none in a plain table
     pivot: bool = False
 
 
-def written_form(names: Sequence[str]) -> Written | None:
+def written_form(names: Sequence[str]) -> WrittenForm | None:
     """How a table with these columns was written; None where it does not look like ours."""
     there = set(names)
     if set(NEEDED) <= there:
-        return Written()
+        return WrittenForm()
     several = tuple(name for name in names if all(f"{name}_{one}" in there for one in NEEDED))
     if several:
-        return Written(several)
+        return WrittenForm(several)
     pivot = tuple(name for name in names if all(f"{name}_{one}" in there for one in BESIDE))
-    return Written(pivot, True) if pivot and LEVELS in there else None
+    return WrittenForm(pivot, True) if pivot and LEVELS in there else None
 
 
 def names_of_nodes(names: Sequence[str]) -> list[str]:
@@ -61,13 +63,17 @@ def rows_of_nodes(table: Any) -> Any:
     return _stacked(table, form.figures) if form.figures else table
 
 
-def _numbers(table: Any, form: Written) -> Any:
-    """The table with numbers where texts have decimal commas, but for labels."""
+def _numbers(table: Any, form: WrittenForm) -> Any:
+    """The table with numbers where texts have decimal commas, but for labels; a bound such as <5 is no number."""
+    import pyarrow.compute as pc
+
     labels = set(_level_names(table))
     for name in table.column_names:
         if is_text_type(table.column(name).type) and (name in ADDED or (labels and name not in {*labels, LEVELS})):
+            cells = table.column(name)
+            bound = pc.match_substring_regex(cells, f"^{BOUND.pattern}$")
             try:
-                table, _ = plain_numbers(table, name, "")
+                table, _ = plain_numbers(with_cells(table, name, pc.if_else(bound, None, cells)), name, "")
             except ValueError:  # 1,234 alone, in a column of the user's
                 continue
     return table
@@ -92,7 +98,9 @@ def _without_labels_of_totals(table: Any) -> Any:
         for name in json.loads(metadata.get(LEVELS.encode(), b"[]")):
             cells = table.column(name)
             if is_text_type(cells.type):
-                table = with_cells(table, name, pc.if_else(pc.equal(pc.utf8_trim_whitespace(cells), label), None, cells))
+                table = with_cells(
+                    table, name, pc.if_else(pc.equal(pc.utf8_trim_whitespace(cells), label), None, cells)
+                )
     for i, name in enumerate(_level_names(table)):
         if name in table.column_names and is_text_type(table.column(name).type):
             depth = [len(text.split(BELOW)) if text else 0 for text in table.column(LEVELS).to_pylist()]

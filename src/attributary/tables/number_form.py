@@ -189,6 +189,10 @@ def is_numeric(cells: Any, suppressed: Collection[str] = ()) -> bool:
 
 def decimal_sign(cells: Any) -> str | None:
     """The decimal sign that the texts of a column show, some of which fit no other; None where none do."""
+    import pyarrow.compute as pc
+
+    if is_text_type(cells.type):
+        cells = pc.if_else(pc.match_substring_regex(cells, rf"^\s*{BELOW.pattern}\s*$"), None, cells)
     signs = [] if not is_text_type(cells.type) or _fits_both(cells) else [_decimal(cells)]
     return next((sign for sign in signs if sign and _first(cells, "[.,]") >= 0), None)
 

@@ -10,7 +10,7 @@ from math import inf
 from typing import Any, BinaryIO
 from zipfile import ZipFile, ZipInfo
 
-from attributary.errors import InputError
+from attributary.errors import InputError, QuestionError
 
 NOTES, SHEET = b"spreadsheet", b"sheet"  # in the metadata: what was read as what, in words; the name of the sheet
 MERGED = b"merged"  # the columns with merged cells, those with the longest first
@@ -83,10 +83,8 @@ def _sheet(data: bytes, name: str, sheet: str | None) -> Any:
     shown = [each for each in book.worksheets if each.sheet_state == "visible"]
     tables = [each for each in shown if each.max_row > 1 and each.max_column > 1] or shown
     if len(tables) != 1:
-        titles = [each.title for each in tables]
-        raise InputError(
-            f"{name}: which sheet has the table, {' or '.join(titles)}? Say so, as in `sheet={titles[0] if titles else 1}`"
-        )
+        titles = [each.title for each in tables] or names
+        raise QuestionError(f"{name}: which sheet has the table, {' or '.join(titles)}?", sheet=titles[0])
     return tables[0]
 
 
@@ -124,7 +122,9 @@ def write_spreadsheet(table: Any, file: BinaryIO, labels: list[str]) -> None:
     from openpyxl.cell import WriteOnlyCell
 
     if table.num_rows >= LARGEST:
-        raise InputError(f"a sheet has {LARGEST:,} rows at most, and this table {table.num_rows:,}; write CSV or Parquet")
+        raise InputError(
+            f"a sheet has {LARGEST:,} rows at most, and this table {table.num_rows:,}; write CSV or Parquet"
+        )
     book = openpyxl.Workbook(write_only=True)
     sheet = book.create_sheet((table.schema.metadata or {}).get(SHEET, b"estimates").decode())
 
@@ -139,7 +139,9 @@ def write_spreadsheet(table: Any, file: BinaryIO, labels: list[str]) -> None:
 
     sheet.append([text(name) for name in table.column_names])
     for batch in table.to_batches(max_chunksize=ROWS):
-        columns = [cells(name, column.to_pylist()) for name, column in zip(table.column_names, batch.columns, strict=True)]
+        columns = [
+            cells(name, column.to_pylist()) for name, column in zip(table.column_names, batch.columns, strict=True)
+        ]
         for row in zip(*columns, strict=True):
             sheet.append(row)
     made = BytesIO()

@@ -299,9 +299,21 @@ def with_figures(frame: Any, columns: Columns) -> Any:
     return kind.add(frame, columns)
 
 
+def in_kind(frame: Any, table: Any) -> Any:
+    """A table in the kind of a frame: the frame with the columns behind its own, where its rows and columns are."""
+    users = arrow_table(frame)
+    names, behind = users.column_names, table.column_names[users.num_columns :]
+    kind = KINDS.get(type(frame).__module__.partition(".")[0], ARROW)
+    same = table.num_rows == users.num_rows and table.column_names[: len(names)] == names
+    if kind is ARROW or not (same and all(table.column(name).equals(users.column(name)) for name in names)):
+        return kind.make(frame, table)
+    return kind.add(frame, {name: plain(table.column(name)).to_numpy() for name in behind})
+
+
 class FrameKind(NamedTuple):
     names: Callable[[Any], Any]
     add: Callable[[Any, Columns], Any]
+    make: Callable[[Any, Any], Any] = lambda frame, table: table
 
 
 def _to_arrow(frame: Any, columns: Columns) -> Any:
@@ -319,18 +331,34 @@ def _to_polars(frame: Any, columns: Columns) -> Any:
     return frame.with_columns(*(pl.Series(name, values, nan_to_null=True) for name, values in columns.items()))
 
 
+def _as_polars(frame: Any, table: Any) -> Any:
+    import polars as pl
+
+    made = pl.from_arrow(table)
+    return made.lazy() if isinstance(frame, pl.LazyFrame) else made  # type: ignore[union-attr,unused-ignore]
+
+
 def _to_relation(frame: Any, columns: Columns) -> Any:
-    made = _to_arrow(frame, columns)  # which the query finds by its name
-    assert made is not None
+    return _as_relation(frame, _to_arrow(frame, columns))
+
+
+def _as_relation(frame: Any, made: Any) -> Any:
+    assert made is not None  # the query finds it by its name
     return frame.query("rows", "FROM made")
 
 
 ARROW = FrameKind(lambda frame: arrow_table(frame).column_names, _to_arrow)
 KINDS = {
-    "pandas": FrameKind(lambda frame: frame.columns, lambda frame, columns: frame.assign(**columns)),
-    "polars": FrameKind(lambda frame: arrow_table(frame[:0]).column_names, _to_polars),
-    "duckdb": FrameKind(lambda frame: frame.columns, _to_relation),
+    "pandas": FrameKind(
+        lambda frame: frame.columns,
+        lambda frame, columns: frame.assign(**columns),
+        lambda frame, table: table.to_pandas(),
+    ),
+    "polars": FrameKind(lambda frame: arrow_table(frame[:0]).column_names, _to_polars, _as_polars),
+    "duckdb": FrameKind(lambda frame: frame.columns, _to_relation, _as_relation),
     "builtins": FrameKind(
-        lambda frame: frame, lambda frame, columns: frame | {name: np.asarray(v) for name, v in columns.items()}
+        lambda frame: frame,
+        lambda frame, columns: frame | {name: np.asarray(v) for name, v in columns.items()},
+        lambda frame, table: table.to_pydict(),
     ),
 }

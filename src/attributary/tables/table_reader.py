@@ -12,9 +12,7 @@ from attributary.tables.table_source import DELIMITER, Format, by_content, by_na
 from attributary.tables.text_form import BEGINNING, TextForm, fault, text_form, western, with_dialect
 
 
-def read_table(
-    path: str, format: Format | None = None, separator: str | None = None, sheet: str | None = None
-) -> Any:
+def read_table(path: str, format: Format | None = None, separator: str | None = None, sheet: str | None = None) -> Any:
     """The table in a file, `-` for standard input: CSV, TSV (also as .gz and .zst), Parquet, Arrow, a sheet of .xlsx.
 
     The cells of text files stay text, so that a label such as 007 keeps its zeros; an empty cell is null. The format
@@ -52,9 +50,7 @@ def _whole(read: Callable[[Any, Format], Any], file: Any, kind: Format, path: st
         raise InputError(f"{shown(path)} is not a whole {_full_name(kind)} file: {_reason(error)}") from error
 
 
-def _of_text(
-    read: Callable[[Any, TextForm], Any], file: Any, form: TextForm, path: str
-) -> tuple[Any, TextForm]:
+def _of_text(read: Callable[[Any, TextForm], Any], file: Any, form: TextForm, path: str) -> tuple[Any, TextForm]:
     """What `read` gives of a text file, and its dialect; the first mistake in it is refused."""
     import pyarrow as pa
 

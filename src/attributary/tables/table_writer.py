@@ -27,8 +27,8 @@ AHEAD = 4  # blocks that are made while others are written
 def write_table(table: Any, path: str, format: Format | None = None) -> None:
     """Writes a table to a file, or to standard output if the path is `-`.
 
-    The format is the one given, or the ending's; standard output is CSV unless told otherwise. Text has the dialect that
-    the table notes (`text_form.dialect`). An interrupted write leaves the old file as it was.
+    The format is the one given, or the ending's; standard output is CSV unless told otherwise. Text has the dialect
+    that the table notes (`text_form.dialect`). An interrupted write leaves the old file as it was.
     """
     kind, packing = check_output(path, format)
     try:

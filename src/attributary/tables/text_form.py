@@ -74,17 +74,21 @@ def text_form(beginning: bytes, usual: str, name: str, separator: str | None = N
     text = beginning.decode("utf-8-sig", errors="replace")
     stated = re.match(r"sep=(.)\r?\n", text)
     newline = "\r\n" if re.match(r"[^\r\n]*\r\n", text) else "\n"
-    chosen = separator_by_name(separator) if separator is not None else stated[1] if stated else _separator(
-        beginning, text, usual, name
+    chosen = (
+        separator_by_name(separator)
+        if separator is not None
+        else stated[1]
+        if stated
+        else _separator(beginning, text, usual, name)
     )
     return TextForm(chosen, stated is not None, newline=newline)
 
 
 def _separator(beginning: bytes, text: str, usual: str, name: str) -> str:
-    lines = text.splitlines(keepends=True)
+    lines = re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+$", text)
     if len(beginning) >= BEGINNING:
         lines = lines[:-1]  # the last one may go on
-    header = next((line for line in lines if line.strip()), "")
+    header = next((line for line in lines if line.strip(" \t\r\n")), "")
     if not any(each in header for each in SEPARATORS if each != usual):
         return usual
     fitting = [each for each in SEPARATORS if _fits(lines, each)]
