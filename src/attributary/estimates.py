@@ -25,12 +25,14 @@ from numpy.typing import NDArray
 
 from attributary.denoising import Estimate, denoise
 from attributary.denoising.estimate import Fit
+from attributary.denoising.joint import joint_excess
 from attributary.denoising.prediction import EXCESS, Prediction
 from attributary.denoising.quantile import level_of, quantile
 from attributary.errors import InputError
 from attributary.measurements import Measurements
 from attributary.noise import SHAPES
 from attributary.tables import place, shown
+from attributary.tables.as_written import BESIDE
 from attributary.tables.table_columns import NAME as NOT_PRIVATE
 from attributary.tables.table_columns import SEEDED, arrow_table, floats, is_text_type, mark, with_figures, words_of
 from attributary.tree import Family, Tree
@@ -108,6 +110,7 @@ class About(NamedTuple):
     figure: str = ""  # the column of noisy figures in the user's table, such as visits
     estimated: bool | None = None  # whether the noise level was estimated from the figures themselves
     earlier: bool | None = None  # whether the prior has an earlier period, or is learned from these figures alone
+    beside: str = ""  # what other breakdown had a part in the estimates, such as month
 
     @classmethod
     def of(cls, metadata: Mapping[bytes, bytes] | None) -> "About":
@@ -125,6 +128,7 @@ class About(NamedTuple):
             said.get("figure", ""),
             {"estimated": True, "stated": False}.get(said.get("noise", "")),
             {"earlier": True, "today": False}.get(said.get("prior", "")),
+            said.get(BESIDE.decode(), ""),
         )
 
 
@@ -148,6 +152,7 @@ class Estimates:
     figure: str = ""
     estimated: bool | None = None
     earlier: bool | None = None
+    beside: str = ""
     impressions: Floats | None = None  # of each node; of what is unknown to an impression, those of the node above
     largest: float | None = None  # the most that one conversion adds, where a plan says so
     made: Estimate | None = None  # where it is still in memory, so that nothing is denoised again
@@ -161,7 +166,7 @@ class Estimates:
         extras = {name: columns.pop(name) for name in EXTRAS if name in columns}
         shape = est.measurements.shape if isinstance(est.measurements.shape, str) else None
         estimated = est.measurements.freedom is not None
-        about = About(est.not_private, confidence, shape, False, "", estimated, uses_earlier(est))
+        about = About(est.not_private, confidence, shape, False, "", estimated, uses_earlier(est), est.beside)
         return cls(est.tree, **columns, extras=extras, **about._asdict(), made=est)
 
     def __len__(self) -> int:
@@ -198,6 +203,8 @@ class Estimates:
             again = denoise(self.tree, back(noisy), back(variance), shape=self.shape or "laplace")
         except ValueError:  # exact figures at odds with each other: no estimates were made of them
             return None
+        if self.beside:  # which had a part in the estimates shown
+            return again
         moved, variance = (self.tree.to_level_order(a) for a in (again.correction, again.variance))
         alike = np.isnan(moved) | np.isnan(self.correction) | np.isclose(moved, self.correction, 1e-3, 6e-3)
         wider = self.zero_probability is not None and self.from_prior == 0  # a posterior, than without a prior
@@ -211,8 +218,8 @@ class Estimates:
 
     @property
     def blue(self) -> Floats:
-        """The unbiased estimates; those shown, where they are not known."""
-        return self.estimate if self.plain is None else self.tree.to_level_order(self.plain.blue)
+        """The unbiased estimates; those shown, where they are not known, or joint ones of several breakdowns."""
+        return self.estimate if self.plain is None or self.beside else self.tree.to_level_order(self.plain.blue)
 
     @property
     def plain_variance(self) -> Floats:
@@ -240,7 +247,10 @@ class Estimates:
         width = (self.high - self.low)[nodes]
         reach = width / 2 / np.sqrt(self.variance[nodes])
         middle = int(np.argsort(reach)[len(reach) // 2])
-        excess = EXCESS if plain is None or prior else self.tree.to_level_order(plain._excess)[nodes[middle]]
+        excess = EXCESS
+        if plain is not None and not prior:
+            joint = joint_excess(plain, self.tree.from_level_order(self.variance)) if self.beside else plain._excess
+            excess = self.tree.to_level_order(joint)[nodes[middle]]
         level = min(max(level_of(float(reach[middle]), float(excess)), 0.01), 0.9999)
         usual = float(quantile(USUAL, np.array([float(excess)]))[0] / reach[middle])
         written = 2 / float(width[middle]) if self.whole else 0.0  # intervals are written in whole numbers
@@ -331,6 +341,7 @@ def with_metadata(table: Any, est: Estimate, confidence: float) -> Any:
     notes["noise"] = "stated" if est.measurements.freedom is None else "estimated"
     earlier = uses_earlier(est)
     notes |= {} if earlier is None else {"prior": "earlier" if earlier else "today"}
+    notes |= {BESIDE.decode(): est.beside} if est.beside else {}
     return mark(noted(table, **notes), est.not_private)
 
 

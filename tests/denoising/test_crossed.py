@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attributary import Tree, denoise
-from attributary.denoising.crossed import Breakdown, Counts, Meeting, crossed
+from attributary.denoising.crossed import Breakdown, JointCounts, Meeting, crossed
 from attributary.errors import InputError
 
 ATTRIBUTES = "wxyz"
@@ -62,7 +62,7 @@ def meeting(leaves: list[list[dict[str, int]]], one: int, other: int) -> Meeting
     return Meeting(one, other, *(np.array([number[value] for value in each]) for each in values))
 
 
-def dense(breakdowns: list[Breakdown], meetings: list[Meeting]) -> list[Counts]:
+def dense(breakdowns: list[Breakdown], meetings: list[Meeting]) -> list[JointCounts]:
     """Least squares over the leaves of all breakdowns at once, under all that must agree; inf where nothing tells."""
     sizes = [int(b.tree.is_leaf.sum()) for b in breakdowns]
     start = np.cumsum([0, *sizes])
@@ -91,7 +91,7 @@ def dense(breakdowns: list[Breakdown], meetings: list[Meeting]) -> list[Counts]:
     count = at + solve @ (left[:, :known].T @ ((x[use] - every[use] @ at) / scale))
     blind = free @ right[known:].T
     return [
-        Counts(
+        JointCounts(
             each @ count,
             np.where(np.abs(each @ blind).max(axis=1, initial=0) > 1e-7, np.inf, ((each @ solve) ** 2).sum(1)),
         )

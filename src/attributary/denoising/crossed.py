@@ -66,14 +66,14 @@ class Meeting(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Counts:
+class JointCounts:
     """Estimates and their variances, in the tree's order."""
 
     count: Floats
     variance: Floats
 
 
-def crossed(breakdowns: Sequence[Breakdown], meetings: Sequence[Meeting]) -> list[Counts]:
+def crossed(breakdowns: Sequence[Breakdown], meetings: Sequence[Meeting]) -> list[JointCounts]:
     """The best linear unbiased counts of all breakdowns, which agree wherever two of them meet."""
     known = [b.variance[(b.variance > 0) & (b.variance < np.inf)] for b in breakdowns]
     stand_in = max((float(v.max()) for v in known if v.size), default=1.0)
@@ -225,7 +225,7 @@ class _Sums(NamedTuple):
             made += (level.h * self.up[level.nodes][level.inner][:, None]).T @ level.h
         return made
 
-    def corrected(self, change: Floats, taken: Floats, lost: Floats) -> Counts:
+    def corrected(self, change: Floats, taken: Floats, lost: Floats) -> JointCounts:
         """The estimates after a change of the sums."""
         count, variance, blind = self.blue.copy(), self.variance.copy(), np.zeros(len(self.blue))
         for block in self._blocks():
@@ -258,7 +258,7 @@ class _Sums(NamedTuple):
                 variance[nodes] -= u**2 * drop
                 blind[nodes] = u * np.abs(dark).max(axis=1, initial=0)
         variance = np.where(blind > BLIND * self.up.max(initial=0), np.inf, np.maximum(variance, 0))
-        return Counts(self.tree.from_level_order(count), self.tree.from_level_order(variance))
+        return JointCounts(self.tree.from_level_order(count), self.tree.from_level_order(variance))
 
     def _blocks(self) -> Iterator[list[_Level]]:
         """Levels from top to bottom, for as many roots at a time as memory allows."""

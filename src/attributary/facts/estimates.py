@@ -278,6 +278,8 @@ def lines(quantity: Quantity) -> list[Line]:
     each = [fit_line(quantity), *([correction_line(quantity)] if quantity.doubt.z is not None else [])]
     each += [*([negative] if negative else []), *prior_lines(quantity)]
     each += [Line("estimates", made.remark)] if made and made.remark else []
+    beside = quantity.estimates.beside
+    each += [Line("estimates", f"denoised together with totals by {beside}, which have no rows here")] if beside else []
     each += [Line("limits", f"{cut}: these figures are only part of what happened")] if cut else []
     return sorted(each, key=lambda line: not line.warning)
 

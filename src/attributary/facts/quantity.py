@@ -218,6 +218,7 @@ def total_of(est: Estimates) -> RootSum:
     least = 0.0 if (est.low >= 0).all() else -np.inf
     if est.plain is not None:
         total = replace(est.plain.total(est.tree.parent < 0), count=count, least=least)
+        total = replace(total, unbiased=count) if est.beside else total  # its own variance is smaller than this
         return RootSum(count, *total.interval(est.level), variance, total.unbiased)
     with np.errstate(invalid="ignore"):
         around = np.isclose(est.estimate[roots] - low, high - est.estimate[roots], rtol=1e-6)
