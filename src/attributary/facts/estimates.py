@@ -272,14 +272,19 @@ def prior_lines(quantity: Quantity) -> list[Line]:
     return [Line("prior", text) for text in texts]
 
 
+def beside_words(quantity: Quantity) -> str:
+    """What other breakdown had a part in the estimates."""
+    by = quantity.estimates.beside
+    return f"these figures were denoised together with totals by {by}, which have no rows here" if by else ""
+
+
 def lines(quantity: Quantity) -> list[Line]:
     """What a careful reader asks of estimates, one sentence each; what is wrong comes first."""
     negative, cut, made = negative_line(quantity), limit_words(quantity.plan), quantity.estimates.made
     each = [fit_line(quantity), *([correction_line(quantity)] if quantity.doubt.z is not None else [])]
     each += [*([negative] if negative else []), *prior_lines(quantity)]
     each += [Line("estimates", made.remark)] if made and made.remark else []
-    beside = quantity.estimates.beside
-    each += [Line("estimates", f"denoised together with totals by {beside}, which have no rows here")] if beside else []
+    each += [Line("estimates", beside)] if (beside := beside_words(quantity)) else []
     each += [Line("limits", f"{cut}: these figures are only part of what happened")] if cut else []
     return sorted(each, key=lambda line: not line.warning)
 

@@ -148,7 +148,10 @@ def _in_order(made: Any, others: Any, form: TableForm) -> Any:
     last = len(form.rows) + len(form.margin.rows)
     each = ((made, form.rows), (others, form.margin.rows))
     place = [np.pad(rows, (0, part.num_rows - len(rows)), constant_values=last) for part, rows in each]
-    both = pa.concat_tables([made, others.replace_schema_metadata(made.schema.metadata)], promote_options="permissive")
+    parts = [made, others.replace_schema_metadata(made.schema.metadata)]
+    if LEVELS in made.column_names:
+        parts = [with_cells(part, LEVELS, plain(part.column(LEVELS))) for part in parts]
+    both = pa.concat_tables(parts, promote_options="permissive")
     order = np.argsort(np.concatenate(place), kind="stable")
     return both.unify_dictionaries().take(order).replace_schema_metadata(made.schema.metadata)
 
