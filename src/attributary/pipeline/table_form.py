@@ -192,7 +192,7 @@ def recognise(
         figures, extra = (each[gaps] for each in of_figures)
         margin = _margin_form(form, replace(other, figures=figures, extra=extra), labels)
         if margin is None and pivot is None:
-            _tree(every, names, marks, path, fill, totals=None if no_totals else ())  # which says what is wrong
+            _tree(every, names, [*marks, *labels], path, fill, totals=())  # which says what is wrong
         form = replace(form, margin=margin, rows=np.flatnonzero(~gaps), totals=tuple(dict.fromkeys([*marks, *labels])))
     return form.with_missing(lack_labels(tree, missing))
 
