@@ -67,7 +67,7 @@ class ShareLayout:
         if q.shape[1] == 1:
             return inside
         with np.errstate(divide="ignore", invalid="ignore"):
-            cost = np.where(q > 0, q / inside**self.exponent, 0.0).sum(axis=2, keepdims=True)
+            cost = np.where((q > 0) & (inside > 0), q / inside**self.exponent, 0.0).sum(axis=2, keepdims=True)
         cost = cost.sum(axis=3, keepdims=True) if self.total else cost
         part = root(cost)
         whole = part.sum(axis=1, keepdims=True)
