@@ -24,18 +24,17 @@ import numpy as np
 from attributary.budget.split import LevelBudgets
 from attributary.types import Bools, Floats, Ints
 
-CLOSE = 1e-4  # of a squared error: so little above its bound is within
-IDLE = 1e-5  # of the error: rounds that gain less are not worth taking
+CLOSE = 1e-4  # an error is within its bound if its square is at most this part above it
+IDLE = 1e-5  # rounds that gain less than this part of the error are not worth taking
 SIEVE = 4  # rounds that all starts take
-FINALISTS = 3
+FINALISTS = 3  # of which the best go on
 PROMISING = 8  # splits at random that join the starts, the best of ...
 LEAST_TRIES, MOST_TRIES = 32, 512  # ... so many, which have in all about ...
 MOST_CLASSES = 2**19  # ... where the other starts are many, and a 64th where they are few, as while a slider moves
 ROUNDS = 40
-INNER = 12  # moves of the multipliers in a round
-STILL = 2e-5  # of the largest multiplier: a move by less is none
+INNER = 12  # times that multipliers are adjusted in a round
 LEAST, MOST = 1e-5, 1e12  # multipliers: one of 0 could not grow
-SMALL = 1e-3  # of a row's largest share: worth no key
+SMALL = 1e-3  # of a row's largest share: too small to be worth a key
 LONGEST = 8.0  # step
 EXCHANGES = 6  # times that rows or measures change their sets of levels, for as long as it gains ...
 ENOUGH = 5e-4  # ... so much
@@ -49,27 +48,23 @@ class ShareLayout:
     """What shares may be: (splits, measures, levels, rows), which sum to 1 over a row, a common total in all rows."""
 
     open: Bools  # (levels, rows): where shares may be chosen
-    fixed: Floats  # of each level, of a measure's part
+    fixed: Floats  # the share of each level in a measure's part; 0 where it is free
     total: bool  # level 0 is common to all rows
     exponent: int  # of the budget in the precision
     unknown: int  # levels from here on have at most ...
-    limit: float  # ... this part of a measure's
-    least: Floats  # of each level, of a measure's part
+    limit: float  # ... this share of a measure's part
+    least: Floats  # the least share of each level in a measure's part
     held: tuple[Bools, Floats] | None = None  # rows that keep these proportions, (measures, levels)
 
     def spend(self, q: Floats, old: Floats) -> Floats:
         """argmin of Σ q_u / x_u^p: the best shares if errors are linear in noise; as before in a row without any."""
         root = np.cbrt if self.exponent == 2 else np.sqrt
-        z = root(np.maximum(q, 0.0)) * self.open  # gains are never negative, but for rounding
-        if self.held is not None:
-            z[..., self.held[0]] = self.held[1][..., None]
-        inside = self._within(z, old)
+        inside = self._within(root(np.maximum(q, 0.0)), old)  # gains are never negative, but for rounding
         if q.shape[1] == 1:
             return inside
         with np.errstate(divide="ignore", invalid="ignore"):
             cost = np.where((q > 0) & (inside > 0), q / inside**self.exponent, 0.0).sum(axis=2, keepdims=True)
-        cost = cost.sum(axis=3, keepdims=True) if self.total else cost
-        part = root(cost)
+        part = root(cost.sum(axis=3, keepdims=True) if self.total else cost)
         whole = part.sum(axis=1, keepdims=True)
         part = np.divide(part, whole, out=np.full_like(part, 1 / q.shape[1]), where=whole > 0)
         shares: Floats = part * inside
@@ -78,16 +73,16 @@ class ShareLayout:
     def like(self, share: Floats, old: Floats) -> Floats:
         """Shares in the proportions of these, as far as may be; as before in a row without any."""
         part = share.sum(axis=2, keepdims=True)
-        z = np.divide(share, part, out=np.zeros_like(share), where=part > 0) * self.open
+        z = np.divide(share, part, out=np.zeros_like(share), where=part > 0)
         z[:, :, : int(self.total)] *= share.shape[3] ** (1 / (self.exponent + 1))
-        if self.held is not None:
-            z[..., self.held[0]] = self.held[1][..., None]
         shares: Floats = part / part.sum(axis=1, keepdims=True) * self._within(z, old)
         return shares
 
     def _within(self, z: Floats, old: Floats) -> Floats:
         """Shares of each measure's part, in proportion to z where they are free; as in `old` in a row without any."""
-        free, top = 1.0 - self.fixed.sum(), int(self.total)
+        z, free, top = z * self.open, 1.0 - self.fixed.sum(), int(self.total)
+        if self.held is not None:
+            z[..., self.held[0]] = self.held[1][..., None]
         every = z[:, :, top:].sum(axis=2, keepdims=True)
         left = np.full_like(every, free)
         if self.total:
@@ -236,7 +231,7 @@ class Bounded:
 
     @cached_property
     def soft(self) -> Bools:
-        """Of all bounds; all of them where there is none."""
+        """Mask of the soft bounds; if none is soft, all are."""
         soft: Bools = np.concatenate([one.soft for one in self.measures])
         return soft if soft.any() else ~soft
 

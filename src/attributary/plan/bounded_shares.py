@@ -88,11 +88,7 @@ class BoundedCase:
             _bounds(q, *each, limits, k, targets, unseen)
             for k, (q, each) in enumerate(zip(questions, built, strict=True))
         ]
-        keep = (
-            None
-            if held is None or not (by_root and q.new.any())
-            else (q.new, np.array([each.default for each in held]))
-        )
+        keep = (q.new, np.array([each.default for each in held])) if held and by_root and q.new.any() else None
         layout = ShareLayout(
             built[0][1].open,
             np.nan_to_num(q.fixed),
