@@ -14,7 +14,7 @@ from attributary.spec import Spec
 from attributary.tree import Tree
 from attributary.types import Floats
 
-MARGIN = 1e-3  # of ε, for rounding to whole contributions, and for the levels that no target is for
+MARGIN = 2e-4  # of ε, for what rounding to whole contributions may cost
 LONGEST = 1000.0  # times as long a period
 WORTH = 0.05  # of ε: a level left out for less is not worth a word
 
