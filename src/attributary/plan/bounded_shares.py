@@ -144,6 +144,10 @@ class BoundedCase:
             found = bounded.least(np.concatenate([found.share[None], starts]), goal=False, sets=sets)
             if found.ratio.max() <= 1 + CLOSE:
                 found = bounded.least(found.share[None])
+        if known and near is not None and found.ratio.max(initial=0.0) > 1 + CLOSE:
+            good = bounded.judge(near[None], gains=False)
+            if good.ratio.max() <= 1 + CLOSE:
+                found = Found(near, float(good.error[0]), good.ratio[0])
         if self.questions[0].expects is not None:  # towards what would be best without it, as far as necessary
             way = (1 - WAY) * share + WAY * found.share
             at = bounded.judge(way, gains=False)
