@@ -144,7 +144,7 @@ class BoundedCase:
             found = bounded.least(np.concatenate([found.share[None], starts]), goal=False, sets=sets)
             if found.ratio.max() <= 1 + CLOSE:
                 found = bounded.least(found.share[None])
-        if known and near is not None and found.ratio.max(initial=0.0) > 1 + CLOSE:
+        if known and near is not None and found.ratio.max(initial=0.0) > (1 + ENOUGH) ** 2:
             good = bounded.judge(near[None], gains=False)
             if good.ratio.max() <= 1 + CLOSE:
                 found = Found(near, float(good.error[0]), good.ratio[0])
