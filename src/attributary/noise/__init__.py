@@ -11,12 +11,7 @@ A model of your own is a subclass of `NoiseModel`, and `noise.register` makes it
 from dataclasses import replace
 
 from attributary.errors import InputError
-from attributary.noise.aggregator_noise import (
-    AggregatorCounts,
-    AggregatorSums,
-    TwoAggregatorCounts,
-    TwoAggregatorSums,
-)
+from attributary.noise.aggregator_noise import AggregatorCounts, AggregatorSums, TwoAggregatorCounts, TwoAggregatorSums
 from attributary.noise.discrete_gaussian import dgauss_variance, sample_dgauss
 from attributary.noise.discrete_laplace import Entropy, dlap_variance, rate, sample_dlap, sample_each
 from attributary.noise.gaussian import Gaussian

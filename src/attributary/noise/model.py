@@ -152,7 +152,8 @@ def _replay(draws: int, rate: Any, plus: Floats, minus: Floats) -> Floats:
         k = (2 * surprise + 2) / rate
         for _ in range(STEPS):
             k -= (rate * k - np.log1p(k * fall) - surprise) / (rate - fall / (1 + k * fall))
-        return np.floor(np.maximum(k, 0.0))
+        several: Floats = np.floor(np.maximum(k, 0.0))
+        return several
 
     drawn: Floats = geometric(plus)
     drawn -= geometric(minus)

@@ -65,12 +65,6 @@ def _normal_likelihood(noise: Floats, variance: Floats) -> Floats:
     return value
 
 
-def _dlap_beyond(variance: Floats, chance: float) -> Floats:
-    whole = np.ceil(log(2 / chance) / dlap_rate(variance))  # P(|X| ≥ k) < 2·exp(−rate·k)
-    far: Floats = whole / np.sqrt(_some(variance))
-    return far
-
-
 def _laplace_twice_beyond(chance: float) -> float:
     """x in standard deviations with P(|X| > x) = (1 + t/2)·exp(−t) = chance, where t = 2x; by Newton's method."""
     surprise = -log(chance)
@@ -125,7 +119,8 @@ DISCRETE_LAPLACE = NoiseShape(
     "dlap",
     "discrete Laplace on whole counts",
     lambda variance: 3.0 + 1.0 / np.where(variance > 0, variance, np.inf),
-    _dlap_beyond,
+    # P(|X| ≥ k) < 2·exp(−rate·k)
+    lambda variance, chance: np.ceil(log(2 / chance) / dlap_rate(variance)) / np.sqrt(_some(variance)),
     lambda noise, variance: dlap_log_likelihood(noise, dlap_rate(variance)),
     (
         lambda rate: (dlap_variances(rate), np.ones_like(rate)),
