@@ -104,8 +104,8 @@ class Registrations:
             of_plan = {"filters": part._of_plan} if part._of_plan else {}
             data += [_both(datum, of_plan) if several else datum for datum in part._data(labels)]
             values += [_both(each, of_plan, {} if alike else span) for each in part._values(given, drawn)]
-            dedup = deduplication_key if deduplication_key is not None else part._once()
-            if dedup is not None:
+            dedup = ONCE if deduplication_key is None else deduplication_key
+            if deduplication_key is not None or part.fits_twice:
                 key = {"deduplication_key": str(_unsigned(dedup, "deduplication_key"))}
                 once.append(_both(key, of_plan) if several else key)
         plain = values[0]["values"] if len(values) == 1 and len(values[0]) == 1 else values
@@ -127,8 +127,8 @@ class Registrations:
         return _all_of(spans + ([_between(0, self.window)] if self.window is not None and self.window < HOUR else []))
 
     def _labels(self, conversion: Mapping[str, Any]) -> dict[str, str]:
-        valued = {measure.source for measure in self.plan.spec.values}
-        given = {n: v for n, v in conversion.items() if n not in valued or n in self._unknown}
+        valued = {measure.source for measure in self.plan.spec.values} - {a.name for a in self.plan.spec.unknown}
+        given = {name: value for name, value in conversion.items() if name not in valued}
         return unknown_labels(self.plan.spec, given)
 
     def _data(self, labels: Mapping[str, str]) -> list[Json]:
@@ -151,7 +151,6 @@ class Registrations:
 
     @property
     def asks(self) -> tuple[str, ...]:
-        """The attributes and values that a conversion must provide."""
         names = (a.name for a in self.plan.spec.unknown if not self.plan.spec.is_delay(a))
         return tuple(dict.fromkeys([*names, *(measure.source for measure in self.plan.spec.values)]))
 
@@ -165,13 +164,6 @@ class Registrations:
         """Whether the browser's budget would let one more conversion of an impression through than counts."""
         each = self.classes.rows.sum(axis=1)
         return self.rest is None and bool(((self.classes.most + 1) * each <= LARGEST).any())
-
-    @property
-    def _unknown(self) -> set[str]:
-        return {attribute.name for attribute in self.plan.spec.unknown}
-
-    def _once(self) -> int | None:
-        return ONCE if self.fits_twice else None
 
     def _values(self, conversion: Mapping[str, Any], drawn: int | str | None) -> list[Json]:
         one = self._contributions(conversion, drawn)
