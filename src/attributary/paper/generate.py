@@ -19,10 +19,8 @@ MOST_ROWS = 10**10
 LOGS = {"csscl": csscl, "camb": camb, "shop": shop, "forest": forest}
 KINDS = {kind: log.ROWS for kind, log in LOGS.items()}  # with rows by default
 STREAMS = {"csscl": csscl.csscl_stream, "camb": camb.camb_stream}
-FOLDERS: dict[str, tuple[Callable[[int, int], Any], str]] = {
-    "shop": (shop.shop, shop.SPEC),
-    "forest": (forest.forest, forest.SPEC),
-}
+FOLDERS: dict[str, tuple[Callable[[int, int], Any], str]]
+FOLDERS = {"shop": (shop.shop, shop.SPEC), "forest": (forest.forest, forest.SPEC)}
 FORMATS = {"parquet": (".parquet", ".pq"), "published": (".tsv.gz", ".tsv")}  # with the endings of such files
 
 

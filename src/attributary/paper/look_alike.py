@@ -32,16 +32,11 @@ class Stream(NamedTuple):
     text: Callable[[Any], Any]  # a batch as lines of the published format
 
     def schema_with_label(self) -> Any:
-        """The schema with the metadata that tells what the rows are."""
         return self.schema.with_metadata(label(self.kind, self.rows, self.seed))
 
 
 def map_blocks(stream: Stream, make: Callable[[Any], Made], workers: int = WORKERS) -> Iterator[Made]:
     """What is made of every block, in their order; only a few blocks are in memory at a time."""
-    if workers == 1:
-        for number in range(stream.blocks):
-            yield make(stream.block(number))
-        return
     under_way: deque[Future[Made]] = deque()
     with ThreadPoolExecutor(workers) as pool:
         try:
@@ -62,19 +57,11 @@ def inner_name(kind: str) -> str:
 
 
 def names(what: str, count: int, code: NDArray[np.integer], missing: bool = True) -> Any:
-    """An Arrow column of labels such as `country 07`; the code after the last stands for missing."""
+    """An Arrow column of labels such as `country 07`, or mere numbers; the code after the last stands for missing."""
     import pyarrow as pa
 
-    width = len(str(count))
-    labels = [f"{what} {number:0{width}}" for number in range(1, count + 1)] + [MISSING] * missing
-    return pa.DictionaryArray.from_arrays(pa.array(code.astype(np.int16)), pa.array(labels))
-
-
-def numbers(count: int, code: NDArray[np.integer]) -> Any:
-    """An Arrow column of labels that are numbers from 1, as text."""
-    import pyarrow as pa
-
-    labels = [str(number) for number in range(1, count + 1)]
+    width = len(str(count)) if what else 0
+    labels = [f"{what} {number:0{width}}".lstrip() for number in range(1, count + 1)] + [MISSING] * missing
     return pa.DictionaryArray.from_arrays(pa.array(code.astype(np.int16)), pa.array(labels))
 
 
@@ -82,7 +69,6 @@ def numbers(count: int, code: NDArray[np.integer]) -> Any:
 
 
 def csscl_lines(batch: Any) -> Any:
-    """A buffer of lines of CriteoSearchData."""
     sale, amount, delay, time = (_text(batch.column(name)) for name in ("conversion", "amount", "delay", "time"))
     age, device, country, partner = (
         _labels(batch.column(name)) for name in ("age_group", "device", "country", "partner")
@@ -94,7 +80,6 @@ def csscl_lines(batch: Any) -> Any:
 
 
 def camb_lines(batch: Any) -> Any:
-    """A buffer of lines of criteo_attribution_dataset.tsv."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
