@@ -132,11 +132,7 @@ class AttributionApi(ABC):
         rate: tuple[float, int] | None = None,
         name: str = "the plan",
     ) -> Answer:
-        """What the files of an answer say of the nodes that were queried.
-
-        `rate` is the ε and the L1 of an answer that does not state its noise, if it is not the plan's; `name` is what
-        messages call the plan.
-        """
+        """What the files of an answer say of the nodes that were queried."""
 
     def aggregate(
         self,
