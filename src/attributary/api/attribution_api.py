@@ -132,7 +132,11 @@ class AttributionApi(ABC):
         rate: tuple[float, int] | None = None,
         name: str = "the plan",
     ) -> Answer:
-        """What the files of an answer say of the nodes that were queried."""
+        """What the files of an answer say of the nodes that were queried.
+
+        `rate` is the ε and the L1 of an answer that does not state its noise, if it is not the plan's; `name` is what
+        messages call the plan.
+        """
 
     def aggregate(
         self,

@@ -69,6 +69,7 @@ def model(name: str | NoiseModel, epsilon: float, l1: int = 65536, delta: float 
 
 
 def page_of(name: str) -> type[NoiseModel]:
+    """The page of that name, for whatever budget."""
     if name not in MODELS:
         known = " or ".join(f'"{each}" ({page.short})' for each, page in MODELS.items())
         raise InputError(f"noise is {known}; got {name!r:.80}")
@@ -76,6 +77,7 @@ def page_of(name: str) -> type[NoiseModel]:
 
 
 def shape_of(name: str) -> NoiseShape:
+    """The shape of that name."""
     if name not in SHAPES:
         raise InputError(f"the noise's shape is one of {', '.join(SHAPES)}; got {name!r:.80}")
     return SHAPES[name]

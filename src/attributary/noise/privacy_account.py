@@ -70,6 +70,7 @@ class PrivacyAccount:
 
     @property
     def rho(self) -> float:
+        """ρ of zero-concentrated differential privacy."""
         return (self.mu**2 + sum(epsilon**2 for epsilon, _ in self._levels)) / 2
 
     def delta(self, epsilon: float) -> float:
@@ -91,6 +92,7 @@ class PrivacyAccount:
         return _solve(lambda epsilon: self.delta(epsilon) <= delta, 1.0)[1]
 
     def plus(self, other: "PrivacyAccount") -> "PrivacyAccount":
+        """Both of them together."""
         return PrivacyAccount(sqrt(self.mu**2 + other.mu**2), self.laplace + other.laplace)
 
     @cached_property

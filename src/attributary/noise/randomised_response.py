@@ -60,6 +60,7 @@ class RandomisedResponse:
 
     @property
     def epsilon(self) -> float:
+        """The ε of each person's response."""
         return log(self.states / self.rate - self.states + 1) if self.rate > 0 else inf
 
     def figures(

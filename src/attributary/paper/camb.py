@@ -132,11 +132,6 @@ def _running(weight: Floats) -> Floats:
     return share
 
 
-def first_seconds() -> Ints:
-    second: Ints = ((hourly_shares() == 0).sum(axis=1) - 1) * HOUR
-    return second
-
-
 def impression_times(campaign: Ints, u: Floats) -> Ints:
     """Seconds, drawn from the time that each campaign runs."""
     of = hourly_shares()
@@ -190,7 +185,8 @@ def journeys(rows: int, seed: int) -> Journeys:
     back = draw(len(conversion)) ** CLOSENESS
     is_last = position == clicks[conversion] - 1
     back[is_last] = 0
-    end, reach = when[conversion], np.minimum(WINDOW, when - first_seconds()[campaign])[conversion]
+    begins = ((hourly_shares() == 0).sum(axis=1) - 1) * HOUR  # the second in which each campaign begins to run
+    end, reach = when[conversion], np.minimum(WINDOW, when - begins[campaign])[conversion]
     delay = end - last[conversion]
     time = last[conversion] - (back * (reach - delay)).astype(np.int64)
     time = time[np.lexsort((is_last, time, conversion))]  # so that positions are in the order of time

@@ -51,11 +51,6 @@ def map_blocks(stream: Stream, make: Callable[[Any], Made], workers: int = WORKE
                 future.cancel()
 
 
-def inner_name(kind: str) -> str:
-    """The name of the text inside a generated gzip file, which has no other room for a label."""
-    return f"generated-by-attributary-not-criteo-{kind}-{VERSION}.tsv"
-
-
 def names(what: str, count: int, code: NDArray[np.integer], missing: bool = True) -> Any:
     """An Arrow column of labels such as `country 07`, or mere numbers; the code after the last stands for missing."""
     import pyarrow as pa
@@ -98,19 +93,14 @@ def user_ids(user: Ints) -> Any:
     import pyarrow as pa
 
     digits = np.frombuffer(b"0123456789ABCDEF", np.uint8)
-    halves = np.stack([_mixed(user.astype(np.uint64) * np.uint64(2) + np.uint64(half)) for half in range(2)], axis=1)
-    octets = halves.astype(">u8").view(np.uint8)
+    x: Any = user.astype(np.uint64)[:, None] * np.uint64(2) + np.arange(2, dtype=np.uint64)
+    x += np.uint64(0x9E3779B97F4A7C15)  # SplitMix64: another number for each
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    octets = (x ^ (x >> np.uint64(31))).astype(">u8").view(np.uint8)
     text = np.stack([digits[octets >> 4], digits[octets & 15]], axis=2)
     offsets = np.arange(0, 32 * len(user) + 1, 32, dtype=np.int32)
     return pa.StringArray.from_buffers(len(user), pa.py_buffer(offsets), pa.py_buffer(text.tobytes()))
-
-
-def _mixed(x: Any) -> Any:
-    """SplitMix64: another number for each."""
-    x = x + np.uint64(0x9E3779B97F4A7C15)
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
 
 
 def _unknown(columns: int) -> str:

@@ -66,10 +66,10 @@ class Registrations:
             if row[place]:
                 measure, level = divmod(place, len(self.plan.levels))
                 attributes = range(min(level + 1 - self.layout.total, known))
-                keys[name] = _hex(self.layout.tag(level, measure) | self.layout.piece(attributes, labels))
+                keys[name] = hex(self.layout.tag(level, measure) | self.layout.piece(attributes, labels))
         if self.rest is not None:
-            keys[self.rest] = _hex(0)  # which is no node's, and in no domain
-        made: Json = {"source_event_id": str(_unsigned(event_id, "source_event_id"))}
+            keys[self.rest] = hex(0)  # which is no node's, and in no domain
+        made: Json = {"source_event_id": str(_whole(event_id, "source_event_id", 0, 2**64))}
         made["destination"] = _destination(destination)
         made |= {} if priority is None else {"priority": str(_whole(priority, "priority", -(2**63), 2**63))}
         made |= _windows(self.window)
@@ -106,7 +106,7 @@ class Registrations:
             values += [_both(each, of_plan, {} if alike else span) for each in part._values(given, drawn)]
             dedup = ONCE if deduplication_key is None else deduplication_key
             if deduplication_key is not None or part.fits_twice:
-                key = {"deduplication_key": str(_unsigned(dedup, "deduplication_key"))}
+                key = {"deduplication_key": str(_whole(dedup, "deduplication_key", 0, 2**64))}
                 once.append(_both(key, of_plan) if several else key)
         plain = values[0]["values"] if len(values) == 1 and len(values[0]) == 1 else values
         made: Json = (spans[0] if alike else {}) | {"aggregatable_trigger_data": data, "aggregatable_values": plain}
@@ -134,18 +134,18 @@ class Registrations:
     def _data(self, labels: Mapping[str, str]) -> list[Json]:
         """The key pieces: of the plan for all keys, and of each unknown attribute for those of its level and below."""
         spec, levels = self.plan.spec, len(self.plan.levels)
-        data: list[Json] = [{"key_piece": _hex(self.layout.mark), "source_keys": list(self.ids.values())}]
+        data: list[Json] = [{"key_piece": hex(self.layout.mark), "source_keys": list(self.ids.values())}]
         for i, field in enumerate(self.layout.fields):
             below = [name for place, name in self.ids.items() if place % levels >= self.layout.level_of(i)]
             if not field.attribute.unknown or not below:
                 continue
             if not spec.is_delay(field.attribute):
-                piece = _hex(field.piece(labels[field.attribute.name]))
+                piece = hex(field.piece(labels[field.attribute.name]))
                 data.append({"key_piece": piece, "source_keys": below})
                 continue
             edges = ends(field.attribute)
             for k, label in enumerate(field.attribute.labels):
-                datum = {"key_piece": _hex(field.piece(label)), "source_keys": below}
+                datum = {"key_piece": hex(field.piece(label)), "source_keys": below}
                 data.append(datum | _between(edges[k], edges[k + 1]))
         return data
 
@@ -302,14 +302,6 @@ def _destination(given: str | Sequence[str]) -> str | list[str]:
             remedy = meant.site if meant else "the address of a page, as in https://shop.example"
             raise InputError(f"a destination is the site of a shop, with https; got {brief(one)}: write {remedy}")
     return sites if isinstance(given, list | tuple) else sites[0]
-
-
-def _hex(key: int) -> str:
-    return f"{key:#x}"
-
-
-def _unsigned(number: int, name: str) -> int:
-    return _whole(number, name, 0, 2**64)
 
 
 def _whole(number: int, name: str, low: int, end: int) -> int:

@@ -120,7 +120,8 @@ class KeyLayout:
 
     @property
     def bits(self) -> int:
-        return self.tag_shift + self.tag_bits + self.measure_bits + (0 if self.plan is None else MARK + 1)
+        marked = 0 if self.plan is None else MARK + 1
+        return self.tag_shift + self.tag_bits + measure_bits(len(self.measures)) + marked
 
     @property
     def mark(self) -> int:
@@ -133,10 +134,6 @@ class KeyLayout:
             return np.ones(len(keys), bool)
         marked: Bools = keys[:, 0] >> np.uint64(63 - MARK) == np.uint64(2 * int(self.plan, 16) + 1)
         return marked
-
-    @property
-    def measure_bits(self) -> int:
-        return measure_bits(len(self.measures))
 
     def tag(self, level: int, measure: int = 0) -> int:
         """The part of a key that says its level, the first being 1, so that no key is 0; and its measure, from 0."""
@@ -165,12 +162,12 @@ class KeyLayout:
             rows += [_row("marked", 1, BITS - MARK - 1, "1", "impression")]
         if self.measures:
             above = self.tag_shift + self.tag_bits
-            rows += [_row("measure", self.measure_bits, above, ", ".join(self.measures), "impression")]
+            rows += [_row("measure", measure_bits(len(self.measures)), above, ", ".join(self.measures), "impression")]
         rows += [_row("level", self.tag_bits, self.tag_shift, f"{len(self.levels)} levels", "impression")]
         for field in self.fields:
             side = "conversion" if field.attribute.unknown else "impression"
             rows += [_row(field.attribute.name, field.bits, field.shift, field.code.words, side)]
-        spare, used = BITS - self.bits, self.tag_shift + self.tag_bits + self.measure_bits
+        spare, used = BITS - self.bits, self.tag_shift + self.tag_bits + measure_bits(len(self.measures))
         return [*rows, _row("not used", spare, used, "", "")] if spare else rows
 
 
