@@ -14,7 +14,6 @@ makes them, and have Satterthwaite's degrees of freedom, which intervals allow f
 from collections.abc import Sequence
 from dataclasses import replace
 from math import ceil, sqrt
-from statistics import NormalDist
 from typing import NamedTuple, NoReturn
 
 import numpy as np
@@ -212,6 +211,8 @@ def _unlike(figures: _Figures, theta: Floats, shape: str) -> tuple[str, str]:
     How far a figure misses the best estimate from below is independent of all other such misses. Their mean squares,
     relative to what is expected, are compared between levels by F, with degrees of freedom that know the tails.
     """
+    from statistics import NormalDist
+
     tree, names = figures.tree, figures.tree.level_names
     variance = np.where(figures.known, theta[figures.group] + figures.extra, np.inf)
     z, up = engine(tree).upward(tree, figures.x, variance)

@@ -7,7 +7,6 @@ variance-gamma distribution of the same variance and kurtosis, which is exact fo
 
 from functools import lru_cache
 from math import erfc, exp, lgamma, log, sqrt
-from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
@@ -44,6 +43,8 @@ def level_of(reach: float, excess: float) -> float:
 
 @lru_cache(maxsize=4096)
 def _knot(level: float, i: int) -> float:
+    from statistics import NormalDist
+
     return NormalDist().inv_cdf(0.5 + level / 2) if i == 0 else _solve(1 - level, 3 / KNOTS[i])
 
 
