@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attributary.denoising.estimate import Estimate, Interval, weights_of
+from attributary.denoising.estimate import Estimate, Interval, Prediction, weights_of
 from attributary.denoising.nonnegative import nonnegative
 from attributary.denoising.passes import engine
-from attributary.denoising.prediction import Prediction
 from attributary.denoising.total import Total
 from attributary.denoising.whole import whole
 from attributary.errors import InputError
-from attributary.kernel import is_kept, usable_threads
+from attributary.kernel import usable_threads
 from attributary.measurements import Measurements
 from attributary.noise import NoiseShape
 from attributary.tree import Tree
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 USUAL = 0.95  # the level of the intervals that are made with the estimates
 REACH = 9.0  # standard deviations of the unbiased estimate: the counts considered of each node
 ROUNDING = 1e-6  # of a count that is known exactly
-TOGETHER = 0.3  # measured on generated data: with it, intervals of inner nodes cover at their rate, as in `prediction`
+TOGETHER = 0.3  # measured on generated data: with it, intervals of inner nodes cover at their rate, as in `Prediction`
 SURE = 1.0  # variance of a root up to which its interval is the posterior's: few whole numbers are left
 PARTS = 8  # of the roots, for each thread
 
@@ -159,10 +158,10 @@ def _labels(tree: Tree, level: int) -> tuple[list[str], Ints]:
     return [str(name) for name in labels.dictionary.to_pylist()], labels.indices.to_numpy()
 
 
-def whole_figures(tree: Tree, measured: Measurements, reach: float = REACH) -> "WholeFigures":
+def whole_figures(tree: Tree, measured: Measurements) -> "WholeFigures":
     """The figures of a forest, and the window of whole counts considered of each node.
 
-    `reach` standard deviations around the best linear unbiased estimate, and around the non-negative one, cut at 0
+    REACH standard deviations around the best linear unbiased estimate, and around the non-negative one, cut at 0
     and at what the parent may have. Of what is not measured, anything up to that.
     """
     from attributary.denoising.whole_posterior import WholeFigures
@@ -177,7 +176,7 @@ def whole_figures(tree: Tree, measured: Measurements, reach: float = REACH) -> "
     near = nonnegative(tree, x, var, blue, "top-down")
     settled = whole(tree, near, floor=0)
     known = wide < np.inf
-    far = reach * np.sqrt(np.where(known, wide, 0.0)) - ROUNDING
+    far = REACH * np.sqrt(np.where(known, wide, 0.0)) - ROUNDING
     low = np.where(known, np.floor(np.minimum(blue, near) - far), 0.0)
     high = np.where(known, np.ceil(np.maximum(blue, near) + far), 2.0**53)
     low, high = np.clip(low, 0, settled).astype(np.int64), np.maximum(high, settled).astype(np.int64)
@@ -185,7 +184,7 @@ def whole_figures(tree: Tree, measured: Measurements, reach: float = REACH) -> "
         here = tree.slice(level)
         high[here] = np.minimum(high[here], high[tree.family[here]])
     return WholeFigures(
-        tree.first.astype(np.int64), x, linear, square, z, v, blue, wide, settled, low, high, float(reach)
+        tree.first.astype(np.int64), x, linear, square, z, v, blue, wide, settled, low, high, REACH
     )  # fmt: skip
 
 
@@ -219,8 +218,9 @@ def _refuse_fractions(tree: Tree, x: Floats, var: Floats) -> None:
     bad = (var == 0) & (np.abs(x - np.rint(x)) > ROUNDING)
     if bad.any():
         place = int(np.argmax(bad))
-        name = tree.name(place if tree.order is None else int(tree.order[place]))
-        raise InputError(f"the posterior is of whole counts; {name} is exactly {x[place]:.17g} (variance 0)")
+        raise InputError(
+            f"the posterior is of whole counts; {tree.name_at(place)} is exactly {x[place]:.17g} (variance 0)"
+        )
 
 
 def family_weights(tree: Tree, alpha: Floats, free: float) -> "Weights":
@@ -229,13 +229,6 @@ def family_weights(tree: Tree, alpha: Floats, free: float) -> "Weights":
 
     roots = int(tree.first[0])
     return Weights(alpha, np.bincount(tree.family[roots:], alpha[roots:], len(tree)).astype(np.float64), float(free))
-
-
-def ready() -> bool:
-    """True if posteriors are compiled, in this process or for it."""
-    from attributary.denoising.whole_posterior import marginals_of_roots
-
-    return is_kept(marginals_of_roots)
 
 
 def marginals(

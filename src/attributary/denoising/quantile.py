@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from attributary.denoising.passes import engine
-from attributary.measurements import Measurements
+from attributary.measurements import Measurements, combine
 from attributary.tree import Family, Tree
 from attributary.types import Floats
 
@@ -130,7 +130,7 @@ def downward(
         if level == tree.depth - 1:
             break
         e_down[nodes] = _mix(var[nodes], of_noise[nodes], *outside)
-        down[nodes] = _parallel(var[nodes], around[nodes])
+        _, down[nodes] = combine(np.zeros(1), var[nodes], np.zeros(1), around[nodes])
     return excess, Outside(around, e_around)
 
 
@@ -153,14 +153,6 @@ def _around(
         given = family.spread(e_down[p]) * (family.spread(np.where(down[p] < np.inf, down[p], 0.0)) / finite) ** 2
         excess = np.fmin(given + others_fourth * (all_known / finite) ** 2, most)
     return around, np.where(around < np.inf, excess, 0.0)
-
-
-def _parallel(a: Floats, b: Floats) -> Floats:
-    """The variance after CombineEstimates."""
-    total = a + b
-    finite = np.where((total > 0) & (total < np.inf), total, 1.0)
-    with np.errstate(invalid="ignore"):
-        return np.where(total < np.inf, a / finite * b, np.minimum(a, b))
 
 
 def _of_sum(family: Family, excess: Floats, var: Floats, total: Floats) -> Floats:

@@ -132,9 +132,7 @@ def _excess(tree: Tree, measured: Measurements, pull: Floats, up: Floats, varian
         shared[c] = np.where(missing, family.spread(rest), moved)
     var, excess = (tree.to_level_order(a) for a in (measured.variance, measured.excess()))
     use = (var > 0) & (var < np.inf)
-    share = (
-        shared[use] / np.sqrt(var[use]) / np.sqrt(variance)
-    ) ** 2  # of the sum's variance that a figure contributes
+    share = (shared[use] / np.sqrt(var[use]) / np.sqrt(variance)) ** 2  # of the variance that a figure contributes
     return float(np.sum(excess[use] * share**2))
 
 
@@ -156,14 +154,8 @@ def predicted_variance(tree: Tree, measured: Measurements, prior: Prior, weights
         if not family.size:
             continue
         c, p = family.children, family.parent
-        t, missing = up.v[c], up.v[c] == np.inf
-        holes = family.sum(missing.astype(np.float64))
-        weight = np.where(missing, 1.0, np.where(family.spread(holes) > 0, 0.0, t))  # they take what is left
-        mass = family.sum(weight)
-        weight = np.where(family.spread(mass) > 0, weight, 1.0)
-        anchor = h[c][family.anchor(weight)]  # equal weights stay exactly equal, and cost exactly nothing
-        mean = anchor + family.sum(weight / family.spread(family.sum(weight)) * (h[c] - family.spread(anchor)))
-        variance[c] = _square(h[c] - family.spread(mean), t)
+        mean = _mean(family, h[c], up.v[c])
+        variance[c] = _square(h[c] - family.spread(mean), up.v[c])
         h[p] += family.sum(up.pull[c] * h[c]) + (1 - family.sum(up.pull[c])) * mean
     roots = tree.slice(0)
     variance[roots] = _square(h[roots], up.v[roots])

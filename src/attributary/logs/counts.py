@@ -138,6 +138,8 @@ def leaves(spec: Spec, logs: Logs, table: Any, period: Period) -> Counts:
         inside = ~lost & (all_conversions > 0)
         grouped = conversion_groups(spec, table, leaf, all_conversions).some(inside)
         made, values = _measured(spec, made, grouped), value_totals(spec, grouped)
+    # All rows have a fate; of two logs, a conversion that is its impression's first is also within the window.
+    counted_twice = 0 if logs.is_attributed or many else total["conversion"]
     return Counts(
         mark(made, TRUE_COUNTS),
         impressions=int(impressions.sum()),
@@ -150,14 +152,8 @@ def leaves(spec: Spec, logs: Logs, table: Any, period: Period) -> Counts:
         outside=tuple(outside),
         left_out=int(conversions[lost].sum()),
         values=values,
-        rows=_rows_read(total, logs, many) if period.is_all else None,
+        rows=sum(total.values()) - counted_twice if period.is_all else None,
     )
-
-
-def _rows_read(total: dict[str, int], logs: Logs, many: bool) -> int:
-    """All rows have a fate; of two logs, a conversion that is its impression's first is also within the window."""
-    again = 0 if logs.is_attributed or many else total["conversion"]
-    return sum(total.values()) - again
 
 
 def _measured(spec: Spec, table: Any, groups: "ConversionGroups") -> Any:

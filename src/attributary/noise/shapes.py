@@ -105,6 +105,8 @@ DISCRETE_LAPLACE = NoiseShape(
         ),
     ),
 )
+
+
 def _normal_beyond(variance: Floats, chance: float) -> Floats:
     from statistics import NormalDist  # which takes longer to import than the rest
 

@@ -209,7 +209,10 @@ def spread(expected: Floats, share: Floats, z: Floats, v: Floats, weight: Floats
     use = (weight > 0) & (expected > 1e-6)
     if use.sum() < FEWEST:
         return np.full(len(expected), np.inf) if (weight > 0).any() else np.maximum(draw + later**2, LEAST)
-    m, w, edges = expected[use], weight[use], _edges(expected[use])
+    m, w = expected[use], weight[use]
+    bins = min(BINS, max(1, len(m) // EACH))  # with about the same number of nodes; equal values are in one bin
+    ends = np.cumsum([len(part) for part in np.array_split(np.empty(len(m)), bins)])[:-1]
+    edges = np.unique(np.partition(m, ends)[ends]) if len(ends) else np.empty(0)
     surplus, place = w * ((z[use] - m) ** 2 - v[use] - drawn[use]), np.searchsorted(edges, m, "right")
     each = (np.ones(len(w)), np.log(m), w, surplus, surplus**2)
     sums = np.stack([np.bincount(place, values, len(edges) + 1) for values in each])
@@ -222,13 +225,6 @@ def spread(expected: Floats, share: Floats, z: Floats, v: Floats, weight: Floats
     beyond += np.minimum(logs - centre[0], 0.0) + 2 * np.maximum(logs - centre[-1], 0.0)
     variance: Floats = np.maximum(draw + np.exp(beyond), LEAST)
     return variance
-
-
-def _edges(expected: Floats) -> Floats:
-    """The edges of bins with about the same number of nodes; equal values are in one bin."""
-    bins = min(BINS, max(1, len(expected) // EACH))
-    at = np.cumsum([len(part) for part in np.array_split(np.empty(len(expected)), bins)])[:-1]
-    return np.unique(np.partition(expected, at)[at]) if len(at) else np.empty(0)
 
 
 def forgiving(spread: Floats, expected: Floats, z: Floats, v: Floats) -> Floats:

@@ -156,7 +156,7 @@ def finish(task: ClusterTask, rows: Any, above: Any = None) -> Any:
         above = above.sort_by("root")
         _refuse_other_figures(part, above.column("z").to_numpy())
         settled = Settled(*(above.column(name).to_numpy() for name in Settled._fields))
-        est = solve(part.tree, part.measured, bool(task.nonnegative), task.whole, above=settled).estimate
+        est, _ = solve(part.tree, part.measured, bool(task.nonnegative), task.whole, above=settled)
     table = part.rows.drop_columns([PART, NOISY, VARIANCE])
     if task.fill:
         more = part.paths().slice(len(part.rows))
