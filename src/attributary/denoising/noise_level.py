@@ -122,8 +122,7 @@ class _Figures(NamedTuple):
     groups: int
 
     def sums(self, values: Floats) -> Floats:
-        total: Floats = np.bincount(self.group, values, self.groups).astype(np.float64)
-        return total
+        return np.bincount(self.group, values, self.groups).astype(np.float64)
 
 
 class _Parts(NamedTuple):

@@ -73,8 +73,7 @@ class Prior:
         heads = tree.slice(int(tree.total))
         if self.new is None:
             return np.zeros(heads.stop - heads.start, bool)
-        new: Bools = tree.to_level_order(self.new)[heads]
-        return new
+        return tree.to_level_order(self.new)[heads]
 
 
 def shares_of(tree: Tree, prior: Prior) -> tuple[Floats, Floats] | None:

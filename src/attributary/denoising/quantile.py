@@ -168,5 +168,4 @@ def _mix(var_x: Floats, x: Floats, var_y: Floats, y: Floats) -> Floats:
         both = var_x + var_y
         share = var_y / both  # of x in the combined variance
     share = np.where(var_x == np.inf, 0.0, np.where(var_y == np.inf, 1.0, np.where(both > 0, share, 0.0)))
-    mixed: Floats = x * share**2 + y * (1 - share) ** 2
-    return mixed
+    return x * share**2 + y * (1 - share) ** 2

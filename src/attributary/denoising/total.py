@@ -105,8 +105,7 @@ def _mean(family: Family, pull: Floats, up: Floats) -> Floats:
     share = weight / family.spread(family.sum(weight))
     # A reference member keeps equal values exactly equal, so that what cancels costs exactly nothing.
     anchor = family.spread(pull[family.anchor(weight)])
-    mean: Floats = pull[family.anchor(weight)] + family.sum(share * (pull - anchor))
-    return mean
+    return pull[family.anchor(weight)] + family.sum(share * (pull - anchor))
 
 
 def _excess(tree: Tree, measured: Measurements, pull: Floats, up: Floats, variance: float) -> float:

@@ -174,8 +174,7 @@ def _gain(judge: _Judge, share: Floats, wide: Floats) -> Floats:
     known = np.where(judge.weight > 0, claimed, 0.0)
     covariance = _covariance(count, known, moved, straight, judge.probes)
     before, after = (judge.first - y) ** 2, (count - y) ** 2
-    gain: Floats = judge.weight * (before - after + 2 * (judge.covariance - covariance))
-    return gain
+    return judge.weight * (before - after + 2 * (judge.covariance - covariance))
 
 
 def _covariance(

@@ -118,8 +118,7 @@ def doubt(group: NDArray[np.integer], expected: Floats, variance: Floats, z: Flo
     surplus = weight * ((z[judge] - m) ** 2 - noise)
     excess, squares, claimed = (np.bincount(g, values, groups) for values in (surplus, surplus**2, weight * q))
     sure = excess - DOUBTED_FROM * np.sqrt(squares)
-    factor: Floats = np.where(sure > claimed, sure / np.where(claimed > 0, claimed, 1.0), 1.0)
-    return factor
+    return np.where(sure > claimed, sure / np.where(claimed > 0, claimed, 1.0), 1.0)
 
 
 def _counted(tree: Tree, estimate: Floats) -> Floats:

@@ -291,8 +291,7 @@ class Family:
         self.parent = parents + nodes.start
 
     def sum(self, values: Floats) -> Floats:
-        total: Floats = np.add.reduceat(values, self.start)
-        return total
+        return np.add.reduceat(values, self.start)
 
     def spread(self, values: Floats) -> Floats:
         """A value of each family, handed to its members."""
