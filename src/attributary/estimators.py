@@ -5,8 +5,6 @@ it takes. Another one is one more function, registered under a name:
 
     >>> register(EstimatorKind("halves", lambda tree, measured, known: …, "half of everything"))
     >>> Estimator("nonnegative", joint=True).denoise(tree, measured, tau=5)
-
-Baselines stand in the same registry: `evaluate` compares with them, and no command offers them as estimators.
 """
 
 from collections.abc import Callable, Iterable

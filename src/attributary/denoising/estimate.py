@@ -38,7 +38,6 @@ class Estimate:
 
     `variance` is that of `blue`, the unbiased counts; where counts were made non-negative or whole, `count` differs
     from `blue` and its error is smaller than or close to what `variance` says.
-
     """
 
     tree: Tree
@@ -200,7 +199,6 @@ class ManyColumns(Estimate):
 
     @classmethod
     def of(cls, measured: Measurements, parts: list[Estimate]) -> Self:
-        """The columns of these measurements."""
         first = parts[0]
         blue = np.stack([part.blue for part in parts]).T
         count: Any = blue if first.count is first.blue else np.stack([part.count for part in parts]).T
@@ -213,12 +211,10 @@ class ManyColumns(Estimate):
         return self.parts[column if isinstance(column, int) else self.measurements.names.index(column)]
 
     def interval(self, level: float = 0.95) -> Interval:
-        """The intervals of all columns."""
         return Interval(*(np.stack(ends, 1) for ends in zip(*(p.interval(level) for p in self.parts), strict=True)))
 
     @property
     def correction(self) -> Floats:
-        """The corrections of all columns."""
         return np.stack([part.correction for part in self.parts], 1)
 
     @property
@@ -244,7 +240,6 @@ class Prediction(Estimate):
 
     @cached_property
     def plain(self) -> Estimate:
-        """The unbiased estimate from today's figures alone."""
         return unbiased(self.tree, self.measurements)
 
     @property
@@ -260,12 +255,10 @@ class Prediction(Estimate):
 
     @property
     def correction(self) -> Floats:
-        """How far denoising alone moved each figure, in standard deviations of that move, as without a prior."""
         return self.plain.correction
 
     @cached_property
     def fit(self) -> Fit:
-        """The fit of the noise, from today's figures alone."""
         return self.plain.fit
 
     def total(self, nodes_or_weights: ArrayLike) -> Total:

@@ -16,8 +16,6 @@ from attributary.denoising.passes import engine, sweep
 from attributary.tree import Tree
 from attributary.types import Floats
 
-# topdown: non-negative counts, family by family, from the roots' best estimates down.
-
 INF = np.inf
 ONE = np.uint64(1)
 ULPS = 1e-15  # how far a family may be from its parent, relatively, before it is brought back

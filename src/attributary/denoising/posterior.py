@@ -49,7 +49,6 @@ class Posterior(Prediction):
 
     @property
     def plain(self) -> Estimate:
-        """The unbiased estimate from today's figures alone."""
         topdown: Estimate = self.topdown
         return replace(topdown, count=topdown.blue, nonnegative=False)
 
@@ -91,7 +90,6 @@ class Posterior(Prediction):
 
     @property
     def remark(self) -> str:
-        """Which estimates are shown."""
         roots = self.tree.roots
         number, of = int(self.shown[roots].sum()), len(roots)
         if number == of:
@@ -109,7 +107,6 @@ class KnownFamilies(NamedTuple):
     shown: bool = True
 
     def weights(self, tree: Tree) -> "Weights":
-        """The prior of each family."""
         return family_weights(tree, tree.to_level_order(self.alpha), self.free)
 
 
@@ -139,7 +136,6 @@ class FamilyPrior(NamedTuple):
         return cls(np.array(total), tuple(shares), weights.free, bool(est.shown.any()))
 
     def weights(self, tree: Tree) -> "Weights":
-        """The prior of each family of a forest."""
         alpha = np.full(len(tree), self.total[0])
         for level in range(1, tree.depth):
             here, parent, known = tree.slice(level), tree.family[tree.slice(level)], min(level, len(self.total) - 1)

@@ -4,9 +4,6 @@ Push the weights down to the leaves. Let h_v say how much the sum grows with x̂
 children's h weighted by k. What a family adds to the variance, given its parent, is Σ var⇑_u · (h_u − h_p)², and the
 roots add h² · var⇑. This takes one pass without differences of nearly equal numbers, and figures that were not measured
 do not matter unless the sum needs them.
-
-Counts that were made non-negative, or that used a prior, may all be biased in one direction, which does not average out
-in sums. Intervals are therefore those of the unbiased sum, whatever is shown.
 """
 
 from dataclasses import dataclass
@@ -40,7 +37,8 @@ class Total:
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """The interval that holds the true sum with this probability, for the shape of the noise.
 
-        Around the unbiased sum, cut at 0 if counts are non-negative, and widened to include the count that is shown.
+        Around the unbiased sum, since biases of counts that are shown add up; cut at 0 if counts are non-negative, and
+        widened to include the count that is shown.
         """
         half = float(quantile(level, np.array([self.excess]), self.freedom)[0]) * float(np.sqrt(self.noise))
         low, high = max(self.unbiased - half, self.least), max(self.unbiased + half, self.least)

@@ -220,7 +220,6 @@ TIME, THEN = "attributary_time", "attributary_conversion_time"  # columns of tim
 
 
 def _timed(log: LogTable, times: Mapping[str, str]) -> str:
-    """The rows of a log with their times."""
     return f"(SELECT *, {', '.join(f'{sql} AS {name}' for name, sql in times.items())} FROM {log.rows}) AS timed"
 
 
@@ -426,5 +425,4 @@ def _fill(name: str, **blanks: str) -> str:
 
 
 def _select(values: Mapping[str, str], rows: str) -> str:
-    """The values under their names."""
     return f"SELECT {', '.join(f'{value} AS {name}' for name, value in values.items())} FROM {rows}"

@@ -200,7 +200,6 @@ class LogTable:
 
 
 def label(log: LogTable, name: str) -> str:
-    """The column as it is."""
     column, kind = find_column(log, name)
     if kind == "other":
         raise wrong_kind(log, column, "labels are text, numbers or dates")
@@ -301,7 +300,6 @@ def sample_cells(log: LogTable, column: str) -> list[str]:
 
 
 def is_empty(log: LogTable) -> bool:
-    """Whether the log has no rows."""
     return bool(log.engine.run(f"SELECT 1 AS one FROM {log.rows} LIMIT 1").num_rows == 0)
 
 

@@ -259,15 +259,15 @@ Codes = NDArray[np.int64]
 
 
 # Which nodes of a level are alike, and the shares that they predict. Nodes of one level are alike if they have the same
-# label; those of them under one root are called cousins. The shares of a family (`pooled`) are predicted from such
-# nodes, from all families, and from the family's own past.
+# label; those of them under one root are called cousins.
 #
-# The prediction is a chain of four guesses, each a correction of the one before: equal shares; times the ratio of
-# actual to expected counts of nodes with this label; times the same ratio among cousins; mixed with the family's own
-# shares in the earlier period. A node's own figures are never part of the pool that predicts it, since they would count
-# twice. Pools are sums of unbiased estimates, which may be negative: non-negative ones would give empty nodes too large
-# shares, and make all shares too equal. The weight of each correction, a number of conversions, is the one that
-# predicts today's figures best. It may be none at all (∞), so an earlier period without information is not used.
+# The shares of a family (`pooled`) are a chain of four guesses, each a correction of the one before: equal shares;
+# times the ratio of actual to expected counts of nodes with this label; times the same ratio among cousins; mixed with
+# the family's own shares in the earlier period. A node's own figures are never part of the pool that predicts it, since
+# they would count twice. Pools are sums of unbiased estimates, which may be negative: non-negative ones would give
+# empty nodes too large shares, and make all shares too equal. The weight of each correction, a number of conversions,
+# is the one that predicts today's figures best. It may be none at all (∞), so an earlier period without information is
+# not used.
 
 DENSE = 4  # numbers for each node, up to which groups without members cost less than sorting them out
 

@@ -117,7 +117,6 @@ class Bases(NamedTuple):
     start: Floats  # the θ that learning begins with, levels × kinds; 0 where a kind says nothing
 
     def alpha(self, theta: Floats) -> Floats:
-        """α of each node."""
         level = self.tree.in_level_order.level
         found: Floats = np.full(len(self.tree), LEAST)
         for kind, base in enumerate(self.each):

@@ -183,7 +183,6 @@ class Spec(Section):
 
     @property
     def total(self) -> bool:
-        """Whether there is a node above the first attribute."""
         return self.total_or_target is not False
 
     @property
@@ -265,7 +264,6 @@ class Spec(Section):
 
     @property
     def privacy_unit(self) -> PrivacyUnit:
-        """What ε protects."""
         return UNITS[self.neighbours]
 
     @property

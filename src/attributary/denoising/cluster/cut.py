@@ -116,5 +116,4 @@ def _add_unmeasured(tree: Tree, x: Floats, z: Floats, v: Floats) -> None:
 
 
 def _with(roots: Floats, values: Floats) -> Floats:
-    """These values, but for the roots."""
     return np.concatenate([roots, values[len(roots) :]])
