@@ -154,10 +154,10 @@ def _labels(tree: Tree, level: int) -> tuple[list[str], Ints]:
     return [str(name) for name in labels.dictionary.to_pylist()], labels.indices.to_numpy()
 
 
-def whole_figures(tree: Tree, measured: Measurements) -> "WholeFigures":
+def whole_figures(tree: Tree, measured: Measurements, reach: float = REACH) -> "WholeFigures":
     """The figures of a forest, and the window of whole counts considered of each node.
 
-    REACH standard deviations around the best linear unbiased estimate, and around the non-negative one, cut at 0
+    `reach` standard deviations around the best linear unbiased estimate, and around the non-negative one, cut at 0
     and at what the parent may have. Of what is not measured, anything up to that.
     """
     from attributary.denoising.whole_posterior import WholeFigures
@@ -172,7 +172,7 @@ def whole_figures(tree: Tree, measured: Measurements) -> "WholeFigures":
     near = nonnegative(tree, x, var, blue, "top-down")
     settled = whole(tree, near, floor=0)
     known = wide < np.inf
-    far = REACH * np.sqrt(np.where(known, wide, 0.0)) - ROUNDING
+    far = reach * np.sqrt(np.where(known, wide, 0.0)) - ROUNDING
     low = np.where(known, np.floor(np.minimum(blue, near) - far), 0.0)
     high = np.where(known, np.ceil(np.maximum(blue, near) + far), 2.0**53)
     low, high = np.clip(low, 0, settled).astype(np.int64), np.maximum(high, settled).astype(np.int64)
@@ -180,7 +180,7 @@ def whole_figures(tree: Tree, measured: Measurements) -> "WholeFigures":
         here = tree.slice(level)
         high[here] = np.minimum(high[here], high[tree.family[here]])
     return WholeFigures(
-        tree.first.astype(np.int64), x, linear, square, z, v, blue, wide, settled, low, high, REACH
+        tree.first.astype(np.int64), x, linear, square, z, v, blue, wide, settled, low, high, float(reach)
     )  # fmt: skip
 
 

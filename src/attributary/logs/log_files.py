@@ -211,24 +211,20 @@ def is_generated(path: str) -> bool:
 
 
 def rows_in_logs(logs: Logs | None, folder: str) -> int:
-    """The rows of all logs that a spec names, if their files say so; else 0."""
+    """The rows of all logs that a spec names, if their files say so, as Parquet's do; else 0."""
     if logs is None:
         return 0
-    rows = [_rows_in(files(names, folder, logs.header)) for names in _sides(logs)]
-    return sum(rows) if all(rows) else 0
-
-
-def _rows_in(files: Files) -> int:
-    """The rows of Parquet files, which say so; 0 where that is not known."""
     import pyarrow as pa
     from pyarrow import parquet
 
-    if files.format != "parquet" or any("://" in path for path in files.paths):
+    every = [files(names, folder, logs.header) for names in _sides(logs)]
+    if any(log.format != "parquet" or any("://" in path for path in log.paths) for log in every):
         return 0
     try:
-        return sum(int(parquet.read_metadata(path).num_rows) for path in files.paths)
+        rows = [sum(int(parquet.read_metadata(path).num_rows) for path in log.paths) for log in every]
     except (OSError, pa.ArrowException):  # whoever reads it will say what is wrong with it
         return 0
+    return sum(rows) if all(rows) else 0
 
 
 # DuckDB takes some compressed files that end too early for whole ones.
