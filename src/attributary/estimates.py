@@ -24,8 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attributary.denoising import Estimate, denoise
-from attributary.denoising.estimate import Fit
-from attributary.denoising.prediction import EXCESS, Prediction
+from attributary.denoising.estimate import EXCESS, Fit, Prediction
 from attributary.denoising.quantile import level_of, quantile
 from attributary.errors import InputError
 from attributary.measurements import Measurements

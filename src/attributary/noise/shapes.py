@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import log, sqrt
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -130,11 +129,19 @@ DISCRETE_LAPLACE = NoiseShape(
         ),
     ),
 )
+
+
+def _normal_beyond(variance: Floats, chance: float) -> Floats:
+    from statistics import NormalDist  # which takes longer to import than the rest
+
+    return np.full_like(variance, NormalDist().inv_cdf(1 - chance / 2))
+
+
 NORMAL = NoiseShape(
     "normal",
     "normal",
     np.zeros_like,
-    lambda variance, chance: np.full_like(variance, NormalDist().inv_cdf(1 - chance / 2)),
+    _normal_beyond,
     _normal_likelihood,
     (lambda std: (std**2, np.ones_like(std)), _of_account),
 )
