@@ -18,13 +18,13 @@ from attributary.estimates import (
     Column,
     by_measure,
     has_measures,
-    measure_names,
     noted,
     with_columns,
 )
 from attributary.explore.open_table import OpenTable, Stage, Stamp, open_tables, refuse_other_stamp, stamp
 from attributary.facts.estimates import LevelGain, level_gain
 from attributary.logs.duckdb import print_no_progress
+from attributary.read_estimates import measure_names
 from attributary.tables import read_table
 from attributary.tables.table_columns import mark
 

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,15 +15,14 @@ from attributary.estimates import (
     NODE,
     OPTIONAL,
     About,
+    about,
     has_measures,
     is_estimates,
     label_columns,
-    measure_names,
     noted,
-    read_estimates,
-    read_measures,
 )
 from attributary.ratio import is_ratios
+from attributary.read_estimates import measure_names, read_estimates, read_measures
 from attributary.tables import read_table
 from attributary.tables.table_columns import NAME, mark, together, words_in, words_of
 from attributary.tables.table_source import by_content, readable
@@ -155,7 +154,7 @@ def _open(source: Any, path: str, file: str, stage: Stage, kept: MeasureRows | N
             f"{path} has {len(forest.sizes)} levels, but {len(attributes)} columns that name them: "
             f"{', '.join(attributes)[:200]}"
         )
-    about = About.of(schema.metadata)
+    stated = about(schema.metadata)
     return OpenTable(
         path,
         file,
@@ -163,7 +162,7 @@ def _open(source: Any, path: str, file: str, stage: Stage, kept: MeasureRows | N
         tuple(name for name in OPTIONAL if name in schema.names),
         total,
         forest,
-        about._replace(not_private=_not_private(source) or about.not_private),
+        replace(stated, not_private=_not_private(source) or stated.not_private),
         kept.value if kept else None,
     )
 
