@@ -1,7 +1,6 @@
 """attributary count: logs become a table of counts, one row per leaf."""
 
 import os
-import time
 from typing import Any
 
 import click
@@ -10,7 +9,6 @@ from attributary.cli.options import duckdb_limits, period_options
 
 ENGINES = ["duckdb", "spark"]
 FORMATS = ["csv", "tsv", "parquet", "arrow", "arrows"]
-SLOW = 2  # seconds of reading from which its speed is told
 
 ABOUT = """Count the conversions of every leaf in logs.
 
@@ -71,19 +69,15 @@ def count(
     if asks.logs is not None:
         asks = asks.model_copy(update={"logs": replace_files(asks.logs, logs, conversions)})
     refuse_inputs([output], [spec, *log_paths(asks, folder)])
-    start = time.perf_counter()
     with (
         reading_bar(not quiet, lambda: rows_in_logs(asks.logs, folder)) as report,
         make_engine(engine, report, **options) as running,
     ):
         counts = count(asks, folder, since=since, until=until, engine=running).refuse_no_match()
-    took = time.perf_counter() - start
     stage_rows("attributing and counting" if asks.logs and not asks.logs.is_attributed else "counting", counts.rows)
     write_table(counts.table, output, format_)
     if not quiet:
         print_counts(counts, asks)
         where = "standard output" if output == "-" else output
-        rows = counts.rows or rows_in_logs(asks.logs, folder)
-        speed = f"; {rows:,} rows read in {took:.0f} s, {rows / took:,.0f} per second" if rows and took > SLOW else ""
         fact("not_private", TRUE_COUNTS)
-        say(f"{counts.table.num_rows:,} rows written to {where}{speed}; {TRUE_COUNTS}")
+        say(f"{counts.table.num_rows:,} rows written to {where}; {TRUE_COUNTS}")

@@ -103,7 +103,7 @@ class SummaryFile:
 
         What else the path may name, as an input that was not known when the command failed, is left alone.
         """
-        try:
+        with suppress(OSError, InputError):  # what ended the command matters more than that it cannot be noted
             if self.path and self.path != "-" and os.path.exists(self.path):
                 with open(self.path, "rb") as file:
                     if file.read(len(BEGINS)) != BEGINS:
@@ -111,8 +111,6 @@ class SummaryFile:
             before = len(written)
             self._save(content)
             del written[before:]
-        except (OSError, InputError):  # what ended the command is more than that it cannot be noted
-            pass
 
     def _save(self, content: dict[str, Any]) -> None:
         said = {"command": self.command, "version": __version__, **content, "stages": self.stages}
@@ -160,10 +158,9 @@ def fact(name: str, value: Any) -> None:
 def stage_rows(stage: str, rows: int | None) -> None:
     """Notes how many rows a stage read or wrote: the last one of that name."""
     summary = current()
-    for one in reversed(summary.stages if summary is not None and rows else ()):
-        if one.stage == stage:
-            one.rows = rows
-            return
+    named = [one for one in summary.stages if one.stage == stage] if summary is not None else []
+    if named and rows:
+        named[-1].rows = rows
 
 
 _as_lines: ContextVar[bool] = ContextVar("lines", default=False)

@@ -180,11 +180,17 @@ def is_numeric(cells: Any, suppressed: Collection[str] = ()) -> bool:
     if not is_text_type(cells.type):
         numbers = pa.types.is_integer(cells.type) or pa.types.is_floating(cells.type) or pa.types.is_decimal(cells.type)
         return bool(numbers and not pc.all(pc.is_null(cells, nan_is_null=True)).as_py())
-    trimmed = pc.fill_null(pc.utf8_trim_whitespace(cells), "")
-    texts = pa.array([parse_suppression(text).text for text in suppressed], trimmed.type)
-    bound = pc.or_(pc.match_substring_regex(trimmed, f"^{BELOW.pattern}$"), pc.is_in(trimmed, texts))
-    some = pc.any(pc.and_not(pc.not_equal(trimmed, ""), bound)).as_py()
-    return bool(some and any(pc.all(pc.or_(_fits(trimmed, sign), bound)).as_py() for sign in WORDS))
+    with suppress(pa.ArrowInvalid):  # as most columns of figures can be
+        return bool(number_cells(cells).null_count < len(cells))
+    some = False
+    for part in (cells.slice(0, FIRST), cells):  # the first cells nearly always tell
+        trimmed = pc.fill_null(pc.utf8_trim_whitespace(part), "")
+        texts = pa.array([parse_suppression(text).text for text in suppressed], trimmed.type)
+        bound = pc.or_(pc.match_substring_regex(trimmed, f"^{BELOW.pattern}$"), pc.is_in(trimmed, texts))
+        some = pc.any(pc.and_not(pc.not_equal(trimmed, ""), bound)).as_py()
+        if not any(pc.all(pc.or_(_fits(trimmed, sign), bound)).as_py() for sign in WORDS):
+            return False
+    return bool(some)
 
 
 def decimal_sign(cells: Any) -> str | None:
