@@ -100,7 +100,7 @@ def text_of(html: str) -> str:
 def rounded(value: Any) -> Any:
     """JSON with numbers of six digits, since the last ones are the machine's, and without what changes with the day."""
     if isinstance(value, dict):
-        return {k: rounded(v) for k, v in value.items() if k not in ("version", "written", "seconds", "file")}
+        return {k: rounded(v) for k, v in value.items() if k not in ("version", "written", "stages", "file")}
     if isinstance(value, list):
         return [rounded(item) for item in value]
     return float(f"{value:.6g}") if isinstance(value, float) else value
