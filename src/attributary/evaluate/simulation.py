@@ -221,8 +221,7 @@ def simulate(
     intervals of those that have some are tried, too.
     """
     pairs = [(i, j) for i in range(len(noises)) for j in range(len(kinds))]
-    squared: dict[tuple[int, int], list[Floats]] = {pair: [] for pair in pairs}
-    covered: dict[tuple[int, int], list[Floats]] = {pair: [] for pair in pairs}
+    squared, covered = ({pair: list[Floats]() for pair in pairs} for _ in range(2))
     nodes = {pair: np.zeros(case.nodes) for pair in pairs}
     copies: Copies | None = None
     for batch, number in enumerate(batches(case.nodes, draws)):
@@ -251,13 +250,12 @@ def simulate(
                 nodes[i, j] += copies.nodes(off)
                 off *= weight
                 squared[i, j].append(with_tree(copies.levels(off)))
-    errors = {
-        pair: _errors(np.concatenate(squared[pair]), nodes[pair] / draws, measure)._replace(
-            **_coverage(covered[pair], np.diff(case.tree.offsets))
-        )
-        for pair in pairs
-    }
-    return [[errors[i, j] for j in range(len(kinds))] for i in range(len(noises))]
+
+    def errors(i: int, j: int) -> PooledErrors:
+        made = _errors(np.concatenate(squared[i, j]), nodes[i, j] / draws, measure)
+        return made._replace(**_coverage(covered[i, j], np.diff(case.tree.offsets)))
+
+    return [[errors(i, j) for j in range(len(kinds))] for i in range(len(noises))]
 
 
 def estimates(kind: EstimatorKind, copies: Copies, measured: Measurements, background: Background) -> list[Estimate]:
@@ -304,7 +302,4 @@ def _coverage(held: list[Floats], sizes: NDArray[np.int64]) -> dict[str, Floats]
         return {}
     levels = np.concatenate(held)
     share = np.concatenate([levels / sizes, levels.sum(axis=1, keepdims=True) / sizes.sum()], axis=1)
-    return {
-        "coverage": share.mean(axis=0),
-        "coverage_error": share.std(axis=0, ddof=1) / np.sqrt(len(share)),
-    }
+    return {"coverage": share.mean(axis=0), "coverage_error": share.std(axis=0, ddof=1) / np.sqrt(len(share))}

@@ -56,11 +56,8 @@ class EstimateStore:
         """The same of one measure; "" is the first."""
         store_of = next((store for store in (self, *self.others) if measure in ("", store.now.measure)), None)
         if store_of is None:
-            names = (
-                ", ".join(str(store.now.measure) for store in (self, *self.others))
-                if self.now.measure
-                else "one without a name"
-            )
+            every = ", ".join(str(store.now.measure) for store in (self, *self.others))
+            names = every if self.now.measure else "one without a name"
             raise InputError(f"there is no measure {measure[:40]!r} here, only {names}")
         return store_of
 

@@ -227,10 +227,8 @@ def _in_order(path: str, levels: list[str] | None) -> Any:
     if not has_measures(table.column_names, levels):
         est = read_estimates(table, path, levels)
         made = est.table().replace_schema_metadata(table.schema.metadata)
-        confidence = (
-            {"confidence": round(200 * est.level) / 200} if est.level_known else {}
-        )  # which text does not state
-        return mark(noted(made, figure=est.figure, **confidence), words_of(table))
+        known = {"confidence": round(200 * est.level) / 200} if est.level_known else {}  # which text does not state
+        return mark(noted(made, figure=est.figure, **known), words_of(table))
     read = read_measures(table, path, levels)
     each = [est.table().add_column(0, MEASURE, pa.array([name] * len(est))) for name, est in read.items()]
     return mark(pa.concat_tables(each).replace_schema_metadata(table.schema.metadata), words_of(table))

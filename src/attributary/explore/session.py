@@ -8,7 +8,6 @@ from typing import Any
 from attributary.changes import TESTS
 from attributary.errors import InputError
 from attributary.estimates import EXTRAS
-from attributary.explore import plan_tab
 from attributary.explore.estimate_store import EstimateStore, level_gains
 from attributary.explore.plan_tab import CONVERSIONS, FANS, MOST_NODES, PlanStart, made_up_start, whole_number
 from attributary.explore.queries import PAGE, Queries, as_csv, view
@@ -136,17 +135,9 @@ class Session:
     def csv(self, queries: Queries, params: Params) -> Iterator[str]:
         return as_csv(queries, view(params, queries.store))
 
-    def plan(self, params: Params) -> dict[str, Any]:
-        return plan_tab.answer(self._start(params), params)
-
-    def best(self, params: Params) -> dict[str, Any]:
-        return plan_tab.best_answer(self._start(params), params)
-
-    def curve(self, params: Params) -> dict[str, Any]:
-        return plan_tab.curve(self._start(params), params)
-
-    def draws(self, params: Params) -> dict[str, Any]:
-        return plan_tab.draws(self._start(params), params)
+    def planned(self, answer: Callable[[PlanStart, Params], dict[str, Any]], params: Params) -> dict[str, Any]:
+        """An answer of the Plan tab."""
+        return answer(self._start(params), params)
 
     def _start(self, params: Params) -> PlanStart:
         """What the Plan tab starts with, or the made-up tree that a request describes."""

@@ -1,12 +1,12 @@
 """Plan facts: a table of levels and what to say of errors, bounds, limits, noise, privacy and prior, in sentences."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from attributary.budget import METHODS, Expected
-from attributary.facts.numerals import NOTHING, Numeral, change, listed, number, percent, span
+from attributary.facts.numerals import NOTHING, Line, Numeral, Table, change, listed, number, percent, span
 from attributary.plan import MeasurePlan, Plan, expected
 from attributary.plan.bounded_shares import ENOUGH
 from attributary.plan.expected_errors import Compared, LevelErrors, TargetError
@@ -21,14 +21,6 @@ REVEALS = "the plan's shares and errors tell something of these counts: keep it 
 SUMMED = "not measured: summed from the levels below"
 WITH_PRIOR = "these errors assume `denoise --prior`"
 WHOSE = {None: "expected error", True: "expected error, with prior", "split": "expected error, unbiased"}
-
-
-class Line(NamedTuple):
-    """One sentence; lines of one subject stand together."""
-
-    subject: str
-    text: str
-    warning: bool = False
 
 
 class LevelFact(NamedTuple):
@@ -70,7 +62,7 @@ def level_facts(plan: Plan) -> list[LevelFact]:
     return [*facts, LevelFact("all", _whole(nodes), *gets, *_errors(tree), percent(np.nan), NOTHING, tree)]
 
 
-def heads(plan: Plan, columns: tuple[str, ...]) -> list[str]:
+def heads(plan: Plan, columns: Sequence[str]) -> list[str]:
     """What columns of `level_facts` are called; the errors' head says whose they are."""
     by_root = bool(plan.roots)
     called = {
@@ -80,7 +72,6 @@ def heads(plan: Plan, columns: tuple[str, ...]) -> list[str]:
         "expected": WHOSE[plan.learn],
         "equal": "equal split",
         "change": "vs. equal",
-        "leaves": "leaves",
         "zeros": "all zeros",
         "median": "median node",
         "worst": "worst node",
@@ -88,12 +79,12 @@ def heads(plan: Plan, columns: tuple[str, ...]) -> list[str]:
     return [called.get(name, name) for name in columns]
 
 
-def table(plan: Plan) -> tuple[tuple[str, ...], list[list[str]]]:
-    """The columns that terminal and notebook show of `level_facts`, and the rows; zeros only where a prior tells."""
+def table(plan: Plan, caption: str = "") -> Table:
+    """What terminal and notebook show of `level_facts`; zeros only where a prior tells."""
     facts = level_facts(plan)
-    columns: tuple[str, ...] = ("level", "nodes", "share", "contribution", "expected", "equal", "change", "leaves")
-    columns += ("zeros",) * (facts[-1].errors.zeros is not None)
-    return columns, [[getattr(fact, name) for name in columns] for fact in facts]
+    columns = ["level", "nodes", "share", "contribution", "expected", "equal", "change", "leaves"]
+    columns += ["zeros"] * (facts[-1].errors.zeros is not None)
+    return Table(caption, heads(plan, columns), [[getattr(fact, name) for name in columns] for fact in facts], 4)
 
 
 def _errors(error: Compared) -> tuple[Numeral, Numeral, Numeral, Numeral, Numeral]:

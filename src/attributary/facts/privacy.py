@@ -2,28 +2,18 @@
 
 from collections.abc import Sequence
 from math import exp
-from typing import NamedTuple
 
 import numpy as np
 
 from attributary.estimates import Estimates
 from attributary.facts import numerals
-from attributary.facts.estimates import BIASED, prior_lines, sentence
+from attributary.facts.estimates import BIASED, prior_lines
+from attributary.facts.numerals import Fact, sentence
 from attributary.facts.plan import REVEALS, about, split_words
 from attributary.facts.quantity import Quantity
 from attributary.plan import MeasurePlan, Plan
 from attributary.plan.plan import Trade
 from attributary.tables.table_columns import EXACT_PRIOR, NO_NOISE, SEEDED, TRUE_COUNTS
-
-
-class Fact(NamedTuple):
-    """`more` explains, `warning` must not be missed."""
-
-    name: str
-    answer: str
-    more: tuple[str, ...] = ()
-    warning: str = ""
-
 
 SAME_NOISE = 0.02  # how far variances may be from those planned, relative to them
 LARGE = 1e6  # a factor that nobody can picture
@@ -105,8 +95,7 @@ def not_private(said: str) -> list[str]:
 
 def _question(plan: Plan, est: Estimates | None) -> Fact:
     spec = plan.spec
-    sizes = [len(range(*est.tree.slice(i).indices(len(est)))) for i in range(est.tree.depth)] if est else None
-    counts = sizes or [level.nodes for level in plan.expected.levels]
+    counts = np.diff(est.tree.offsets).tolist() if est else [level.nodes for level in plan.expected.levels]
     sized = numerals.listed([f"{n:,}\u00a0×\u00a0{name}" for n, name in zip(counts, plan.levels, strict=False)])
     more = [f"{numerals.many(sum(counts), 'node' if spec.values else 'count')}: {sized}."]
     if spec.unknown:

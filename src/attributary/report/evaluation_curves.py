@@ -7,7 +7,6 @@ import numpy as np
 
 from attributary.facts.evaluation import (
     OWN,
-    ErrorTable,
     Point,
     error_tables,
     explanation,
@@ -16,7 +15,7 @@ from attributary.facts.evaluation import (
     tree_errors,
     whose,
 )
-from attributary.facts.numerals import number, short
+from attributary.facts.numerals import Table, number, short
 from attributary.report.chart import AMBER, GREY, NARROW, RUST, TEAL, Chart, Draw, VegaLite, layer, looks, plot
 
 POINTS = 500  # rows that are listed
@@ -149,7 +148,7 @@ def _round(errors: list[float]) -> list[float]:
     ]
 
 
-def evaluation_section(points: tuple[Point, ...], tables: Sequence[ErrorTable], draw: Draw) -> dict[str, Any] | None:
+def evaluation_section(points: tuple[Point, ...], tables: Sequence[Table], draw: Draw) -> dict[str, Any] | None:
     """What the page lays out of an evaluation: charts, tables, and the errors by level; None without one."""
     if not points:
         return None
