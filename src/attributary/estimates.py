@@ -270,12 +270,10 @@ class Estimates(About):
 
     @property
     def whole(self) -> bool:
-        """Whether all estimates are whole numbers."""
         return bool((self.estimate == np.round(self.estimate)).all())
 
     @property
     def measurements(self) -> Measurements:
-        """What was measured, in level order."""
         variance = np.where(np.isnan(self.noise_variance), np.inf, self.noise_variance)
         return Measurements(self.noisy, variance, self.shape or "laplace")
 

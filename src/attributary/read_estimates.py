@@ -112,7 +112,6 @@ def _with_missing(tree: Tree, there: dict[str, Floats]) -> tuple[Tree, dict[str,
 
 
 def _refuse(wrong: Any, cells: Floats, rule: str, path: str, rows: Ints | None) -> None:
-    """Refuses the first cell that is wrong."""
     if wrong.any():
         row = int(np.argmax(wrong))
         raise InputError(f"{_where(path, row, rows)}: {rule}; got {cells[row]:g}")
@@ -265,7 +264,6 @@ def _by_parents(table: Any, path: str) -> Tree:
 
 
 def _labels(table: Any, levels: list[str], path: str) -> Any:
-    """The label columns, as text."""
     import pyarrow as pa
 
     missing = next((name for name in levels if name not in table.column_names), None)

@@ -103,7 +103,6 @@ class Series:
 
     @property
     def generated(self) -> bool:
-        """Whether a period was counted in generated logs."""
         return any(period.generated for period in self.periods)
 
 

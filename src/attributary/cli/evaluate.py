@@ -147,7 +147,6 @@ def evaluate(
 
 
 def _about_prior(prior_until: str | None, prior: str | None, private: bool) -> str:
-    """What the prior was, in words."""
     if prior:
         return f"the prior is {prior}"
     how = "privately" if private else "without noise, NOT protected"

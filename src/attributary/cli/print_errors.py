@@ -15,7 +15,6 @@ def print_errors(evaluation: Evaluation) -> None:
 
 
 def print_error_tables(tables: Iterable[Table]) -> None:
-    """Prints tables, each under its caption."""
     out = console()
     for table in tables:
         out.print(table.caption)

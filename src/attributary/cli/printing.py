@@ -51,7 +51,6 @@ class Out:
         self.width = self._console.width
 
     def print(self, line: Any = "") -> None:
-        """Prints a text, or a rich one."""
         if isinstance(line, str):
             line = _as_said(line)
         elif hasattr(line, "plain"):

@@ -57,7 +57,6 @@ class Store:
         return self._rows.get(key)
 
     def put(self, key: str, rows: list[dict[str, Any]]) -> None:
-        """Keeps the rows of a task."""
         self._rows[key] = rows
         if self._path is None:
             return

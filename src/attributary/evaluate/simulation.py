@@ -172,11 +172,9 @@ class Copies:
         return cls(tree, Tree(np.concatenate([roots, parent]), flat, offsets), number)
 
     def spread(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Values of the tree, the same for all copies."""
         return np.concatenate([np.tile(values[self.one.slice(i)], self.number) for i in range(self.one.depth)])
 
     def apart(self, values: Floats) -> list[Floats]:
-        """The values of each copy."""
         return list(np.concatenate(self._levels(values), axis=1))
 
     def joined(self, copies: list[Floats]) -> Floats:
@@ -195,7 +193,6 @@ class Copies:
         return np.concatenate([level.sum(axis=0) for level in self._levels(values)])
 
     def _levels(self, values: Floats) -> list[Floats]:
-        """The values of each level, a row for each copy."""
         return [values[self.forest.slice(i)].reshape(self.number, -1) for i in range(self.one.depth)]
 
 

@@ -167,7 +167,6 @@ def _figures(spec: Spec, table: Any, path: str) -> Any:
 
 
 def _as_counts(table: Any) -> Any:
-    """A table of estimates as counts."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

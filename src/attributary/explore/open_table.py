@@ -46,7 +46,6 @@ class Stamp(NamedTuple):
 
 
 def stamp(path: str) -> Stamp:
-    """The stamp of the file that is there now."""
     with readable(path, "give a table of estimates, as `attributary run` writes it"):
         stat = os.stat(path)
     return Stamp(stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns)

@@ -242,7 +242,6 @@ def requested_shares(start: PlanStart, spec: Spec, params: Params) -> Floats:
 
 
 def whole_number(params: Params, name: str, default: int, digits: int) -> int:
-    """A whole number from an address."""
     text = params.get(name) or str(default)
     if not (text.isascii() and text.isdigit() and len(text) <= digits):
         raise InputError(f"{name} is a whole number with at most {digits} digits; got {text[:40]!r}")

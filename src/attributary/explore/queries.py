@@ -112,7 +112,6 @@ def rows(store: EstimateStore, view: View, tau: float, place: Place, every: bool
 
 
 def count_rows(store: EstimateStore, view: View, place: Place) -> SqlQuery:
-    """How many rows a view has in all."""
     condition = _condition(view, place)
     return SqlQuery(f"SELECT count(*) FROM {store.view} WHERE {condition.sql}", condition.values)
 
@@ -146,7 +145,6 @@ class Queries:
         return {"rows": self._shown(found[:PAGE], view.flat), "more": len(found) > PAGE, "page": view.page, "of": of}
 
     def node(self, node: int) -> Row:
-        """A node with its path."""
         return self._shown(self._fetch(_select(self.store, SqlQuery("node = ?", [node]), self.tau)), True)[0]
 
     def count(self, view: View) -> int:

@@ -49,26 +49,23 @@ class Session:
             self._starts.pop((), None)
 
     def close(self) -> None:
-        """Ends all queries and closes whatever was opened."""
         for store in [*self._left, *([self.store] if self.store else [])]:
             store.connection.interrupt()
             store.close()
 
     def about(self, params: Params) -> dict[str, Any]:
-        """What there is to look at, of one measure."""
         if self.store is None:
             return {"table": None}
         store = self.store.of(params.get("measure", ""))
         now, name = store.now, self._name(store)
         gains = [] if store.series else level_gains(store, store.connection.cursor(), self._tau(store))
-        sizes = [(name, int(nodes)) for name, nodes in zip(now.levels, now.forest.sizes, strict=False)]
         return {
             "table": {
                 "file": now.path,
                 "before": store.series.periods[-2].name if store.series else None,
                 "test": TESTS[store.series.test].words if store.series else None,
                 "chance": store.series.chance if store.series else None,
-                "levels": [{"name": name, "nodes": nodes} for name, nodes in sizes],
+                "levels": [{"name": n, "nodes": int(x)} for n, x in zip(now.levels, now.forest.sizes, strict=False)],
                 "gains": [as_numbers(gain) for gain in gains],
                 "gained": gain_words(gains),
                 "nodes": len(now),

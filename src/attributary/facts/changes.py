@@ -78,7 +78,6 @@ def whole(series: Series) -> Series:
 
 
 def surest_first(changes: Changes, nodes: Any) -> list[int]:
-    """Nodes by their chance."""
     return [int(node) for node in sorted(nodes, key=lambda node: changes.chance[node])]
 
 

@@ -238,7 +238,6 @@ def fit_line(quantity: Quantity) -> Line:
 
 
 def correction_line(quantity: Quantity) -> Line:
-    """How many corrections noise does not explain."""
     beyond = f"(threshold {quantity.doubt.threshold:.1f} standard deviations)"
     if not quantity.doubt.nodes:
         return Line("corrections", f"no implausible correction {beyond}")
@@ -254,7 +253,6 @@ def worst(quantity: Quantity, most: int = LISTED) -> tuple[int, list[tuple[str, 
 
 
 def negative_line(quantity: Quantity) -> Line | None:
-    """How many estimates are below 0."""
     below, of = int((quantity.estimates.estimate < 0).sum()), len(quantity.estimates)
     verb = "is" if below == 1 else "are"
     words = f"{below:,} of {of:,} estimates {verb} negative, which is normal for small noisy {quantity.noun}s"

@@ -69,7 +69,6 @@ class Point:
 
     @property
     def called(self) -> str:
-        """The method as a reader calls it."""
         return self.title or self.method
 
     @property
@@ -110,7 +109,6 @@ def one_each(points: Sequence[Point]) -> list[Point]:
 
 
 def tree_errors(points: Sequence[Point]) -> list[Point]:
-    """The errors of whole trees."""
     return [p for p in one_each(points) if p.level is None]
 
 
@@ -266,13 +264,7 @@ def _best_row(row: Best, limits: bool) -> list[str]:
     by = NOTHING if abs(row.change) < SURE else signed_percent(row.change)
     change = Numeral("" if max(row.paper, row.ours) < SMALL else by + spread, row.change)
     sides = [shown(row.paper), row.paper_method, shown(row.ours), row.our_method]
-    return [
-        Numeral(f"{row.epsilon:g}", row.epsilon),
-        *sides,
-        change,
-        shown(row.zeros),
-        *[shown(row.limit)] * limits,
-    ]
+    return [Numeral(f"{row.epsilon:g}", row.epsilon), *sides, change, shown(row.zeros), *[shown(row.limit)] * limits]
 
 
 def stated_tables(evaluation: Any, stated: Iterable[tuple[str, float, float]], epsilon: float) -> Iterator[Table]:

@@ -93,7 +93,6 @@ def percent(part: float) -> Numeral:
 
 
 def signed_percent(part: float) -> Numeral:
-    """A change as a percentage with its sign."""
     return Numeral(f"+{percent(part)}" if part > 0 else percent(part), part)
 
 

@@ -143,7 +143,6 @@ def level_lines(part: MeasurePlan) -> list[Line]:
 
 
 def title(plan: Plan) -> str:
-    """The plan in one line."""
     spec, nodes = plan.spec, sum(level.nodes for level in plan.expected.levels)
     each = f", one for each {spec.split_by}" if spec.split_by else ""
     uses = {None: "", True: ", for estimates that use the prior", "split": ", for non-negative estimates"}[plan.learn]
@@ -162,7 +161,6 @@ def about(plan: Plan, part: MeasurePlan) -> str:
 
 
 def together(plan: Plan) -> str:
-    """The error of all measures."""
     error = plan.expected.tree
     return (
         f"all measures together, root mean square by weight: {percent(error.plan)}; equal split: "
@@ -171,7 +169,6 @@ def together(plan: Plan) -> str:
 
 
 def split_words(plan: Plan) -> str:
-    """How the budget was split."""
     each = f", one split per {plan.spec.split_by}" if plan.spec.split_by else ""
     return f"{METHODS[plan.method].words if plan.method in METHODS else plan.method}{each}"
 
@@ -324,7 +321,6 @@ def bound_lines(plan: Plan) -> list[Line]:
 
 
 def privacy_lines(plan: Plan) -> list[Line]:
-    """The noise, and what ε is of."""
     spec, texts = plan.spec, plan.privacy_words.all_lines
     if spec.noise_model.account:
         texts += [f"with {', '.join(f'{name} = {x:.4g}' for name, x in spec.noise_model.account.items())}"]
@@ -369,7 +365,6 @@ def prior_lines(plan: Plan, tree: Tree, prior: Prior, path: str | None) -> list[
 
 
 def note_lines(plan: Plan) -> list[Line]:
-    """What else has to be known."""
     texts = list(plan.spec.notes)
     classes = len({(plan.most(x), *(share.roots[x] for share in plan.measures)) for x in plan.roots})
     if plan.nodes is not None or classes > CLASSES:
