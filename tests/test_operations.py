@@ -15,11 +15,10 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 import pytest
-from attributary.api.ara.client.browser import Client
-from attributary.api.ara.client.pending_report import Attribution, report
 
 from attributary.api.ara.registration import Registrations, registrations
 from attributary.api.ara.wire.avro import write_reports
+from attributary.browsers import Attribution, Client, report
 from attributary.plan import Plan
 from attributary.tables import read_table
 

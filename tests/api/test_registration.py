@@ -19,7 +19,7 @@ from attributary.browsers.ara_client import matches
 from attributary.errors import InputError
 from attributary.plan import Plan, make_plan
 from attributary.spec import Spec
-from support.keyed import DELAY, LOGS, by_node, changed, plans
+from support.keyed import DELAY, LOGS, by_node, plans, with_roots
 from support.plans import HOURS, UNKNOWN, asked, counts, spec
 from support.vectors import vectors
 
@@ -94,7 +94,7 @@ def test_enough_classes_change_nothing() -> None:
     tree = given.tree(counts(campaigns=20))
     plan = make_plan(given, tree, method="equal")
     roots = {f"r{i}": (20_000 + i, 20_000, 65_536 - 40_000 - i) for i in range(20)}
-    plan = changed(plan, roots=roots)
+    plan = with_roots(plan, roots)
     assert not fewer_classes(plan, 21).changed
     fewer = fewer_classes(plan, 5)
     assert fewer.after == 5 and fewer.before == 21
@@ -107,7 +107,7 @@ def test_the_loss_is_that_of_the_variances() -> None:
     given = spec(split_by="a")
     tree = given.tree(counts(campaigns=9))
     plan = make_plan(given, tree, method="equal")
-    plan = changed(plan, roots={f"r{i}": (6_000 * i, 500, 65_036 - 6_000 * i) for i in range(1, 9)})
+    plan = with_roots(plan, {f"r{i}": (6_000 * i, 500, 65_036 - 6_000 * i) for i in range(1, 9)})
     found = fewer_classes(plan, 4)
     before, after = plan.variance(tree), found.plan.variance(tree)
     head = np.array([tree.path(v)[0] != "r0" for v in range(len(tree))])
@@ -123,7 +123,7 @@ def test_no_key_is_lost_to_rounding() -> None:
     tree = given.tree(counts(campaigns=30))
     plan = make_plan(given, tree, method="equal")
     rows = [(60_000 - 59_000 * (i % 2) + i, 5_000 + 59_000 * (i % 2), int(i == 7)) for i in range(30)]
-    plan = changed(plan, roots={f"r{i}": row for i, row in enumerate(rows)})
+    plan = with_roots(plan, {f"r{i}": row for i, row in enumerate(rows)})
     found = fewer_classes(plan, 3)
     assert found.plan.roots["r7"][2] >= 1 and np.isfinite(found.worst).all()
 
@@ -396,7 +396,7 @@ def test_whatever_an_event_has_is_registered_or_refused_in_one_line(value: int) 
 
 
 def test_plans_that_the_api_cannot_carry() -> None:
-    for options, message in (({"noise": "unit"}, "the API adds its noise to sums"), ({"l1": 65_537}, "sum to 65536")):
+    for options, message in (({"noise": "unit"}, "the API adds noise to sums"), ({"l1": 65_537}, "sum to 65536")):
         given = spec(**options)
         with pytest.raises(InputError, match=message):
             registrations(make_plan(given, asked(given)[0]))

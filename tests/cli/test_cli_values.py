@@ -52,7 +52,7 @@ def test_the_whole_way(shop: Path, tmp_path: Path) -> None:
         "chosen",
         "of revenue, or of its tau",
         "not for release",
-        "the page to look at: ",
+        "report: ",
     ):
         assert words in done.stderr, words
     found = read_table(str(tmp_path / "estimates.parquet"))

@@ -261,7 +261,7 @@ def test_run_tells_what_it_prints_and_what_is_not_private(shop: Path, tmp_path: 
     assert said["counts"]["conversions"] > 0 and said["plan"]["expected"]["tree"]["plan"] > 0
     assert said["estimates"]["nodes"] == said["plan"]["nodes"] and said["written"] == [str(tmp_path / "run")]
     assert quiet.stderr == f"{tmp_path / 'run'}: {SEEDED}\n"
-    assert "error of this draw" in " ".join(said["messages"]) and said["errors_of_this_draw"]["count"] > 0
+    assert "error of this run" in " ".join(said["messages"]) and said["errors_of_this_draw"]["count"] > 0
 
 
 def test_generate_tells_what_it_prints(tmp_path: Path) -> None:
@@ -350,10 +350,10 @@ def test_paper_tells_what_it_prints(tmp_path: Path) -> None:
     methods, *_, best, _ = said["tables"]
     assert methods["columns"] == ["method", "ε = 4", "name"]
     assert [row[2] for row in methods["rows"]] == ["greedy-unbiased", "optimal-unbiased", "zeros"]
-    assert best["columns"] == ["epsilon", "paper's best", "method", "our best", "method", "change", "zeros"]
+    assert best["columns"] == ["ε", "paper's best", "method", "our best", "method", "change", "zeros"]
     for epsilon, theirs, _, ours, method, *_ in best["rows"]:
         assert (epsilon, method) == (4, "optimal-unbiased")
-        assert f"{theirs:.4f}" in loud.stderr and f"{ours:.4f}" in loud.stderr
+        assert f"{theirs:.2%}" in loud.stderr and f"{ours:.2%}" in loud.stderr
 
 
 def test_explore_tells_its_address_but_not_its_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

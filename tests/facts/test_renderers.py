@@ -97,10 +97,13 @@ def text_of(html: str) -> str:
     return "\n".join(line for line in lines if line)
 
 
+CHANGING = ("version", "written", "seconds", "file", "peak_memory_mb")  # with the day, or the machine
+
+
 def rounded(value: Any) -> Any:
     """JSON with numbers of six digits, since the last ones are the machine's, and without what changes with the day."""
     if isinstance(value, dict):
-        return {k: rounded(v) for k, v in value.items() if k not in ("version", "written", "stages", "file")}
+        return {k: rounded(v) for k, v in value.items() if k not in CHANGING}
     if isinstance(value, list):
         return [rounded(item) for item in value]
     return float(f"{value:.6g}") if isinstance(value, float) else value

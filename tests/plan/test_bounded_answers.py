@@ -13,10 +13,8 @@ from support.bounded import CASES, answer, case, recorded
 from support.effort import ALL
 
 RECORDED = recorded(str(Path(__file__).with_name("bounded_answers.csv")))
-BETTER = 0.005  # an error, or a least ε, may be this part larger than the one recorded
-NEAREST = 0.03  # where targets cannot be met, so may the largest miss
+WORSE = 0.005  # an error, or a least ε, may be this part larger than the one recorded
 KEPT = 0.002  # bounds are kept but for rounding to whole contributions
-NEW = 0.02  # a least ε allows for roots without history, whose default split once broke the bounds
 
 
 @pytest.mark.parametrize("seed", range(CASES) if ALL else range(0, CASES, 11))
@@ -28,11 +26,17 @@ def test_bounded_plans_are_as_good_as_those_recorded(seed: int) -> None:
             asked.plan()
         return
     now = answer(asked)
-    new, few = asked.prior.new is not None and asked.prior.new.any(), "w3c" in asked.name
-    kept = max(before.missed, before.guard) <= 1 + KEPT
-    rounding = 0.01 if few else KEPT  # there are few contributions to share
-    assert now.guard <= max(1 + rounding, before.guard * (1 + BETTER))
-    assert now.missed <= max(1 + rounding, before.missed * (1 + NEAREST))
-    if kept:
-        assert now.epsilon <= before.epsilon * (1 + (NEW if new else BETTER))
-        assert now.goal * now.epsilon <= before.goal * before.epsilon * (1 + BETTER) or now.epsilon < before.epsilon
+    auto = asked.spec.epsilon_or_auto == "auto"
+    if auto and max(before.missed, before.guard) > 1 + KEPT:
+        # The recorded ε is too small: roots without history keep the default split, which broke the bounds.
+        # They also have the mean part of each measure, which the search for several measures does not know.
+        assert asked.prior.new is not None and asked.prior.new.any()
+        several = len(asked.spec.measures or ()) > 1
+        assert now.missed <= (before.missed if several else 1 + KEPT)
+        assert now.guard <= (before.guard if several else 1 + KEPT)
+        return
+    assert now.guard <= max(1 + KEPT, before.guard * (1 + WORSE))
+    assert now.missed <= max(1 + KEPT, before.missed * (1 + WORSE))
+    assert now.epsilon <= before.epsilon * (1 + WORSE)
+    if now.epsilon >= before.epsilon * (1 - WORSE):  # else the error is one of less ε
+        assert now.goal <= before.goal * (1 + WORSE)

@@ -54,7 +54,7 @@ def test_learning_leaves_the_noise_and_lowers_the_error(shop: Path, tmp_path: Pa
         for name, estimator in (("without", "nonnegative"), ("with", "learned")):
             asked = ["--prior-until", "2026-02-02", "--estimator", estimator, "--seed", seed, "-o", tmp_path / name]
             told = run(shop / "auto.toml", *asked)
-            errors[name] += [float(e) for e in re.findall(r"error of this draw: ([0-9.]+)%", told)]
+            errors[name] += [float(e) for e in re.findall(r"error of this run: ([0-9.]+)%", told)]
         plain, learned = (pq.read_table(tmp_path / name / "estimates.parquet") for name in ("without", "with"))
         assert plain.column("noisy").equals(learned.column("noisy"))
         assert "from_prior" in learned.column_names and "from_prior" not in plain.column_names

@@ -465,8 +465,12 @@ class TestReading:
     def test_rows_that_are_missing_twice_or_at_odds_are_refused(self) -> None:
         table = estimates(labelled(["x", "y"], ["p", "q"]))
         leaves = table.filter(pa.array([row["level"] == 1 for row in table.to_pylist()]))
+        read = read_estimates(leaves, "t.parquet")  # sums of what is there
+        assert np.allclose(
+            read.tree.in_level_order.roll_up(read.estimate[read.tree.in_level_order.is_leaf]), read.estimate
+        )
         with pytest.raises(InputError, match="has rows for 4 of 6 nodes"):
-            read_estimates(leaves.drop_columns(["noisy"]), "t.parquet")  # of what was measured, sums are made
+            read_estimates(leaves.append_column("from_prior", pa.array(np.zeros(4))), "t.parquet")
         with pytest.raises(InputError, match="row 2: row 1 is 'x', 'p' too"):
             read_estimates(pa.concat_tables([table.slice(0, 1), table]), "t.parquet")
         with pytest.raises(InputError, match="has no column 'nope'"):

@@ -134,9 +134,10 @@ def answer(case: Case, plan: Plan | None = None) -> Answer:
         goal, weight = goal + part.measure.weight * own, weight + part.measure.weight
         for level, error in zip(part.plan.expected.levels, ours.levels, strict=True):
             target, without = asked.get(level.level, np.inf), level.error.equal
-            missed = max(missed, error / (without if target == "equal" else float(target or np.inf)))
-            if not plan.learn:  # else the error of an equal split is that with the prior
-                guard = max(guard, error / (plan.spec.guard_factor * without))
+            with np.errstate(invalid="ignore"):  # max passes over ∞ / ∞
+                missed = max(missed, error / (without if target == "equal" else float(target or np.inf)))
+                if not plan.learn:  # else the error of an equal split is that with the prior
+                    guard = max(guard, error / (plan.spec.guard_factor * without))
     return Answer(case.name, plan.spec.epsilon, float(np.sqrt(goal / weight)), missed, guard, tuple(errors))
 
 

@@ -35,6 +35,11 @@ def by_root(plan: Plan, tree: Tree, seed: int) -> Plan:
     """With splits of their own for most roots."""
     labels = tree.labels[0].dictionary.to_pylist()[:-1]
     roots = dict(zip(labels, rows(plan, len(labels), seed), strict=True))
+    return with_roots(plan, roots)
+
+
+def with_roots(plan: Plan, roots: dict[str, tuple[int, ...]]) -> Plan:
+    """The plan of one measure with these contributions of its roots."""
     return changed(plan, measures=(plan.measures[0].model_copy(update={"roots": roots}),))
 
 

@@ -9,12 +9,14 @@ where the right side is convex in x'. Each round takes the x' that minimises it 
 bounds for the errors that have one. For multipliers λ, the minimum for Q_0 + Σ λ_c · Q_c has the closed form of
 `improve`; λ_c is raised while an error is above its bound, and lowered while it is below.
 
-No set of levels leads to another by small steps, so the search starts from several. Where rows or measures have splits
-of their own, λ tells what their errors count for, and `optimal` finds the split that is best for each of them.
+No set of levels leads to another by small steps. With one split for all, the search starts from all sets. Where rows
+or measures have splits of their own, λ tells what their errors count for, and so which set is best for each: nearly
+right if there are many of them. If there are few, single ones are tried with other sets, too.
 """
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -26,17 +28,19 @@ CLOSE = 1e-4  # an error is within its bound if its square is at most this part 
 IDLE = 1e-5  # rounds that gain less than this part of the error are not worth taking
 SIEVE = 4  # rounds that all starts take
 FINALISTS = 3  # of which the best go on
+PROMISING = 8  # splits at random that join the starts, the best of ...
+LEAST_TRIES, MOST_TRIES = 32, 512  # ... so many, which have in all about ...
+MOST_CLASSES = 2**19  # ... where the other starts are many, and a 64th where they are few, as while a slider moves
 ROUNDS = 40
 INNER = 12  # times that multipliers are adjusted in a round
 LEAST, MOST = 1e-5, 1e12  # multipliers: one of 0 could not grow
 SMALL = 1e-3  # of a row's largest share: too small to be worth a key
 LONGEST = 8.0  # step
-AGAIN = 12  # times that a common total is adjusted to rows at their limits
-EXCHANGES = 6  # times that rows and measures get the splits that are best for them, for as long as it gains ...
-ENOUGH = 5e-4  # ... this part of the error
-MOST_GROUPS = 32  # of rows that change together, in all at most ...
-MOST_CHANGES = 256  # ... times
-MIXES = 32  # splits at random, with other sets in each row, where there are few rows
+EXCHANGES = 6  # times that rows or measures change their sets of levels, for as long as it gains ...
+ENOUGH = 5e-4  # ... so much
+MOST_SINGLE = 256  # single rows of a measure with other sets: tried if there are no more of them ...
+MIXES = 64  # ... beside as many even and uneven splits, at random ...
+MORE_FINALISTS = 8  # ... of which more go on
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,92 +58,94 @@ class ShareLayout:
 
     def spend(self, q: Floats, old: Floats) -> Floats:
         """argmin of Σ q_u / x_u^p: the best shares if errors are linear in noise; as before in a row without any."""
-        inside = self._inside(self._root(np.maximum(q, 0.0)), old)  # gains are never negative, but for rounding
+        root = np.cbrt if self.exponent == 2 else np.sqrt
+        inside = self._within(root(np.maximum(q, 0.0)), old)  # gains are never negative, but for rounding
         if q.shape[1] == 1:
             return inside
         with np.errstate(divide="ignore", invalid="ignore"):
-            cost = np.where(q > 0, q / inside**self.exponent, 0.0).sum(axis=2, keepdims=True)
-        part = self._root(cost.sum(axis=3, keepdims=True) if self.total else cost) + np.zeros_like(q[:, :, :1])
+            cost = np.where((q > 0) & (inside > 0), q / inside**self.exponent, 0.0).sum(axis=2, keepdims=True)
+        part = root(cost.sum(axis=3, keepdims=True) if self.total else cost)
         whole = part.sum(axis=1, keepdims=True)
-        shares: Floats = inside * np.divide(part, whole, out=np.full_like(part, 1 / q.shape[1]), where=whole > 0)
+        part = np.divide(part, whole, out=np.full_like(part, 1 / q.shape[1]), where=whole > 0)
+        shares: Floats = part * inside
         return shares
 
     def like(self, share: Floats, old: Floats) -> Floats:
         """Shares in the proportions of these, as far as may be; as before in a row without any."""
         part = share.sum(axis=2, keepdims=True)
-        z = share / np.where(part > 0, part, 1.0)
-        rows = share.shape[3] if self.held is None else np.count_nonzero(~self.held[0])
-        z[:, :, : int(self.total)] *= rows ** (1 / (self.exponent + 1))
-        shares: Floats = part / part.sum(axis=1, keepdims=True) * self._inside(z, old)
+        z = np.divide(share, part, out=np.zeros_like(share), where=part > 0)
+        z[:, :, : int(self.total)] *= share.shape[3] ** (1 / (self.exponent + 1))
+        shares: Floats = part / part.sum(axis=1, keepdims=True) * self._within(z, old)
         return shares
 
-    def _root(self, q: Floats) -> Floats:
-        root: Floats = np.cbrt(q) if self.exponent == 2 else np.sqrt(q)
-        return root
-
-    def _inside(self, z: Floats, old: Floats) -> Floats:
+    def _within(self, z: Floats, old: Floats) -> Floats:
         """Shares of each measure's part, in proportion to z where they are free; as in `old` in a row without any."""
-        z, free, top = z * self.open, np.ones(z.shape[3], bool), int(self.total)
+        z, free, top = z * self.open, 1.0 - self.fixed.sum(), int(self.total)
         if self.held is not None:
-            z[..., self.held[0]], free = self.held[1][..., None], ~self.held[0]
-        some = z[:, :, top:].any(axis=2, keepdims=True)
-        z[:, :, top:] = np.where(some, z[:, :, top:], old[:, :, top:] * self.open[top:])
-        least = self._floors
-        if not self.total:
-            return self._below(z, least, np.ones_like(some, np.float64))[0]
-        first, power = z[:, :, :1, :1], self.exponent + 1
-        low = np.full_like(first, least[0].max())
-        high = np.full_like(first, 1.0 - least[1:].sum(axis=0).max())
-        common = low
-        limited = self.limit < 1 or bool(least.any())
-        for _ in range(AGAIN if limited else 1):  # the first is exact where nothing limits rows
-            need = self._below(z[:, :, 1:], least[1:], np.broadcast_to(1.0 - common, some.shape))[1]
-            need = (((1.0 - common) * need * free * some) ** power).sum(axis=3, keepdims=True) ** (1 / power)
-            best = np.divide(first, first + need, out=np.zeros_like(first), where=first > 0)
-            low, high = np.where(best > common, common, low), np.where(best > common, high, common)
-            before, common = common, np.where((best > low) & (best < high) | (not limited), best, 0.5 * (low + high))
-            if np.abs(common - before).max() < IDLE:
-                break
-        whole = np.broadcast_to(common, z[:, :, :1].shape)
-        return np.concatenate([whole, self._below(z[:, :, 1:], least[1:], 1.0 - whole)[0]], axis=2)
+            z[..., self.held[0]] = self.held[1][..., None]
+        every = z[:, :, top:].sum(axis=2, keepdims=True)
+        left = np.full_like(every, free)
+        if self.total:
+            left = left - self._common(z[:, :, :1, :1], every, z, free)
+        share = np.divide(z * left, every, out=np.zeros_like(z), where=every > 0)
+        if self.limit < 1:
+            low, room = slice(self.unknown, None), self._room
+            over = share[:, :, low].sum(axis=2, keepdims=True) > room
+            lower = z[:, :, low].sum(axis=2, keepdims=True)
+            upper = every - lower
+            share = np.where(over, np.divide(z * (left - room), upper, out=np.zeros_like(z), where=upper > 0), share)
+            limited = np.divide(z[:, :, low] * room, lower, out=np.zeros_like(z[:, :, low]), where=lower > 0)
+            share[:, :, low] = np.where(over, limited, share[:, :, low])
+        share += self.fixed[:, None]
+        if not every.all():
+            share = np.where(every > 0, share, old / np.maximum(old.sum(axis=2, keepdims=True), 1e-300))
+        if self.total:
+            share[:, :, :1] = free - left + self.fixed[0]
+        return self.raised(share) if self.least.any() else share
 
     def raised(self, share: Floats) -> Floats:
-        """Shares of a measure's part with what each level has at least, taken from the others in proportion."""
-        top, z = int(self.total), share * self.open
-        common = np.maximum(share[:, :, :top], self._floors[:top])
-        below = self._below(z[:, :, top:], self._floors[top:], 1.0 - common.sum(axis=2, keepdims=True))[0]
-        return np.concatenate([common, below], axis=2)
+        """Shares of a measure's part with what each level has at least; a total and unknown levels give way last."""
+        least, top = np.maximum(self.least[:, None] * self.open, self.fixed[:, None]), int(self.total)
+        ends = [0, *[1] * top, *[self.unknown] * (top < self.unknown and self.limit < 1), len(least)]
+        kinds = [slice(*ends) for ends in pairwise(ends)]
+        need = [least[kind].sum(axis=0) for kind in kinds]
+        have = [np.maximum(share[:, :, kind].sum(axis=2), floor) for kind, floor in zip(kinds, need, strict=True)]
+        above = [h - n for h, n in zip(have[top:], need[top:], strict=True)]
+        over, spare = np.sum(have, axis=0) - share.sum(axis=2), np.sum(above, axis=0)
+        keep = 1.0 - np.divide(over, spare, out=np.zeros_like(over), where=spare > 0)
+        have = [*have[:top], *(n + a * keep for n, a in zip(need[top:], above, strict=True))]
+        parts = []
+        for kind, floor, whole in zip(kinds, need, have, strict=True):
+            more = np.maximum(share[:, :, kind] - least[kind], 0.0)
+            every = more.sum(axis=2)
+            times = np.divide(whole - floor, every, out=np.zeros_like(whole), where=every > 0)
+            parts.append(least[kind] + more * times[:, :, None])
+        return np.concatenate(parts, axis=2)
 
-    def _below(self, z: Floats, least: Floats, whole: Floats) -> tuple[Floats, Floats]:
-        """Shares that sum to `whole` within the limit, and what a row needs for a share of 1: z / share."""
-        at = z.shape[2] - (len(self.open) - self.unknown)
-        share, need = _fill(z, least, whole)
-        over = share[:, :, at:].sum(axis=2, keepdims=True) > self.limit * (1 + 1e-12)
-        if over.any():
-            upper, need_upper = _fill(z[:, :, :at], least[:at], whole - self.limit)
-            lower = _fill(z[:, :, at:], least[at:], np.full_like(whole, self.limit))[0]
-            share = np.where(over, np.concatenate([upper, lower], axis=2), share)
-            need = np.where(over, need_upper, need)
-        return share, need
+    @property
+    def _room(self) -> float:
+        """What the unknown levels may have besides what is fixed."""
+        return self.limit - float(self.fixed[self.unknown :].sum())
 
-    @cached_property
-    def _floors(self) -> Floats:
-        """The least share of each level in a measure's part, (levels, rows)."""
-        floors: Floats = np.maximum(self.least[:, None] * self.open, self.fixed[:, None])
-        return floors
-
-
-def _fill(z: Floats, least: Floats, whole: Floats) -> tuple[Floats, Floats]:
-    """Shares that sum to `whole`, as z : 1, but none below the least, which those with z = 0 have; and z / share."""
-    free = z > 0
-    while True:
-        every = (z * free).sum(axis=2, keepdims=True)
-        left = whole - np.where(free, 0.0, least).sum(axis=2, keepdims=True)
-        share = np.where(free, z * np.divide(left, every, out=np.zeros_like(left), where=every > 0), least)
-        short = free & (share < least)
-        if not short.any():
-            return share, np.divide(every, left, out=np.zeros_like(left), where=(every > 0) & (left > 0))
-        free &= ~short
+    def _common(self, top: Floats, every: Floats, z: Floats, free: float) -> Floats:
+        """The share of a total that all rows have in common."""
+        power, room, lower = self.exponent + 1, self._room, z[:, :, self.unknown :].sum(axis=2, keepdims=True)
+        if self.held is not None:
+            every, lower = (np.where(self.held[0], 0.0, each) for each in (every, lower))
+        below = (every**power).sum(axis=3, keepdims=True) ** (1 / power)
+        common: Floats = np.divide(free * top, top + below, out=np.zeros_like(top), where=top > 0)
+        if not (self.limit < 1 and ((free - common) * lower > room * every).any()):
+            return common
+        low, high, upper = np.zeros_like(common), np.full_like(common, free), every - lower
+        with np.errstate(divide="ignore", invalid="ignore"):
+            for _ in range(16):  # rows at their limit gain by what is left for their upper levels alone
+                common = 0.5 * (low + high)
+                left = free - common
+                above = np.where(upper > 0, upper / np.maximum(left - room, 0.0), 0.0)
+                need = np.where(left * lower > room * every, above, every / left) ** power
+                more = (top / common) ** power > need.sum(axis=3, keepdims=True)
+                low, high = np.where(more, common, low), np.where(more, high, common)
+        return np.where(top > 0, common, 0.0)
 
 
 class BoundedMeasure(NamedTuple):
@@ -190,25 +196,14 @@ class Bounded:
         """The shares of least error within the bounds, as far as that can be.
 
         Without the goal, the largest ratio of an error to a soft bound is made as small as it can be within the others.
-        With `sets`, splits that a row or a measure may be better off with, they are given them in turn.
+        With `sets`, splits that a row, or a measure, may be better off with, they are given them in turn.
         """
-        if sets is not None and sets[:, :, 0].size <= MOST_CHANGES:
-            chosen = np.random.default_rng(0).integers(len(sets), size=(MIXES, sets.shape[1], 1, sets.shape[3]))
-            mixed = np.take_along_axis(sets, chosen, axis=0)
-            starts = np.concatenate([starts, self.layout.like(mixed, mixed)])
-        tried = self._sieved(starts, goal)
-        for _ in range(EXCHANGES):
-            if sets is None:
-                break
-            one, before = tried.best(self._merit(tried, goal), 1), self._merit(tried, goal).min()
-            tried = self._sieved(np.concatenate([tried.share, self._exchanged(one, sets, goal)]), goal)
-            if not self._merit(tried, goal).min() < (1 - ENOUGH) * before:
-                break
-        tried = self._improved(tried, goal, ROUNDS)
-        small = tried.share < SMALL * tried.share.max(axis=2, keepdims=True)
-        pruned = self.judge(self.layout.like(np.where(small, 0.0, tried.share), tried.share))
-        fine = self._merit(pruned, goal) <= (1 + IDLE) * self._merit(tried, goal)
-        tried = tried.where(fine & goal, pruned)
+        if sets is None:
+            starts = np.concatenate([starts, self._promising(starts, goal)])
+            tried = self._sieved(starts, goal, FINALISTS) if len(starts) > FINALISTS else self.judge(starts)
+        else:
+            tried = self._with_sets(starts, goal, sets)
+        tried = self._pruned(self._improved(tried, goal, ROUNDS), goal)
         first = int(np.argmin(self._merit(tried, goal)))
         return Found(tried.share[first], float(tried.error[first]), tried.ratio[first])
 
@@ -240,19 +235,35 @@ class Bounded:
         soft: Bools = np.concatenate([one.soft for one in self.measures])
         return soft if soft.any() else ~soft
 
+    def _pruned(self, tried: Candidates, goal: bool) -> Candidates:
+        """The same without shares so small that leaving them out hardly changes anything."""
+        some = np.where(tried.share < SMALL * tried.share.max(axis=2, keepdims=True), 0.0, tried.share)
+        whole = tried.share.sum(axis=(1, 2), keepdims=True) / some.sum(axis=(1, 2), keepdims=True)
+        if self.layout.total or self.layout.fixed.any() or self.layout.least.any() or (whole == 1).all():
+            return tried
+        pruned = self.judge(some * whole)
+        return tried.where(self._merit(pruned, goal) <= (1 + IDLE) * self._merit(tried, goal), pruned)
+
     def _merit(self, tried: Candidates, goal: bool) -> Floats:
         """What is to be small: first what is above bounds, then the goal."""
         hard = tried.ratio if goal else tried.ratio[:, ~self.soft]
         worst = hard.max(axis=1, initial=0.0)
         return np.where(worst > 1 + CLOSE, 1e30 * worst, tried.error if goal else tried.ratio[:, self.soft].max(axis=1))
 
-    def _sieved(self, starts: Floats, goal: bool) -> Candidates:
+    def _sieved(self, starts: Floats, goal: bool, number: int) -> Candidates:
         """The best of many, after a few rounds."""
-        tried = self.judge(starts)
-        if len(starts) <= FINALISTS:
-            return tried
-        tried = self._improved(tried, goal, SIEVE)
-        return tried.best(self._merit(tried, goal), FINALISTS)
+        tried = self._improved(self.judge(starts), goal, SIEVE)
+        return tried.best(self._merit(tried, goal), number)
+
+    def _promising(self, starts: Floats, goal: bool) -> Floats:
+        """The best of many splits for all rows alike, at random; none where these take longer than few starts do."""
+        classes = MOST_CLASSES if len(starts) > FINALISTS else MOST_CLASSES // 64
+        number = min(classes // sum(len(one.rows.row) for one in self.measures), MOST_TRIES)
+        if number < LEAST_TRIES:
+            return starts[:0]
+        tried = self.layout.like(*np.broadcast_arrays(_uneven(np.ones((number, *starts.shape[1:3], 1))), starts[:1]))
+        merit = self._merit(self.judge(tried, gains=False), goal)
+        return tried[np.argsort(merit, kind="stable")[:PROMISING]]
 
     def _improved(self, tried: Candidates, goal: bool, rounds: int) -> Candidates:
         idle = 0
@@ -262,7 +273,8 @@ class Bounded:
             before, after = self._merit(tried, goal), self._merit(moved, goal)
             better = after < before
             idle = idle + 1 if not after.min() < (1 - IDLE) * before.min() else 0
-            step = np.where(better, np.minimum(1.5 * tried.step, LONGEST), np.minimum(1.0, 0.5 * tried.step))
+            shorter = np.where(tried.step > 1, 1.0, 0.5 * tried.step)
+            step = np.where(better, np.minimum(1.5 * tried.step, LONGEST), shorter)
             tried = tried.where(better, moved)._replace(multiplier=multiplier, step=step)
             if idle == 4:
                 break
@@ -301,38 +313,65 @@ class Bounded:
         spent: Floats = to.sum(axis=(1, 2)) / moved.sum(axis=(1, 2))  # 1, but rounding errors would grow
         return moved * spent[:, None, None]
 
-    def _exchanged(self, one: Candidates, sets: Floats, goal: bool) -> Floats:
-        """Splits in which rows of measures have what is best for them if errors count for as much as they do now.
+    # Rows and measures, each with the set of levels that suits it.
 
-        In the first all rows have; in the others only some.
-        """
-        priced = []
-        price = np.split(one.multiplier[0], np.cumsum([len(each.most) for each in self.measures])[:-1])
-        for each, mine in zip(self.measures, price, strict=True):
-            weight = goal * each.weights[0] / one.error[0] + (mine / each.most) @ each.weights[each.error]
-            priced.append(
-                BoundedMeasure(each.rows, each.scale, weight[None], each.error[:0], each.most[:0], each.soft[:0])
-            )
+    def _with_sets(self, starts: Floats, goal: bool, sets: Floats) -> Candidates:
+        """From splits for all rows alike to such as give each row its own set of levels, for as long as that gains."""
+        few = len(sets) * sets.shape[1] * sets.shape[3] <= MOST_SINGLE
+        number = MORE_FINALISTS if few else FINALISTS
+        tried = self._sieved(np.concatenate([starts, self._mixed(sets)]) if few else starts, goal, number)
+        for _ in range(EXCHANGES):
+            best = tried.best(self._merit(tried, goal), 1)
+            changed = [self._by_row(np.concatenate([sets, best.share]), best, goal)]
+            changed += self._one_by_one(best.share, sets) if few else []
+            others = self._with_total_of(best.share, np.concatenate(changed))
+            tried = self._sieved(np.concatenate([best.share, others]), goal, number)
+            if not self._merit(tried, goal).min() < (1 - ENOUGH) * self._merit(best, goal)[0]:
+                break
+        return tried
+
+    def _by_row(self, share: Floats, best: Candidates, goal: bool) -> Floats:
+        """For each row of a measure the best of several splits, if errors count for as much as they do now in all."""
+        priced, errors = [], []
+        price = np.split(best.multiplier[0], np.cumsum([len(one.most) for one in self.measures])[:-1])
+        for one, mine in zip(self.measures, price, strict=True):
+            weight = goal * one.weights[0] / best.error[0] + (mine / one.most) @ one.weights[one.error]
+            priced.append(one._replace(weights=weight[None], error=one.error[:0], most=one.most[:0], soft=one.soft[:0]))
         alone = Bounded(self.layout, tuple(priced))
-        share = alone._improved(alone.judge(np.concatenate([sets, one.share])), True, SIEVE).share
-        errors = np.stack([_by_row(each, share[:, k]) for k, each in enumerate(priced)], axis=1)
-        order = np.argsort(errors * share.sum(axis=2) ** self.layout.exponent, axis=0)  # whatever the part's size
-        ranks = np.array([np.take_along_axis(share, order[i][None, :, None], axis=0)[0] for i in range(len(order))])
-        place = np.arange(errors[0].size).reshape(errors.shape[1], 1, -1)
-        groups = min(place.size, MOST_GROUPS)
-        deep = max(1, min(len(ranks), MOST_CHANGES // groups))
-        some = [np.where(place % groups == i, ranks[rank], one.share[0]) for rank in range(deep) for i in range(groups)]
-        changed = np.array([ranks[0], *some])
-        changed[:, :, : int(self.layout.total)] = one.share[:, :, : int(self.layout.total)]
-        return self.layout.like(changed, changed)
+        share = alone._improved(alone.judge(share), True, SIEVE).share
+        for k, one in enumerate(priced):
+            rows = replace(one.rows, objective=replace(one.rows.objective, weight=one.weights[0], joint=False))
+            rows, top = (rows.heads, 1) if self.layout.total else (rows, 0)
+            by_root = rows.errors(rows.pack(share[:, k, top:] * one.scale))
+            errors.append(by_root if share.shape[3] > 1 else by_root.sum(axis=1, keepdims=True))
+        of_part = np.stack(errors, axis=1) * share.sum(axis=2) ** self.layout.exponent  # whatever the part's size
+        return np.take_along_axis(share, np.argmin(of_part, axis=0)[None, :, None], axis=0)
+
+    def _one_by_one(self, share: Floats, sets: Floats) -> list[Floats]:
+        """The split with each set for each row of each measure."""
+        sets = sets * share.sum(axis=2, keepdims=True) / sets.sum(axis=2, keepdims=True)
+        place = np.arange(sets[0, :, 0].size).reshape(sets.shape[1], 1, sets.shape[3])
+        return [np.where(place == one, sets, share) for one in range(place.size)]
+
+    def _mixed(self, sets: Floats) -> Floats:
+        """Splits that differ from row to row and from measure to measure, at random: even ones and uneven ones."""
+        chosen = np.random.default_rng(0).integers(len(sets), size=(MIXES, sets.shape[1], 1, sets.shape[3]))
+        even = np.take_along_axis(sets, chosen, axis=0)
+        mixed = np.concatenate([even, _uneven(even)])
+        return self._with_total_of(mixed.mean(axis=3, keepdims=True), mixed)
+
+    def _with_total_of(self, share: Floats, others: Floats) -> Floats:
+        """Other splits with the total of this one, where it is common to all rows."""
+        top = slice(0, int(self.layout.total))
+        others[:, :, top] = share[:, :, top]
+        return self.layout.like(others, others)
 
 
-def _by_row(measure: BoundedMeasure, share: Floats) -> Floats:
-    """The error of each row alone, (splits, rows)."""
-    rows = replace(measure.rows, objective=replace(measure.rows.objective, weight=measure.weights[0], joint=False))
-    rows, top = (rows.heads, 1) if rows.total else (rows, 0)
-    errors = rows.errors(rows.pack(share[:, top:] * measure.scale))
-    return errors if share.shape[2] > 1 else errors.sum(axis=1, keepdims=True)
+def _uneven(share: Floats) -> Floats:
+    """Shares at random, many of them small."""
+    rng = np.random.default_rng(1)
+    drawn: Floats = rng.standard_gamma(0.7, share.shape) * (rng.random(share.shape) < 0.6) + 1e-3 * share
+    return drawn
 
 
 def _inverse(share: Floats, where: Bools, power: int) -> Floats:

@@ -162,17 +162,17 @@ def run(
 def _notes(done: "Run", output: str, private: bool) -> Iterator[str]:
     """What to say of a run besides counts, plan and estimates."""
     for name, error in done.errors.items():
-        yield f"error of this draw: {error:.1%} of {name}, or of its tau if larger"
+        yield f"error of this run: {error:.1%} of {name} (of tau where that is larger)"
     true = "counts" if done.before is None else "counts and prior"
     ratios = " ratios," if "ratios" in done.tables else ""
-    yield f"plan.json,{ratios} {true} are there too; {true} hold true counts, NOT protected"
+    yield f"also written: plan.json,{ratios} {true} ({true} hold true counts, NOT protected)"
     if done.generated:
         yield "the rows of these logs were generated"
     if private:
         noise = done.plan.spec.noise_model
         twice = f"{'' if noise.account else '2'}ε = {noise.loss(2):.4g}"
         yield f"each run draws new noise: publishing two runs of these logs has a privacy loss of {twice}"
-    yield f"the page to look at: {os.path.join(output, 'report.html')}"
+    yield f"report: {os.path.join(output, 'report.html')}"
 
 
 def _check_earlier(folder: str, names: tuple[str, ...], again: bool) -> None:

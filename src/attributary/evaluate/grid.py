@@ -116,7 +116,7 @@ class GridTask(NamedTuple):
         """Whether the answer stays the same as long as the version does: only Attributary's own functions make it."""
         functions = [case.spec.weigh, type(case.spec.noise_model)]
         functions += [function for m in self.methods for function in (m.split.split, m.estimator.make)]
-        return all(getattr(function, "__module__", "").startswith("attributary.") for function in functions)
+        return all(str(getattr(function, "__module__", "")).startswith("attributary.") for function in functions)
 
     def work(self, case: Case) -> float:
         """About how much there is to do: the largest tasks come first, so that workers end together."""

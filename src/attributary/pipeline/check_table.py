@@ -35,7 +35,7 @@ class SumCheck(NamedTuple):
     where: str
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class TableCheck:
     """What a table is taken for, and what its figures say of themselves."""
 
@@ -46,6 +46,13 @@ class TableCheck:
     estimated: bool  # the noise, from how far the sums miss
     notes: tuple[str, ...]  # what was recognised, in words
     doubts: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        exact, sums = (sum(getattr(each, name) for each in self.sums) for name in ("exact", "sums"))
+        noise = self.noise if self.estimate is None else f"fit z = {self.estimate.fit.z:z.2f}"
+        return (
+            f"TableCheck({self.form.value} by {' > '.join(self.form.levels)}: {exact} of {sums} sums add up; {noise})"
+        )
 
     @cached_property
     def plausibility(self) -> Plausibility | None:

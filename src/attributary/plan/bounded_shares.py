@@ -8,6 +8,7 @@ smaller.
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import combinations, islice
 from math import exp, log
 from typing import Any, NamedTuple, Self
@@ -35,7 +36,6 @@ ENOUGH = 1e-3  # of an error: a target missed by less, as by rounding, is met
 EXACT = 1e-4  # of a squared error: when the least ε is found
 TRIES = 40  # of an ε
 HIGHEST = 1e7  # no ε above it is looked for
-BLENDS = np.array([0.0, 5e-4, 0.5])[:, None, None, None]  # a level without a share cannot grow
 HOPELESS = 1e-6  # of a bound that limits alone break: what is left for noise
 WAY = np.linspace(0.0, 1.0, 33)[:, None, None, None]
 
@@ -72,18 +72,23 @@ class BoundedCase:
         targets: Sequence[Target],
         *,
         together: bool = False,
+        unseen: bool = False,
         least: Floats | None = None,
         held: Sequence[Shares] | None = None,
     ) -> Self:
-        """With `together`, one split for the known roots; `held` has the default split that the others keep."""
+        """With `together`, one split for the known roots; `held` has the default split that the others keep.
+
+        Where one split is for the known roots, bounds are on their errors, and with `unseen` on those of all roots.
+        """
         q = questions[0]
         by_root = q.spec.split_by is not None and not together
         built = [_rows(each, by_root) for each in questions]
         rows = tuple(replace(one, fixed=np.zeros_like(q.fixed)) for _, one in built)
         judged = [
-            _bounds(q, *each, limits, k, targets) for k, (q, each) in enumerate(zip(questions, built, strict=True))
+            _bounds(q, *each, limits, k, targets, unseen)
+            for k, (q, each) in enumerate(zip(questions, built, strict=True))
         ]
-        keep = None if held is None or not by_root else (q.new, np.array([each.default for each in held]))
+        keep = (q.new, np.array([each.default for each in held])) if held and by_root and q.new.any() else None
         layout = ShareLayout(
             built[0][1].open,
             np.nan_to_num(q.fixed),
@@ -120,29 +125,29 @@ class BoundedCase:
             measures.append(BoundedMeasure(rows, scale, weights, error, np.maximum(most, 1e-300), soft))
         return Bounded(self.layout, tuple(measures))
 
-    def within(
-        self, share: Floats, epsilon: float, nearest: bool = True, near: Floats | None = None, quick: bool = False
-    ) -> Found:
+    def within(self, share: Floats, epsilon: float, nearest: bool = True, near: Floats | None = None) -> Found:
         """The shares, if they are within the bounds, or else those of least error that are, or nearly are.
 
-        The search also starts from `near`, shares that are known to be good; if `quick`, not from all sets of levels.
+        With `near`, shares that are known to be good, the search starts from them; where they are for all rows alike,
+        also from `share`, and not from all sets of levels.
         """
         bounded = self.at(epsilon)
         at = bounded.judge(share[None], gains=False)
         if at.ratio.max(initial=0.0) <= 1 + CLOSE and not self.layout.least.any():
             return Found(share, float(at.error[0]), at.ratio[0])
-        starts = np.array([share, 0.5 * (share + self.equal)])
-        if near is not None:
-            like = self._like(near[None])
-            blends = like + BLENDS * (share - like)
-            starts = np.concatenate([blends, starts])
-        starts = starts if quick else np.concatenate([self.starts(), starts])
-        sets = self.starts() if self._several and not quick else None
+        known = near is not None and near.shape == share.shape
+        others = [] if known else [share] if near is not None else [share, 0.5 * (share + self.equal)]
+        starts = np.concatenate([self._starts(near), *(each[None] for each in others)])
+        sets = None if known else self._sets
         found = bounded.least(starts, sets=sets)
         if nearest and found.ratio.max(initial=0.0) > 1 + CLOSE:
             found = bounded.least(np.concatenate([found.share[None], starts]), goal=False, sets=sets)
             if found.ratio.max() <= 1 + CLOSE:
                 found = bounded.least(found.share[None])
+        if known and near is not None and found.ratio.max(initial=0.0) > (1 + ENOUGH) ** 2:
+            good = bounded.judge(near[None], gains=False)
+            if good.ratio.max() <= 1 + CLOSE:
+                found = Found(near, float(good.error[0]), good.ratio[0])
         if self.questions[0].expects is not None:  # towards what would be best without it, as far as necessary
             way = (1 - WAY) * share + WAY * found.share
             at = bounded.judge(way, gains=False)
@@ -152,24 +157,26 @@ class BoundedCase:
 
     def least_epsilon(self, guess: float = 1.0, near: Floats | None = None) -> tuple[float, Found]:
         """The least ε that meets all bounds, and the shares that do; meaningless above `HIGHEST`."""
-        good = [self.starts() if near is None else np.concatenate([self._like(near[None]), self.starts()])]
+        good = [self._starts(near) if near is None else np.concatenate([self._starts(near), self.equal[None]])]
         found: list[Found] = []
 
         def ratio(epsilon: float) -> float:
             bounded = self.at(epsilon)
-            found.append(
-                bounded.least(good[-1], goal=False, sets=self.starts() if self._several and not found else None)
-            )
-            good.append(np.concatenate([found[-1].share[None], good[-1][:KEPT_STARTS]]))
+            found.append(bounded.least(good[-1], goal=False, sets=None if found else self._sets))
+            kept = good[-1] if len(found) > 1 else self.equal[None]
+            good.append(np.concatenate([found[-1].share[None], kept[:KEPT_STARTS]]))
             return float(found[-1].ratio[bounded.soft].max())
 
         return solved(ratio, guess, HIGHEST), found[-1]
 
     @property
-    def _several(self) -> bool:
-        """Whether several measures or rows have splits of their own."""
-        return self.equal[:, 0].size > 1
+    def _sets(self) -> Floats | None:
+        return self.starts if self.equal[:, 0].size > 1 else None  # several measures or rows
 
+    def _starts(self, near: Floats | None) -> Floats:
+        return self.starts if near is None else self._like(near[None])
+
+    @cached_property
     def starts(self) -> Floats:
         """Equal shares of sets of levels, the lowest always among them; large sets and small ones first."""
         free = self.layout.open
@@ -205,21 +212,25 @@ def packed(share: Sequence[Shares], parts: Floats | None, by_root: bool) -> Floa
 def solved(ratio: Callable[[float], float], guess: float, highest: float) -> float:
     """Where a falling ratio is 1: by secants in logarithms that stay between what is below and what is above."""
     at, tried = log(guess), list[tuple[float, float]]()
-    for count in range(TRIES):
+    for _ in range(TRIES):
         tried.append((at, log(max(ratio(exp(at)), 1e-300))))
         if abs(tried[-1][1]) <= EXACT or at >= log(highest):
             break
-        over, under = ([each for each in tried if (each[1] > 0) == above] for above in (True, False))
-        if over and under:
-            low, high = max(over), min(under)
-            part = 0.5 if count % 3 == 2 else low[1] / (low[1] - high[1])  # a secant alone may creep
-            at = low[0] + min(max(part, 0.02), 0.98) * (high[0] - low[0])
-            if high[0] - low[0] < 5 * EXACT:  # what was tried before may be worse than it can be
-                tried = tried[-1:]
-        else:
-            slope = (tried[-1][1] - tried[-2][1]) / (at - tried[-2][0]) if count else -2.0
-            at = min(at + min(max(-tried[-1][1] / min(slope, -0.2), -3.0), 3.0), log(highest) + 1e-9)
+        if abs(_next_try(tried) - at) < 5 * EXACT:  # what was tried before may be worse than it can be
+            tried = tried[-1:]
+        at = min(_next_try(tried), log(highest) + 1e-9)
     return exp(tried[-1][0])
+
+
+def _next_try(tried: list[tuple[float, float]]) -> float:
+    over, under = ([each for each in tried if (each[1] > 0) == above] for above in (True, False))
+    if over and under:
+        low, high = max(over), min(under)
+        part = low[1] / (low[1] - high[1]) if len(tried) % 3 else 0.5  # a secant alone may creep
+        return low[0] + min(max(part, 0.02), 0.98) * (high[0] - low[0])
+    at, ratio = tried[-1]
+    slope = (ratio - tried[-2][1]) / (at - tried[-2][0]) if len(tried) > 1 else -2.0
+    return at + min(max(-ratio / min(slope, -0.2), -3.0), 3.0)
 
 
 def _rows(q: Problem, by_root: bool) -> tuple[BudgetProblem, LevelBudgets]:
@@ -241,7 +252,13 @@ def _rows(q: Problem, by_root: bool) -> tuple[BudgetProblem, LevelBudgets]:
 
 
 def _bounds(
-    q: Problem, problem: BudgetProblem, rows: LevelBudgets, limits: ChosenLimits, k: int, targets: Sequence[Target]
+    q: Problem,
+    problem: BudgetProblem,
+    rows: LevelBudgets,
+    limits: ChosenLimits,
+    k: int,
+    targets: Sequence[Target],
+    unseen: bool,
 ) -> tuple[Floats, tuple[Bound, ...]]:
     """The weights of the goal and of each error that has a bound, and the bounds, of a measure."""
     tree, forest, names = problem.tree, rows.objective.forest, [*q.spec.levels[: problem.tree.depth], q.measure.name]
@@ -265,9 +282,11 @@ def _bounds(
             whole, bias_of_whole = (each[there].sum(axis=0) / there.sum() for each in (by_class, bias))
         return np.vstack([by_class, whole]), np.append(bias, bias_of_whole)
 
-    every = judged(True)
-    large = judged(problem.count >= problem.tau) if any(target.half_width is not None for target in targets) else every
-    known = ~under(tree, q.new) if q.spec.split_by is not None and not q.new.all() else True
+    known = ~under(tree, q.new) if q.spec.split_by is not None and not q.new.all() else np.array(True)
+    counted = known | (problem.by_root or unseen)
+    every = judged(counted)
+    halves = any(target.half_width is not None for target in targets)
+    large = judged(counted & (problem.count >= problem.tau)) if halves else every
     goal = rows.objective.weight if problem.by_root and q.spec.split_by is not None else judged(known)[0][-1]
     errors, bounds = {(-1, False): q.measure.weight * goal}, []
 

@@ -115,11 +115,7 @@ class Trial:
         last = ("near", method, spec.guard, *case)
 
         def bounded() -> Floats:
-            within = (
-                self._bounded(spec)
-                .within(free[None, :, None], spec.epsilon, near=self._keeping.get(last), quick=last in self._keeping)
-                .share
-            )
+            within = self._bounded(spec).within(free[None, :, None], spec.epsilon, near=self._keeping.get(last)).share
             self._keeping[last] = within  # where the next ones will not be far
             share: Floats = within[0, :, 0]
             return share

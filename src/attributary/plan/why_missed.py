@@ -14,7 +14,7 @@ from attributary.spec import Spec
 from attributary.tree import Tree
 from attributary.types import Floats
 
-MARGIN = 1e-3  # of ε, for rounding to whole contributions, and for the levels that no target is for
+MARGIN = 2e-4  # of ε, for what rounding to whole contributions may cost
 LONGEST = 1000.0  # times as long a period
 WORTH = 0.05  # of ε: a level left out for less is not worth a word
 
@@ -29,14 +29,16 @@ def needed_epsilon(
     spec, near = questions[0].spec, list[Floats]()
     epsilon, held = spec.epsilon, None
     for together in (True, False) if spec.split_by is not None else (False,):
-        case = BoundedCase.of(questions, limits, equal, spec.targets, together=together, least=least, held=held)
+        case = BoundedCase.of(
+            questions, limits, equal, spec.targets, together=together, unseen=True, least=least, held=held
+        )
         epsilon, found = case.least_epsilon(epsilon, near[0] if near else None)
         near.append(found.share)
         held = case.shares(found.share)[0]
     epsilon *= 1 + MARGIN
     most = min(_largest(spec), HIGHEST)
     if epsilon > most:
-        raise InputError(why_missed(Missed(case, case.at(most).least(case.starts(), goal=False), most)))
+        raise InputError(why_missed(Missed(case, case.at(most).least(case.starts, goal=False), most)))
     return epsilon, near
 
 
@@ -86,7 +88,7 @@ def _ways(case: BoundedCase, epsilon: float) -> Iterator[str]:
         def ratio(longer: float) -> float:
             """That of the targets if the period is so many times as long, and all counts grow with it."""
             bounded = _of(case, [replace(q, prior=q.prior.times(longer)) for q in case.questions]).at(epsilon)
-            return float(bounded.least(case.starts(), goal=False).ratio[bounded.soft].max())
+            return float(bounded.least(case.starts, goal=False).ratio[bounded.soft].max())
 
         longer = solved(ratio, 2.0, LONGEST)
         if longer < LONGEST:
