@@ -12,7 +12,7 @@ import pytest
 import attributary as library
 from attributary.denoising.joint import Joint
 from attributary.errors import InputError
-from attributary.estimates import read_estimates
+from attributary.read_estimates import read_estimates
 from attributary.tables import read_table, write_table
 from attributary.types import Floats
 from support.command import attributary
