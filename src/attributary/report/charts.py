@@ -62,8 +62,10 @@ def counts_chart(quantity: Quantity) -> Chart:
     def spec(width: int) -> VegaLite:
         narrow = width <= NARROW
         room = 0.9 if narrow else 0.4
-        x = {"scale": {"domain": [least, most + room * (most - least)], "nice": False}, "type": "quantitative"}
-        axis = {"title": None, "format": ",~r", "grid": False, "values": ticks(least, most, 2 if narrow else 4)}
+        marks = ticks(least, most, 2 if narrow else 4, beyond=True)
+        end = max(most + room * (most - least), marks[-1])
+        x = {"scale": {"domain": [least, end], "nice": False}, "type": "quantitative"}
+        axis = {"title": None, "format": ",~r", "grid": False, "values": marks}
         return {
             "data": {"values": rows},
             "width": width - (95 if narrow else 150),
