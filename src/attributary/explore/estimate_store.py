@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -84,8 +85,12 @@ def open_store(
     levels: list[str] | None = None,
     memory: str | None = None,
     stage: Stage = lambda words: None,
+    made: Callable[[], Any] | None = None,
 ) -> EstimateStore:
-    """One table, THIS and LAST, or periods by name, looked through once: an InputError says what is wrong with them."""
+    """One table, THIS and LAST, or periods by name, looked through once: an InputError says what is wrong with them.
+
+    Where the one table has noisy figures, `made` gives their estimates.
+    """
     import duckdb
 
     named = paths if isinstance(paths, dict) else {path: path for path in reversed(paths)}
@@ -99,7 +104,7 @@ def open_store(
             file, series = write_periods(named, levels, folder.name)
             tables = [replace(each, path=list(files)[-1]) for each in open_tables(file, None, folder.name, stage)]
         else:
-            tables, series = open_tables(next(iter(files)), levels, folder.name, stage), {}
+            tables, series = open_tables(next(iter(files)), levels, folder.name, stage, made), {}
         _refuse_other_nodes(tables)
         _limit(connection, tables, folder.name, memory)
         stores: list[EstimateStore] = []

@@ -117,20 +117,23 @@ class OpenTable:
         return ((("total",) if self.total else ()) + self.attributes)[:depth]
 
 
-def open_tables(path: str, levels: list[str] | None, folder: str, stage: Stage) -> list[OpenTable]:
+def open_tables(
+    path: str, levels: list[str] | None, folder: str, stage: Stage, made: Callable[[], Any] | None = None
+) -> list[OpenTable]:
     """The estimates in a file, a table for each measure.
 
-    Parquet with the tree's columns is asked as it is; any other gets a copy in `folder`.
+    Parquet with the tree's columns is asked as it is; any other gets a copy in `folder`. Of noisy figures, the
+    estimates are `made`.
     """
     import pyarrow as pa
     from pyarrow import parquet
 
     stamp(path)  # or an error that says what is wrong with it
     file = _plainly(path, folder)
-    if levels or not _is_ours(path):
+    if made or levels or not _is_ours(path):
         stage(f"reading {path}")
         file = _beside(folder)
-        parquet.write_table(_in_order(path, levels), file, row_group_size=2**17)
+        parquet.write_table(made() if made else _in_order(path, levels), file, row_group_size=2**17)
     try:
         with parquet.ParquetFile(file) as source:
             if not has_measures(source.schema_arrow.names):

@@ -33,6 +33,8 @@ class Session:
     shape: str = "laplace"
     store: EstimateStore | None = None
     measures: Mapping[str, MeasurePlan] = field(default_factory=dict)  # of the plan
+    recognised: tuple[str, ...] = ()  # what a table of noisy figures was taken for, in words
+    doubts: tuple[str, ...] = ()  # what its figures say against it
     _starts: dict[tuple[int, ...], PlanStart] = field(default_factory=dict)
     _left: list[EstimateStore] = field(default_factory=list)
     _lock: Lock = field(default_factory=Lock)

@@ -30,6 +30,7 @@ EVEN = 0.05  # how far the sides of an interval may differ to be one figure
 WHOLE_MARGIN = 10  # from here on without digits behind the point
 FAR = 10.0  # times the stated standard deviation, or a part of it: then the scale is wrong
 LISTED = 10  # suspects
+UNNAMED = "noisy"  # what figures are called that have no name of their own, as those of a pivot
 BIASED = "estimates are no longer unbiased: closer on average, but not suited for billing"
 MADE_OF = {
     True: "the prior is an earlier period, and what other nodes with the same label have today",
@@ -44,7 +45,9 @@ POSTERIOR = "the estimates are means over all whole counts, each weighted by its
 
 def sum_words(quantity: Quantity) -> str:
     """The sum of all roots, with its interval: 5,285 visits, give or take 31 (95 % interval)."""
-    what = f"{quantity.unit} of {quantity.name}".strip() if quantity.kind == "value" else quantity.called
+    what = "in all" if quantity.called == UNNAMED else quantity.called
+    if quantity.kind == "value":
+        what = f"{quantity.unit} of {quantity.name}".strip()
     return _sum_words(quantity, quantity.total, what)
 
 
@@ -106,7 +109,7 @@ def headline(quantities: Sequence[Quantity], plan: Plan | None) -> list[str]:
     sentences = [*troubles, sentence(f"{totals}; {leads}" if leads else totals)]
     number_of = sum(quantity.doubt.nodes for quantity in sums)
     if number_of and not troubles:
-        sentences.append(f"{many(number_of, 'correction is', 'corrections are')} larger than noise explains.")
+        sentences.append(f"{many(number_of, 'figure is', 'figures are')} off by more than noise explains.")
     tree = sums[0].estimates.tree
     errors = [
         f"{percent(error)} for a {name}"
@@ -258,8 +261,8 @@ def correction_line(quantity: Quantity) -> Line:
     beyond = f"(threshold {quantity.doubt.threshold:.1f} standard deviations)"
     if not quantity.doubt.nodes:
         return Line("corrections", f"no implausible correction {beyond}")
-    nodes = many(quantity.doubt.nodes, "correction is", "corrections are")
-    return Line("corrections", f"{nodes} implausible {beyond}: noise does not explain them", True)
+    nodes = many(quantity.doubt.nodes, "figure is", "figures are")
+    return Line("corrections", f"{nodes} off by far more than noise explains {beyond}", True)
 
 
 def worst(quantity: Quantity, most: int = LISTED) -> tuple[int, list[tuple[str, str, str, str]]]:

@@ -28,10 +28,11 @@ def title(levels: tuple[str, ...], measures: Sequence[str] = ("conversions",)) -
 
 
 def privacy_sentence(plan: Plan | None, est: Estimates, not_private: str) -> str:
+    """How private estimates are, in a sentence; nothing where there is no plan, which nobody expects of a table."""
     if not_private:
         return "No ε protects these figures."
     if plan is None:
-        return "Their privacy budget is not stated: no plan was given."
+        return ""
     of = " by the plan" if _other_noise(plan, est) else ""
     return f"Privacy budget{of}: {_epsilon(plan.spec.epsilon)} ({plan.privacy_words.unit})."
 
@@ -53,7 +54,7 @@ def facts(plan: Plan | None, quantity: Quantity | None) -> list[Fact]:
     if plan is None:
         if est is None:
             return [EVALUATION]
-        return [Fact("Query", " › ".join(numerals.few(est.tree.level_names))), NO_PLAN, *weight]
+        return [Fact("Query", " › ".join(numerals.few(est.tree.level_names))), *weight]
     return [_question(plan, est), *measure_facts(plan), _budget(plan), _noise(plan, est), _prior(plan), *weight]
 
 
@@ -65,8 +66,6 @@ def _weight(quantity: Quantity) -> list[Fact]:
     return [Fact("Weight of the prior", f"{mean} on average", more, sentence(BIASED))]
 
 
-UNSTATED = "No plan was given, so this page cannot state the ε that was spent, nor what it protects."
-NO_PLAN = Fact("Privacy", "not stated", (UNSTATED, "Make the report from the plan and the estimates together."))
 TRUE = "An evaluation is computed from true counts, and no ε protects it."
 EVALUATION = Fact("Query", "the error of each method", warning=TRUE)
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from attributary.denoising import Estimate
 from attributary.denoising.joint import Joint
 from attributary.errors import InputError
-from attributary.estimates import ADDED, FROM_PRIOR, ZERO, Estimates, about
+from attributary.estimates import ADDED, FROM_PRIOR, ZERO, Estimates, about, by_measure, estimates_table, noted
 from attributary.estimators import Estimator
 from attributary.pipeline.check_table import TableCheck, check_table
 from attributary.pipeline.figure_doubts import AVERAGE, doubts_of
@@ -26,7 +26,7 @@ from attributary.pipeline.node_rows import Amount, NodeRows, figure_rows, of_fig
 from attributary.pipeline.table_form import TableForm
 from attributary.pipeline.written_table import Layout, written_table
 from attributary.tables import Format, shown
-from attributary.tables.table_columns import in_kind, mark
+from attributary.tables.table_columns import in_kind, mark, together, words_of
 from attributary.types import COUNT
 
 if TYPE_CHECKING:
@@ -93,6 +93,14 @@ class DenoisedTable:
     def table(self) -> Any:
         """The Arrow table: the user's rows and columns, and the estimates beside them."""
         return self.written(None)
+
+    @property
+    def nodes(self) -> Any:
+        """The Arrow table of a row for each node and figure, as `attributary run` writes it."""
+        confidence, tables = self.layout.confidence, dict[str, Any]()
+        for name, (form, est) in zip(self.estimates, self._by_form, strict=True):
+            tables[name] = noted(estimates_table(est, confidence), figure=form.value)
+        return mark(by_measure(tables), together(words_of(self.layout.base), self.not_private))
 
     def frame(self) -> Any:
         """The same in the kind of table that was given."""
@@ -252,6 +260,13 @@ def _totals_in_words(form: TableForm, apart: str) -> list[str]:
     if apart:
         return [f"rows of totals: sums by {by} are left out, since {apart}"]
     return [f"rows of totals: sums by {by}, denoised together with the cells"]
+
+
+def columns_of_figures(table: Any, value: str | None) -> str | list[str] | None:
+    """The column of figures that a user names, or several between commas."""
+    if value is None or value in table.column_names or "," not in value:
+        return value
+    return [name.strip() for name in value.split(",")]
 
 
 def _doubts(rows: NodeRows, path: str, several: bool) -> list[str]:

@@ -128,12 +128,13 @@ def rows_of(field: str, names: Sequence[str], room: float) -> VegaLite:
     return {"field": field, "type": "nominal", "sort": list(names), "title": None, "axis": {"labelLimit": room}}
 
 
-def ticks(least: float, most: float, number: int) -> list[float]:
-    """Round values up to the largest: the room behind it, which is for words, has none."""
+def ticks(least: float, most: float, number: int, beyond: bool = False) -> list[float]:
+    """Round values up to the largest, or the first of them beyond it."""
     step = 10.0 ** np.floor(np.log10(max(most - least, 1e-9) / number))
     step *= next(f for f in (1, 2, 2.5, 5, 10, 20) if f * step * number >= (most - least) * 0.8)
     first = np.ceil(least / step)
-    return [float(round(i * step, 12)) for i in range(int(first), int(np.floor(most / step)) + 1)]
+    last = np.ceil(most / step) if beyond else np.floor(most / step)
+    return [float(round(i * step, 12)) for i in range(int(first), int(last) + 1)]
 
 
 def drawable(value: Any) -> Any:

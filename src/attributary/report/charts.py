@@ -65,8 +65,10 @@ def counts_chart(quantity: Quantity) -> Chart:
     def spec(width: int) -> VegaLite:
         narrow = width <= NARROW
         room = 0.9 if narrow else 0.4
-        x = {"scale": {"domain": [least, most + room * (most - least)], "nice": False}, "type": "quantitative"}
-        axis = {"title": None, "format": ",~r", "grid": False, "values": ticks(least, most, 2 if narrow else 4)}
+        marks = ticks(least, most, 2 if narrow else 4, beyond=True)
+        end = max(most + room * (most - least), marks[-1])
+        x = {"scale": {"domain": [least, end], "nice": False}, "type": "quantitative"}
+        axis = {"title": None, "format": ",~r", "grid": False, "values": marks}
         low, high = ({"field": name, **x} for name in ("low", "high"))
         layers = [
             layer("bar", {"color": TEAL, "opacity": 0.16, "height": 16}, x={"field": "estimate", **x, "axis": axis}),

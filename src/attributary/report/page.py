@@ -167,6 +167,7 @@ def page(inputs: ReportInputs, tau: float | None = None, nodes: int = NODES, tit
         "table": table,
         "generated": inputs.generated,
         "facts": asked,
+        "private": plan is not None or not shown,
         "not_private": privacy.not_private(inputs.not_private),
         "several": several,
         "version": __version__,
@@ -214,7 +215,7 @@ def _lead(inputs: ReportInputs, shown: Sequence[Quantity]) -> list[str]:
     if not shown:
         return privacy.plan_headline(inputs.plan) if inputs.plan else []
     private = privacy.privacy_sentence(inputs.plan, shown[0].estimates, inputs.not_private)
-    return [*facts.headline(shown, inputs.plan), private]
+    return [*facts.headline(shown, inputs.plan), *([private] if private else [])]
 
 
 # Sections
