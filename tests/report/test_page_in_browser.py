@@ -71,6 +71,14 @@ def focused(tab: Any) -> str:
     return label
 
 
+def test_a_lone_total_is_open(tabs: Tabs, folder: Path) -> None:
+    write_table(estimates(Tree.from_parents([-1, 0, 0, 1])), str(folder / "alone.parquet"))
+    tab = ready(tabs(), write(folder / "alone.html", folder / "alone.parquet"))
+    assert tab.inner_text("#status") == "4 nodes; 3 rows shown"
+    tab.click("#close")
+    assert tab.inner_text("#status") == "4 nodes; 1 row shown"
+
+
 def test_it_opens_with_the_roots_and_their_figures(tabs: Tabs, whole: Path, run: Path) -> None:
     tab = ready(tabs(), whole)
     every = read_table(str(run / "estimates.parquet")).to_pylist()

@@ -220,5 +220,6 @@ function treeTable(tree) {
     else redraw();
   }
 
+  if (children(-1).length === 1) open.add(children(-1)[0]); // a lone total is no news
   return { body, grid, redraw, retake, toggle, filter, sortBy, deeper, focusRow, closeAll: () => (open.clear(), room.clear(), redraw()) };
 }
