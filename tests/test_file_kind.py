@@ -77,7 +77,7 @@ def test_every_command_says_the_same_kind(made: dict[str, Kind]) -> None:
         assert (table_of_period(name) == name) == (kind == "estimates"), name
         report = said("report", name, "-o", "page.html")
         assert (refusal in report) == (kind in ("counts", "ratios", "spec", "reports", "other")), report
-        if kind not in ("estimates", "plan", "spec", "folder", "JSON"):
+        if kind not in ("estimates", "table", "plan", "spec", "folder", "JSON"):
             assert refusal in said("explore", "--no-browser", name)
         aggregate = said("aggregate", name, "reports.avro", "--domain", "reports.avro", "-o", "out.avro")
         assert (refusal in aggregate) == (kind not in ("plan", "JSON", "folder")), aggregate

@@ -35,7 +35,7 @@ KINDS: dict[Kind, str] = {
 TABLES = ("estimates", "ratios", "evaluation", "counts", "table")
 TAKES = {
     "report": "a report is made of a plan, a table of estimates, an evaluation, or a folder of them",
-    "explore": "explore takes estimates, a plan, a spec, or a folder that `attributary run` wrote",
+    "explore": "explore takes estimates, noisy figures, a plan, a spec, or a folder that `attributary run` wrote",
     "aggregate": "aggregate takes a plan, then reports; without a plan, give `epsilon` and `l1`",
     "tree": "a tree is read from a table of impressions, counts or nodes",
 }

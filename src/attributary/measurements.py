@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -114,6 +113,9 @@ class Measurements:
         each = figure_rows(table := arrow_table(frame), levels, value, variance=variance, std=std, **how)
         if value is None or isinstance(value, str):
             rows = each[0]
+            if rows.form.margin is not None and rows.form.pivot is None:
+                by = rows.form.margin.levels[0]
+                raise ValueError(f"totals by {by} are a second breakdown: denoise_table takes both; or leave them out")
             same = rows.form.table.num_rows == table.num_rows  # a pivot has become another table
             return replace(rows.measured, frame=frame if same else rows.form.table)
         return replace(_beside([one.measured for one in each]), names=tuple(value), frame=frame)
@@ -240,6 +242,8 @@ class Measurements:
     @property
     def fingerprint(self) -> str:
         """A hash of the noisy figures that does not depend on the order of nodes."""
+        from hashlib import sha256
+
         known = (self.variance < np.inf) & np.isfinite(self.noisy)
         return sha256(np.sort(np.asarray(self.noisy, np.float64)[known]).tobytes()).hexdigest()
 

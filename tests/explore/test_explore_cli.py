@@ -1,5 +1,6 @@
 """attributary explore: what it opens, what it refuses on the terminal, and a server that ends quietly."""
 
+import csv
 import os
 import re
 import signal
@@ -127,6 +128,85 @@ def test_a_table_of_denoise_is_explored_with_its_levels() -> None:
         rows = tab.get("/api/rows?node=0&sort=label").json()["rows"]
         assert [row["label"] for row in rows] == ["p", "q"]
         assert tab.get("/api/about").json()["table"]["tau"] == 3
+
+
+RAW = """region;store;visits;revenue
+north;;103;1030,5
+north;a;58;580
+north;b;51;505,5
+south;;60;600
+south;c;33;330
+south;d;22;222
+"""
+
+
+def test_noisy_figures_are_explored_with_the_estimates_of_denoise() -> None:
+    Path("noisy.csv").write_text(RAW)
+    stated = ["--levels", "region,store", "--value", "visits,revenue", "--variance", "8;80"]
+    made = CliRunner().invoke(main, ["denoise", "--table", "noisy.csv", *stated, "-o", "out.csv", "-q"])
+    assert made.exit_code == 0, made.output
+    wanted = list(csv.DictReader(Path("out.csv").read_text(encoding="utf-8").splitlines(), delimiter=";"))
+    with opened("noisy.csv", *stated) as tab:
+        about = tab.get("/api/about").json()["table"]
+        assert (about["file"], about["measures"]) == ("noisy.csv", ["visits", "revenue"])
+        assert [level["name"] for level in about["levels"]] == ["region", "store"]
+        for figure in ("visits", "revenue"):
+            for top in tab.get(f"/api/rows?measure={figure}&sort=label").json()["rows"]:
+                region = top["label"]
+                rows = tab.get(f"/api/rows?node={top['node']}&measure={figure}&sort=label").json()["rows"]
+                here = [row for row in wanted if row["region"] == region and row["store"]]
+                here.sort(key=lambda row: row["store"])
+                for row, line in zip(rows, here, strict=True):
+                    assert row["label"] == line["store"]
+                    for column in ("estimate", "low", "high"):
+                        in_file = float(line[f"{figure}_{column}"].replace(",", "."))
+                        assert row[column] == pytest.approx(in_file, abs=0.1), (figure, region, column)
+        text = tab.get("/api/rows.csv?node=0&measure=visits").text
+        assert text.splitlines()[0].split(",")[:3] == ["measure", "region", "store"]
+    assert Path("noisy.csv").read_text() == RAW
+
+
+def test_what_noisy_figures_are_taken_for_is_printed_and_an_option_corrects_it() -> None:
+    Path("noisy.csv").write_text("region,store,visits\nnorth,ALL,103\nnorth,a,58\nnorth,b,51\nsouth,c,33\n")
+    with patch("attributary.explore.serve") as served:
+        found = [
+            explore("noisy.csv", "--levels", "region,store", "--std", "3", *more)
+            for more in (["--fill"], ["--fill", "-q"], ["--no-totals"])
+        ]
+    sessions = [call[0][0] for call in served.call_args_list]
+    for session in sessions:
+        session.close()
+    assert [each.exit_code for each in found] == [0, 0, 0], found[0].output + found[2].output
+    assert "recognised: " in found[0].stderr and "ALL" in found[0].stderr and found[1].stderr == ""
+    assert [len(session.store.now) for session in sessions] == [5, 5, 6]  # north and south above 3 or 4 stores
+
+
+def test_noisy_figures_that_were_replaced_are_denoised_again() -> None:
+    raw = "store,visits\na,58\nb,51\n"
+    Path("noisy.csv").write_text(raw)
+    with opened("noisy.csv", "--levels", "store", "--value", "visits", "--std", "3") as tab:
+        assert [row["estimate"] for row in tab.get("/api/rows?sort=label").json()["rows"]] == [58, 51]
+        Path("noisy.csv").write_text(raw.replace("51", "4200"))
+        assert tab.get("/api/rows?sort=label").status_code == 409
+        assert tab.request("POST", "/api/reopen").status_code == 200
+        assert [row["estimate"] for row in tab.get("/api/rows?sort=label").json()["rows"]] == [58, 4200]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["noisy.csv"], "give --variance, --std or --noise"),
+        (["two.csv", "--std", "3"], "For example: attributary explore two.csv --value visits --std 3"),
+        (["noisy.csv", "estimates.parquet"], "noisy.csv is not one: denoise it first"),
+        (["estimates.parquet", "--noise", "laplace:scale=3"], "estimates.parquet is not one"),
+        (["--std", "3"], "no file is not one"),
+    ],
+)
+def test_options_of_noisy_figures_go_with_noisy_figures(arguments: list[str], words: str) -> None:
+    Path("noisy.csv").write_text("store,visits\na,58\nb,51\n")
+    Path("two.csv").write_text("store,visits,orders\na,58,7\nb,51,9\n")
+    refused = explore(*arguments)
+    assert refused.exit_code == 2 and words in refused.stderr, refused.output
 
 
 def test_two_tables_are_compared() -> None:

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from attributary import Tree, denoise, rmsre
 from attributary.errors import InputError
-from attributary.estimates import Estimates, estimates_table, plausibility, read_estimates
+from attributary.estimates import Estimates, estimates_table, plausibility
 from attributary.facts import numerals
 from attributary.facts.estimates import level_gains
 from attributary.facts.evaluation import Point, read_evaluation
@@ -29,8 +29,10 @@ from attributary.facts.privacy import facts, title
 from attributary.facts.quantity import Quantity, label, path, total_of
 from attributary.plan import Plan, make_plan
 from attributary.prior import learn, none
+from attributary.read_estimates import read_estimates
 from attributary.report import ReportInputs, page, read, to_file
-from attributary.report.charts import spans
+from attributary.report.chart import NARROW, WIDE
+from attributary.report.charts import counts_chart, spans
 from attributary.report.evaluation_curves import curves
 from attributary.report.page_data import cut, pack
 from attributary.tables import write_table
@@ -347,7 +349,7 @@ def test_what_is_private_is_told_in_words() -> None:
         assert ("0.0625 times the planned variance" in told["Noise"].warning) == (times < 1)
         assert told["Noise"].warning == "" or times < 1
     est = read_estimates(estimates(labelled(["x"], ["p"])), "t")
-    assert [fact.answer for fact in facts(None, counted(est))] == ["first › second </script>", "not stated"]
+    assert [fact.answer for fact in facts(None, counted(est))] == ["first › second </script>"]
     assert "computed from true counts" in facts(None, None)[0].warning
     assert title(()) == "Methods compared" and title(("total",)) == "Conversions"
     assert title(tuple("abcdefghij")) == "Conversions by a, b, … and j"
@@ -529,3 +531,16 @@ print(len(made.charts))
     args = [sys.executable, "-c", code, str(tmp_path / "e.parquet"), str(tmp_path / "title")]
     done = subprocess.run(args, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0 and int(done.stdout) > 1, done.stderr  # in a process of its own: it would abort
+
+
+@pytest.mark.parametrize("largest", [2109.0, 2000.0, 999.0, 1001.0, 12_345.0, 7.0, 0.3])
+@pytest.mark.parametrize("smallest", [0.2, -0.4])
+def test_the_axis_of_counts_reaches_beyond_the_largest_bar(largest: float, smallest: float) -> None:
+    tree = Tree.from_paths({"a": ["x", "y", "z"]}, ["a"])
+    figures = denoise(tree, largest * np.array([1, 0.5, smallest]), (largest / 100) ** 2)
+    quantity = counted(Estimates.of(figures))
+    for width in (WIDE, NARROW):
+        x = counts_chart(quantity).spec(width)["layer"][0]["encoding"]["x"]
+        (least, end), marks = x["scale"]["domain"], x["axis"]["values"]
+        assert float(quantity.estimates.high.max()) <= marks[-1] <= end
+        assert least <= marks[0] <= 0 < marks[-2] < largest * 1.03, marks

@@ -15,20 +15,8 @@ from attributary.cli.summary_file import choose_lines, log_line, with_summary
 from attributary.errors import InputError, one_line
 from attributary.whole_files import written
 
-COMMANDS = [
-    "init",
-    "run",
-    "generate",
-    "count",
-    "plan",
-    "keys",
-    "aggregate",
-    "denoise",
-    "evaluate",
-    "paper",
-    "report",
-    "explore",
-]
+COMMANDS = ["init", "run", "generate", "count", "plan", "keys"]
+COMMANDS += ["aggregate", "denoise", "evaluate", "paper", "report", "explore"]
 
 
 class Commands(click.Group):

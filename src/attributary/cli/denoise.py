@@ -113,7 +113,7 @@ def denoise(
     from attributary.cli.progress import stages
     from attributary.cli.reading import answered, refuse_inputs
     from attributary.denoising.passes import passes_once
-    from attributary.pipeline.denoise_table import denoise_table
+    from attributary.pipeline.denoise_table import columns_of_figures, denoise_table
     from attributary.tables import check_output, read_table, write_table
     from attributary.tables.table_columns import words_of
 
@@ -137,7 +137,8 @@ def denoise(
             how |= {"path": path, "stage": stage}
             with answered():
                 table = read_table(path, separator=of_table.pop("separator"), sheet=of_table.pop("sheet"))
-                denoised = denoise_table(table, _names(table, levels), _figures(table, value), **how, **of_table)
+                figures = columns_of_figures(table, value)
+                denoised = denoise_table(table, _names(table, levels), figures, **how, **of_table)
         stage("writing")
         made = denoised.written(written.format)
         write_table(made, output, format_)
@@ -154,13 +155,6 @@ def _names(table: Any, levels: str | None) -> list[str] | None:
     """The columns that a user names with commas, which may have blanks around them."""
     names = table.column_names
     return None if levels is None else [name if name in names else name.strip() for name in levels.split(",")]
-
-
-def _figures(table: Any, value: str | None) -> str | list[str] | None:
-    """The column of figures, or several between commas."""
-    if value is None or value in table.column_names or "," not in value:
-        return value
-    return [name.strip() for name in value.split(",")]
 
 
 def _summary(files: Sequence[str], trees: Sequence[str], stage: Any, how: dict[str, Any]) -> Any:

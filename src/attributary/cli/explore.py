@@ -5,17 +5,21 @@ from typing import Any
 
 import click
 
+from attributary.cli.options import amount_options, form_options
+
 ABOUT = """Browse estimates of any size, and try out budgets, in the browser.
 
 \b
     $ attributary explore run
     $ attributary explore this/run/estimates.parquet last/run/estimates.parquet
+    $ attributary explore figures.csv --noise laplace:scale=3
     $ attributary explore spec.toml --prior counts.parquet
     $ attributary explore
 
-FILE is a table of estimates, a plan, a spec, a folder that `run` wrote, or a folder of periods. With a second table or
-a folder of periods, every count is shown next to the earlier one. Without a file, the Plan tab starts with a made-up
-tree.
+FILE is a table of estimates, a raw table of noisy figures, a plan, a spec, a folder that `run` wrote, or a folder of
+periods. A raw table is denoised in memory; what it is taken for is printed, and the options below correct it. With a
+second table or a folder of periods, every count is shown next to the earlier one. Without a file, the Plan tab starts
+with a made-up tree.
 
 The page is served on this machine only, to whoever has the address with its token. Ctrl-C stops it. More:
 docs/explore.md
@@ -28,6 +32,10 @@ docs/explore.md
 @click.option(
     "--levels", metavar="A,B,C", help="Columns of the hierarchy, top to bottom, if the table does not state them."
 )
+@click.option("--noise", metavar="MODEL", help="Noise of a raw table, as in `denoise --noise`.")
+@click.option("--fill", is_flag=True, help="With a raw table: add nodes without a row, as not measured.")
+@amount_options
+@form_options
 @click.option(
     "--tau", type=float, help="Errors are relative to the count, or to this if larger.  [default: the plan's, 10]"
 )
@@ -49,14 +57,19 @@ def explore(
     no_browser: bool,
     memory: str | None,
     quiet: bool,
+    **raw: Any,
 ) -> None:
+    from attributary.cli.print_estimates import print_form
     from attributary.cli.progress import stages
+    from attributary.cli.reading import answered
     from attributary.explore import open_session, serve
 
     names = [name.strip() for name in levels.split(",")] if levels else None
-    options: dict[str, Any] = {"prior": prior_path, "protected": protected, "memory": memory}
-    with stages(not quiet) as stage:
+    options: dict[str, Any] = {"prior": prior_path, "protected": protected, "memory": memory, **raw}
+    with stages(not quiet) as stage, answered():
         session = open_session(file, earlier, levels=names, tau=tau, stage=stage, **options)
+    if not quiet:
+        print_form(session.recognised, session.doubts)
     serve(session, port, lambda address, once: _ready(address, None if no_browser else once, quiet))
 
 

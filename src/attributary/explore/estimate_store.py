@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -18,13 +19,13 @@ from attributary.estimates import (
     Column,
     by_measure,
     has_measures,
-    measure_names,
     noted,
     with_columns,
 )
 from attributary.explore.open_table import OpenTable, Stage, Stamp, open_tables, refuse_other_stamp, stamp
 from attributary.facts.estimates import LevelGain, level_gain
 from attributary.logs.duckdb import print_no_progress
+from attributary.read_estimates import measure_names
 from attributary.tables import read_table
 from attributary.tables.table_columns import mark
 
@@ -56,11 +57,8 @@ class EstimateStore:
         """The same of one measure; "" is the first."""
         store_of = next((store for store in (self, *self.others) if measure in ("", store.now.measure)), None)
         if store_of is None:
-            names = (
-                ", ".join(str(store.now.measure) for store in (self, *self.others))
-                if self.now.measure
-                else "one without a name"
-            )
+            every = ", ".join(str(store.now.measure) for store in (self, *self.others))
+            names = every if self.now.measure else "one without a name"
             raise InputError(f"there is no measure {measure[:40]!r} here, only {names}")
         return store_of
 
@@ -87,8 +85,12 @@ def open_store(
     levels: list[str] | None = None,
     memory: str | None = None,
     stage: Stage = lambda words: None,
+    made: Callable[[], Any] | None = None,
 ) -> EstimateStore:
-    """One table, THIS and LAST, or periods by name, looked through once: an InputError says what is wrong with them."""
+    """One table, THIS and LAST, or periods by name, looked through once: an InputError says what is wrong with them.
+
+    Where the one table has noisy figures, `made` gives their estimates.
+    """
     import duckdb
 
     named = paths if isinstance(paths, dict) else {path: path for path in reversed(paths)}
@@ -102,7 +104,7 @@ def open_store(
             file, series = write_periods(named, levels, folder.name)
             tables = [replace(each, path=list(files)[-1]) for each in open_tables(file, None, folder.name, stage)]
         else:
-            tables, series = open_tables(next(iter(files)), levels, folder.name, stage), {}
+            tables, series = open_tables(next(iter(files)), levels, folder.name, stage, made), {}
         _refuse_other_nodes(tables)
         _limit(connection, tables, folder.name, memory)
         stores: list[EstimateStore] = []

@@ -7,8 +7,20 @@ import numpy as np
 
 from attributary.estimates import Z_FINE, suspects
 from attributary.facts import numerals
-from attributary.facts.numerals import NOTHING, Numeral, change, listed, many, number, percent, signed
-from attributary.facts.plan import Line, cut_off
+from attributary.facts.numerals import (
+    NOTHING,
+    Line,
+    Numeral,
+    Table,
+    change,
+    listed,
+    many,
+    number,
+    percent,
+    sentence,
+    signed,
+)
+from attributary.facts.plan import cut_off
 from attributary.facts.quantity import Quantity, RootSum, difference, label
 from attributary.plan import Plan
 from attributary.spec.measure import COUNT
@@ -18,6 +30,7 @@ EVEN = 0.05  # how far the sides of an interval may differ to be one figure
 WHOLE_MARGIN = 10  # from here on without digits behind the point
 FAR = 10.0  # times the stated standard deviation, or a part of it: then the scale is wrong
 LISTED = 10  # suspects
+UNNAMED = "noisy"  # what figures are called that have no name of their own, as those of a pivot
 BIASED = "estimates are no longer unbiased: closer on average, but not suited for billing"
 MADE_OF = {
     True: "the prior is an earlier period, and what other nodes with the same label have today",
@@ -27,17 +40,14 @@ MADE_OF = {
 POSTERIOR = "the estimates are means over all whole counts, each weighted by its probability given the noisy values"
 
 
-def sentence(text: str) -> str:
-    """A text as a sentence of its own."""
-    return f"{text[:1].upper()}{text[1:]}" + "." * (not text.endswith((".", "?")))
-
-
 # Totals
 
 
 def sum_words(quantity: Quantity) -> str:
     """The sum of all roots, with its interval: 5,285 visits, give or take 31 (95 % interval)."""
-    what = f"{quantity.unit} of {quantity.name}".strip() if quantity.kind == "value" else quantity.called
+    what = "in all" if quantity.called == UNNAMED else quantity.called
+    if quantity.kind == "value":
+        what = f"{quantity.unit} of {quantity.name}".strip()
     return _sum_words(quantity, quantity.total, what)
 
 
@@ -99,7 +109,7 @@ def headline(quantities: Sequence[Quantity], plan: Plan | None) -> list[str]:
     sentences = [*troubles, sentence(f"{totals}; {leads}" if leads else totals)]
     number_of = sum(quantity.doubt.nodes for quantity in sums)
     if number_of and not troubles:
-        sentences.append(f"{many(number_of, 'correction is', 'corrections are')} larger than noise explains.")
+        sentences.append(f"{many(number_of, 'figure is', 'figures are')} off by more than noise explains.")
     tree = sums[0].estimates.tree
     errors = [
         f"{percent(error)} for a {name}"
@@ -198,9 +208,10 @@ def median_errors(quantity: Quantity) -> list[float]:
     return [float(np.median(error[est.tree.slice(i)])) for i in range(est.tree.depth)]
 
 
-def gains_table(gains: Sequence[LevelGain]) -> list[list[str]]:
-    """The heads and a row for each level, as all renderers show them."""
-    return [list(HEADS.values()), *([getattr(gain, name) for name in HEADS] for gain in gains)]
+def gains_table(gains: Sequence[LevelGain]) -> Table:
+    """A row for each level, as all renderers show them."""
+    rows = [[getattr(gain, name) for name in HEADS] for gain in gains]
+    return Table("What denoising gained", list(HEADS.values()), rows, 5)
 
 
 def gain_words(gains: Sequence[LevelGain]) -> str:
@@ -247,12 +258,11 @@ def fit_line(quantity: Quantity) -> Line:
 
 
 def correction_line(quantity: Quantity) -> Line:
-    """How many corrections noise does not explain."""
     beyond = f"(threshold {quantity.doubt.threshold:.1f} standard deviations)"
     if not quantity.doubt.nodes:
         return Line("corrections", f"no implausible correction {beyond}")
-    nodes = many(quantity.doubt.nodes, "correction is", "corrections are")
-    return Line("corrections", f"{nodes} implausible {beyond}: noise does not explain them", True)
+    nodes = many(quantity.doubt.nodes, "figure is", "figures are")
+    return Line("corrections", f"{nodes} off by far more than noise explains {beyond}", True)
 
 
 def worst(quantity: Quantity, most: int = LISTED) -> tuple[int, list[tuple[str, str, str, str]]]:
@@ -263,7 +273,6 @@ def worst(quantity: Quantity, most: int = LISTED) -> tuple[int, list[tuple[str, 
 
 
 def negative_line(quantity: Quantity) -> Line | None:
-    """How many estimates are below 0."""
     below, of = int((quantity.estimates.estimate < 0).sum()), len(quantity.estimates)
     verb = "is" if below == 1 else "are"
     words = f"{below:,} of {of:,} estimates {verb} negative, which is normal for small noisy {quantity.noun}s"
@@ -289,12 +298,19 @@ def prior_lines(quantity: Quantity) -> list[Line]:
     return [Line("prior", text) for text in texts]
 
 
+def beside_words(quantity: Quantity) -> str:
+    """What other breakdown had a part in the estimates."""
+    by = quantity.estimates.beside
+    return f"these figures were denoised together with totals by {by}, which have no rows here" if by else ""
+
+
 def lines(quantity: Quantity) -> list[Line]:
     """What a careful reader asks of estimates, one sentence each; what is wrong comes first."""
     negative, cut, made = negative_line(quantity), limit_words(quantity.plan), quantity.estimates.made
     each = [fit_line(quantity), *([correction_line(quantity)] if quantity.doubt.z is not None else [])]
     each += [*([negative] if negative else []), *prior_lines(quantity)]
     each += [Line("estimates", made.remark)] if made and made.remark else []
+    each += [Line("estimates", beside)] if (beside := beside_words(quantity)) else []
     each += [Line("limits", f"{cut}: these figures are only part of what happened")] if cut else []
     return sorted(each, key=lambda line: not line.warning)
 

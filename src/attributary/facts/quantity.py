@@ -30,7 +30,6 @@ class FigureName:
 
     @property
     def called(self) -> str:
-        """Its name in a sentence."""
         return called(self.name)
 
     @property
@@ -40,7 +39,6 @@ class FigureName:
 
     @property
     def noun(self) -> str:
-        """What one of its figures is."""
         return {"count": "count", "value": "sum", "ratio": "ratio"}[self.kind]
 
     @property
@@ -70,7 +68,6 @@ class Quantity(FigureName):
 
     @property
     def plan(self) -> Plan | None:
-        """The plan of this measure alone."""
         return None if self.part is None else self.part.plan
 
     @cached_property
@@ -218,6 +215,7 @@ def total_of(est: Estimates) -> RootSum:
     least = 0.0 if (est.low >= 0).all() else -np.inf
     if est.plain is not None:
         total = replace(est.plain.total(est.tree.parent < 0), count=count, least=least)
+        total = replace(total, unbiased=count) if est.beside else total  # its own variance is smaller than this
         return RootSum(count, *total.interval(est.level), variance, total.unbiased)
     with np.errstate(invalid="ignore"):
         around = np.isclose(est.estimate[roots] - low, high - est.estimate[roots], rtol=1e-6)

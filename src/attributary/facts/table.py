@@ -5,31 +5,31 @@ from typing import Any
 import numpy as np
 
 from attributary.facts import numerals
-from attributary.facts.estimates import fit_line, level_gains, sentence
-from attributary.facts.numerals import listed, percent
-from attributary.facts.privacy import Fact
+from attributary.facts.estimates import fit_line, level_gains
+from attributary.facts.numerals import Fact, listed, percent, sentence
 from attributary.facts.quantity import Quantity
 from attributary.pipeline.check_table import TableCheck
 
 NONE = "none"
+FAR_OFF = "Off by more than noise explains"
 NOISE = "noise of"  # how the note on an estimated noise level begins
 
 
 def table_lead(check: TableCheck, quantity: Quantity | None) -> list[str]:
-    """The answers in a few sentences: what this is, does it add up, is the noise as stated, what looks mangled."""
+    """The answers in a few sentences: what this is, does it add up, is the noise as stated, what is far off."""
     levels = listed(numerals.few(check.form.tree.level_names))
     rows = numerals.many(check.form.table.num_rows, "row")
     noise = _noise(check, quantity)
     sentences = [f"{rows} of {check.form.value} by {levels}.", _adds_up(check), f"{noise.name}: {noise.answer}."]
     if quantity is not None:
-        mangled = _mangled(check).answer
-        sentences.append("No figure looks mangled." if mangled == NONE else f"Figures that look mangled: {mangled}.")
+        off = _mangled(check).answer
+        sentences.append("No figure is off by more than noise explains." if off == NONE else f"{FAR_OFF}: {off}.")
         sentences.append(f"Denoising would change the errors by {_gain(quantity)}.")
     return sentences
 
 
 def table_section(check: TableCheck, quantity: Quantity | None) -> dict[str, Any]:
-    """What the page says of the table: facts, the sums of each level, and the figures that look mangled."""
+    """What the page says of the table: facts, the sums of each level, and the figures that noise does not explain."""
     tree = check.form.tree
     sizes = [f"{size:,}\u00a0×\u00a0{name}" for size, name in zip(np.diff(tree.offsets), tree.level_names, strict=True)]
     notes = [sentence(note) for note in check.notes if not note.startswith(NOISE)]
@@ -104,11 +104,11 @@ def _deviation(check: TableCheck) -> str:
 def _mangled(check: TableCheck) -> Fact:
     number, examples = check.mangled
     if not examples:
-        return Fact("Mangled figures", NONE)
+        return Fact(FAR_OFF, NONE)
     more = "" if number == 1 else f" and {number - 1:,} more"
     worst = f"{numerals.count(examples[0].noisy)} in the table, about {numerals.count(examples[0].estimate)} expected"
     warning = f"{worst}. Noise alone does not explain that."
-    return Fact("Mangled figures", f"{examples[0].name}{more}", (), warning)
+    return Fact(FAR_OFF, f"{examples[0].name}{more}", (), warning)
 
 
 def _gain(quantity: Quantity) -> str:

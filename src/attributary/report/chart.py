@@ -21,6 +21,7 @@ INK, MUTED, GRID = "#26323b", "#566570", "#e1e6ea"
 TEAL, AMBER, RUST, GREY = "#0b7d72", "#b87514", "#b5563c", "#8a96a0"
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'DejaVu Sans', sans-serif"
 WIDE, NARROW = 620, 300
+WORDS = {"align": "left", "dx": 8, "fontSize": 12.5, "color": INK}  # behind a bar
 SCALE = 2  # of a PNG
 FILES = ("svg", "png", "pdf")
 CONFIG: VegaLite = {
@@ -111,17 +112,29 @@ def looks(field: str, names: Sequence[str], each: Sequence[Any], legend: VegaLit
     return {"field": field, "type": "nominal", "scale": {"domain": list(names), "range": list(each)}, **legends}
 
 
+def layer(mark: str, look: VegaLite, **encoding: VegaLite) -> VegaLite:
+    """Marks of one kind that look alike, placed by an encoding."""
+    return {"mark": {"type": mark, **look}, "encoding": encoding}
+
+
+def plot(rows: Sequence[VegaLite], size: tuple[float, Any], layers: list[VegaLite], **encoding: VegaLite) -> VegaLite:
+    """Layers on the same rows, with what their encodings share; the size is width and height."""
+    width, height = size
+    return {"data": {"values": rows}, "width": width, "height": height, "encoding": encoding, "layer": layers}
+
+
 def rows_of(field: str, names: Sequence[str], room: float) -> VegaLite:
     """An encoding of rows by name, in this order, whose labels have so much room."""
     return {"field": field, "type": "nominal", "sort": list(names), "title": None, "axis": {"labelLimit": room}}
 
 
-def ticks(least: float, most: float, number: int) -> list[float]:
-    """Round values up to the largest: the room behind it, which is for words, has none."""
+def ticks(least: float, most: float, number: int, beyond: bool = False) -> list[float]:
+    """Round values up to the largest, or the first of them beyond it."""
     step = 10.0 ** np.floor(np.log10(max(most - least, 1e-9) / number))
     step *= next(f for f in (1, 2, 2.5, 5, 10, 20) if f * step * number >= (most - least) * 0.8)
     first = np.ceil(least / step)
-    return [float(round(i * step, 12)) for i in range(int(first), int(np.floor(most / step)) + 1)]
+    last = np.ceil(most / step) if beyond else np.floor(most / step)
+    return [float(round(i * step, 12)) for i in range(int(first), int(last) + 1)]
 
 
 def drawable(value: Any) -> Any:
