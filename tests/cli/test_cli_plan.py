@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from attributary import noise, prior
+from attributary import denoise, noise, prior, rmsre
 from attributary.budget import METHODS
 from attributary.cli import main
 from attributary.cli.printing import plain
@@ -242,6 +242,57 @@ def test_period_by_period() -> None:
     last, gained = row(said, "all")[-2:]
     assert float(last.rstrip("%")) >= float(row(said, "all")[3].rstrip("%")) and (gained == "–" or gained.endswith("%"))
     assert row(done("spec.toml", "--prior", "estimates.csv", "--last", "first.json", "--method", "all"), "last plan")
+
+
+def test_what_a_new_plan_changes_for_each_campaign_is_told() -> None:
+    """Old and new contributions, as in the plans' files, and errors as of each campaign's tree alone."""
+    hours = [f"h{i}" for i in range(24)]
+    spec_text = SPLIT.replace('["mon", "tue", "wed"]', json.dumps(hours))
+    Path("split.toml").write_text(spec_text, encoding="utf-8")
+    for name, seed, last in (("first", 1, "104"), ("second", 2, "new")):
+        rng, rows = np.random.default_rng(seed), ["campaign,location,day,impressions,conversions"]
+        for i, campaign in enumerate(["100", "101", "102", "103", "105", "106", last]):
+            for place in ["Paris", "Lima", "Pune", "Oslo", "Rome"][: 2 + i % 4]:
+                mean = rng.lognormal(i / 2, 1)
+                rows += [f"{campaign},{place},{hour},99,{rng.poisson(mean)}" for hour in hours]
+        Path(f"{name}.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    done("split.toml", "--prior", "first.csv", "-o", "first.json")
+    options = ["--last", "first.json", "--summary", "said.json"]
+    said = done("split.toml", "--prior", "second.csv", "-o", "second.json", *options)
+    first, second = Plan.load("first.json"), Plan.load("second.json")
+    changes = {each["root"]: each for each in json.loads(Path("said.json").read_text())["last_plan"]}
+    assert changes.keys() == {None, *first.roots, *second.roots} and len(changes) == 9
+    assert next(iter(changes)) is None  # then the largest change comes first
+    moved = [max(abs(b - a) for a, b in change["contributions"]) for change in [*changes.values()][1:]]
+    assert moved == sorted(moved, reverse=True) and moved[0] > 0
+    largest = [root for root, by in zip([*changes][1:], moved, strict=True) if by or changes[root]["state"]][:5]
+    table = read_table("second.csv")
+    spec = second.spec
+    for root, change in changes.items():
+        before, now = (plan.roots.get(root, plan.default) for plan in (first, second))
+        assert change["contributions"] == [list(pair) for pair in zip(before, now, strict=True)]
+        assert change["state"] == {"new": "new", "104": "gone"}.get(root, "")
+        here = table.filter([cell == root for cell in table["campaign"].to_pylist()])
+        if not here.num_rows:
+            assert change["error"] == [None, None]
+            continue
+        tree = spec.tree(here)
+        leaf = {tuple(map(str, row[:3])): float(row[4]) for row in zip(*here.to_pydict().values(), strict=True)}
+        truth = np.array(
+            [
+                sum(x for path, x in leaf.items() if path[: len(tree.path(v))] == tuple(tree.path(v)))
+                for v in range(len(tree))
+            ]
+        )
+        for plan_, error in zip((first, second), change["error"], strict=True):
+            variance = denoise(tree, truth, plan_.variance(tree)).variance
+            assert error == pytest.approx(rmsre.tree(tree, truth, variance, spec.tau))
+        printed = " → ".join(shown(x) for x in change["error"]) in row(said, f"{root}(?: .new.)?")
+        assert printed == (root in largest)
+    assert "last plan: 1 new, with a split of their own: new\n" in said
+    assert "1 gone, with the split of new ones: 104\n" in said
+    again = done("split.toml", "--prior", "second.csv", "--last", "second.json")
+    assert "last plan → this one" not in again and "with a split of their own" not in again
 
 
 def test_plans_by_node_have_two_files() -> None:

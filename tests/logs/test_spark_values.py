@@ -34,6 +34,12 @@ name = "revenue"
 column = "value"
 clip = {clip}
 
+[[measure]]
+name = "refunds"
+column = "value"
+refunds = true
+clip = {clip}
+
 [logs]
 """
 TWO = 'impressions = "i.parquet"\nconversions = "c.parquet"\nuser = "user"\ntime = "time"\nwindow = "30m"\n'
@@ -68,6 +74,7 @@ def test_both_engines_agree(form: str, most: Any, clip: Any, logs: Path, spark: 
         found = count(spec, str(logs), engine=engine)
     assert found.table.equals(expected.table)
     assert {**vars(found), "table": None} == {**vars(expected), "table": None}
-    (told,) = found.values
+    told, back = found.values
+    assert back.total == -told.refunded and back.not_positive == 0
     assert min(told.missing, told.not_positive) > 20 and told.refunded < 0
     assert (found.exceeded > 0) == (form == TWO and most == 2)

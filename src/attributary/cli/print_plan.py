@@ -33,6 +33,8 @@ def print_plan(
             beside = [["last plan", "vs. last"], *earlier.beside(part.plan, part.measure.name)]
             rows = [[*row, *more] for row, more in zip(rows, beside, strict=True)]
         print_table(out, rows, table.together)
+        if changed := [each for each in earlier.changes if each.measure == part.measure.name] if earlier else []:
+            _print_changes(out, plan, changed)
         for line in facts.level_lines(part):
             _print_line(out, f"{line.subject}: {line.text}", line.warning)
     if plan.roots and len(plan.measures) == 1 and prior.history:
@@ -45,9 +47,24 @@ def print_plan(
     out.print()
     lines = facts.error_lines(plan)
     if earlier:
-        lines += [Line("errors", f"last plan: {earlier.path}, as if it were used again, on this tree and prior")]
+        lines += earlier.lines
+        fact("last_plan", earlier.changes)
     lines += [*facts.limit_lines(plan), *facts.bound_lines(plan), *facts.privacy_lines(plan)]
     _print_lines(out, [*lines, *facts.prior_lines(plan, tree, prior, prior_path), *facts.note_lines(plan)])
+
+
+def _print_changes(out: Out, plan: Plan, changed: list[facts.RootChange]) -> None:
+    """Prints what changes for the roots whose contributions change most."""
+    moved = [each for each in changed if each.moved or each.state]
+    if not moved:
+        return
+    shown = LARGEST + (moved[0].root is None)
+    whose = f"each {plan.spec.split_by}" if plan.roots else "all"
+    out.print(f"contributions and expected error of {whose}, last plan → this one")
+    cells = [each.cells("if new" if plan.roots else "all") for each in moved[:shown]]
+    print_table(out, [["", *plan.levels, "expected error"], *cells], space=False)
+    if len(moved) > shown:
+        out.print(f"and {len(moved) - shown:,} more with smaller changes; --summary has all")
 
 
 def _print_lines(out: Out, lines: list[Line]) -> None:

@@ -1,12 +1,12 @@
 """Plan facts: a table of levels and what to say of errors, bounds, limits, noise, privacy and prior, in sentences."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 
 from attributary.budget import METHODS, Expected
-from attributary.facts.numerals import NOTHING, Line, Numeral, Table, change, listed, number, percent, span
+from attributary.facts.numerals import NOTHING, Line, Numeral, Table, change, few, listed, number, percent, short, span
 from attributary.plan import MeasurePlan, Plan, expected
 from attributary.plan.bounded_shares import ENOUGH
 from attributary.plan.expected_errors import Compared, LevelErrors, TargetError
@@ -176,30 +176,68 @@ def split_words(plan: Plan) -> str:
 # An earlier plan beside today's
 
 
+class RootChange(NamedTuple):
+    """What a plan changes for a root: contributions by level and the expected error of its own tree, before and now."""
+
+    measure: str
+    root: str | None  # None: roots that have no split of their own
+    state: Literal["", "new", "gone"]  # whether it has a split of its own in one of both plans only
+    contributions: tuple[tuple[int, int], ...]
+    error: tuple[float, float]  # nan where the root is not in the tree
+
+    @property
+    def moved(self) -> int:
+        return max(abs(now - before) for before, now in self.contributions)
+
+    def cells(self, default: str) -> list[str]:
+        """The root, or what those without a split are called, and what changes for it."""
+        error = "" if np.isnan(self.error).all() else " → ".join(map(percent, self.error))
+        moves = [f"{before:,} → {now:,}" if before != now else f"{now:,}" for before, now in self.contributions]
+        name = default if self.root is None else short(self.root)
+        return [f"{name} ({self.state})" if self.state else name, *moves, error]
+
+
 class Earlier(NamedTuple):
-    """The errors of an earlier plan, by measure, on today's tree and prior."""
+    """An earlier plan beside today's: its errors, by measure, on today's tree and prior, and what changes for roots."""
 
     path: str
     errors: dict[str, Expected]
     weights: list[float]
+    changes: list[RootChange]  # the largest first
 
     @classmethod
     def of(cls, path: str, earlier: Plan, plan: Plan, tree: Tree, prior: Prior, profile: Profile | None) -> Self:
         """Judged as today's plan is."""
         known = foreseen(tree, prior, tau=plan.spec.tau) if plan.learn is True else None
-        errors = {
-            (name := part.measure.name): expected(
-                earlier, tree, prior, known, profile=profile, measure=name, tau=part.tau
-            )
-            for part in plan.by_measure
-        }
-        return cls(path, errors, [measure.weight for measure in plan.spec.asked])
+        before, now = (
+            {
+                (name := part.measure.name): expected(
+                    each, tree, prior, known, profile=profile, measure=name, tau=part.tau
+                )
+                for part in plan.by_measure
+            }
+            for each in (earlier, plan)
+        )
+        changes: list[RootChange] = []
+        for part in plan.by_measure if earlier.nodes is None and plan.nodes is None else ():
+            name = part.measure.name
+            changes += _root_changes(earlier.of_measure(name).plan, part, tree, (before[name], now[name]))
+        return cls(path, before, [measure.weight for measure in plan.spec.asked], changes)
 
     def beside(self, plan: Plan, measure: str) -> list[list[str]]:
         """Two more cells for each row of `table`: the earlier plan's error, and the change against it."""
         errors, last = plan.expected, self.errors[measure]
         each = [*((e.error.plan, x) for e, x in zip(errors.levels, last.levels.tolist(), strict=True))]
         return [[percent(x), change(ours, x)] for ours, x in [*each, (errors.tree.plan, last.tree)]]
+
+    @property
+    def lines(self) -> list[Line]:
+        """Which plan it is, and which roots have a split of their own now, or no longer."""
+        lines = [Line("errors", f"last plan: {self.path}, as if it were used again, on this tree and prior")]
+        for state, what in (("new", "new, with a split of their own"), ("gone", "gone, with the split of new ones")):
+            roots = dict.fromkeys(short(change.root or "") for change in self.changes if change.state == state)
+            lines += [Line("last plan", f"{len(roots):,} {what}: {listed(few(list(roots)))}")] if roots else []
+        return lines
 
     def together(self) -> tuple[list[float], float, float]:
         """Errors of the levels, of the tree, and the median of the roots; of measures, root mean squares by weight."""
@@ -210,6 +248,23 @@ class Earlier(NamedTuple):
         errors = list(self.errors.values())
         roots = mean([np.nanmedian(e.roots) for e in errors])
         return mean([e.levels for e in errors]).tolist(), float(mean([e.tree for e in errors])), float(roots)
+
+
+def _root_changes(earlier: Plan, part: MeasurePlan, tree: Tree, errors: tuple[Expected, Expected]) -> list[RootChange]:
+    """What changes for roots without a split of their own, then for each root with one: the largest change first."""
+    old, new = earlier.roots, part.plan.roots
+    heads = tree.labels[0].cast("string").to_pylist() if tree.labels and not tree.total else []
+    of_head = dict(zip(heads, zip(*(each.roots.tolist() for each in errors), strict=True), strict=False))
+    of_head |= {} if old or new else {None: (errors[0].tree, errors[1].tree)}
+    found = []
+    for root in (None, *dict.fromkeys([*new, *old])):
+        before, now = (
+            each.get(root or "", default) for each, default in ((old, earlier.default), (new, part.plan.default))
+        )
+        state: Literal["", "new", "gone"] = "" if (root in old) == (root in new) else "new" if root in new else "gone"
+        moves = tuple(zip(before, now, strict=True))
+        found.append(RootChange(part.measure.name, root, state, moves, of_head.get(root, (np.nan, np.nan))))
+    return sorted(found, key=lambda each: (each.root is not None, -each.moved))
 
 
 # Lines
