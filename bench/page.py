@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from attributary.estimates import Estimates, read_estimates
+from attributary.estimates import Estimates
+from attributary.read_estimates import read_estimates
 from attributary.report.page import ReportInputs, page
 from bench.timing import heading
 from bench.trees import four_levels

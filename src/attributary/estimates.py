@@ -1,7 +1,7 @@
-"""Estimates: the one table of estimates: its columns and metadata, writing, reading, plausibility and fit.
+"""Estimates: the one table of estimates: its columns and metadata, writing, plausibility and fit.
 
     >>> table = denoise(tree, noisy, variance).table(confidence=0.95)      # estimates_table(est, 0.95)
-    >>> read = read_estimates(table, "estimates.parquet")                  # Estimates, in level order
+    >>> read = read_estimates(table, "estimates.parquet")                  # Estimates, in level order (read_estimates)
     >>> plausibility(read).nodes, plausibility(read).z                     # the same of the Estimate itself
 
 A table has the tree's columns (node, parent, level, and the attributes), then those of COLUMNS that its estimates have.
@@ -15,7 +15,7 @@ Whoever shows estimates takes an `Estimates`: `read_estimates` and `read_measure
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import sqrt
 from typing import Any, NamedTuple
@@ -24,19 +24,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attributary.denoising import Estimate, denoise
-from attributary.denoising.estimate import Fit
-from attributary.denoising.prediction import EXCESS, Prediction
+from attributary.denoising.estimate import EXCESS, Fit, Prediction
 from attributary.denoising.quantile import level_of, quantile
-from attributary.errors import InputError
 from attributary.measurements import Measurements
 from attributary.noise import SHAPES
-from attributary.tables import place, shown
 from attributary.tables.table_columns import NAME as NOT_PRIVATE
-from attributary.tables.table_columns import SEEDED, arrow_table, floats, is_text_type, mark, with_figures, words_of
-from attributary.tree import Family, Tree
-from attributary.tree.match import match, with_missing
-from attributary.tree.paths import RowError, text_labels
-from attributary.types import Bools, Floats, Ints
+from attributary.tables.table_columns import SEEDED, arrow_table, mark, with_figures
+from attributary.tree import Tree
+from attributary.types import Bools, Floats
 
 NODE = ("node", "parent", "level")
 
@@ -98,7 +93,27 @@ FALSE_ALARMS = 0.05  # the chance that noise alone makes any correction of a tab
 Z_FINE = 3.0  # the fit is fine up to here
 
 
-class About(NamedTuple):
+def is_estimates(names: list[str]) -> bool:
+    """Whether a table with columns of these names holds estimates."""
+    return set(NEEDED) <= set(names)
+
+
+def has_measures(names: list[str], levels: list[str] | None = None) -> bool:
+    """Whether a column tells measures apart; one of that name that is a level names nodes."""
+    if MEASURE not in names or MEASURE in (levels or ()):
+        return False
+    return not set(NODE) <= set(names) or names.index(MEASURE) < names.index("node")
+
+
+def label_columns(names: list[str]) -> list[str]:
+    """The label columns of a table that we wrote: those between the node's three and the figures."""
+    rest = [name for name in names if name not in NODE]
+    end = next(i for i, name in enumerate(rest) if name in FIGURES)
+    return rest[:end]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class About:
     """What the metadata of a table states; None, or nothing, where it does not."""
 
     not_private: str = ""  # why the estimates are not private
@@ -109,27 +124,27 @@ class About(NamedTuple):
     estimated: bool | None = None  # whether the noise level was estimated from the figures themselves
     earlier: bool | None = None  # whether the prior has an earlier period, or is learned from these figures alone
 
-    @classmethod
-    def of(cls, metadata: Mapping[bytes, bytes] | None) -> "About":
-        """What is stated, as far as it makes sense."""
-        said = {k.decode(errors="replace"): v.decode(errors="replace") for k, v in (metadata or {}).items()}
-        try:
-            confidence = float(said.get("confidence", "nan"))
-        except ValueError:
-            confidence = np.nan
-        return cls(
-            SEEDED if "not for release" in said.get("attributary", "") else "",  # of earlier versions
-            confidence if 0 < confidence < 1 else None,
-            said["shape"] if said.get("shape") in SHAPES else None,
-            "generated" in said,
-            said.get("figure", ""),
-            {"estimated": True, "stated": False}.get(said.get("noise", "")),
-            {"earlier": True, "today": False}.get(said.get("prior", "")),
-        )
+
+def about(metadata: Mapping[bytes, bytes] | None) -> About:
+    """What metadata states, as far as it makes sense."""
+    said = {k.decode(errors="replace"): v.decode(errors="replace") for k, v in (metadata or {}).items()}
+    try:
+        confidence = float(said.get("confidence", "nan"))
+    except ValueError:
+        confidence = np.nan
+    return About(
+        not_private=SEEDED if "not for release" in said.get("attributary", "") else "",  # of earlier versions
+        confidence=confidence if 0 < confidence < 1 else None,
+        shape=said["shape"] if said.get("shape") in SHAPES else None,
+        generated="generated" in said,
+        figure=said.get("figure", ""),
+        estimated={"estimated": True, "stated": False}.get(said.get("noise", "")),
+        earlier={"earlier": True, "today": False}.get(said.get("prior", "")),
+    )
 
 
 @dataclass(frozen=True, eq=False)
-class Estimates:
+class Estimates(About):
     """One figure per node and column, in the tree's level order, and what is known `About` them."""
 
     tree: Tree
@@ -141,13 +156,6 @@ class Estimates:
     high: Floats
     correction: Floats
     extras: Mapping[str, Floats] = field(default_factory=dict)  # the columns of EXTRAS that there are
-    not_private: str = ""
-    confidence: float | None = None
-    shape: str | None = None
-    generated: bool = False
-    figure: str = ""
-    estimated: bool | None = None
-    earlier: bool | None = None
     impressions: Floats | None = None  # of each node; of what is unknown to an impression, those of the node above
     largest: float | None = None  # the most that one conversion adds, where a plan says so
     made: Estimate | None = None  # where it is still in memory, so that nothing is denoised again
@@ -155,14 +163,22 @@ class Estimates:
     @classmethod
     def of(cls, est: Estimate, confidence: float = USUAL) -> "Estimates":
         """An estimate in memory, as reading its table would give it."""
-        columns: dict[str, Any] = {
-            name: est.tree.to_level_order(np.asarray(x, float)) for name, x in figures_of(est, confidence).items()
-        }
-        extras = {name: columns.pop(name) for name in EXTRAS if name in columns}
         shape = est.measurements.shape if isinstance(est.measurements.shape, str) else None
-        estimated = est.measurements.freedom is not None
-        about = About(est.not_private, confidence, shape, False, "", estimated, uses_earlier(est))
-        return cls(est.tree, **columns, extras=extras, **about._asdict(), made=est)
+        estimated, earlier = est.measurements.freedom is not None, uses_earlier(est)
+        known = About(
+            not_private=est.not_private, confidence=confidence, shape=shape, estimated=estimated, earlier=earlier
+        )
+        return cls.from_columns(est.tree, figures_of(est, confidence), known, made=est)
+
+    @classmethod
+    def from_columns(cls, tree: Tree, columns: Mapping[str, Any], known: About, **more: Any) -> "Estimates":
+        """Columns in the tree's order, nan where there are none, and what is known about them."""
+        absent = np.full(len(tree), np.nan)
+        figures: dict[str, Any] = {
+            name: tree.to_level_order(np.asarray(columns.get(name, absent), float)) for name in FIGURES
+        }
+        extras = {name: tree.to_level_order(columns[name]) for name in EXTRAS if name in columns}
+        return cls(tree, **figures, extras=extras, **{**vars(known), **more})
 
     def __len__(self) -> int:
         return len(self.estimate)
@@ -253,12 +269,10 @@ class Estimates:
 
     @property
     def whole(self) -> bool:
-        """Whether all estimates are whole numbers."""
         return bool((self.estimate == np.round(self.estimate)).all())
 
     @property
     def measurements(self) -> Measurements:
-        """What was measured, in level order."""
         variance = np.where(np.isnan(self.noise_variance), np.inf, self.noise_variance)
         return Measurements(self.noisy, variance, self.shape or "laplace")
 
@@ -340,15 +354,6 @@ def noted(table: Any, **notes: object) -> Any:
     return table.replace_schema_metadata({**(table.schema.metadata or {}), **added})
 
 
-def stated_largest(table: Any) -> dict[str, float]:
-    """The most that one conversion adds, by measure, where a table states it: so far sums vary by chance."""
-    try:
-        stated = json.loads((table.schema.metadata or {}).get(LARGEST.encode(), b"{}"))
-        return {str(name): float(most) for name, most in stated.items() if 0 < float(most) < np.inf}
-    except (ValueError, TypeError, AttributeError):
-        return {}
-
-
 def with_roles(table: Any, tree: Tree, levels: tuple[str, ...], figure: str, text: bool, stated: bool = False) -> Any:
     """The table with the names of its level columns and of its figures, so that whoever reads it need not be told them.
 
@@ -365,21 +370,6 @@ def with_roles(table: Any, tree: Tree, levels: tuple[str, ...], figure: str, tex
     paths = [BELOW.join(levels[: depth + 1 - tree.total]) or None for depth in range(tree.depth)]
     codes = pa.array(tree.level[: table.num_rows].astype(np.int32))
     return table.append_column(LEVELS, pa.DictionaryArray.from_arrays(codes, pa.array(paths, pa.string())))
-
-
-def stated_levels(table: Any) -> list[str] | None:
-    """The level columns that a table states, in its metadata or in a column; None where it states none that it has."""
-    import pyarrow.compute as pc
-
-    try:
-        levels = json.loads((table.schema.metadata or {}).get(LEVELS.encode(), b"null"))
-    except ValueError:
-        levels = None
-    if levels is None and LEVELS in table.column_names and is_text_type(table.column(LEVELS).type):
-        longest = max((str(text or "") for text in pc.unique(table.column(LEVELS)).to_pylist()), key=len, default="")
-        levels = longest.split(BELOW)
-    good = isinstance(levels, list) and levels and all(name in table.column_names for name in levels)
-    return levels if good else None
 
 
 def by_measure(tables: dict[str, Any]) -> Any:
@@ -404,127 +394,6 @@ def with_impressions(table: Any, impressions: Floats) -> Any:
     return with_columns(table, {IMPRESSIONS: impressions.astype(np.int64), **rates})
 
 
-# Reading.
-
-
-def is_estimates(names: list[str]) -> bool:
-    """Whether a table with columns of these names holds estimates."""
-    return set(NEEDED) <= set(names)
-
-
-def has_measures(names: list[str], levels: list[str] | None = None) -> bool:
-    """Whether a column tells measures apart; one of that name that is a level names nodes."""
-    if MEASURE not in names or MEASURE in (levels or ()):
-        return False
-    return not set(NODE) <= set(names) or names.index(MEASURE) < names.index("node")
-
-
-def read_estimates(table: Any, path: str, levels: list[str] | None = None, rows: Ints | None = None) -> Estimates:
-    """The estimates in a table, one row per node; `levels` names its label columns where the table does not tell.
-
-    `rows` are the numbers of these rows in the file, where the table has those of one measure only.
-    """
-    tree = tree_of(table, path, levels, rows)
-    there = {name: floats(table, name, path, rows) for name in OPTIONAL if name in table.column_names}
-    _check(there, path, rows)
-    if len(tree) != table.num_rows:
-        if not set(MEASURED) <= set(there) or FROM_PRIOR in there:
-            raise InputError(
-                f"{shown(path)} has rows for {table.num_rows:,} of {len(tree):,} nodes; a report needs all of them: "
-                "denoise with `fill`"
-            )
-        there = _with_sums(tree, there, About.of(table.schema.metadata))
-    figure = _figure(table, tree, there.get("noisy", np.full(len(tree), np.nan))[: table.num_rows])
-    impressions = _impressions(table, tree, path, levels, rows)
-    if rows is None and impressions is None and not set(NODE) <= set(table.column_names):  # ours has all nodes
-        tree, there = _with_missing(tree, there)
-    absent = np.full(len(tree), np.nan)
-    columns: dict[str, Any] = {name: tree.to_level_order(there.get(name, absent)) for name in FIGURES}
-    extras = {name: tree.to_level_order(there[name]) for name in EXTRAS if name in there}
-    about = About.of(table.schema.metadata)._replace(figure=figure)
-    about = about._replace(not_private=words_of(table) or about.not_private)
-    return Estimates(tree, **columns, extras=extras, **about._asdict(), impressions=impressions)
-
-
-def _with_sums(tree: Tree, there: dict[str, Floats], about: About) -> dict[str, Floats]:
-    """The columns with nodes that have no row, which are sums of those below them: from what was measured, again."""
-    rows = len(there["estimate"])
-    more = (0, len(tree) - rows)
-    noisy = np.pad(np.nan_to_num(there["noisy"]), more)
-    variance = np.pad(np.nan_to_num(there["noise_variance"], nan=np.inf), more, constant_values=np.inf)
-    again = denoise(tree, noisy, variance, shape=about.shape or "laplace")
-    added = figures_of(again, about.confidence or USUAL)
-    made = {name: np.append(values, added[name][rows:]) for name, values in there.items()}
-    leaf = np.where(tree.is_leaf, made["estimate"], 0.0)
-    moved = np.where(np.arange(len(tree)) < rows, 0.0, tree.sum_up(leaf) - made["estimate"])  # they may be non-negative
-    return made | {name: made[name] + moved for name in ("estimate", "low", "high")}
-
-
-def _with_missing(tree: Tree, there: dict[str, Floats]) -> tuple[Tree, dict[str, Floats]]:
-    """Tree and columns with leaves for missing rows: where estimates do not add up, or what is summed is known and the
-    sum is not. They are between 0 and what is left, which they share.
-    """
-    x, var = (tree.to_level_order(there[name]) for name in NEEDED[:2])
-    child = tree.family >= 0
-    below, spread = (np.bincount(tree.family[child], a[child], len(tree)) for a in (x, var))
-    with np.errstate(invalid="ignore"):
-        off = np.abs(x - below) > np.maximum(OFF * np.sqrt(var + spread), 1e-6 * np.abs(x))
-    short = ~tree.in_level_order.is_leaf & (spread < np.inf) & (off | (var == np.inf))
-    if not short.any():
-        return tree, there
-    made, new = with_missing(tree, short), {"noise_variance": np.inf, FROM_PRIOR: 0.0}
-    more = (0, len(made) - len(tree))
-    values = {name: np.pad(a, more, constant_values=new.get(name, np.nan)) for name, a in there.items()}
-    x, var, low, high = (made.to_level_order(values[name]) for name in NEEDED)
-    for family in (Family(made, level) for level in range(made.depth - 1)):
-        p, c = family.parent, family.children
-        add = np.isnan(x[c])
-        number = family.sum(1.0 * add)
-        of_x, of_var, of_low = (family.sum(np.where(add, 0.0, a[c])) for a in (x, var, low))
-        with np.errstate(invalid="ignore", divide="ignore"):
-            left, top = family.spread((x[p] - of_x) / number), family.spread(high[p] - of_low)
-        wide = family.spread(np.where(number == 1, var[p] + of_var, np.inf))
-        ends = np.minimum(left, 0), np.fmax(top, np.maximum(left, 0))
-        for a, made_up in zip((x, var, low, high), (left, wide, *ends), strict=True):
-            a[c] = np.where(add, made_up, a[c])
-    return made, values | {name: made.from_level_order(a) for name, a in zip(NEEDED, (x, var, low, high), strict=True)}
-
-
-def _figure(table: Any, tree: Tree, noisy: Floats) -> str:
-    """The column of the user's that was denoised: the one stated, or one before the estimates that holds the same."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    names: list[str] = table.column_names
-    others = {*tree.attributes, *NODE, *OPTIONAL}
-    users = [name for name in names[: names.index("estimate")] if name not in others and name.lower() not in ANYTHING]
-    stated = About.of(table.schema.metadata).figure
-    if stated in users:
-        return stated
-    for name in users:
-        cells = table.column(name)
-        if pa.types.is_string(cells.type):
-            number = pc.match_substring_regex(cells, r"^-?[0-9]+(\.[0-9]+)?$")
-            cells = pc.if_else(number, cells, None).cast(pa.float64())
-        if pa.types.is_integer(cells.type) or pa.types.is_floating(cells.type):
-            values = cells.cast(pa.float64(), safe=False).to_numpy()
-            if (known := np.isfinite(values)).any() and np.array_equal(values[known], noisy[known]):
-                return name
-    return ""
-
-
-def _impressions(table: Any, tree: Tree, path: str, levels: list[str] | None, rows: Ints | None) -> Floats | None:
-    """The impressions of each node, in level order; where a cell is empty, those of the node above."""
-    if IMPRESSIONS not in table.column_names or IMPRESSIONS in (levels or tree.attributes):
-        return None
-    seen = floats(table, IMPRESSIONS, path, rows)
-    if (wrong := ~(np.isnan(seen) | ((seen >= 0) & (seen < np.inf)))).any():
-        row = int(np.argmax(wrong))
-        where = place(path, row if rows is None else int(rows[row]))
-        raise InputError(f"{where}: impressions are a number, 0 or more; got {seen[row]:g}")
-    return known_above(tree, tree.to_level_order(seen))
-
-
 def known_above(tree: Tree, values: Floats) -> Floats:
     """Values in level order; where one is nan, that of the node above."""
     known = values.copy()
@@ -532,145 +401,6 @@ def known_above(tree: Tree, values: Floats) -> Floats:
         here = tree.slice(level)
         known[here] = np.where(np.isnan(known[here]), known[tree.family[here]], known[here])
     return known
-
-
-def read_measures(table: Any, path: str, levels: list[str] | None = None) -> dict[str, Estimates]:
-    """The estimates of each measure in a table, all on the tree of the first."""
-    names, read = measure_names(table, path), dict[str, Estimates]()
-    for name in names.unique().to_pylist():
-        rows, numbers = rows_of_measure(table, names, name)
-        est = read_estimates(rows, path, levels, numbers)
-        first = next(iter(read), name)
-        read[name] = est if name == first else aligned(est, read[first].tree, name, first, path)
-    return read
-
-
-def measure_names(table: Any, path: str) -> Any:
-    """Which measure each row is of, as text."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    cells = table.column(MEASURE)
-    if pa.types.is_nested(cells.type):
-        raise InputError(f"{shown(path)}: column {MEASURE!r} is {cells.type}; measures have names")
-    if pa.types.is_dictionary(cells.type):
-        cells = cells.cast(cells.type.value_type)
-    cells = pc.fill_null(cells.cast(pa.string()), "")
-    empty = pc.index(cells, "").as_py()
-    if empty >= 0:
-        raise InputError(f"{place(path, empty)}: the measure is empty; every row must name its measure")
-    if (many := pc.count_distinct(cells).as_py()) > MANY:
-        raise InputError(
-            f"{shown(path)}: column {MEASURE!r} has {many:,} values, too many for measures; if it names nodes, list it "
-            "in `levels`"
-        )
-    return cells
-
-
-def rows_of_measure(table: Any, names: Any, name: str) -> tuple[Any, Ints]:
-    """The rows of one measure without that column, and their numbers."""
-    import pyarrow.compute as pc
-
-    mask = pc.equal(names, name)
-    return table.drop_columns([MEASURE]).filter(mask), np.flatnonzero(mask.to_numpy())
-
-
-def aligned(est: Estimates, tree: Tree, name: str, first: str, path: str) -> Estimates:
-    """The same estimates on another tree that has the same nodes."""
-    alike = len(est) == len(tree) and bool(est.tree.attributes) == bool(tree.attributes)
-    if alike and tree.attributes:
-        place_of = match(tree, est.tree.table()).node
-        alike = bool((place_of >= 0).all())
-    elif alike:
-        place_of = np.arange(len(tree)) if tree.order is None else np.argsort(tree.order)
-        alike = np.array_equal(tree.family, est.tree.family)
-    if not alike:
-        raise InputError(
-            f"{shown(path)}: {name!r} has other nodes than {first!r}, {len(est):,} and {len(tree):,}; all measures of "
-            "a table need a row for each node"
-        )
-
-    def moved(values: Floats) -> Floats:
-        there = np.empty(len(tree))
-        there[place_of] = est.tree.from_level_order(values)
-        return there
-
-    columns: dict[str, Any] = {name: moved(getattr(est, name)) for name in FIGURES}
-    columns["extras"] = {name: moved(values) for name, values in est.extras.items()}
-    columns["impressions"] = None if est.impressions is None else moved(est.impressions)
-    return replace(est, tree=tree, **columns)
-
-
-def _check(columns: dict[str, Floats], path: str, rows: Ints | None) -> None:
-    """Refuses figures that make no sense; what cannot be estimated has an infinite variance and interval."""
-    for column in (column for column in COLUMNS if column.rule and column.name in columns):
-        if not (holds := column.holds(columns)).all():
-            row = int(np.argmin(holds))
-            where = place(path, row if rows is None else int(rows[row]))
-            raise InputError(f"{where}: {column.name} is {column.rule}; got {columns[column.name][row]:g}")
-
-
-def tree_of(table: Any, path: str, levels: list[str] | None, rows: Ints | None = None) -> Tree:
-    """The tree that a table's rows name, in their order."""
-    names = table.column_names
-    ours = set(NODE) <= set(names)
-    try:
-        if ours and levels is None:
-            levels = label_columns(names)
-            if not levels:
-                return _by_parents(table, path)
-        levels = levels or stated_levels(table)
-        if levels is None:
-            return _by_place(table, path)
-        return Tree.from_paths(_labels(table, levels, path), levels, totals=None)
-    except RowError as error:
-        if rows is None:
-            raise InputError(f"{place(path, error.row)}: {error.rule}") from error
-        where = place(path, int(rows[error.row]))
-        raise InputError(f"{where}: of the rows of its measure, {error.rule}") from error
-    except InputError:
-        raise
-    except ValueError as error:
-        raise InputError(f"{shown(path)}: {error}") from error
-
-
-def _by_place(table: Any, path: str) -> Tree:
-    """The tree of the columns before the figures, if it has one node for each row; else they are asked for."""
-    levels = label_columns(table.column_names)
-    try:
-        tree = Tree.from_paths(_labels(table, levels, path), levels, totals=None)
-        if len(tree) == table.num_rows:
-            return tree
-    except ValueError:
-        pass
-    raise InputError(f"{shown(path)} does not say which columns name a node; give them with `levels`, top to bottom")
-
-
-def label_columns(names: list[str]) -> list[str]:
-    """The label columns of a table that we wrote: those between the node's three and the figures."""
-    rest = [name for name in names if name not in NODE]
-    end = next(i for i, name in enumerate(rest) if name in FIGURES)
-    return rest[:end]
-
-
-def _by_parents(table: Any, path: str) -> Tree:
-    node, parent = (floats(table, name, path) for name in ("node", "parent"))
-    if not (node == np.arange(len(node))).all() or not (parent == np.round(parent)).all():
-        raise InputError(f"{shown(path)}: nodes are numbered 0, 1, 2 … in the order of their rows")
-    return Tree.from_parents(parent.astype(np.int64))
-
-
-def _labels(table: Any, levels: list[str], path: str) -> Any:
-    """The label columns, as text."""
-    import pyarrow as pa
-
-    missing = next((name for name in levels if name not in table.column_names), None)
-    if missing is not None:
-        raise InputError(
-            f"{shown(path)} has no column {missing!r}; its columns are {', '.join(table.column_names)}: give those "
-            "that name a node with `levels`, top to bottom"
-        )
-    return pa.table({name: text_labels(table, name) for name in levels})
 
 
 # Plausibility.

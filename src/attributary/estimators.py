@@ -5,12 +5,10 @@ it takes. Another one is one more function, registered under a name:
 
     >>> register(EstimatorKind("halves", lambda tree, measured, known: …, "half of everything"))
     >>> Estimator("nonnegative", joint=True).denoise(tree, measured, tau=5)
-
-Baselines stand in the same registry: `evaluate` compares with them, and no command offers them as estimators.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -57,9 +55,8 @@ def learned(tree: Tree, measured: Measurements, known: Background, *, whole: boo
 
 def posterior(tree: Tree, measured: Measurements, known: Background, *, whole: bool = False) -> Estimate:
     """Posterior means of whole counts that add up, with a prior learned from these figures and an earlier period."""
-    nearest = denoise(tree, measured, nonnegative=True)
-    options: Any = {"stage": known.stage, "families": known.families}
-    return posterior_estimate(nearest, known.earlier, tau=known.tau, whole=whole, **options)
+    nearest, (earlier, tau, _, stage, families) = denoise(tree, measured, nonnegative=True), known
+    return posterior_estimate(nearest, earlier, tau=tau, whole=whole, stage=stage, families=families)
 
 
 def learned_shares(tree: Tree, measured: Measurements, known: Background) -> Prior:
@@ -102,18 +99,16 @@ def limit0(tree: Tree, measured: Measurements, known: Background) -> Estimate:
     """Posterior means under the very process that generated the counts: no estimator has a smaller squared error."""
     process = known.earlier
     assert isinstance(process, KnownProcess) and process.alpha is not None
-    return _limit(tree, measured, KnownFamilies(process.alpha, process.tilt))
+    families = KnownFamilies(process.alpha, process.tilt)
+    return posterior_estimate(denoise(tree, measured, nonnegative=True), families=families)
 
 
 def limit1(tree: Tree, measured: Measurements, known: Background) -> Estimate:
     """`limit0` for estimators that know an earlier period: it knows that period's counts without noise."""
     process = known.earlier
-    assert isinstance(process, KnownProcess) and process.alpha_with_past is not None
-    return _limit(tree, measured, KnownFamilies(process.alpha_with_past, process.tilt_with_past))
-
-
-def _limit(tree: Tree, measured: Measurements, families: KnownFamilies) -> Estimate:
-    return posterior_estimate(denoise(tree, measured, nonnegative=True), families=families)
+    assert isinstance(process, KnownProcess)
+    past = replace(process, alpha=process.alpha_with_past, tilt=process.tilt_with_past)
+    return limit0(tree, measured, known._replace(earlier=past))
 
 
 @dataclass(frozen=True)

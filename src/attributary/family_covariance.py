@@ -28,8 +28,7 @@ class FamilyCovariance:
 
     @property
     def variance(self) -> Floats:
-        variance: Floats = np.diagonal(self.covariance, axis1=1, axis2=2)
-        return variance
+        return np.diagonal(self.covariance, axis1=1, axis2=2)
 
     @property
     def rows(self) -> Floats:
@@ -86,8 +85,7 @@ class FamilyCovariance:
         rows, total = self.rows, self.rows.sum(axis=1, keepdims=True)
         share = rows / np.where(total > 0, total, np.inf)
         moved = np.where(share > 0, share**2 * np.where(share > 0, parent[:, None], 0.0), 0.0)
-        variance: Floats = np.maximum(self.variance - share * rows, 0.0) + moved
-        return variance
+        return np.maximum(self.variance - share * rows, 0.0) + moved
 
     def quadratic(self, weight: Floats) -> Floats:
         """Each child's part of w'Σw, for the weights of all nodes of a tree, a child's relative to its parent's."""

@@ -41,8 +41,6 @@ PROCESS = "process"  # in the metadata of the counts
 
 
 class ForestProcess(NamedTuple):
-    """How counts are drawn."""
-
     shape: float = 1.0  # of the gamma distribution of the campaigns' rates
     mean: float = 630.0  # conversions of a campaign
     kappa: tuple[float, ...] = (40.0, 20.0, 10.0)  # how closely families share as labels do
@@ -112,7 +110,6 @@ STEPS = 2**14
 
 
 def amounts(u: Floats) -> Floats:
-    """Amounts from uniform draws, in whole cents."""
     cents: Floats = np.rint(100 * np.exp(np.interp(u, *_log_quantiles())))
     return cents / 100
 

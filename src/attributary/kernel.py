@@ -4,7 +4,6 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from pathlib import Path
 from typing import Any
 
 Function = Callable[..., Any]
@@ -27,6 +26,8 @@ def kernel(**options: Any) -> Callable[[Function], Function]:
 
 def is_kept(function: Function) -> bool:
     """True if a kernel is compiled already, in this process or for it."""
+    from pathlib import Path
+
     folder, name = function.stats.cache_path, f"{function.__module__.split('.')[-1]}.{function.__name__}-*.nbi"  # type: ignore[attr-defined]
     return bool(function.signatures) or (folder is not None and any(Path(folder).glob(name)))  # type: ignore[attr-defined]
 

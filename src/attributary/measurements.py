@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -240,6 +239,8 @@ class Measurements:
     @property
     def fingerprint(self) -> str:
         """A hash of the noisy figures that does not depend on the order of nodes."""
+        from hashlib import sha256
+
         known = (self.variance < np.inf) & np.isfinite(self.noisy)
         return sha256(np.sort(np.asarray(self.noisy, np.float64)[known]).tobytes()).hexdigest()
 

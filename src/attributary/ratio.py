@@ -13,18 +13,8 @@ from numpy.typing import ArrayLike
 
 from attributary.denoising import Estimate
 from attributary.errors import InputError
-from attributary.estimates import (
-    MEASURE,
-    NEEDED,
-    Estimates,
-    aligned,
-    has_measures,
-    measure_names,
-    noted,
-    rows_of_measure,
-    tree_of,
-    with_columns,
-)
+from attributary.estimates import MEASURE, NEEDED, About, Estimates, has_measures, noted, with_columns
+from attributary.read_estimates import aligned, measure_names, rows_of_measure, tree_of
 from attributary.spec.measure import COUNT
 from attributary.tables import shown
 from attributary.tables.table_columns import floats
@@ -100,9 +90,7 @@ def ratios_of(estimates: Mapping[str, Estimate], confidence: float = 0.95) -> di
 
 def _unmeasured(tree: Tree, columns: Iterable[Floats]) -> Estimates:
     """Estimates of what is not measured itself, from their columns in the tree's order."""
-    absent = np.full(len(tree), np.nan)
-    estimate, variance, low, high = map(tree.to_level_order, columns)
-    return Estimates(tree, absent, absent, estimate, variance, low, high, absent)
+    return Estimates.from_columns(tree, dict(zip(NEEDED, columns, strict=True)), About())
 
 
 def is_ratios(names: list[str], levels: list[str] | None = None) -> bool:

@@ -62,7 +62,6 @@ def shop(rows: int = ROWS, seed: int = 0) -> Shop:
 
 
 def _locations(u: Floats) -> Ints:
-    """Where each user lives."""
     people = np.cumsum(np.exp(0.6 * fixed_normal("people", len(LOCATIONS))))
     where: Ints = np.searchsorted(people, u * people[-1], side="right")
     return where
@@ -88,7 +87,6 @@ def _campaigns(location: Ints, u: Floats) -> Ints:
 
 
 def _conversions(user: Ints, campaign: Ints, time: Ints, users: int, draw: Any) -> tuple[Ints, Ints]:
-    """The user and the time of each conversion."""
     appeal = np.exp(0.5 * fixed_normal("appeal", len(CAMPAIGNS)))
     led = np.flatnonzero(draw(len(user)) < RATE * appeal[campaign])
     delay = delays(delay_laws(OVERALL[None]).draw(np.zeros(len(led), np.int64), draw(len(led))))

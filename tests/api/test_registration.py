@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from attributary import Tree
 from attributary.api.ara import parse
 from attributary.api.ara.keys.fewer_classes import classes, cluster, fewer_classes
-from attributary.api.ara.keys.key_layout import layout, tree_keys, whole
+from attributary.api.ara.keys.key_layout import layout, tree_keys
 from attributary.api.ara.registration import Json, Registrations, registrations
 from attributary.browsers.ara_client import matches
 from attributary.errors import InputError
 from attributary.plan import Plan, make_plan
 from attributary.spec import Spec
-from support.keyed import DELAY, LOGS, by_node, plans, with_roots
+from support.keyed import DELAY, LOGS, by_node, plans, whole, with_roots
 from support.plans import HOURS, UNKNOWN, asked, counts, spec
 from support.vectors import vectors
 
@@ -396,7 +396,10 @@ def test_whatever_an_event_has_is_registered_or_refused_in_one_line(value: int) 
 
 
 def test_plans_that_the_api_cannot_carry() -> None:
-    for options, message in (({"noise": "unit"}, "the API adds noise to sums"), ({"l1": 65_537}, "sum to 65536")):
+    for options, message in (
+        ({"noise": "unit"}, "the API adds noise to sums of contributions"),
+        ({"l1": 65_537}, "sum to 65536"),
+    ):
         given = spec(**options)
         with pytest.raises(InputError, match=message):
             registrations(make_plan(given, asked(given)[0]))

@@ -1,6 +1,7 @@
 """Sums of values vary by more than counts: what is known of chance is used, and said."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from attributary import Tree, compare, denoise, periods
 from attributary.errors import InputError
-from attributary.estimates import Estimates, noted, replace
+from attributary.estimates import Estimates, noted
 from attributary.report import series_page
 from attributary.tables import write_table
 from attributary.types import Floats

@@ -1,12 +1,12 @@
 """Periods are joined by path, tested by their unbiased figures, and add up with exact variances."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-import attributary
 from attributary import Tree, compare, denoise, periods
 from attributary.changes import Changes
 from attributary.changes.period_files import period_files
@@ -211,6 +211,6 @@ def test_periods_of_different_questions_are_refused(tmp_path: Path) -> None:
         compare(str(folder / "a.parquet"), str(folder / "a.parquet"))
     blind = Estimates.of(est)
     nothing = np.full(len(blind), np.nan)
-    hidden = attributary.estimates.replace(blind, noisy=nothing, extras={"from_prior": nothing * 0}, made=None)
+    hidden = replace(blind, noisy=nothing, extras={"from_prior": nothing * 0}, made=None)
     with pytest.raises(InputError, match="use a prior cannot be compared"):
         compare(hidden, est)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from attributary import Measurements, Tree, denoise
 from attributary.denoising import compiled, linear, passes
 from attributary.errors import InputError
-from attributary.estimates import read_measures
 from attributary.prior import none
+from attributary.read_estimates import read_measures
 from support.effort import examples, first_of
 from support.forests import UNEVEN, Case, cases, grown
 

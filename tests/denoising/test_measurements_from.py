@@ -15,9 +15,10 @@ from attributary.api.ara.keys.key_layout import layout, tree_keys
 from attributary.api.ara.service.summary_report import write_summary
 from attributary.cli import main
 from attributary.errors import InputError
-from attributary.estimates import Estimates, read_estimates
+from attributary.estimates import Estimates
 from attributary.estimators import Estimator, EstimatorKind
 from attributary.prior import from_counts
+from attributary.read_estimates import read_estimates
 from attributary.tables import read_table, write_table
 from support.effort import examples
 

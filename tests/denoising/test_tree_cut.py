@@ -66,7 +66,7 @@ def in_pieces(task: ClusterTask, table: pa.Table, parts: int) -> pa.Table:
     top = solve_top(task, above, roots)
     names = [*task.levels[: task.cut], *task.added]
     done = [
-        top.nodes.slice(0, None if task.fill else top.rows).rename_columns(names),
+        top.nodes.slice(0, None if task.fill else len(above)).rename_columns(names),
         finish(task, a_part(task)).slice(0, 0),
     ]
     for d in dealt:

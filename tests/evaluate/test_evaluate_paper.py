@@ -55,7 +55,7 @@ def test_counts_are_those_of_count(logs: Path, name: str) -> None:
     border = start + of.prior_days * DAY
     log = Logs(attributed=f"{name}.parquet", time="time", converted="conversion", delay="delay")
     for tree in of.trees:
-        spec = tree.spec.model_copy(update={"logs": log})
+        spec = tree.at().model_copy(update={"logs": log})
         for period, ends in zip(periods[:2], ({"until": border}, {"since": border}), strict=True):
             found, wanted = leaf_counts(period, tree), count(spec, str(logs), **ends).table
             queried = spec.tree(wanted)

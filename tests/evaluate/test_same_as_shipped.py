@@ -10,12 +10,12 @@ import pytest
 
 import attributary
 from attributary import Plan, Spec
-from attributary.estimates import read_estimates
 from attributary.estimators import offered
 from attributary.evaluate import Case, Method, evaluate
 from attributary.evaluate.simulation import Copies, SimulatedNoise
 from attributary.pipeline.read_prior import read_prior, under_plan
 from attributary.prior import none
+from attributary.read_estimates import read_estimates
 from attributary.tables import read_table
 
 pytestmark = pytest.mark.usefixtures("undrawn")

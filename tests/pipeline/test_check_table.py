@@ -86,7 +86,12 @@ def test_without_noise_in_sight_it_says_why() -> None:
             (
                 5.0,
                 [],
-                ["does not add up", "as estimated", "No figure is off by more than noise explains", "would change the errors"],
+                [
+                    "does not add up",
+                    "as estimated",
+                    "No figure is off by more than noise explains",
+                    "would change the errors",
+                ],
             ),
             (5.0, ["--noise", "laplace:scale=5"], ["Noise: as stated."]),
             (5.0, ["--std", "2", "--noise", "normal"], ["Noise: higher than stated."]),

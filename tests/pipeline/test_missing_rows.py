@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from attributary import Measurements, denoise, periods
 from attributary.errors import InputError
-from attributary.estimates import Estimates, read_estimates
+from attributary.estimates import Estimates
 from attributary.pipeline.check_table import check_table
 from attributary.pipeline.denoise_table import denoise_table
+from attributary.read_estimates import read_estimates
 from attributary.tree.match import REST
 from attributary.types import Floats
 

@@ -12,14 +12,11 @@ from hypothesis import strategies as st
 from scipy.optimize import isotonic_regression
 
 from attributary import Measurements, Prior, Tree, denoise, prior, rmsre
-from attributary.prior import compiled_sums as compiled
 from attributary.prior.learn import (
     FEWEST,
     JUMP,
-    STEPS,
     PooledLevel,
     doubt,
-    doubt_sums,
     forgiving,
     kin,
     label_codes,
@@ -27,7 +24,6 @@ from attributary.prior.learn import (
     rising,
     spread,
 )
-from attributary.prior.learn import _sums as spread_sums
 from support.effort import first_of
 
 TAU = 5.0
@@ -217,24 +213,6 @@ def test_a_node_that_jumps_keeps_its_figures() -> None:
     assert grown[3] == pytest.approx((JUMP + 50**2) / (JUMP + 1))  # without noise, at once
     noisy, wide = np.array([100.0, 100.0]), np.array([100.0**2, 1.0])
     assert forgiving(q[:2], m[:2], noisy, wide)[0] < 1.01  # noise may have done it
-
-
-def test_compiled_sums_are_those_of_numpy() -> None:
-    rng = np.random.default_rng(3)
-    n = 3_000
-    group, use = rng.integers(0, 40, n), rng.random(n) < 0.8
-    m, q, z = rng.gamma(0.5, 5, n), rng.uniform(0.1, 9, n), rng.normal(3, 9, n)
-    v = np.where(rng.random(n) < 0.1, np.inf, rng.uniform(0, 9, n))
-    q[::7], v[::11] = np.inf, 0.0
-    assert np.allclose(compiled.forgiven(q, m, z, v, JUMP, STEPS), forgiving(q, m, z, v))
-    assert np.allclose(compiled.doubts(group, m, q, z, v, 40), doubt_sums(group, m, q, z, v, 40))
-    finite, edges = np.where(v < np.inf, v, 1.0), np.array([0.5, 2.0, m[5], 9.0])
-    edges.sort()
-    assert np.allclose(
-        compiled.binned(edges, m, q_ := np.where(q < np.inf, q, 1.0), z, finite, m / 2, use),
-        spread_sums(edges, m, q_, z, finite, m / 2, use),
-    )
-    assert np.allclose(spread(m, m / 99, z, finite, q_, many=True), spread(m, m / 99, z, finite, q_))
 
 
 @pytest.mark.parametrize("history", [True, False])

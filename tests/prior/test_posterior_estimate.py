@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from attributary import Measurements, Prior, Tree, denoise
 from attributary.denoising.posterior import Posterior
-from attributary.estimates import Estimates, estimates_table, read_estimates
+from attributary.estimates import Estimates, estimates_table
 from attributary.estimators import Estimator
 from attributary.prior.whole_counts import bases, learn_weights
+from attributary.read_estimates import read_estimates
 from attributary.types import Floats
 from support.effort import examples
 from support.forests import NAMED, Case, cases

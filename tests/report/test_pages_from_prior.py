@@ -14,11 +14,12 @@ from tests.explore.test_explore_in_browser import opened, serve, settled  # noqa
 
 from attributary import Tree, denoise, prior
 from attributary.errors import InputError
-from attributary.estimates import estimates_table, plausibility, read_estimates
+from attributary.estimates import estimates_table, plausibility
 from attributary.explore.estimate_store import open_store
 from attributary.facts import numerals
 from attributary.facts.privacy import facts
 from attributary.facts.quantity import Quantity
+from attributary.read_estimates import read_estimates
 from attributary.report import ReportInputs, page
 from attributary.report.notebook import estimate_html
 from attributary.tables import write_table

@@ -19,12 +19,13 @@ from tests.report.test_report import unpacked
 
 from attributary import Tree, denoise
 from attributary.cli import main
-from attributary.estimates import by_measure, read_measures
+from attributary.estimates import by_measure
 from attributary.facts import numerals
 from attributary.facts.privacy import chosen, measure_facts
 from attributary.facts.quantity import Quantity, digits, total_of, total_ratio
 from attributary.plan import Plan
 from attributary.ratio import ratios_table
+from attributary.read_estimates import read_measures
 from attributary.report import ReportInputs, page, read
 from attributary.report.page_data import cut, pack
 from attributary.tables import read_table, write_table
@@ -224,7 +225,7 @@ def test_a_level_may_be_called_measure() -> None:
 
 
 def read_one(table: pa.Table) -> Any:
-    from attributary.estimates import read_estimates
+    from attributary.read_estimates import read_estimates
 
     return read_estimates(table, "t")
 

@@ -9,6 +9,7 @@ from attributary import Tree
 from attributary.plan import Plan, make_plan
 from attributary.plan.contributions import down, whole_with_limit
 from attributary.plan.plan import checksum
+from attributary.types import Keys
 from support.plans import HOURS, UNKNOWN, counts, spec
 
 DELAY = {"name": "delay", "unknown": True, "bucket": "2d", "buckets": 3}
@@ -18,6 +19,11 @@ LOGS = {"impressions": "i.csv", "conversions": "c.csv", "user": "user", "time": 
 def changed(plan: Plan, **fields: Any) -> Plan:
     """The plan with other fields, checked."""
     return Plan(**{name: getattr(plan, name) for name in Plan.model_fields} | fields)
+
+
+def whole(keys: Keys) -> list[int]:
+    """Keys of two halves as whole numbers."""
+    return [(high << 64) | low for high, low in keys.tolist()]
 
 
 def rows(plan: Plan, number: int, seed: int) -> list[tuple[int, ...]]:
@@ -39,7 +45,6 @@ def by_root(plan: Plan, tree: Tree, seed: int) -> Plan:
 
 
 def with_roots(plan: Plan, roots: dict[str, tuple[int, ...]]) -> Plan:
-    """The plan of one measure with these contributions of its roots."""
     return changed(plan, measures=(plan.measures[0].model_copy(update={"roots": roots}),))
 
 

@@ -14,8 +14,8 @@ from pyarrow import feather, parquet
 
 from attributary import Measurements, Tree, denoise, prior
 from attributary.errors import InputError
-from attributary.estimates import read_estimates
 from attributary.pipeline.denoise_table import denoise_table
+from attributary.read_estimates import read_estimates
 from attributary.tables import read_table, write_table
 from attributary.tables.table_columns import arrow_table
 from support.command import attributary

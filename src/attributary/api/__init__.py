@@ -43,12 +43,10 @@ def load_terms(kind: str) -> None:
 
 
 def api_of(spec: "Spec") -> "AttributionApi":
-    """The attribution API that a spec is for."""
     return api_of_kind(spec.terms.kind)
 
 
 def api_of_kind(kind: str) -> "AttributionApi":
-    """The attribution API of that name."""
     if kind not in APIS:
         import_module(f"{__name__}.{BUILT_IN[kind][1]}")
     return APIS[kind]
@@ -68,7 +66,6 @@ def clients(plan: "Plan", **wishes: Any) -> "Clients":
 
 
 def _refuse_other_noise(plan: "Plan") -> None:
-    """Refuses a plan for noise that the API does not add."""
     terms, noise = api_of(plan.spec).terms, plan.spec.noise
     added = with_its_defaults({"api": plan.spec.api})["noise"]
     if noise != added:
@@ -79,11 +76,7 @@ def _refuse_other_noise(plan: "Plan") -> None:
 
 
 def answer(
-    plan: "Plan",
-    files: Sequence[str],
-    tree: "Tree",
-    rate: tuple[float, int] | None = None,
-    name: str = "the plan",
+    plan: "Plan", files: Sequence[str], tree: "Tree", rate: tuple[float, int] | None = None, name: str = "the plan"
 ) -> "Answer":
     """What the files of an answer say of the nodes that were queried: measurements of each measure, and notes.
 

@@ -27,9 +27,8 @@ def unknown_labels(spec: Spec, conversion: Mapping[str, Any]) -> dict[str, str]:
     delays = [attribute.name for attribute in spec.unknown if spec.is_delay(attribute)]
     for name in delays:
         if name in conversion:
-            raise InputError(
-                f"{name!r} is the time from impression to conversion, which the browser finds by filters; leave it out"
-            )
+            rule = "is the time from impression to conversion, which the browser finds by filters"
+            raise InputError(f"{name!r} {rule}; leave it out")
     attributes = tuple(attribute for attribute in spec.unknown if attribute.name not in delays)
     _refuse_names(attributes, conversion, "a conversion")
     return {attribute.name: _in_domain(attribute, conversion[attribute.name], spec.logs) for attribute in attributes}
@@ -43,8 +42,14 @@ def ends(attribute: Attribute) -> list[int]:
 
 
 def _label(attribute: Attribute, value: Any, logs: Logs | None) -> str:
+    """A value as Arrow writes it: 7.0 is 7, None is nothing."""
+    is_float = isinstance(value, float)
+    if value is None or (is_float and isnan(value)):
+        return MISSING
+    if isinstance(value, bool) or (is_float and value.is_integer()):
+        value = int(value) if is_float else str(value).lower()
     try:
-        label = _text(value)
+        label = str(value)
         label.encode()
     except ValueError:  # half of a surrogate pair, or a whole number of thousands of digits
         raise InputError(f"a value of {attribute.name!r} is a text or a number; got {brief(value)}") from None
@@ -55,20 +60,9 @@ def _label(attribute: Attribute, value: Any, logs: Logs | None) -> str:
     return label
 
 
-def _text(value: Any) -> str:
-    """A value as Arrow writes it: 7.0 is 7, None is nothing."""
-    if value is None or (isinstance(value, float) and isnan(value)):
-        return ""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
-
-
 def _in_domain(attribute: Attribute, value: Any, logs: Logs | None) -> str:
     label = _label(attribute, value, logs)
-    if label in attribute.labels:
-        return label
-    place = _placed(attribute, label)
+    place = label if label in attribute.labels else _placed(attribute, label)
     if place is not None:
         return place
     if logs is not None and attribute.name in logs.other and OTHER in attribute.labels:

@@ -5,11 +5,12 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from random import Random, SystemRandom
+from typing import TypeVar
 
 from attributary.api.ara import parse
 from attributary.api.ara.parse import Parsed, Source, Trigger
 from attributary.api.ara.parse.both_headers import DEFAULT, BrowserLimits, FilterConfig, FilterPair
-from attributary.api.ara.parse.trigger_header import EventTriggerDatum
+from attributary.api.ara.parse.trigger_header import DeduplicationKey, EventTriggerDatum, KeyValues, NamedBudget
 from attributary.api.ara.wire.payload import Contribution
 from attributary.api.sites import Url, parse_url
 from attributary.browsers.ara_reports import Attribution, Conversion, attribution, nulls
@@ -20,6 +21,7 @@ INVALID = "header-parsing-error"
 STORED = "source-success"
 SUCCESS, NOT_REGISTERED = "success", "not-registered"
 LONGEST_KEPT = 8192  # characters
+Filtered = TypeVar("Filtered", DeduplicationKey, EventTriggerDatum, KeyValues, NamedBudget)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +60,7 @@ class Client:
         self.outcomes: Counter[str] = Counter()
 
     def source(
-        self,
-        header: str,
-        *,
-        page: str,
-        reporter: str,
-        time: int,
-        source_type: str = "navigation",
-        debug: bool = False,
+        self, header: str, *, page: str, reporter: str, time: int, source_type: str = "navigation", debug: bool = False
     ) -> SourceResult:
         """Register an impression: the JSON of its header, the page it was on, the server that sent it.
 
@@ -73,7 +68,7 @@ class Client:
         """
         on, by = _url(page), _url(reporter)
         self.advance(time)
-        parsed = _read_source(header, source_type, self._limits)
+        parsed = (_kept_source if len(header) <= LONGEST_KEPT else parse.source)(header, source_type, self._limits)
         if parsed.value is None:
             return SourceResult(parsed.limit or INVALID, parsed)
         self._storage.number += 1
@@ -84,7 +79,7 @@ class Client:
         """Register a conversion: the JSON of its header, the page it was on, the server that sent it."""
         on, by = _url(page), _url(reporter)
         self.advance(time)
-        parsed = _read_trigger(header, self._limits)
+        parsed = (_kept_trigger if len(header) <= LONGEST_KEPT else parse.trigger)(header, self._limits)
         trigger = parsed.value
         if trigger is None:
             return TriggerResult(INVALID, parsed)
@@ -117,15 +112,7 @@ class Client:
         return self._storage.take_sent()
 
 
-def _read_source(header: str, source_type: str, limits: BrowserLimits) -> Parsed[Source]:
-    """A source registration; the same headers come again and again, and those that are not huge are kept."""
-    return (_kept_source if len(header) <= LONGEST_KEPT else parse.source)(header, source_type, limits)
-
-
-def _read_trigger(header: str, limits: BrowserLimits) -> Parsed[Trigger]:
-    return (_kept_trigger if len(header) <= LONGEST_KEPT else parse.trigger)(header, limits)
-
-
+# The same headers come again and again, and those that are not huge are kept.
 _kept_source = lru_cache(maxsize=4096)(parse.source)
 _kept_trigger = lru_cache(maxsize=4096)(parse.trigger)
 
@@ -151,17 +138,16 @@ def attribute(
         return why, None, None
     age = (time - stored.time) / 1000
     event = _event(stored, age, trigger)
-    once = next(
-        (d.deduplication_key for d in trigger.aggregatable_deduplication_keys if matches(stored.data, age, d.filters)),
-        None,
-    )
+    dedup = _first(stored.data, age, trigger.aggregatable_deduplication_keys)
+    once = dedup.deduplication_key if dedup else None
     made = contributions(stored.source.aggregation_keys, stored.data, age, trigger)
     why = _unsuited(stored, of, once, made, storage)
     if (event or not why) and storage.too_many_reporters(stored, of):
         why = "trigger-reporting-origin-limit" if why in ("", NOT_REGISTERED) else why
     elif event and _event_fits(stored, age, event):
         storage.hold_event(stored, destination)
-    name = next((b.name for b in trigger.named_budgets if matches(stored.data, age, b.filters)), None)
+    named = _first(stored.data, age, trigger.named_budgets)
+    name = named.name if named else None
     spent = sum(contribution.value for contribution in made)
     why = why or _unaffordable(stored, trigger, name, spent, storage)
     if why:
@@ -179,7 +165,6 @@ def attribute(
 
 
 def asks(trigger: Trigger) -> bool:
-    """Whether a trigger asks for an aggregatable report."""
     return bool(trigger.aggregatable_trigger_data) or any(one.values for one in trigger.aggregatable_values)
 
 
@@ -220,10 +205,7 @@ def _unaffordable(stored: Stored, trigger: Trigger, name: str | None, spent: int
     refused = (
         ("trigger-aggregate-excessive-reports", counted and stored.reports >= storage.limits.reports_per_source),
         ("trigger-aggregate-insufficient-budget", spent > stored.budget),
-        (
-            "trigger-aggregate-insufficient-named-budget",
-            name in named and spent > named[name],
-        ),
+        ("trigger-aggregate-insufficient-named-budget", name in named and spent > named[name]),
     )
     return next((why for why, is_refused in refused if is_refused), "")
 
@@ -231,7 +213,7 @@ def _unaffordable(stored: Stored, trigger: Trigger, name: str | None, spent: int
 def _event(stored: Stored, age: float, trigger: Trigger) -> EventTriggerDatum | None:
     """What an event-level report of this age would tell, if the source would have one."""
     source, windows = stored.source, stored.source.event_report_windows
-    datum = next((d for d in trigger.event_trigger_data if matches(stored.data, age, d.filters)), None)
+    datum = _first(stored.data, age, trigger.event_trigger_data)
     if datum is None or datum.deduplication_key in stored.event_deduplication_keys:
         return None
     exact = source.trigger_data_matching == "exact"
@@ -262,9 +244,8 @@ def contributions(
     Each key is the source's piece OR the pieces of all trigger data that name it and whose filters the source, with
     this filter data and age in seconds, passes. Of several lists of values the first match counts.
     """
-    values = next((v.values for v in trigger.aggregatable_values if matches(data, age, v.filters)), {})
-    if not values:
-        return ()
+    first = _first(data, age, trigger.aggregatable_values)
+    values = first.values if first else {}
     whole = dict(keys)
     for datum in trigger.aggregatable_trigger_data:
         if matches(data, age, datum.filters):
@@ -278,13 +259,15 @@ def contributions(
     )
 
 
+def _first(data: Mapping[str, Set[str]], age: float, several: Sequence[Filtered]) -> Filtered | None:
+    """The first of several whose filters a source passes."""
+    return next((each for each in several if matches(data, age, each.filters)), None)
+
+
 def matches(data: Mapping[str, Set[str]], age: float, pair: FilterPair) -> bool:
     """Whether a source with this filter data (its source_type included) and age in seconds passes the pair."""
-    return _any(data, age, pair.positive, False) and _any(data, age, pair.negative, True)
-
-
-def _any(data: Mapping[str, Set[str]], age: float, configs: Sequence[FilterConfig], negated: bool) -> bool:
-    return not configs or any(_all(data, age, config, negated) for config in configs)
+    sides = ((pair.positive, False), (pair.negative, True))
+    return all(not configs or any(_all(data, age, one, negated) for one in configs) for configs, negated in sides)
 
 
 def _all(data: Mapping[str, Set[str]], age: float, config: FilterConfig, negated: bool) -> bool:
@@ -294,9 +277,6 @@ def _all(data: Mapping[str, Set[str]], age: float, config: FilterConfig, negated
     """
     if config.lookback_window is not None and (age <= config.lookback_window) == negated:
         return False
-    return all(_meet(data[key], values) != negated for key, values in config.map.items() if key in data)
-
-
-def _meet(of_source: Set[str], of_trigger: Set[str]) -> bool:
-    """Whether the two share a value; asking for none is met only by a source that has none."""
-    return not of_source.isdisjoint(of_trigger) if of_trigger else not of_source
+    pairs = ((data[key], values) for key, values in config.map.items() if key in data)
+    # Asking for no value is met only by a source that has none.
+    return all((not mine.isdisjoint(values) if values else not mine) != negated for mine, values in pairs)

@@ -41,6 +41,10 @@ class Stored:
         return (self.site, self.reporting_site)
 
     @property
+    def reporter(self) -> tuple[str, str]:
+        return (self.reporting_site, self.reporting_origin)
+
+    @property
     def rank(self) -> "tuple[int, int, int, Stored]":
         """By which the source of a trigger is chosen: the highest priority, then the most recent comes first."""
         return (-self.source.priority, -self.time, -self.number, self)
@@ -67,11 +71,7 @@ Place = tuple[str, str]  # a destination and a reporting origin
 
 
 class Storage:
-    """What a client remembers.
-
-    Sources that are gone are swept when they come up on a heap. Nothing is searched from end to end, but the sources of
-    two sites that cover too many destinations.
-    """
+    """What a client remembers."""
 
     def __init__(self, limits: BrowserLimits) -> None:
         self.limits = limits
@@ -102,7 +102,6 @@ class Storage:
                 self._per_destination[value.destination] -= not value.is_null
 
     def add(self, stored: Stored) -> None:
-        """Keep a source."""
         for destination in stored.source.destination:
             heappush(self._by_place.setdefault((destination, stored.reporting_origin), []), stored.rank)
         heappush(self._by_expiry, (stored.expires, stored.number, stored))
@@ -127,7 +126,6 @@ class Storage:
                     del covered[destination]
 
     def full(self, origin: str) -> bool:
-        """Whether a source origin has as many sources as it may."""
         return self._per_origin[origin] >= self.limits.sources_per_origin
 
     def reach(self, stored: Stored) -> int:
@@ -162,7 +160,7 @@ class Storage:
             self._per_destination[value.destination] += 1
             stored.attributions.append(self.number)
             by_origin = self._attributions.setdefault((stored.site, value.destination), {})
-            by_origin.setdefault(_reporter(stored), {})[self.number] = stored.time
+            by_origin.setdefault(stored.reporter, {})[self.number] = stored.time
 
     def hold_event(self, stored: Stored, destination: str) -> None:
         """Remember that a browser would have made an event-level report, which counts towards reporting origins."""
@@ -170,7 +168,6 @@ class Storage:
         origins[stored.reporting_origin] = max(stored.time, origins.get(stored.reporting_origin, stored.time))
 
     def crowded(self, destination: str) -> bool:
-        """Whether a destination has as many reports waiting as it may."""
         return self._per_destination[destination] >= self.limits.reports_per_destination
 
     def exhausted(self, stored: Stored, of: Conversion) -> bool:
@@ -213,7 +210,7 @@ class Storage:
             value = self._waiting.pop(number, None)
             if value is not None:
                 self._per_destination[value.destination] -= 1
-                by_origin, origin = self._attributions[stored.site, value.destination], _reporter(stored)
+                by_origin, origin = self._attributions[stored.site, value.destination], stored.reporter
                 by_origin.get(origin, {}).pop(number, None)
                 if not by_origin.get(origin):
                     by_origin.pop(origin, None)
@@ -225,12 +222,7 @@ class Storage:
 
     @property
     def last(self) -> int | None:
-        """When the last report that waits is due."""
         return max((value.due for value in self._waiting.values()), default=None)
-
-
-def _reporter(stored: Stored) -> tuple[str, str]:
-    return (stored.reporting_site, stored.reporting_origin)
 
 
 class Distinct:
@@ -252,7 +244,6 @@ class Distinct:
         return len(self._seen[key]) + fresh <= self._limit
 
     def add(self, key: Hashable, values: Iterable[str], time: int) -> None:
-        """See the values."""
         self._seen.setdefault(key, {}).update(dict.fromkeys(values, time))
 
 

@@ -48,12 +48,15 @@ def event_level_measurements(
     At most `max_event_level_reports` conversions of a source are counted, by default 3 of a click and 1 of a view.
     Aggregates count the same ones if the spec's `conversions_per_impression` is the same, or if no source has more.
     """
-    registered = _registered(header, source_type)
+    parsed = source(header, source_type)
+    registered = parsed.value
+    if registered is None:
+        raise InputError(f"browsers refuse this source: {'; '.join(map(str, parsed.errors))}")
+    if not registered.max_event_level_reports or not registered.trigger_data:
+        raise InputError("these sources have no event-level reports; max_event_level_reports or trigger_data is empty")
     group, of_report, data = _events(tree, arrow_table(sources), arrow_table(reports), registered)
     column = _columns(tree, trigger_data, registered)
-    reporting, at = np.unique(
-        of_report, return_inverse=True
-    )  # the sources with reports, and their numbers of each data
+    reporting, at = np.unique(of_report, return_inverse=True)  # sources with reports, and their numbers of each data
     times = np.zeros((len(reporting), len(registered.trigger_data)))
     np.add.at(times, (at, data), 1)
     people = np.bincount(group, minlength=len(tree)).astype(np.float64)
@@ -83,15 +86,6 @@ def randomised(registered: Source, labels: int) -> tuple[RandomisedResponse, Sta
     spread = reports * share * (colours + reports) / (colours + 1)
     moment = np.outer(mean, mean) + spread * (np.eye(labels) - share)
     return RandomisedResponse.at(states, registered.event_level_epsilon), StateWeights(mean, moment)
-
-
-def _registered(header: str, source_type: str) -> Source:
-    registration = source(header, source_type)
-    if registration.value is None:
-        raise InputError(f"browsers refuse this source: {'; '.join(map(str, registration.errors))}")
-    if not registration.value.max_event_level_reports or not registration.value.trigger_data:
-        raise InputError("these sources have no event-level reports; max_event_level_reports or trigger_data is empty")
-    return registration.value
 
 
 def _events(tree: Tree, sources: Any, reports: Any, registered: Source) -> tuple[Ints, Ints, Ints]:

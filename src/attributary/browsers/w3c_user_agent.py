@@ -210,9 +210,9 @@ class UserAgent:
             if found and self.ledgers.charge(epoch, site, [saved.site for saved in found], own, shared)
             for saved in found
         ]
-        if not paid:
-            return None
-        return histogram if single else fill_histogram(paid, query, self._rng.random)
+        if not single and paid:
+            histogram = fill_histogram(paid, query, self._rng.random)
+        return histogram if paid else None
 
 
 def _moment(time: float) -> float:

@@ -16,8 +16,9 @@ from attributary.changes.what_changed import Changes, SeriesPeriod, WithInterval
 from attributary.denoising import Estimate
 from attributary.denoising.total import subtree_variance
 from attributary.errors import InputError
-from attributary.estimates import Estimates, has_measures, read_estimates, read_measures, stated_largest
+from attributary.estimates import Estimates, has_measures
 from attributary.measurements import Measurements
+from attributary.read_estimates import read_estimates, read_measures, stated_largest
 from attributary.tables import read_table
 from attributary.tables.table_columns import together
 from attributary.tree import Tree
@@ -102,7 +103,6 @@ class Series:
 
     @property
     def generated(self) -> bool:
-        """Whether a period was counted in generated logs."""
         return any(period.generated for period in self.periods)
 
 

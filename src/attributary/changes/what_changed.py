@@ -80,7 +80,6 @@ class Changes:
 
     @cached_property
     def changed(self) -> Bools:
-        """The nodes that are called changed."""
         return np.nan_to_num(self.adjusted, nan=1.0) <= self.false_discoveries
 
     @property

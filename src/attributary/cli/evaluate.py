@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from attributary.cli.evaluation_grid import FORMATS, METHODS, GridCommand, NoiseNames, Numbers, grid_options
+from attributary.cli.evaluation_grid import FORMATS, METHODS, GridCommand, NoiseNames, Numbers, grid_options, tried
 from attributary.cli.options import period_options
 
 if TYPE_CHECKING:
@@ -43,15 +43,9 @@ several measures, each has its rows, and so have all together; bias is what the 
 @click.option(
     "--prior-until", metavar="TIME", help="Impressions before this time make the prior; the later ones are measured."
 )
-@click.option("--epsilon", "epsilons", type=Numbers(), help="Budgets to try, as in 1,2,4.  [default: the spec's]")
-@click.option("--tau", "taus", type=Numbers(), help="Thresholds to try, as in 5,10.  [default: the spec's]")
-@click.option(
-    "--noise",
-    "noises",
-    type=NoiseNames(),
-    default=(),
-    help="Noise models, as in api,unit,gaussian.  [default: the spec's]",
-)
+@tried("--epsilon", "epsilons", Numbers(), "Budgets to try, as in 1,2,4.")
+@tried("--tau", "taus", Numbers(), "Thresholds to try, as in 5,10.")
+@tried("--noise", "noises", NoiseNames(), "Noise models, as in api,unit,gaussian.")
 @grid_options
 @click.option(
     "-o", "--output", metavar="FILE", default="-", show_default=True, help="File to write; - is standard output."
@@ -70,7 +64,7 @@ def evaluate(
     prior_until: str | None,
     epsilons: tuple[float, ...] | None,
     taus: tuple[float, ...] | None,
-    noises: tuple[str, ...],
+    noises: tuple[str, ...] | None,
     prior_epsilon: float | None,
     seed: int,
     threads: int | None,
@@ -124,7 +118,7 @@ def evaluate(
             asks,
             logs.measured if logs else read_table(counts or ""),
             read_table(prior) if prior else logs.earlier if logs else None,
-            noises,
+            noises or (),
             name=os.path.splitext(os.path.basename(counts or spec))[0],
             prior_epsilon=prior_epsilon,
             seed=seed,
@@ -132,8 +126,8 @@ def evaluate(
             counts_from=counts or spec,
             before_from=prior or counts or spec,
         )
-        tried: dict[str, Any] = {"epsilons": epsilons or (asks.epsilon,), "taus": taus or (asks.tau,)}
-        evaluation = run_grid(cases, kept, not quiet, seed=seed, **tried, **grid)
+        values: dict[str, Any] = {"epsilons": epsilons or (asks.epsilon,), "taus": taus or (asks.tau,)}
+        evaluation = run_grid(cases, kept, not quiet, seed=seed, **values, **grid)
     table = evaluation.table
     write_table(table, output, format_)
     if figure:
@@ -153,7 +147,6 @@ def evaluate(
 
 
 def _about_prior(prior_until: str | None, prior: str | None, private: bool) -> str:
-    """What the prior was, in words."""
     if prior:
         return f"the prior is {prior}"
     how = "privately" if private else "without noise, NOT protected"

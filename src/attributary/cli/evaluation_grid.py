@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from attributary.cli.options import MOST_AT_ONCE, NameOf, threads
+from attributary.cli.options import MOST_AT_ONCE, NameOf, Option, threads, together
 from attributary.cli.printing import say
 from attributary.cli.progress import shows
 
@@ -18,7 +18,6 @@ MOST_DRAWS = 10**6
 POOLS = ["nodes", "roots"]
 FORMATS = ["parquet", "csv"]
 METHODS = "(methods)"  # where a help text lists them
-Option = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 class GridCommand(click.Command):
@@ -102,13 +101,19 @@ def choice(flag: str, *values: str, help: str) -> Option:
     return click.option(flag, type=click.Choice(values), default=values[0], show_default=True, help=help)
 
 
+def tried(flag: str, to: str, kind: Any, about: str, default: str | None = None) -> Option:
+    """An option that takes what to try, as in 1,2,4; by default what the spec says."""
+    about += "" if default else "  [default: the spec's]"
+    return click.option(flag, to, type=kind, default=default, show_default=default is not None, help=about)
+
+
 def several(flag: str, to: str, names: Callable[[], Iterable[str]], about: str, default: str) -> Option:
     """An option that takes names and may be repeated."""
     about = f"{about}; may be repeated.  [default: {default}]"
     return click.option(flag, to, multiple=True, type=NameOf(names), metavar="NAME", help=about)
 
 
-GRID = (
+grid_options = together(
     several("--method", "methods", _methods, "Split to try, or a whole method", "all"),
     several("--estimator", "estimators", _estimates, "Estimator to try", "all but the slow ones"),
     click.option(
@@ -137,13 +142,6 @@ GRID = (
     threads,
     click.option("--cache", metavar="DIR", help="Folder for finished results.  [default: beside the output]"),
 )
-
-
-def grid_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds the options of a grid to a command."""
-    for option in reversed(GRID):
-        command = option(command)
-    return command
 
 
 @contextmanager

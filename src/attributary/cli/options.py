@@ -71,12 +71,12 @@ def method_option(*more: str) -> Callable[[Any], Any]:
     return click.option("--method", type=NameOf(names), default="optimal", show_default=True, help=words)
 
 
-ESTIMATOR = click.option("--estimator", cls=EstimatorOption, type=NameOf(_estimators))
-JOINT = click.option("--joint", is_flag=True, help="With nonnegative: fit all counts at once, not family by family.")
-WHOLE = click.option("--whole", is_flag=True, help="Round the estimates to whole numbers that add up.")
-CONFIDENCE = click.option(
-    "--confidence", type=BETWEEN_0_AND_1, default=0.95, show_default=True, help="Confidence level of the intervals."
-)
+Option = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def together(*options: Option) -> Option:
+    """Options that several commands have, as one: they add them all, in this order."""
+    return lambda command: reduce(lambda made, option: option(made), reversed(options), command)
 
 
 def threads(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -91,34 +91,32 @@ def threads(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--threads", type=click.IntRange(1, MOST_AT_ONCE), metavar="NUMBER", help=help_)(limited)
 
 
-def duckdb_limits(command: Any) -> Any:
-    """--memory, --temp and --threads."""
-    memory = click.option("--memory", metavar="SIZE", help="Memory limit of DuckDB, as in 4GB.  [default: 80 % of RAM]")
-    temp = click.option(
+duckdb_limits = together(
+    click.option("--memory", metavar="SIZE", help="Memory limit of DuckDB, as in 4GB.  [default: 80 % of RAM]"),
+    click.option(
         "--temp", metavar="DIR", help="Folder for what does not fit into memory.  [default: the temporary folder]"
-    )
-    return memory(temp(threads(command)))
-
-
-def period_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """--from (or --since) and --until: the impressions that count, by their time."""
-    since = click.option("--from", "--since", "since", metavar="TIME", help="Count impressions from this time on.")
-    return since(click.option("--until", metavar="TIME", help="Count impressions before this time.")(command))
-
-
-def estimator_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds --estimator, --joint, --whole and --confidence to a command."""
-    for option in (CONFIDENCE, WHOLE, JOINT, ESTIMATOR):
-        command = option(command)
-    return command
-
-
-AMOUNTS = (
+    ),
+    threads,
+)
+period_options = together(  # the impressions that count, by their time
+    click.option("--from", "--since", "since", metavar="TIME", help="Count impressions from this time on."),
+    click.option("--until", metavar="TIME", help="Count impressions before this time."),
+)
+ESTIMATOR = click.option("--estimator", cls=EstimatorOption, type=NameOf(_estimators))
+estimator_options = together(
+    ESTIMATOR,
+    click.option("--joint", is_flag=True, help="With nonnegative: fit all counts at once, not family by family."),
+    click.option("--whole", is_flag=True, help="Round the estimates to whole numbers that add up."),
+    click.option(
+        "--confidence", type=BETWEEN_0_AND_1, default=0.95, show_default=True, help="Confidence level of the intervals."
+    ),
+)
+amount_options = together(  # the figures of a table, and their noise
     click.option("--value", metavar="COLUMN", help="Column of noisy figures.  [default: recognised]"),
     click.option("--variance", metavar="AMOUNT", help="Variance of the noise."),
     click.option("--std", metavar="AMOUNT", help="Standard deviation of the noise, instead of --variance."),
 )
-FORM = (
+form_options = together(  # how a table is read
     click.option(
         "--total", "totals", multiple=True, metavar="LABEL", help="A label that marks totals, as in --total ALL."
     ),
@@ -137,16 +135,6 @@ FORM = (
     click.option("--sheet", metavar="NAME", help="Sheet of a spreadsheet.  [default: the only one with a table]"),
     click.option("--wide", metavar="LEVEL", help="Level that a pivot's columns are the labels of, as in day."),
 )
-
-
-def amount_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds --value, --variance and --std: the figures of a table, and their noise."""
-    return reduce(lambda made, option: option(made), reversed(AMOUNTS), command)
-
-
-def form_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds the options that say how a table is read: --total, --suppressed, --decimal and the like."""
-    return reduce(lambda made, option: option(made), reversed(FORM), command)
 
 
 def chosen_estimator(name: str | None, joint: bool, whole: bool, prior: str | None = None) -> "Estimator":

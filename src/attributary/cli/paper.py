@@ -5,7 +5,16 @@ from typing import Any
 
 import click
 
-from attributary.cli.evaluation_grid import FORMATS, METHODS, GridCommand, NoiseNames, Numbers, choice, grid_options
+from attributary.cli.evaluation_grid import (
+    FORMATS,
+    METHODS,
+    GridCommand,
+    NoiseNames,
+    Numbers,
+    choice,
+    grid_options,
+    tried,
+)
 
 DATASETS = ["csscl", "camb"]
 PICTURES = ("pdf", "png", "svg")
@@ -43,22 +52,14 @@ interrupted run continues where it stopped. More: docs/evaluation.md
 @choice("--missing", "value", "drop", help="Count a missing attribute as a value, or leave its rows out.")
 @choice("--unknown-delay", "drop", "first", help="Leave a sale without a delay out, or put it into the first bucket.")
 @choice("--boundary-day", "keep", "drop", help="Keep or drop rows after the log's last whole day (csscl 90, camb 30).")
-@click.option(
-    "--epsilon",
-    "epsilons",
-    type=Numbers(),
-    default="0.5,1,2,4,8,16,32,64",
-    show_default=True,
-    help="Budgets to try.",
-)
-@click.option("--tau", "taus", type=Numbers(), default="5,10", show_default=True, help="Thresholds to try.")
-@click.option(
+@tried("--epsilon", "epsilons", Numbers(), "Budgets to try.", "0.5,1,2,4,8,16,32,64")
+@tried("--tau", "taus", Numbers(), "Thresholds to try.", "5,10")
+@tried(
     "--noise",
     "noises",
-    type=NoiseNames(),
-    default="api,unit",
-    show_default=True,
-    help="Noise models to try: api (on scaled sums), unit (on counts), gaussian (delta = 1e-6).",
+    NoiseNames(),
+    "Noise models to try: api (on scaled sums), unit (on counts), gaussian (delta = 1e-6).",
+    "api,unit",
 )
 @grid_options
 @click.option("-o", "--output", metavar="DIR", required=True, help="Folder to write to.")

@@ -51,7 +51,6 @@ def _exceeded(spec: "Spec") -> str:
 
 
 def _value(totals: "ValueTotals") -> list[str]:
-    """The lines about one measure's values."""
     unit = f" {totals.unit}" if totals.unit else ""
     lines = [f"{totals.measure}: {totals.total - totals.cut:,.2f}{unit} of {totals.total:,.2f}{unit} counted"]
     if totals.clip is None:

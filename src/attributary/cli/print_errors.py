@@ -4,7 +4,8 @@ from collections.abc import Iterable
 
 from attributary.cli.printing import console, print_table
 from attributary.evaluate.comparison import Evaluation
-from attributary.facts.evaluation import ErrorTable, best_tables, error_tables
+from attributary.facts.evaluation import best_tables, error_tables
+from attributary.facts.numerals import Table
 
 
 def print_errors(evaluation: Evaluation) -> None:
@@ -13,10 +14,9 @@ def print_errors(evaluation: Evaluation) -> None:
     print_error_tables(best_tables(evaluation))
 
 
-def print_error_tables(tables: Iterable[ErrorTable]) -> None:
-    """Prints tables, each under its caption."""
+def print_error_tables(tables: Iterable[Table]) -> None:
     out = console()
     for table in tables:
         out.print(table.caption)
-        print_table(out, [table.heads, *table.rows], table.apart)
+        print_table(out, [table.heads, *table.rows], table.together)
         out.print()

@@ -51,8 +51,9 @@ def _print(out: Out, quantity: Quantity) -> None:
     stated = "if the noise were as stated, " * trouble
     out.print(one_line(plain(f"{len(est):,} nodes in {est.tree.depth} levels; {stated}{facts.sum_words(quantity)}")))
     if gains:
-        rows = [[one_line(row[0]), *row[1:]] for row in facts.gains_table(gains)]
-        print_table(out, rows, together=5, space=False)
+        table = facts.gains_table(gains)
+        rows = [table.heads, *([one_line(row[0]), *row[1:]] for row in table.rows)]
+        print_table(out, rows, table.together, space=False)
     for line in lines[trouble:]:
         out.print(Text(line.text, WARNING if line.warning else ""))
         if line.subject == "corrections" and line.warning:

@@ -8,7 +8,7 @@ import numpy as np
 from attributary.cli.printing import Out, console, print_table
 from attributary.cli.summary_file import fact
 from attributary.facts import plan as facts
-from attributary.facts.numerals import percent
+from attributary.facts.numerals import Line, percent
 from attributary.plan import Plan, Variant
 from attributary.prior import Prior
 from attributary.tree import Tree
@@ -27,11 +27,12 @@ def print_plan(
         if spec.measures or spec.has_limits:
             out.print()
             out.print(facts.about(plan, part))
-        columns, rows = facts.table(part.plan)
+        table = facts.table(part.plan)
+        rows = [table.heads, *table.rows]
         if earlier:
-            rows = [[*row, *more] for row, more in zip(rows, earlier.beside(part.plan, part.measure.name), strict=True)]
-        heads = [*facts.heads(part.plan, columns), *["last plan", "vs. last"] * (earlier is not None)]
-        print_table(out, [heads, *rows], together=4)
+            beside = [["last plan", "vs. last"], *earlier.beside(part.plan, part.measure.name)]
+            rows = [[*row, *more] for row, more in zip(rows, beside, strict=True)]
+        print_table(out, rows, table.together)
         for line in facts.level_lines(part):
             _print_line(out, f"{line.subject}: {line.text}", line.warning)
     if plan.roots and len(plan.measures) == 1 and prior.history:
@@ -44,12 +45,12 @@ def print_plan(
     out.print()
     lines = facts.error_lines(plan)
     if earlier:
-        lines += [facts.Line("errors", f"last plan: {earlier.path}, as if it were used again, on this tree and prior")]
+        lines += [Line("errors", f"last plan: {earlier.path}, as if it were used again, on this tree and prior")]
     lines += [*facts.limit_lines(plan), *facts.bound_lines(plan), *facts.privacy_lines(plan)]
     _print_lines(out, [*lines, *facts.prior_lines(plan, tree, prior, prior_path), *facts.note_lines(plan)])
 
 
-def _print_lines(out: Out, lines: list[facts.Line]) -> None:
+def _print_lines(out: Out, lines: list[Line]) -> None:
     """Prints lines, those of one subject below each other; a target or a note is one for itself."""
     for subject, group in groupby(lines, lambda line: line.subject):
         for i, line in enumerate(group):

@@ -3,6 +3,7 @@
 import os
 import re
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -50,7 +51,6 @@ class Out:
         self.width = self._console.width
 
     def print(self, line: Any = "") -> None:
-        """Prints a text, or a rich one."""
         if isinstance(line, str):
             line = _as_said(line)
         elif hasattr(line, "plain"):
@@ -77,7 +77,7 @@ def console() -> Out:
     return Out()
 
 
-def print_table(out: Out, rows: list[list[str]], together: int = 0, *, space: bool = True) -> None:
+def print_table(out: Out, rows: Sequence[Sequence[str]], together: int = 0, *, space: bool = True) -> None:
     """Prints heads and rows, words in the first column and figures in the others.
 
     Where they do not fit, the columns after the first `together` have a table of their own.
@@ -103,7 +103,7 @@ def _data(cell: str) -> Any:
     return float(bare) if "." in bare and NUMBER.fullmatch(bare) else int(bare) if NUMBER.fullmatch(bare) else cell
 
 
-def _table(rows: list[list[str]]) -> Any:
+def _table(rows: Sequence[Sequence[str]]) -> Any:
     from rich.table import Table
 
     made = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False)

@@ -44,14 +44,13 @@ def _this_command(more: dict[str, str]) -> str:
     return shlex.join([*ctx.command_path.split(), *words])
 
 
-def check_folder(folder: str, option: str = "-o") -> None:
+def check_folder(folder: str) -> None:
     """Refuses early what could not be written to."""
     if os.path.exists(folder) and not (os.path.isdir(folder) and os.access(folder, os.W_OK)):
-        raise InputError(f"{folder} is not a writable folder; choose another with {option}")
+        raise InputError(f"{folder} is not a writable folder; choose another with -o")
 
 
 def make_folder(folder: str, option: str = "-o") -> None:
-    """Makes the folder, if it is not there."""
     try:
         os.makedirs(folder, exist_ok=True)
     except OSError as problem:

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attributary.denoising.estimate import Estimate, ManyColumns
+from attributary.denoising.estimate import Estimate, ManyColumns, Prediction
 from attributary.denoising.nonnegative import nonnegative as make_nonnegative
 from attributary.denoising.passes import blue as best_linear
-from attributary.denoising.prediction import Prediction
 from attributary.denoising.prior import Prior, predict, shares_of, with_means
 from attributary.denoising.whole import whole as round_off
 from attributary.kernel import usable_threads
@@ -55,11 +54,20 @@ def denoise(
     takes the place of what would be learned.
     """
     if isinstance(tree, Measurements):
-        tree, noisy = _with_tree(tree, noisy)
+        if tree.tree is None or noisy is not None:
+            raise ValueError(
+                "measurements alone are denoised if they know their tree; give denoise(tree, measurements)"
+            )
+        noisy, tree = tree, tree.tree
     measured = measurements(tree, noisy, variance, shape)
     method = method_of(nonnegative)
     if posterior:
-        return _posterior(tree, measured, prior, method, whole, None if posterior is True else posterior or None)
+        from attributary.prior.whole_counts import posterior_estimate
+
+        if method == "joint":
+            raise ValueError('posterior means are never negative; leave out nonnegative="joint"')
+        families = None if posterior is True else posterior or None
+        return posterior_estimate(denoise(tree, measured, nonnegative=True), prior, whole=whole, families=families)
     if prior is not None:
         _refuse_vague(prior, measured)
     if measured.noisy.ndim > 1:
@@ -111,21 +119,6 @@ def _columns(tree: Tree, measured: Measurements, method: str | None, whole: bool
         return ManyColumns.of(measured, list(pool.map(column, range(measured.noisy.shape[1]))))
 
 
-def _posterior(
-    tree: Tree,
-    measured: Measurements,
-    earlier: Prior | None,
-    method: str | None,
-    whole: bool,
-    families: "FamilyPrior | None",
-) -> Estimate:
-    from attributary.prior.whole_counts import posterior_estimate
-
-    if method == "joint":
-        raise ValueError('posterior means are never negative; leave out nonnegative="joint"')
-    return posterior_estimate(denoise(tree, measured, nonnegative=True), earlier, whole=whole, families=families)
-
-
 def measurements(
     tree: Tree, noisy: ArrayLike | Measurements | None, variance: ArrayLike | None, shape: str | None = None
 ) -> Measurements:
@@ -140,12 +133,6 @@ def measurements(
     if variance is None or noisy is None:
         raise ValueError("denoising needs the noise's variance; give one number, or one for each node")
     return Measurements.of(tree, noisy, variance, shape or "laplace")
-
-
-def _with_tree(measured: Measurements, noisy: object) -> tuple[Tree, Measurements]:
-    if measured.tree is None or noisy is not None:
-        raise ValueError("measurements alone are denoised if they know their tree; give denoise(tree, measurements)")
-    return measured.tree, measured
 
 
 def _refuse_vague(prior: Prior, measured: Measurements) -> None:

@@ -85,27 +85,25 @@ def refuse(tree: Tree, x: Floats, var: Floats) -> None:
     """Raises ValueError for the first node with an invalid figure or variance."""
     bad = ~(var >= 0) | ((var < np.inf) & ~(np.isfinite(x) & (var <= LARGEST)))
     if bad.any():
-        place = np.flatnonzero(bad)
-        node = int(place[0] if tree.order is None else tree.order[place].min())
-        at = node if tree.order is None else int(place[np.argmin(tree.order[place])])
+        places = np.flatnonzero(bad)
+        at = int(places[0] if tree.order is None else places[np.argmin(tree.order[places])])
         if not var[at] >= 0 or var[at] > LARGEST:
             raise ValueError(
-                f"a variance is 0 or more and up to {LARGEST:g}, or inf for a node not measured; {tree.name(node)} has "
-                f"{var[at]}"
+                f"a variance is 0 or more and up to {LARGEST:g}, or inf for a node not measured; "
+                f"{tree.name_at(at)} has {var[at]}"
             )
         raise ValueError(
             f"a noisy figure is a finite number, or anything with variance inf if it was not measured; "
-            f"{tree.name(node)} has {x[at]}"
+            f"{tree.name_at(at)} has {x[at]}"
         )
 
 
 def contradiction(tree: Tree, x: Floats, z: Floats, place: int) -> NoReturn:
     """Raises ValueError for an exact figure that is not the sum of the exact figures below it."""
     children = range(int(tree.first[place]), int(tree.first[place + 1]))
-    number = [v if tree.order is None else int(tree.order[v]) for v in (place, *children)]
-    below = " + ".join(f"{z[v]:.17g} ({tree.name(u)})" for v, u in zip(children[:3], number[1:4], strict=True))
+    below = " + ".join(f"{z[v]:.17g} ({tree.name_at(v)})" for v in children[:3])
     more = f" + {len(children) - 3} more" if len(children) > 3 else ""
     raise ValueError(
-        f"exact figures (variance 0) must agree; {tree.name(number[0])} is {x[place]:.17g}, but below it are "
+        f"exact figures (variance 0) must agree; {tree.name_at(place)} is {x[place]:.17g}, but below it are "
         f"exactly {below}{more}"
     )

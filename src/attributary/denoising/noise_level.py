@@ -14,7 +14,6 @@ makes them, and have Satterthwaite's degrees of freedom, which intervals allow f
 from collections.abc import Sequence
 from dataclasses import replace
 from math import ceil, sqrt
-from statistics import NormalDist
 from typing import NamedTuple, NoReturn
 
 import numpy as np
@@ -84,13 +83,11 @@ def estimate_noise(
         raise ValueError(f"the noise level is estimated of figures up to {LARGEST:g}; got {most:g}")
     known, besides = np.isfinite(x), into(np.broadcast_to(np.asarray(extra, np.float64), x.shape))
     figures = _Figures(tree, np.where(known, x, 0.0), known & (besides < np.inf), group, besides, len(names))
-    checks = _checks(figures)
-    theta, moved = _maximum(figures)
+    checks, theta, moved = _maximum(figures)
     odd = _implausible(figures, theta, shape)
     kept = figures._replace(known=figures.known & ~odd)
     if odd.any():
-        checks = _checks(kept)
-        theta, moved = _maximum(kept)
+        checks, theta, moved = _maximum(kept)
     of, slope = _parts(kept, theta), _slopes(kept, theta)
     tails = shape_of(shape).excess(of.variance) * np.where(kept.known, of.variance, 0.0) ** 2 / 4
     information = _information(kept, theta, slope.spare)
@@ -125,8 +122,7 @@ class _Figures(NamedTuple):
     groups: int
 
     def sums(self, values: Floats) -> Floats:
-        total: Floats = np.bincount(self.group, values, self.groups).astype(np.float64)
-        return total
+        return np.bincount(self.group, values, self.groups).astype(np.float64)
 
 
 class _Parts(NamedTuple):
@@ -166,20 +162,16 @@ def _information(figures: _Figures, theta: Floats, slope: Floats) -> Floats:
     return (half + half.T) / 2
 
 
-def _checks(figures: _Figures) -> float:
-    checks = float(_parts(figures._replace(extra=np.zeros(len(figures.x))), np.ones(figures.groups)).spare.sum())
+def _maximum(figures: _Figures) -> tuple[float, Floats, Floats]:
+    """How many figures there are beyond those needed, the most likely θ, by Fisher's scoring, and its last step."""
+    plain = _parts(figures._replace(extra=np.zeros(len(figures.x))), np.ones(figures.groups))
+    checks = float(plain.spare.sum())
     if checks < 1e-9:
         raise ValueError(
             "the noise level cannot be estimated, since no figure is measured twice: rows are needed for nodes and for "
             "all that is below them; add them, or state the noise"
         )
-    return checks
-
-
-def _maximum(figures: _Figures) -> tuple[Floats, Floats]:
-    """The most likely θ, by Fisher's scoring from one variance for all, and its last step."""
-    plain = _parts(figures._replace(extra=np.zeros(len(figures.x))), np.ones(figures.groups))
-    theta = np.full(figures.groups, float((plain.residual**2).sum() / plain.spare.sum()))
+    theta = np.full(figures.groups, float((plain.residual**2).sum() / checks))
     if not theta[0] > (1e-9 * float(np.abs(figures.x).max(initial=1.0))) ** 2:
         raise ValueError("the noise level cannot be estimated, since the rows add up exactly: they have no noise")
     moved, rounds = np.ones(figures.groups), 0
@@ -188,7 +180,7 @@ def _maximum(figures: _Figures) -> tuple[Floats, Floats]:
         score = (figures.sums(of.residual**2) - figures.sums(of.spare)) / 2 * theta
         moved = np.clip(np.linalg.pinv(_information(figures, theta, slope.spare), CLEAR) @ score, -1.0, 1.0)
         theta, rounds = theta * np.exp(moved), rounds + 1
-    return theta, moved
+    return checks, theta, moved
 
 
 def _implausible(figures: _Figures, theta: Floats, shape: str) -> np.ndarray:
@@ -212,6 +204,8 @@ def _unlike(figures: _Figures, theta: Floats, shape: str) -> tuple[str, str]:
     How far a figure misses the best estimate from below is independent of all other such misses. Their mean squares,
     relative to what is expected, are compared between levels by F, with degrees of freedom that know the tails.
     """
+    from statistics import NormalDist
+
     tree, names = figures.tree, figures.tree.level_names
     variance = np.where(figures.known, theta[figures.group] + figures.extra, np.inf)
     z, up = engine(tree).upward(tree, figures.x, variance)

@@ -16,8 +16,6 @@ from attributary.denoising.passes import engine, sweep
 from attributary.tree import Tree
 from attributary.types import Floats
 
-# topdown: non-negative counts, family by family, from the roots' best estimates down.
-
 INF = np.inf
 ONE = np.uint64(1)
 ULPS = 1e-15  # how far a family may be from its parent, relatively, before it is brought back
@@ -175,8 +173,7 @@ def _bar(blue: Floats, var: Floats, free: NDArray[np.bool_], above: NDArray[np.i
         return 0.0
     best = np.where(var == 0, -np.inf, 0.0)
     np.maximum.at(best, above[free], blue[free])
-    bar: Floats = np.minimum(best, 0.0)[above]
-    return bar
+    return np.minimum(best, 0.0)[above]
 
 
 METHODS = {"top-down": topdown, "joint": joint}
@@ -195,7 +192,7 @@ def least(tree: Tree, x: Floats, var: Floats, leaves: Floats | float = 0.0) -> F
         place = int(np.argmax(exact & (x < 0)))
         raise ValueError(
             f"an exact figure (variance 0) is 0 or more where counts are never negative; "
-            f"{_name(tree, place)} is {x[place]:.17g}"
+            f"{tree.name_at(place)} is {x[place]:.17g}"
         )
     if not (sure > 0).any():
         return None
@@ -219,13 +216,9 @@ def _too_small(tree: Tree, sure: Floats, exact: NDArray[np.bool_], place: int) -
         children = [c for v in level for c in range(int(tree.first[v]), int(tree.first[v + 1]))]
         culprits += [c for c in children if sure[c] > 0]
         level = [c for c in children if not exact[c]]
-    below = " + ".join(f"{sure[v]:.17g} ({_name(tree, v)})" for v in culprits[:3])
+    below = " + ".join(f"{sure[v]:.17g} ({tree.name_at(v)})" for v in culprits[:3])
     more = f" + {len(culprits) - 3} more" if len(culprits) > 3 else ""
     raise ValueError(
         f"an exact figure (variance 0) is no less than those below it where counts are never negative; "
-        f"{_name(tree, place)} is {sure[place]:.17g}, but below it are exactly {below}{more}"
+        f"{tree.name_at(place)} is {sure[place]:.17g}, but below it are exactly {below}{more}"
     )
-
-
-def _name(tree: Tree, place: int) -> str:
-    return tree.name(place if tree.order is None else int(tree.order[place]))

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attributary.denoising.estimate import Estimate, Interval, weights_of
+from attributary.denoising.estimate import Estimate, Interval, Prediction, weights_of
 from attributary.denoising.nonnegative import nonnegative
 from attributary.denoising.passes import engine
-from attributary.denoising.prediction import Prediction
 from attributary.denoising.total import Total
 from attributary.denoising.whole import whole
 from attributary.errors import InputError
-from attributary.kernel import is_kept, usable_threads
+from attributary.kernel import usable_threads
 from attributary.measurements import Measurements
 from attributary.noise import NoiseShape
 from attributary.tree import Tree
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 USUAL = 0.95  # the level of the intervals that are made with the estimates
 REACH = 9.0  # standard deviations of the unbiased estimate: the counts considered of each node
 ROUNDING = 1e-6  # of a count that is known exactly
-TOGETHER = 0.3  # measured on generated data: with it, intervals of inner nodes cover at their rate, as in `prediction`
+TOGETHER = 0.3  # measured on generated data: with it, intervals of inner nodes cover at their rate, as in `Prediction`
 SURE = 1.0  # variance of a root up to which its interval is the posterior's: few whole numbers are left
 PARTS = 8  # of the roots, for each thread
 
@@ -50,7 +49,6 @@ class Posterior(Prediction):
 
     @property
     def plain(self) -> Estimate:
-        """The unbiased estimate from today's figures alone."""
         topdown: Estimate = self.topdown
         return replace(topdown, count=topdown.blue, nonnegative=False)
 
@@ -92,7 +90,6 @@ class Posterior(Prediction):
 
     @property
     def remark(self) -> str:
-        """Which estimates are shown."""
         roots = self.tree.roots
         number, of = int(self.shown[roots].sum()), len(roots)
         if number == of:
@@ -110,7 +107,6 @@ class KnownFamilies(NamedTuple):
     shown: bool = True
 
     def weights(self, tree: Tree) -> "Weights":
-        """The prior of each family."""
         return family_weights(tree, tree.to_level_order(self.alpha), self.free)
 
 
@@ -140,7 +136,6 @@ class FamilyPrior(NamedTuple):
         return cls(np.array(total), tuple(shares), weights.free, bool(est.shown.any()))
 
     def weights(self, tree: Tree) -> "Weights":
-        """The prior of each family of a forest."""
         alpha = np.full(len(tree), self.total[0])
         for level in range(1, tree.depth):
             here, parent, known = tree.slice(level), tree.family[tree.slice(level)], min(level, len(self.total) - 1)
@@ -219,8 +214,9 @@ def _refuse_fractions(tree: Tree, x: Floats, var: Floats) -> None:
     bad = (var == 0) & (np.abs(x - np.rint(x)) > ROUNDING)
     if bad.any():
         place = int(np.argmax(bad))
-        name = tree.name(place if tree.order is None else int(tree.order[place]))
-        raise InputError(f"the posterior is of whole counts; {name} is exactly {x[place]:.17g} (variance 0)")
+        raise InputError(
+            f"the posterior is of whole counts; {tree.name_at(place)} is exactly {x[place]:.17g} (variance 0)"
+        )
 
 
 def family_weights(tree: Tree, alpha: Floats, free: float) -> "Weights":
@@ -229,13 +225,6 @@ def family_weights(tree: Tree, alpha: Floats, free: float) -> "Weights":
 
     roots = int(tree.first[0])
     return Weights(alpha, np.bincount(tree.family[roots:], alpha[roots:], len(tree)).astype(np.float64), float(free))
-
-
-def ready() -> bool:
-    """True if posteriors are compiled, in this process or for it."""
-    from attributary.denoising.whole_posterior import marginals_of_roots
-
-    return is_kept(marginals_of_roots)
 
 
 def marginals(

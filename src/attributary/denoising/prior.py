@@ -73,8 +73,7 @@ class Prior:
         heads = tree.slice(int(tree.total))
         if self.new is None:
             return np.zeros(heads.stop - heads.start, bool)
-        new: Bools = tree.to_level_order(self.new)[heads]
-        return new
+        return tree.to_level_order(self.new)[heads]
 
 
 def shares_of(tree: Tree, prior: Prior) -> tuple[Floats, Floats] | None:
@@ -218,10 +217,9 @@ def _refuse_stuck(tree: Tree, count: Floats) -> None:
     off = ~(np.abs(sums - count[parents]) <= 1e-9 * np.maximum(size, np.abs(count[parents])))
     if off.any():
         place = int(parents[np.argmax(off)])
-        name = tree.name(place if tree.order is None else int(tree.order[place]))
         raise ValueError(
-            f"shares known exactly (spread 0) must agree with exact figures (variance 0); below {name} they do not: "
-            "give the shares some spread"
+            "shares known exactly (spread 0) must agree with exact figures (variance 0); below "
+            f"{tree.name_at(place)} they do not: give the shares some spread"
         )
 
 

@@ -7,13 +7,12 @@ variance-gamma distribution of the same variance and kurtosis, which is exact fo
 
 from functools import lru_cache
 from math import erfc, exp, lgamma, log, sqrt
-from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
 
 from attributary.denoising.passes import engine
-from attributary.measurements import Measurements
+from attributary.measurements import Measurements, combine
 from attributary.tree import Family, Tree
 from attributary.types import Floats
 
@@ -44,6 +43,8 @@ def level_of(reach: float, excess: float) -> float:
 
 @lru_cache(maxsize=4096)
 def _knot(level: float, i: int) -> float:
+    from statistics import NormalDist
+
     return NormalDist().inv_cdf(0.5 + level / 2) if i == 0 else _solve(1 - level, 3 / KNOTS[i])
 
 
@@ -129,7 +130,7 @@ def downward(
         if level == tree.depth - 1:
             break
         e_down[nodes] = _mix(var[nodes], of_noise[nodes], *outside)
-        down[nodes] = _parallel(var[nodes], around[nodes])
+        _, down[nodes] = combine(np.zeros(1), var[nodes], np.zeros(1), around[nodes])
     return excess, Outside(around, e_around)
 
 
@@ -154,14 +155,6 @@ def _around(
     return around, np.where(around < np.inf, excess, 0.0)
 
 
-def _parallel(a: Floats, b: Floats) -> Floats:
-    """The variance after CombineEstimates."""
-    total = a + b
-    finite = np.where((total > 0) & (total < np.inf), total, 1.0)
-    with np.errstate(invalid="ignore"):
-        return np.where(total < np.inf, a / finite * b, np.minimum(a, b))
-
-
 def _of_sum(family: Family, excess: Floats, var: Floats, total: Floats) -> Floats:
     """The excess of a sum of independent figures: the variances' shares squared weigh each one's."""
     finite = np.where((total > 0) & (total < np.inf), total, np.inf)
@@ -175,5 +168,4 @@ def _mix(var_x: Floats, x: Floats, var_y: Floats, y: Floats) -> Floats:
         both = var_x + var_y
         share = var_y / both  # of x in the combined variance
     share = np.where(var_x == np.inf, 0.0, np.where(var_y == np.inf, 1.0, np.where(both > 0, share, 0.0)))
-    mixed: Floats = x * share**2 + y * (1 - share) ** 2
-    return mixed
+    return x * share**2 + y * (1 - share) ** 2

@@ -4,9 +4,6 @@ Push the weights down to the leaves. Let h_v say how much the sum grows with x̂
 children's h weighted by k. What a family adds to the variance, given its parent, is Σ var⇑_u · (h_u − h_p)², and the
 roots add h² · var⇑. This takes one pass without differences of nearly equal numbers, and figures that were not measured
 do not matter unless the sum needs them.
-
-Counts that were made non-negative, or that used a prior, may all be biased in one direction, which does not average out
-in sums. Intervals are therefore those of the unbiased sum, whatever is shown.
 """
 
 from dataclasses import dataclass
@@ -40,7 +37,8 @@ class Total:
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """The interval that holds the true sum with this probability, for the shape of the noise.
 
-        Around the unbiased sum, cut at 0 if counts are non-negative, and widened to include the count that is shown.
+        Around the unbiased sum, since biases of counts that are shown add up; cut at 0 if counts are non-negative, and
+        widened to include the count that is shown.
         """
         half = float(quantile(level, np.array([self.excess]), self.freedom)[0]) * float(np.sqrt(self.noise))
         low, high = max(self.unbiased - half, self.least), max(self.unbiased + half, self.least)
@@ -105,8 +103,7 @@ def _mean(family: Family, pull: Floats, up: Floats) -> Floats:
     share = weight / family.spread(family.sum(weight))
     # A reference member keeps equal values exactly equal, so that what cancels costs exactly nothing.
     anchor = family.spread(pull[family.anchor(weight)])
-    mean: Floats = pull[family.anchor(weight)] + family.sum(share * (pull - anchor))
-    return mean
+    return pull[family.anchor(weight)] + family.sum(share * (pull - anchor))
 
 
 def _excess(tree: Tree, measured: Measurements, pull: Floats, up: Floats, variance: float) -> float:
@@ -132,9 +129,7 @@ def _excess(tree: Tree, measured: Measurements, pull: Floats, up: Floats, varian
         shared[c] = np.where(missing, family.spread(rest), moved)
     var, excess = (tree.to_level_order(a) for a in (measured.variance, measured.excess()))
     use = (var > 0) & (var < np.inf)
-    share = (
-        shared[use] / np.sqrt(var[use]) / np.sqrt(variance)
-    ) ** 2  # of the sum's variance that a figure contributes
+    share = (shared[use] / np.sqrt(var[use]) / np.sqrt(variance)) ** 2  # of the variance that a figure contributes
     return float(np.sum(excess[use] * share**2))
 
 
@@ -156,14 +151,8 @@ def predicted_variance(tree: Tree, measured: Measurements, prior: Prior, weights
         if not family.size:
             continue
         c, p = family.children, family.parent
-        t, missing = up.v[c], up.v[c] == np.inf
-        holes = family.sum(missing.astype(np.float64))
-        weight = np.where(missing, 1.0, np.where(family.spread(holes) > 0, 0.0, t))  # they take what is left
-        mass = family.sum(weight)
-        weight = np.where(family.spread(mass) > 0, weight, 1.0)
-        anchor = h[c][family.anchor(weight)]  # equal weights stay exactly equal, and cost exactly nothing
-        mean = anchor + family.sum(weight / family.spread(family.sum(weight)) * (h[c] - family.spread(anchor)))
-        variance[c] = _square(h[c] - family.spread(mean), t)
+        mean = _mean(family, h[c], up.v[c])
+        variance[c] = _square(h[c] - family.spread(mean), up.v[c])
         h[p] += family.sum(up.pull[c] * h[c]) + (1 - family.sum(up.pull[c])) * mean
     roots = tree.slice(0)
     variance[roots] = _square(h[roots], up.v[roots])

@@ -24,8 +24,7 @@ def whole(tree: Tree, count: NDArray[np.float64], floor: Literal[0] | None = Non
     small = np.abs(count) < LIMIT
     if not small.all():
         place = int(np.argmin(small))
-        name = tree.name(place if tree.order is None else int(tree.order[place]))
-        raise ValueError(f"counts are made whole below 2**53; {name} has {count[place]}")
+        raise ValueError(f"counts are made whole below 2**53; {tree.name_at(place)} has {count[place]}")
     real = np.maximum(count, -LIMIT if floor is None else float(floor))
     n, rest = np.empty(len(tree), np.int64), np.empty(len(tree))
     roots = tree.slice(0)

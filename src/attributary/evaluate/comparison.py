@@ -1,6 +1,7 @@
 """Evaluation: the table of errors and what can be made of it: differences of methods, figures and tables."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -129,8 +130,8 @@ SYMBOLS = {letter: f"\\{letter}" for letter in "&%_#${}"} | {
 }
 
 
-def _latex(caption: str, heads: list[str], rows: list[list[str]]) -> str:
-    def line(cells: list[str]) -> str:
+def _latex(caption: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    def line(cells: Sequence[str]) -> str:
         return " & ".join(_escaped(cell) for cell in cells[:-1]) + r" \\"  # the names are for commands
 
     body = "\n".join(map(line, rows))

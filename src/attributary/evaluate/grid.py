@@ -57,24 +57,19 @@ class Store:
         return self._rows.get(key)
 
     def put(self, key: str, rows: list[dict[str, Any]]) -> None:
-        """Keeps the rows of a task."""
         self._rows[key] = rows
         if self._path is None:
             return
         try:
             with open(self._path, "a+b") as file:
-                whole = file.tell() == 0 or _ends_a_line(file)
-                file.write((b"" if whole else b"\n") + json.dumps([key, rows]).encode() + b"\n")
+                if file.tell() > 0:
+                    file.seek(-1, os.SEEK_END)
+                cut_off = file.read(1) not in (b"", b"\n")
+                file.write(b"\n" * cut_off + json.dumps([key, rows]).encode() + b"\n")
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
             raise InputError(f"{self._path} cannot be written: {error.strerror}") from error
-
-
-def _ends_a_line(file: Any) -> bool:
-    file.seek(-1, os.SEEK_END)
-    last: bytes = file.read(1)
-    return last == b"\n"
 
 
 def _read(path: str) -> dict[str, list[dict[str, Any]]]:
@@ -110,7 +105,10 @@ class GridTask(NamedTuple):
 
     def key(self) -> str:
         """A name for all that the answer depends on; what ships goes by its version."""
-        names = [(m.name, m.planned, repr(_settings(m))) for m in self.methods]
+        held = [
+            [x for part in (m.split, m.estimator) for x in vars(part).values() if not callable(x)] for m in self.methods
+        ]
+        names = [(m.name, m.planned, repr(settings)) for m, settings in zip(self.methods, held, strict=True)]
         parts: list[Any] = [__version__, self.case, self.tau, names, self.epsilons, self.draws, self.seed, self.pool]
         return hashlib.blake2b(json.dumps([*parts, self.coverage]).encode(), digest_size=16).hexdigest()
 
@@ -195,12 +193,6 @@ def evaluate(
     return Evaluation(mark(table, *(case.not_private for case in cases)), squared)
 
 
-def _settings(method: Method) -> list[Any]:
-    """What a method's parts hold besides their functions."""
-    parts = (method.split, method.estimator)
-    return [value for part in parts for value in vars(part).values() if not callable(value)]
-
-
 def _by_split(methods: tuple[Method, ...]) -> Iterable[list[Method]]:
     """The methods that share a split, together."""
     groups: dict[Any, list[Method]] = {}
@@ -241,19 +233,10 @@ def _tables(rows: list[Row], tasks: list[GridTask]) -> tuple[Any, Any]:
     ranks = {name: {value: i for i, value in enumerate(values)} for name, values in place.items()}
     rows = sorted(rows, key=lambda row: (*(ranks[name][row.get(name)] for name in ranks), order[row["method"]]))
     text, number, whole = pa.string(), pa.float64(), pa.int64()
-    types = {
-        **dict.fromkeys(("dataset", "tree", *(("measure", "limits") if many else ()), "method", "noise"), text),
-        **dict.fromkeys(("epsilon", "tau"), number),
-        "level": text,
-        **dict.fromkeys(("rmsre", "standard_error"), number),
-        "kind": text,
-        "below_10_percent": number,
-        **dict.fromkeys(("nodes", "draws"), whole),
-        "pool": text,
-        "title": text,
-        "generated": pa.bool_(),
-        **dict.fromkeys(MANY if many else (), number),
-    }
+    types = dict.fromkeys(("dataset", "tree", *(("measure", "limits") if many else ()), "method", "noise"), text)
+    types |= {"epsilon": number, "tau": number, "level": text, "rmsre": number, "standard_error": number, "kind": text}
+    types |= {"below_10_percent": number, "nodes": whole, "draws": whole, "pool": text, "title": text}
+    types |= {"generated": pa.bool_()} | dict.fromkeys(MANY if many else (), number)
     if any(task.coverage for task in tasks):
         types |= dict.fromkeys(("coverage", "coverage_error"), number)
     table = pa.table({name: pa.array([row.get(name) for row in rows], kind) for name, kind in types.items()})
@@ -376,7 +359,12 @@ def answers(tasks: dict[str, GridTask], cases: dict[str, Case], workers: int) ->
         for key, task in tasks.items():
             yield key, answer(task, cases[task.case])
         return
-    _refuse_nameless(tasks)
+    try:
+        pickle.dumps(tasks)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise InputError(
+            f"with several workers, a method's functions must be importable by name ({error}); use 1 worker"
+        ) from error
     with tempfile.TemporaryDirectory(prefix="attributary-", ignore_cleanup_errors=True) as folder:
         for key in {task.case for task in tasks.values()}:
             with open(_file(folder, key), "wb") as file:
@@ -402,15 +390,6 @@ def answers(tasks: dict[str, GridTask], cases: dict[str, Case], workers: int) ->
             raise
         finally:
             pool.shutdown(cancel_futures=True)
-
-
-def _refuse_nameless(tasks: dict[str, GridTask]) -> None:
-    try:
-        pickle.dumps(tasks)
-    except (pickle.PicklingError, AttributeError, TypeError) as error:
-        raise InputError(
-            f"with several workers, a method's functions must be importable by name ({error}); use 1 worker"
-        ) from error
 
 
 @contextmanager

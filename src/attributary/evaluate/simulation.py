@@ -172,11 +172,9 @@ class Copies:
         return cls(tree, Tree(np.concatenate([roots, parent]), flat, offsets), number)
 
     def spread(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Values of the tree, the same for all copies."""
         return np.concatenate([np.tile(values[self.one.slice(i)], self.number) for i in range(self.one.depth)])
 
     def apart(self, values: Floats) -> list[Floats]:
-        """The values of each copy."""
         return list(np.concatenate(self._levels(values), axis=1))
 
     def joined(self, copies: list[Floats]) -> Floats:
@@ -195,7 +193,6 @@ class Copies:
         return np.concatenate([level.sum(axis=0) for level in self._levels(values)])
 
     def _levels(self, values: Floats) -> list[Floats]:
-        """The values of each level, a row for each copy."""
         return [values[self.forest.slice(i)].reshape(self.number, -1) for i in range(self.one.depth)]
 
 
@@ -221,8 +218,7 @@ def simulate(
     intervals of those that have some are tried, too.
     """
     pairs = [(i, j) for i in range(len(noises)) for j in range(len(kinds))]
-    squared: dict[tuple[int, int], list[Floats]] = {pair: [] for pair in pairs}
-    covered: dict[tuple[int, int], list[Floats]] = {pair: [] for pair in pairs}
+    squared, covered = ({pair: list[Floats]() for pair in pairs} for _ in range(2))
     nodes = {pair: np.zeros(case.nodes) for pair in pairs}
     copies: Copies | None = None
     for batch, number in enumerate(batches(case.nodes, draws)):
@@ -251,13 +247,12 @@ def simulate(
                 nodes[i, j] += copies.nodes(off)
                 off *= weight
                 squared[i, j].append(with_tree(copies.levels(off)))
-    errors = {
-        pair: _errors(np.concatenate(squared[pair]), nodes[pair] / draws, measure)._replace(
-            **_coverage(covered[pair], np.diff(case.tree.offsets))
-        )
-        for pair in pairs
-    }
-    return [[errors[i, j] for j in range(len(kinds))] for i in range(len(noises))]
+
+    def errors(i: int, j: int) -> PooledErrors:
+        made = _errors(np.concatenate(squared[i, j]), nodes[i, j] / draws, measure)
+        return made._replace(**_coverage(covered[i, j], np.diff(case.tree.offsets)))
+
+    return [[errors(i, j) for j in range(len(kinds))] for i in range(len(noises))]
 
 
 def estimates(kind: EstimatorKind, copies: Copies, measured: Measurements, background: Background) -> list[Estimate]:
@@ -304,7 +299,4 @@ def _coverage(held: list[Floats], sizes: NDArray[np.int64]) -> dict[str, Floats]
         return {}
     levels = np.concatenate(held)
     share = np.concatenate([levels / sizes, levels.sum(axis=1, keepdims=True) / sizes.sum()], axis=1)
-    return {
-        "coverage": share.mean(axis=0),
-        "coverage_error": share.std(axis=0, ddof=1) / np.sqrt(len(share)),
-    }
+    return {"coverage": share.mean(axis=0), "coverage_error": share.std(axis=0, ddof=1) / np.sqrt(len(share))}

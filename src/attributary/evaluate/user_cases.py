@@ -84,7 +84,11 @@ def user_cases(
             "`prior_epsilon` is for counts of one conversion per impression: limits are chosen from the prior's "
             "counts as they are; leave it out"
         )
-    _refuse_report(counts, counts_from)
+    if ESTIMATES[0] in counts.column_names:
+        raise InputError(
+            f"{shown(counts_from)} is a report, which does not show what limits cut off; give counts, as `attributary "
+            "count` writes them for this spec"
+        )
     names = [attribute.name for attribute in spec.known]
     rows = level_columns(counts, names, counts_from) if names else None
     with refused(counts_from):
@@ -139,15 +143,6 @@ def private_prior(spec: Spec, tree: Tree, before: Any, rng: Entropy | None, epsi
     return from_estimates(tree, table, known=names)
 
 
-def _refuse_report(table: Any, path: str) -> None:
-    """Refuses estimates in place of counts, where limits are tried."""
-    if ESTIMATES[0] in table.column_names:
-        raise InputError(
-            f"{shown(path)} is a report, which does not show what limits cut off; give counts, as `attributary count` "
-            "writes them for this spec"
-        )
-
-
 def _private(spec: Spec, tree: Tree, past: Any, seed: int, epsilon: float) -> Prior:
     """A prior that gives nothing away: estimates as they are, or counts measured and denoised."""
     if ESTIMATES[0] in past.column_names and COUNTS[0] not in past.column_names:
@@ -172,7 +167,6 @@ def _figures(spec: Spec, table: Any, path: str) -> Any:
 
 
 def _as_counts(table: Any) -> Any:
-    """A table of estimates as counts."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -260,8 +254,11 @@ def identity(paths: Sequence[str], *options: object) -> str:
         try:
             with open(path, "rb") as file:
                 about = os.fstat(file.fileno())
+                last, all_of_it = about.st_size - PIECE, range(0, about.st_size, PIECE)
+                few = [last * i // (PIECES - 1) for i in range(PIECES)]  # the last ends with the file
+                places = all_of_it if about.st_size <= PIECES * PIECE else few
                 digest.update(f"{about.st_size} {about.st_mtime_ns} ".encode())
-                for place in _places(about.st_size):
+                for place in places:
                     file.seek(place)
                     digest.update(file.read(PIECE))
         except FileNotFoundError:
@@ -269,13 +266,6 @@ def identity(paths: Sequence[str], *options: object) -> str:
         except OSError as error:
             raise InputError(f"{path} cannot be read: {error.strerror}") from error
     return digest.hexdigest()
-
-
-def _places(size: int) -> list[int]:
-    """Where the pieces begin; the last ends with the file."""
-    if size <= PIECES * PIECE:
-        return list(range(0, size, PIECE))
-    return [(size - PIECE) * i // (PIECES - 1) for i in range(PIECES)]
 
 
 Tables = dict[str, Any]

@@ -19,13 +19,13 @@ from attributary.estimates import (
     Column,
     by_measure,
     has_measures,
-    measure_names,
     noted,
     with_columns,
 )
 from attributary.explore.open_table import OpenTable, Stage, Stamp, open_tables, refuse_other_stamp, stamp
 from attributary.facts.estimates import LevelGain, level_gain
 from attributary.logs.duckdb import print_no_progress
+from attributary.read_estimates import measure_names
 from attributary.tables import read_table
 from attributary.tables.table_columns import mark
 
@@ -57,11 +57,8 @@ class EstimateStore:
         """The same of one measure; "" is the first."""
         store_of = next((store for store in (self, *self.others) if measure in ("", store.now.measure)), None)
         if store_of is None:
-            names = (
-                ", ".join(str(store.now.measure) for store in (self, *self.others))
-                if self.now.measure
-                else "one without a name"
-            )
+            every = ", ".join(str(store.now.measure) for store in (self, *self.others))
+            names = every if self.now.measure else "one without a name"
             raise InputError(f"there is no measure {measure[:40]!r} here, only {names}")
         return store_of
 

@@ -9,7 +9,7 @@ from typing import Any
 from attributary.changes.period_files import estimate_files, period_tables
 from attributary.errors import InputError
 from attributary.explore.estimate_store import open_store
-from attributary.explore.plan_tab import PlanStart, plan_start, start_of_prior
+from attributary.explore.plan_tab import PlanStart, answer, plan_start, start_of_prior
 from attributary.explore.session import Session
 from attributary.file_kind import TAKES, file_kind
 from attributary.logs.count import count
@@ -87,7 +87,7 @@ def open_session(
         *((latest[0].recognised, latest[0].doubts) if latest else ()),
     )
     if store is None:
-        session.plan({})  # what is wrong with a plan is said here, not on the page
+        session.planned(answer, {})  # what is wrong with a plan is said here, not on the page
     return session
 
 

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,15 +15,14 @@ from attributary.estimates import (
     NODE,
     OPTIONAL,
     About,
+    about,
     has_measures,
     is_estimates,
     label_columns,
-    measure_names,
     noted,
-    read_estimates,
-    read_measures,
 )
 from attributary.ratio import is_ratios
+from attributary.read_estimates import measure_names, read_estimates, read_measures
 from attributary.tables import read_table
 from attributary.tables.table_columns import NAME, mark, together, words_in, words_of
 from attributary.tables.table_source import by_content, readable
@@ -47,7 +46,6 @@ class Stamp(NamedTuple):
 
 
 def stamp(path: str) -> Stamp:
-    """The stamp of the file that is there now."""
     with readable(path, "give a table of estimates, as `attributary run` writes it"):
         stat = os.stat(path)
     return Stamp(stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns)
@@ -158,7 +156,7 @@ def _open(source: Any, path: str, file: str, stage: Stage, kept: MeasureRows | N
             f"{path} has {len(forest.sizes)} levels, but {len(attributes)} columns that name them: "
             f"{', '.join(attributes)[:200]}"
         )
-    about = About.of(schema.metadata)
+    stated = about(schema.metadata)
     return OpenTable(
         path,
         file,
@@ -166,7 +164,7 @@ def _open(source: Any, path: str, file: str, stage: Stage, kept: MeasureRows | N
         tuple(name for name in OPTIONAL if name in schema.names),
         total,
         forest,
-        about._replace(not_private=_not_private(source) or about.not_private),
+        replace(stated, not_private=_not_private(source) or stated.not_private),
         kept.value if kept else None,
     )
 
@@ -231,10 +229,8 @@ def _in_order(path: str, levels: list[str] | None) -> Any:
     if not has_measures(table.column_names, levels):
         est = read_estimates(table, path, levels)
         made = est.table().replace_schema_metadata(table.schema.metadata)
-        confidence = (
-            {"confidence": round(200 * est.level) / 200} if est.level_known else {}
-        )  # which text does not state
-        return mark(noted(made, figure=est.figure, **confidence), words_of(table))
+        known = {"confidence": round(200 * est.level) / 200} if est.level_known else {}  # which text does not state
+        return mark(noted(made, figure=est.figure, **known), words_of(table))
     read = read_measures(table, path, levels)
     each = [est.table().add_column(0, MEASURE, pa.array([name] * len(est))) for name, est in read.items()]
     return mark(pa.concat_tables(each).replace_schema_metadata(table.schema.metadata), words_of(table))

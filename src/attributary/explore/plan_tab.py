@@ -227,11 +227,9 @@ def requested_spec(start: PlanStart, params: Params) -> Spec:
         asked = zip(spec.levels, params["target"].split(","), strict=False)
         spec = spec.without_targets().with_targets({n: _number(x, "target") / 100 for n, x in asked if x.strip()})
     least = start.trial.least_epsilon(spec) if finds_epsilon else None
-    return (
-        spec
-        if least is None
-        else spec.at(min(least, spec.terms.largest_epsilon if spec.noise_model.on_sums else least))
-    )
+    if least is None:
+        return spec
+    return spec.at(min(least, spec.terms.largest_epsilon) if spec.noise_model.on_sums else least)
 
 
 def requested_shares(start: PlanStart, spec: Spec, params: Params) -> Floats:
@@ -244,7 +242,6 @@ def requested_shares(start: PlanStart, spec: Spec, params: Params) -> Floats:
 
 
 def whole_number(params: Params, name: str, default: int, digits: int) -> int:
-    """A whole number from an address."""
     text = params.get(name) or str(default)
     if not (text.isascii() and text.isdigit() and len(text) <= digits):
         raise InputError(f"{name} is a whole number with at most {digits} digits; got {text[:40]!r}")
@@ -270,14 +267,8 @@ def answer(start: PlanStart, params: Params) -> Answer:
     tried, targets = start.trial.tried(spec, requested_shares(start, spec, params)), number_targets(spec)
     return {
         "levels": [
-            {
-                "level": level.level,
-                "nodes": level.nodes,
-                "target": targets.get(level.level),
-                "words": _words(level, zeros),
-                **each,
-            }
-            for level, zeros, each in zip(tried.levels, tried.zeros, _levels(spec, tried), strict=True)
+            {"level": e.level, "nodes": e.nodes, "target": targets.get(e.level), "words": _words(e, zeros), **each}
+            for e, zeros, each in zip(tried.levels, tried.zeros, _levels(spec, tried), strict=True)
         ],
         "tree": {**_compared(tried.tree), "zeros": json_number(tried.zeros_of_tree)},
         "epsilon": spec.epsilon,
@@ -293,13 +284,8 @@ def answer(start: PlanStart, params: Params) -> Answer:
         "privacy": tried.privacy.sentences,
         "unknown": [attribute.name for attribute in spec.unknown],
         "notes": list(spec.notes),
-        "start": {
-            "words": start.words,
-            "warning": start.warning,
-            "fans": list(start.fans),
-            "conversions": start.conversions,
-            "nodes": len(start.tree),
-        },
+        "start": {name: getattr(start, name) for name in ("words", "warning", "fans", "conversions")}
+        | {"nodes": len(start.tree)},
     }
 
 

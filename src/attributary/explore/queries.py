@@ -23,13 +23,7 @@ RUN = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  # what
 PAGE = 100  # rows
 LONGEST = 1000  # characters to search for
 ERROR = "CASE WHEN estimate IS NOT NULL THEN sqrt(variance) / greatest(?, estimate) END AS error"  # relative, as rmsre
-KEYS = {
-    "estimate": "estimate",
-    "error": "error",
-    "correction": "abs(correction)",
-    "label": "label",
-    "order": "node",
-}
+KEYS = {"estimate": "estimate", "error": "error", "correction": "abs(correction)", "label": "label", "order": "node"}
 COMPARED = {"change": "change", "significance": "abs(z)"}
 EXPECTED = {column.key: name for name, column in EXTRAS.items()}
 
@@ -54,7 +48,8 @@ class View:
 
 def view(params: Mapping[str, str], store: EstimateStore) -> View:
     """The view that an address asks for; whatever it cannot mean is refused."""
-    allowed = sorts(store)
+    expected = [name for name, column in EXPECTED.items() if column in store.figures]
+    allowed = [*KEYS, *expected, *(COMPARED if store.series else ())]
     sort = params.get("sort") or "estimate"
     if sort not in allowed:
         raise InputError(f"rows are sorted by {', '.join(allowed)}; got {sort[:40]!r}")
@@ -97,12 +92,6 @@ class Place(NamedTuple):
     labels: tuple[str, ...]
 
 
-def sorts(store: EstimateStore) -> list[str]:
-    """What rows can be sorted by."""
-    expected = [name for name, column in EXPECTED.items() if column in store.figures]
-    return [*KEYS, *expected, *(COMPARED if store.series else ())]
-
-
 def columns(store: EstimateStore) -> list[str]:
     """The columns of every answer, in order."""
     labels = [f"a{i}" for i in range(len(store.now.attributes))]
@@ -123,7 +112,6 @@ def rows(store: EstimateStore, view: View, tau: float, place: Place, every: bool
 
 
 def count_rows(store: EstimateStore, view: View, place: Place) -> SqlQuery:
-    """How many rows a view has in all."""
     condition = _condition(view, place)
     return SqlQuery(f"SELECT count(*) FROM {store.view} WHERE {condition.sql}", condition.values)
 
@@ -132,21 +120,11 @@ def _condition(view: View, place: Place) -> SqlQuery:
     """The rows of one table that a view asks for."""
     if not view.flat:
         return SqlQuery("parent = ?", [-1 if place.node is None else place.node])
-    parts: list[str] = []
-    values: list[Any] = []
-    if view.level is not None:
-        parts.append("level = ?")
-        values.append(view.level)
-    if place.node is not None:
-        parts.append("level > ?")
-        values.append(place.level)
-    for i, label in enumerate(place.labels):
-        parts.append(f"a{i} = ?")
-        values.append(label)
-    if view.find:
-        parts.append("contains(lower(label), lower(?))")
-        values.append(view.find)
-    return SqlQuery(" AND ".join(parts) or "true", values)
+    parts: list[tuple[str, Any]] = [("level = ?", view.level)] if view.level is not None else []
+    parts += [("level > ?", place.level)] if place.node is not None else []
+    parts += [(f"a{i} = ?", label) for i, label in enumerate(place.labels)]
+    parts += [("contains(lower(label), lower(?))", view.find)] if view.find else []
+    return SqlQuery(" AND ".join(part for part, _ in parts) or "true", [value for _, value in parts])
 
 
 Row = dict[str, Any]
@@ -167,7 +145,6 @@ class Queries:
         return {"rows": self._shown(found[:PAGE], view.flat), "more": len(found) > PAGE, "page": view.page, "of": of}
 
     def node(self, node: int) -> Row:
-        """A node with its path."""
         return self._shown(self._fetch(_select(self.store, SqlQuery("node = ?", [node]), self.tau)), True)[0]
 
     def count(self, view: View) -> int:

@@ -19,6 +19,7 @@ from starlette.routing import Route
 
 from attributary import report
 from attributary.errors import InputError
+from attributary.explore import plan_tab
 from attributary.explore.guard import HERE, Guard
 from attributary.explore.open_table import ChangedError
 from attributary.explore.queries import Queries
@@ -90,11 +91,9 @@ def make_app(session: Session, token: str, port: int, ticket: str | None = None)
         Route("/api/count", partial(_queried, session, session.count)),
         Route("/api/rows.csv", partial(_streamed, session)),
         Route("/api/reopen", partial(_reopened, session), methods=["POST"]),
-        Route("/api/plan", partial(_planned, session.plan)),
-        Route("/api/best", partial(_planned, session.best)),
-        Route("/api/curve", partial(_planned, session.curve)),
-        Route("/api/draws", partial(_planned, session.draws)),
     ]
+    tab = {"plan": plan_tab.answer, "best": plan_tab.best_answer, "curve": plan_tab.curve, "draws": plan_tab.draws}
+    routes += [Route(f"/api/{name}", partial(_planned, partial(session.planned, ask))) for name, ask in tab.items()]
     errors: Any = {InputError: _refused, duckdb.Error: _broken, Exception: _bug}
     return Guard(Starlette(routes=routes, exception_handlers=errors), token, port, ticket)
 

@@ -8,7 +8,6 @@ from typing import Any
 from attributary.changes import TESTS
 from attributary.errors import InputError
 from attributary.estimates import EXTRAS
-from attributary.explore import plan_tab
 from attributary.explore.estimate_store import EstimateStore, level_gains
 from attributary.explore.plan_tab import CONVERSIONS, FANS, MOST_NODES, PlanStart, made_up_start, whole_number
 from attributary.explore.queries import PAGE, Queries, as_csv, view
@@ -52,26 +51,23 @@ class Session:
             self._starts.pop((), None)
 
     def close(self) -> None:
-        """Ends all queries and closes whatever was opened."""
         for store in [*self._left, *([self.store] if self.store else [])]:
             store.connection.interrupt()
             store.close()
 
     def about(self, params: Params) -> dict[str, Any]:
-        """What there is to look at, of one measure."""
         if self.store is None:
             return {"table": None}
         store = self.store.of(params.get("measure", ""))
         now, name = store.now, self._name(store)
         gains = [] if store.series else level_gains(store, store.connection.cursor(), self._tau(store))
-        sizes = [(name, int(nodes)) for name, nodes in zip(now.levels, now.forest.sizes, strict=False)]
         return {
             "table": {
                 "file": now.path,
                 "before": store.series.periods[-2].name if store.series else None,
                 "test": TESTS[store.series.test].words if store.series else None,
                 "chance": store.series.chance if store.series else None,
-                "levels": [{"name": name, "nodes": nodes} for name, nodes in sizes],
+                "levels": [{"name": n, "nodes": int(x)} for n, x in zip(now.levels, now.forest.sizes, strict=False)],
                 "gains": [as_numbers(gain) for gain in gains],
                 "gained": gain_words(gains),
                 "nodes": len(now),
@@ -138,17 +134,9 @@ class Session:
     def csv(self, queries: Queries, params: Params) -> Iterator[str]:
         return as_csv(queries, view(params, queries.store))
 
-    def plan(self, params: Params) -> dict[str, Any]:
-        return plan_tab.answer(self._start(params), params)
-
-    def best(self, params: Params) -> dict[str, Any]:
-        return plan_tab.best_answer(self._start(params), params)
-
-    def curve(self, params: Params) -> dict[str, Any]:
-        return plan_tab.curve(self._start(params), params)
-
-    def draws(self, params: Params) -> dict[str, Any]:
-        return plan_tab.draws(self._start(params), params)
+    def planned(self, answer: Callable[[PlanStart, Params], dict[str, Any]], params: Params) -> dict[str, Any]:
+        """An answer of the Plan tab."""
+        return answer(self._start(params), params)
 
     def _start(self, params: Params) -> PlanStart:
         """What the Plan tab starts with, or the made-up tree that a request describes."""

@@ -78,7 +78,6 @@ def whole(series: Series) -> Series:
 
 
 def surest_first(changes: Changes, nodes: Any) -> list[int]:
-    """Nodes by their chance."""
     return [int(node) for node in sorted(nodes, key=lambda node: changes.chance[node])]
 
 
@@ -128,15 +127,13 @@ def change(changes: Changes, node: int) -> Numeral:
     relative = bool(np.isfinite(changes.relative.low[node]))
     x, low, high = (float(values[node]) for values in (changes.relative if relative else changes.change))
     per = TESTS[changes.test].per
-    shown = numerals.signed_percent if per or relative else signed_count
+
+    def shown(x: float) -> str:
+        return numerals.signed_percent(x) if per or relative else "+" * (x > 0) + numerals.count(x)
+
     points = " points" if per and not relative else ""
     value = {"relative" if relative else "difference": x, "low": low, "high": high}
     return Numeral(f"{shown(x)} ({shown(low)} to {shown(high)}){points}", value)
-
-
-def signed_count(x: float) -> str:
-    """A difference of counts with its sign."""
-    return f"+{numerals.count(x)}" if x > 0 else numerals.count(x)
 
 
 def share(part: float) -> str:

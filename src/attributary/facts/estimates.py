@@ -7,8 +7,20 @@ import numpy as np
 
 from attributary.estimates import Z_FINE, suspects
 from attributary.facts import numerals
-from attributary.facts.numerals import NOTHING, Numeral, change, listed, many, number, percent, signed
-from attributary.facts.plan import Line, cut_off
+from attributary.facts.numerals import (
+    NOTHING,
+    Line,
+    Numeral,
+    Table,
+    change,
+    listed,
+    many,
+    number,
+    percent,
+    sentence,
+    signed,
+)
+from attributary.facts.plan import cut_off
 from attributary.facts.quantity import Quantity, label
 from attributary.plan import Plan
 from attributary.spec.measure import COUNT
@@ -26,11 +38,6 @@ MADE_OF = {
     None: "the prior is what an earlier period, or other nodes with the same label, say to expect of a node",
 }
 POSTERIOR = "the estimates are means over all whole counts, each weighted by its probability given the noisy values"
-
-
-def sentence(text: str) -> str:
-    """A text as a sentence of its own."""
-    return f"{text[:1].upper()}{text[1:]}" + "." * (not text.endswith((".", "?")))
 
 
 # Totals
@@ -182,9 +189,10 @@ def median_errors(quantity: Quantity) -> list[float]:
     return [float(np.median(error[est.tree.slice(i)])) for i in range(est.tree.depth)]
 
 
-def gains_table(gains: Sequence[LevelGain]) -> list[list[str]]:
-    """The heads and a row for each level, as all renderers show them."""
-    return [list(HEADS.values()), *([getattr(gain, name) for name in HEADS] for gain in gains)]
+def gains_table(gains: Sequence[LevelGain]) -> Table:
+    """A row for each level, as all renderers show them."""
+    rows = [[getattr(gain, name) for name in HEADS] for gain in gains]
+    return Table("What denoising gained", list(HEADS.values()), rows, 5)
 
 
 def gain_words(gains: Sequence[LevelGain]) -> str:
@@ -231,7 +239,6 @@ def fit_line(quantity: Quantity) -> Line:
 
 
 def correction_line(quantity: Quantity) -> Line:
-    """How many corrections noise does not explain."""
     beyond = f"(threshold {quantity.doubt.threshold:.1f} standard deviations)"
     if not quantity.doubt.nodes:
         return Line("corrections", f"no implausible correction {beyond}")
@@ -247,7 +254,6 @@ def worst(quantity: Quantity, most: int = LISTED) -> tuple[int, list[tuple[str, 
 
 
 def negative_line(quantity: Quantity) -> Line | None:
-    """How many estimates are below 0."""
     below, of = int((quantity.estimates.estimate < 0).sum()), len(quantity.estimates)
     verb = "is" if below == 1 else "are"
     words = f"{below:,} of {of:,} estimates {verb} negative, which is normal for small noisy {quantity.noun}s"

@@ -12,7 +12,7 @@ import numpy as np
 
 from attributary.errors import InputError
 from attributary.estimators import ESTIMATORS
-from attributary.facts.numerals import NOTHING, PERCENT, Numeral, percent, signed_percent
+from attributary.facts.numerals import NOTHING, PERCENT, Numeral, Table, percent, signed_percent
 from attributary.spec.measure import COUNT
 from attributary.tables import place
 from attributary.tables.table_columns import floats
@@ -69,7 +69,6 @@ class Point:
 
     @property
     def called(self) -> str:
-        """The method as a reader calls it."""
         return self.title or self.method
 
     @property
@@ -110,7 +109,6 @@ def one_each(points: Sequence[Point]) -> list[Point]:
 
 
 def tree_errors(points: Sequence[Point]) -> list[Point]:
-    """The errors of whole trees."""
     return [p for p in one_each(points) if p.level is None]
 
 
@@ -188,23 +186,14 @@ def paired(draws: Any, against: Any) -> tuple[float, float]:
 # Tables: a caption, heads and rows
 
 
-class ErrorTable(NamedTuple):
-    """A table of errors for people; figures are numerals, which keep their numbers."""
-
-    caption: str
-    heads: list[str]
-    rows: list[list[str]]
-    apart: int = 0  # columns that stay together where the others need a table of their own
-
-
-def error_tables(points: Sequence[Point]) -> Iterator[ErrorTable]:
+def error_tables(points: Sequence[Point]) -> Iterator[Table]:
     """The error of every method; where limits were tried, the best method for each kind of them instead."""
     errors = tree_errors(points)
     yield from limit_tables([p for p in errors if p.limits is not None])
     yield from method_tables([p for p in errors if p.limits is None])
 
 
-def method_tables(errors: Sequence[Point], cell: Callable[[Point], str] | None = None) -> Iterator[ErrorTable]:
+def method_tables(errors: Sequence[Point], cell: Callable[[Point], str] | None = None) -> Iterator[Table]:
     """For each tree, noise model and τ, a row for each method, and for all limits, with its tree error at every ε."""
     cell = cell or (lambda p: shown(p.rmsre))
     by_table: dict[str, dict[tuple[str, str], dict[float, Point]]] = {}
@@ -219,7 +208,7 @@ def method_tables(errors: Sequence[Point], cell: Callable[[Point], str] | None =
             [called, *(cell(cells[e]) if e in cells else NOTHING for e in epsilons), name]
             for (called, name), cells in methods.items()
         ]
-        yield ErrorTable(caption, heads, rows)
+        yield Table(caption, heads, rows)
 
 
 def shown(part: float) -> Numeral:
@@ -229,7 +218,7 @@ def shown(part: float) -> Numeral:
     return Numeral(f"{100 * part:,.2f}{PERCENT}", part)
 
 
-def limit_tables(errors: Sequence[Point]) -> Iterator[ErrorTable]:
+def limit_tables(errors: Sequence[Point]) -> Iterator[Table]:
     """The method of least error over all measures under each kind of limits, and its errors of each measure."""
     by_table: dict[Any, dict[str, list[Point]]] = {}
     for p in errors:
@@ -243,7 +232,7 @@ def limit_tables(errors: Sequence[Point]) -> Iterator[ErrorTable]:
         more = ["m", *(f"{name} clip" if len(values) > 1 else "clip" for name in values)]
         rows = [_limit_row(points, names, values) for points in kinds.values()]
         caption = f"{dataset}, {tree}: tree error under {noise} noise, τ = {tau:g}, ε = {epsilon:g}"
-        yield ErrorTable(caption, [*heads, *more], rows, len(heads))
+        yield Table(caption, [*heads, *more], rows, len(heads))
 
 
 def _limit_row(points: list[Point], names: list[str], values: list[str]) -> list[str]:
@@ -260,14 +249,14 @@ def _limit_row(points: list[Point], names: list[str], values: list[str]) -> list
     return [*row, conversions, *(Numeral(f"{clip:,.2f}", clip) for clip in clips)]
 
 
-def best_tables(evaluation: Any) -> Iterator[ErrorTable]:
+def best_tables(evaluation: Any) -> Iterator[Table]:
     """For each tree, noise model and τ, the paper's best method beside ours at every ε."""
     compared = best(evaluation)
     limits = any(row.limit > 0 for row in compared)
     heads = ["ε", "paper's best", "method", "our best", "method", "change", "zeros", *["limit"] * limits]
     for (dataset, tree, noise, tau), rows in groupby(compared, lambda row: row[:4]):
         cells = [_best_row(row, limits) for row in rows]
-        yield ErrorTable(f"{dataset}, {tree}: the paper's best and ours, {noise} noise, τ = {tau:g}", heads, cells)
+        yield Table(f"{dataset}, {tree}: the paper's best and ours, {noise} noise, τ = {tau:g}", heads, cells)
 
 
 def _best_row(row: Best, limits: bool) -> list[str]:
@@ -275,16 +264,10 @@ def _best_row(row: Best, limits: bool) -> list[str]:
     by = NOTHING if abs(row.change) < SURE else signed_percent(row.change)
     change = Numeral("" if max(row.paper, row.ours) < SMALL else by + spread, row.change)
     sides = [shown(row.paper), row.paper_method, shown(row.ours), row.our_method]
-    return [
-        Numeral(f"{row.epsilon:g}", row.epsilon),
-        *sides,
-        change,
-        shown(row.zeros),
-        *[shown(row.limit)] * limits,
-    ]
+    return [Numeral(f"{row.epsilon:g}", row.epsilon), *sides, change, shown(row.zeros), *[shown(row.limit)] * limits]
 
 
-def stated_tables(evaluation: Any, stated: Iterable[tuple[str, float, float]], epsilon: float) -> Iterator[ErrorTable]:
+def stated_tables(evaluation: Any, stated: Iterable[tuple[str, float, float]], epsilon: float) -> Iterator[Table]:
     """Figures that the paper states at an ε, of (tree, τ, error), beside those of this evaluation, if it has any."""
     figures = {(tree, tau): rmsre for tree, tau, rmsre in stated}
     points = tree_errors(read_evaluation(evaluation.table, "the evaluation"))
@@ -300,7 +283,7 @@ def stated_tables(evaluation: Any, stated: Iterable[tuple[str, float, float]], e
     if rows:
         heads = ["tree", "τ", "noise", "the paper", GREEDY, "our best", "method"]
         rows_of = "generated" if generated else "these"
-        yield ErrorTable(f"stated by the paper at ε = {epsilon:g}, and on {rows_of} rows", heads, rows)
+        yield Table(f"stated by the paper at ε = {epsilon:g}, and on {rows_of} rows", heads, rows)
 
 
 POOLED = {

@@ -1,8 +1,8 @@
-"""Numerals: numbers for the eye, with thousands separators and no more digits than they deserve."""
+"""Numerals: numbers for the eye, and the lines, facts and tables that they stand in, whoever shows them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import floor, inf, isfinite, isinf, isnan, log10
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -22,6 +22,37 @@ class Numeral(str):
         made = super().__new__(cls, text)
         made.value = value
         return made
+
+
+class Line(NamedTuple):
+    """One sentence; lines of one subject stand together."""
+
+    subject: str
+    text: str
+    warning: bool = False
+
+
+class Fact(NamedTuple):
+    """An answer under its name; `more` explains, `warning` must not be missed."""
+
+    name: str
+    answer: str
+    more: tuple[str, ...] = ()
+    warning: str = ""
+
+
+class Table(NamedTuple):
+    """A table for people; figures are numerals, which keep their numbers."""
+
+    caption: str
+    heads: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    together: int = 0  # columns that stay together where the others need a table of their own
+
+
+def sentence(text: str) -> str:
+    """A text as a sentence of its own."""
+    return f"{text[:1].upper()}{text[1:]}" + "." * (not text.endswith((".", "?")))
 
 
 def count(x: float, digits: int = 1) -> str:
@@ -62,7 +93,6 @@ def percent(part: float) -> Numeral:
 
 
 def signed_percent(part: float) -> Numeral:
-    """A change as a percentage with its sign."""
     return Numeral(f"+{percent(part)}" if part > 0 else percent(part), part)
 
 

@@ -1,12 +1,12 @@
 """Plan facts: a table of levels and what to say of errors, bounds, limits, noise, privacy and prior, in sentences."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from attributary.budget import METHODS, Expected
-from attributary.facts.numerals import NOTHING, Numeral, change, listed, number, percent, span
+from attributary.facts.numerals import NOTHING, Line, Numeral, Table, change, listed, number, percent, span
 from attributary.plan import MeasurePlan, Plan, expected
 from attributary.plan.bounded_shares import ENOUGH
 from attributary.plan.expected_errors import Compared, LevelErrors, TargetError
@@ -21,14 +21,6 @@ REVEALS = "the plan's shares and errors tell something of these counts: keep it 
 SUMMED = "not measured: summed from the levels below"
 WITH_PRIOR = "these errors assume `denoise --prior`"
 WHOSE = {None: "expected error", True: "expected error, with prior", "split": "expected error, unbiased"}
-
-
-class Line(NamedTuple):
-    """One sentence; lines of one subject stand together."""
-
-    subject: str
-    text: str
-    warning: bool = False
 
 
 class LevelFact(NamedTuple):
@@ -70,7 +62,7 @@ def level_facts(plan: Plan) -> list[LevelFact]:
     return [*facts, LevelFact("all", _whole(nodes), *gets, *_errors(tree), percent(np.nan), NOTHING, tree)]
 
 
-def heads(plan: Plan, columns: tuple[str, ...]) -> list[str]:
+def heads(plan: Plan, columns: Sequence[str]) -> list[str]:
     """What columns of `level_facts` are called; the errors' head says whose they are."""
     by_root = bool(plan.roots)
     called = {
@@ -80,7 +72,6 @@ def heads(plan: Plan, columns: tuple[str, ...]) -> list[str]:
         "expected": WHOSE[plan.learn],
         "equal": "equal split",
         "change": "vs. equal",
-        "leaves": "leaves",
         "zeros": "all zeros",
         "median": "median node",
         "worst": "worst node",
@@ -88,12 +79,12 @@ def heads(plan: Plan, columns: tuple[str, ...]) -> list[str]:
     return [called.get(name, name) for name in columns]
 
 
-def table(plan: Plan) -> tuple[tuple[str, ...], list[list[str]]]:
-    """The columns that terminal and notebook show of `level_facts`, and the rows; zeros only where a prior tells."""
+def table(plan: Plan, caption: str = "") -> Table:
+    """What terminal and notebook show of `level_facts`; zeros only where a prior tells."""
     facts = level_facts(plan)
-    columns: tuple[str, ...] = ("level", "nodes", "share", "contribution", "expected", "equal", "change", "leaves")
-    columns += ("zeros",) * (facts[-1].errors.zeros is not None)
-    return columns, [[getattr(fact, name) for name in columns] for fact in facts]
+    columns = ["level", "nodes", "share", "contribution", "expected", "equal", "change", "leaves"]
+    columns += ["zeros"] * (facts[-1].errors.zeros is not None)
+    return Table(caption, heads(plan, columns), [[getattr(fact, name) for name in columns] for fact in facts], 4)
 
 
 def _errors(error: Compared) -> tuple[Numeral, Numeral, Numeral, Numeral, Numeral]:
@@ -152,7 +143,6 @@ def level_lines(part: MeasurePlan) -> list[Line]:
 
 
 def title(plan: Plan) -> str:
-    """The plan in one line."""
     spec, nodes = plan.spec, sum(level.nodes for level in plan.expected.levels)
     each = f", one for each {spec.split_by}" if spec.split_by else ""
     uses = {None: "", True: ", for estimates that use the prior", "split": ", for non-negative estimates"}[plan.learn]
@@ -171,7 +161,6 @@ def about(plan: Plan, part: MeasurePlan) -> str:
 
 
 def together(plan: Plan) -> str:
-    """The error of all measures."""
     error = plan.expected.tree
     return (
         f"all measures together, root mean square by weight: {percent(error.plan)}; equal split: "
@@ -180,7 +169,6 @@ def together(plan: Plan) -> str:
 
 
 def split_words(plan: Plan) -> str:
-    """How the budget was split."""
     each = f", one split per {plan.spec.split_by}" if plan.spec.split_by else ""
     return f"{METHODS[plan.method].words if plan.method in METHODS else plan.method}{each}"
 
@@ -333,7 +321,6 @@ def bound_lines(plan: Plan) -> list[Line]:
 
 
 def privacy_lines(plan: Plan) -> list[Line]:
-    """The noise, and what ε is of."""
     spec, texts = plan.spec, plan.privacy_words.all_lines
     if spec.noise_model.account:
         texts += [f"with {', '.join(f'{name} = {x:.4g}' for name, x in spec.noise_model.account.items())}"]
@@ -378,7 +365,6 @@ def prior_lines(plan: Plan, tree: Tree, prior: Prior, path: str | None) -> list[
 
 
 def note_lines(plan: Plan) -> list[Line]:
-    """What else has to be known."""
     texts = list(plan.spec.notes)
     classes = len({(plan.most(x), *(share.roots[x] for share in plan.measures)) for x in plan.roots})
     if plan.nodes is not None or classes > CLASSES:

@@ -2,28 +2,18 @@
 
 from collections.abc import Sequence
 from math import exp
-from typing import NamedTuple
 
 import numpy as np
 
 from attributary.estimates import Estimates
 from attributary.facts import numerals
-from attributary.facts.estimates import BIASED, prior_lines, sentence
+from attributary.facts.estimates import BIASED, prior_lines
+from attributary.facts.numerals import Fact, sentence
 from attributary.facts.plan import REVEALS, about, split_words
 from attributary.facts.quantity import Quantity
 from attributary.plan import MeasurePlan, Plan
 from attributary.plan.plan import Trade
 from attributary.tables.table_columns import EXACT_PRIOR, NO_NOISE, SEEDED, TRUE_COUNTS
-
-
-class Fact(NamedTuple):
-    """`more` explains, `warning` must not be missed."""
-
-    name: str
-    answer: str
-    more: tuple[str, ...] = ()
-    warning: str = ""
-
 
 SAME_NOISE = 0.02  # how far variances may be from those planned, relative to them
 LARGE = 1e6  # a factor that nobody can picture
@@ -48,7 +38,6 @@ def privacy_sentence(plan: Plan | None, est: Estimates, not_private: str) -> str
 
 
 def plan_headline(plan: Plan) -> list[str]:
-    """What a plan alone says."""
     tree = plan.expected.tree
     errors = f"{numerals.percent(tree.plan)} ({numerals.percent(tree.equal)} with an equal split)"
     return [
@@ -77,11 +66,8 @@ def _weight(quantity: Quantity) -> list[Fact]:
     return [Fact("Weight of the prior", f"{mean} on average", more, sentence(BIASED))]
 
 
-EVALUATION = Fact(
-    "Query",
-    "the error of each method",
-    warning="An evaluation is computed from true counts, and no ε protects it.",
-)
+TRUE = "An evaluation is computed from true counts, and no ε protects it."
+EVALUATION = Fact("Query", "the error of each method", warning=TRUE)
 
 
 def not_private(said: str) -> list[str]:
@@ -97,8 +83,7 @@ def not_private(said: str) -> list[str]:
 
 def _question(plan: Plan, est: Estimates | None) -> Fact:
     spec = plan.spec
-    sizes = [len(range(*est.tree.slice(i).indices(len(est)))) for i in range(est.tree.depth)] if est else None
-    counts = sizes or [level.nodes for level in plan.expected.levels]
+    counts = np.diff(est.tree.offsets).tolist() if est else [level.nodes for level in plan.expected.levels]
     sized = numerals.listed([f"{n:,}\u00a0×\u00a0{name}" for n, name in zip(counts, plan.levels, strict=False)])
     more = [f"{numerals.many(sum(counts), 'node' if spec.values else 'count')}: {sized}."]
     if spec.unknown:
@@ -137,15 +122,11 @@ def _epsilon(epsilon: float) -> str:
 def _noise(plan: Plan, est: Estimates | None) -> Fact:
     spec, warning = plan.spec, _other_noise(plan, est)
     if spec.noise_model.on_sums and (spec.values or len(plan.measures) > 1):
-        return Fact(
-            "Noise",
-            "discrete Laplace, as in a summary report",
-            (
-                "A conversion adds to one key of each level and measure, a value in proportion to where it is clipped; "
-                f"an impression adds {spec.l1:,} at most. Every sum gets noise DLap(ε / {spec.l1:,}).",
-            ),
-            warning,
+        words = (
+            "A conversion adds to one key of each level and measure, a value in proportion to where it is clipped; "
+            f"an impression adds {spec.l1:,} at most. Every sum gets noise DLap(ε / {spec.l1:,})."
         )
+        return Fact("Noise", "discrete Laplace, as in a summary report", (words,), warning)
     what, how = spec.noise_model.words
     other = plan.other_noise
     beside = () if other is None else (f"{other.words(plan.expected.tree.plan)}.",)

@@ -30,7 +30,6 @@ class FigureName:
 
     @property
     def called(self) -> str:
-        """Its name in a sentence."""
         return called(self.name)
 
     @property
@@ -40,7 +39,6 @@ class FigureName:
 
     @property
     def noun(self) -> str:
-        """What one of its figures is."""
         return {"count": "count", "value": "sum", "ratio": "ratio"}[self.kind]
 
     @property
@@ -70,7 +68,6 @@ class Quantity(FigureName):
 
     @property
     def plan(self) -> Plan | None:
-        """The plan of this measure alone."""
         return None if self.part is None else self.part.plan
 
     @cached_property

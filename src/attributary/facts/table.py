@@ -5,9 +5,8 @@ from typing import Any
 import numpy as np
 
 from attributary.facts import numerals
-from attributary.facts.estimates import fit_line, level_gains, sentence
-from attributary.facts.numerals import listed, percent
-from attributary.facts.privacy import Fact
+from attributary.facts.estimates import fit_line, level_gains
+from attributary.facts.numerals import Fact, listed, percent, sentence
 from attributary.facts.quantity import Quantity
 from attributary.pipeline.check_table import TableCheck
 

@@ -170,7 +170,7 @@ def two_logs(spec: Spec, logs: Logs, impressions: LogTable, conversions: LogTabl
     unknown = {
         name: calendars.get(a.name) or _unknown_value(conversions, a)
         for name, a in attributes.items()
-        if not is_delay(a, logs)
+        if not spec.is_delay(a)
     }
     got = {name: f"next_{name}" if name in unknown else bucket_sql(DELAY, a) for name, a in attributes.items()}
     many = spec.conversions_per_impression != 1 or bool(spec.values)
@@ -220,7 +220,6 @@ TIME, THEN = "attributary_time", "attributary_conversion_time"  # columns of tim
 
 
 def _timed(log: LogTable, times: Mapping[str, str]) -> str:
-    """The rows of a log with their times."""
     return f"(SELECT *, {', '.join(f'{sql} AS {name}' for name, sql in times.items())} FROM {log.rows}) AS timed"
 
 
@@ -302,7 +301,7 @@ def one_log(spec: Spec, logs: Logs, log: LogTable, period: Period) -> CountingSq
     known = {f"known_{i}": calendars.get(a.name) or label(log, a.name) for i, a in enumerate(spec.known)}
     unknown, got = {}, {}
     for i, a in enumerate(spec.unknown):
-        if is_delay(a, logs):
+        if spec.is_delay(a):
             if delay is None:
                 raise InputError(
                     f"attribute {a.name!r} is the delay from impression to conversion; name its column: "
@@ -368,11 +367,6 @@ def _delay(logs: Logs, log: LogTable) -> str | None:
     return f"{done} - {seen}"
 
 
-def is_delay(attribute: Attribute, logs: Logs) -> bool:
-    """Whether it is the time from impression to conversion: a bucket of time that the spec gives no column for."""
-    return isinstance(attribute.bucket, str) and attribute.name not in logs.conversion_columns
-
-
 def _unknown_value(log: LogTable, attribute: Attribute) -> str:
     """The value of an attribute that is not the delay, or its bucket."""
     if attribute.bucket is None:
@@ -431,5 +425,4 @@ def _fill(name: str, **blanks: str) -> str:
 
 
 def _select(values: Mapping[str, str], rows: str) -> str:
-    """The values under their names."""
     return f"SELECT {', '.join(f'{value} AS {name}' for name, value in values.items())} FROM {rows}"

@@ -122,14 +122,18 @@ def leaves(spec: Spec, logs: Logs, table: Any, period: Period) -> Counts:
     ]
     paths = number_rows([column.code for column in known], table.num_rows)  # in the order of their labels
     sizes = [len(attribute.labels) for attribute in spec.unknown]
-    _refuse_too_many(len(paths.first), prod(sizes))
+    number_of_leaves = len(paths.first) * prod(sizes)
+    if number_of_leaves >= LARGEST:
+        raise InputError(
+            f"a tree holds fewer than 2**31 leaves; {len(paths.first):,} known paths with {prod(sizes):,} unknown "
+            f"values each are {number_of_leaves:,}: use fewer buckets"
+        )
     leaf, lost, outside = paths.of_row, np.zeros(table.num_rows, bool), []
     for i, attribute in enumerate(spec.unknown):
         place, not_in_domain = domain_places(table, f"unknown_{i}", attribute, logs, conversions)
         leaf = leaf * sizes[i] + place
         lost |= place < 0
         outside += [not_in_domain] if not_in_domain else []
-    number_of_leaves = len(paths.first) * prod(sizes)
     count = np.bincount(leaf[~lost], conversions[~lost], number_of_leaves).astype(np.int64)
     seen_by_path = np.bincount(paths.of_row, impressions, len(paths.first)).astype(np.int64)
     made = _table(spec, known, paths.first, sizes, seen_by_path, count)
@@ -138,6 +142,8 @@ def leaves(spec: Spec, logs: Logs, table: Any, period: Period) -> Counts:
         inside = ~lost & (all_conversions > 0)
         grouped = conversion_groups(spec, table, leaf, all_conversions).some(inside)
         made, values = _measured(spec, made, grouped), value_totals(spec, grouped)
+    # All rows have a fate; of two logs, a conversion that is its impression's first is also within the window.
+    counted_twice = 0 if logs.is_attributed or many else total["conversion"]
     return Counts(
         mark(made, TRUE_COUNTS),
         impressions=int(impressions.sum()),
@@ -150,14 +156,8 @@ def leaves(spec: Spec, logs: Logs, table: Any, period: Period) -> Counts:
         outside=tuple(outside),
         left_out=int(conversions[lost].sum()),
         values=values,
-        rows=_rows_read(total, logs, many) if period.is_all else None,
+        rows=sum(total.values()) - counted_twice if period.is_all else None,
     )
-
-
-def _rows_read(total: dict[str, int], logs: Logs, many: bool) -> int:
-    """All rows have a fate; of two logs, a conversion that is its impression's first is also within the window."""
-    again = 0 if logs.is_attributed or many else total["conversion"]
-    return sum(total.values()) - again
 
 
 def _measured(spec: Spec, table: Any, groups: "ConversionGroups") -> Any:
@@ -212,14 +212,6 @@ def _coded(code: Ints, labels: tuple[str, ...]) -> Any:
     return pa.DictionaryArray.from_arrays(pa.array(code.astype(np.int32)), pa.array(labels, pa.string()))
 
 
-def _refuse_too_many(paths: int, domain: int) -> None:
-    if paths * domain >= LARGEST:
-        raise InputError(
-            f"a tree holds fewer than 2**31 leaves; {paths:,} known paths with {domain:,} unknown values each are "
-            f"{paths * domain:,}: use fewer buckets"
-        )
-
-
 # Values are whole millionths. A bin of values is there to tell what clipping does: all values in it are clipped, or
 # none is. If the spec gives the limit, there are two bins; if the plan chooses it, twenty for each power of ten.
 
@@ -233,7 +225,7 @@ def value_columns(spec: Spec, log: LogTable, condition: str = "TRUE") -> tuple[d
     Where the condition does not hold, there are none.
     """
     names = {f"value_{k}": measure for k, measure in enumerate(spec.values)}
-    micros = {name: _millionths(_number_or_nan(log, m.source)) for name, m in names.items()}
+    micros = {name: _millionths(log, m.source) for name, m in names.items()}
     got = [f"CASE WHEN {condition} THEN {name} END AS {name}" for name in names]
     got += [f"CASE WHEN {condition} THEN {_bin(name, m)} END AS bin_{name}" for name, m in names.items()]
     bins = [f"bin_{name}" for name in names]
@@ -260,17 +252,14 @@ def bin_start(measure: Measure, bin_: int) -> int:
     return round(measure.limit * MICRO) if measure.limit is not None else ceil(10 ** (bin_ / PER_TEN))
 
 
-def _number_or_nan(log: LogTable, name: str) -> str:
-    """The column as a number; nan is left to what comes after."""
-    column, kind = find_column(log, name)
-    return f"CAST({present(log, column, kind)} AS DOUBLE)" if kind in ("whole", "number") else number(log, name)
-
-
-def _millionths(value: str) -> str:
-    """A number in whole millionths; nan, ∞ and what 64 bits cannot hold are missing.
+def _millionths(log: LogTable, name: str) -> str:
+    """A column of numbers in whole millionths; nan, ∞ and what 64 bits cannot hold are missing.
 
     Without TRY_, DuckDB would fail on nan: Parquet's statistics do not tell of it, and a check for it is left out.
     """
+    column, kind = find_column(log, name)
+    is_number = kind in ("whole", "number")
+    value = f"CAST({present(log, column, kind)} AS DOUBLE)" if is_number else number(log, name)
     return f"TRY_CAST(ROUND({value} * {MICRO}) AS BIGINT)"
 
 
@@ -288,22 +277,28 @@ class ConversionGroups(NamedTuple):
     leaf: Ints
     rank: Ints  # of its impression's conversions, from 1
     number: Ints
-    bins: list[Ints]  # of each measure that is a value
-    sums: list[Ints]  # of its values, in millionths
+    bins: Ints  # measures that are values by groups
+    sums: Ints  # of these values, in millionths
 
     def some(self, which: Bools) -> "ConversionGroups":
         """Only these."""
-        bins, sums = ([column[which] for column in columns] for columns in (self.bins, self.sums))
-        return ConversionGroups(self.leaf[which], self.rank[which], self.number[which], bins, sums)
+        return ConversionGroups(*(column[..., which] for column in self))
 
 
 def conversion_groups(spec: Spec, table: Any, leaf: Ints, number: Ints) -> ConversionGroups:
     """The conversions of a table's rows; all are first ones where it does not say."""
-    names = [f"value_{k}" for k in range(len(spec.values))]
-    ranked = "rank" in table.column_names
-    rank = _int_column(table, "rank", 1) if ranked else np.ones(len(leaf), np.int64)
-    bins = [_int_column(table, f"bin_{name}", ABSENT) for name in names]
-    return ConversionGroups(leaf, rank, number, bins, [_int_column(table, f"sum_{name}", 0) for name in names])
+    import pyarrow as pa
+
+    def column(name: str, nothing: int) -> Ints:
+        cells: Ints = table.column(name).cast(pa.int64()).fill_null(nothing).to_numpy()
+        return cells
+
+    def of_values(kind: str, nothing: int) -> Ints:
+        each = [column(f"{kind}_value_{k}", nothing) for k in range(len(spec.values))]
+        return np.array(each, np.int64).reshape(len(each), len(leaf))
+
+    rank = column("rank", 1) if "rank" in table.column_names else np.ones(len(leaf), np.int64)
+    return ConversionGroups(leaf, rank, number, of_values("bin", ABSENT), of_values("sum", 0))
 
 
 def plan_chooses_limits(spec: Spec) -> bool:
@@ -318,8 +313,9 @@ def limited_sums(spec: Spec, groups: ConversionGroups, leaves: int) -> dict[str,
     number = _sum_at(groups.leaf[counted], groups.number[counted], leaves)
     made: dict[str, Any] = {"conversions": number, f"conversions{BEYOND}": all_of_them - number}
     for k, measure in enumerate(spec.values):
-        clipped = _clipped(measure, groups, k)
-        whole = _sum_at(groups.leaf, np.where(groups.bins[k] >= 0, groups.sums[k], 0), leaves)
+        bin_, limit = groups.bins[k], round((measure.limit or 0) * MICRO)
+        clipped = np.select([bin_ < 0, bin_ == 1], [0, groups.number * limit], groups.sums[k])
+        whole = _sum_at(groups.leaf, np.where(bin_ >= 0, groups.sums[k], 0), leaves)
         value = _sum_at(groups.leaf[counted], clipped[counted], leaves)
         made[measure.name], made[measure.name + BEYOND] = value / MICRO, (whole - value) / MICRO
     return made
@@ -389,22 +385,8 @@ def value_totals(spec: Spec, groups: ConversionGroups) -> tuple[ValueTotals, ...
     return tuple(totals)
 
 
-def _clipped(measure: Measure, groups: ConversionGroups, k: int) -> Ints:
-    """The sum of each group's values, each clipped."""
-    limit = round((measure.limit or 0) * MICRO)
-    value: Ints = np.select([groups.bins[k] < 0, groups.bins[k] == 1], [0, groups.number * limit], groups.sums[k])
-    return value
-
-
 def _sum_at(place: Ints, values: Ints, size: int) -> Ints:
     """Sums of whole numbers, exact to the last."""
     total = np.zeros(size, np.int64)
     np.add.at(total, place, values)
     return total
-
-
-def _int_column(table: Any, name: str, nothing: int) -> Ints:
-    import pyarrow as pa
-
-    cells: Ints = table.column(name).cast(pa.int64()).fill_null(nothing).to_numpy()
-    return cells

@@ -33,27 +33,21 @@ class Engine(Protocol):
 
     def open(self, files: Files) -> Relation:
         """The rows of these files; an InputError where they cannot be read, or do not go together."""
-        ...
 
     def column(self, name: str) -> str:
         """A column's name in SQL, whatever it is made of."""
-        ...
 
     def text(self, value: str) -> str:
         """A text in SQL, whatever it is made of."""
-        ...
 
     def micros(self, value: str, kind: Kind) -> str:
         """SQL for the microseconds from 1970 to a value of kind date, time or zoned."""
-        ...
 
     def run(self, sql: str, stage: str = "") -> Any:
         """The result as an Arrow table; a CastError where a CAST failed, an InputError where reading did.
 
         `stage` says in words what this is for.
         """
-        ...
 
     def place(self, relation: Relation, condition: str) -> str | None:
         """Where the first row is for which this holds, as in `sales.csv: row 5`; None where it is not known."""
-        ...

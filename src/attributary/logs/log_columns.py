@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from difflib import get_close_matches
-from math import isfinite
+from math import isfinite, prod
 from typing import Any, Literal, NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -151,10 +151,7 @@ def _in_order(columns: list[Ints]) -> tuple[Ints, list[Ints]]:
     """The order of the rows, and columns in that order: one where all fit into one number, sorted much faster."""
     least = [int(column.min()) for column in columns]
     sizes = [int(column.max()) - low + 1 for column, low in zip(columns, least, strict=True)]
-    room = 1
-    for size in sizes:
-        room *= size
-    if room >= FITS:
+    if prod(sizes) >= FITS:
         order = np.lexsort(columns[::-1])
         return order, [column[order] for column in columns]
     key = np.zeros(len(columns[0]), np.int64)
@@ -203,7 +200,6 @@ class LogTable:
 
 
 def label(log: LogTable, name: str) -> str:
-    """The column as it is."""
     column, kind = find_column(log, name)
     if kind == "other":
         raise wrong_kind(log, column, "labels are text, numbers or dates")
@@ -304,7 +300,6 @@ def sample_cells(log: LogTable, column: str) -> list[str]:
 
 
 def is_empty(log: LogTable) -> bool:
-    """Whether the log has no rows."""
     return bool(log.engine.run(f"SELECT 1 AS one FROM {log.rows} LIMIT 1").num_rows == 0)
 
 

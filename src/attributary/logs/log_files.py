@@ -47,12 +47,6 @@ class Files(NamedTuple):
         return self.paths[0] + (f" and {more} more" if more else "")
 
 
-class _FileKind(NamedTuple):
-    format: Format
-    packing: str | None
-    columns: tuple[str, ...] | None
-
-
 def files(names: Sequence[str], folder: str = ".", header: Sequence[str] | None = None) -> Files:
     """The files that names, patterns and folders stand for, relative to a folder; a mistake is an InputError.
 
@@ -64,7 +58,7 @@ def files(names: Sequence[str], folder: str = ".", header: Sequence[str] | None 
         kind = _file_kind(path, header is None)
         if first is None:
             first = kind
-        elif kind[:2] != first[:2]:
+        elif (kind.format, kind.packing) != (first.format, first.packing):
             raise InputError(
                 f"the files of a log must have one format; {path} is not like {paths[0]}: convert one of them"
             )
@@ -75,7 +69,7 @@ def files(names: Sequence[str], folder: str = ".", header: Sequence[str] | None 
             )
     assert first is not None
     columns = first.columns if header is None else tuple(header)
-    return Files(paths, first.format, first.packing, columns if is_text(first.format) else None, header is None)
+    return first._replace(paths=paths, columns=columns if is_text(first.format) else None, header=header is None)
 
 
 def partition(path: str) -> dict[str, str | None]:
@@ -111,7 +105,7 @@ def _inside(folder: str) -> list[str]:
     return [file for file in paths if os.path.isfile(file)]
 
 
-def _file_kind(path: str, header: bool) -> _FileKind:
+def _file_kind(path: str, header: bool) -> Files:
     named = by_name(path)
     if "://" in path:
         if named.format is None:
@@ -119,12 +113,12 @@ def _file_kind(path: str, header: bool) -> _FileKind:
                 f"{path} does not end like a log file; logs are {READ}: give files or a pattern, as in "
                 f"{path.rstrip('/')}/*.parquet"
             )
-        return _FileKind(named.format, named.packing, None)
+        return Files((path,), named.format, named.packing)
     try:
         with open(path, "rb") as file:
             packing = packing_of(file.read(4))
         if named.format == "parquet":
-            return _FileKind("parquet", None, None)
+            return Files((path,), "parquet")
         beginning = _beginning(path, packing)
         kind = named.format or by_content(beginning or b"\n")
         if not is_text(kind) and kind != "parquet":
@@ -133,7 +127,7 @@ def _file_kind(path: str, header: bool) -> _FileKind:
     except OSError as error:
         reason = "it is cut off or damaged" if not error.strerror else error.strerror
         raise InputError(f"{path} cannot be read: {reason}") from error
-    return _FileKind(kind, packing, columns)
+    return Files((path,), kind, packing, columns)
 
 
 def _beginning(path: str, packing: str | None) -> bytes:
@@ -173,7 +167,7 @@ def _columns(path: str, packing: str | None, delimiter: str, beginning: bytes) -
     return tuple(names)
 
 
-def _first_columns(kind: _FileKind) -> str:
+def _first_columns(kind: Files) -> str:
     names = kind.columns or ()
     return ", ".join(names[:6]) + (", …" if len(names) > 6 else "")
 
@@ -217,24 +211,20 @@ def is_generated(path: str) -> bool:
 
 
 def rows_in_logs(logs: Logs | None, folder: str) -> int:
-    """The rows of all logs that a spec names, if their files say so; else 0."""
+    """The rows of all logs that a spec names, if their files say so, as Parquet's do; else 0."""
     if logs is None:
         return 0
-    rows = [_rows_in(files(names, folder, logs.header)) for names in _sides(logs)]
-    return sum(rows) if all(rows) else 0
-
-
-def _rows_in(files: Files) -> int:
-    """The rows of Parquet files, which say so; 0 where that is not known."""
     import pyarrow as pa
     from pyarrow import parquet
 
-    if files.format != "parquet" or any("://" in path for path in files.paths):
+    every = [files(names, folder, logs.header) for names in _sides(logs)]
+    if any(log.format != "parquet" or any("://" in path for path in log.paths) for log in every):
         return 0
     try:
-        return sum(int(parquet.read_metadata(path).num_rows) for path in files.paths)
+        rows = [sum(int(parquet.read_metadata(path).num_rows) for path in log.paths) for log in every]
     except (OSError, pa.ArrowException):  # whoever reads it will say what is wrong with it
         return 0
+    return sum(rows) if all(rows) else 0
 
 
 # DuckDB takes some compressed files that end too early for whole ones.

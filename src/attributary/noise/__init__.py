@@ -11,7 +11,7 @@ A model of your own is a subclass of `NoiseModel`, and `noise.register` makes it
 from dataclasses import replace
 
 from attributary.errors import InputError
-from attributary.noise.aggregator_noise import PAGES
+from attributary.noise.aggregator_noise import AggregatorCounts, AggregatorSums, TwoAggregatorCounts, TwoAggregatorSums
 from attributary.noise.discrete_gaussian import dgauss_variance, sample_dgauss
 from attributary.noise.discrete_laplace import Entropy, dlap_variance, rate, sample_dlap, sample_each
 from attributary.noise.gaussian import Gaussian
@@ -19,7 +19,7 @@ from attributary.noise.model import NoiseModel, OnCounts, OnSums
 from attributary.noise.privacy_account import PrivacyAccount, gaussian_delta, gaussian_epsilon, gaussian_mu
 from attributary.noise.randomised_response import RandomisedResponse, StateWeights
 from attributary.noise.rounded_laplace import RoundedLaplace
-from attributary.noise.shapes import DISCRETE_LAPLACE, LAPLACE, NORMAL, NoiseShape
+from attributary.noise.shapes import DISCRETE_LAPLACE, DLAP_TWICE, LAPLACE, LAPLACE_TWICE, NORMAL, NoiseShape
 from attributary.noise.statement import Statement, by_level, estimated, read_statement
 
 __all__ = [
@@ -89,11 +89,8 @@ def parse(text: str) -> Statement:
     pages |= {name: (page.shape, (page.formula,)) for name, page in MODELS.items() if page.formula is not None}
     pages[estimated.__name__] = (LAPLACE, (estimated,))
     statement = read_statement(text, {name: (shape, formulas) for name, (shape, formulas) in pages.items() if formulas})
-    return (
-        replace(statement, shape=shape_of(statement.given.get("shape", LAPLACE.name)))
-        if statement.is_estimated
-        else statement
-    )
+    shape = shape_of(statement.given.get("shape", LAPLACE.name)) if statement.is_estimated else statement.shape
+    return replace(statement, shape=shape)
 
 
 def parse_levels(text: str) -> dict[str | None, Statement]:
@@ -101,4 +98,5 @@ def parse_levels(text: str) -> dict[str | None, Statement]:
     return by_level(text, parse)
 
 
-register(OnSums, OnCounts, Gaussian, RoundedLaplace, LAPLACE, DISCRETE_LAPLACE, NORMAL, *PAGES)
+register(OnSums, OnCounts, Gaussian, RoundedLaplace, LAPLACE, DISCRETE_LAPLACE, NORMAL)
+register(AggregatorSums, TwoAggregatorSums, AggregatorCounts, TwoAggregatorCounts, LAPLACE_TWICE, DLAP_TWICE)

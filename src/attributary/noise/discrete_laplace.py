@@ -36,19 +36,14 @@ def dlap_variance(a: Fraction | float | NDArray[Any]) -> float | NDArray[np.floa
 
     For a single number, of the noise that `sample_dlap(a, ...)` draws, at `rate(a)`; an array is taken as it is.
     """
-    if isinstance(a, (int, float, Fraction)):
-        return float(_variance(np.float64(rate(a))))
-    rates = np.asarray(a, np.float64)
+    rates = np.asarray(rate(a) if isinstance(a, (int, float, Fraction)) else a, np.float64)
     bad = ~((rates > 0) & (rates < inf))
     if bad.any():
         raise InputError(f"a rate of noise must be positive and finite, got {rates[bad][0]}; leave out such rates")
-    return np.asarray(_variance(rates))
-
-
-def _variance(a: NDArray[np.float64] | np.float64) -> Any:
     with np.errstate(over="ignore"):  # below 1e-154 the variance is no longer a float64, and inf says so
-        deviation = np.exp(-a / 2) / np.expm1(-a)  # 1/(2·sinh(a/2)), which neither cancels nor overflows
-        return 2 * deviation * deviation
+        deviation = np.exp(-rates / 2) / np.expm1(-rates)  # 1/(2·sinh(a/2)), which neither cancels nor overflows
+        variance = 2 * deviation * deviation
+    return np.asarray(variance) if isinstance(a, np.ndarray) else float(variance)
 
 
 def dlap_log_likelihood(k: NDArray[Any], a: NDArray[np.float64]) -> NDArray[np.float64]:

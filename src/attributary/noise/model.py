@@ -17,7 +17,7 @@ from attributary.noise.discrete_laplace import (
     sample_dlap,
     sample_each,
 )
-from attributary.noise.shapes import DISCRETE_LAPLACE, LAPLACE, NoiseShape, dlap_variances
+from attributary.noise.shapes import DISCRETE_LAPLACE, LAPLACE, NoiseShape, dlap_variances, twice_log_likelihood
 from attributary.types import Floats, Ints
 
 
@@ -42,6 +42,8 @@ class NoiseModel(ABC):
     approximate: ClassVar[bool] = False  # whether ε holds but for a chance of δ
     exponent: ClassVar[int] = 2  # precision grows with this power of the budget, or about so
     beside: ClassVar[str | None] = None  # the noise that a plan compares it with
+    draws: ClassVar[int] = 1  # of discrete Laplace noise, that are added up
+    parts: ClassVar[int] = 1  # of the budget, of which each draw has one
     formula: ClassVar[Callable[..., Any] | None] = None  # variance and divisor of figures, from what a user states
 
     def __post_init__(self) -> None:
@@ -128,6 +130,36 @@ class NoiseModel(ABC):
         return noisy
 
 
+STEPS = 12  # of Newton's method: from above it needs fewer
+
+
+def _log_likelihood(draws: int, drawn: Floats, rate: Floats) -> Floats:
+    """log of tanh(a/2)·exp(−a·|k|), or the same of a sum of two."""
+    return dlap_log_likelihood(drawn, rate) if draws == 1 else twice_log_likelihood(drawn, rate)
+
+
+def _replay(draws: int, rate: Any, plus: Floats, minus: Floats) -> Floats:
+    """Draws made of two standard exponential numbers each: a difference of two geometric numbers, or of sums of two.
+
+    ⌊E/a⌋ is geometric. A sum of two is at least k with chance exp(−a·k)·(1 + k·(1 − e⁻ᵃ)), which is inverted.
+    """
+    fall = -np.expm1(-rate)
+
+    def geometric(surprise: Floats) -> Floats:
+        if draws == 1:
+            one: Floats = np.floor(surprise / rate)
+            return one
+        k = (2 * surprise + 2) / rate
+        for _ in range(STEPS):
+            k -= (rate * k - np.log1p(k * fall) - surprise) / (rate - fall / (1 + k * fall))
+        several: Floats = np.floor(np.maximum(k, 0.0))
+        return several
+
+    drawn: Floats = geometric(plus)
+    drawn -= geometric(minus)
+    return drawn
+
+
 # OnSums, "api": the noise of a summary report. DLap(ε/L1) is added to sums of contributions.
 #
 # A node with budget ε_v contributes C = L1·ε_v/ε, so that its count has variance var(DLap(ε/L1)) / C².
@@ -152,9 +184,13 @@ class OnSums(NoiseModel):
             variance = dlap_variance(epsilon / l1) / contribution**2
         return variance, np.where(np.asarray(sums, bool), contribution, 1.0)
 
+    @property
+    def _rate(self) -> float:
+        return self.epsilon / (self.parts * self.l1)
+
     @cached_property
     def factor(self) -> float:
-        return dlap_variance(self.epsilon / self.l1)
+        return self.draws * dlap_variance(self._rate)
 
     @cached_property
     def _scale(self) -> float:
@@ -181,21 +217,15 @@ class OnSums(NoiseModel):
         return np.where(budget > 0, np.where(near, whole, contribution), 1.0)
 
     def sample(self, budget: Floats, rng: Entropy | None = None) -> Ints:
-        drawn = np.zeros(budget.shape, np.int64)
-        some = budget > 0
-        drawn[some] = sample_dlap(self.epsilon / self.l1, int(some.sum()), rng)
+        drawn, some = np.zeros(budget.shape, np.int64), budget > 0
+        drawn[some] = sample_dlap(self._rate, (self.draws, int(some.sum())), rng).sum(axis=0)
         return drawn
 
     def log_likelihood(self, drawn: Floats, budget: Floats) -> Floats:
-        """log of tanh(a/2)·exp(−a·|k|), with a = ε/L1 for whole sums of contributions."""
-        each: Floats = dlap_log_likelihood(drawn, np.full(budget.shape, self.epsilon / self.l1))
-        return np.where(budget > 0, each, 0.0)
+        return np.where(budget > 0, _log_likelihood(self.draws, drawn, np.full(budget.shape, self._rate)), 0.0)
 
     def replay(self, budget: Floats, plus: Floats, minus: Floats) -> Floats:
-        rate = self.epsilon / self.l1
-        drawn: Floats = np.floor(plus / rate)
-        drawn -= np.floor(minus / rate)  # ⌊E/a⌋ is geometric, and the difference of two such is DLap(a)
-        return drawn
+        return _replay(self.draws, self._rate, plus, minus)
 
     @property
     def words(self) -> tuple[str, str]:
@@ -221,31 +251,31 @@ class OnCounts(NoiseModel):
     beside: ClassVar[str | None] = "gaussian"
 
     def variance(self, budget: Floats) -> Floats:
-        return dlap_variances(budget)
+        return self.draws * dlap_variances(budget / self.parts)
 
     def precision(self, budget: Floats) -> Floats:
-        half = np.sinh(np.minimum(budget, LARGE) / 2)
-        return 2.0 * half * half
+        half = np.sinh(np.minimum(budget / self.parts, LARGE) / 2)
+        return 2.0 * half * half / self.draws
 
     def slope(self, budget: Floats) -> Floats:
-        growth: Floats = np.sinh(np.minimum(budget, LARGE))
+        growth: Floats = np.sinh(np.minimum(budget / self.parts, LARGE)) / (self.parts * self.draws)
         return growth
 
     def steps(self, budget: Floats) -> Floats:
         return np.ones(budget.shape)
 
     def sample(self, budget: Floats, rng: Entropy | None = None) -> Ints:
-        return sample_each(budget, rng)
+        drawn: Ints = sample_each(np.broadcast_to(budget / self.parts, (self.draws, *budget.shape)), rng).sum(axis=0)
+        return drawn
 
     def log_likelihood(self, drawn: Floats, budget: Floats) -> Floats:
-        """log of tanh(a/2)·exp(−a·|k|), with a the node's budget."""
-        return np.where(budget > 0, dlap_log_likelihood(drawn, np.where(budget > 0, budget, 1.0)), 0.0)
+        return np.where(budget > 0, _log_likelihood(self.draws, drawn, self._rates(budget)), 0.0)
 
     def replay(self, budget: Floats, plus: Floats, minus: Floats) -> Floats:
-        rate = np.where(budget > 0, budget, 1.0)
-        drawn: Floats = np.floor(plus / rate)
-        drawn -= np.floor(minus / rate)
-        return drawn
+        return _replay(self.draws, self._rates(budget), plus, minus)
+
+    def _rates(self, budget: Floats) -> Floats:
+        return np.where(budget > 0, budget, 1.0) / self.parts
 
     @property
     def words(self) -> tuple[str, str]:

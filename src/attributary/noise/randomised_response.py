@@ -94,7 +94,7 @@ class RandomisedResponse:
         spread = (1 - p) * (true * (1 - 2 / k) + n / k**2) + n / k * (1 - 1 / k)
         return value, p / (1 - p) ** 2 * spread
 
-    def respond(self, true: Ints, rng: np.random.Generator) -> Ints:
+    def respond(self, true: Ints, rng: "np.random.Generator") -> Ints:
         """The responses of people in these states, numbered from 0; for experiments, as `rng` protects nobody."""
         drawn = rng.integers(0, self.states, np.shape(true))
         return np.where(rng.random(np.shape(true)) < self.rate, drawn, true)

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import log, sqrt
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -45,8 +44,18 @@ def _laplace_likelihood(noise: Floats, variance: Floats) -> Floats:
     return value
 
 
-def _dlap_likelihood(noise: Floats, variance: Floats) -> Floats:
-    return dlap_log_likelihood(noise, dlap_rate(variance))
+def twice_log_likelihood(k: Floats, a: Floats) -> Floats:
+    """The same of the sum of two DLap(a): P(k) = tanh²(a/2) · exp(−a·|k|) · (|k| + coth a)."""
+    value: Floats = 2 * np.log(np.tanh(a / 2)) - a * np.abs(k) + np.log(np.abs(k) + 1 / np.tanh(a))
+    return value
+
+
+def _laplace_twice_likelihood(noise: Floats, variance: Floats) -> Floats:
+    """Of the sum of two Laplace variables, with density (1 + |x|/b) · exp(−|x|/b) / 4b."""
+    scale = np.sqrt(_some(variance)) / 2
+    far = np.abs(noise) / scale
+    value: Floats = np.log1p(far) - far - np.log(4 * scale)
+    return value
 
 
 def _normal_likelihood(noise: Floats, variance: Floats) -> Floats:
@@ -55,9 +64,22 @@ def _normal_likelihood(noise: Floats, variance: Floats) -> Floats:
     return value
 
 
-def _dlap_beyond(variance: Floats, chance: float) -> Floats:
-    whole = np.ceil(log(2 / chance) / dlap_rate(variance))  # P(|X| ≥ k) < 2·exp(−rate·k)
-    far: Floats = whole / np.sqrt(_some(variance))
+def _laplace_twice_beyond(chance: float) -> float:
+    """x in standard deviations with P(|X| > x) = (1 + t/2)·exp(−t) = chance, where t = 2x; by Newton's method."""
+    surprise = -log(chance)
+    t = 2 * surprise + 2
+    for _ in range(100):
+        step = (t - float(np.log1p(t / 2)) - surprise) / (1 - 1 / (2 + t))
+        t -= step
+        if abs(step) < 1e-14 * t:
+            break
+    return t / 2
+
+
+def _dlap_twice_beyond(variance: Floats, chance: float) -> Floats:
+    """The tail from k on is at most that of the continuous sum from k − 1 on."""
+    some = _some(variance)
+    far: Floats = (np.ceil(2 * _laplace_twice_beyond(chance) / dlap_rate(some / 2)) + 1) / np.sqrt(some)
     return far
 
 
@@ -96,8 +118,9 @@ DISCRETE_LAPLACE = NoiseShape(
     "dlap",
     "discrete Laplace on whole counts",
     lambda variance: 3.0 + 1.0 / np.where(variance > 0, variance, np.inf),
-    _dlap_beyond,
-    _dlap_likelihood,
+    # P(|X| ≥ k) < 2·exp(−rate·k)
+    lambda variance, chance: np.ceil(log(2 / chance) / dlap_rate(variance)) / np.sqrt(_some(variance)),
+    lambda noise, variance: dlap_log_likelihood(noise, dlap_rate(variance)),
     (
         lambda rate: (dlap_variances(rate), np.ones_like(rate)),
         lambda epsilon, levels=1, sensitivity=1: (
@@ -106,11 +129,35 @@ DISCRETE_LAPLACE = NoiseShape(
         ),
     ),
 )
+
+
+def _normal_beyond(variance: Floats, chance: float) -> Floats:
+    from statistics import NormalDist  # which takes longer to import than the rest
+
+    return np.full_like(variance, NormalDist().inv_cdf(1 - chance / 2))
+
+
 NORMAL = NoiseShape(
     "normal",
     "normal",
     np.zeros_like,
-    lambda variance, chance: np.full_like(variance, NormalDist().inv_cdf(1 - chance / 2)),
+    _normal_beyond,
     _normal_likelihood,
     (lambda std: (std**2, np.ones_like(std)), _of_account),
+)
+LAPLACE_TWICE = NoiseShape(
+    "laplace-twice",
+    "the sum of two Laplace draws; also of two discrete ones that were scaled down",
+    lambda variance: np.full_like(variance, 1.5),
+    lambda variance, chance: np.full_like(variance, _laplace_twice_beyond(chance)),
+    _laplace_twice_likelihood,
+    (lambda scale: (4 * scale**2, np.ones_like(scale)),),
+)
+DLAP_TWICE = NoiseShape(
+    "dlap-twice",
+    "the sum of two discrete Laplace draws, on whole counts",
+    lambda variance: 1.5 + 1.0 / np.where(variance > 0, variance, np.inf),
+    _dlap_twice_beyond,
+    lambda noise, variance: twice_log_likelihood(noise, dlap_rate(variance / 2)),
+    (lambda rate: (2 * dlap_variances(rate), np.ones_like(rate)),),
 )

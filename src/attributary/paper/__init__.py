@@ -8,13 +8,4 @@
 from attributary.paper.generate import FORMATS, KINDS, Written, generate
 from attributary.paper.load import DATASETS, Figure, ImpressionLog, load
 
-__all__ = [
-    "DATASETS",
-    "FORMATS",
-    "KINDS",
-    "Figure",
-    "ImpressionLog",
-    "Written",
-    "generate",
-    "load",
-]
+__all__ = ["DATASETS", "FORMATS", "KINDS", "Figure", "ImpressionLog", "Written", "generate", "load"]

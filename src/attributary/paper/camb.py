@@ -23,16 +23,7 @@ from attributary.generated import (
     normal,
 )
 from attributary.paper.load import CAMB
-from attributary.paper.look_alike import (
-    HOURS,
-    Stream,
-    bin_means,
-    camb_lines,
-    numbers,
-    quotas,
-    tilted,
-    user_of,
-)
+from attributary.paper.look_alike import HOURS, Stream, bin_means, camb_lines, names, quotas, tilted, user_of
 from attributary.types import Floats, Ints
 
 # Campaigns: 675, largest first. Published are their number, the law of their sizes and the quantiles of their
@@ -68,7 +59,8 @@ class Campaigns(NamedTuple):
 
 @cache
 def campaigns() -> Campaigns:
-    size = _campaign_sizes()
+    sizes = np.interp(normal((np.arange(CAMPAIGNS) + 0.5) / CAMPAIGNS), *SIZE_KNOTS)
+    size = quotas(np.exp(sizes), ROWS)[::-1].copy()
     rate = _campaign_rates(size)
     way, when = fixed("runs", CAMPAIGNS), fixed("runs when", CAMPAIGNS)
     way[:40] = 1
@@ -78,12 +70,6 @@ def campaigns() -> Campaigns:
     delays = delay_laws(_campaign_delays(size * rate))
     users = size.astype(float) * (USERS / ROWS)
     return Campaigns(size, size * rate, users, begin, end, laws(group, weight), cat1, cat8, delays)
-
-
-def _campaign_sizes() -> Ints:
-    logs = np.interp(normal((np.arange(CAMPAIGNS) + 0.5) / CAMPAIGNS), *SIZE_KNOTS)
-    size = quotas(np.exp(logs), ROWS)
-    return size[::-1].copy()
 
 
 def _campaign_rates(size: Ints) -> Floats:
@@ -146,12 +132,6 @@ def _running(weight: Floats) -> Floats:
     return share
 
 
-def first_seconds() -> Ints:
-    """The second in which each campaign begins to run."""
-    second: Ints = ((hourly_shares() == 0).sum(axis=1) - 1) * HOUR
-    return second
-
-
 def impression_times(campaign: Ints, u: Floats) -> Ints:
     """Seconds, drawn from the time that each campaign runs."""
     of = hourly_shares()
@@ -191,7 +171,6 @@ class Journeys(NamedTuple):
 
 
 def journeys(rows: int, seed: int) -> Journeys:
-    """The converted rows of a log with so many rows."""
     draw = generator(JOURNEY_DRAWS, seed, 0).random
     clicks = _click_counts(rows)
     clicks = clicks[np.argsort(draw(len(clicks)), kind="stable")]
@@ -206,7 +185,8 @@ def journeys(rows: int, seed: int) -> Journeys:
     back = draw(len(conversion)) ** CLOSENESS
     is_last = position == clicks[conversion] - 1
     back[is_last] = 0
-    end, reach = when[conversion], np.minimum(WINDOW, when - first_seconds()[campaign])[conversion]
+    begins = ((hourly_shares() == 0).sum(axis=1) - 1) * HOUR  # the second in which each campaign begins to run
+    end, reach = when[conversion], np.minimum(WINDOW, when - begins[campaign])[conversion]
     delay = end - last[conversion]
     time = last[conversion] - (back * (reach - delay)).astype(np.int64)
     time = time[np.lexsort((is_last, time, conversion))]  # so that positions are in the order of time
@@ -217,7 +197,6 @@ def journeys(rows: int, seed: int) -> Journeys:
 
 
 def _click_counts(rows: int) -> Ints:
-    """The number of clicks of each conversion."""
     position = np.arange(len(POSITIONS), MOST_CLICKS)
     tail = POSITIONS[-1] * ((len(POSITIONS) - 1 + TAIL_SHIFT) / (position + TAIL_SHIFT)) ** TAIL_POWER
     whole = np.concatenate([POSITIONS, np.rint(tail)])
@@ -313,9 +292,9 @@ def _block(hours: CambHours, hour: int) -> Any:
     converted = row.conversion >= 0
     last = converted & (row.position == row.clicks - 1)
     columns = {
-        "campaign": numbers(CAMPAIGNS, row.campaign),
-        "cat1": numbers(len(CAT1), campaigns().cat1[cell]),
-        "cat8": numbers(len(CAT8), campaigns().cat8[cell]),
+        "campaign": names("", CAMPAIGNS, row.campaign, missing=False),
+        "cat1": names("", len(CAT1), campaigns().cat1[cell], missing=False),
+        "cat8": names("", len(CAT8), campaigns().cat8[cell], missing=False),
         "time": pa.array(time),
         "user": pa.array(hours.first_user[row.campaign] + row.user),
         "conversion": pa.array(last.astype(np.int8)),
@@ -347,9 +326,7 @@ def _other_rows(hours: CambHours, hour: int, draw: Any) -> HourRows:
 
 def _converted_rows(hours: CambHours, hour: int) -> HourRows:
     here = slice(hours.first_converted[hour], hours.first_converted[hour + 1])
-    of = hours.converted
-    campaign = of.campaign[here]
-    user = (of.user[here] * hours.users[campaign]).astype(np.int64)
-    click = np.ones_like(campaign)
-    journey = (of.position[here], of.clicks[here], of.conversion[here], of.conversion_time[here])
-    return HourRows(of.time[here], campaign, user, click, *journey)
+    of = Journeys._make(column[here] for column in hours.converted)
+    user = (of.user * hours.users[of.campaign]).astype(np.int64)
+    journey = (of.position, of.clicks, of.conversion, of.conversion_time)
+    return HourRows(of.time, of.campaign, user, np.ones_like(of.campaign), *journey)

@@ -243,7 +243,6 @@ def clicks(partners: Partners) -> Clicks:
 
 
 def click_times(of: Clicks, sale: NDArray[np.bool_], partner: Ints, u: Floats) -> Ints:
-    """Seconds since 1970."""
     which, drift = sale.astype(np.int64), of.drift[partner]
     # x from 0 to 1 with density 1 + drift · (2x − 1), by its inverse
     x = 2 * u / (1 - drift + np.sqrt((1 - drift) ** 2 + 4 * drift * u))
@@ -284,7 +283,11 @@ def csscl_stream(rows: int = ROWS, seed: int = 0) -> Stream:
     check_size(rows, seed)
     strata = _strata(rows, seed)
     schema = _block(strata, np.arange(0), 0).schema
-    return Stream("csscl", rows, seed, schema, -(-rows // BLOCK), lambda n: _block_of(strata, n), b"", csscl_lines)
+
+    def block(n: int) -> Any:
+        return _block(strata, np.arange(n * BLOCK, min((n + 1) * BLOCK, rows)), n)
+
+    return Stream("csscl", rows, seed, schema, -(-rows // BLOCK), block, b"", csscl_lines)
 
 
 def _strata(rows: int, seed: int) -> CssclStrata:
@@ -301,10 +304,6 @@ def _strata(rows: int, seed: int) -> CssclStrata:
     at_home = of.sales[0, 0] * countries()[0, 0] / of.sales.sum()
     laws = (attributes(), clicks(of), delay_laws(of.delay), at_home)
     return CssclStrata(rows, seed, begin, size, users, both, first_user, *laws)
-
-
-def _block_of(strata: CssclStrata, number: int) -> Any:
-    return _block(strata, np.arange(number * BLOCK, min((number + 1) * BLOCK, strata.rows)), number)
 
 
 def _block(strata: CssclStrata, place: Ints, number: int) -> Any:

@@ -8,7 +8,6 @@ from typing import Any, Literal, NamedTuple, get_args
 from zlib import crc32
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attributary.errors import InputError
 from attributary.evaluate.case import Case
@@ -27,11 +26,7 @@ class PaperTree(NamedTuple):
     attributes: tuple[str, ...]  # known ones, top to bottom; the delay stands below them
     days: int  # of a bucket of the delay
 
-    @property
-    def spec(self) -> Spec:
-        return self.at("api")
-
-    def at(self, noise: str) -> Spec:
+    def at(self, noise: str = "api") -> Spec:
         """What is asked: a split for each root, under a noise model."""
         known: list[dict[str, Any]] = [{"name": name} for name in self.attributes]
         delay = {"name": "delay", "unknown": True, "bucket": f"{self.days}d", "buckets": DELAY_DAYS // self.days}
@@ -56,28 +51,22 @@ class PaperDataset(NamedTuple):
 
     @property
     def attributes(self) -> tuple[str, ...]:
-        """The known ones of the deepest tree."""
         return self.trees[0].attributes
 
 
 DELAY_DAYS = 30
 STATED_EPSILON = 4.0
+CSSCL = ("partner", "country", "device", "age_group")
+CAMB = ("campaign", "cat1", "cat8")
 PAPER = {
     "csscl": PaperDataset(
-        "csscl",
-        45,
-        90,
-        (
-            PaperTree("depth 5", ("partner", "country", "device", "age_group"), 2),
-            PaperTree("depth 4", ("partner", "country", "device"), 6),
-        ),
+        *("csscl", 45, 90),
+        (PaperTree("depth 5", CSSCL, 2), PaperTree("depth 4", CSSCL[:3], 6)),
         (StatedFigure("depth 5", 10, 0.10), StatedFigure("depth 4", 5, 0.17)),
     ),
     "camb": PaperDataset(
-        "camb",
-        15,
-        30,
-        (PaperTree("depth 4", ("campaign", "cat1", "cat8"), 2), PaperTree("depth 3", ("campaign", "cat1"), 6)),
+        *("camb", 15, 30),
+        (PaperTree("depth 4", CAMB, 2), PaperTree("depth 3", CAMB[:2], 6)),
         (StatedFigure("depth 4", 10, 0.19), StatedFigure("depth 3", 5, 0.20), StatedFigure("depth 3", 10, 0.12)),
     ),
 }
@@ -130,6 +119,8 @@ def paper_counts(connection: Any, path: str, of: PaperDataset, choices: Choices,
 
     A row's period is that of its impression, with days counted from the first one's time.
     """
+    import pyarrow as pa
+
     keep = "first" if choices.unknown_delay == "first" else "keep"
     log = load(connection, path, of.name, expect, keep)  # type: ignore[arg-type]
     with text_file_errors(path):
@@ -144,7 +135,11 @@ def paper_counts(connection: Any, path: str, of: PaperDataset, choices: Choices,
     for period, words in ((before, f"first {of.prior_days} days"), (after, f"days after day {of.prior_days}")):
         if period.num_rows == 0:
             raise InputError(f"{path} has no rows of the {words}; give the whole file, or generate more rows")
-    return Periods(before, after, _left(table, why))
+    number, converted = (table.column(name).to_numpy() for name in ("number", "conversion"))
+    rows = [int(number[why == reason].sum()) for reason in REASONS]
+    sales = [int(number[(why == reason) & (converted == 1)].sum()) for reason in REASONS]
+    left = pa.table({"why": list(REASONS.values()), "rows": rows, "conversions": sales})
+    return Periods(before, after, left)
 
 
 def _sql(log: str, of: PaperDataset, choices: Choices, start: int) -> str:
@@ -172,15 +167,6 @@ def _sql(log: str, of: PaperDataset, choices: Choices, start: int) -> str:
     """
 
 
-def _left(table: Any, why: NDArray[Any]) -> Any:
-    import pyarrow as pa
-
-    number, converted = (table.column(name).to_numpy() for name in ("number", "conversion"))
-    rows = {reason: int(number[why == reason].sum()) for reason in REASONS}
-    sales = {reason: int(number[(why == reason) & (converted == 1)].sum()) for reason in REASONS}
-    return pa.table({"why": list(REASONS.values()), "rows": list(rows.values()), "conversions": list(sales.values())})
-
-
 def leaf_counts(period: Any, tree: PaperTree) -> Any:
     """The counts of a period for a tree: its attributes, with the delay's label, and conversions.
 
@@ -190,7 +176,7 @@ def leaf_counts(period: Any, tree: PaperTree) -> Any:
 
     step = period.column("step").to_numpy().astype(np.int64)
     number = period.column("number").to_numpy()
-    labels = pa.array(tree.spec.attributes[-1].labels)
+    labels = pa.array(tree.at().attributes[-1].labels)
     bucket = np.maximum(step, 0) // (tree.days // STEP)
     columns = {name: period.column(name) for name in tree.attributes}
     columns["delay"] = pa.DictionaryArray.from_arrays(pa.array(bucket.astype(np.int32)), labels).cast(pa.string())
@@ -213,7 +199,7 @@ def paper_cases(
     cases = []
     for tree in of.trees:
         before, after = (leaf_counts(period, tree) for period in (periods.before, periods.after))
-        queried = tree.spec.tree(after)
+        queried = tree.at().tree(after)
         count = from_counts(queried, after).mean
         for noise in noises:
             spec = tree.at(noise)
@@ -276,12 +262,10 @@ def paper(
     of, chosen = PAPER[dataset], choices or Choices()
     if log.path is None:
         key = identity((), dataset, "generated", VERSION, log.rows, log.seed, chosen)
-        generated = True
     else:
         key = identity([log.path], dataset, log.expect, chosen)
-        generated = is_generated(log.path)
-    tables = cached(cache, key, Periods._fields, lambda: _count(of, log, chosen, cache, threads))
-    periods = Periods(**tables)
+    generated = log.path is None or is_generated(log.path)
+    periods = Periods(**cached(cache, key, Periods._fields, lambda: _count(of, log, chosen, cache, threads)))
     cases = paper_cases(of, periods, noises, prior_epsilon=prior_epsilon, seed=seed, generated=generated)
     return Experiment(cases, [LeftOut(**row) for row in periods.left.to_pylist() if row["rows"]], generated)
 

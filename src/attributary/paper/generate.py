@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 
 from attributary import shop
 from attributary.errors import InputError, brief
+from attributary.generated import VERSION
 from attributary.paper import camb, csscl, forest
-from attributary.paper.look_alike import WORKERS, Stream, inner_name, map_blocks
+from attributary.paper.look_alike import WORKERS, Stream, map_blocks
 from attributary.tables import check_output, write_table
 from attributary.whole_files import sole_writer, whole_file, whole_folder
 
@@ -19,10 +20,8 @@ MOST_ROWS = 10**10
 LOGS = {"csscl": csscl, "camb": camb, "shop": shop, "forest": forest}
 KINDS = {kind: log.ROWS for kind, log in LOGS.items()}  # with rows by default
 STREAMS = {"csscl": csscl.csscl_stream, "camb": camb.camb_stream}
-FOLDERS: dict[str, tuple[Callable[[int, int], Any], str]] = {
-    "shop": (shop.shop, shop.SPEC),
-    "forest": (forest.forest, forest.SPEC),
-}
+FOLDERS: dict[str, tuple[Callable[[int, int], Any], str]]
+FOLDERS = {"shop": (shop.shop, shop.SPEC), "forest": (forest.forest, forest.SPEC)}
 FORMATS = {"parquet": (".parquet", ".pq"), "published": (".tsv.gz", ".tsv")}  # with the endings of such files
 
 
@@ -143,7 +142,7 @@ def _write_parquet(stream: Stream, path: str, progress: Progress, workers: int) 
 
 
 def _write_published(stream: Stream, path: str, progress: Progress, workers: int) -> None:
-    name = inner_name(stream.kind)
+    name = f"generated-by-attributary-not-criteo-{stream.kind}-{VERSION}.tsv"  # gzip has no other room for a label
     pack = (lambda data: _member(data, name)) if path.endswith(".gz") else (lambda data: data)
     with whole_file(path) as file:
         file.write(pack(stream.header) if stream.header else b"")

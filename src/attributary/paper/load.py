@@ -52,11 +52,7 @@ class ImpressionLog(NamedTuple):
 
 
 def load(
-    connection: Any,
-    path: str,
-    name: Name,
-    expect: Expect = "published",
-    unknown_delay: UnknownDelay = "keep",
+    connection: Any, path: str, name: Name, expect: Expect = "published", unknown_delay: UnknownDelay = "keep"
 ) -> ImpressionLog:
     """The impressions of a published file, each with its conversion; the whole file is read once to check it.
 
@@ -69,12 +65,14 @@ def load(
     the published ones. `unknown_delay`: a sale without a delay stays a conversion without one (keep), is not a
     conversion (drop), or has delay 0 (first).
     """
-    if name not in DATASETS:
-        raise InputError(f"the published datasets are {' and '.join(DATASETS)}; got {name!r}")
-    if expect not in get_args(Expect):
-        raise InputError(f"expect is {' or '.join(get_args(Expect))}; got {expect!r}")
-    if unknown_delay not in get_args(UnknownDelay):
-        raise InputError(f"unknown_delay is one of {', '.join(get_args(UnknownDelay))}; got {unknown_delay!r}")
+    choices = (
+        (name, DATASETS, f"the published datasets are {' and '.join(DATASETS)}"),
+        (expect, get_args(Expect), f"expect is {' or '.join(get_args(Expect))}"),
+        (unknown_delay, get_args(UnknownDelay), f"unknown_delay is one of {', '.join(get_args(UnknownDelay))}"),
+    )
+    for choice, known, rule in choices:
+        if choice not in known:
+            raise InputError(f"{rule}; got {choice!r}")
     dataset = DATASETS[name]
     with text_file_errors(path):
         if path.endswith((".parquet", ".pq")):
@@ -168,11 +166,12 @@ def _quoted_path(path: str) -> str:
     return _quoted("".join(f"[{c}]" if c in "*?[" else c for c in path))
 
 
-class ArchiveTable:
+class ArchiveTable(NamedTuple):
     """A file in an archive as an Arrow stream, opened anew for every query."""
 
-    def __init__(self, path: str, columns: dict[str, str], header: bool) -> None:
-        self.path, self.columns, self.header = path, columns, header
+    path: str
+    columns: dict[str, str]
+    header: bool
 
     def __arrow_c_schema__(self) -> Any:
         return self._schema().__arrow_c_schema__()
@@ -207,8 +206,7 @@ def figures(connection: Any, impressions: str, dataset: Dataset) -> list[Figure]
     """The figures that tell a wrong file apart, for a table given as SQL; this reads all of it once."""
     values = connection.sql(dataset.measured.format(impressions=impressions)).fetchall()[0]
     return [
-        Figure(name, int(value), published)
-        for (name, published), value in zip(dataset.published.items(), values, strict=True)
+        Figure(name, int(value), dataset.published[name]) for name, value in zip(dataset.published, values, strict=True)
     ]
 
 
@@ -223,14 +221,9 @@ def packing(path: str) -> Packing:
         beginning = file.read(4)
         if beginning.startswith(b"PK"):
             return "archive"
-        if beginning.startswith(b"\x1f\x8b"):
-            with gzip.open(path) as unpacked:
-                return "archive" if _is_tar(unpacked.read(512)) else "gzip"
-        return "archive" if _is_tar(beginning + file.read(508)) else "none"
-
-
-def _is_tar(block: bytes) -> bool:
-    return block[257:262] == b"ustar"
+        with gzip.open(path) if beginning.startswith(b"\x1f\x8b") else open(path, "rb") as unpacked:
+            is_tar = unpacked.read(512)[257:262] == b"ustar"
+        return "archive" if is_tar else "gzip" if beginning.startswith(b"\x1f\x8b") else "none"
 
 
 @contextmanager
@@ -242,29 +235,24 @@ def open_text(path: str) -> Iterator[Any]:
         file.seek(0)
         if magic == b"PK":
             archive = stack.enter_context(zipfile.ZipFile(file))
-            name = _largest({i.filename: i.file_size for i in archive.infolist() if not i.is_dir()}, path)
-            inner = stack.enter_context(archive.open(name))
-            yield stack.enter_context(gzip.open(inner)) if name.endswith(".gz") else inner
+            texts = [each for each in archive.infolist() if each.filename.endswith((".tsv", ".tsv.gz", ".txt", "Data"))]
+            if not texts:
+                rule = "give the archive as it was published, or the file in it"
+                raise InputError(f"{path} holds no .tsv or .tsv.gz; {rule}")
+            largest = max(texts, key=lambda each: each.file_size)
+            inner = stack.enter_context(archive.open(largest))
+            yield stack.enter_context(gzip.open(inner)) if largest.filename.endswith(".gz") else inner
         elif packing(path) == "archive":
             yield _first_file(stack.enter_context(tarfile.open(fileobj=file, mode="r|*")), path)
         else:
             yield stack.enter_context(gzip.open(file)) if magic == b"\x1f\x8b" else file
 
 
-def _largest(sizes: dict[str, int], path: str) -> str:
-    text = {name: size for name, size in sizes.items() if name.endswith((".tsv", ".tsv.gz", ".txt", "Data"))}
-    if not text:
-        raise InputError(f"{path} holds no .tsv or .tsv.gz; give the archive as it was published, or the file in it")
-    return max(text, key=lambda name: text[name])
-
-
 def _first_file(tar: tarfile.TarFile, path: str) -> Any:
     """A tar can only be read from its beginning, so its first file of more than a page is taken for the data."""
     for member in tar:
         if member.isfile() and (member.size > 10_000 or member.name.endswith("CriteoSearchData")):
-            inner = tar.extractfile(member)
-            if inner is not None:
-                return inner
+            return tar.extractfile(member)
     raise InputError(f"{path} holds no file CriteoSearchData; give the archive as it was published, or the file in it")
 
 
@@ -336,7 +324,7 @@ FROM {published}
 SELECT
     COUNT(*),
     COALESCE(SUM(conversion), 0),
-    COALESCE(SUM(CASE WHEN conversion = 1 AND delay IS NULL THEN 1 ELSE 0 END), 0),
+    COUNT(*) FILTER (conversion = 1 AND delay IS NULL),
     COUNT(DISTINCT NULLIF(partner, 'missing'))
 FROM ({impressions}) AS clicks
 """,
@@ -346,19 +334,13 @@ FROM ({impressions}) AS clicks
     unknown_delay={
         "keep": "SELECT * FROM ({impressions}) AS clicks",
         "drop": """
-SELECT
-    partner, country, device, age_group, time, user,
+SELECT * REPLACE (
     CASE WHEN delay IS NULL THEN CAST(0 AS TINYINT) ELSE conversion END AS conversion,
-    delay,
     CASE WHEN delay IS NOT NULL THEN amount END AS amount
-FROM ({impressions}) AS clicks
+) FROM ({impressions}) AS clicks
 """,
         "first": """
-SELECT
-    partner, country, device, age_group, time, user, conversion,
-    CASE WHEN conversion = 1 THEN COALESCE(delay, 0) END AS delay,
-    amount
-FROM ({impressions}) AS clicks
+SELECT * REPLACE (CASE WHEN conversion = 1 THEN COALESCE(delay, 0) END AS delay) FROM ({impressions}) AS clicks
 """,
     },
 )
@@ -425,9 +407,9 @@ CAMB = Dataset(
 SELECT
     COUNT(*),
     COUNT(conversion_id),
-    COALESCE(SUM(CASE WHEN click_pos = 0 THEN 1 ELSE 0 END), 0),
+    COUNT(*) FILTER (click_pos = 0),
     COUNT(DISTINCT NULLIF(campaign, 'missing')),
-    COALESCE(SUM(CASE WHEN conversion_id IS NOT NULL AND COALESCE(click_nb, 0) = 0 THEN 1 ELSE 0 END), 0)
+    COUNT(*) FILTER (conversion_id IS NOT NULL AND COALESCE(click_nb, 0) = 0)
 FROM ({impressions}) AS impressions
 """,
     published={

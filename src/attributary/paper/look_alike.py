@@ -32,16 +32,11 @@ class Stream(NamedTuple):
     text: Callable[[Any], Any]  # a batch as lines of the published format
 
     def schema_with_label(self) -> Any:
-        """The schema with the metadata that tells what the rows are."""
         return self.schema.with_metadata(label(self.kind, self.rows, self.seed))
 
 
 def map_blocks(stream: Stream, make: Callable[[Any], Made], workers: int = WORKERS) -> Iterator[Made]:
     """What is made of every block, in their order; only a few blocks are in memory at a time."""
-    if workers == 1:
-        for number in range(stream.blocks):
-            yield make(stream.block(number))
-        return
     under_way: deque[Future[Made]] = deque()
     with ThreadPoolExecutor(workers) as pool:
         try:
@@ -56,25 +51,12 @@ def map_blocks(stream: Stream, make: Callable[[Any], Made], workers: int = WORKE
                 future.cancel()
 
 
-def inner_name(kind: str) -> str:
-    """The name of the text inside a generated gzip file, which has no other room for a label."""
-    return f"generated-by-attributary-not-criteo-{kind}-{VERSION}.tsv"
-
-
 def names(what: str, count: int, code: NDArray[np.integer], missing: bool = True) -> Any:
-    """An Arrow column of labels such as `country 07`; the code after the last stands for missing."""
+    """An Arrow column of labels such as `country 07`, or mere numbers; the code after the last stands for missing."""
     import pyarrow as pa
 
-    width = len(str(count))
-    labels = [f"{what} {number:0{width}}" for number in range(1, count + 1)] + [MISSING] * missing
-    return pa.DictionaryArray.from_arrays(pa.array(code.astype(np.int16)), pa.array(labels))
-
-
-def numbers(count: int, code: NDArray[np.integer]) -> Any:
-    """An Arrow column of labels that are numbers from 1, as text."""
-    import pyarrow as pa
-
-    labels = [str(number) for number in range(1, count + 1)]
+    width = len(str(count)) if what else 0
+    labels = [f"{what} {number:0{width}}".lstrip() for number in range(1, count + 1)] + [MISSING] * missing
     return pa.DictionaryArray.from_arrays(pa.array(code.astype(np.int16)), pa.array(labels))
 
 
@@ -82,7 +64,6 @@ def numbers(count: int, code: NDArray[np.integer]) -> Any:
 
 
 def csscl_lines(batch: Any) -> Any:
-    """A buffer of lines of CriteoSearchData."""
     sale, amount, delay, time = (_text(batch.column(name)) for name in ("conversion", "amount", "delay", "time"))
     age, device, country, partner = (
         _labels(batch.column(name)) for name in ("age_group", "device", "country", "partner")
@@ -94,7 +75,6 @@ def csscl_lines(batch: Any) -> Any:
 
 
 def camb_lines(batch: Any) -> Any:
-    """A buffer of lines of criteo_attribution_dataset.tsv."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -113,19 +93,14 @@ def user_ids(user: Ints) -> Any:
     import pyarrow as pa
 
     digits = np.frombuffer(b"0123456789ABCDEF", np.uint8)
-    halves = np.stack([_mixed(user.astype(np.uint64) * np.uint64(2) + np.uint64(half)) for half in range(2)], axis=1)
-    octets = halves.astype(">u8").view(np.uint8)
+    x: Any = user.astype(np.uint64)[:, None] * np.uint64(2) + np.arange(2, dtype=np.uint64)
+    x += np.uint64(0x9E3779B97F4A7C15)  # SplitMix64: another number for each
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    octets = (x ^ (x >> np.uint64(31))).astype(">u8").view(np.uint8)
     text = np.stack([digits[octets >> 4], digits[octets & 15]], axis=2)
     offsets = np.arange(0, 32 * len(user) + 1, 32, dtype=np.int32)
     return pa.StringArray.from_buffers(len(user), pa.py_buffer(offsets), pa.py_buffer(text.tobytes()))
-
-
-def _mixed(x: Any) -> Any:
-    """SplitMix64: another number for each."""
-    x = x + np.uint64(0x9E3779B97F4A7C15)
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
 
 
 def _unknown(columns: int) -> str:

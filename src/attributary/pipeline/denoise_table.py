@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from attributary.denoising import Estimate
 from attributary.errors import InputError
-from attributary.estimates import ADDED, FROM_PRIOR, ZERO, About, Estimates, by_measure, estimates_table, noted
+from attributary.estimates import ADDED, FROM_PRIOR, ZERO, Estimates, about, by_measure, estimates_table, noted
 from attributary.estimators import Estimator
 from attributary.pipeline.check_table import TableCheck, check_table
 from attributary.pipeline.figure_doubts import AVERAGE, doubts_of
@@ -50,7 +50,7 @@ class Denoised(NamedTuple):
         from attributary.facts.quantity import quantities
 
         shown = {name: Estimates.of(est, confidence) for name, est in self.estimates.items()}
-        return quantities(self.plan, shown, figure=About.of(self.table.schema.metadata).figure)
+        return quantities(self.plan, shown, figure=about(self.table.schema.metadata).figure)
 
     def written(self, format: Format | None) -> Any:
         """The table for a file of this format."""

@@ -63,8 +63,7 @@ def from_counts(
     new (default: all); the others have a fixed domain. Counts are not protected unless you say so. With the `spec` that
     they were counted by, the prior has the sums of its measures, and what limits cut off of them (`profile`).
     """
-    table = _some_rows(arrow_table(counts))
-    rows = match(tree, table)
+    table, rows = _matched(tree, counts)
     count = floats(table, value, PRIOR)
     _refuse(~(np.isfinite(count) & (count >= 0)), count, f"a count is a number, 0 or more; {value!r} is")
     _refuse_other_domain(tree, table, rows, known, count)
@@ -81,8 +80,7 @@ def from_estimates(tree: Tree, estimates: Any, *, known: Collection[str] | None 
     The variance of a node whose leaves have all stayed is the report's; else the sum of its leaves', which is never too
     small, since estimates of different leaves are not positively correlated.
     """
-    table = _some_rows(arrow_table(estimates))
-    rows = match(tree, table)
+    table, rows = _matched(tree, estimates)
     estimate, variance = floats(table, "estimate", PRIOR), floats(table, "variance", PRIOR)
     _refuse(~np.isfinite(estimate), estimate, "an estimate is a finite number; 'estimate' is")
     _refuse(~(variance >= 0), variance, "a variance is 0 or more; 'variance' is")
@@ -103,6 +101,14 @@ def from_estimates(tree: Tree, estimates: Any, *, known: Collection[str] | None 
     each[rows.node[rows.node >= 0]] = floats(table, PERIODS, PRIOR)[rows.node >= 0]
     each = tree.from_level_order(each[tree.in_level_order.ancestor(0)])  # those of the root
     return replace(made, periods=each, source=table.schema.metadata[HISTORY.encode()].decode())
+
+
+def _matched(tree: Tree, frame: Any) -> tuple[Any, Match]:
+    """The Arrow table of an earlier period, and where its rows stand in the tree."""
+    table = arrow_table(frame)
+    if table.num_rows == 0:
+        raise ValueError("a prior needs at least one row; the table is empty")
+    return table, match(tree, table)
 
 
 def _prior(
@@ -148,14 +154,7 @@ def _new(tree: Tree, rows: Match, known: Collection[str] | None) -> Bools:
     seen = np.full(len(tree), can_be_new == 0)
     seen[rows.last[rows.last >= 0]] = True
     at_or_below: Bools = tree.in_level_order.sum_up(seen, np.logical_or)
-    new: Bools = ~tree.in_level_order.sum_down(at_or_below, np.logical_or, start=can_be_new)
-    return new
-
-
-def _some_rows(table: Any) -> Any:
-    if table.num_rows == 0:
-        raise ValueError("a prior needs at least one row; the table is empty")
-    return table
+    return ~tree.in_level_order.sum_down(at_or_below, np.logical_or, start=can_be_new)
 
 
 def _refuse(bad: Bools, values: Floats, rule: str) -> None:
@@ -264,8 +263,7 @@ class Profile:
     @property
     def head(self) -> Ints:
         """Which value of the first attribute each row stands under, counted in level order."""
-        head: Ints = self.tree.in_level_order.ancestor(int(self.tree.total))[self.leaf].astype(np.int64)
-        return head
+        return self.tree.in_level_order.ancestor(int(self.tree.total))[self.leaf].astype(np.int64)
 
     def _values(self, measure: Measure) -> Floats:
         return self.number if measure.is_count else self.value[measure.name]

@@ -100,7 +100,6 @@ def worse(today: Today, count: Floats, variance: Floats, tau: float, linear: Flo
     itself, if the prior is right. Worse means that the tree is seen to lose more than SPARED_TREE (by a standard
     error), or a level more than SPARED_LEVEL (by two); where few nodes decide, that the tree is not seen to gain.
     Weights go by the posterior means, which follow noise less.
-
     Where the log-likelihood of noise n falls by `linear`·|n| = |n| / b, E[n·g(n)] = E[(b·|n| + b²)·g′(n)], and probes
     move such figures accordingly: with E[n²] for b·|n| + b², large noise would seem to count less than it does.
     """
@@ -174,8 +173,7 @@ def _gain(judge: _Judge, share: Floats, wide: Floats) -> Floats:
     known = np.where(judge.weight > 0, claimed, 0.0)
     covariance = _covariance(count, known, moved, straight, judge.probes)
     before, after = (judge.first - y) ** 2, (count - y) ** 2
-    gain: Floats = judge.weight * (before - after + 2 * (judge.covariance - covariance))
-    return gain
+    return judge.weight * (before - after + 2 * (judge.covariance - covariance))
 
 
 def _covariance(

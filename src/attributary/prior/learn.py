@@ -1,6 +1,8 @@
 """learn: shares and their spread, from today's figures and an earlier period; `foreseen`: from the latter alone."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +13,7 @@ from attributary.denoising.denoise import measurements
 from attributary.denoising.nonnegative import nonnegative, settled
 from attributary.denoising.passes import COMPILED_FROM, engine
 from attributary.denoising.prior import Prior, predict
+from attributary.kernel import kernel
 from attributary.measurements import Measurements
 from attributary.prior.earlier import as_period
 from attributary.prior.gain import Today, widened
@@ -72,7 +75,6 @@ def expected_shares(
     tree, x, var, linear, _ = today
     z, v = engine(tree).upward(tree, x, var)
     first = nonnegative(tree, x, var, linear, "top-down")
-    many = len(tree) >= COMPILED_FROM
     levels, root, estimate = kin(tree, label), roots(tree), first
     share, wide, mean = np.ones(len(tree)), np.full(len(tree), np.inf), z.copy()
     for _ in range(ROUNDS):
@@ -87,14 +89,15 @@ def expected_shares(
             weight = np.where(judge, 1.0 / (size + np.where(judge, v[nodes], 0.0)), 0.0)
             own = None if before is None else before.settled[nodes]
             counts = [pool[nodes] for pool in pools]
-            level = PooledLevel(near, z[nodes], parent, counts, counted[root[nodes]], own, weight, many)
+            level = PooledLevel(
+                near, z[nodes], parent, counts, counted[root[nodes]], own, weight, len(tree) >= COMPILED_FROM
+            )
             share[nodes] = pooled(level)
             mean[nodes] = share[nodes] * parent
             weight = np.where(judge, rmsre.weights(first[nodes], tau), 0.0)
-            learned_spread = spread(mean[nodes], share[nodes], z[nodes], v[nodes], weight, many=many)
-            wide[nodes] = np.where(alone, np.inf, learned_spread)
+            wide[nodes] = np.where(alone, np.inf, spread(mean[nodes], share[nodes], z[nodes], v[nodes], weight))
         wide *= doubt(root, mean, wide, z, v, len(tree))[root]
-        wide = forgiving(wide, mean, z, v, many)
+        wide = forgiving(wide, mean, z, v)
         linear, _, estimate = predict(tree, x, var, share, wide, "top-down")
     return share, wide, estimate
 
@@ -109,26 +112,13 @@ def doubt(group: NDArray[np.integer], expected: Floats, variance: Floats, z: Flo
     stated variance. Only what exceeds the standard error of that sum counts, so that one node that jumped does not
     discredit its whole root. Nodes without an expected count or a figure (variance or v = ∞) are not used.
     """
-    surplus, squares, claimed = doubt_sums(group, expected, variance, z, v, groups)
-    sure = surplus - DOUBTED_FROM * np.sqrt(squares)
-    factor: Floats = np.where(sure > claimed, sure / np.where(claimed > 0, claimed, 1.0), 1.0)
-    return factor
-
-
-def doubt_sums(
-    group: NDArray[np.integer], expected: Floats, variance: Floats, z: Floats, v: Floats, groups: int
-) -> Floats:
-    """For each group: the weighted excess, the sum of its squares, and the weighted stated variance."""
-    if len(z) >= COMPILED_FROM:
-        from attributary.prior.compiled_sums import doubts
-
-        sums: Floats = doubts(group, expected, variance, z, v, groups)
-        return sums
     judge = (variance < np.inf) & (v < np.inf) & (variance + v > 0)
     m, q, noise, g = expected[judge], variance[judge], v[judge], group[judge]
     weight = 1.0 / (q + noise) ** 2
     surplus = weight * ((z[judge] - m) ** 2 - noise)
-    return np.stack([np.bincount(g, values, groups) for values in (surplus, surplus**2, weight * q)])
+    excess, squares, claimed = (np.bincount(g, values, groups) for values in (surplus, surplus**2, weight * q))
+    sure = excess - DOUBTED_FROM * np.sqrt(squares)
+    return np.where(sure > claimed, sure / np.where(claimed > 0, claimed, 1.0), 1.0)
 
 
 def _counted(tree: Tree, estimate: Floats) -> Floats:
@@ -202,9 +192,7 @@ JUMP = 4.0  # degrees of freedom: how soon a node that is far off is left to its
 STEPS = 6  # enough for a node that jumped to be let go
 
 
-def spread(
-    expected: Floats, share: Floats, z: Floats, v: Floats, weight: Floats, at: Floats | None = None, many: bool = False
-) -> Floats:
+def spread(expected: Floats, share: Floats, z: Floats, v: Floats, weight: Floats, at: Floats | None = None) -> Floats:
     """The variance of each node's count around its expected value: the binomial part, and what exceeds it.
 
     A count varies at least as if each conversion of the parent went to the node with probability `share`. The excess is
@@ -212,7 +200,7 @@ def spread(
     variance in bins, made non-decreasing, and interpolated between bins by a power law. Below the bins it is
     proportional to the expected count, above them to its square. Without any figures (weight 0 everywhere) it is the
     square; with too few, the variance is inf, so that nothing is expected. With `at`, the variance is given for these
-    expected counts instead. `many`: sums are compiled.
+    expected counts instead.
     """
     drawn: Floats = expected * (1.0 - share)
     later = expected if at is None else at
@@ -220,50 +208,31 @@ def spread(
     use = (weight > 0) & (expected > 1e-6)
     if use.sum() < FEWEST:
         return np.full(len(expected), np.inf) if (weight > 0).any() else np.maximum(draw + later**2, LEAST)
-    edges = _edges(expected[use])
-    if many:
-        from attributary.prior.compiled_sums import binned
-    sums = (binned if many else _sums)(edges, expected, weight, z, v, drawn, use)
+    m, w = expected[use], weight[use]
+    bins = min(BINS, max(1, len(m) // EACH))  # with about the same number of nodes; equal values are in one bin
+    ends = np.cumsum([len(part) for part in np.array_split(np.empty(len(m)), bins)])[:-1]
+    edges = np.unique(np.partition(m, ends)[ends]) if len(ends) else np.empty(0)
+    surplus, place = w * ((z[use] - m) ** 2 - v[use] - drawn[use]), np.searchsorted(edges, m, "right")
+    each = (np.ones(len(w)), np.log(m), w, surplus, surplus**2)
+    sums = np.stack([np.bincount(place, values, len(edges) + 1) for values in each])
     number, logs, mass, surplus, squares = sums[:, sums[0] > 0]
     centre, mean, error = logs / number, surplus / mass, np.sqrt(squares) / mass
     level = rising(mean + CAUTION * error, 1 / np.maximum(error, 1e-9) ** 2)
     level = np.log(np.maximum(level, 1e-3 * np.exp(centre)))
-    place = np.log(np.maximum(later, 1e-6))
-    beyond = np.interp(place, centre, level)
-    beyond += np.minimum(place - centre[0], 0.0) + 2 * np.maximum(place - centre[-1], 0.0)
+    logs = np.log(np.maximum(later, 1e-6))
+    beyond = np.interp(logs, centre, level)
+    beyond += np.minimum(logs - centre[0], 0.0) + 2 * np.maximum(logs - centre[-1], 0.0)
     variance: Floats = np.maximum(draw + np.exp(beyond), LEAST)
     return variance
 
 
-def _edges(expected: Floats) -> Floats:
-    """The edges of bins with about the same number of nodes; equal values are in one bin."""
-    bins = min(BINS, max(1, len(expected) // EACH))
-    at = np.cumsum([len(part) for part in np.array_split(np.empty(len(expected)), bins)])[:-1]
-    return np.unique(np.partition(expected, at)[at]) if len(at) else np.empty(0)
-
-
-def _sums(
-    edges: Floats, m: Floats, weight: Floats, z: Floats, v: Floats, drawn: Floats, use: NDArray[np.bool_]
-) -> Floats:
-    """For each bin: how many nodes, Σ log expected, Σ weight, Σ weight·surplus, and Σ of the squares of that."""
-    bin_, w = np.searchsorted(edges, m[use], "right"), weight[use]
-    surplus = w * ((z[use] - m[use]) ** 2 - v[use] - drawn[use])
-    each = (np.ones(len(w)), np.log(m[use]), w, surplus, surplus**2)
-    return np.stack([np.bincount(bin_, values, len(edges) + 1) for values in each])
-
-
-def forgiving(spread: Floats, expected: Floats, z: Floats, v: Floats, many: bool = False) -> Floats:
+def forgiving(spread: Floats, expected: Floats, z: Floats, v: Floats) -> Floats:
     """The spread, larger for nodes whose figures are far from the expected count, so that they keep their figures.
 
     As if deviations had Student's t distribution: the factor is (JUMP + d² / spread) / (JUMP + 1), where d² is the
     squared deviation of the count, given the figure and the factor so far (expectation maximisation). Where noise alone
-    explains the deviation, the factor is close to 1. It is never below 1. `many`: compiled.
+    explains the deviation, the factor is close to 1. It is never below 1.
     """
-    if many:
-        from attributary.prior.compiled_sums import forgiven
-
-        grown: Floats = forgiven(spread, expected, z, v, JUMP, STEPS)
-        return grown
     known = (v < np.inf) & (spread < np.inf) & (spread > 0)
     q, noise = np.where(known, spread, 1.0), np.where(known, v, 1.0)
     off, growth = np.where(known, (z - expected) ** 2, 0.0), np.ones(len(spread))
@@ -290,15 +259,15 @@ Codes = NDArray[np.int64]
 
 
 # Which nodes of a level are alike, and the shares that they predict. Nodes of one level are alike if they have the same
-# label; those of them under one root are called cousins. The shares of a family (`pooled`) are predicted from such
-# nodes, from all families, and from the family's own past.
+# label; those of them under one root are called cousins.
 #
-# The prediction is a chain of four guesses, each a correction of the one before: equal shares; times the ratio of
-# actual to expected counts of nodes with this label; times the same ratio among cousins; mixed with the family's own
-# shares in the earlier period. A node's own figures are never part of the pool that predicts it, since they would count
-# twice. Pools are sums of unbiased estimates, which may be negative: non-negative ones would give empty nodes too large
-# shares, and make all shares too equal. The weight of each correction, a number of conversions, is the one that
-# predicts today's figures best. It may be none at all (∞), so an earlier period without information is not used.
+# The shares of a family (`pooled`) are a chain of four guesses, each a correction of the one before: equal shares;
+# times the ratio of actual to expected counts of nodes with this label; times the same ratio among cousins; mixed with
+# the family's own shares in the earlier period. A node's own figures are never part of the pool that predicts it, since
+# they would count twice. Pools are sums of unbiased estimates, which may be negative: non-negative ones would give
+# empty nodes too large shares, and make all shares too equal. The weight of each correction, a number of conversions,
+# is the one that predicts today's figures best. It may be none at all (∞), so an earlier period without information is
+# not used.
 
 DENSE = 4  # numbers for each node, up to which groups without members cost less than sorting them out
 
@@ -388,22 +357,12 @@ def _chain(level: PooledLevel, even: Floats, pool: Floats, counted: Floats | Non
     guess = _Guess(even, _loss(level, even))
     for group in (level.kin.label, level.kin.cousins):
         part = 1.0 if counted is None or group is level.kin.cousins else counted
-        have, expected = _others(group, part * pool, part * guess.share * total, level.many)
-        guess = _best(level, guess, _Step(guess.share * have, guess.share, expected))
+        sums = (part * pool, part * guess.share * total)  # those of the other members of a group: actual and expected
+        have, of = (np.maximum(np.bincount(group, values)[group] - values, 0.0) for values in sums)
+        guess = _best(level, guess, _Step(guess.share * have, guess.share, of))
     if level.earlier is None:
         return guess
     return _best(level, guess, _Step(level.earlier, guess.share, family.spread(family.sum(level.earlier))))
-
-
-def _others(group: Codes, pool: Floats, expected: Floats, many: bool) -> tuple[Floats, Floats]:
-    """The sums of the other members of a group: actual and expected."""
-    if many:
-        from attributary.prior.compiled_sums import others
-
-        have, of = others(group, pool, expected)
-        return have, of
-    have, of = (np.maximum(np.bincount(group, values)[group] - values, 0.0) for values in (pool, expected))
-    return have, of
 
 
 def _best(level: PooledLevel, before: _Guess, step: _Step) -> _Guess:
@@ -417,14 +376,11 @@ def _best(level: PooledLevel, before: _Guess, step: _Step) -> _Guess:
 
 
 def _losses(level: PooledLevel, step: _Step) -> Floats:
-    """The loss of a correction for each weight."""
+    """The loss of a correction for each weight; of many nodes in one sweep, without NumPy's temporary arrays."""
     if not level.many:
         return np.array([_loss(level, step.shares(level.kin.family, trust)) for trust in TRUST])
-    from attributary.prior.compiled_sums import losses
-
     first = np.append(level.kin.family.start, len(level.z))
-    found: Floats = losses(first, level.z, level.parent, level.weight, *step, np.array(TRUST))
-    return found
+    return _compiled_losses()(first, level.z, level.parent, level.weight, *step, np.array(TRUST))
 
 
 def _loss(level: PooledLevel, share: Floats) -> float:
@@ -435,3 +391,32 @@ def _summing_to_1(family: Family, share: Floats) -> Floats:
     sums = family.sum(share)
     out: Floats = share / family.spread(np.where(sums > 0, sums, 1.0))
     return np.where(family.spread(sums) > 0, out, 1.0 / family.spread(family.count.astype(np.float64)))
+
+
+@cache
+def _compiled_losses() -> Callable[..., Floats]:
+    return kernel(nogil=True, fastmath={"reassoc"})(losses)
+
+
+def losses(first, z, parent, weight, have, before, of, trust):  # type: ignore[no-untyped-def]
+    """For each trust t, Σ weight·(z − share·parent)² with shares (have + t·before) / (of + t), made to sum to 1."""
+    share, out = np.empty(len(z)), np.zeros(len(trust))
+    for f in range(len(first) - 1):
+        a, b = np.uint64(first[f]), np.uint64(first[f + 1])
+        for k in range(len(trust)):
+            t, total, loss = trust[k], 0.0, 0.0
+            for i in range(a, b):
+                share[i] = (have[i] + t * before[i]) / (of[i] + t)
+                total += share[i]
+            if total > 0.0:
+                scale = parent[a] / total
+                for i in range(a, b):
+                    off = z[i] - share[i] * scale
+                    loss += weight[i] * off * off
+            else:
+                even = parent[a] / (b - a)
+                for i in range(a, b):
+                    off = z[i] - even
+                    loss += weight[i] * off * off
+            out[k] += loss
+    return out

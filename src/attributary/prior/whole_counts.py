@@ -15,12 +15,12 @@ from attributary.denoising.posterior import (
     Posterior,
     family_weights,
     marginals,
-    ready,
     root_sizes,
     whole_figures,
 )
 from attributary.denoising.prior import Prior
 from attributary.denoising.whole import whole as round_off
+from attributary.kernel import is_kept
 from attributary.prior.earlier import as_period
 from attributary.prior.gain import Today, worse
 from attributary.prior.learn import expected_shares, labels_of, prior_counts
@@ -48,6 +48,8 @@ def posterior_estimate(
     what comes next. What was learned from other roots, or is known (`families`), takes the place of what would be
     learned here.
     """
+    from attributary.denoising.whole_posterior import marginals_of_roots
+
     tree, measured = topdown.tree, topdown.measurements
     order, back = tree.to_level_order, tree.from_level_order
     period = as_period(tree, earlier)
@@ -56,7 +58,7 @@ def posterior_estimate(
         topdown = replace(topdown, measurements=measured)
     if measured.noisy.ndim > 1 or measured.families:
         raise ValueError("the posterior is of one column of figures with independent noise; give one at a time")
-    if not ready():
+    if not is_kept(marginals_of_roots):
         stage("compiling for this machine, once: some ten seconds")
     figures = whole_figures(tree, measured)
     today = Today(tree, figures.x, order(measured.variance), figures.blue, figures.wide)
@@ -115,7 +117,6 @@ class Bases(NamedTuple):
     start: Floats  # the θ that learning begins with, levels × kinds; 0 where a kind says nothing
 
     def alpha(self, theta: Floats) -> Floats:
-        """α of each node."""
         level = self.tree.in_level_order.level
         found: Floats = np.full(len(self.tree), LEAST)
         for kind, base in enumerate(self.each):

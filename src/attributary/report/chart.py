@@ -21,6 +21,7 @@ INK, MUTED, GRID = "#26323b", "#566570", "#e1e6ea"
 TEAL, AMBER, RUST, GREY = "#0b7d72", "#b87514", "#b5563c", "#8a96a0"
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'DejaVu Sans', sans-serif"
 WIDE, NARROW = 620, 300
+WORDS = {"align": "left", "dx": 8, "fontSize": 12.5, "color": INK}  # behind a bar
 SCALE = 2  # of a PNG
 FILES = ("svg", "png", "pdf")
 CONFIG: VegaLite = {
@@ -109,6 +110,17 @@ def looks(field: str, names: Sequence[str], each: Sequence[Any], legend: VegaLit
     """An encoding of names, each by its colour, shape or dash; `legend` is what is said of them."""
     legends = {} if legend is None else {"legend": {"title": None, **legend}}
     return {"field": field, "type": "nominal", "scale": {"domain": list(names), "range": list(each)}, **legends}
+
+
+def layer(mark: str, look: VegaLite, **encoding: VegaLite) -> VegaLite:
+    """Marks of one kind that look alike, placed by an encoding."""
+    return {"mark": {"type": mark, **look}, "encoding": encoding}
+
+
+def plot(rows: Sequence[VegaLite], size: tuple[float, Any], layers: list[VegaLite], **encoding: VegaLite) -> VegaLite:
+    """Layers on the same rows, with what their encodings share; the size is width and height."""
+    width, height = size
+    return {"data": {"values": rows}, "width": width, "height": height, "encoding": encoding, "layer": layers}
 
 
 def rows_of(field: str, names: Sequence[str], room: float) -> VegaLite:

@@ -22,9 +22,12 @@ from attributary.report.chart import (
     RUST,
     TEAL,
     WIDE,
+    WORDS,
     Chart,
     VegaLite,
+    layer,
     looks,
+    plot,
     rows_of,
     ticks,
 )
@@ -66,30 +69,15 @@ def counts_chart(quantity: Quantity) -> Chart:
         end = max(most + room * (most - least), marks[-1])
         x = {"scale": {"domain": [least, end], "nice": False}, "type": "quantitative"}
         axis = {"title": None, "format": ",~r", "grid": False, "values": marks}
-        return {
-            "data": {"values": rows},
-            "width": width - (95 if narrow else 150),
-            "height": {"step": ROW},
-            "encoding": {"y": rows_of("node", names, 84 if narrow else 190)},
-            "layer": [
-                {
-                    "mark": {"type": "bar", "color": TEAL, "opacity": 0.16, "height": 16},
-                    "encoding": {"x": {"field": "estimate", **x, "axis": axis}},
-                },
-                {
-                    "mark": {"type": "rule", "color": TEAL, "strokeWidth": 7, "opacity": 0.45},
-                    "encoding": {"x": {"field": "low", **x}, "x2": {"field": "high"}},
-                },
-                {
-                    "mark": {"type": "tick", "color": TEAL, "thickness": 3, "size": 16, "opacity": 1},
-                    "encoding": {"x": {"field": "estimate", **x}},
-                },
-                {
-                    "mark": {"type": "text", "align": "left", "dx": 9, "fontSize": 12.5, "color": INK},
-                    "encoding": {"x": {"field": "high", **x}, "text": {"field": "text"}},
-                },
-            ],
-        }
+        low, high = ({"field": name, **x} for name in ("low", "high"))
+        layers = [
+            layer("bar", {"color": TEAL, "opacity": 0.16, "height": 16}, x={"field": "estimate", **x, "axis": axis}),
+            layer("rule", {"color": TEAL, "strokeWidth": 7, "opacity": 0.45}, x=low, x2={"field": "high"}),
+            layer("tick", {"color": TEAL, "thickness": 3, "size": 16, "opacity": 1}, x={"field": "estimate", **x}),
+            layer("text", {**WORDS, "dx": 9}, x=high, text={"field": "text"}),
+        ]
+        size = (width - (95 if narrow else 150), {"step": ROW})
+        return plot(rows, size, layers, y=rows_of("node", names, 84 if narrow else 190))
 
     return Chart("counts" if quantity.kind == "count" else "largest", _title(quantity, what), words, spec)
 
@@ -160,22 +148,12 @@ def icicle(quantity: Quantity, keep: Bools) -> Chart:
         y = {"field": "level", "type": "nominal", "sort": names, "title": None, "scale": {"padding": 0.02}}
         x = {"type": "quantitative", "axis": None, "scale": {"domain": [0, 1]}}
         colour = looks("error", NAMES, COLOURS, {"title": "relative error", "columns": 3})
-        return {
-            "data": {"values": rows},
-            "width": width - 90,
-            "height": {"step": MAP_ROW},
-            "encoding": {"y": y},
-            "layer": [
-                {
-                    "mark": {"type": "bar", "stroke": "white", "strokeWidth": 0.7, "height": {"band": 1}},
-                    "encoding": {"x": {"field": "from", **x}, "x2": {"field": "to"}, "color": colour},
-                },
-                {
-                    "mark": {"type": "text", "fontSize": 11, "color": INK},
-                    "encoding": {"x": {"field": "middle", **x}, "text": {"field": "label"}},
-                },
-            ],
-        }
+        bar = {"stroke": "white", "strokeWidth": 0.7, "height": {"band": 1}}
+        layers = [
+            layer("bar", bar, x={"field": "from", **x}, x2={"field": "to"}, color=colour),
+            layer("text", {"fontSize": 11, "color": INK}, x={"field": "middle", **x}, text={"field": "label"}),
+        ]
+        return plot(rows, (width - 90, {"step": MAP_ROW}), layers, y=y)
 
     return Chart("icicle", "Error map", words, spec)
 
@@ -201,26 +179,13 @@ def budget_chart(levels: list[LevelFact]) -> Chart:
         most = max(r["high"] for r in rows) or 1.0
         x = {"type": "quantitative", "scale": {"domain": [0, most * (2.1 if narrow else 1.5)], "nice": False}}
         axis = {"title": None, "format": ".0%", "values": ticks(0, most, 2 if narrow else 4)}
-        return {
-            "data": {"values": rows},
-            "width": width - 110,
-            "height": {"step": ROW},
-            "encoding": {"y": rows_of("level", names, 90 if narrow else 105)},
-            "layer": [
-                {
-                    "mark": {"type": "bar", "color": TEAL, "opacity": 0.35, "height": 16},
-                    "encoding": {"x": {"field": "part", **x, "axis": axis}},
-                },
-                {
-                    "mark": {"type": "rule", "color": TEAL, "strokeWidth": 3},
-                    "encoding": {"x": {"field": "low", **x}, "x2": {"field": "high"}},
-                },
-                {
-                    "mark": {"type": "text", "align": "left", "dx": 8, "fontSize": 12.5, "color": INK},
-                    "encoding": {"x": {"field": "high", **x}, "text": {"field": "text"}},
-                },
-            ],
-        }
+        low, high = ({"field": name, **x} for name in ("low", "high"))
+        layers = [
+            layer("bar", {"color": TEAL, "opacity": 0.35, "height": 16}, x={"field": "part", **x, "axis": axis}),
+            layer("rule", {"color": TEAL, "strokeWidth": 3}, x=low, x2={"field": "high"}),
+            layer("text", WORDS, x=high, text={"field": "text"}),
+        ]
+        return plot(rows, (width - 110, {"step": ROW}), layers, y=rows_of("level", names, 90 if narrow else 105))
 
     return Chart("budget", "Budget by level", words, spec)
 
@@ -263,27 +228,17 @@ def _dots(
         narrow = width <= NARROW
         x = {"field": "error", "type": "quantitative", "scale": {"zero": True}}
         axis = {"title": f"error, relative to the {noun}", "format": "~%", "tickCount": 3 if narrow else 5}
-        shapes = looks(by, words, ["circle", "square", "diamond"][: len(words)])
-        return {
-            "data": {"values": rows[::-1]},  # ours is drawn last, above the others
-            "width": width - 110,
-            "height": {"step": ROW + 2},
-            "encoding": {"y": rows_of("level", names, 90 if narrow else 105)},
-            "layer": [
-                {
-                    "mark": {"type": "rule", "color": MUTED, "strokeWidth": 1.5, "opacity": 0.45},
-                    "encoding": {"x": {"aggregate": "min", **x}, "x2": {"aggregate": "max", "field": "error"}},
-                },
-                {
-                    "mark": {"type": "point", "filled": True, "size": 120, "opacity": 1},
-                    "encoding": {
-                        "x": {**x, "axis": axis},
-                        "color": looks(by, words, [TEAL, AMBER, GREY][: len(words)], {"columns": 1 if narrow else 3}),
-                        "shape": shapes,
-                    },
-                },
-            ],
-        }
+        shape = looks(by, words, ["circle", "square", "diamond"][: len(words)])
+        colour = looks(by, words, [TEAL, AMBER, GREY][: len(words)], {"columns": 1 if narrow else 3})
+        line, least = {"color": MUTED, "strokeWidth": 1.5, "opacity": 0.45}, {"aggregate": "min", **x}
+        layers = [
+            layer("rule", line, x=least, x2={"aggregate": "max", "field": "error"}),
+            layer(
+                "point", {"filled": True, "size": 120, "opacity": 1}, x={**x, "axis": axis}, color=colour, shape=shape
+            ),
+        ]
+        y = rows_of("level", names, 90 if narrow else 105)
+        return plot(rows[::-1], (width - 110, {"step": ROW + 2}), layers, y=y)  # ours is drawn last, above the others
 
     return spec
 
@@ -344,40 +299,20 @@ def _curves(
     steps = [error for error in STEPS if 0.9 * min(seen) <= error <= 1.1 * max(seen)]
     colours = [LOOKS[i % len(LOOKS)] for i in range(len(names))]
     colour = looks("level", names, colours, {"columns": 2 if narrow else 4})
-    rules = [
-        {
-            "data": {"values": targets},
-            "mark": {"type": "rule", "strokeDash": [5, 4], "strokeWidth": 1.5},
-            "encoding": {"y": {"field": "target", **y}, "color": colour},
-        },
-        {
-            "data": {"values": [{**t, "epsilon": high} for t in targets]},
-            "mark": {"type": "text", "align": "right", "dx": -4, "dy": -7, "fontSize": 12, "color": INK},
-            "encoding": {"x": x, "y": {"field": "target", **y}, "text": {"field": "words"}},
-        },
+    dash = {**looks("level", names, [[1, 0], [7, 3], [2, 2], [9, 3, 2, 3]]), "legend": None}
+    error = {"field": "error", **y, "axis": {"title": "error", "format": "~%", "values": steps}}
+    at = {**x, "axis": axis}
+    layers = [
+        {"data": {"values": [{"epsilon": here}]}} | layer("rule", {"color": MUTED, "strokeWidth": 1}, x=at),
+        {"data": {"values": rows}} | layer("line", {"strokeWidth": 2.5}, x=at, y=error, color=colour, strokeDash=dash),
     ]
-    return {
-        "width": width - 70,
-        "height": 220,
-        "layer": [
-            {
-                "data": {"values": [{"epsilon": here}]},
-                "mark": {"type": "rule", "color": MUTED, "strokeWidth": 1},
-                "encoding": {"x": {**x, "axis": axis}},
-            },
-            {
-                "data": {"values": rows},
-                "mark": {"type": "line", "strokeWidth": 2.5},
-                "encoding": {
-                    "x": {**x, "axis": axis},
-                    "y": {"field": "error", **y, "axis": {"title": "error", "format": "~%", "values": steps}},
-                    "color": colour,
-                    "strokeDash": {**looks("level", names, [[1, 0], [7, 3], [2, 2], [9, 3, 2, 3]]), "legend": None},
-                },
-            },
-            *(rules if targets else []),
-        ],
-    }
+    if targets:
+        target, words = {"field": "target", **y}, {**WORDS, "align": "right", "dx": -4, "dy": -7, "fontSize": 12}
+        line = layer("rule", {"strokeDash": [5, 4], "strokeWidth": 1.5}, y=target, color=colour)
+        text = layer("text", words, x=x, y=target, text={"field": "words"})
+        layers += [{"data": {"values": targets}} | line]
+        layers += [{"data": {"values": [{**t, "epsilon": high} for t in targets]}} | text]
+    return {"width": width - 70, "height": 220, "layer": layers}
 
 
 KINDS = {"error": "expected error", "bias": "cut off", "noise": "noise"}
@@ -411,45 +346,22 @@ def limit_chart(name: str, trades: tuple[Trade, ...], units: dict[str, str]) -> 
     def spec(width: int) -> VegaLite:
         narrow = width <= NARROW
         scale = {"type": "log", "nice": False} if clip else {"type": "point", "padding": 0.4}
-        x = {
-            "field": "limit",
-            "type": "quantitative" if clip else "ordinal",
-            "scale": scale,
-            "axis": {
-                "title": None,
-                "grid": False,
-                "format": ",~r" if clip else "d",
-                "labelAngle": 0,
-                **({"values": _powers(trades)} if clip else {}),
-            },
-        }
-        colour, shape = (
-            looks("kind", kinds, [TEAL, RUST, AMBER], {"columns": 3}),
-            looks("kind", kinds, ["circle", "square", "diamond"]),
-        )
+        values = {"values": _powers(trades)} if clip else {}
+        along = {"title": None, "grid": False, "format": ",~r" if clip else "d", "labelAngle": 0, **values}
+        x = {"field": "limit", "type": "quantitative" if clip else "ordinal", "scale": scale, "axis": along}
+        colour = looks("kind", kinds, [TEAL, RUST, AMBER], {"columns": 3})
+        shape = looks("kind", kinds, ["circle", "square", "diamond"])
         y = {"field": "error", "type": "quantitative", "scale": {"zero": True}}
         shade = {"domain": [0, 1], "range": [0.05, 0.22]}
+        chosen = {"field": "chosen", "type": "quantitative", "scale": shade, "legend": None}
+        taken = [{"filter": f"datum.chosen > 0 && datum.kind === '{kinds[0]}'"}]
         axis = {"title": "relative error", "format": "~%", "tickCount": 4}
-        return {
-            "data": {"values": rows},
-            "width": width - 70,
-            "height": 170 if narrow else 210,
-            "encoding": {"x": x},
-            "layer": [
-                {
-                    "transform": [{"filter": f"datum.chosen > 0 && datum.kind === '{kinds[0]}'"}],
-                    "mark": {"type": "rule", "color": TEAL, "strokeWidth": 16},
-                    "encoding": {
-                        "opacity": {"field": "chosen", "type": "quantitative", "scale": shade, "legend": None}
-                    },
-                },
-                {"mark": {"type": "line", "strokeWidth": 2}, "encoding": {"y": {**y, "axis": axis}, "color": colour}},
-                {
-                    "mark": {"type": "point", "filled": True, "size": 55, "opacity": 1},
-                    "encoding": {"y": y, "color": colour, "shape": shape},
-                },
-            ],
-        }
+        layers = [
+            {"transform": taken} | layer("rule", {"color": TEAL, "strokeWidth": 16}, opacity=chosen),
+            layer("line", {"strokeWidth": 2}, y={**y, "axis": axis}, color=colour),
+            layer("point", {"filled": True, "size": 55, "opacity": 1}, y=y, color=colour, shape=shape),
+        ]
+        return plot(rows, (width - 70, 170 if narrow else 210), layers, x=x)
 
     return Chart(f"limit-{name}", title, words, spec)
 

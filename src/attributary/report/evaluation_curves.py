@@ -7,7 +7,6 @@ import numpy as np
 
 from attributary.facts.evaluation import (
     OWN,
-    ErrorTable,
     Point,
     error_tables,
     explanation,
@@ -16,8 +15,8 @@ from attributary.facts.evaluation import (
     tree_errors,
     whose,
 )
-from attributary.facts.numerals import number, short
-from attributary.report.chart import AMBER, GREY, NARROW, RUST, TEAL, Chart, Draw, VegaLite, looks
+from attributary.facts.numerals import Table, number, short
+from attributary.report.chart import AMBER, GREY, NARROW, RUST, TEAL, Chart, Draw, VegaLite, layer, looks, plot
 
 POINTS = 500  # rows that are listed
 MOST = 6  # charts
@@ -26,6 +25,7 @@ SHAPES = ["circle", "square", "diamond", "triangle-up", "cross", "triangle-down"
 
 
 LEAST = 1e-4  # errors below are not drawn
+KNOWN = [{"filter": "isValid(datum.low)"}]
 DASHES = {"paper": [5, 3], "ours": [1, 0], "baseline": [1, 3]}
 
 
@@ -90,83 +90,47 @@ def _dots(rows: list[dict[str, Any]], width: int) -> VegaLite:
     x = {"type": "quantitative", "scale": {"zero": True}}
     axis = {"title": "error (RMSRE)", "format": "~%", "tickCount": 3 if narrow else 6}
     names = [r["method"] for r in sorted(rows, key=lambda r: r["error"])]
-    return {
-        "data": {"values": rows},
-        "width": width - 150,
-        "height": {"step": 26},
-        "encoding": {"y": {"field": "method", "type": "nominal", "sort": names, "title": None}},
-        "layer": [
-            {
-                "transform": [{"filter": "isValid(datum.low)"}],
-                "mark": {"type": "rule", "color": TEAL, "strokeWidth": 6, "opacity": 0.35},
-                "encoding": {"x": {"field": "low", **x}, "x2": {"field": "high"}},
-            },
-            {
-                "mark": {"type": "point", "filled": True, "size": 90, "opacity": 1, "color": TEAL},
-                "encoding": {"x": {"field": "error", **x, "axis": axis}},
-            },
-        ],
-    }
+    span = layer(
+        "rule", {"color": TEAL, "strokeWidth": 6, "opacity": 0.35}, x={"field": "low", **x}, x2={"field": "high"}
+    )
+    look = {"filled": True, "size": 90, "opacity": 1, "color": TEAL}
+    layers = [{"transform": KNOWN} | span, layer("point", look, x={"field": "error", **x, "axis": axis})]
+    y = {"field": "method", "type": "nominal", "sort": names, "title": None}
+    return plot(rows, (width - 150, {"step": 26}), layers, y=y)
 
 
 def _spec(rows: list[dict[str, Any]], sides: dict[str, str], across: str, panels: list[str], width: int) -> VegaLite:
     narrow = width <= NARROW
     columns, methods = 1 if narrow else min(len(panels), 2), list(sides)
     log = len({r["x"] for r in rows}) > 1
-    x = {
-        "field": "x",
-        "type": "quantitative",
-        "scale": {"type": "log", "nice": False} if log else {},
-        "axis": {
-            "title": "ε, the budget" if across == "epsilon" else "τ, below which errors stop being relative",
-            "values": sorted({r["x"] for r in rows})[:12],
-            "format": "~r",
-            "grid": False,
-        },
-    }
+    title = "ε, the budget" if across == "epsilon" else "τ, below which errors stop being relative"
+    values = sorted({r["x"] for r in rows})[:12]
+    scale = {"type": "log", "nice": False} if log else {}
+    along = {"title": title, "values": values, "format": "~r", "grid": False}
+    x = {"field": "x", "type": "quantitative", "scale": scale, "axis": along}
     log_y = all(r["error"] > 0 for r in rows)
-    y = {
-        "type": "quantitative",
-        "scale": {"type": "log", "nice": False, "clamp": True, **_reach(rows)} if log_y else {"zero": True},
-    }
-    axis = {
-        "title": "error (RMSRE)",
-        "format": "~%",
-        **({"values": _round([r["error"] for r in rows])} if log_y else {}),
-    }
+    up = {"type": "log", "nice": False, "clamp": True, **_reach(rows)} if log_y else {"zero": True}
+    y = {"type": "quantitative", "scale": up}
+    axis = {"title": "error (RMSRE)", "format": "~%"} | (
+        {"values": _round([r["error"] for r in rows])} if log_y else {}
+    )
     legend = {"columns": 2 if narrow else 3, "symbolOpacity": 1, "labelLimit": 400}
     colour = looks("method", methods, (COLOURS * 9)[: len(methods)], legend)
-    shapes = [SHAPES[(i + i // len(COLOURS)) % len(SHAPES)] for i in range(len(methods))]
-    shape = looks("method", methods, shapes)
+    shape = looks("method", methods, [SHAPES[(i + i // len(COLOURS)) % len(SHAPES)] for i in range(len(methods))])
     dash = {**looks("method", methods, [DASHES[side] for side in sides.values()]), "legend": None}
-    line = {"y": {"field": "error", **y, "axis": axis}, "strokeDash": dash}
-    layers: list[VegaLite] = [
-        {"mark": {"type": "line", "strokeWidth": 2}, "encoding": line},
-        {
-            "mark": {"type": "point", "filled": True, "size": 60, "opacity": 1},
-            "encoding": {"y": {"field": "error", **y}, "shape": shape},
-        },
+    layers = [
+        layer("line", {"strokeWidth": 2}, y={"field": "error", **y, "axis": axis}, strokeDash=dash),
+        layer("point", {"filled": True, "size": 60, "opacity": 1}, y={"field": "error", **y}, shape=shape),
     ]
     if any("low" in r for r in rows):
-        layers.insert(
-            0,
-            {
-                "transform": [{"filter": "isValid(datum.low)"}],
-                "mark": {"type": "rule", "strokeWidth": 1.5, "opacity": 0.6},
-                "encoding": {"y": {"field": "low", **y}, "y2": {"field": "high"}},
-            },
-        )
-    inner = {"width": (width - 75) / columns - (0 if columns == 1 else 30), "height": 220}
-    encoding = {"x": x, "color": colour}
+        spans = layer("rule", {"strokeWidth": 1.5, "opacity": 0.6}, y={"field": "low", **y}, y2={"field": "high"})
+        layers = [{"transform": KNOWN} | spans, *layers]
+    size = ((width - 75) / columns - (0 if columns == 1 else 30), 220)
+    whole = plot(rows, size, layers, x=x, color=colour)
     if len(panels) == 1:
-        return {"data": {"values": rows}, **inner, "encoding": encoding, "layer": layers}
+        return whole
     facet = {"field": "panel", "type": "nominal", "title": None, "sort": panels}
-    return {
-        "data": {"values": rows},
-        "facet": facet,
-        "columns": columns,
-        "spec": {**inner, "encoding": encoding, "layer": layers},
-    }
+    return {"data": whole.pop("data"), "facet": facet, "columns": columns, "spec": whole}
 
 
 def _reach(rows: list[dict[str, Any]]) -> VegaLite:
@@ -184,7 +148,7 @@ def _round(errors: list[float]) -> list[float]:
     ]
 
 
-def evaluation_section(points: tuple[Point, ...], tables: Sequence[ErrorTable], draw: Draw) -> dict[str, Any] | None:
+def evaluation_section(points: tuple[Point, ...], tables: Sequence[Table], draw: Draw) -> dict[str, Any] | None:
     """What the page lays out of an evaluation: charts, tables, and the errors by level; None without one."""
     if not points:
         return None

@@ -4,13 +4,14 @@ from dataclasses import replace
 from typing import Any
 
 from attributary.errors import InputError
-from attributary.estimates import Estimates, has_measures, read_estimates, read_measures
+from attributary.estimates import Estimates, has_measures
 from attributary.facts.evaluation import read_evaluation
 from attributary.file_kind import TAKES, Kind, KnownFile, file_kind, files_in
 from attributary.pipeline.check_table import check_table
 from attributary.plan import Plan
 from attributary.plan.fingerprint import refuse_other_plan
 from attributary.ratio import WITH_ESTIMATES, read_ratios
+from attributary.read_estimates import read_estimates, read_measures
 from attributary.report.page import ReportInputs, only_measure
 from attributary.spec.measure import COUNT
 from attributary.tables.table_columns import together, words_of

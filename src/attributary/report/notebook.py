@@ -26,8 +26,7 @@ def estimate_html(est: Estimate) -> str:
     caption = f"Estimate: {nodes:,} {kind}counts in {est.tree.depth} levels; {estimates.sum_words(quantity)}"
     notes = [f"and {more:,} more"] * (more > 0) + [line.text for line in estimates.lines(quantity)]
     rows = [_row(quantity, v) for v in range(min(nodes, ROWS))]
-    head, *levels = estimates.gains_table(gains)
-    gained = html_table("What denoising gained", head, levels) if levels else ""
+    gained = html_table(*estimates.gains_table(gains)[:3]) if gains else ""
     return html_alarm(est.not_private) + html_table(caption, heads, rows, notes) + gained
 
 
@@ -68,6 +67,5 @@ def plan_html(plan: Plan) -> str:
 
 
 def _table(title: str, part: MeasurePlan, notes: list[str]) -> str:
-    columns, rows = facts.table(part.plan)
     by_level = [f"{line.subject}: {line.text}" for line in facts.level_lines(part)]
-    return html_table(title, facts.heads(part.plan, columns), [tuple(row) for row in rows], [*by_level, *notes])
+    return html_table(*facts.table(part.plan, title)[:3], [*by_level, *notes])

@@ -30,7 +30,8 @@ from attributary.tables.table_columns import together, words_of
 from attributary.types import Floats
 
 if TYPE_CHECKING:
-    from attributary.facts.evaluation import ErrorTable, Point
+    from attributary.facts.evaluation import Point
+    from attributary.facts.numerals import Table
 
 NODES = 200_000
 SCRIPTS = ("data.js", "number.js", "bar.js", "match.js", "table.js", "keys.js", "icicle.js", "measures.js", "start.js")
@@ -44,7 +45,7 @@ class ReportInputs:
     measures: Mapping[str, Estimates] = field(default_factory=dict)  # by name; "count" are conversions
     ratios: Mapping[str, Estimates] = field(default_factory=dict)  # of values to counts, by name
     evaluation: "tuple[Point, ...]" = ()
-    error_tables: "tuple[ErrorTable, ...]" = ()  # beside those of the evaluation
+    error_tables: "tuple[Table, ...]" = ()  # beside those of the evaluation
     files: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()  # files of a folder that hold true counts
     not_private: str = ""  # why what is shown is not, if something says so
@@ -255,9 +256,9 @@ def _counts(quantity: Quantity, draw: Draw) -> dict[str, Any]:
         else f"{len(est):,} {quantity.noun}s",
         "levels": numerals.few([f"{size:,}\u00a0×\u00a0{name}" for size, name in sizes]),
         "flags": quantity.doubt.nodes,
-        "corrections": facts.sentence(facts.correction_line(quantity).text),
+        "corrections": numerals.sentence(facts.correction_line(quantity).text),
         "limit": f"{quantity.doubt.threshold:.1f}",
-        "negative": facts.sentence(negative.text) if negative and not ratio else "",
+        "negative": numerals.sentence(negative.text) if negative and not ratio else "",
         "chart": draw(charts.counts_chart(quantity)) if known[level].any() else None,
         "confidence": quantity.interval_words,
         "extras": list(est.extras),
@@ -306,14 +307,14 @@ def accuracy_section(quantity: Quantity, draw: Draw) -> dict[str, Any] | None:
     gains = facts.level_gains(quantity)
     if not gains:
         return None
-    (head, *rows), (found, suspects) = facts.gains_table(gains), facts.worst(quantity)
+    table, (found, suspects) = facts.gains_table(gains), facts.worst(quantity)
     fit = facts.fit_line(quantity)
     return {
-        "heads": head,
-        "rows": rows,
+        "heads": table.heads,
+        "rows": table.rows,
         "summed": facts.summed(gains),
         "chart": draw(charts.denoised_chart(gains, quantity.noun)),
-        "fit": {"fine": not fit.warning, "words": facts.sentence(fit.text)},
+        "fit": {"fine": not fit.warning, "words": numerals.sentence(fit.text)},
         "suspects": suspects,
         "more": found - len(suspects),
     }

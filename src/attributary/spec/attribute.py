@@ -57,22 +57,20 @@ def _zone(name: str) -> str:
     return name
 
 
-def _width(value: Any) -> float | int | str:
-    """The width of a bucket: a number or a span, above 0."""
-    if isinstance(value, str):
-        if span(value).number > 0:
-            return value
-    elif _is_number(value) and value >= LEAST:
-        return value  # type: ignore[no-any-return]
-    raise ValueError
-
-
 def _start(value: Any) -> float | int | str:
     if isinstance(value, str):
         span(value)
     elif not _is_number(value):
         raise ValueError
     return value  # type: ignore[no-any-return]
+
+
+def _width(value: Any) -> float | int | str:
+    """The width of a bucket: a number or a span, above 0."""
+    width = _start(value)
+    if (span(width).number if isinstance(width, str) else width) < LEAST:
+        raise ValueError
+    return width
 
 
 def _is_number(value: Any) -> bool:
@@ -285,11 +283,6 @@ def _window(text: str) -> str:
     return text
 
 
-def _listed(files: Any) -> Any:
-    """One file as a list of one."""
-    return (files,) if isinstance(files, str) else files
-
-
 class Condition(NamedTuple):
     """Which rows count, by one column: those with a value, those without, or with a number in a range."""
 
@@ -324,7 +317,11 @@ def _given(condition: Condition) -> dict[str, Any]:
 
 
 Where = dict[Name, Annotated[Condition, PlainValidator(_condition), PlainSerializer(_given)]]
-Files = Annotated[tuple[Name, ...], Field(strict=False, min_length=1), BeforeValidator(_listed)]
+Files = Annotated[
+    tuple[Name, ...],
+    Field(strict=False, min_length=1),
+    BeforeValidator(lambda files: (files,) if isinstance(files, str) else files),
+]
 
 
 class Logs(Section):

@@ -20,9 +20,7 @@ GUARD = 2.0  # times its error under an equal split: the most that a level may h
 
 
 def _error(value: Any) -> float | str:
-    if value == EQUAL:
-        return EQUAL
-    return _part(value)
+    return EQUAL if value == EQUAL else _part(value)
 
 
 def _part(value: Any) -> float:

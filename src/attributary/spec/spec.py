@@ -183,7 +183,6 @@ class Spec(Section):
 
     @property
     def total(self) -> bool:
-        """Whether there is a node above the first attribute."""
         return self.total_or_target is not False
 
     @property
@@ -265,7 +264,6 @@ class Spec(Section):
 
     @property
     def privacy_unit(self) -> PrivacyUnit:
-        """What ε protects."""
         return UNITS[self.neighbours]
 
     @property
@@ -413,7 +411,8 @@ def _between(given: dict[str, Any]) -> Iterator[Mistake]:
     terms = terms_of(given)
     epsilon, l1 = given.get("epsilon"), given.get("l1", terms.l1)
     largest = terms.largest_epsilon
-    page = _page(given)
+    noise = given.get("noise", NOISE)
+    page = MODELS.get(noise) if isinstance(noise, str) else None
     if page is not None and page.approximate and given.get("delta") is None:
         yield Mistake("delta", NEEDS_DELTA.format(page.name))
     if page is not None and not page.approximate and given.get("delta") is not None:
@@ -423,7 +422,7 @@ def _between(given: dict[str, Any]) -> Iterator[Mistake]:
             "epsilon",
             f'{terms.answer} takes at most {largest:g}; got {epsilon:g}: lower it, or plan with noise = "unit"',
         )
-    if epsilon == AUTO and not _asks_for_errors([given.get("total"), *_listed(given)]):
+    if epsilon == AUTO and not _asks_for_errors(given):
         yield Mistake(
             "epsilon",
             f'"{AUTO}" is the least that meets all targets, and there is none: give an attribute error = 0.05, '
@@ -449,14 +448,10 @@ def _between(given: dict[str, Any]) -> Iterator[Mistake]:
         yield Mistake("l1", f"every level needs a contribution of at least 1; got {l1} for {levels} levels: raise it")
 
 
-def _listed(given: dict[str, Any]) -> list[Any]:
-    """The attributes and measures of a spec, as far as they are lists."""
+def _asks_for_errors(given: dict[str, Any]) -> bool:
+    """Whether any section has a target that is a number."""
     listed = [given.get(f"{name}s", given.get(name)) for name in ("attribute", "measure")]
-    return [each for some in listed if isinstance(some, list | tuple) for each in some]
-
-
-def _asks_for_errors(sections: list[Any]) -> bool:
-    """Whether any of these has a target that is a number."""
+    sections = [given.get("total"), *(each for some in listed if isinstance(some, list | tuple) for each in some)]
     keys = [each if isinstance(each, dict) else getattr(each, "__dict__", {}) for each in sections]
     return any(isinstance(each.get(key), int | float) for each in keys for key in ("error", "half_width"))
 
@@ -484,9 +479,3 @@ def _wrong_split(split_by: Any, names: list[Any]) -> Iterator[Mistake]:
             "split_by",
             f"names the first attribute; there is no attribute {split_by!r}: {hint}give {names[0]!r}, {remedy}",
         )
-
-
-def _page(given: dict[str, Any]) -> type[NoiseModel] | None:
-    """The page of a spec's noise; None of a spec that names none of them."""
-    name = given.get("noise", NOISE)
-    return MODELS.get(name) if isinstance(name, str) else None

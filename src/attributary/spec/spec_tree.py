@@ -17,6 +17,8 @@ LARGEST = 2**31  # nodes of a tree
 
 def queried(table: Any, known: list[str], domains: dict[str, tuple[str, ...]], total: bool) -> Tree:
     """Known attributes as they occur in the table, and the full domain of every unknown one under each of them."""
+    import pyarrow as pa
+
     parents, labels = _known(table, known) if known else ([], [])
     _refuse_too_many(len(parents[-1]) if known else 1, domains)
     if total:
@@ -24,8 +26,10 @@ def queried(table: Any, known: list[str], domains: dict[str, tuple[str, ...]], t
         if known:
             parents[1] = np.zeros(len(parents[1]), np.int64)
     for domain in domains.values():
-        parents.append(_below(len(parents[-1]) if parents else 0, len(domain)))
-        labels.append(_repeated(domain, len(parents[-1]) // len(domain)))
+        above, size = len(parents[-1]) if parents else 0, len(domain)
+        parents.append(np.repeat(np.arange(above), size) if above else np.full(size, -1))
+        code = np.tile(np.arange(size, dtype=np.int32), max(above, 1))
+        labels.append(pa.DictionaryArray.from_arrays(code, pa.array(domain)))
     start = np.concatenate([[0], np.cumsum([len(level) for level in parents])])
     parent = np.concatenate([level + start[i - 1] if i else level for i, level in enumerate(parents)])
     layout = level_order(parent)
@@ -96,14 +100,3 @@ def _refuse_too_many(leaves: int, domains: dict[str, tuple[str, ...]]) -> None:
             raise InputError(
                 f"a tree holds fewer than 2**31 nodes; the domains down to {name!r} make {nodes:,}: use fewer values"
             )
-
-
-def _below(above: int, size: int) -> NDArray[np.int64]:
-    """The parents of a level that has a whole domain below each of the nodes above; roots where there are none."""
-    return np.repeat(np.arange(above), size) if above else np.full(size, -1)
-
-
-def _repeated(domain: tuple[str, ...], times: int) -> Any:
-    import pyarrow as pa
-
-    return pa.DictionaryArray.from_arrays(np.tile(np.arange(len(domain), dtype=np.int32), times), pa.array(domain))

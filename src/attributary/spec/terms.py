@@ -3,9 +3,8 @@
     [api]
     kind = "ara"       # the default: the Attribution Reporting API
 
-The facts of an API that planning goes by are one value, `Terms`, which is registered by the API. One with settings of
-its own brings the section [api] that has them. What else an API does (what clients are told, what is queried, how an
-answer becomes measurements) is behind `attributary.api`.
+An API registers its `Terms`, and brings the section [api] if it has settings of its own; what else it does is behind
+`attributary.api`.
 """
 
 from collections.abc import Callable, Iterator, Mapping

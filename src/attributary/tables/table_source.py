@@ -4,7 +4,6 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import PurePath
 from typing import Any, Literal, NamedTuple
 
 from attributary.errors import InputError
@@ -38,6 +37,8 @@ class Named(NamedTuple):
 
 def by_name(path: str) -> Named:
     """What a file's ending says, as in sales.csv.gz."""
+    from pathlib import PurePath  # which takes longer to import than names take to read
+
     endings = [ending.lower() for ending in PurePath(path).suffixes]
     packing = PACKED.get(endings[-1]) if endings else None
     if packing:

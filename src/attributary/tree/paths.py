@@ -296,15 +296,9 @@ def _row_of_node(node: NDArray[np.int64], nodes: int, columns: list[Any]) -> NDA
     row[node] = np.arange(len(node))
     if (row >= 0).sum() < len(node):
         again = int(np.argmax(row[node] != np.arange(len(node))))
-        path = _path_of_row(columns, again)
-        raise RowError(
-            _next_row(node, again), f"row {again + 1} is {path} too; a path has one row: combine them, or keep one"
-        )
+        path, next_row = _path_of_row(columns, again), int(np.flatnonzero(node == node[again])[1])
+        raise RowError(next_row, f"row {again + 1} is {path} too; a path has one row: combine them, or keep one")
     return row
-
-
-def _next_row(node: NDArray[np.int64], row: int) -> int:
-    return int(np.flatnonzero(node == node[row])[1])
 
 
 def _path_of_row(columns: list[Any], row: int) -> str:
@@ -318,9 +312,7 @@ def _refuse_gaps(paths: NodePaths, columns: list[Any]) -> None:
     inner[paths.parent[paths.parent >= 0]] = True
     if not missing.any() or not (inner & ~missing).any():
         return
-    orphan = np.flatnonzero((paths.parent >= 0) & missing[paths.parent] & ~missing)
-    if len(orphan) == 0:  # whole families without rows cannot be: a made-up node stands above some row
-        raise AssertionError("a node without a row stands above none")
+    orphan = np.flatnonzero((paths.parent >= 0) & missing[paths.parent] & ~missing)  # a made-up node is above a row
     row = int(paths.row[orphan].min())
     raise RowError(
         row,

@@ -64,15 +64,8 @@ class Tree:
         by_number = np.empty(len(number), np.int32)
         by_number[number] = parent
         layout = level_order(paths.parent)
-        return cls(
-            by_number,
-            layout.first,
-            layout.offsets,
-            None if same else number,
-            tuple(attributes),
-            paths.labels,
-            paths.total,
-        )
+        order = None if same else number
+        return cls(by_number, layout.first, layout.offsets, order, tuple(attributes), paths.labels, paths.total)
 
     def __len__(self) -> int:
         return len(self.parent)
@@ -162,15 +155,8 @@ class Tree:
         nodes, names = int(self.offsets[level]), max(level - self.total, 0)
         first = np.minimum(self.first[: nodes + 1], nodes).astype(np.uint32)
         parent = self.family[:nodes].astype(np.int32)
-        return Tree(
-            parent,
-            first,
-            self.offsets[: level + 1],
-            None,
-            self.attributes[:names],
-            self.labels[:names],
-            self.total,
-        )
+        offsets = self.offsets[: level + 1]
+        return Tree(parent, first, offsets, None, self.attributes[:names], self.labels[:names], self.total)
 
     def sum_up(self, values: ArrayLike, reduce: np.ufunc = np.add) -> Values:
         """Each node's value and those of all nodes below it, added up; or reduced by another ufunc, as np.maximum."""
@@ -254,6 +240,10 @@ class Tree:
             return f"node {node}"
         return describe(list(self.attributes), self.path(node))
 
+    def name_at(self, place: int) -> str:
+        """A node in words, by its place in level order."""
+        return self.name(place if self.order is None else int(self.order[place]))
+
     def path(self, node: int) -> list[Any]:
         """The labels from the root down to a node."""
         place = node if self.order is None else int(np.flatnonzero(self.order == node)[0])
@@ -301,8 +291,7 @@ class Family:
         self.parent = parents + nodes.start
 
     def sum(self, values: Floats) -> Floats:
-        total: Floats = np.add.reduceat(values, self.start)
-        return total
+        return np.add.reduceat(values, self.start)
 
     def spread(self, values: Floats) -> Floats:
         """A value of each family, handed to its members."""
@@ -348,8 +337,9 @@ def level_order(parent: NDArray[np.int64]) -> LevelOrder:
     if outside.any():
         v = int(np.argmax(outside))
         raise ValueError(f"node {v} has parent {parent[v]}; a parent is a node from 0 to {n - 1}, or -1 for a root")
-    if _in_level_order(parent):
-        first, order = _first_child(parent), None
+    if bool((parent < np.arange(n)).all()) and bool((parent[1:] >= parent[:-1]).all()):
+        first, order = np.empty(n + 1, np.uint32), None
+        np.cumsum(np.bincount(parent + 1, minlength=n + 1), out=first, dtype=np.uint32)
     else:
         start = np.concatenate([[0], np.cumsum(np.bincount(parent + 1, minlength=n + 1))])
         if n <= PLAIN_LIMIT:
@@ -364,17 +354,6 @@ def level_order(parent: NDArray[np.int64]) -> LevelOrder:
         if placed < n:
             raise ValueError(f"a tree has no cycles; found {_cycle(parent, order[:placed])}")
     return LevelOrder(first, _offsets(first), order)
-
-
-def _in_level_order(parent: NDArray[np.int64]) -> bool:
-    before = bool((parent < np.arange(len(parent))).all())
-    return before and bool((parent[1:] >= parent[:-1]).all())
-
-
-def _first_child(parent: NDArray[np.int64]) -> NDArray[np.uint32]:
-    first = np.empty(len(parent) + 1, np.uint32)
-    np.cumsum(np.bincount(parent + 1, minlength=len(parent) + 1), out=first, dtype=np.uint32)
-    return first
 
 
 def _breadth_first(children, start, first, order):  # type: ignore[no-untyped-def]

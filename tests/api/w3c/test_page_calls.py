@@ -202,8 +202,8 @@ def test_paths_of_levels_are_those_of_the_tree() -> None:
     for level in range(3):
         nodes = range(*tree.slice(level).indices(len(tree)))
         assert known_paths(tree, level) == [tuple(tree.path(node)) for node in nodes]
-    made = lay_out(make_plan(asks, tree, share={"total": 0.2, "campaign": 0.2, "location": 0.2}), tree, START)
-    assert {name: len(nodes) for name, nodes in made.layout.spaces.items()} == {
+    made, _ = lay_out(make_plan(asks, tree, share={"total": 0.2, "campaign": 0.2, "location": 0.2}), tree, START)
+    assert {name: len(nodes) for name, nodes in made.spaces.items()} == {
         "total": 1,
         "campaign": 3,
         "location": 6,

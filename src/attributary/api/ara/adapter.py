@@ -8,7 +8,7 @@ from typing import Any
 
 from attributary.api import register
 from attributary.api.ara.keys.fewer_classes import MOST, FewerClasses, fewer_classes
-from attributary.api.ara.keys.key_layout import BITS, layout, with_mark
+from attributary.api.ara.keys.key_layout import BITS, domain, layout, with_mark
 from attributary.api.ara.keys.key_layout import bits as key_bits
 from attributary.api.ara.registration import HEADERS, MONTH, Registrations, registrations
 from attributary.api.ara.terms import ARA
@@ -27,7 +27,6 @@ class AraClients(Clients):
 
     @cached_property
     def registrations(self) -> Registrations:
-        """What the registrations of all events have in common."""
         return registrations(self.plan)
 
     @property
@@ -59,7 +58,6 @@ class AraClients(Clients):
         return Message(message.lines, (*message.notes, second))
 
     def query(self, tree: Tree) -> Query:
-        from attributary.api.ara.keys.key_layout import domain
         from attributary.api.ara.wire.avro import write_domain
 
         keys = domain(self.plan, tree)
@@ -123,7 +121,6 @@ def _clients(plan: Plan, notes: tuple[str, ...] = (), *, changed: bool = False) 
 
 
 def _changes(few: FewerClasses) -> tuple[str, ...]:
-    """What few classes of contributions make of the plan, in words."""
     if not few.changed:
         return (f"{few.after:,} classes of contributions, as planned",) if few.after > 1 else ()
     each = zip(few.plan.levels, few.mean, few.worst, strict=True)

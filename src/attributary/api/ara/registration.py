@@ -66,10 +66,10 @@ class Registrations:
             if row[place]:
                 measure, level = divmod(place, len(self.plan.levels))
                 attributes = range(min(level + 1 - self.layout.total, known))
-                keys[name] = _hex(self.layout.tag(level, measure) | self.layout.piece(attributes, labels))
+                keys[name] = hex(self.layout.tag(level, measure) | self.layout.piece(attributes, labels))
         if self.rest is not None:
-            keys[self.rest] = _hex(0)  # which is no node's, and in no domain
-        made: Json = {"source_event_id": str(_unsigned(event_id, "source_event_id"))}
+            keys[self.rest] = hex(0)  # which is no node's, and in no domain
+        made: Json = {"source_event_id": str(_whole(event_id, "source_event_id", 0, 2**64))}
         made["destination"] = _destination(destination)
         made |= {} if priority is None else {"priority": str(_whole(priority, "priority", -(2**63), 2**63))}
         made |= _windows(self.window)
@@ -104,9 +104,9 @@ class Registrations:
             of_plan = {"filters": part._of_plan} if part._of_plan else {}
             data += [_both(datum, of_plan) if several else datum for datum in part._data(labels)]
             values += [_both(each, of_plan, {} if alike else span) for each in part._values(given, drawn)]
-            dedup = deduplication_key if deduplication_key is not None else part._once()
-            if dedup is not None:
-                key = {"deduplication_key": str(_unsigned(dedup, "deduplication_key"))}
+            dedup = ONCE if deduplication_key is None else deduplication_key
+            if deduplication_key is not None or part.fits_twice:
+                key = {"deduplication_key": str(_whole(dedup, "deduplication_key", 0, 2**64))}
                 once.append(_both(key, of_plan) if several else key)
         plain = values[0]["values"] if len(values) == 1 and len(values[0]) == 1 else values
         made: Json = (spans[0] if alike else {}) | {"aggregatable_trigger_data": data, "aggregatable_values": plain}
@@ -127,31 +127,30 @@ class Registrations:
         return _all_of(spans + ([_between(0, self.window)] if self.window is not None and self.window < HOUR else []))
 
     def _labels(self, conversion: Mapping[str, Any]) -> dict[str, str]:
-        valued = {measure.source for measure in self.plan.spec.values}
-        given = {n: v for n, v in conversion.items() if n not in valued or n in self._unknown}
+        valued = {measure.source for measure in self.plan.spec.values} - {a.name for a in self.plan.spec.unknown}
+        given = {name: value for name, value in conversion.items() if name not in valued}
         return unknown_labels(self.plan.spec, given)
 
     def _data(self, labels: Mapping[str, str]) -> list[Json]:
         """The key pieces: of the plan for all keys, and of each unknown attribute for those of its level and below."""
         spec, levels = self.plan.spec, len(self.plan.levels)
-        data: list[Json] = [{"key_piece": _hex(self.layout.mark), "source_keys": list(self.ids.values())}]
+        data: list[Json] = [{"key_piece": hex(self.layout.mark), "source_keys": list(self.ids.values())}]
         for i, field in enumerate(self.layout.fields):
             below = [name for place, name in self.ids.items() if place % levels >= self.layout.level_of(i)]
             if not field.attribute.unknown or not below:
                 continue
             if not spec.is_delay(field.attribute):
-                piece = _hex(field.piece(labels[field.attribute.name]))
+                piece = hex(field.piece(labels[field.attribute.name]))
                 data.append({"key_piece": piece, "source_keys": below})
                 continue
             edges = ends(field.attribute)
             for k, label in enumerate(field.attribute.labels):
-                datum = {"key_piece": _hex(field.piece(label)), "source_keys": below}
+                datum = {"key_piece": hex(field.piece(label)), "source_keys": below}
                 data.append(datum | _between(edges[k], edges[k + 1]))
         return data
 
     @property
     def asks(self) -> tuple[str, ...]:
-        """The attributes and values that a conversion must provide."""
         names = (a.name for a in self.plan.spec.unknown if not self.plan.spec.is_delay(a))
         return tuple(dict.fromkeys([*names, *(measure.source for measure in self.plan.spec.values)]))
 
@@ -165,13 +164,6 @@ class Registrations:
         """Whether the browser's budget would let one more conversion of an impression through than counts."""
         each = self.classes.rows.sum(axis=1)
         return self.rest is None and bool(((self.classes.most + 1) * each <= LARGEST).any())
-
-    @property
-    def _unknown(self) -> set[str]:
-        return {attribute.name for attribute in self.plan.spec.unknown}
-
-    def _once(self) -> int | None:
-        return ONCE if self.fits_twice else None
 
     def _values(self, conversion: Mapping[str, Any], drawn: int | str | None) -> list[Json]:
         one = self._contributions(conversion, drawn)
@@ -310,14 +302,6 @@ def _destination(given: str | Sequence[str]) -> str | list[str]:
             remedy = meant.site if meant else "the address of a page, as in https://shop.example"
             raise InputError(f"a destination is the site of a shop, with https; got {brief(one)}: write {remedy}")
     return sites if isinstance(given, list | tuple) else sites[0]
-
-
-def _hex(key: int) -> str:
-    return f"{key:#x}"
-
-
-def _unsigned(number: int, name: str) -> int:
-    return _whole(number, name, 0, 2**64)
 
 
 def _whole(number: int, name: str, low: int, end: int) -> int:

@@ -60,9 +60,7 @@ class BigQuery(AttributionApi):
         measured = [level for level, epsilon in epsilons.items() if epsilon > 0]
         idle = [level for level in epsilons if level not in measured]
         std = np.sqrt(plan.spec.noise_model.variance(np.array(plan.epsilon())))
-        rows = zip(
-            epsilons, (f"{each:.4g}" for each in epsilons.values()), (f"{each:.3g}" for each in std), strict=True
-        )
+        rows = [(level, f"{each:.4g}", f"{s:.3g}") for (level, each), s in zip(epsilons.items(), std, strict=True)]
         section = plan.spec.api
         assert isinstance(section, BigQuerySection)
         return BigQueryClients(
@@ -95,9 +93,8 @@ class BigQuery(AttributionApi):
             if measured[node].any() or len(np.unique(node)) < len(node):
                 raise InputError(f"{path}: a node is measured twice; give the results of one run of the queries")
             if not (budget[node] > 0).all():
-                raise InputError(
-                    f"{path}: the plan has no query for {plan.levels[tree.level[node[0]]]}; is it its result?"
-                )
+                level = plan.levels[tree.level[node[0]]]
+                raise InputError(f"{path}: the plan has no query for {level}; is it its result?")
             noisy[node], measured[node] = floats(rows, COUNT, path)[nodes >= 0], True
             outside += table.num_rows - len(node)
         dropped = int(((budget > 0) & ~measured).sum())
@@ -109,7 +106,6 @@ class BigQuery(AttributionApi):
 
 
 def _sql(plan: Plan, level: str, epsilon: float, section: BigQuerySection, queries: int) -> str:
-    """The query of a level."""
     columns = [_quoted(name) for name in plan.levels[int(plan.spec.total) : plan.levels.index(level) + 1]]
     counted = f"COUNT(*, contribution_bounds_per_group => (0, 1)) AS {COUNT}"
     lines = [

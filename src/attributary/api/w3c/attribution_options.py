@@ -157,9 +157,8 @@ def _header(members: dict[str, Any]) -> str:
     try:
         return ser({KEBAB(name): list(v) if isinstance(v, tuple) else v for name, v in members.items()})
     except ValueError as error:
-        raise InputError(
-            f"cannot be written as a header: {shortened(str(error), 120)}; write domains in ASCII (xn--…)"
-        ) from None
+        why = shortened(str(error), 120)
+        raise InputError(f"cannot be written as a header: {why}; write domains in ASCII (xn--…)") from None
 
 
 def deduction(sensitivity: int, query: ConversionOptions) -> int:

@@ -52,9 +52,8 @@ class Batch:
         if self.task != other.task:
             return False
         same = self.sums == other.sums
-        return bool(same.all() and np.array_equal(self.nodes, other.nodes)) or is_copy(
-            int(same.sum()), float(chance[self.nodes].sum())
-        )
+        alike = bool(same.all() and np.array_equal(self.nodes, other.nodes))
+        return alike or is_copy(int(same.sum()), float(chance[self.nodes].sum()))
 
 
 def answer(plan: Plan, files: Sequence[str], tree: Tree, name: str = "the plan") -> Answer:
@@ -94,7 +93,6 @@ def answer(plan: Plan, files: Sequence[str], tree: Tree, name: str = "the plan")
 
 
 def _tasks(plan: Plan, layout: IndexLayout, tree: Tree) -> dict[str, Task]:
-    """All tasks of a plan, by name."""
     spec, levels = plan.spec, used_levels(plan)
     places = {level: {path: i for i, path in enumerate(known_paths(tree, level))} for level in levels}
     at_site = section_of(spec).site is not None
@@ -182,7 +180,6 @@ def _items(path: str) -> list[Any]:
         raise InputError(f"{path} is not JSON: {why_not_json(error)}; give aggregate results") from None
     items = data.get("results") if isinstance(data, dict) else data
     if not isinstance(items, list):
-        raise InputError(
-            f'{path} is not a list of results, as in [{{"task": "…", "report_count": 812, "vector": […]}}]'
-        )
+        example = '[{"task": "…", "report_count": 812, "vector": […]}]'
+        raise InputError(f"{path} is not a list of results, as in {example}")
     return items

@@ -4,8 +4,6 @@ A node keeps its index as long as its campaign runs. New nodes take new indexes,
 of nodes that have ended, under a new version, so that impressions from before are not taken for theirs.
 """
 
-from typing import NamedTuple
-
 from attributary.api.w3c.schemes import ReportKind, index_level, report_kinds, scheme_of, section_of
 from attributary.errors import InputError
 from attributary.plan import Plan
@@ -18,15 +16,11 @@ BATCHES = LEVELS - 1
 Path = tuple[str, ...]
 
 
-class LaidOut(NamedTuple):
-    """A layout, and what is different from the one before it, in words."""
+def lay_out(plan: Plan, tree: Tree, start: int) -> tuple[IndexLayout, tuple[str, ...]]:
+    """The plan's layout with an index for each node of the tree, and what is different from the one before, in words.
 
-    layout: IndexLayout
-    notes: tuple[str, ...]
-
-
-def lay_out(plan: Plan, tree: Tree, start: int) -> LaidOut:
-    """The plan's layout with an index for each node of the tree; priorities of a new one count from `start`."""
+    Priorities of a new one count from `start`.
+    """
     spec, before = plan.spec, plan.layout
     most = section_of(spec).histogram
     spaces = dict(before.spaces) if before else {}
@@ -61,7 +55,7 @@ def lay_out(plan: Plan, tree: Tree, start: int) -> LaidOut:
             f"version {version}: {reused:,} indexes of nodes that have ended are used again; impressions that were "
             "saved before are no longer measured"
         )
-    return LaidOut(IndexLayout(version=version, start=before.start if before else start, spaces=spaces), tuple(notes))
+    return IndexLayout(version=version, start=before.start if before else start, spaces=spaces), tuple(notes)
 
 
 def used_levels(plan: Plan) -> list[int]:

@@ -41,6 +41,7 @@ from attributary.plan.plan import IndexLayout
 from attributary.spec.measure import MICRO
 from attributary.tree import Tree
 
+GIVE_IT = "give a table of impressions with it by `impressions`"
 SERVICE = "https://agg-service.example"
 MONTH = 30  # days
 LATEST = (2**31 - 1) // LEVELS  # seconds that a priority can count
@@ -65,9 +66,9 @@ class W3cClients(Clients):
 
     def with_tree(self, tree: Tree, start: int | None = None) -> "W3cClients":
         """The same with an index for each node; priorities of a new layout count from `start`, by default from now."""
-        made = lay_out(self.plan, tree, int(time.time()) if start is None else start)
-        changed = made.layout != self.plan.layout
-        return _clients(self.plan.model_copy(update={"layout": made.layout}), made.notes, changed=changed)
+        layout, notes = lay_out(self.plan, tree, int(time.time()) if start is None else start)
+        changed = layout != self.plan.layout
+        return _clients(self.plan.model_copy(update={"layout": layout}), notes, changed=changed)
 
     def saved_impressions(
         self, values: Mapping[str, Any], seconds: float, sites: Sequence[str] = ()
@@ -84,11 +85,12 @@ class W3cClients(Clients):
             space = space_of(spec, level, prefix)
             if prefix not in layout.spaces.get(space, ()):
                 named = ", ".join(prefix) or "all"
-                raise InputError(f"{named} has no index yet; give a table of impressions with it by `impressions`")
+                raise InputError(f"{named} has no index yet; {GIVE_IT}")
             index = layout.spaces[space].index(prefix)
             found[level] = ImpressionOptions(index, match_value(layout, level), sites, (), _days(self.plan))
         if scheme.splits_by_root:
-            repeated = [each for level, each in found.items() for _ in range(_own(spec, row, level))]
+            own = {level: part for level, part in enumerate(row[: spec.first_unknown]) if level in found}
+            repeated = [found[level] for level, part in own.items() for _ in range(part)]
             last = found.get(spec.first_unknown - 1)
             batches = [replace(last, match_value=LEVELS * layout.version + BATCHES)] if last else []
             return repeated + batches * any(row[spec.first_unknown :])
@@ -114,11 +116,10 @@ class W3cClients(Clients):
         for kind in kinds_of(self.plan, root):
             space = space_of(spec, index_level(spec, kind.levels[0]), (root,))
             if space not in layout.spaces:
-                raise InputError(
-                    f"{brief(root)} has no index yet; give a table of impressions with it by `impressions`"
-                )
+                raise InputError(f"{brief(root)} has no index yet; {GIVE_IT}")
             matches = _match_values(self.plan, layout, kind)
-            shared = (1,) * kind.value if _repeats(self.plan, kind) else kind.credit
+            repeated = scheme_of(spec).splits_by_root and kind.batch == 0  # among impressions saved several times
+            shared = (1,) * kind.value if repeated else kind.credit
             options = ConversionOptions(
                 service,
                 len(layout.spaces[space]),
@@ -138,16 +139,16 @@ class W3cClients(Clients):
         sites = [parse_site(site.removeprefix("https://")) for site in ([given] if isinstance(given, str) else given)]
         seconds = options.get("time", time.time())
         saved = self.saved_impressions(values, seconds, sites)
-        scripts = [
-            _script("saveImpression", each, self._priority(each, seconds), times=len(list(same)))
-            for each, same in groupby(saved)
-        ]
+        start, scripts = _layout(self.plan).start, []
+        for each, same in groupby(saved):
+            rank = each.priority - LEVELS * (int(seconds) - start)
+            priority = f"{LEVELS} * (Math.floor(Date.now() / 1000) - {start}) + {rank}" if each.priority else ""
+            scripts.append(_script("saveImpression", each, priority, len(list(same))))
         headers = [f"Save-Impression: {save_impression_header(each)}" for each in saved]
         notes = [] if saved[0].conversion_sites else ["conversions on any site match; give yours with `destination`"]
         notes += [f"{len(saved)} impressions by header need as many responses"] if len(saved) > 1 else []
-        notes += ["priorities in the headers are those of now; count them anew in every response"] * any(
-            each.priority for each in saved
-        )
+        if any(each.priority for each in saved):
+            notes.append("priorities in the headers are those of now; count them anew in every response")
         return Message((*scripts, *headers), tuple(notes))
 
     def conversion(self, values: Mapping[str, Any], **options: Any) -> Message:
@@ -162,12 +163,6 @@ class W3cClients(Clients):
                 notes.append(f"no header for {call.task}: {error}")
         notes.append(f"the aggregation service is a placeholder ({SERVICE}), as is the header's report-url")
         return Message((*lines, *headers), tuple(notes))
-
-    def _priority(self, saved: ImpressionOptions, seconds: float) -> str:
-        """A priority as a script computes it; nothing where it is 0."""
-        start = _layout(self.plan).start
-        rank = saved.priority - LEVELS * (int(seconds) - start)
-        return f"{LEVELS} * (Math.floor(Date.now() / 1000) - {start}) + {rank}" if saved.priority else ""
 
     def query(self, tree: Tree) -> Query:
         spec, layout = self.plan.spec, _layout(self.plan)
@@ -241,16 +236,6 @@ def _layout(plan: Plan) -> IndexLayout:
     return plan.layout
 
 
-def _own(spec: Any, row: Sequence[int], level: int) -> int:
-    """How often an impression is saved for a level itself, batches below it aside."""
-    return row[level] if 0 <= level < spec.first_unknown else 0
-
-
-def _repeats(plan: Plan, kind: ReportKind) -> bool:
-    """Whether credit is shared among impressions that were saved several times."""
-    return scheme_of(plan.spec).splits_by_root and kind.batch == 0
-
-
 def _match_values(plan: Plan, layout: IndexLayout, kind: ReportKind) -> list[int]:
     """Those of the impressions that a kind of report measures."""
     if scheme_of(plan.spec).splits_by_root:
@@ -266,7 +251,7 @@ def _days(plan: Plan) -> int:
 
 
 def _script(call: str, options: PageOptions, priority: str = "", times: int = 1) -> str:
-    """A call as a page's script makes it, once or several times."""
+    """A call as a page's script makes it, once or several times; a priority is computed by the script."""
     stated = {camel(name): list(x) if isinstance(x, tuple) else x for name, x in options.stated().items()}
     stated |= {"priority": "@"} if priority else {}
     stated |= {"epsilon": options.epsilon} if isinstance(options, ConversionOptions) else {}

@@ -15,6 +15,7 @@ from dataclasses import replace
 import numpy as np
 
 from attributary import budget
+from attributary.api.w3c.index_layout import used_levels
 from attributary.api.w3c.schemes import (
     SCHEMES,
     ReportKind,
@@ -48,8 +49,6 @@ LESS = 1 - 1e-9  # an error that is smaller, and not by rounding alone
 
 
 class SchemeProposals(Proposals):
-    """A plan for each scheme."""
-
     def decided(self, spec: Spec) -> bool:
         return named_scheme(spec) is not None
 
@@ -59,7 +58,9 @@ class SchemeProposals(Proposals):
             raise InputError(f'epsilon = "auto" is not for the {spec.terms.title}, whose schemes differ; give a number')
         wishes = wishes._replace(strict=wishes.strict and wanted is not None)
         plans = {scheme.name: _carried(scheme, asked, wishes, solve) for scheme in SCHEMES if wanted in (None, scheme)}
-        costs = {name: scheme_cost(plan, asked.tree, _error(spec, plan)) for name, plan in plans.items()}
+        median = spec.split_by is not None and not spec.total  # of the errors of roots that were to have own splits
+        errors = {n: each.expected.roots.plan if median else each.expected.tree.plan for n, each in plans.items()}
+        costs = {name: scheme_cost(plan, asked.tree, errors[name]) for name, plan in plans.items()}
         possible = [cost for cost in costs.values() if not cost.refused]
         if not possible:
             reasons = "; ".join(f"scheme {cost.scheme} {cost.refused}" for cost in costs.values())
@@ -71,19 +72,11 @@ class SchemeProposals(Proposals):
         return plans[best.scheme].model_copy(update={"schemes": tuple(costs.values())})
 
     def fitted(self, problem: Problem, share: Shares, wishes: Wishes) -> Spec:
-        """The spec with the fewest credits whose error is next to the least."""
         most = scheme_of(problem.spec).credits
         return with_best_credits(problem, share, most, wishes) if problem.spec.l1 > most > 0 else problem.spec
 
     def improved(self, problem: Problem, whole: Contributions, wishes: Wishes) -> Contributions:
-        """The same contributions, or better ones where they are few; levels with fixed shares stay as they are."""
         return whole if METHODS[wishes.method].fixed else improved(problem, whole, wishes.keep)
-
-
-def _error(spec: Spec, plan: Plan) -> float:
-    """What is compared: the error of the tree or, if roots were to have splits of their own, the median of theirs."""
-    by_root = spec.split_by is not None and not spec.total
-    return plan.expected.roots.plan if by_root else plan.expected.tree.plan
 
 
 def _carried(scheme: Scheme, asked: Asked, wishes: Wishes, solve: Solve) -> Plan:
@@ -104,7 +97,7 @@ def scheme_cost(plan: Plan, tree: Tree, error: float) -> SchemeCost:
     """What a plan costs by its scheme: a view's impressions, and a conversion's reports with their bytes."""
     spec, rows = plan.spec, [plan.default, *plan.roots.values()]
     scheme, most = scheme_of(spec), section_of(spec).histogram
-    used = sorted({index_level(spec, level) for row in rows for level, part in enumerate(row) if part > 0})
+    used = used_levels(plan)
     sizes = dict(zip(used, _sizes(spec, tree, used), strict=True))
     each = [report_kinds(spec, row) for row in rows]
 
@@ -151,7 +144,6 @@ def _impressions(spec: Spec, row: tuple[int, ...]) -> int:
 
 
 def _why(best: SchemeCost, possible: list[SchemeCost], spec: Spec) -> str:
-    """Why a scheme is taken, beside the others, and what to look after."""
     least = min(possible, key=lambda cost: cost.error)
     near = [cost for cost in possible if cost.error <= least.error * (1 + TIE)]
     reasons = ["least error"] if best is least else [f"error within {TIE:.0%} of that of {least.scheme}"]
@@ -206,10 +198,9 @@ def with_best_credits(q: Problem, share: Shares, most: int, wishes: Wishes) -> S
         error = float(np.nanmedian(errors.roots)) if q.by_root else errors.tree
         missed = np.nansum(np.abs(rows / number - stated), axis=1).max()
         tried[number] = round(float(missed), 9), error
-    best = min(tried.values())
-    return with_credits(
-        q.spec, min(n for n, (missed, error) in tried.items() if missed == best[0] and error <= NEXT * best[1])
-    )
+    least, lowest = min(tried.values())
+    fewest = min(n for n, (missed, error) in tried.items() if missed == least and error <= NEXT * lowest)
+    return with_credits(q.spec, fewest)
 
 
 def with_credits(spec: Spec, number: int) -> Spec:

@@ -12,12 +12,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from attributary.noise.aggregator_noise import (
-    AggregatorCounts,
-    AggregatorSums,
-    TwoAggregatorCounts,
-    TwoAggregatorSums,
-)
+from attributary.noise.aggregator_noise import AggregatorCounts, AggregatorSums, TwoAggregatorCounts, TwoAggregatorSums
 from attributary.spec import Spec
 from attributary.spec.measure import MICRO
 from attributary.spec.mistakes import Mistake
@@ -134,7 +129,6 @@ def one_conversion(section: Keys) -> int:
 
 
 def section_of(spec: Spec) -> W3cSection:
-    """The section [api] of a spec for W3C Attribution."""
     assert isinstance(spec.api, W3cSection)
     return spec.api
 
@@ -166,12 +160,10 @@ def report_kinds(spec: Spec, row: Sequence[int]) -> tuple[ReportKind, ...]:
 
 
 def named_scheme(spec: Spec) -> Scheme | None:
-    """The scheme that a spec names."""
     return next((each for each in SCHEMES if each.name == section_of(spec).scheme), None)
 
 
 def scheme_of(spec: Spec) -> Scheme:
-    """The scheme of a plan's spec."""
     scheme = named_scheme(spec)
     assert scheme is not None
     return scheme

@@ -53,11 +53,6 @@ class Piece(Estimate):
         return np.maximum(self.excess, 0.0)
 
 
-class Solved(NamedTuple):
-    estimate: Estimate
-    settled: Settled  # of every node, in the tree's order
-
-
 def hand_up(tree: Tree, measured: Measurements, nonnegative: bool) -> Handed:
     """What the tree above a cut needs to know about the roots below it; invalid figures are refused."""
     x, var, of_noise = (tree.to_level_order(a) for a in (measured.noisy, measured.variance, measured.excess()))
@@ -77,8 +72,8 @@ def solve(
     above: Settled | None = None,
     of_noise: Floats | None = None,
     leaves: Floats | None = None,
-) -> Solved:
-    """The estimate of a piece; "top-down", if it is to be non-negative.
+) -> tuple[Estimate, Settled]:
+    """The estimate of a piece ("top-down", if it is to be non-negative), and what is settled, in the tree's order.
 
     `above` is what is settled of the roots, in level order. Where leaves stand for the parts below them, `of_noise` is
     the excess kurtosis of each figure and `leaves` the least count of each leaf, in the tree's order.
@@ -107,7 +102,7 @@ def solve(
     plain = back(blue)
     count = plain if rounded is blue else back(rounded)
     settled = Settled(*(back(a) for a in (blue, variance, real, rounded, *outside)))
-    return Solved(Piece(tree, measured, count, settled.variance, plain, nonnegative, back(excess)), settled)
+    return Piece(tree, measured, count, settled.variance, plain, nonnegative, back(excess)), settled
 
 
 def _add_unmeasured(tree: Tree, x: Floats, z: Floats, v: Floats) -> None:
@@ -121,5 +116,4 @@ def _add_unmeasured(tree: Tree, x: Floats, z: Floats, v: Floats) -> None:
 
 
 def _with(roots: Floats, values: Floats) -> Floats:
-    """These values, but for the roots."""
     return np.concatenate([roots, values[len(roots) :]])

@@ -156,7 +156,7 @@ def finish(task: ClusterTask, rows: Any, above: Any = None) -> Any:
         above = above.sort_by("root")
         _refuse_other_figures(part, above.column("z").to_numpy())
         settled = Settled(*(above.column(name).to_numpy() for name in Settled._fields))
-        est = solve(part.tree, part.measured, bool(task.nonnegative), task.whole, above=settled).estimate
+        est, _ = solve(part.tree, part.measured, bool(task.nonnegative), task.whole, above=settled)
     table = part.rows.drop_columns([PART, NOISY, VARIANCE])
     if task.fill:
         more = part.paths().slice(len(part.rows))
@@ -202,7 +202,6 @@ def _refuse_other_figures(part: Part, handed: Any) -> None:
 
 class Top(NamedTuple):
     nodes: Any  # Arrow: label and estimate columns of each node above the cut; those that have a row come first
-    rows: int  # how many have one
     settled: Any  # Arrow: what the parts need to know of their roots
 
 
@@ -236,7 +235,7 @@ def solve_top(task: ClusterTask, rows: Any, roots: Any) -> Top:
     nodes = {label(i): _plain(shown.columns[i]) for i in range(task.cut)}
     nodes |= {name: column.take(above) for name, column in task.estimates(est).items()}
     known = {name: pa.array(values[handed], pa.float64()) for name, values in settled._asdict().items()}
-    return Top(pa.table(nodes), len(rows), pa.table({**{n: roots.column(n) for n in ("part", "root", "z")}, **known}))
+    return Top(pa.table(nodes), pa.table({**{n: roots.column(n) for n in ("part", "root", "z")}, **known}))
 
 
 def refuse_gaps(task: ClusterTask, orphans: list[str | None], inner: bool) -> None:

@@ -71,6 +71,8 @@ def denoise_spark(
     the subtrees of that level's nodes do, and the driver collects what is above them. Mistakes are found at once;
     estimates are computed when they are asked for. The frame is read several times: persist one that is costly.
     """
+    from pyspark.sql import functions as sf
+
     names = _levels(frame, levels)
     if cut is not None and cut not in names:
         raise InputError(f"a cut is one of the levels {', '.join(names)}; got {cut!r}")
@@ -85,15 +87,17 @@ def denoise_spark(
     cut_at = names.index(cut or names[0])
     task = ClusterTask(names, cut_at, frame.columns, columns, added, method, whole, shape, fill, confidence)
     rows = _figures(frame, task, value, variance)
-    nodes, above = _counted(rows, task)
+    at_cut = _column(task.cell(task.levels[task.cut]))
+    nodes, above = rows.agg(sf.count(sf.lit(1)), sf.count(sf.when(at_cut.isNull(), 1))).collect()[0]
     if nodes == 0:
         raise InputError("a tree needs at least one row; the frame is empty")
     if posterior:
         if above or task.cut or task.nonnegative == "joint":
             raise InputError("posterior means need whole trees on one worker; leave out the cut, the total and joint")
         task = task._replace(posterior=_learned(rows, task, nodes))
-    at_cut = _column(task.cell(task.levels[task.cut]))
-    parts = _dealt(rows.where(at_cut.isNotNull()), task, ceil(nodes / NODES))
+    root = sf.xxhash64(*(task.cell(name) for name in task.levels[: task.cut + 1]))  # whose nodes share a part
+    part = sf.pmod(root, sf.lit(ceil(nodes / NODES))).cast("int")
+    parts = rows.where(at_cut.isNotNull()).withColumn(PART, part)
     if above == 0 and task.cut == 0:
         _check(parts, task)
         return _grouped(parts, lambda part: finish(task, part), _finished(frame, task))
@@ -104,22 +108,6 @@ def denoise_spark(
     over = rows.where(at_cut.isNull())
     top = _solved(over, parts, task)
     return _below(parts, top, frame, task).unionByName(_above(over, top, frame, task))
-
-
-def _counted(rows: "DataFrame", task: ClusterTask) -> tuple[int, int]:
-    """How many rows there are, and how many of them above the cut."""
-    from pyspark.sql import functions as sf
-
-    above = sf.when(_column(task.cell(task.levels[task.cut])).isNull(), 1)
-    return tuple(rows.agg(sf.count(sf.lit(1)), sf.count(above)).collect()[0])
-
-
-def _dealt(rows: "DataFrame", task: ClusterTask, parts: int) -> "DataFrame":
-    """The rows below the cut with the number of their part, which all nodes below a root share."""
-    from pyspark.sql import functions as sf
-
-    root = sf.xxhash64(*(task.cell(name) for name in task.levels[: task.cut + 1]))
-    return rows.withColumn(PART, sf.pmod(root, sf.lit(parts)).cast("int"))
 
 
 def _learned(rows: "DataFrame", task: ClusterTask, nodes: int) -> FamilyPrior:
@@ -137,7 +125,6 @@ def _learned(rows: "DataFrame", task: ClusterTask, nodes: int) -> FamilyPrior:
 
 
 def _check(parts: "DataFrame", task: ClusterTask) -> None:
-    """Refuses what a worker would."""
     from pyspark.sql import functions as sf
 
     verdicts = _grouped(_slim(parts, task), lambda part: check(task, part), _struct(VERDICT))
@@ -194,7 +181,6 @@ def _grouped(parts: "DataFrame", work: Callable[[Any], Any], schema: "StructType
 
 
 def _slim(rows: "DataFrame", task: ClusterTask) -> "DataFrame":
-    """Without the user's other columns."""
     return rows.drop(*(task.cell(name) for name in task.given if name not in task.levels))
 
 
@@ -224,7 +210,9 @@ def _levels(frame: "DataFrame", levels: Sequence[str]) -> list[str]:
     for name in names:
         _refuse_missing(frame, name)
         if frame.schema[name].dataType.typeName() in ("array", "map", "struct", "binary", "variant"):
-            raise InputError(f"labels are text, numbers or dates; column {name!r} is {_type(frame, name)}")
+            raise InputError(
+                f"labels are text, numbers or dates; column {name!r} is {frame.schema[name].dataType.simpleString()}"
+            )
     return names
 
 
@@ -281,7 +269,3 @@ def _kept(columns: list[str], variance: Any, taken: set[str]) -> list[str]:
             'something before the added names with prefix, as in prefix="denoised_"'
         )
     return names
-
-
-def _type(frame: "DataFrame", name: str) -> str:
-    return frame.schema[name].dataType.simpleString()

@@ -51,10 +51,7 @@ class ContributionClasses:
 
 
 def classes(plan: Plan) -> ContributionClasses:
-    """The classes of a plan; the first is that of impressions whose first attribute the plan has not seen.
-
-    A ValueError where nodes below one known path have contributions of their own.
-    """
+    """The classes of a plan; the first is that of impressions whose first attribute the plan has not seen."""
     if plan.nodes is not None:
         return _node_classes(plan)
     length = int(bool(plan.roots))
@@ -94,10 +91,7 @@ def _node_classes(plan: Plan) -> ContributionClasses:
 
 
 def seen_and_new(plan: Plan) -> tuple[Tree, list[tuple[str, ...]]]:
-    """The tree of all known paths of a plan by node, and of a new value below each node above the last of them.
-
-    With the labels of the known paths, in level order.
-    """
+    """The tree of a plan by node, with a new value below each known node above the last, and its known paths."""
     import pyarrow as pa
 
     spec = plan.spec
@@ -108,13 +102,13 @@ def seen_and_new(plan: Plan) -> tuple[Tree, list[tuple[str, ...]]]:
     columns = {name: above.column(name).cast(pa.string()).fill_null(NEW) for name in known}
     new = {name: pa.chunked_array([[NEW]], pa.string()) for name in known}
     table = pa.concat_tables([pa.table(columns), pa.table(new)])
-    tree = spec.tree(table)
-    return tree, list(zip(*(_labels(tree, i, spec) for i in range(len(known))), strict=True))
-
-
-def spec_tree(spec: Spec, paths: list[tuple[str, ...]]) -> Tree:
-    """The tree of known paths, with all that is unknown below them."""
-    return spec.tree({a.name: column for a, column in zip(spec.known, zip(*paths, strict=True), strict=True)})
+    tree, last = spec.tree(table), spec.first_unknown - 1
+    node, labels = np.arange(tree.offsets[last], tree.offsets[last + 1]), list[list[str]]()
+    for level in range(last, int(spec.total) - 1, -1):
+        column = tree.labels[level - spec.total].take(node - int(tree.offsets[level]))
+        labels.insert(0, column.cast("string").to_pylist())
+        node = tree.family[node]
+    return tree, list(zip(*labels, strict=True))
 
 
 def by_known_path(spec: Spec, tree: Tree, value: Any) -> tuple[Floats, bool]:
@@ -134,16 +128,6 @@ def by_known_path(spec: Spec, tree: Tree, value: Any) -> tuple[Floats, bool]:
         rows[:, i] = below.mean(axis=1)
         same = same and bool((below == below[:, :1]).all())
     return rows, same
-
-
-def _labels(tree: Tree, attribute: int, spec: Spec) -> list[str]:
-    """The label of an attribute on each known path, in level order."""
-    level, last = attribute + spec.total, spec.first_unknown - 1
-    node = np.arange(tree.offsets[last], tree.offsets[last + 1])
-    for _ in range(last - level):
-        node = tree.family[node]
-    labels: list[str] = tree.labels[attribute].take(node - int(tree.offsets[level])).cast("string").to_pylist()
-    return labels
 
 
 class FewerClasses(NamedTuple):
@@ -173,12 +157,8 @@ def _by_root(plan: Plan, most: int) -> FewerClasses:
         return _unchanged(plan, before)
     if plan.spec.values or plan.per_impression is not None:
         made, was, now = _fewer_of_measures(plan, most)
-        each = (
-            np.split(was, len(was[0]) // len(plan.levels), axis=1),
-            np.split(now, len(now[0]) // len(plan.levels), axis=1),
-        )
-        levels = range(len(plan.levels))
-        by_level = ([np.concatenate([part[:, i] for part in parts]) for i in levels] for parts in each)
+        depth = len(plan.levels)
+        by_level = ([rows[:, i::depth].T.ravel() for i in range(depth)] for rows in (was, now))
         return FewerClasses(made, before, len(classes(made)), *_loss(*by_level))
     of_roots = np.array(list(plan.roots.values()))
     distinct, number, size = np.unique(of_roots, axis=0, return_inverse=True, return_counts=True)
@@ -192,10 +172,8 @@ def _by_root(plan: Plan, most: int) -> FewerClasses:
 
 def _means(spec: Spec, of_roots: Ints, group: Ints) -> Ints:
     """The mean of each group in whole numbers that keep within the budget, as all its members do."""
-    size = np.bincount(group)
-    mean = np.stack(
-        [np.bincount(group, of_roots[:, i]) / np.maximum(size, 1) for i in range(of_roots.shape[1])], axis=1
-    )
+    size = np.maximum(np.bincount(group), 1)
+    mean = np.stack([np.bincount(group, column) / size for column in of_roots.T], axis=1)
     top = int(spec.total)  # one key that all roots feed, from all with the same contribution
     common = mean[:, :top].round().astype(np.int64)
     left = spec.budget - int(common.max(initial=0))
@@ -219,12 +197,16 @@ def _by_node(plan: Plan, most: int) -> FewerClasses:
         return _unchanged(plan, before)
     new = _under_new(tree)
     now = _alike_nodes(plan, tree, was, new, most)
-    nodes = spec_tree(plan.spec, [path for path in paths if NEW not in path])
+    columns = zip(*(path for path in paths if NEW not in path), strict=True)
+    nodes = plan.spec.tree({a.name: column for a, column in zip(plan.spec.known, columns, strict=True)})
     made = nodes.table().append_column("contribution", [now[~new]])
-    levels = [tree.slice(i) for i in range(tree.depth)]
-    loss = _loss(*([value[level][~new[level]] for level in levels] for value in (was, now)))
     again = _again(plan, nodes=made, checksum=checksum(made))
-    return FewerClasses(again, before, _distinct_paths(tree, now), *loss)
+    return FewerClasses(again, before, _distinct_paths(tree, now), *_loss_of_nodes(tree, was, now, new))
+
+
+def _loss_of_nodes(tree: Tree, was: Ints, now: Ints, new: Bools) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    levels = [tree.slice(i) for i in range(tree.depth)]
+    return _loss(*([value[level][~new[level]] for level in levels] for value in (was, now)))
 
 
 def _loss(was: Sequence[Ints], now: Sequence[Ints]) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -239,7 +221,6 @@ def _unchanged(plan: Plan, number: int) -> FewerClasses:
 
 
 def _again(plan: Plan, **changed: Any) -> Plan:
-    """The plan with some of it changed, and checked again."""
     return Plan(**{name: getattr(plan, name) for name in Plan.model_fields} | changed)
 
 
@@ -265,7 +246,12 @@ def _fewer_of_measures(plan: Plan, most: int) -> tuple[Plan, Ints, Ints]:
             members = here[group == g]
             mean = contributions[members].mean(axis=0)
             taken[members] = np.where((mean > 0) & (mean < 1), 0, np.floor(mean + 1e-9)).astype(np.int64)
-    return _with_roots(plan, taken), contributions, taken
+    by_measure = taken.reshape(len(taken), -1, len(plan.levels))
+    measures = tuple(
+        part.model_copy(update={"roots": dict(zip(plan.roots, map(tuple, by_measure[:, k].tolist()), strict=True))})
+        for k, part in enumerate(plan.measures)
+    )
+    return _again(plan, measures=measures), contributions, taken
 
 
 def _shared(size: Ints, groups: int) -> Ints:
@@ -277,17 +263,6 @@ def _shared(size: Ints, groups: int) -> Ints:
     return whole
 
 
-def _with_roots(plan: Plan, taken: Ints) -> Plan:
-    """The plan with these contributions of its roots, checked again."""
-    levels = len(plan.levels)
-    by_measure = taken.reshape(len(taken), -1, levels)
-    measures = tuple(
-        part.model_copy(update={"roots": dict(zip(plan.roots, map(tuple, by_measure[:, k].tolist()), strict=True))})
-        for k, part in enumerate(plan.measures)
-    )
-    return _again(plan, measures=measures)
-
-
 def _alike_nodes(plan: Plan, tree: Tree, was: Ints, new: Bools, most: int) -> Ints:
     """The contributions in level order, with at most so many different ones on the ways down, and as near as may be.
 
@@ -297,16 +272,12 @@ def _alike_nodes(plan: Plan, tree: Tree, was: Ints, new: Bools, most: int) -> In
     if most <= known:
         raise InputError(f"a plan by node needs at least {known + 1} classes with {known} known attributes; got {most}")
     rows, _ = by_known_path(plan.spec, tree, was)
-    tries = (_drawn(plan, tree, was, rows, new, bins, up) for bins in _bins_to_try(most) for up in (True, False))
-    return min((now for now in tries if _distinct_paths(tree, now) <= most), key=lambda now: _cost(tree, was, now, new))
-
-
-def _bins_to_try(most: int) -> list[int]:
-    """How many different contributions of a level to try: each time a fifth less, down to none of its own."""
-    tries = [most]
-    while tries[-1] > 0:
-        tries.append(tries[-1] * 4 // 5)
-    return tries
+    bins = [most]  # different contributions of a level to try: each time a fifth less, down to none of its own
+    while bins[-1] > 0:
+        bins.append(bins[-1] * 4 // 5)
+    tries = (_drawn(plan, tree, was, rows, new, number, up) for number in bins for up in (True, False))
+    few = (now for now in tries if _distinct_paths(tree, now) <= most)
+    return min(few, key=lambda now: sum(_loss_of_nodes(tree, was, now, new)[0]))
 
 
 def _distinct_paths(tree: Tree, value: Ints) -> int:
@@ -362,12 +333,6 @@ def _binned(value: Floats, bins: int, up: bool) -> Floats:
     mean = np.bincount(group, distinct * size, bins) / np.maximum(np.bincount(group, size, bins), 1)
     bin_of[some] = (mean if up else low)[group][number]
     return bin_of
-
-
-def _cost(tree: Tree, was: Ints, now: Ints, new: Bools) -> float:
-    """The mean over levels of the variances now, in terms of what they were."""
-    levels = [tree.slice(i) for i in range(tree.depth)]
-    return float(sum(_variance_ratio(was[level][~new[level]], now[level][~new[level]]).mean() for level in levels))
 
 
 def _variance_ratio(was: Ints, now: Ints) -> Floats:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil, log2
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,7 +41,6 @@ class Code:
 
     @property
     def words(self) -> str:
-        """How labels are coded, in words."""
         return "any, hashed" if self.labels is None else f"{len(self.labels):,}, by their place in the {self.kind}"
 
     def one(self, label: str) -> int:
@@ -49,35 +48,26 @@ class Code:
         if self.labels is None:
             return hashed(self.attribute, label, self.bits)
         if label not in self.places:
-            raise InputError(f"{self.attribute!r} has no value {brief(label)}; {self._shown()}")
+            some = ", ".join(label[:40] for label in self.labels[:8]) + (", …" if len(self.labels) > 8 else "")
+            raise InputError(f"{self.attribute!r} has no value {brief(label)}; the {self.kind} has {some}")
         return self.places[label]
 
     def all(self, labels: Sequence[str]) -> Codes:
         """The codes of labels, which must be different; an InputError names two that have the same code."""
         codes = np.fromiter(map(self.one, labels), np.uint64, len(labels))
-        if self.labels is None:
-            self._refuse_same(labels, codes)
-        return codes
-
-    def _refuse_same(self, labels: Sequence[str], codes: Codes) -> None:
         order = np.argsort(codes, kind="stable")
         same = np.flatnonzero(codes[order][1:] == codes[order][:-1])
-        if len(same):
+        if self.labels is None and len(same):
             one, other = (labels[i] for i in order[same[0] : same[0] + 2])
             raise InputError(
                 f"the values {brief(one)} and {brief(other)} of {self.attribute!r} have the same code of "
                 f"{self.bits} bits, so their counts would be added up; make keys with more bits, as in `bits` "
                 f"{self.attribute}={min(self.bits + 16, 64)}, or list the values with `values`"
             )
-
-    def _shown(self) -> str:
-        labels = self.labels or ()
-        some = ", ".join(label[:40] for label in labels[:8])
-        return f"the {self.kind} has {some}{', …' if len(labels) > 8 else ''}"
+        return codes
 
 
 def code(attribute: Attribute, field: Bits) -> Code:
-    """How an attribute's labels are coded."""
     if field.coded == "domain":
         if not attribute.unknown or attribute.size >= 1 << field.bits:
             raise InputError(f"the keys of {attribute.name!r} do not fit its domain; make a new plan")
@@ -99,17 +89,10 @@ def hashed(attribute: str, label: str, bits: int) -> int:
 
 @dataclass(frozen=True)
 class KeyField:
-    """The bits of one attribute in a key."""
-
     attribute: Attribute
     bits: int
     shift: int  # how many bits stand below it
     code: Code
-
-    @property
-    def mask(self) -> int:
-        """All its bits."""
-        return ((1 << self.bits) - 1) << self.shift
 
     def piece(self, label: str) -> int:
         """The part of a key that a label is."""
@@ -137,8 +120,8 @@ class KeyLayout:
 
     @property
     def bits(self) -> int:
-        """How many bits a key has in all."""
-        return self.tag_shift + self.tag_bits + self.measure_bits + (0 if self.plan is None else MARK + 1)
+        marked = 0 if self.plan is None else MARK + 1
+        return self.tag_shift + self.tag_bits + measure_bits(len(self.measures)) + marked
 
     @property
     def mark(self) -> int:
@@ -152,17 +135,12 @@ class KeyLayout:
         marked: Bools = keys[:, 0] >> np.uint64(63 - MARK) == np.uint64(2 * int(self.plan, 16) + 1)
         return marked
 
-    @property
-    def measure_bits(self) -> int:
-        return measure_bits(len(self.measures))
-
     def tag(self, level: int, measure: int = 0) -> int:
         """The part of a key that says its level, the first being 1, so that no key is 0; and its measure, from 0."""
         marked = 0 if self.plan is None else 1 << BITS - MARK - 1
         return marked | (measure << (self.tag_shift + self.tag_bits)) | (level + 1) << self.tag_shift
 
     def level_of(self, attribute: int) -> int:
-        """The level of an attribute, counted from the top."""
         return attribute + self.total
 
     def key(self, level: int, labels: Sequence[str], measure: int = 0) -> int:
@@ -184,12 +162,12 @@ class KeyLayout:
             rows += [_row("marked", 1, BITS - MARK - 1, "1", "impression")]
         if self.measures:
             above = self.tag_shift + self.tag_bits
-            rows += [_row("measure", self.measure_bits, above, ", ".join(self.measures), "impression")]
+            rows += [_row("measure", measure_bits(len(self.measures)), above, ", ".join(self.measures), "impression")]
         rows += [_row("level", self.tag_bits, self.tag_shift, f"{len(self.levels)} levels", "impression")]
         for field in self.fields:
             side = "conversion" if field.attribute.unknown else "impression"
             rows += [_row(field.attribute.name, field.bits, field.shift, field.code.words, side)]
-        spare, used = BITS - self.bits, self.tag_shift + self.tag_bits + self.measure_bits
+        spare, used = BITS - self.bits, self.tag_shift + self.tag_bits + measure_bits(len(self.measures))
         return [*rows, _row("not used", spare, used, "", "")] if spare else rows
 
 
@@ -209,7 +187,6 @@ def with_mark(plan: Plan) -> Plan:
 
 
 def layout_of(spec: Spec, stored: Sequence[Bits], mark: str | None = None) -> KeyLayout:
-    """The layout of stored bits."""
     fields: list[KeyField] = []
     shift = sum(field.bits for field in stored)
     for attribute, field in zip(spec.attributes, stored, strict=True):
@@ -218,19 +195,15 @@ def layout_of(spec: Spec, stored: Sequence[Bits], mark: str | None = None) -> Ke
     measures = tuple(measure.name for measure in spec.asked)
     layout = KeyLayout(spec.levels, spec.total, tuple(fields), measures if len(measures) > 1 else (), mark)
     if layout.bits > BITS:
-        tags = layout.bits - layout.tag_shift
-        raise InputError(f"a key has {BITS} bits; this layout takes {layout.bits}: {_where(stored, tags)}")
+        where = ", ".join(f"{field.attribute} {field.bits}" for field in stored)
+        tag = f"plan and level {layout.bits - layout.tag_shift}"
+        raise InputError(f"a key has {BITS} bits; this layout takes {layout.bits}: {tag}, {where}")
     return layout
-
-
-def _where(stored: Sequence[Bits], tag: int) -> str:
-    return ", ".join([f"plan and level {tag}", *(f"{field.attribute} {field.bits}" for field in stored)])
 
 
 BITS = 128  # of a key
 MARK = 16  # of them for the plan's mark
 KEYS = 20  # of a source
-HALF = (1 << 64) - 1
 WIDEST = 64  # bits of one field
 FEW = 1024  # values that any known attribute may have
 ROOM = 16  # times as many values as the plan knows may occur
@@ -260,7 +233,17 @@ def bits(
             f"a key has {BITS} bits; plan and level {tag}, {where} make {tag + sum(width.values())}: leave a level "
             "out, use fewer buckets, or list the values of a known attribute with `values`"
         )
-    return tuple(_bits(a, width[a.name], values.get(a.name)) for a in spec.attributes)
+
+    def field(a: Attribute) -> Bits:
+        listed = tuple(values.get(a.name, ())) or None
+        return Bits(
+            attribute=a.name,
+            bits=width[a.name],
+            coded="domain" if a.unknown else "list" if listed else "hash",
+            values=listed,
+        )
+
+    return tuple(map(field, spec.attributes))
 
 
 def keyed(plan: Plan) -> tuple[int, ...]:
@@ -275,11 +258,6 @@ def keyed(plan: Plan) -> tuple[int, ...]:
 def measure_bits(number: int) -> int:
     """The bits that tell so many measures apart; one takes none."""
     return max(number - 1, 0).bit_length()
-
-
-def _bits(attribute: Attribute, width: int, listed: Sequence[str] | None) -> Bits:
-    coded: Literal["hash", "domain", "list"] = "domain" if attribute.unknown else "list" if listed else "hash"
-    return Bits(attribute=attribute.name, bits=width, coded=coded, values=tuple(listed) if listed else None)
 
 
 def _fixed(attribute: Attribute, wanted: Mapping[str, int], values: Mapping[str, Sequence[str]]) -> int:
@@ -319,14 +297,12 @@ def _refuse_names(spec: Spec, wanted: Mapping[str, int], values: Mapping[str, Se
 
 
 def _refuse_keys(plan: Plan) -> None:
-    levels = sum(len(keyed(part.plan)) for part in plan.by_measure)
-    if len(plan.measures) > 1 and levels + 1 > KEYS:
-        raise InputError(
-            f"a source has at most {KEYS} keys, one for each level and measure, and one for what is left; "
-            f"the plan has {levels + 1}: leave some out"
-        )
-    if levels > KEYS:
-        raise InputError(f"a source has at most {KEYS} keys, one for each level; the plan has {levels}: leave some out")
+    several = len(plan.measures) > 1
+    number = sum(len(keyed(part.plan)) for part in plan.by_measure) + several
+    if number > KEYS:
+        each = " and measure, and one for what is left" if several else ""
+        rule = f"a source has at most {KEYS} keys, one for each level{each}"
+        raise InputError(f"{rule}; the plan has {number}: leave some out")
 
 
 # The keys of all nodes of a tree, and those to query. A key is a row of two uint64: high, low.
@@ -347,19 +323,10 @@ def tree_keys(layout: KeyLayout, tree: Tree, measure: int = 0) -> Keys:
             if i >= layout.total:
                 j = i - layout.total
                 made |= pieces[j][:, half][tree.labels[j].indices.to_numpy()]
-            keys[level, half] = made | row(layout.mark | layout.tag(i, measure))[half]
+            tag = layout.mark | layout.tag(i, measure)
+            keys[level, half] = made | np.uint64((tag >> 64, tag & (1 << 64) - 1)[half])
     in_order: Keys = tree.from_level_order(keys)
     return in_order
-
-
-def row(key: int) -> Keys:
-    """A key as its two halves."""
-    return np.array([key >> 64, key & HALF], np.uint64)
-
-
-def whole(keys: Keys) -> list[int]:
-    """Keys as whole numbers."""
-    return [(high << 64) | low for high, low in keys.tolist()]
 
 
 def _pieces(field: KeyField, labels: Any) -> Keys:
@@ -371,15 +338,10 @@ def _pieces(field: KeyField, labels: Any) -> Keys:
     names = labels.dictionary.cast(pa.string()).filter(pa.array(used)).to_pylist()
     code = np.zeros(len(used), np.uint64)
     code[used] = field.code.all(names)
-    return _shifted(code, field.shift)
-
-
-def _shifted(code: NDArray[np.uint64], shift: int) -> Keys:
-    """Codes of at most 64 bits, so many bits up in 128."""
-    up, down = np.uint64(shift % 64), np.uint64((64 - shift) % 64)
-    if shift >= 64:
-        return np.column_stack([code << up, np.zeros_like(code)])
-    return np.column_stack([code >> down if shift else np.zeros_like(code), code << up])
+    up, down, none = np.uint64(field.shift % 64), np.uint64((64 - field.shift) % 64), np.zeros_like(code)
+    if field.shift >= 64:
+        return np.column_stack([code << up, none])
+    return np.column_stack([code >> down if field.shift else none, code << up])
 
 
 def domain(plan: Plan, tree: Tree) -> Keys:

@@ -1,7 +1,7 @@
 """What the headers of both sides may have, filters and debug reporting, and the limits that browsers set."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Container, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -71,8 +71,7 @@ RESERVED = 'is prohibited as keys starting with "_" are reserved'
 
 def _of_source(j: Json) -> frozenset[str] | None:
     if j.key in ("source_type", "_lookback_window"):
-        j.error("is prohibited because it is implicitly set")
-        return None
+        return j.error("is prohibited because it is implicitly set")
     if _is_reserved(j) or not j.short(j.key, LONGEST, "key exceeds max length per filter string"):
         return None
     value = read.short_string(LONGEST, "exceeds max length per filter string")
@@ -89,15 +88,6 @@ def filter_pair(fields: Fields, _name: str = "") -> FilterPair | None:
     return None if positive_ones is None or negative_ones is None else FilterPair(positive_ones, negative_ones)
 
 
-def _configs(j: Json) -> tuple[FilterConfig, ...] | None:
-    if not j.typed("a list", "an object"):
-        return None
-    if j.is_a("a list"):
-        return read.each(_config)(j)
-    config = _config(j)
-    return None if config is None else (config,)
-
-
 def _config(j: Json) -> FilterConfig | None:
     if not j.typed("an object"):
         return None
@@ -107,10 +97,13 @@ def _config(j: Json) -> FilterConfig | None:
     return FilterConfig(asked, lookback) if asked is not None and j.findings.faults == faults else None
 
 
+_configs = read.one_or_list(("a list", "an object"), _config, read.each(_config))
+
+
 def _of_trigger(j: Json) -> frozenset[str] | None:
     if _is_reserved(j):
         return None
-    return _set(read.distinct(_source_type if j.key == "source_type" else read.string)(j))
+    return _set(read.distinct(_side if j.key == "source_type" else read.string)(j))
 
 
 def _is_reserved(j: Json) -> bool:
@@ -119,11 +112,16 @@ def _is_reserved(j: Json) -> bool:
     return j.key.startswith("_")
 
 
-def _source_type(j: Json) -> str | None:
+def _known(allowed: Container[str], message: str, j: Json) -> str | None:
+    """A string, with a warning where it is none of those allowed."""
     text = read.string(j)
-    if text is not None and text not in ("event", "navigation"):
-        j.warning(f"unknown value {text} (source_type can only match one of event, navigation)")
+    if text is not None and text not in allowed:
+        j.warning(message.format(text))
     return text
+
+
+SIDES = ("event", "navigation")
+_side = partial(_known, SIDES, f"unknown value {{}} (source_type can only match one of {', '.join(SIDES)})")
 
 
 def _set(values: tuple[str, ...] | None) -> frozenset[str] | None:
@@ -172,7 +170,7 @@ def debug_reporting(types: frozenset[str], limits: BrowserLimits, budgeted: bool
     """The debug contributions asked for; `budgeted` for a source, which must say how much they may take."""
     datum = read.record(
         DebugDatum,
-        types=read.required(read.distinct(partial(_type, types), 1, strict=True)),
+        types=read.required(read.distinct(partial(_known, types, "unknown type"), 1, strict=True)),
         value=read.required(read.contribution_value),
         key_piece=read.required(read.hex128),
     )
@@ -189,8 +187,7 @@ def debug_reporting(types: frozenset[str], limits: BrowserLimits, budgeted: bool
         made = asked(j)
         if made is None or made.budget is None or all(datum.value <= made.budget for datum in made.debug_data):
             return made
-        j.error(f"data contains value greater than budget ({made.budget})")
-        return None
+        return j.error(f"data contains value greater than budget ({made.budget})")
 
     return within_budget
 
@@ -199,14 +196,4 @@ def _data(each_datum: Reader[tuple[DebugDatum, ...]], j: Json) -> tuple[DebugDat
     data = each_datum(j)
     times = Counter(name for datum in data or () for name in datum.types)
     twice = [name for name, count in times.items() if count > 1]
-    if twice:
-        j.error(f"duplicate type: {', '.join(twice)}")
-        return None
-    return data
-
-
-def _type(types: frozenset[str], j: Json) -> str | None:
-    text = read.string(j)
-    if text is not None and text not in types:
-        j.warning("unknown type")
-    return text
+    return j.error(f"duplicate type: {', '.join(twice)}") if twice else data

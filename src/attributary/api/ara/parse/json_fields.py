@@ -11,16 +11,17 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from attributary.api.sites import Url, parse_url
-from attributary.errors import brief
+from attributary.errors import brief, one_line
 
 Path = tuple[str | int, ...]
 LONGEST, LONGEST_KEY = 300, 60  # characters of a message, and of a key in its path
 T = TypeVar("T")
+N = TypeVar("N", bound=float)
 
 
 def printable(text: str, most: int = LONGEST) -> str:
     """A text that may stand in a message: bounded, on one line."""
-    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[: most + 1])
+    shown = one_line(text[: most + 1])
     return shown if len(shown) <= most else shown[: most - 1] + "…"
 
 
@@ -68,16 +69,13 @@ class Findings:
 
 @dataclass(frozen=True, slots=True)
 class Parsed(Generic[T]):
-    """A registration, or None where it is refused; and what was found.
-
-    `limit` is the API's name of the limit that a source's event-level reports exceed, where it is refused for that.
-    """
+    """A registration, or None where it is refused; and what was found."""
 
     value: T | None
     errors: tuple[Issue, ...] = ()
     warnings: tuple[Issue, ...] = ()
     notes: tuple[Issue, ...] = ()
-    limit: str | None = None
+    limit: str | None = None  # the API's name of the one that a source's event-level reports exceed, if it is that
 
 
 INFINITY = float("inf")
@@ -98,19 +96,19 @@ class Json:
     path: Path
     findings: Findings
 
-    def error(self, message: str, hint: str = "") -> None:
+    def error(self, message: str, hint: str = "") -> T | None:
+        """Find an error, and give None, as a reader gives where a value is refused."""
         self.findings.error(self.path, message, hint)
+        return None
 
     def warning(self, message: str) -> None:
         self.findings.warning(self.path, message)
 
     def at(self, key: str | int, value: Any) -> "Json":
-        """A value within this one."""
         return Json(value, (*self.path, key), self.findings)
 
     @property
     def key(self) -> str:
-        """The key that the value stands under."""
         return str(self.path[-1])
 
     def is_a(self, name: str) -> bool:
@@ -119,18 +117,13 @@ class Json:
 
     def typed(self, *names: str) -> bool:
         """Whether the value is of one of the types; an error is found where it is not."""
-        for name in names:
-            if type(self.value) in NAMES[name]:
-                return True
-        self.error(f"must be {' or '.join(names)}")
-        return False
+        return any(map(self.is_a, names)) or bool(self.error(f"must be {' or '.join(names)}"))
 
-    def within(self, n: float | None, low: float, high: float, message: str | None = None) -> Any:
+    def within(self, n: N | None, low: float, high: float, message: str | None = None) -> N | None:
         """The number, where it lies in the range."""
         if n is None or low <= n <= high:
             return n
-        self.error(message or f"must be in the range [{low}, {high}]")
-        return None
+        return self.error(message or f"must be in the range [{low}, {high}]")
 
     def clamp(self, n: int, low: int, high: int, why: str = "") -> int:
         """The number, or the end of the range that it lies beyond, with a warning."""
@@ -141,7 +134,6 @@ class Json:
         return min(max(n, low), high)
 
     def sized(self, size: int, low: int, high: float) -> bool:
-        """Whether a list's length lies in the range."""
         if low <= size <= high:
             return True
         self.error(f"length must be in the range [{low}, {'Infinity' if high == INFINITY else high}]", f"got {size}")
@@ -159,16 +151,13 @@ Reader = Callable[[Json], T | None]
 ABSENT: Any = object()
 
 
-def string(j: Json) -> str | None:
-    return j.value if j.typed("a string") else None
+def _typed(name: str) -> Reader[Any]:
+    return lambda j: j.value if j.typed(name) else None
 
 
-def boolean(j: Json) -> bool | None:
-    return j.value if j.typed("a boolean") else None
-
-
-def number(j: Json) -> int | float | None:
-    return j.value if j.typed("a number") else None
+string: Reader[str] = _typed("a string")
+boolean: Reader[bool] = _typed("a boolean")
+number: Reader[float] = _typed("a number")
 
 
 def whole(low: float = -INFINITY, high: float = INFINITY, message: str | None = None) -> Reader[int]:
@@ -177,8 +166,7 @@ def whole(low: float = -INFINITY, high: float = INFINITY, message: str | None = 
     def read(j: Json) -> int | None:
         n = number(j)
         if isinstance(n, float) and not n.is_integer():
-            j.error("must be an integer")
-            return None
+            return j.error("must be an integer")
         return None if n is None else j.within(int(n), low, high, message)
 
     return read
@@ -188,8 +176,15 @@ positive = whole(1, INFINITY, "must be positive")
 contribution_value = whole(1, 65_536)
 
 
+def _string_that(holds: Callable[[str], object], message: str) -> Reader[str]:
+    def read(j: Json) -> str | None:
+        text = string(j)
+        return text if text is None or holds(text) else j.error(message)
+
+    return read
+
+
 def short_string(limit: int, what: str) -> Reader[str]:
-    """A string that is no longer than the limit."""
 
     def read(j: Json) -> str | None:
         text = string(j)
@@ -199,17 +194,12 @@ def short_string(limit: int, what: str) -> Reader[str]:
 
 
 def like(pattern: str, what: str) -> Reader[str]:
-    """A string that matches a pattern."""
-    compiled = re.compile(pattern, re.ASCII)
+    return _string_that(re.compile(pattern, re.ASCII).fullmatch, f"{what} (must match /^{pattern}$/)")
 
-    def read(j: Json) -> str | None:
-        text = string(j)
-        if text is None or compiled.fullmatch(text):
-            return text
-        j.error(f"{what} (must match /^{pattern}$/)")
-        return None
 
-    return read
+def one_of(*allowed: str) -> Reader[str]:
+    message = f"must be one of the following (case-sensitive): {', '.join(allowed)}"
+    return _string_that(allowed.__contains__, message)
 
 
 _digits = like("[0-9]+", "string must represent a non-negative integer")
@@ -229,13 +219,14 @@ def uint64(j: Json) -> Any:
 
 def int64(j: Json) -> Any:
     text = _signed_digits(j)
-    n = None if text is None else -_bounded(text[1:]) if text[0] == "-" else _bounded(text)
+    n = None if text is None else _bounded(text)
     return j.within(n, -(2**63), 2**63 - 1, "must fit in a signed 64-bit integer")
 
 
-def _bounded(digits: str) -> int:
-    digits = digits.lstrip("0")
-    return int(digits or "0") if len(digits) <= 20 else 10**20
+def _bounded(text: str) -> int:
+    digits = text.removeprefix("-").lstrip("0")
+    size = int(digits or "0") if len(digits) <= 20 else 10**20
+    return -size if text[0] == "-" else size
 
 
 def hex128(j: Json) -> int | None:
@@ -243,13 +234,16 @@ def hex128(j: Json) -> int | None:
     return None if text is None else int(text, 16)
 
 
-def one_of(*allowed: str) -> Reader[str]:
-    def read(j: Json) -> str | None:
-        text = string(j)
-        if text is None or text in allowed:
-            return text
-        j.error(f"must be one of the following (case-sensitive): {', '.join(allowed)}")
-        return None
+def one_or_list(names: tuple[str, str], one: Reader[T], several: Reader[tuple[T, ...]]) -> Reader[tuple[T, ...]]:
+    """One value, or a list of them; `names` are those of both types."""
+
+    def read(j: Json) -> tuple[T, ...] | None:
+        if not j.typed(*names):
+            return None
+        if j.is_a("a list"):
+            return several(j)
+        value = one(j)
+        return None if value is None else (value,)
 
     return read
 
@@ -295,14 +289,12 @@ def distinct(read: Reader[T], low: int = 0, high: float = INFINITY, strict: bool
 
 
 def entries(read: Reader[T], most: float = INFINITY) -> Reader[dict[str, T]]:
-    """An object's entries, whatever their keys."""
 
     def read_all(j: Json) -> dict[str, T] | None:
         if not j.typed("an object"):
             return None
         if len(j.value) > most:
-            j.error(f"exceeds the maximum number of keys ({most})")
-            return None
+            return j.error(f"exceeds the maximum number of keys ({most})")
         faults, made = j.findings.faults, dict[str, T]()
         for key, item in j.value.items():
             value = read(j.at(key, item))
@@ -335,8 +327,7 @@ class Fields:
         """What a key holds; an error where it is absent."""
         if name in self._j.value:
             return self.take(name, read)
-        self._j.at(name, None).error("required")
-        return None
+        return self._j.at(name, None).error("required")
 
     def lenient(self, name: str, read: Reader[T], default: Any = None) -> Any:
         """What a key holds, or the default where it is refused, which is then only a warning."""
@@ -349,13 +340,12 @@ class Fields:
         found.faults = faults
         return default
 
-    def one(self, readers: dict[str, Reader[Any]], default: Any) -> Any:
+    def one(self, readers: dict[str, Reader[T]], default: T | None) -> T | None:
         """What one of several keys holds, of which only one may be there."""
         here = [name for name in readers if name in self._j.value]
         values = [self.take(name, readers[name]) for name in here]
         if len(here) > 1:
-            self._j.error(f"mutually exclusive fields: {', '.join(here)}")
-            return None
+            return self._j.error(f"mutually exclusive fields: {', '.join(here)}")
         return values[0] if here else default
 
     def whole(self) -> bool:
@@ -398,10 +388,7 @@ def coordinator(allowed: tuple[str, ...]) -> Field:
             return None
         if url.more_than_origin:
             j.warning(f"URL components other than origin ({url.origin}) will be ignored")
-        if url.origin not in allowed:
-            j.error(f"must be one of the following: {', '.join(allowed)}")
-            return None
-        return url.origin
+        return url.origin if url.origin in allowed else j.error(f"must be one of the following: {', '.join(allowed)}")
 
     return optional(read, allowed[0])
 
@@ -415,8 +402,7 @@ def address(j: Json) -> Url | None:
     if url is None:
         j.error("invalid URL", hint)
     elif not url.trustworthy:
-        j.error("URL must use HTTP/HTTPS and be potentially trustworthy", hint)
-        return None
+        return j.error("URL must use HTTP/HTTPS and be potentially trustworthy", hint)
     return url
 
 
@@ -434,12 +420,19 @@ LONGEST_INT = 20  # digits; every number a registration may hold is shorter
 
 def load(text: str, findings: Findings) -> Json:
     """The JSON's value; an error is found where there is none. Numbers may be huge, keys may stand twice."""
+    twice: list[str] = []
+
+    def entries(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        whole = dict(items)
+        if len(whole) < len(items):
+            times = Counter(key for key, _ in items)
+            twice.append(next(key for key, count in times.items() if count > 1))
+        return whole
+
     try:
-        try:
-            value = ONCE.decode(text)
-        except _TwiceError as error:
-            value = LAST.decode(text)
-            findings.warning((), f"the key {json.dumps(error.key)} is duplicated in one object; the last one counts")
+        value = json.JSONDecoder(object_pairs_hook=entries, parse_int=_integer, parse_constant=_refuse).decode(text)
+        if twice:
+            findings.warning((), f"the key {json.dumps(twice[0])} is duplicated in one object; the last one counts")
         if "\\u" in text or not text.isascii():
             json.dumps(value, ensure_ascii=False).encode()  # half a surrogate pair cannot be sent on
         return Json(value, (), findings)
@@ -452,19 +445,6 @@ def load(text: str, findings: Findings) -> Json:
     return Json(None, (), findings)
 
 
-class _TwiceError(Exception):
-    def __init__(self, key: str) -> None:
-        self.key = key
-
-
-def _once(items: list[tuple[str, Any]]) -> dict[str, Any]:
-    whole = dict(items)
-    if len(whole) < len(items):
-        times = Counter(key for key, _ in items)
-        raise _TwiceError(next(key for key, count in times.items() if count > 1))
-    return whole
-
-
 def _integer(digits: str) -> int | float:
     # A number of millions of digits takes minutes to convert; to a browser all of them are doubles.
     return int(digits) if len(digits) <= LONGEST_INT else float(digits)
@@ -472,10 +452,3 @@ def _integer(digits: str) -> int | float:
 
 def _refuse(word: str) -> None:
     raise ValueError(f"{word} is not a number")
-
-
-def _decoder(pairs: Any) -> json.JSONDecoder:
-    return json.JSONDecoder(object_pairs_hook=pairs, parse_int=_integer, parse_constant=_refuse)
-
-
-ONCE, LAST = _decoder(_once), _decoder(dict)

@@ -1,7 +1,4 @@
-"""Source: what an ad-tech server registers for an impression.
-
-Event-level reports are read and checked as browsers do, with how much they could tell, which the API limits.
-"""
+"""Source: what an ad-tech server registers for an impression; event-level reports are read and checked, too."""
 
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
@@ -120,21 +117,10 @@ def _source(j: Json, source_type: str, limits: BrowserLimits, note_gain: bool) -
         return None
     value = Source(source_type=source_type, expiry=expiry, **values)
     if value.trigger_data_matching == "modulus" and sorted(value.trigger_data) != list(range(len(value.trigger_data))):
-        where = j.at("trigger_data_matching", None)
-        where.error("trigger_data must form a contiguous sequence of integers starting at 0 for modulus")
-        return None
+        contiguous = "trigger_data must form a contiguous sequence of integers starting at 0 for modulus"
+        return j.at("trigger_data_matching", None).error(contiguous)
     _check_event_level(value, j.findings, limits, note_gain)
     return value
-
-
-def _destinations(j: Json) -> tuple[str, ...] | None:
-    """The sites where a source may be attributed: one, or a list of up to three."""
-    if not j.typed("a string", "a list"):
-        return None
-    if j.is_a("a list"):
-        return read.distinct(_site, 1, 3)(j)
-    one = _site(j)
-    return None if one is None else (one,)
 
 
 def _site(j: Json) -> str | None:
@@ -147,6 +133,10 @@ def _site(j: Json) -> str | None:
         words = "is a public suffix, which no one site has, and does not match the sites below it"
         j.warning(f"{url.site} {words}: write the whole domain, as in https://shop.example")
     return url.site
+
+
+# The sites where a source may be attributed: one, or a list of up to three.
+_destinations = read.one_or_list(("a string", "a list"), _site, read.distinct(_site, 1, 3))
 
 
 def _expiry(source_type: str, j: Json) -> int | None:
@@ -179,9 +169,8 @@ def _report_window(expiry: int | None) -> Reader[int]:
 
     def window(j: Json) -> int | None:
         seconds = _duration(j)
-        if seconds is None or _lacks(j, expiry=expiry):
-            return None
-        return j.clamp(seconds, HOUR, expiry or 0, " (expiry)")
+        lacking = seconds is None or _lacks(j, expiry=expiry)
+        return None if lacking else j.clamp(seconds or 0, HOUR, expiry or 0, " (expiry)")
 
     return window
 
@@ -207,7 +196,7 @@ def _event_windows(fields: Fields, expiry: int | None, source_type: str) -> Even
         "event_report_window": lambda j: until(single(j)),
         "event_report_windows": partial(_windows, expiry),
     }
-    return fields.one(readers, until(expiry))  # type: ignore[no-any-return]
+    return fields.one(readers, until(expiry))
 
 
 def _windows(expiry: int | None, j: Json) -> EventReportWindows | None:
@@ -224,7 +213,7 @@ def _start(expiry: int | None, j: Json) -> int | None:
     if start is None or _lacks(j, expiry=expiry):
         return None
     last = expiry or 0
-    return j.within(start, 0, last, f"must be non-negative and <= expiry ({last})")  # type: ignore[no-any-return]
+    return j.within(start, 0, last, f"must be non-negative and <= expiry ({last})")
 
 
 def _ends(expiry: int | None, start: int | None, j: Json) -> tuple[int, ...] | None:
@@ -238,8 +227,8 @@ def _ends(expiry: int | None, start: int | None, j: Json) -> tuple[int, ...] | N
             return None
         time = j.clamp(time, HOUR, expiry or 0, " (expiry)")
         if time <= ends[-1]:
-            j.error(f"must be > {'start_time' if len(ends) == 1 else 'previous end_time'} ({ends[-1]})")
-            return None
+            before = "start_time" if len(ends) == 1 else "previous end_time"
+            return j.error(f"must be > {before} ({ends[-1]})")
         ends.append(time)
         return time
 
@@ -261,8 +250,7 @@ def _scopes(limit: int | None, j: Json) -> tuple[str, ...] | None:
     if values is None or _lacks(j, limit=limit):
         return None
     if not values:
-        j.error("must be non-empty if limit is set")
-        return None
+        return j.error("must be non-empty if limit is set")
     most, what = (limit, "limit") if limit < MOST_SCOPES else (MOST_SCOPES, "max number of attribution scopes")  # type: ignore[operator]
     message = f"size must be less than or equal to {what} ({most}) if limit is set"
     return None if j.within(len(values), 1, most or 0, message) is None else values

@@ -15,7 +15,7 @@ from attributary.api.ara.parse.both_headers import (
     debug_reporting,
     filter_pair,
 )
-from attributary.api.ara.parse.json_fields import Fields, Findings, Json, Parsed
+from attributary.api.ara.parse.json_fields import Fields, Findings, Json, Parsed, Reader
 
 DEFAULT_RANGE = (
     "must be in the range [0, 255]. It exceeds the default max size of 1 byte. "
@@ -39,39 +39,39 @@ class KeyValues:
     filters: FilterPair
 
 
-def _values_list(id_bytes: int | None, j: Json) -> tuple[KeyValues, ...] | None:
+def _values_list(id_bytes: int | None) -> Reader[tuple[KeyValues, ...]]:
     """The values for all sources, or a list of values with filters, of which the first match wins."""
-    if not j.typed("an object", "a list"):
-        return None
-    of_all = read.entries(partial(_value, id_bytes))
-    if j.is_a("a list"):
-        return read.each(read.record(KeyValues, values=read.required(of_all), filters=filter_pair))(j)
-    values = of_all(j)
-    return None if values is None else (KeyValues(values, EVERY),)
 
+    def filtering_id(j: Json) -> int | None:
+        n = read.uint(j)
+        if n is None:
+            return None
+        if id_bytes is None:
+            return j.error("cannot be fully validated without a valid aggregatable_filtering_id_max_bytes")
+        return j.within(n, 0, 256**id_bytes - 1, DEFAULT_RANGE if id_bytes == 1 else None)
 
-def _value(id_bytes: int | None, j: Json) -> KeyValue | None:
-    if not j.typed("a number", "an object"):
-        return None
-    if j.is_a("a number"):
+    fields = {"value": read.required(read.contribution_value), "filtering_id": read.optional(filtering_id, 0)}
+    whole = read.record(KeyValue, **fields)
+
+    def one(j: Json) -> KeyValue | None:
+        if not j.typed("a number", "an object"):
+            return None
+        if j.is_a("an object"):
+            return whole(j)
         value = read.contribution_value(j)
         return None if value is None else KeyValue(value)
-    filtering_id = read.optional(partial(_filtering_id, id_bytes), 0)
-    return read.record(KeyValue, value=read.required(read.contribution_value), filtering_id=filtering_id)(j)
 
+    values = read.entries(one)
 
-def _filtering_id(id_bytes: int | None, j: Json) -> int | None:
-    n = read.uint(j)
-    if n is None:
-        return None
-    if id_bytes is None:
-        j.error("cannot be fully validated without a valid aggregatable_filtering_id_max_bytes")
-        return None
-    return j.within(n, 0, 256**id_bytes - 1, DEFAULT_RANGE if id_bytes == 1 else None)  # type: ignore[no-any-return]
+    def of_all(j: Json) -> KeyValues | None:
+        each = values(j)
+        return None if each is None else KeyValues(each, EVERY)
+
+    filtered = read.each(read.record(KeyValues, values=read.required(values), filters=filter_pair))
+    return read.one_or_list(("an object", "a list"), of_all, filtered)
 
 
 LONGEST_CONTEXT_ID, MOST_ID_BYTES = 64, 8
-UNKNOWN_TIME = "cannot be fully validated without a valid aggregatable_source_registration_time"
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ def _trigger(j: Json, limits: BrowserLimits) -> Trigger | None:
     once = read.each(_DEDUPLICATION)
     values = {
         "aggregatable_trigger_data": fields.take("aggregatable_trigger_data", read.each(_DATUM), ()),
-        "aggregatable_values": fields.take("aggregatable_values", partial(_values_list, id_bytes), ()),
+        "aggregatable_values": fields.take("aggregatable_values", _values_list(id_bytes), ()),
         "aggregatable_deduplication_keys": fields.take("aggregatable_deduplication_keys", once, ()),
         "named_budgets": fields.take("named_budgets", read.each(_NAMED_BUDGET), ()),
         "event_trigger_data": fields.take("event_trigger_data", read.each(_EVENT_DATUM), ()),
@@ -169,11 +169,7 @@ _DATUM = read.record(
     filters=filter_pair,
     key_piece=read.required(read.hex128),
 )
-_DEDUPLICATION = read.record(
-    DeduplicationKey,
-    deduplication_key=read.optional(read.uint64),
-    filters=filter_pair,
-)
+_DEDUPLICATION = read.record(DeduplicationKey, deduplication_key=read.optional(read.uint64), filters=filter_pair)
 _NAMED_BUDGET = read.record(NamedBudget, name=read.optional(read.string), filters=filter_pair)
 _EVENT_DATUM = read.record(
     EventTriggerDatum,
@@ -186,29 +182,22 @@ _EVENT_DATUM = read.record(
 
 def _id_bytes(when: str | None, j: Json) -> int | None:
     size = read.whole(1, MOST_ID_BYTES)(j)
-    if size is None:
-        return None
-    if when is None:
-        j.error(UNKNOWN_TIME)
-        return None
-    if when != "exclude" and size != 1:
-        above = "with a non-default value (higher than 1) is prohibited for"
-        j.error(f"{above} aggregatable_source_registration_time {when}")
-        return None
-    return size
+    above = "with a non-default value (higher than 1) is prohibited"
+    return size if size is None or _is_allowed(when, size == 1, above, j) else None
 
 
 def _context_id(when: str | None, j: Json) -> str | None:
     text = read.short_string(LONGEST_CONTEXT_ID, "exceeds max length per trigger context ID")(j)
-    if text is None:
-        return None
+    return text if text is None or _is_allowed(when, False, "is prohibited", j) else None
+
+
+def _is_allowed(when: str | None, usual: bool, words: str, j: Json) -> bool:
+    """Whether a value fits the trigger's `aggregatable_source_registration_time`."""
     if when is None:
-        j.error(UNKNOWN_TIME)
-        return None
-    if when != "exclude":
-        j.error(f"is prohibited for aggregatable_source_registration_time {when}")
-        return None
-    return text
+        j.error("cannot be fully validated without a valid aggregatable_source_registration_time")
+    elif when != "exclude" and not usual:
+        j.error(f"{words} for aggregatable_source_registration_time {when}")
+    return when == "exclude" or (when is not None and usual)
 
 
 def _warn_of_lone_keys(value: Trigger, findings: Findings) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from attributary.api.ara.wire import encryption, payload
 from attributary.api.ara.wire.payload import Contribution
-from attributary.api.ara.wire.shared_info import Fault, SharedInfo
+from attributary.api.ara.wire.shared_info import Fault, SharedInfo, is_utf8
 from attributary.errors import brief, why_not_json
 
 IN_THE_CLEAR = "cleartext"  # the key id of reports that are not encrypted
@@ -35,10 +35,7 @@ def build(
     id_bytes: int = 1,
     others: Mapping[str, Any] | None = None,
 ) -> Report:
-    """The report of some contributions, encrypted for a key; without one its payload is in the clear.
-
-    Where `info` has debug mode, the payload stands in the report in the clear as well.
-    """
+    """The report of some contributions, encrypted for a key; without one its payload is in the clear."""
     text = info.to_json()
     clear = payload.encode(contributions, info.version, id_bytes=id_bytes)
     sealed = clear if public_key is None else encryption.encrypt(clear, text, public_key, info.version)
@@ -46,7 +43,6 @@ def build(
 
 
 def to_json(report: Report) -> str:
-    """The report as a browser sends it."""
     body = {"key_id": report.key_id, "payload": base64.b64encode(report.payload).decode()}
     if report.debug_cleartext_payload is not None:
         body["debug_cleartext_payload"] = base64.b64encode(report.debug_cleartext_payload).decode()
@@ -68,14 +64,14 @@ def from_members(members: Any) -> Report:
     if not isinstance(members, dict):
         raise Fault(f"a report is an object; got {type(members).__name__}")
     info, bodies = members.get("shared_info"), members.get("aggregation_service_payloads")
-    if not isinstance(info, str) or not _is_utf8(info):
+    if not isinstance(info, str) or not is_utf8(info):
         raise Fault(f"a report has shared_info, a text of JSON; got {brief(info)}")
     if not isinstance(bodies, list) or len(bodies) != 1 or not isinstance(bodies[0], dict):
         raise Fault(f"a report has aggregation_service_payloads, a list of one object; got {brief(bodies)}")
     body = bodies[0]
     clear = body.get("debug_cleartext_payload")
     key_id = body.get("key_id", "")
-    if not isinstance(key_id, str) or not _is_utf8(key_id):
+    if not isinstance(key_id, str) or not is_utf8(key_id):
         raise Fault(f"the key_id of a report is a text; got {brief(key_id)}")
     others = {name: value for name, value in members.items() if name not in MEMBERS}
     return Report(
@@ -85,15 +81,6 @@ def from_members(members: Any) -> Report:
         None if clear is None else _bytes(clear, "debug_cleartext_payload"),
         others,
     )
-
-
-def _is_utf8(text: str) -> bool:
-    """Whether a text can be written: JSON can also spell halves of characters."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _bytes(text: Any, name: str) -> bytes:

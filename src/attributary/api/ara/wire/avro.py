@@ -80,19 +80,17 @@ DEBUG_RESULTS_SCHEMA: Final = _record(
 ENDINGS = (".avro", ".json", ".jsonl", ".ndjson")
 
 
-def named_files(given: Sequence[str], what: str) -> list[str]:
+def named_files(given: str | Sequence[str], what: str) -> list[str]:
     """The files, each once, in order; of a folder those that end like Avro or JSON. Messages call them `what`."""
     names: dict[str, None] = {}
-    for name in given:
+    for name in [given] if isinstance(given, str) else given:
         if os.path.isdir(name):
             inside = sorted(os.path.join(name, file) for file in os.listdir(name) if file[0] not in "._")
             paths = [path for path in inside if path.lower().endswith(ENDINGS) and os.path.isfile(path)]
             empty = f"the folder {name} has no file that ends in {', '.join(ENDINGS)}"
         elif has_magic(name) and not os.path.exists(name):
-            paths, empty = (
-                sorted(path for path in glob(name, recursive=True) if os.path.isfile(path)),
-                f"no file is {name}",
-            )
+            paths = sorted(path for path in glob(name, recursive=True) if os.path.isfile(path))
+            empty = f"no file is {name}"
         else:
             paths, empty = [name] if os.path.exists(name) else [], f"there is no file {name}"
         if not paths:
@@ -148,20 +146,19 @@ def write_domain(path: str, keys: Keys, plan: str = "") -> None:
 
 def read_domain(paths: str | Sequence[str]) -> Keys:
     """The keys of a domain, in the order of its files; a key may come twice."""
-    return _columns(_paths(paths, "the domain"), {"bucket": BYTES})[0]
+    return _columns(named_files(paths, "the domain"), {"bucket": BYTES})[0]
 
 
 def plans_of_domain(paths: str | Sequence[str]) -> dict[str, str]:
     """The fingerprint of a plan that each file of a domain states, by name; "" where it states none."""
     stated = {}
-    for path in _paths(paths, "the domain"):
+    for path in named_files(paths, "the domain"):
         with _opened(path) as (_, header):
             stated[path] = _plan(header.metadata.get(PLAN, b"").decode(errors="replace"))
     return stated
 
 
 def write_results(path: str, keys: Keys, metric: Ints, note: str = "", stated: StatedNoise = NOTHING_STATED) -> None:
-    """Writes a summary report."""
     rate = {} if stated.epsilon is None else {EPSILON: f"{stated.epsilon!r}".removesuffix(".0"), L1: str(stated.l1)}
     said = {NOTE: note, **rate, NOT_PRIVATE: stated.not_private, PLAN: stated.plan}
     avro_container.write(path, RESULTS_SCHEMA, encoded_results(keys, [metric]), {k: v for k, v in said.items() if v})
@@ -169,12 +166,10 @@ def write_results(path: str, keys: Keys, metric: Ints, note: str = "", stated: S
 
 def read_results(given: str | Sequence[str]) -> Results:
     """The sums of a summary report, in the order of its files."""
-    paths = _paths(given, "the summary report")
+    paths = named_files(given, "the summary report")
     keys, longs, metadata = _columns(paths, {"bucket": BYTES, "metric": LONG})
     notes = tuple(said[NOTE].decode(errors="replace")[:LONGEST] for said in metadata if NOTE in said)
-    return Results(
-        keys, longs[0], notes, tuple(_stated(path, said) for path, said in zip(paths, metadata, strict=True))
-    )
+    return Results(keys, longs[0], notes, tuple(map(_stated, paths, metadata)))
 
 
 def stated_noise(path: str, epsilon: object, l1: object, not_private: str, plan: str = "") -> StatedNoise:
@@ -212,7 +207,7 @@ def write_reports(path: str, reports: Iterable[Report]) -> None:
 
 def read_reports(paths: str | Sequence[str]) -> Iterator[Report]:
     """The reports of Avro files; a damaged file is an InputError where the damage is."""
-    for path in _paths(paths, "reports"):
+    for path in named_files(paths, "reports"):
         for row in rows_or_damage(path, [at for at, _, _ in report_blocks(path)]):
             if isinstance(row, Damaged):
                 raise InputError(f"{path}: {row}")
@@ -271,8 +266,8 @@ def _columns(paths: list[str], wanted: dict[str, str]) -> tuple[Keys, list[Ints]
             many = os.path.getsize(path) >= MANY
             for count, data in avro_container.blocks(file, header):
                 block = scanned(data, count, fields, len(wanted), many)
-                keys.append(block.keys)
-                longs.append(block.longs)
+                keys.append(block[0])
+                longs.append(block[1])
     numbers = np.concatenate(longs)
     return np.concatenate(keys), list(np.ascontiguousarray(numbers.T)), metadata
 
@@ -287,7 +282,3 @@ def _opened(path: str) -> Iterator[tuple[BinaryIO, Header]]:
         raise InputError(f"{path} cannot be read: {error.strerror}") from None
     except Damaged as damage:
         raise InputError(f"{path}: {damage}; give a file with the aggregation service's schema") from None
-
-
-def _paths(paths: str | Sequence[str], what: str) -> list[str]:
-    return named_files([paths] if isinstance(paths, str) else paths, what)

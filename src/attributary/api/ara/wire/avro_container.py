@@ -38,7 +38,6 @@ class Header:
 
 
 def read_header(file: BinaryIO) -> Header:
-    """The header of an Avro file."""
     data = file.read(MOST_HEADER)
     if not data.startswith(MAGIC):
         raise Damaged("it is not an Avro file")
@@ -121,18 +120,14 @@ def places(file: BinaryIO, header: Header) -> Iterator[tuple[int, int, int]]:
             at, damaged = after, True
             continue
         if count or length:
-            yield at, *_contents(file, header, at, size)
+            plain = length
+            if header.codec != "null":
+                try:
+                    plain = len(block(file, header, at, size)[1])
+                except Damaged:
+                    plain = 0
+            yield at, count if count <= plain else 0, plain
         at, damaged = begin + length + SYNC, False
-
-
-def _contents(file: BinaryIO, header: Header, at: int, size: int) -> tuple[int, int]:
-    count, _, length = _head(file, at, size)
-    if header.codec != "null":
-        try:
-            length = len(block(file, header, at, size)[1])
-        except Damaged:
-            return 0, 0
-    return count if count <= length else 0, length
 
 
 def block(file: BinaryIO, header: Header, at: int, size: int) -> tuple[int, bytes, int]:
@@ -147,7 +142,7 @@ def block(file: BinaryIO, header: Header, at: int, size: int) -> tuple[int, byte
     except (ValueError, OSError, zlib.error):
         words = f"the block at byte {at} does not unpack as {header.codec} into {MOST_UNPACKED:,} bytes at most"
         raise Damaged(words) from None
-    if count > min(len(data), most_records(length, header.codec)):
+    if count > min(len(data), length if header.codec == "null" else MOST_RECORDS * length + FEW):
         raise Damaged(f"the block at byte {at} says that {len(data)} bytes hold {count} records")
     return count, data, begin + length + SYNC
 
@@ -220,13 +215,8 @@ def encoded(number: int) -> bytes:
 CODECS = ("null", "deflate", "snappy", "zstandard")
 MOST_UNPACKED = 2**26  # bytes of one block; writers make them of 16 to 64 thousand, or of one report
 CHUNK = 2**16
-FEW = 256  # records that a block may always hold
+FEW = 256  # records that a packed block may always hold; of others each has a byte at least
 MOST_RECORDS = 8  # for each packed byte; keys in a row take about one byte each, and the id of a report more than ten
-
-
-def most_records(length: int, codec: str) -> int:
-    """How many records a block of that length may hold: none of ours is empty."""
-    return length if codec == "null" else MOST_RECORDS * length + FEW
 
 
 def unpacked(data: bytes, codec: str) -> bytes:

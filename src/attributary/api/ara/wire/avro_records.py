@@ -136,45 +136,29 @@ def _byte_rows(data: bytes, count: int, width: int) -> Iterator[list[Any]]:
 MANY = 2**22  # bytes of a file; compiling the scan costs about a second, once
 
 
-class Block(NamedTuple):
-    """(n, 2) halves of keys, and (n, k) numbers."""
-
-    keys: NDArray[np.uint64]
-    longs: NDArray[np.int64]
-
-
-def scanned(data: bytes, count: int, fields: list[RecordField], width: int, many: bool) -> Block:
-    """The records of a block: a key first, then numbers, as `fields` asks for them; compiled if there are many."""
+def scanned(data: bytes, count: int, fields: list[RecordField], width: int, many: bool) -> tuple[Keys, Ints]:
+    """The keys (n, 2) and numbers (n, k) of a block's records, as `fields` has them; compiled if there are many."""
     plain = [field.kind for field in fields] == [BYTES] + [LONG] * (width - 1)
     plain = plain and all(field.null < 0 and field.place == i for i, field in enumerate(fields))
     if plain and width == 1 and len(data) == 17 * count:
         table = np.frombuffer(data, np.uint8).reshape(-1, 17)
         if (table[:, 0] == 2 * 16).all():
-            return Block(_keys(np.ascontiguousarray(table[:, 1:])), np.empty((count, 0), np.int64))
+            return _keys(np.ascontiguousarray(table[:, 1:])), np.empty((count, 0), np.int64)
     if plain and many:
-        return _compiled_scan(data, count, width - 1)
-    return _slow_scan(data, count, fields, width)
-
-
-def _slow_scan(data: bytes, count: int, fields: list[RecordField], width: int) -> Block:
+        digits, numbers = np.zeros((count, 16), np.uint8), np.zeros((count, width - 1), np.int64)
+        if _compiled_walk()(np.frombuffer(data, np.uint8), digits, numbers) != len(data):
+            raise Damaged("a block and its records do not end together, or a key has more than 16 bytes")
+        return _keys(digits), numbers
     records = list(rows(data, count, fields, width))
     longest = max((len(row[0]) for row in records), default=0)
     if longest > 16:
         raise Damaged(f"a key has 16 bytes at most; got {longest}")
-    keys = np.frombuffer(b"".join(row[0].rjust(16, b"\0") for row in records), np.uint8).reshape(-1, 16)
-    return Block(_keys(keys), np.array([row[1:] for row in records], np.int64).reshape(count, width - 1))
-
-
-def _compiled_scan(data: bytes, count: int, longs: int) -> Block:
-    keys, numbers = np.zeros((count, 16), np.uint8), np.zeros((count, longs), np.int64)
-    end = _walk()(np.frombuffer(data, np.uint8), keys, numbers)
-    if end != len(data):
-        raise Damaged("a block and its records do not end together, or a key has more than 16 bytes")
-    return Block(_keys(keys), numbers)
+    digits = np.frombuffer(b"".join(row[0].rjust(16, b"\0") for row in records), np.uint8).reshape(-1, 16)
+    return _keys(digits), np.array([row[1:] for row in records], np.int64).reshape(count, width - 1)
 
 
 @cache
-def _walk() -> Callable[..., Any]:
+def _compiled_walk() -> Callable[..., Any]:
     from numba import njit
 
     compiled: Callable[..., Any] = njit(nogil=True)(walk)
@@ -218,18 +202,14 @@ def _keys(digits: NDArray[np.uint8]) -> NDArray[np.uint64]:
 Bytes = NDArray[np.uint8]
 Mask = NDArray[np.bool_]
 IN_BLOCK = 2**13  # records: what a block needs stays in the cache
-TAG_LISTS = np.array(
-    [[0, 0, 0, 0], [2, 0, 0, 0], [2, 2, 0, 0], [4, 0, 2, 0]], np.uint8
-)  # lists of enums: none, 0, 1, both
+TAG_LISTS = np.array([[0, 0, 0, 0], [2, 0, 0, 0], [2, 2, 0, 0], [4, 0, 2, 0]], np.uint8)  # none, 0, 1, both
 TAG_BYTES = np.array([1, 3, 3, 4])
 
 
 def encoded_domain(keys: Keys) -> Iterator[tuple[int, bytes]]:
     """Blocks of records {key}, with all 16 bytes of each."""
     for some in _parts(len(keys)):
-        table = np.empty((len(keys[some]), 17), np.uint8)
-        table[:, 0] = 2 * 16
-        table[:, 1:] = key_bytes(keys[some])
+        table = np.insert(_digits(keys[some]), 0, 2 * 16, axis=1)
         yield len(table), table.tobytes()
 
 
@@ -243,21 +223,18 @@ def encoded_results(keys: Keys, longs: Sequence[Ints], tags: Ints | None = None)
         yield len(table), table[there].tobytes()
 
 
-def key_bytes(keys: Keys) -> Bytes:
+def _digits(keys: Keys) -> Bytes:
     """The 16 bytes of each key, the highest first."""
     return np.ascontiguousarray(keys, ">u8").view(np.uint8).reshape(-1, 16)
 
 
 def _short_keys(keys: Keys) -> tuple[Bytes, Mask]:
-    digits = key_bytes(keys)
+    digits = _digits(keys)
     some = digits != 0
     zeros = np.where(some.any(axis=1), some.argmax(axis=1), 16)
-    table = np.empty((len(keys), 17), np.uint8)
-    table[:, 0] = 2 * (16 - zeros)
-    table[:, 1:] = digits
     there = np.arange(-1, 16) >= zeros[:, None]
     there[:, 0] = True
-    return table, there
+    return np.insert(digits, 0, 2 * (16 - zeros), axis=1), there
 
 
 def _varints(numbers: Ints) -> tuple[Bytes, Mask]:

@@ -41,7 +41,9 @@ def _item(data: bytes, at: int, depth: int) -> tuple[Any, int]:
     else:
         length = -1 if length == OPEN else length
     if kind in (2, 3):
-        text, at = _string(data, at, length) if length >= 0 else _chunks(data, at, kind)
+        if length > len(data) - at:
+            raise IndexError
+        text, at = (data[at : at + length], at + length) if length >= 0 else _chunks(data, at, kind)
         return text if kind == 2 else text.decode(), at
     if kind in (4, 5):
         if not depth:
@@ -50,15 +52,13 @@ def _item(data: bytes, at: int, depth: int) -> tuple[Any, int]:
     if kind == 6:
         raise ValueError(f"it has a tag ({length}), and a payload has none")
     if kind == 7:
-        return _simple(data, at, length)
+        if length in SIMPLE:
+            return SIMPLE[length], at
+        if length not in FLOATS:
+            raise ValueError(f"simple value {length} means nothing")
+        size = 2 << length - 25
+        return struct.unpack(FLOATS[length], data[at : at + size])[0], at + size
     return (length if kind == 0 else -1 - length), at
-
-
-def _string(data: bytes, at: int, length: int) -> tuple[bytes, int]:
-    end = at + length
-    if end > len(data):
-        raise IndexError
-    return data[at:end], end
 
 
 def _chunks(data: bytes, at: int, kind: int) -> tuple[bytes, int]:
@@ -98,12 +98,3 @@ def _map(data: bytes, at: int, length: int, depth: int) -> tuple[dict[str, Any],
             entries[name], at = _item(data, at, depth)
         length -= length > 0
     return entries, at + (length < 0)
-
-
-def _simple(data: bytes, at: int, which: int) -> tuple[Any, int]:
-    if which in SIMPLE:
-        return SIMPLE[which], at
-    if which in FLOATS:
-        size = 2 << which - 25
-        return struct.unpack(FLOATS[which], data[at : at + size])[0], at + size
-    raise ValueError(f"simple value {which} means nothing")

@@ -21,7 +21,7 @@ SMALLEST = 32 + 16  # the encapsulated key and the tag
 
 def encrypt(payload: bytes, shared_info: str, public_key: bytes, version: str = "1.0") -> bytes:
     """The payload encrypted for the owner of a key, bound to its shared info."""
-    sealed: bytes = _suite().encrypt(payload, _public(public_key), info(shared_info, version))
+    sealed: bytes = _suite().encrypt(payload, _x25519(public_key, "public"), info(shared_info, version))
     return sealed
 
 
@@ -33,7 +33,7 @@ def decrypt(payload: bytes, shared_info: str, private_key: bytes, version: str =
 @cache
 def opener(private_key: bytes) -> Callable[[bytes, str, str], bytes]:
     """A function that decrypts payloads with this key, for many of them."""
-    suite, key = _suite(), _private(private_key)
+    suite, key = _suite(), _x25519(private_key, "private")
 
     def opened(payload: bytes, shared_info: str, version: str) -> bytes:
         if len(payload) < SMALLEST:
@@ -57,48 +57,29 @@ def info(shared_info: str, version: str) -> bytes:
 
 
 def public_key(private_key: bytes) -> bytes:
-    """The public key that belongs to a private one."""
-    key: bytes = _private(private_key).public_key().public_bytes_raw()
+    key: bytes = _x25519(private_key, "private").public_key().public_bytes_raw()
     return key
 
 
 @cache
 def _suite() -> Any:
-    _needs_cryptography()
-    from cryptography.hazmat.primitives import hpke
-
-    return hpke.Suite(hpke.KEM.X25519, hpke.KDF.HKDF_SHA256, hpke.AEAD.CHACHA20_POLY1305)
-
-
-@cache
-def _private(key: bytes) -> Any:
-    _needs_cryptography()
-    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-
-    return X25519PrivateKey.from_private_bytes(_checked(key, "private"))
-
-
-@cache
-def _public(key: bytes) -> Any:
-    _needs_cryptography()
-    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
-
-    return X25519PublicKey.from_public_bytes(_checked(key, "public"))
-
-
-def _checked(key: bytes, kind: str) -> bytes:
-    if len(key) != KEY_BYTES:
-        raise InputError(f"a {kind} key has {KEY_BYTES} bytes (X25519); got {len(key)}")
-    return key
-
-
-def _needs_cryptography() -> None:
     try:
-        from cryptography.hazmat.primitives import hpke  # noqa: F401
+        from cryptography.hazmat.primitives import hpke
     except ImportError:
         raise InputError(
             "encrypted reports need the package cryptography, 46 or newer: pip install 'attributary[decrypt]'"
         ) from None
+    return hpke.Suite(hpke.KEM.X25519, hpke.KDF.HKDF_SHA256, hpke.AEAD.CHACHA20_POLY1305)
+
+
+@cache
+def _x25519(key: bytes, kind: str) -> Any:
+    _suite()  # says so where there is no such package
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+
+    if len(key) != KEY_BYTES:
+        raise InputError(f"a {kind} key has {KEY_BYTES} bytes (X25519); got {len(key)}")
+    return X25519PrivateKey.from_private_bytes(key) if kind == "private" else X25519PublicKey.from_public_bytes(key)
 
 
 ANY = ""  # the id of a key that serves every report which no other key is for
@@ -115,11 +96,11 @@ def read_private_keys(names: Sequence[str]) -> dict[str, bytes]:
     """
     keys: dict[str, bytes] = {}
     for path in names:
-        paths = _inside(path) if os.path.isdir(path) else [path]
-        for file in paths:
+        is_folder = os.path.isdir(path)
+        for file in _inside(path) if is_folder else [path]:
             for key_id, key in _read(file):
                 name = os.path.splitext(os.path.basename(file))[0] if key_id is None else key_id
-                if key_id is None and len(names) == 1 and not os.path.isdir(path):
+                if key_id is None and len(names) == 1 and not is_folder:
                     name = ANY
                 if keys.setdefault(name, key) != key:
                     raise InputError(f"two private keys have the id {brief(name)}, the second in {file}; leave out one")

@@ -36,36 +36,26 @@ MOST_BYTES: Final = 2**22  # of a payload; 65,535 contributions, the most that a
 def encode(
     contributions: Sequence[Contribution], version: str = "1.0", pad_to: int = PADDED_TO, id_bytes: int = 1
 ) -> bytes:
-    """The CBOR of some contributions, padded with null ones; version "" has no padding.
-
-    Filtering ids take `id_bytes` bytes each from version 1.0 on, and earlier versions have none.
-    """
+    """The CBOR of some contributions, padded with null ones; version "" has no padding."""
     version = like(version)
     if not 1 <= id_bytes <= MOST_ID_BYTES:
         raise ValueError(f"a filtering id has 1 to {MOST_ID_BYTES} bytes; got {id_bytes}")
     missing = 0 if version == "" else max(pad_to - len(contributions), 0)
     rows = [*contributions, *[Contribution(0, 0)] * missing]
-    has_id = version == "1.0"
-    records = (record_beginning(id_bytes if has_id else 0, c) for c in rows)
-    body = b"".join(
-        start + _uint(c.value, VALUE_BYTES, "value") + b"\x66bucket\x50" + _uint(c.key, KEY_BYTES, "key")
-        for start, c in zip(records, rows, strict=True)
-    )
-    return BEGINNING + array_head(len(rows)) + body + END
-
-
-def record_beginning(id_bytes: int, contribution: Contribution) -> bytes:
-    """What stands before the value of a contribution; the members come shortest first, as in canonical CBOR."""
-    if not id_bytes:
-        if contribution.filtering_id:
-            raise ValueError(f"filtering ids need version 1.0; got {contribution.filtering_id}")
-        return b"\xa2\x65value\x44"
-    identity = _uint(contribution.filtering_id, id_bytes, "filtering id")
-    return b"\xa3\x62id" + bytes([0x40 + id_bytes]) + identity + b"\x65value\x44"
+    parts = [BEGINNING, array_head(len(rows))]
+    for c in rows:  # members come shortest first, as in canonical CBOR
+        if version == "1.0":
+            parts += [b"\xa3\x62id", bytes([0x40 + id_bytes]), _uint(c.filtering_id, id_bytes, "filtering id")]
+        elif c.filtering_id:
+            raise ValueError(f"filtering ids need version 1.0; got {c.filtering_id}")
+        else:
+            parts.append(b"\xa2")
+        parts += [b"\x65value\x44", _uint(c.value, VALUE_BYTES, "value")]
+        parts += [b"\x66bucket\x50", _uint(c.key, KEY_BYTES, "key")]
+    return b"".join([*parts, END])
 
 
 def array_head(length: int) -> bytes:
-    """The beginning of an array of that length."""
     if length < 24:
         return bytes([0x80 + length])
     return bytes([0x98, length]) if length < 256 else b"\x99" + _uint(length, 2, "number of contributions")
@@ -85,11 +75,8 @@ def decode(data: bytes) -> list[Contribution]:
         raise Fault(f"the payload is not CBOR as browsers write it: {error}") from None
     if not isinstance(content, dict):
         raise Fault(f"a payload is a map with names; got {_kind(content)}")
-    if content.get("operation") != "histogram":
-        raise Fault(
-            f'a payload has operation "histogram"; got {brief(content.get("operation"))}',
-            Category.UNSUPPORTED_OPERATION,
-        )
+    if (operation := content.get("operation")) != "histogram":
+        raise Fault(f'a payload has operation "histogram"; got {brief(operation)}', Category.UNSUPPORTED_OPERATION)
     rows = content.get("data")
     if not isinstance(rows, list):
         raise Fault(f"a payload has a list of contributions as data; got {_kind(rows)}")
@@ -99,11 +86,8 @@ def decode(data: bytes) -> list[Contribution]:
 def _contribution(row: Any) -> Contribution:
     if not isinstance(row, dict) or "bucket" not in row or "value" not in row:
         raise Fault(f"a contribution has bucket, value and perhaps id; got {_kind(row)}")
-    return Contribution(
-        _number(row["bucket"], KEY_BYTES, "bucket"),
-        _number(row["value"], VALUE_BYTES, "value"),
-        _number(row.get("id", b""), MOST_ID_BYTES, "id"),
-    )
+    members = (("bucket", KEY_BYTES), ("value", VALUE_BYTES), ("id", MOST_ID_BYTES))
+    return Contribution(*(_number(row.get(name, b""), most, name) for name, most in members))
 
 
 def _number(data: Any, most: int, name: str) -> int:
@@ -128,9 +112,6 @@ def _uint(number: int, size: int, name: str) -> bytes:
 SMALLEST = 36  # bytes of a contribution without an id; one with an id has 4 more and those of the id
 
 
-NONE = np.empty(0, np.int64)
-
-
 class Columns(NamedTuple):
     """Contributions, those of one report beside each other, without the null ones."""
 
@@ -139,6 +120,9 @@ class Columns(NamedTuple):
     value: NDArray[np.int64]
     filtering_id: NDArray[np.uint64]
     nulls: NDArray[np.int64]  # how many null ones each payload has
+
+
+Part = tuple[NDArray[np.int64], NDArray[np.uint64], NDArray[np.int64], NDArray[np.uint64]]  # the first four of these
 
 
 class PayloadLayout(NamedTuple):
@@ -157,7 +141,7 @@ def columns(payloads: Sequence[bytes]) -> tuple[Columns, dict[int, Fault]]:
     groups: dict[tuple[int, bytes], list[int]] = {}
     for place, payload in enumerate(payloads):
         groups.setdefault((len(payload), payload[head]), []).append(place)
-    parts: list[Columns] = []
+    parts: list[Part] = []
     faults: dict[int, Fault] = {}
     for (length, start), places in groups.items():
         layout = layout_of(length, start)
@@ -172,7 +156,10 @@ def columns(payloads: Sequence[bytes]) -> tuple[Columns, dict[int, Fault]]:
                 parts.append(_one(decode(payloads[place]), place))
             except Fault as fault:
                 faults[place] = fault
-    return _without_nulls(parts, len(payloads)), faults
+    report, keys, value, ids = (np.concatenate(each) for each in zip(*parts or [_one([], 0)], strict=True))
+    null = (value == 0) & (keys[:, 0] == 0) & (keys[:, 1] == 0)
+    nulls, some = np.bincount(report[null], minlength=len(payloads)), ~null if null.any() else slice(None)
+    return Columns(report[some], keys[some], value[some], ids[some], nulls), faults
 
 
 def layout_of(length: int, head: bytes) -> PayloadLayout | None:
@@ -198,37 +185,25 @@ def _layout(number: int, id_bytes: int, begin: int) -> PayloadLayout:
     most = Contribution(256**KEY_BYTES - 1, 256**VALUE_BYTES - 1, 256**id_bytes - 1)
     zeros, ones = (np.frombuffer(encode([c] * number, version, number, width), np.uint8) for c in (least, most))
     same = zeros == ones
-    return PayloadLayout(
-        number, id_bytes, begin, np.where(same, 255, 0).astype(np.uint8), np.where(same, zeros, 0).astype(np.uint8)
-    )
+    fixed, known = (np.where(same, byte, 0).astype(np.uint8) for byte in (255, zeros))
+    return PayloadLayout(number, id_bytes, begin, fixed, known)
 
 
-def _at_once(table: NDArray[np.uint8], places: NDArray[np.int64], layout: PayloadLayout) -> Columns:
-    number, k = layout.number, layout.id_bytes
+def _at_once(table: NDArray[np.uint8], places: NDArray[np.int64], layout: PayloadLayout) -> Part:
+    number = layout.number
     size = (table.shape[1] - layout.begin - len(END)) // number
     rows = table[:, layout.begin : -len(END)].reshape(len(table) * number, size)
     keys = np.ascontiguousarray(rows[:, -KEY_BYTES:]).view(">u8").astype(np.uint64)
     value_at = rows.shape[1] - KEY_BYTES - 8 - VALUE_BYTES  # between them: the name of the key and its length
     value = np.ascontiguousarray(rows[:, value_at : value_at + VALUE_BYTES]).view(">u4").astype(np.int64)[:, 0]
     ids = np.zeros(len(rows), np.uint64)
-    for j in range(k):
+    for j in range(layout.id_bytes):
         ids = (ids << np.uint64(8)) | rows[:, 5 + j]
-    return Columns(np.repeat(places, number), keys, value, ids, NONE)
+    return np.repeat(places, number), keys, value, ids
 
 
-def _one(contributions: list[Contribution], place: int) -> Columns:
+def _one(contributions: list[Contribution], place: int) -> Part:
     keys = np.array([[c.key >> 64, c.key & 2**64 - 1] for c in contributions], np.uint64).reshape(-1, 2)
     value = np.array([c.value for c in contributions], np.int64)
     ids = np.array([c.filtering_id for c in contributions], np.uint64)
-    return Columns(np.full(len(value), place), keys, value, ids, NONE)
-
-
-def _without_nulls(parts: list[Columns], payloads: int) -> Columns:
-    if not parts:
-        parts = [_one([], 0)]
-    report, keys, value, ids = (np.concatenate([part[i] for part in parts]) for i in range(4))
-    null = (value == 0) & (keys[:, 0] == 0) & (keys[:, 1] == 0)
-    nulls = np.bincount(report[null], minlength=payloads)
-    if not null.any():
-        return Columns(report, keys, value, ids, nulls)
-    return Columns(report[~null], keys[~null], value[~null], ids[~null], nulls)
+    return np.full(len(value), place), keys, value, ids

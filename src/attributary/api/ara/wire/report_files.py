@@ -85,7 +85,6 @@ def reports_of(path: str) -> Iterator[Given]:
 
 
 def is_avro(path: str) -> bool:
-    """Whether a file begins as Avro does."""
     try:
         with open(path, "rb") as file:
             return file.read(len(MAGIC)) == MAGIC

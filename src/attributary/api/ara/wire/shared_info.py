@@ -96,14 +96,8 @@ class SharedInfo:
     @property
     def origin(self) -> Origin:
         """What reports of one shared id have in common, besides the hour and the filtering id."""
-        return origin_of(
-            self.api,
-            self.version,
-            self.reporting_origin,
-            self.attribution_destination,
-            self.privacy_budget_key,
-            self.source_registration_time,
-        )
+        to, registered = self.attribution_destination, self.source_registration_time
+        return origin_of(self.api, self.version, self.reporting_origin, to, self.privacy_budget_key, registered)
 
 
 def origin_of(
@@ -115,19 +109,14 @@ def origin_of(
     return api, version, reporting_origin, destination, budget_key, registered
 
 
-def is_version(version: Any) -> bool:
-    """Whether reports of a version can be read: by its major number, 0 or 1, or the first, which had none."""
-    return isinstance(version, str) and (version == "" or MAJOR.fullmatch(version) is not None)
-
-
 def like(version: Any) -> str:
-    """Which of VERSIONS reports of a version are like; a Fault if it cannot be read."""
-    if not is_version(version):
+    """Which of VERSIONS reports of a version are like, by its major number; a Fault if it cannot be read."""
+    match = MAJOR.fullmatch(version) if isinstance(version, str) else None
+    if match is None and version != "":
         raise Fault(
             f"the version of a report begins with 0 or 1, as in 0.1 and 1.0; got {brief(version)}",
             Category.UNSUPPORTED_SHAREDINFO_VERSION,
         )
-    match = MAJOR.fullmatch(version)
     return "" if match is None else VERSIONS[1 + int(match[1])]
 
 
@@ -191,11 +180,9 @@ def _origin(
     api: str, version: str, reporting_origin: str, destination: str | None, registered: str | None
 ) -> Origin | None:
     """The origin of a report with these members; None if one of them is not as it must be."""
-    if (
-        APIS.get(api) not in (False, destination is not None)
-        or not is_version(version)
-        or not _is_origin(reporting_origin)
-    ):
+    if APIS.get(api) not in (False, destination is not None) or not _is_origin(reporting_origin):
+        return None
+    if version != "" and not MAJOR.fullmatch(version):
         return None
     day = None if registered is None else int(registered)
     return origin_of(api, version, reporting_origin, destination or "", "", day)
@@ -212,7 +199,7 @@ def shared_id(origin: Origin, hour: int, filtering_id: int) -> bytes:
 
 def _text(members: dict[str, Any], name: str, needed: bool = True) -> str:
     value = members.get(name, "")
-    if not isinstance(value, str) or (needed and not value) or _has_surrogates(value):
+    if not isinstance(value, str) or (needed and not value) or not is_utf8(value):
         raise Fault(
             f"shared_info needs {name}, a text; got {brief(members.get(name))}",
             Category.REQUIRED_SHAREDINFO_FIELD_INVALID,
@@ -220,8 +207,9 @@ def _text(members: dict[str, Any], name: str, needed: bool = True) -> str:
     return value
 
 
-def _has_surrogates(text: str) -> bool:
-    return not text.isascii() and any("\ud800" <= c <= "\udfff" for c in text)
+def is_utf8(text: str) -> bool:
+    """Whether a text can be written: JSON can also spell halves of characters."""
+    return text.isascii() or not any("\ud800" <= c <= "\udfff" for c in text)
 
 
 def _time(members: dict[str, Any], name: str) -> int:
