@@ -25,9 +25,11 @@ from numpy.typing import NDArray
 
 from attributary.denoising import Estimate, denoise
 from attributary.denoising.estimate import EXCESS, Fit, Prediction
+from attributary.denoising.joint import joint_excess
 from attributary.denoising.quantile import level_of, quantile
 from attributary.measurements import Measurements
 from attributary.noise import SHAPES
+from attributary.tables.as_written import BESIDE
 from attributary.tables.table_columns import NAME as NOT_PRIVATE
 from attributary.tables.table_columns import SEEDED, arrow_table, mark, with_figures
 from attributary.tree import Tree
@@ -123,6 +125,7 @@ class About:
     figure: str = ""  # the column of noisy figures in the user's table, such as visits
     estimated: bool | None = None  # whether the noise level was estimated from the figures themselves
     earlier: bool | None = None  # whether the prior has an earlier period, or is learned from these figures alone
+    beside: str = ""  # what other breakdown had a part in the estimates, such as month
 
 
 def about(metadata: Mapping[bytes, bytes] | None) -> About:
@@ -140,6 +143,7 @@ def about(metadata: Mapping[bytes, bytes] | None) -> About:
         figure=said.get("figure", ""),
         estimated={"estimated": True, "stated": False}.get(said.get("noise", "")),
         earlier={"earlier": True, "today": False}.get(said.get("prior", "")),
+        beside=said.get(BESIDE.decode(), ""),
     )
 
 
@@ -166,7 +170,12 @@ class Estimates(About):
         shape = est.measurements.shape if isinstance(est.measurements.shape, str) else None
         estimated, earlier = est.measurements.freedom is not None, uses_earlier(est)
         known = About(
-            not_private=est.not_private, confidence=confidence, shape=shape, estimated=estimated, earlier=earlier
+            not_private=est.not_private,
+            confidence=confidence,
+            shape=shape,
+            estimated=estimated,
+            earlier=earlier,
+            beside=est.beside,
         )
         return cls.from_columns(est.tree, figures_of(est, confidence), known, made=est)
 
@@ -214,6 +223,8 @@ class Estimates(About):
             again = denoise(self.tree, back(noisy), back(variance), shape=self.shape or "laplace")
         except ValueError:  # exact figures at odds with each other: no estimates were made of them
             return None
+        if self.beside:  # which had a part in the estimates shown
+            return again
         moved, variance = (self.tree.to_level_order(a) for a in (again.correction, again.variance))
         alike = np.isnan(moved) | np.isnan(self.correction) | np.isclose(moved, self.correction, 1e-3, 6e-3)
         wider = self.zero_probability is not None and self.from_prior == 0  # a posterior, than without a prior
@@ -227,8 +238,8 @@ class Estimates(About):
 
     @property
     def blue(self) -> Floats:
-        """The unbiased estimates; those shown, where they are not known."""
-        return self.estimate if self.plain is None else self.tree.to_level_order(self.plain.blue)
+        """The unbiased estimates; those shown, where they are not known, or joint ones of several breakdowns."""
+        return self.estimate if self.plain is None or self.beside else self.tree.to_level_order(self.plain.blue)
 
     @property
     def plain_variance(self) -> Floats:
@@ -256,7 +267,10 @@ class Estimates(About):
         width = (self.high - self.low)[nodes]
         reach = width / 2 / np.sqrt(self.variance[nodes])
         middle = int(np.argsort(reach)[len(reach) // 2])
-        excess = EXCESS if plain is None or prior else self.tree.to_level_order(plain._excess)[nodes[middle]]
+        excess = EXCESS
+        if plain is not None and not prior:
+            joint = joint_excess(plain, self.tree.from_level_order(self.variance)) if self.beside else plain._excess
+            excess = self.tree.to_level_order(joint)[nodes[middle]]
         level = min(max(level_of(float(reach[middle]), float(excess)), 0.01), 0.9999)
         usual = float(quantile(USUAL, np.array([float(excess)]))[0] / reach[middle])
         written = 2 / float(width[middle]) if self.whole else 0.0  # intervals are written in whole numbers
@@ -345,6 +359,7 @@ def with_metadata(table: Any, est: Estimate, confidence: float) -> Any:
     notes["noise"] = "stated" if est.measurements.freedom is None else "estimated"
     earlier = uses_earlier(est)
     notes |= {} if earlier is None else {"prior": "earlier" if earlier else "today"}
+    notes |= {BESIDE.decode(): est.beside} if est.beside else {}
     return mark(noted(table, **notes), est.not_private)
 
 

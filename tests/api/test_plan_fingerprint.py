@@ -1,6 +1,8 @@
 """Which plan was that? Files, keys and impressions of another plan are refused, or read by their own."""
 
 import json
+from fractions import Fraction
+from math import exp
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -21,6 +23,7 @@ from attributary.errors import InputError
 from attributary.pipeline.denoise_summary import QueriedReports, denoise_batches
 from attributary.types import Keys
 from support.command import attributary
+from support.exact import HUGE, least_squares
 from support.plans import asked, counts, spec
 from support.w3c_devices import ready as w3c_ready
 from support.w3c_devices import spec as w3c_spec
@@ -285,6 +288,50 @@ def test_sums_of_two_days_and_plans_are_covered_as_stated(tmp_path: Path, monkey
         variance = est.variance
     z = np.sqrt(np.square(errors).mean(axis=0) / variance)
     assert np.isfinite(variance).all() and (abs(z - 1) < 0.15).all(), z
+
+
+def test_weeks_of_two_plans_are_one_sum_with_exact_variances(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder for each day, two plans, a tree for each: least squares in fractions of sums in plain Python."""
+    monkeypatch.chdir(tmp_path)
+    rng, args = np.random.default_rng(5), list[str]()
+    total: dict[tuple[str, ...], list[Fraction]] = {}
+    weeks = [("p1", keyed(WEEK[:2])[0], ["a", "b"], 3), ("p2", keyed(WEEK[1::-1], "leaves")[0], ["b", "new", "a"], 2)]
+    trees = []
+    for name, plan, campaigns, days in weeks:
+        plan.save(f"{name}.json")
+        Path(f"{name}.csv").write_text("\n".join(["campaign", *campaigns, ""]))
+        attributary("keys", f"{name}.json", "--impressions", f"{name}.csv", "-o", f"{name}.keys", "-q")
+        plan, tree = Plan.load(f"{name}.json"), plan.spec.tree({"campaign": campaigns})
+        contribution = plan.contribution(tree)
+        for day in range(days):
+            sums = rng.integers(0, 3_000_000, len(tree))
+            epsilon = float(day + 1)
+            stated = avro.StatedNoise(epsilon, 65536, plan=plan.fingerprint)
+            measured = contribution > 0
+            Path(name, str(day)).mkdir(parents=True)
+            write_summary(f"{name}/{day}/part.avro", domain(plan, tree), sums[measured], stated=stated)
+            decay = Fraction(exp(-epsilon / 65536))
+            for i in range(len(tree)):
+                value, variance = total.setdefault(tuple(tree.path(i)), [Fraction(0), Fraction(0)])
+                if measured[i]:
+                    share = int(contribution[i])
+                    value += Fraction(int(sums[i]), share)
+                    variance += 2 * decay / (1 - decay) ** 2 / share**2
+                else:
+                    variance = HUGE
+                total[tuple(tree.path(i))] = [value, variance]
+        args += [f"{name}.json", *(f"{name}/{day}" for day in range(days))]
+        trees += ["--tree", f"{name}.keys/tree.parquet"] * days
+    attributary("denoise", *args, *trees, "-o", "out.parquet", "-q")
+    nodes = list(total)
+    parent = [nodes.index(node[:-1]) if len(node) > 1 else -1 for node in nodes]
+    noisy, variance = ([float(total[node][k]) for node in nodes] for k in (0, 1))
+    count, exact = least_squares(parent, noisy, [np.inf if v > 1e50 else v for v in variance])
+    rows = {tuple(filter(None, (row["campaign"], row["day"]))): row for row in pq.read_table("out.parquet").to_pylist()}
+    assert rows.keys() == total.keys() and len(rows) == 9
+    for node, expected, spread in zip(nodes, count, exact, strict=True):
+        assert rows[node]["estimate"] == pytest.approx(float(expected), rel=1e-9)
+        assert rows[node]["variance"] == pytest.approx(float(spread), rel=1e-9)
 
 
 def test_trees_say_what_they_cover(files: tuple[Plan, Tree, Keys]) -> None:

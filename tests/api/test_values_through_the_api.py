@@ -115,6 +115,26 @@ def test_without_noise_the_api_gives_the_sums_of_sql(
             assert np.abs(noisy - expected)[measured].max() < 1e-2 * expected.max()
 
 
+def test_a_refund_adds_what_a_sale_of_as_much_would(shop: Path) -> None:
+    text = (shop / "spec.toml").read_text().replace("epsilon = 1", "epsilon = 40") + COUNT + REVENUE + "200"
+    counts = count(Spec.parse(text), str(shop)).table
+    plans = []
+    for spec in (Spec.parse(text), Spec.parse(f"{text}\nrefunds = true")):
+        tree = spec.tree(counts)
+        plans.append(make_plan(spec, tree, from_counts(tree, counts), "equal", profile=profile(tree, spec, counts)))
+    sale, refund = (registrations(plan) for plan in plans)
+    assert plans[0].fingerprint != plans[1].fingerprint
+
+    def added(by: Registrations, value: Any) -> Any:
+        made = by.trigger({"day": "Monday", "value": value}, conversion_id=7)["aggregatable_values"]
+        return [each["values"] for each in made]
+
+    for value in (0.01, 49.9, 200, 1e6, 0, None):
+        assert added(refund, None if value is None else -value) == added(sale, value)
+        assert added(refund, value) == added(sale, None)
+    assert added(refund, -49.9) != added(refund, 49.9)
+
+
 @settings(max_examples=examples(150), deadline=None)
 @given(
     micro=st.integers(-(10**9), 10**13),

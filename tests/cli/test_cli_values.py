@@ -50,7 +50,7 @@ def test_the_whole_way(shop: Path, tmp_path: Path) -> None:
     for words in (
         "revenue in EUR, clipped at",
         "chosen",
-        "of revenue, or of its tau",
+        "of revenue (of tau",
         "not for release",
         "report: ",
     ):

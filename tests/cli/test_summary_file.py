@@ -1,6 +1,8 @@
 """--summary: all that a command prints is in a file, too, as data."""
 
+import errno
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -88,7 +90,7 @@ def test_an_error_is_in_the_summary_with_its_stage_and_code(shop: Path, tmp_path
     made = tmp_path / "made.json"
     refused = attributary("count", tmp_path / "no.toml", "--summary", made, code=2)
     said = json.loads(made.read_text())
-    assert refused.stderr == f"{said['error']}\n" and said["exit_code"] == 2
+    assert refused.stderr == f"error: {said['error']}\n" and said["exit_code"] == 2
     assert (said["command"], said["stage"]) == ("count", "starting") and "counts" not in said
     (tmp_path / "c.csv").write_text("user,time,day\nu1,2026-02-01T12:00,Monday\nu2,soon,Monday\n" * 2000)
     (tmp_path / "counts.csv").write_text("of yesterday")
@@ -171,6 +173,7 @@ def test_messages_as_json_lines_tell_no_count(
     ):
         end = json.loads(attributary(*args, *lines, code=code).stderr.splitlines()[-1])
         assert end["event"] == "end" and end["exit_code"] == code and words in end["error"].lower()
+        assert not end["error"].startswith("error")
 
 
 def test_lines_are_text_where_the_option_says_so(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -323,6 +326,47 @@ def test_aggregate_tells_what_it_prints(tmp_path: Path) -> None:
     again = attributary(*query, "--summary", tmp_path / "b.json")
     said = json.loads((tmp_path / "b.json").read_text())
     assert again.stderr.splitlines() == said["messages"] and said["answered"] in again.stderr
+
+
+def test_failures_name_their_stage_and_leave_the_old_files(
+    shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    avro.write_domain(str(tmp_path / "domain.avro"), np.array([[0, 1], [0, 2]], np.uint64))
+    avro.write_reports(str(tmp_path / "reports.avro"), batch([[(1, 300)], [(2, 40)]]))
+    out, made, replaced = tmp_path / "out.avro", tmp_path / "a.json", os.replace
+    query = [
+        *("aggregate", tmp_path / "reports.avro", "--domain", tmp_path / "domain.avro", "--l1", "65536"),
+        *("--ledger", tmp_path / "ledger.sqlite", "-o", out, "--summary", made),
+    ]
+
+    def failed(code: int, stage: str, words: str, *args: object) -> None:
+        out.write_bytes(b"of yesterday")
+        assert attributary(*args, code=code).stderr.count("\n") == 1
+        said = json.loads(made.read_text())
+        assert (said["command"], said["exit_code"], said["stage"]) == (args[0], code, stage), said
+        assert words in said["error"] and not said["error"].startswith("error") and "tally" not in said
+        assert [each["stage"] for each in said["stages"]][-1] == stage
+        assert out.read_bytes() == b"of yesterday" and not list(tmp_path.glob(".attributary-*"))
+
+    def full(source: Any, target: Any) -> None:
+        if os.fspath(target) == str(out):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        replaced(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", full)
+        failed(75, "writing", "No space left on device", *query, "--epsilon", "4", "-q")
+    attributary(*query, "--epsilon", "4", "-q")  # the same again is the answer
+    failed(77, "adding up", "(--skip-spent)", *query, "--epsilon", "1", "-q")
+
+    other = tmp_path / "other.json"
+    attributary("plan", shop / "spec.toml", "--tree", shop / "counts.parquet", "--method", "equal", "-o", other, "-q")
+    for plan in (shop / "plan.json", other):
+        attributary("keys", plan, "--impressions", shop / "counts.parquet", "-o", tmp_path / plan.stem, "-q")
+    tree = tmp_path / "other" / "tree.parquet"
+    wrong = ["denoise", shop / "plan.json", tmp_path / "s.avro", "--tree", tree, "-o", out, "--format", "parquet"]
+    avro.write_reports(str(tmp_path / "s.avro"), [])
+    failed(2, "building the tree", "is of plan", *wrong, "--summary", made, "-q")
 
 
 def test_paper_tells_what_it_prints(tmp_path: Path) -> None:

@@ -219,6 +219,40 @@ def test_a_bin_begins_where_it_says(micro: int) -> None:
     assert bin_start(auto, bin_) <= micro * (1 + 1e-9) and micro <= bin_start(auto, bin_ + 1) * (1 + 1e-9)
 
 
+REFUNDS = '\n[[measure]]\nname = "refunds"\ncolumn = "value"\nrefunds = true\nclip = '
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(
+    impressions=st.lists(IMPRESSIONS, min_size=1, max_size=9),
+    sales=st.lists(SALES, max_size=9),
+    clip=st.sampled_from(["10", "0.5", '"auto"']),
+)
+def test_refunds_are_the_values_of_a_log_with_all_signs_turned(
+    impressions: list[Any], sales: list[Any], clip: str, engine: DuckDB, tmp_path_factory: Any
+) -> None:
+    folder = tmp_path_factory.getbasetemp()
+    text = f"conversions_per_impression = 2\n{SPEC}{REFUNDS}{clip}"
+    turned = [sale._replace(value=sale.value if sale.value is None else -sale.value) for sale in sales]
+    found = counted(folder, Spec.parse(text), impressions, sales, engine=engine)
+    expected = counted(
+        folder, Spec.parse(text.replace("refunds = true", "refunds = false")), impressions, turned, engine=engine
+    )
+    assert found.table.equals(expected.table)
+    assert found.values[0].total == expected.values[0].total and found.values[0].cut == expected.values[0].cut
+
+
+def test_refunds_stand_beside_their_sales(tmp_path: Path) -> None:
+    sales = [Sale("a", 1, i, "mon", value) for i, value in enumerate([7.5, -20.0, 0.0, None, -3.0, 300.0])]
+    asked = Spec.parse(f"conversions_per_impression = 20\n{SPEC}{REVENUE}100{REFUNDS}10")
+    counts = counted(tmp_path, asked, [Impression("a", 1, 0, "x")], sales)
+    row = max(counts.table.to_pylist(), key=lambda row: row["conversions"])
+    assert (row["conversions"], row["revenue"], row["refunds"], row["refunds_beyond"]) == (6, 107.5, 13.0, 10.0)
+    revenue, refunds = counts.values
+    assert (revenue.not_positive, revenue.refunded) == (3, -23.0)
+    assert (refunds.total, refunds.not_positive, refunds.refunded, refunds.clipped) == (23.0, 0, 0.0, 1)
+
+
 def test_what_values_lack_is_told(tmp_path: Path) -> None:
     values = [None, float("nan"), -20.0, 0.0, 5.0, 1000.0]
     sales = [Sale("a", 1, i, "mon", value) for i, value in enumerate(values)]
@@ -245,6 +279,7 @@ def test_rows_with_their_conversions_have_values_too(tmp_path: Path) -> None:
     ("measures", "rule"),
     [
         ('[[measure]]\nname = "count"\nclip = 3', "measure[1].clip: is of a value; 'count' is the number"),
+        ('[[measure]]\nname = "count"\nrefunds = true', "measure[1].refunds: is of a value; 'count' is the number"),
         ('[[measure]]\nname = "x"\nclip = 0', "measure[1].clip: the most that one conversion counts"),
         ('[[measure]]\nname = "x"\nclip = 1e10', "measure[1].clip: the most that one conversion counts"),
         ('[[measure]]\nname = "x"\nclip = nan', "measure[1].clip: the most that one conversion counts"),

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from attributary import Tree, denoise, rmsre
 from attributary.errors import InputError
-from attributary.estimates import Estimates, estimates_table, plausibility, read_estimates
+from attributary.estimates import Estimates, estimates_table, plausibility
 from attributary.facts import numerals
 from attributary.facts.estimates import level_gains
 from attributary.facts.evaluation import Point, read_evaluation
@@ -29,6 +29,7 @@ from attributary.facts.privacy import facts, title
 from attributary.facts.quantity import Quantity, label, path, total_of
 from attributary.plan import Plan, make_plan
 from attributary.prior import learn, none
+from attributary.read_estimates import read_estimates
 from attributary.report import ReportInputs, page, read, to_file
 from attributary.report.chart import NARROW, WIDE
 from attributary.report.charts import counts_chart, spans

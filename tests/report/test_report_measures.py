@@ -19,15 +19,17 @@ from tests.report.test_report import unpacked
 
 from attributary import Tree, denoise
 from attributary.cli import main
-from attributary.estimates import by_measure
+from attributary.estimates import Estimates, by_measure
 from attributary.facts import numerals
+from attributary.facts.estimates import after_refunds
 from attributary.facts.privacy import chosen, measure_facts
-from attributary.facts.quantity import Quantity, digits, total_of, total_ratio
+from attributary.facts.quantity import Quantity, difference, digits, quantities, total_of, total_ratio
 from attributary.plan import Plan
 from attributary.ratio import ratios_table
 from attributary.read_estimates import read_measures
 from attributary.report import ReportInputs, page, read
 from attributary.report.page_data import cut, pack
+from attributary.spec import Spec
 from attributary.tables import read_table, write_table
 from support.effort import examples
 from support.reports import estimates, labelled, values
@@ -205,6 +207,38 @@ def test_a_measure_of_nothing_but_zeros_is_a_page(tmp_path: Path) -> None:
             table[name][i] = 0.0
     write_table(pa.table(table), str(tmp_path / "e.parquet"))
     assert "All refunds" in page(read([str(tmp_path / "e.parquet")])).html
+
+
+@given(st.integers(0, 10**6))
+@settings(max_examples=examples(20), deadline=None)
+def test_a_sum_less_another_is_that_of_one_forest_of_both(seed: int) -> None:
+    rng, n = np.random.default_rng(seed), 7
+    parent = np.array([-1, -1, 0, 0, 0, 1, 1])
+    tree, both = Tree.from_parents(parent), Tree.from_parents(np.r_[parent, np.where(parent < 0, -1, parent + n)])
+    noisy, variance = rng.normal(50, 9, 2 * n), rng.uniform(0.5, 9, 2 * n)
+    one, other = (
+        total_of(Estimates.of(denoise(tree, noisy[i : i + n], variance[i : i + n], shape="normal"))) for i in (0, n)
+    )
+    weights = np.where(np.r_[parent, parent] < 0, np.repeat([1.0, -1.0], n), 0.0)
+    expected = denoise(both, noisy, variance, shape="normal").total(weights)
+    found = difference(one, other)
+    assert found.estimate == pytest.approx(expected.count) and found.variance == pytest.approx(expected.variance)
+    assert (found.low, found.high) == pytest.approx(expected.interval())
+
+
+def test_the_page_tells_revenue_after_refunds(run: Path) -> None:
+    inputs = read([str(run / "plan.json"), str(run / "estimates.parquet")])
+    assert inputs.plan is not None and "after" not in page(inputs).lead[0]
+    asked = inputs.plan.spec.model_dump(by_alias=True, exclude_none=True)
+    back = {**asked["measure"][1], "name": "refunds", "refunds": True}
+    plan = inputs.plan.model_copy(update={"spec": Spec(**{**asked, "measure": [*asked["measure"], back]})})
+    shown = quantities(None, read_measures(measured(TREE, "count", "revenue", "refunds"), "t"))
+    value, less = (total_of(quantity.estimates) for quantity in shown[1:])
+    (words,) = after_refunds(shown, plan)
+    left = difference(value, less)
+    assert left.estimate == value.estimate - less.estimate and left.variance == value.variance + less.variance
+    assert words.startswith(f"{shown[1].shown(left.estimate)} of revenue after refunds, give or take ")
+    assert after_refunds(shown[:2], plan) == []
 
 
 def test_names_that_bite_are_only_ever_text(tmp_path: Path) -> None:

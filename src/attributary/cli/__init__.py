@@ -9,26 +9,14 @@ from typing import Any
 import click
 
 from attributary import __version__
-from attributary.cli.command_errors import LONGEST, end_of, stand_in, with_options
+from attributary.cli.command_errors import LONGEST, bare, end_of, stand_in, with_options
 from attributary.cli.options import TextOrFile
 from attributary.cli.summary_file import choose_lines, log_line, with_summary
 from attributary.errors import InputError, one_line
 from attributary.whole_files import written
 
-COMMANDS = [
-    "init",
-    "run",
-    "generate",
-    "count",
-    "plan",
-    "keys",
-    "aggregate",
-    "denoise",
-    "evaluate",
-    "paper",
-    "report",
-    "explore",
-]
+COMMANDS = ["init", "run", "generate", "count", "plan", "keys"]
+COMMANDS += ["aggregate", "denoise", "evaluate", "paper", "report", "explore"]
 
 
 class Commands(click.Group):
@@ -71,7 +59,7 @@ class Commands(click.Group):
             raise error
         message = with_options(message, self.chosen)
         with suppress(OSError):
-            said = {"error": one_line(message)[:LONGEST]} if message else {}
+            said = {"error": bare(message)[:LONGEST]} if message else {}
             if log_line("end", command=getattr(self.chosen, "name", None), exit_code=code, **said):
                 message = ""
         if message:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import click
 
 from attributary import __version__
-from attributary.errors import InputError, PrivacyRefusal, TryAgain
+from attributary.errors import InputError, PrivacyRefusal, TryAgain, one_line
 from attributary.whole_files import written
 
 LONGEST = 2000  # characters of a message: a file may hold anything
@@ -72,6 +72,11 @@ def end_of(error: BaseException) -> End:
         case _:
             end = End(1, f"internal error in attributary {__version__}: {type(error).__name__}: {error}{BUG}")
     return end
+
+
+def bare(message: str) -> str:
+    """The line under a key `error`, which need not say that it is one."""
+    return one_line(message.removeprefix("error: "))
 
 
 BUG = "; set ATTRIBUTARY_DEBUG=1 to see where, and please report it"

@@ -33,10 +33,7 @@ same bytes. More: docs/datasets.md
 )
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the random draws.")
 @click.option(
-    "--format",
-    "format_",
-    type=click.Choice(FORMATS),
-    help="File format.  [default: by the ending of the output]",
+    "--format", "format_", type=click.Choice(FORMATS), help="File format.  [default: by the ending of the output]"
 )
 @click.option("-o", "--output", metavar="PATH", required=True, help="Folder or file to write.")
 @click.option("-q", "--quiet", is_flag=True, help="Print no progress and no messages.")

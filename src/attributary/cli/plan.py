@@ -52,10 +52,7 @@ coarser attributes (location=country) or fewer (location=). Join changes by a se
 )
 @click.option("--protected", is_flag=True, help="The counts in --prior were protected.")
 @click.option(
-    "--tree",
-    "tree_path",
-    metavar="FILE",
-    help="Tables or patterns with the values to query.  [default: the prior's]",
+    "--tree", "tree_path", metavar="FILE", help="Tables or patterns with the values to query.  [default: the prior's]"
 )
 @method_option("all")
 @ESTIMATOR

@@ -24,8 +24,8 @@ from typing import Any
 import click
 
 from attributary import __version__
-from attributary.cli.command_errors import end_of
-from attributary.errors import InputError, one_line
+from attributary.cli.command_errors import bare, end_of, with_options
+from attributary.errors import InputError
 from attributary.whole_files import save, written
 
 HELP = "Also write all that is printed to this file, as JSON; - is standard output."
@@ -86,10 +86,12 @@ class SummaryFile:
         self.done = True
         self._end_stage(failed=True)
         code, message = end_of(error)
+        context = click.get_current_context(silent=True)
+        message = bare(with_options(message, context.command if context else None))
         if code and self.path:
             with suppress(OSError):  # the folder of a run that did not come to make it
                 os.makedirs(os.path.dirname(os.path.realpath(self.path)), exist_ok=True)
-            self._replace({"exit_code": code, "error": one_line(message), "stage": self.stages[-1].stage})
+            self._replace({"exit_code": code, "error": message, "stage": self.stages[-1].stage})
 
     def _end_stage(self, failed: bool = False) -> None:
         if self.stages:

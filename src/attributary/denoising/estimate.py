@@ -116,6 +116,11 @@ class Estimate:
         return self
 
     @property
+    def beside(self) -> str:
+        """What other breakdown had a part in the counts, such as month; else empty."""
+        return ""
+
+    @property
     def zero(self) -> Floats | None:
         """The probability that a node's count is 0; None where estimates are not posterior means."""
         return None

@@ -21,7 +21,7 @@ from attributary.facts.numerals import (
     signed,
 )
 from attributary.facts.plan import cut_off
-from attributary.facts.quantity import Quantity, label
+from attributary.facts.quantity import Quantity, RootSum, difference, label
 from attributary.plan import Plan
 from attributary.spec.measure import COUNT
 from attributary.types import Floats
@@ -45,14 +45,32 @@ POSTERIOR = "the estimates are means over all whole counts, each weighted by its
 
 def sum_words(quantity: Quantity) -> str:
     """The sum of all roots, with its interval: 5,285 visits, give or take 31 (95 % interval)."""
-    total, what = quantity.total, "in all" if quantity.called == UNNAMED else quantity.called
+    what = "in all" if quantity.called == UNNAMED else quantity.called
     if quantity.kind == "value":
         what = f"{quantity.unit} of {quantity.name}".strip()
+    return _sum_words(quantity, quantity.total, what)
+
+
+def _sum_words(quantity: Quantity, total: RootSum, what: str) -> str:
     said, below, above = quantity.shown(total.estimate), total.estimate - total.low, total.high - total.estimate
     if np.isfinite(above) and abs(above - below) <= EVEN * above:
         margin = f"{above:,.0f}" if above >= WHOLE_MARGIN and quantity.digits == 1 else quantity.figure(above)
         return f"{said} {what}, give or take {margin} ({quantity.interval_words})"
     return f"{said} {what} ({quantity.interval_words}: {quantity.interval(total.low, total.high)})"
+
+
+def after_refunds(quantities: Sequence[Quantity], plan: Plan | None) -> list[str]:
+    """The sum of each value less its refunds, with the variance of both; nothing where no refunds are measured."""
+    sums = {quantity.name: quantity for quantity in quantities}
+    values = [measure for measure in plan.spec.values if measure.name in sums] if plan else []
+    words = []
+    for value in (measure for measure in values if measure.sign > 0):
+        back = next((sums[each.name] for each in values if each.sign < 0 and each.source == value.source), None)
+        if back is not None:
+            here = sums[value.name]
+            what = f"{here.unit} of {here.name} after {back.name}".strip()
+            words.append(_sum_words(here, difference(here.total, back.total), what))
+    return words
 
 
 def limit_words(plan: Plan | None) -> str:
@@ -83,7 +101,8 @@ def headline(quantities: Sequence[Quantity], plan: Plan | None) -> list[str]:
     """The answer in a few sentences: what is wrong with it, if anything is, then the totals, then how good they are."""
     sums = [quantity for quantity in quantities if quantity.kind != "ratio"]
     troubles = list(dict.fromkeys(sentence(line.text) for line in map(fit_line, sums) if line.warning))
-    totals, cut = listed([sum_words(quantity) for quantity in sums]), limit_words(plan)
+    totals = listed([*map(sum_words, sums), *after_refunds(sums, plan)])
+    cut = limit_words(plan)
     totals = f"if the noise were as stated, {totals}" if troubles else totals
     totals += f", only part of what happened: {cut}" if cut else ""
     leads = leading(sums[0])
@@ -279,12 +298,19 @@ def prior_lines(quantity: Quantity) -> list[Line]:
     return [Line("prior", text) for text in texts]
 
 
+def beside_words(quantity: Quantity) -> str:
+    """What other breakdown had a part in the estimates."""
+    by = quantity.estimates.beside
+    return f"these figures were denoised together with totals by {by}, which have no rows here" if by else ""
+
+
 def lines(quantity: Quantity) -> list[Line]:
     """What a careful reader asks of estimates, one sentence each; what is wrong comes first."""
     negative, cut, made = negative_line(quantity), limit_words(quantity.plan), quantity.estimates.made
     each = [fit_line(quantity), *([correction_line(quantity)] if quantity.doubt.z is not None else [])]
     each += [*([negative] if negative else []), *prior_lines(quantity)]
     each += [Line("estimates", made.remark)] if made and made.remark else []
+    each += [Line("estimates", beside)] if (beside := beside_words(quantity)) else []
     each += [Line("limits", f"{cut}: these figures are only part of what happened")] if cut else []
     return sorted(each, key=lambda line: not line.warning)
 

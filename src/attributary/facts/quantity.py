@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import ceil, log10, sqrt
+from math import ceil, hypot, log10, sqrt
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -215,6 +215,7 @@ def total_of(est: Estimates) -> RootSum:
     least = 0.0 if (est.low >= 0).all() else -np.inf
     if est.plain is not None:
         total = replace(est.plain.total(est.tree.parent < 0), count=count, least=least)
+        total = replace(total, unbiased=count) if est.beside else total  # its own variance is smaller than this
         return RootSum(count, *total.interval(est.level), variance, total.unbiased)
     with np.errstate(invalid="ignore"):
         around = np.isclose(est.estimate[roots] - low, high - est.estimate[roots], rtol=1e-6)
@@ -223,6 +224,16 @@ def total_of(est: Estimates) -> RootSum:
         return RootSum(count, count - half, count + half, variance, count)
     cut = float(np.sqrt(np.sum((high - low) ** 2)))
     return RootSum(count, max(float(low.sum()) - cut, least), float(high.sum()), variance, count)
+
+
+def difference(total: RootSum, less: RootSum) -> RootSum:
+    """One sum less another with independent noise: variances add up, and so do the squares of half-widths."""
+    estimate, both = total.estimate - less.estimate, (total, less)
+    around = [each.estimate if np.isnan(each.unbiased) else each.unbiased for each in both]
+    halves = [max(each.high - x, x - each.low) for each, x in zip(both, around, strict=True)]
+    middle, reach = around[0] - around[1], hypot(*halves)
+    low, high = min(middle - reach, estimate), max(middle + reach, estimate)
+    return RootSum(estimate, low, high, total.variance + less.variance, middle)
 
 
 def total_ratio(ratio: Estimates, value: Estimates, count: Estimates) -> RootSum:

@@ -225,7 +225,7 @@ def value_columns(spec: Spec, log: LogTable, condition: str = "TRUE") -> tuple[d
     Where the condition does not hold, there are none.
     """
     names = {f"value_{k}": measure for k, measure in enumerate(spec.values)}
-    micros = {name: _millionths(log, m.source) for name, m in names.items()}
+    micros = {name: _millionths(log, m.source, m.sign) for name, m in names.items()}
     got = [f"CASE WHEN {condition} THEN {name} END AS {name}" for name in names]
     got += [f"CASE WHEN {condition} THEN {_bin(name, m)} END AS bin_{name}" for name, m in names.items()]
     bins = [f"bin_{name}" for name in names]
@@ -252,15 +252,15 @@ def bin_start(measure: Measure, bin_: int) -> int:
     return round(measure.limit * MICRO) if measure.limit is not None else ceil(10 ** (bin_ / PER_TEN))
 
 
-def _millionths(log: LogTable, name: str) -> str:
-    """A column of numbers in whole millionths; nan, ∞ and what 64 bits cannot hold are missing.
+def _millionths(log: LogTable, name: str, sign: int) -> str:
+    """A column of numbers times the sign in whole millionths; nan, ∞ and what 64 bits cannot hold are missing.
 
     Without TRY_, DuckDB would fail on nan: Parquet's statistics do not tell of it, and a check for it is left out.
     """
     column, kind = find_column(log, name)
     is_number = kind in ("whole", "number")
     value = f"CAST({present(log, column, kind)} AS DOUBLE)" if is_number else number(log, name)
-    return f"TRY_CAST(ROUND({value} * {MICRO}) AS BIGINT)"
+    return f"TRY_CAST(ROUND({value} * {sign * MICRO}) AS BIGINT)"
 
 
 def _bin(value: str, measure: Measure) -> str:
@@ -367,6 +367,7 @@ def value_totals(spec: Spec, groups: ConversionGroups) -> tuple[ValueTotals, ...
     totals = []
     for k, measure in enumerate(spec.values):
         bin_, total, number = counted.bins[k], counted.sums[k], counted.number
+        below = (bin_ == NOT_POSITIVE) & (measure.sign > 0)  # what is no refund is no news
         above = (bin_ == 1) & (measure.limit is not None)
         cut = total[above].sum() - number[above].sum() * round((measure.limit or 0) * MICRO)
         totals.append(
@@ -375,8 +376,8 @@ def value_totals(spec: Spec, groups: ConversionGroups) -> tuple[ValueTotals, ...
                 measure.unit,
                 float(total[bin_ >= 0].sum() / MICRO),
                 int(number[bin_ == ABSENT].sum()),
-                int(number[bin_ == NOT_POSITIVE].sum()),
-                float(total[bin_ == NOT_POSITIVE].sum() / MICRO),
+                int(number[below].sum()),
+                float(total[below].sum() / MICRO),
                 measure.limit,
                 int(number[above].sum()),
                 float(cut / MICRO),

@@ -50,7 +50,9 @@ class TableCheck:
     def __repr__(self) -> str:
         exact, sums = (sum(getattr(each, name) for each in self.sums) for name in ("exact", "sums"))
         noise = self.noise if self.estimate is None else f"fit z = {self.estimate.fit.z:z.2f}"
-        return f"TableCheck({self.form.value} by {' > '.join(self.form.levels)}: {exact} of {sums} sums add up; {noise})"
+        return (
+            f"TableCheck({self.form.value} by {' > '.join(self.form.levels)}: {exact} of {sums} sums add up; {noise})"
+        )
 
     @cached_property
     def plausibility(self) -> Plausibility | None:

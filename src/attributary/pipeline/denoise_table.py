@@ -14,16 +14,18 @@ from html import escape
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from attributary.denoising import Estimate
+from attributary.denoising.joint import Joint
 from attributary.errors import InputError
 from attributary.estimates import ADDED, FROM_PRIOR, ZERO, Estimates, about, by_measure, estimates_table, noted
 from attributary.estimators import Estimator
 from attributary.pipeline.check_table import TableCheck, check_table
 from attributary.pipeline.figure_doubts import AVERAGE, doubts_of
 from attributary.pipeline.level_columns import refused
+from attributary.pipeline.margin_rows import with_margin
 from attributary.pipeline.node_rows import Amount, NodeRows, figure_rows, of_figure
 from attributary.pipeline.table_form import TableForm
 from attributary.pipeline.written_table import Layout, written_table
-from attributary.tables import Format
+from attributary.tables import Format, shown
 from attributary.tables.table_columns import in_kind, mark, together, words_of
 from attributary.types import COUNT
 
@@ -70,6 +72,7 @@ class DenoisedTable:
     misfit: str  # of the prior
     not_private: str
     options: Mapping[str, Any]  # of `check_table`
+    margins: dict[str, Joint]  # the same of rows of totals that are a second breakdown, where they are
 
     def __repr__(self) -> str:
         return f"DenoisedTable({', '.join(f'{name}: {est!r}' for name, est in self.estimates.items())})"
@@ -84,7 +87,7 @@ class DenoisedTable:
 
     def written(self, format: Format | None) -> Any:
         """The Arrow table for a file of this format, in the shape of the user's."""
-        return mark(written_table(self.layout, self.estimates, format), self.not_private)
+        return mark(written_table(self.layout, self.estimates, format, self.margins), self.not_private)
 
     @cached_property
     def table(self) -> Any:
@@ -196,11 +199,14 @@ def denoise_table(
 
         past = prior_of_figures(tree, prior, protected)
         refuse_today(past, every[0].measured)
-    estimates = dict[str, Estimate]()
+    apart, estimates, margins = _apart(every, chosen, path), dict[str, Estimate](), dict[str, Joint]()
     for one in every:
+        name, margin = COUNT if len(every) == 1 else one.form.value, one.form.margin
+        if margin is not None and one.margin is not None and not apart:
+            estimates[name], margins[name] = with_margin(one.measured, one.margin, one.form.table, path)
+            continue
         with refused(path):
-            est = chosen.denoise(tree, one.measured, earlier=past, stage=stage)
-        estimates[COUNT if len(every) == 1 else one.form.value] = est
+            estimates[name] = chosen.denoise(tree, one.measured, earlier=past, stage=stage)
     both = zip(layout.base.column_names, names, strict=True)
     notes = [f"your column {old} is called {new} there" for old, new in both if old != new]
     return DenoisedTable(
@@ -208,12 +214,52 @@ def denoise_table(
         layout,
         estimates,
         notes + ([] if past is None else notes_of(past)),
-        tuple(dict.fromkeys(note for each in forms for note in each.notes)),
+        (*dict.fromkeys(note for each in forms for note in each.notes), *_totals_in_words(forms[0], apart)),
         tuple(doubts),
         "" if past is None else past.misfit(tree),
         "" if past is None else past.not_private,
         {**amounts, "path": path, **form},
+        margins,
     )
+
+
+def _apart(every: Sequence[NodeRows], chosen: Estimator, path: str) -> str:
+    """Why rows of totals that are a second breakdown of a pivot are left out; nothing if they are not.
+
+    Such rows of another table would have no estimates, and are refused.
+    """
+    first = every[0].form
+    if first.margin is None:
+        return ""
+    reason = next((one.apart for one in every if one.apart), "")
+    if chosen != Estimator():
+        options = f"estimator={chosen.name}" + " and `whole`" * chosen.whole
+        reason = f"{options} denoises one hierarchy alone"
+    if not reason and (every[0].form.incomplete):
+        reason = "rows are missing, so that they are not the sums of those there (`missing=zero` counts them as 0)"
+    if reason and first.pivot is None:
+        by = first.margin.levels[0]
+        raise InputError(
+            f"{shown(path)} has totals by {by} beside {' > '.join(first.levels)}: {reason}; or leave out these rows"
+        )
+    return reason
+
+
+def _totals_in_words(form: TableForm, apart: str) -> list[str]:
+    """What became of rows of totals that are no nodes of the hierarchy."""
+    if form.pivot is not None and form.margin is None:
+        wide, rows = form.pivot.wide, int((~form.pivot.inner).sum())
+        kept = f"of which {wide.margin} is used" if wide.margin else "none of which is used"
+        why = "since they are far from the sums of the rows"
+        return [f"{rows:,} row{'s' * (rows > 1)} of totals, {kept}: totals by {wide.level} are left out, {why}"] * (
+            rows > 0
+        )
+    if form.margin is None:
+        return []
+    by = " > ".join(form.margin.levels)
+    if apart:
+        return [f"rows of totals: sums by {by} are left out, since {apart}"]
+    return [f"rows of totals: sums by {by}, denoised together with the cells"]
 
 
 def columns_of_figures(table: Any, value: str | None) -> str | list[str] | None:

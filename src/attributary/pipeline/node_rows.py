@@ -43,6 +43,8 @@ class NodeRows(NamedTuple):
     measured: Measurements  # of the tree's nodes: node i is row i, and those without a row come last
     spent: tuple[str, ...] = ()  # what may be columns that state the noise
     rounded: bool = False  # whether figures are said to be rounded
+    margin: Measurements | None = None  # of the form's margin
+    apart: str = ""  # why that has no measurements
 
 
 def figure_rows(
@@ -154,37 +156,19 @@ def node_rows(
         )
         recognised = replace(recognised, notes=(*recognised.notes, said))
     table, path, tree, value = recognised.table, recognised.path, recognised.tree, recognised.value
-    noisy, extra, code = recognised.figures, recognised.extra, None
     if statements:
-        spread, divisor, code = _stated(recognised, statements)
         shapes = tuple(dict.fromkeys(each.shape.name for each in statements.values()))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            noisy, extra = noisy / divisor, np.where(extra > 0, extra / divisor**2, 0.0)
-    elif variance is not None:
-        spread = _amounts(recognised, "variance", "`variance`", variance)
-    else:
-        assert std is not None
-        spread = _amounts(recognised, "std", "`std`", std) ** 2
-    spread = spread + extra
-    if not (spread < inf).any() and not set(columns) & set(table.column_names):
-        raise InputError(f"{shown(path)}: no row was measured: every variance is inf; {WAYS}")
-    bad = ~np.isfinite(noisy) & (spread < inf)
-    if bad.any():
-        row = int(np.argmax(bad))
-        raise InputError(
-            f"{place(path, row)}: column {value!r} has {cell_in_words(table, value, row)} where a finite number is "
-            "needed; if it was not measured, give it variance inf, or all such cells `empty=unmeasured`"
-        )
-    known = np.where(spread < inf, noisy, np.nan)
+    amount: Any = statements or (("variance", variance) if variance is not None else ("std", std))
+    known, spread, code = _noisy_figures(recognised, amount, columns)
     if not no_totals:
-        made_up = tree.is_leaf[len(noisy) :]  # leaves for missing rows, which are in no sum
+        made_up = tree.is_leaf[len(known) :]  # leaves for missing rows, which are in no sum
         sums = np.append(known, np.where(made_up, 0.0, np.nan))
         refuse_sums(tree, sums, path, TOTALS, np.pad(spread, (0, len(made_up)), constant_values=inf))
 
     spent, rounded = tuple(columns), any(one.rounded for one in statements.values())
 
     def measured(form: TableForm) -> NodeRows:
-        more = len(form.tree) - len(noisy)  # node i is row i; those without rows come last
+        more = len(form.tree) - len(known)  # node i is row i; those without rows come last
         both = ((known, np.nan), (spread, inf))
         figures, variances = (np.pad(values, (0, more), constant_values=none) for values, none in both)
         if unstated is not None:
@@ -203,7 +187,43 @@ def node_rows(
         rows = measured(recognised)
         refuse_averages(rows.measured, value, path)
         short = list(miss_totals(tree, rows.measured)) if form.get("missing") is None else []
-        return measured(recognised.with_missing(short)) if short else rows
+        rows = measured(recognised.with_missing(short)) if short else rows
+    margin = rows.form.margin
+    if margin is None:
+        return rows
+    if unstated is not None:
+        return rows._replace(apart=f"the noise of totals by {margin.levels[0]} is not stated")
+    try:
+        of_margin, its_spread, _ = _noisy_figures(margin, amount, columns)
+    except InputError as error:
+        return rows._replace(apart=str(error))
+    more = (0, len(margin.tree) - len(of_margin))
+    of_margin, its_spread = np.pad(np.nan_to_num(of_margin), more), np.pad(its_spread, more, constant_values=inf)
+    return rows._replace(margin=Measurements.of(margin.tree, of_margin, its_spread, shapes[0], words_of(table)))
+
+
+def _noisy_figures(form: TableForm, amount: Any, columns: Collection[str]) -> tuple[Floats, Floats, Any]:
+    """The figure of each row, nan where it was not measured, its variance, and the number of its noise's shape."""
+    table, noisy, extra, code = form.table, form.figures, form.extra, None
+    if isinstance(amount, dict):
+        spread, divisor, code = _stated(form, amount)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            noisy, extra = noisy / divisor, np.where(extra > 0, extra / divisor**2, 0.0)
+    else:
+        name, stated = amount
+        spread = _amounts(form, name, f"`{name}`", stated) ** (2 if name == "std" else 1)
+    spread = spread + extra
+    if not (spread < inf).any() and not set(columns) & set(table.column_names):
+        raise InputError(f"{shown(form.path)}: no row was measured: every variance is inf; {WAYS}")
+    bad = ~np.isfinite(noisy) & (spread < inf)
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise InputError(
+            f"{place(form.path, row)}: column {form.value!r} has {cell_in_words(table, form.value, row)} where a "
+            "finite number is needed; if it was not measured, give it variance inf, or all such cells "
+            "`empty=unmeasured`"
+        )
+    return np.where(spread < inf, noisy, np.nan), spread, code
 
 
 def _stated(form: TableForm, statements: Mapping[str | None, Statement]) -> tuple[Floats, Floats, Any]:
@@ -217,6 +237,8 @@ def _stated(form: TableForm, statements: Mapping[str | None, Statement]) -> tupl
     tree, rows = form.tree, form.table.num_rows
     if None in statements:
         return *figures(statements[None]), None
+    if form.second:
+        raise _of_no_level(form)
     shapes = list(dict.fromkeys(each.shape.name for each in statements.values()))
     spread, divisor, code = np.full(rows, inf), np.ones(rows), np.zeros(rows, np.uint8)
     level = tree.level[:rows]
@@ -264,12 +286,18 @@ def _amounts(form: TableForm, name: str, option: str, stated: Amount) -> Floats:
         raise InputError(f"{name} must be 0 or more, up to {largest:g}; got {option} {stated}")
     if len(per_level) == 1:
         return np.full(table.num_rows, per_level[0])
+    if form.second:
+        raise _of_no_level(form)
     if len(per_level) != tree.depth:
         raise InputError(
             f"{option} takes one number, or one for each of the {tree.depth} levels "
             f"({', '.join(tree.level_names)}); got {len(per_level)}"
         )
     return tree.by_level(per_level)[: table.num_rows]
+
+
+def _of_no_level(form: TableForm) -> InputError:
+    return InputError(f"{shown(form.path)}: they are of no level, and the noise is stated by level; state one for all")
 
 
 def _per_level(amount: Amount) -> list[float] | None:

@@ -22,6 +22,7 @@ import numpy as np
 from attributary.changes.period_order import MONTHS, without_accents
 from attributary.errors import InputError, QuestionError
 from attributary.pipeline.level_columns import level_columns, path_ends, refused, total_labels, without_totals
+from attributary.pipeline.margin_rows import gap_rows, margin_sums, margin_tree, sums_of_leaves, without_marks
 from attributary.pipeline.missing_rows import Incomplete, lack_labels
 from attributary.tables import place, shown
 from attributary.tables.as_written import ADDED
@@ -80,6 +81,9 @@ class TableForm:
     user: Any = None  # the table as it is written: with the labels of totals, and figures as texts
     pivot: "Pivot | None" = None  # which the rows are the cells of
     decimal: str = "."
+    margin: "TableForm | None" = None  # rows of totals that are no nodes of the tree: a second breakdown
+    second: bool = False  # whether this is the margin of another form
+    rows: Ints | None = None  # which rows of the user's table these are, where there is a margin
 
     def with_missing(self, found: Iterable[Incomplete]) -> "TableForm":
         """With leaves for what is missing in these families."""
@@ -114,6 +118,8 @@ def recognise(
     `empty` says what empty figures are (unmeasured or zero), `missing` the same of missing rows (or which nodes lack
     some), `decimal` is the decimal sign, and `wide` names the level that the columns of a pivot table are labels of.
     """
+    import pyarrow as pa
+
     table, notes, source = _source(mark(arrow_table(frame)))  # a column of marks is not about nodes
     spread, pivot = wide_columns(table, levels, value, wide, amounts), None
     if spread is not None:
@@ -127,9 +133,9 @@ def recognise(
         ends = [path_ends(table, name, marks) for name in spread.levels]
         depth = np.where(np.any(ends, 0), np.argmax(ends, 0), len(ends)) if ends else np.zeros(table.num_rows)
         pivot = Pivot(table, spread, depth.astype(np.int64))
-        table, levels, left_out = long_table(pivot, path)
+        table, levels = long_table(pivot, path)
         table, value = mark(table, words), FIGURE
-        notes += [str(spread), left_out]
+        notes.append(str(spread))
         path, fill = f"{path}, one row per cell", True  # there is no place for rows above
     grouping = _grouping_columns(table)
     table, null_notes = _null_labels(table, grouping, path)
@@ -154,6 +160,13 @@ def recognise(
         levels, tree = _levels(table, rest, totals, path, suppressed, no_totals)
         notes.append(f"levels: {' > '.join(levels)}")
     names = level_columns(table, levels, path).column_names
+    labels = [] if no_totals else [*totals, *total_labels(table, names)]
+    gaps = gap_rows(table, names, labels)
+    every, of_user, of_figures = table, user, (figures, extra)
+    if gaps.any():
+        rest = pa.array(~gaps)
+        table, user, figures, extra = table.filter(rest), user.filter(rest), figures[~gaps], extra[~gaps]
+        totals = [label for label in totals if any(_marks(table, name, label) for name in names)]
     if not no_totals and not totals:
         marks = total_labels(table, names)
     if marks:
@@ -173,7 +186,35 @@ def recognise(
         pivot=pivot,
         decimal=decimal or likely or ".",
     )
+    if gaps.any():
+        cut = pa.array(gaps)
+        other = replace(form, table=every.filter(cut), user=of_user.filter(cut), rows=np.flatnonzero(gaps))
+        figures, extra = (each[gaps] for each in of_figures)
+        margin = _margin_form(form, replace(other, figures=figures, extra=extra), labels)
+        if margin is None and pivot is None:
+            _tree(every, names, [*marks, *labels], path, fill, totals=())  # which says what is wrong
+        form = replace(form, margin=margin, rows=np.flatnonzero(~gaps), totals=tuple(dict.fromkeys([*marks, *labels])))
     return form.with_missing(lack_labels(tree, missing))
+
+
+def _marks(table: Any, name: str, label: str) -> bool:
+    return bool((path_ends(table, name, [label]) > path_ends(table, name, ())).any())
+
+
+def _margin_form(form: TableForm, rows: TableForm, marks: Collection[str]) -> TableForm | None:
+    """Rows of totals that are no nodes of the tree, as a breakdown of their own; None if they are far from the sums."""
+    leaves = form.tree.leaves
+    leaves = leaves[leaves < form.table.num_rows]
+    table = without_marks(rows.table, form.levels, marks)
+    tree = margin_tree(table, form.levels, form.table.take(leaves), form.path)
+    with suppress(InputError):  # said where they are denoised
+        figures = np.pad(form.figures, (0, len(form.tree) - len(form.figures)))
+        below = margin_sums(form.tree, tree, sums_of_leaves(form.tree, form.table, tree, form.path), figures)
+        known = np.isfinite(rows.figures) & np.isfinite(below[: len(rows.figures)])
+        if not NEAR[0] < rows.figures[known].sum() / (below[: len(known)][known].sum() or np.nan) < NEAR[1]:
+            return None
+    path = f"{form.path}, totals by {tree.attributes[0]}"
+    return replace(rows, table=table, tree=tree, levels=tuple(tree.attributes), path=path, second=True)
 
 
 def _source(table: Any) -> tuple[Any, list[str], dict[bytes, bytes]]:
@@ -224,29 +265,40 @@ def _levels(
 
     All columns, or else all but numbers that are in every row, or else all but numbers: a second column of figures.
     """
+    import pyarrow as pa
+
     empty = {name for name in names if path_ends(table, name, ()).all()}
     free = [name for name in names[:KEEP] if name not in empty and name.lower() not in NOISE]
     numbers = {name for name in free if is_numeric(column(table, name, path), suppressed)}
     everywhere = {name for name in numbers if not path_ends(table, name, ()).any()}
     refusals = list[InputError]()
 
-    def made(some: list[str]) -> tuple[list[str], Tree] | None:
-        """The columns in their order and the tree, if all nodes have their row and the last level all leaves."""
+    def made(some: list[str], crossed: bool = False) -> tuple[list[str], Tree] | None:
+        """The columns in their order and the tree, if all nodes have their row and the last level all leaves.
+
+        With `crossed`, the columns are in order, and other rows are sums by the last of them.
+        """
         marks = [*totals, *([] if no_totals else total_labels(table, some))]
-        ends = {name: path_ends(table, name, marks) for name in some}
-        ordered = sorted(some, key=lambda name: int(ends[name].sum()))
+        gaps = gap_rows(table, some, marks) if crossed and len(some) > 1 else np.zeros(table.num_rows, bool)
+        if crossed and not gaps.any():
+            return None
+        rows = table.filter(pa.array(~gaps)) if crossed else table
+        ends = {name: path_ends(rows, name, marks) for name in some}
+        ordered = some if crossed else sorted(some, key=lambda name: int(ends[name].sum()))
         if not some or not all((ends[a] <= ends[b]).all() and (ends[a] < ends[b]).any() for a, b in pairwise(ordered)):
             return None
         try:
-            tree = _tree(table, ordered, marks, path, fill=True, totals=None if no_totals or marks else ())
+            there = [label for label in marks if any(_marks(rows, name, label) for name in some)]
+            tree = _tree(rows, ordered, there, path, fill=True, totals=None if no_totals or marks else ())
         except InputError as error:
-            refusals.append(error)
+            refusals.extend([] if crossed else [error])
             return None
-        whole = len(tree) == table.num_rows and bool((tree.level[tree.is_leaf] == tree.depth - 1).all())
+        whole = len(tree) == rows.num_rows and bool((tree.level[tree.is_leaf] == tree.depth - 1).all())
         return (ordered, tree) if whole else None
 
     for others in (set[str](), everywhere, numbers) if len(names) <= KEEP else ():
-        recognised = made([name for name in free if name not in others])
+        some = [name for name in free if name not in others]
+        recognised = made(some) or made(some, crossed=True)
         if recognised is not None:
             return recognised
     if refusals:
@@ -447,29 +499,18 @@ class Pivot(NamedTuple):
             first += len(rows)
 
 
-def long_table(pivot: Pivot, path: str) -> tuple[Any, list[str], str]:
-    """One row per cell, its levels, and what is left out, in words.
-
-    Cells in rows of totals are left out but for the margin: the sum of a day over all stores is no node of a tree with
-    days below stores.
-    """
+def long_table(pivot: Pivot, path: str) -> tuple[Any, list[str]]:
+    """One row per cell, and its levels; cells in rows of totals come last, but for those of the margin."""
     import pyarrow as pa
 
     (table, wide, _), inner = pivot, pivot.inner
     if not wide.levels or not inner.any():
         raise InputError(f"{shown(path)}: a wide table needs columns that name its rows, and rows that are not totals")
-    parts = []
-    for name, rows, _ in pivot.cells():
+    parts, totals = [], np.flatnonzero(~inner)
+    for name, rows in [*((name, rows) for name, rows, _ in pivot.cells()), *((name, totals) for name in wide.columns)]:
         source = table.take(rows)
         made = {each: source.column(each) for each in wide.levels}
         made[wide.level] = pa.array([None if name == wide.margin else name] * len(rows), pa.string())
         made[FIGURE] = column(source, name, path).cast(pa.string())
         parts.append(pa.table(made))
-    number, left_out = int((~inner).sum()), ""
-    if number:
-        kept = f"of which {wide.margin} is used" if wide.margin else "none of which is used"
-        left_out = (
-            f"{number:,} row{'s' if number > 1 else ''} of totals, {kept}: totals by {wide.level} are left out, since "
-            f"{wide.level} is below {wide.levels[-1]}"
-        )
-    return pa.concat_tables(parts, promote_options="permissive"), [*wide.levels, wide.level], left_out
+    return pa.concat_tables(parts, promote_options="permissive"), [*wide.levels, wide.level]

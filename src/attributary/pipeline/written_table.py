@@ -6,7 +6,8 @@ smallest standard deviation needs. Parquet, Arrow and frames have all digits.
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import sqrt
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from attributary.denoising import Estimate
 from attributary.denoising.whole import LIMIT, whole
 from attributary.errors import InputError
 from attributary.estimates import figures_of, noted, with_columns, with_metadata, with_roles
+from attributary.pipeline.margin_rows import margin_sums, sums_of_leaves
 from attributary.pipeline.table_form import Pivot, TableForm
 from attributary.tables import Format, shown
 from attributary.tables.as_written import BELOW, LEVELS, MEASURED, NEEDED, TOTAL
@@ -33,6 +35,7 @@ OF_CORRECTION = 2  # decimals
 THREE = 3  # decimals are not written, since 14.286 may be thousands
 EXACT = 1e-9  # of a figure
 SUMS = 5_000  # totals of a pivot that have an interval
+EMPTY: Mapping[str, Estimate] = {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,32 +91,69 @@ class Layout:
         return [*noisy, *([] if NOISE_VARIANCE in kept else [NOISE_VARIANCE])]
 
 
-def written_table(layout: Layout, estimates: Mapping[str, Estimate], format: Format | None) -> Any:
-    """The user's table with the estimates, as an Arrow table for this format; None is a frame in memory."""
+def written_table(
+    layout: Layout, estimates: Mapping[str, Estimate], format: Format | None, margins: Mapping[str, Estimate] = EMPTY
+) -> Any:
+    """The user's table with the estimates, as an Arrow table for this format; None is a frame in memory.
+
+    `margins` are the estimates of rows of totals that are no nodes of the hierarchy.
+    """
     forms, first = layout.forms, layout.forms[0]
     each = [figures_of(est, layout.confidence) for est in estimates.values()]
+    sums = [figures_of(est, layout.confidence) for est in margins.values()]
     if is_sheet(format):
         each = [rounded(est, figures) for est, figures in zip(estimates.values(), each, strict=True)]
-    names, est = layout.names(list(each[0])), next(iter(estimates.values()))
+        pairs = zip(forms, margins.values(), sums, estimates.values(), each, strict=False)  # all of them, or none
+        sums = [_rounded_sums(*part) for part in pairs]
+    est = next(iter(estimates.values()))
     if layout.is_pivot:
-        made = _pivot(first, est, each[0], layout, format)
+        layout.names(list(each[0]))
+        made = _pivot(first, est, each[0], layout, format, sums[0] if sums else None)
+        made = with_metadata(made, est, layout.confidence)
     else:
-        table = layout.base if format is None else _with_numbers(layout, format)
-        table = _as_text(table, first) if format is None or is_sheet(format) else table
-        table = _filled(table, first.tree) if layout.fill else table
-        made = table.rename_columns(names).replace_schema_metadata(table.schema.metadata)
-        for form, figures in zip(forms, each, strict=True):
-            order = [name for name in figures if name not in MEASURED] + layout.copied(names)
-            made = with_columns(made, {layout.before(form) + name: figures[name][: made.num_rows] for name in order})
+        made = _rows(layout, est, each, format)
+        if sums and first.pivot is None:
+            others = replace(layout, forms=tuple(form.margin for form in forms if form.margin is not None))
+            made = _in_order(made, _rows(others, est, sums, format), first)
+    text = dialect(made, ",")._replace(decimal=first.decimal)
+    return with_dialect(made, text, ",") if is_text(format) else made
+
+
+def _rows(layout: Layout, est: Estimate, each: list[dict[str, Any]], format: Format | None) -> Any:
+    """The rows of a hierarchy with their figures."""
+    forms, first = layout.forms, layout.forms[0]
+    names = layout.names(list(each[0]))
+    table = layout.base if format is None else _with_numbers(layout, format)
+    table = _as_text(table, first) if format is None or is_sheet(format) else table
+    table = _filled(table, first.tree) if layout.fill else table
+    made = table.rename_columns(names).replace_schema_metadata(table.schema.metadata)
+    for form, figures in zip(forms, each, strict=True):
+        order = [name for name in figures if name not in MEASURED] + layout.copied(names)
+        made = with_columns(made, {layout.before(form) + name: figures[name][: made.num_rows] for name in order})
     made = with_metadata(made, est, layout.confidence)
     if not layout.prefix and not layout.is_pivot:  # or no report would find the figures, either
-        stated = bool(first.totals) or len(forms) > 1
+        stated = bool(first.totals) or len(forms) > 1 or bool(est.beside)
         made = with_roles(
             made, first.tree, first.levels, "" if len(forms) > 1 else first.value, is_sheet(format), stated
         )
         made = noted(made, totals=json.dumps(first.totals)) if first.totals else made
-    text = dialect(made, ",")._replace(decimal=first.decimal)
-    return with_dialect(made, text, ",") if is_text(format) else made
+    return made
+
+
+def _in_order(made: Any, others: Any, form: TableForm) -> Any:
+    """The rows of both breakdowns as they are in the user's table; those that were added come last."""
+    import pyarrow as pa
+
+    assert form.margin is not None and form.rows is not None and form.margin.rows is not None
+    last = len(form.rows) + len(form.margin.rows)
+    each = ((made, form.rows), (others, form.margin.rows))
+    place = [np.pad(rows, (0, part.num_rows - len(rows)), constant_values=last) for part, rows in each]
+    parts = [made, others.replace_schema_metadata(made.schema.metadata)]
+    if LEVELS in made.column_names:
+        parts = [with_cells(part, LEVELS, plain(part.column(LEVELS))) for part in parts]
+    both = pa.concat_tables(parts, promote_options="permissive")
+    order = np.argsort(np.concatenate(place), kind="stable")
+    return both.unify_dictionaries().take(order).replace_schema_metadata(made.schema.metadata)
 
 
 # Digits.
@@ -141,6 +181,22 @@ def rounded(est: Estimate, figures: Mapping[str, Any]) -> dict[str, Any]:
     return made
 
 
+def _rounded_sums(
+    form: TableForm, est: Estimate, figures: dict[str, Any], cells: Estimate, of_cells: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The figures of totals, which are the sums of the cells as they are written."""
+    assert form.margin is not None
+    made = {**figures, "correction": np.round(figures["correction"], OF_CORRECTION) + 0.0}
+    sums = margin_sums(
+        cells.tree, est.tree, sums_of_leaves(cells.tree, form.table, est.tree, form.path), of_cells["estimate"]
+    )
+    digits = digits_of(cells)
+    made["estimate"] = sums = sums if digits is None else np.round(sums, digits)
+    low, high = (figures[name] if digits is None else np.round(figures[name], digits) for name in ("low", "high"))
+    made |= {name: significant(np.asarray(figures[name])) for name in ("variance", "noise_variance")}
+    return made | {"low": np.fmin(low, sums), "high": np.fmax(high, sums)}
+
+
 def digits_of(est: Estimate) -> int | None:
     """The decimals of counts and intervals; None where they stay as they are."""
     if np.issubdtype(est.count.dtype, np.integer):
@@ -148,6 +204,8 @@ def digits_of(est: Estimate) -> int | None:
     known = (est.variance > 0) & (est.variance < np.inf)
     exact = est.count[est.variance == 0]
     smallest = float(np.sqrt(est.variance[known].min())) if known.any() else 1.0
+    if est.beside:  # totals by the other breakdown are sums of rounded figures
+        smallest /= max(1.0, sqrt(est.tree.is_leaf.sum() / 12))
     least = max(0, int(np.ceil(-np.log10(max(smallest * FINE, 1e-300)))))
     for digits in range(least + (least == THREE), MOST_DIGITS + 1):
         if not np.abs(est.count).max() * 10.0**digits < LIMIT:
@@ -169,10 +227,18 @@ def significant(values: Floats, digits: int = SIGNIFICANT) -> Floats:
 # Pivots.
 
 
-def _pivot(form: TableForm, est: Estimate, figures: Mapping[str, Any], layout: Layout, format: Format | None) -> Any:
+def _pivot(
+    form: TableForm,
+    est: Estimate,
+    figures: Mapping[str, Any],
+    layout: Layout,
+    format: Format | None,
+    sums: Mapping[str, Any] | None,
+) -> Any:
     """The user's pivot with estimates in its cells, and behind it the other figures of each column.
 
-    Rows of totals hold the sums of the estimates in the rows that they are the totals of.
+    Rows of totals hold the estimates of these `sums`; else the sums of the estimates in the rows that they are the
+    totals of.
     """
     import pyarrow as pa
 
@@ -186,7 +252,11 @@ def _pivot(form: TableForm, est: Estimate, figures: Mapping[str, Any], layout: L
         cells = {key: np.full(table.num_rows, np.nan) for key in ("estimate", *order)}
         for key, values in cells.items():
             values[rows] = figures[key][first : first + len(rows)]
-        for row, below in totals.items() if name != wide.margin else ():
+        if sums is not None and name != wide.margin:
+            nodes = wide.columns.index(name) * len(totals) + np.arange(len(totals))
+            for key, values in cells.items():
+                values[list(totals)] = sums[key][nodes]
+        for row, below in totals.items() if sums is None and name != wide.margin else ():
             nodes = first + np.searchsorted(rows, below)
             cells["estimate"][row] = figures["estimate"][nodes].sum()
             if len(totals) * len(wide.columns) <= SUMS:

@@ -5,16 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from attributary.facts.evaluation import (
-    OWN,
-    Point,
-    error_tables,
-    explanation,
-    one_each,
-    shown,
-    tree_errors,
-    whose,
-)
+from attributary.facts.evaluation import OWN, Point, error_tables, explanation, one_each, shown, tree_errors, whose
 from attributary.facts.numerals import Table, number, short
 from attributary.report.chart import AMBER, GREY, NARROW, RUST, TEAL, Chart, Draw, VegaLite, layer, looks, plot
 

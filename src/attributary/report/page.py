@@ -309,12 +309,13 @@ def accuracy_section(quantity: Quantity, draw: Draw) -> dict[str, Any] | None:
         return None
     table, (found, suspects) = facts.gains_table(gains), facts.worst(quantity)
     fit = facts.fit_line(quantity)
+    words = [fit.text, *filter(None, [facts.beside_words(quantity)])]
     return {
         "heads": table.heads,
         "rows": table.rows,
         "summed": facts.summed(gains),
         "chart": draw(charts.denoised_chart(gains, quantity.noun)),
-        "fit": {"fine": not fit.warning, "words": numerals.sentence(fit.text)},
+        "fit": {"fine": not fit.warning, "words": " ".join(map(numerals.sentence, words))},
         "suspects": suspects,
         "more": found - len(suspects),
     }

@@ -79,7 +79,7 @@ AUTO = "auto"
 MICRO = 1_000_000  # values are added up in whole millionths, so that all engines agree
 LARGEST = 1e9  # of what a value may be clipped at: sums in millionths stay within 64 bits
 REPORTS = 20  # that a browser sends for one impression
-OF_VALUES = ("column", "clip", "unit", "tau")
+OF_VALUES = ("column", "refunds", "clip", "unit", "tau")
 BEYOND, FROM = "_beyond", "_from"  # what limits cut off a measure; where the values of a row begin
 ADDED = {"measure", "rank", "conversions" + BEYOND}  # columns of our tables besides those of counts alone
 
@@ -106,6 +106,9 @@ class Measure(Targets):
     name: Annotated[str, AfterValidator(_name)] = Field(description='"count", or a name for a value, as in "revenue"')
     column: str | None = Field(
         default=None, min_length=1, description="the column of the conversions that has the value, if not the name"
+    )
+    refunds: bool | None = Field(
+        default=None, description="true adds up the values below 0, as positive numbers; all others add 0"
     )
     clip: Annotated[int | float | str, PlainValidator(_clip)] | None = Field(
         default=None,
@@ -142,6 +145,11 @@ class Measure(Targets):
     def source(self) -> str:
         """The column of its values."""
         return self.column or self.name
+
+    @property
+    def sign(self) -> int:
+        """What its values are multiplied with: -1 for refunds, which are below 0 where they come from."""
+        return -1 if self.refunds else 1
 
     @property
     def limit(self) -> float | None:

@@ -8,6 +8,7 @@ measure.
 
 import json
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from attributary.tables.number_form import BELOW as BOUND
@@ -20,7 +21,8 @@ ADDED = (*MEASURED, *NEEDED, "correction", "from_prior", "zero_probability")
 LEVELS, TOTALS, BELOW = "levels", b"totals", " > "  # which columns name a row's node, and what is between them
 MEASURE = "measure"
 TOTAL = ", total: "  # before the name of the column that holds the total of each row of a pivot
-BESIDE = ("low", "high", "variance")  # what stands behind each estimate of a pivot
+BEHIND = ("low", "high", "variance")  # what stands behind each estimate of a pivot
+BESIDE = b"beside"  # in the metadata: what other breakdown had a part in the estimates
 
 
 class WrittenForm(NamedTuple):
@@ -38,7 +40,7 @@ def written_form(names: Sequence[str]) -> WrittenForm | None:
     several = tuple(name for name in names if all(f"{name}_{one}" in there for one in NEEDED))
     if several:
         return WrittenForm(several)
-    pivot = tuple(name for name in names if all(f"{name}_{one}" in there for one in BESIDE))
+    pivot = tuple(name for name in names if all(f"{name}_{one}" in there for one in BEHIND))
     return WrittenForm(pivot, True) if pivot and LEVELS in there else None
 
 
@@ -57,7 +59,7 @@ def rows_of_nodes(table: Any) -> Any:
     form = written_form(table.column_names)
     if form is None:
         return table
-    table = _without_labels_of_totals(_numbers(table, form))
+    table = _without_margin(_without_labels_of_totals(_numbers(table, form)))
     if form.pivot:
         return _unpivoted(table, form.figures)
     return _stacked(table, form.figures) if form.figures else table
@@ -109,6 +111,27 @@ def _without_labels_of_totals(table: Any) -> Any:
     return table
 
 
+def _without_margin(table: Any) -> Any:
+    """The table without rows of another breakdown, which were denoised together with the others."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    metadata = table.schema.metadata or {}
+    levels = _level_names(table)
+    if levels and not levels[-1].partition(TOTAL)[2]:
+        paths = [str(text or "").split(BELOW) if text else [] for text in table.column(LEVELS).to_pylist()]
+        other = [path != levels[: len(path)] for path in paths]
+        if any(other):
+            by = max((path for path, is_other in zip(paths, other, strict=True) if is_other), key=len)
+            table = table.replace_schema_metadata({**metadata, BESIDE: BELOW.join(by).encode()})
+            table = table.filter(pc.invert(pa.array(other)))
+        return table
+    names = json.loads(metadata.get(LEVELS.encode(), b"[]")) if BESIDE in metadata else []
+    for above, name in pairwise(names):
+        table = table.filter(pc.or_(pc.is_valid(table.column(above)), pc.is_null(table.column(name))))
+    return table
+
+
 def _stacked(table: Any, figures: Sequence[str]) -> Any:
     """The figures one below the other, told apart by a first column."""
     import pyarrow as pa
@@ -143,4 +166,8 @@ def _unpivoted(table: Any, columns: Sequence[str]) -> Any:
                 made[name] = rows.column(source)
         made[LEVELS] = pa.array([BELOW.join(levels)] * len(rows), pa.string())
         parts.append(pa.table(made))
-    return pa.concat_tables(parts, promote_options="permissive").replace_schema_metadata(table.schema.metadata)
+    metadata, rest = dict(table.schema.metadata or {}), table.filter(pc.invert(pc.fill_null(whole, False)))
+    measured = (f"{name}_{MEASURED[0]}" for name in columns if name != margin)
+    if any(pc.count(rest.column(name)).as_py() for name in measured if name in table.column_names):
+        metadata[BESIDE] = levels[-1].encode()  # rows of totals were measured
+    return pa.concat_tables(parts, promote_options="permissive").replace_schema_metadata(metadata or None)

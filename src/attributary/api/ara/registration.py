@@ -187,7 +187,8 @@ class Registrations:
                 continue
             if source not in conversion:
                 raise InputError(f"{source!r} is missing; measure {name!r} needs it: give it, or leave it empty")
-            values[k] = (micros(name, conversion[source], absent), round(part.clip * MICRO), draw(name, drawn))
+            micro = part.measure.sign * micros(name, conversion[source], absent)
+            values[k] = (micro, round(part.clip * MICRO), draw(name, drawn))
 
         def one(place: int, contribution: int) -> int:
             k = place // levels
