@@ -214,3 +214,58 @@ def test_periods_of_different_questions_are_refused(tmp_path: Path) -> None:
     hidden = replace(blind, noisy=nothing, extras={"from_prior": nothing * 0}, made=None)
     with pytest.raises(InputError, match="use a prior cannot be compared"):
         compare(hidden, est)
+
+
+@pytest.mark.parametrize("test", ["rates", "counts"])
+def test_the_mean_of_earlier_periods_has_the_variance_of_a_mean(test: str) -> None:
+    rng, trees = np.random.default_rng(4), [tree_of([*CAMPAIGNS, *more]) for more in (["old"], [], ["old"], ["new"])]
+    made = [week(tree, rates(tree, 40), rng) for tree in trees]
+    series = periods({f"W{i}": est for i, est in enumerate(made, 1)}, test=test).against_mean()
+    *earlier, now = (of_paths(denoise(est.tree, est.measurements)) for est in made)
+    rows = by_path(series.last)
+    assert rows.keys() == set().union(now, *earlier) and series.last.before.name == "the mean of the 3 earlier periods"
+    for path, row in rows.items():
+        there = [of[path] for of in earlier if path in of]
+        if path not in now or not there:
+            assert row["verdict"] == ("new" if path in now else "gone") and row["chance"] is None
+            continue
+        x, of_x = now[path]
+        mean, of_mean = sum(y for y, _ in there) / len(there), sum(v for _, v in there) / len(there) ** 2
+        assert (row["before"], row["variance_before"]) == pytest.approx((mean, of_mean))
+        rate = (max(x, 0) + max(sum(y for y, _ in there), 0)) / (1 + len(there)) * (test == "rates")
+        node = next(v for v in range(len(series.tree)) if tuple(series.tree.path(v)) == tuple(p for p in path if p))
+        place = series.tree.to_level_order(np.arange(len(series.tree)) == node).argmax()
+        assert row["change"] == pytest.approx(x - mean)
+        assert series.last.standard_error[place] ** 2 == pytest.approx(of_x + of_mean + rate * (1 + 1 / len(there)))
+    roots = np.array([sum(v for path, (v, _) in of.items() if sum(map(bool, path)) == 1) for of in (*earlier, now)])
+    assert series.total.last.difference.change[0] == pytest.approx(roots[-1] - roots[:-1].mean())
+
+
+def test_the_mean_of_one_earlier_period_is_that_period() -> None:
+    tree, rng = tree_of(CAMPAIGNS), np.random.default_rng(5)
+    series = periods({name: week(tree, rates(tree, 40), rng) for name in ("W1", "W2")})
+    assert series.against_mean().last.table().equals(series.last.table())
+
+
+def test_against_a_mean_few_are_called_changed_where_nothing_changed_and_growth_is_found() -> None:
+    tree, rng = Tree.from_paths({"campaign": [f"c{i}" for i in range(400)]}, ["campaign"]), np.random.default_rng(6)
+    calls = []
+    for _ in range(40):
+        rate = np.full(len(tree), 50.0)
+        each = {f"W{i}": denoise(tree, rng.poisson(rate) + rng.laplace(0, 3, len(tree)), 18.0) for i in range(6)}
+        each["W9"] = denoise(
+            tree, rng.poisson(rate * np.where(np.arange(400) < 4, 2, 1)) + rng.laplace(0, 3, 400), 18.0
+        )
+        changed = periods(each).against_mean().last.changed
+        calls.append((changed[:4].mean(), changed[4:].any()))
+    found, wrong = np.mean(calls, axis=0)
+    assert found > 0.85 and wrong < 0.35  # of about 4 changed nodes, 5 % of the calls may be wrong
+
+
+def test_the_mean_is_of_periods_with_noise_of_their_own() -> None:
+    tree = Tree.from_paths(
+        {"store": [c for c in "ab" for _ in range(3)], "week": ["W1", "W2", "W3"] * 2}, ["store", "week"]
+    )
+    series = periods(denoise(tree, np.arange(len(tree)) + 50.0, 4.0), by="week")
+    with pytest.raises(InputError, match="those of one table are dependent"):
+        series.against_mean()

@@ -125,7 +125,7 @@ def test_a_broken_or_foreign_file_is_one_line_and_the_old_page_stays(
         (["a.parquet", "-o", "empty"], "empty is a folder; give the name of a file in it"),
         (["a.parquet", "-o", "no/where.html"], "cannot be written: there is no folder"),
         (["a.parquet", "--tau", "0"], "--tau is a number above 0; got 0.0"),
-        (["a.parquet", "--proven"], "--test, --proven, --measure, --largest and --changes are of periods"),
+        (["a.parquet", "--proven"], "--test, --proven, --measure, --largest, --against and --changes are of periods"),
         (["a.parquet", "--tau", "nan"], "--tau is a number above 0; got nan"),
         (["a.parquet", "--charts", "a.parquet"], "a.parquet cannot be made: File exists"),
         (["a.parquet", "--levels", "x,y"], "a.parquet has no column 'x'; its columns are node"),
@@ -235,3 +235,24 @@ def test_changes_are_a_table_too(tmp_path: Path) -> None:
     assert change == pytest.approx([x - y for x, y in zip(now, before, strict=True)])
     refused = report(tmp_path / "t.csv", "-o", tmp_path / "p.html", "--changes", tmp_path / "changes.csv")
     assert refused.exit_code == 2 and "--changes are of periods" in refused.stderr
+
+
+def test_a_week_is_compared_with_the_mean_of_the_earlier_ones(tmp_path: Path) -> None:
+    weeks = tmp_path / "weeks"
+    weeks.mkdir()
+    for i, visits in enumerate(((100, 30), (104, 33), (99, 29), (160, 31)), 1):
+        raw, made = tmp_path / "raw.csv", weeks / f"week-{i}.csv"
+        raw.write_text("store,visits\n" + "".join(f"{store},{x}\n" for store, x in zip("ab", visits, strict=True)))
+        asked = ["--table", str(raw), "--levels", "store", "--value", "visits", "--std", "2", "-o", str(made), "-q"]
+        assert CliRunner().invoke(main, ["denoise", *asked]).exit_code == 0
+    page, changes = tmp_path / "p.html", tmp_path / "c.csv"
+    result = report(weeks, "--against", "mean", "-o", page, "--changes", changes)
+    assert result.exit_code == 0, result.output
+    assert "from the mean of the 3 earlier periods to week-4: +45.1" in result.stderr
+    assert "What changed since the mean of the 3 earlier periods" in page.read_text(encoding="utf-8")
+    table = read_table(str(changes))
+    assert [float(x) for x in table["before"].to_pylist()] == pytest.approx([101, 92 / 3])
+    assert [float(x) for x in table["variance_before"].to_pylist()] == pytest.approx([4 / 3, 4 / 3])
+    assert table["verdict"].to_pylist() == ["grew", "could be noise"]
+    refused = report(weeks / "week-1.csv", "--against", "mean", "-o", page)
+    assert refused.exit_code == 2 and "--against" in refused.stderr

@@ -56,6 +56,11 @@ class PeriodFigures:
     impressions: Floats  # nan where they are not known
     shared: Floats | float = 0.0  # covariance with the period before: 0 unless both are of one table
     unit: Floats | float = 1.0  # variance by chance since the period before, per unit: 1 if each event counts 1
+    periods: Floats | float = 1.0  # that were added up, where their mean is compared
+
+    @property
+    def mean(self) -> Floats:
+        return self.count / self.periods
 
 
 class Difference(NamedTuple):
@@ -100,8 +105,10 @@ def sum_excess(parts: list[tuple[Floats, Floats]]) -> Floats:
 
 
 TESTS = {
-    "rates": ChangeTest("rates equal: noise plus Poisson", lambda of: np.ones(len(of.count)), True),
-    "counts": ChangeTest("counts equal, given the privacy noise", lambda of: np.ones(len(of.count)), False),
+    "rates": ChangeTest("rates equal: noise plus Poisson", lambda of: np.ones(len(of.count)) * of.periods, True),
+    "counts": ChangeTest(
+        "counts equal, given the privacy noise", lambda of: np.ones(len(of.count)) * of.periods, False
+    ),
     "per-impression": ChangeTest(
         "conversions per impression equal: noise plus Poisson", lambda of: of.impressions, True, " per impression"
     ),

@@ -49,6 +49,7 @@ class Series:
     whole: PeriodFigures | None = None  # sums over the periods, where these are of one table and dependent
     order: str = ""  # what the order of the periods goes by
     chance: str = ""  # what is assumed about chance, in a sentence
+    mean: bool = False  # whether the last period is compared with the mean of all earlier ones
 
     def __repr__(self) -> str:
         names = [period.name for period in self.periods]
@@ -59,6 +60,29 @@ class Series:
         """Each period compared with the one before; the false-discovery rate holds for each of them."""
         options = (self.test, self.false_discoveries, self.proven, self.confidence, self.chance)
         return tuple(Changes(self.tree, before, now, *options) for before, now in pairwise(self.periods))
+
+    def against_mean(self) -> "Series":
+        """The same, whose last period is compared with the mean of all earlier ones."""
+        if self.whole is not None:
+            raise InputError(
+                "only periods of tables of their own are compared with a mean; those of one table are dependent"
+            )
+        return replace(self, mean=True)
+
+    @cached_property
+    def last(self) -> Changes:
+        """The last period compared with the one before or, if so chosen, with the mean of those that have a node."""
+        if not self.mean or len(self.periods) == 2:
+            return self.steps[-1]
+        earlier = replace(self, periods=self.periods[:-1])
+        each = [period.figures for period in earlier.periods]
+        there = np.array([np.isfinite(of.count) for of in each])
+        number = np.where(there.any(axis=0), there.sum(axis=0), np.nan)
+        seen = np.where(there, [of.impressions for of in each], 0.0).sum(axis=0)
+        added = replace(earlier.sum, impressions=seen, periods=number)
+        figures = replace(added, count=np.where(there.any(axis=0), added.count, np.nan))
+        mean = SeriesPeriod(f"the mean of the {len(each)} earlier periods", figures)
+        return replace(self.steps[-1], before=mean)
 
     @cached_property
     def total(self) -> "Series":

@@ -126,7 +126,7 @@ class Changes:
         import pyarrow as pa
 
         now, before = self.now.figures, self.before.figures
-        columns = {"before": before.count, "variance_before": before.variance}
+        columns = {"before": before.mean, "variance_before": before.variance / np.square(before.periods)}
         columns |= {"now": now.count, "variance": now.variance}
         for name, change in (("change", self.change), ("relative", self.relative)):
             columns |= dict(zip((name, f"{name}_low", f"{name}_high"), change, strict=True))

@@ -81,6 +81,11 @@ out. True counts in a folder are left out. More: docs/report.md, docs/weeks.md
     help="With periods: keep to that share whatever the dependence of nodes.",
 )
 @click.option("--measure", metavar="NAME", help="With periods: the measure to compare.  [default: the first]")
+@click.option(
+    "--against",
+    type=click.Choice(["last", "mean"]),
+    help="With periods: compare the last one with the one before or the mean of all before.  [default: last]",
+)
 @click.option("--changes", metavar="FILE", help="With periods: also write what changed in the last step, as a table.")
 @amount_options
 @form_options
@@ -124,10 +129,10 @@ def report(
             raise InputError("--charts are of one period; give one run, or leave it out")
         _report_series(weeks, output, nodes, title, quiet, levels=names, **of_periods)
         return
-    if any(of_periods[name] for name in ("test", "proven", "measure", "largest", "changes")):
+    if any(of_periods[name] for name in ("test", "proven", "measure", "largest", "against", "changes")):
         raise InputError(
-            "--test, --proven, --measure, --largest and --changes are of periods; give a folder of them, or THIS and "
-            "LAST"
+            "--test, --proven, --measure, --largest, --against and --changes are of periods; give a folder of them, or "
+            "THIS and LAST"
         )
     with stages(not quiet) as stage:
         stage("reading")
@@ -172,6 +177,7 @@ def _report_series(
     title: str | None,
     quiet: bool,
     changes: str | None = None,
+    against: str | None = None,
     **options: Any,
 ) -> None:
     from attributary.changes import periods
@@ -189,12 +195,13 @@ def _report_series(
     with stages(not quiet) as stage:
         stage("reading")
         series = periods(next(iter(weeks.values())) if options["by"] else weeks, **options)
+        series = series.against_mean() if against == "mean" else series
         plans = [plan for path in dict.fromkeys(weeks.values()) if (plan := _plan_of(path))]
         stage("drawing")
         made = series_page(series, plans, nodes or SERIES_NODES, title)
         save(made.html, output)
         if changes:
-            write_table(series.steps[-1].table(), changes)
+            write_table(series.last.table(), changes)
     notes = [f"changes written to {changes}"] if changes else []
     _say_made(made.html, output, series.not_private, made.lead, notes, quiet)
     if not quiet:

@@ -59,7 +59,7 @@ class ChangeFacts(NamedTuple):
 
 def change_facts(series: Series, plans: list[Plan] | None = None) -> ChangeFacts:
     """The facts of a series; `plans` state what ε was."""
-    last, total = series.steps[-1], whole(series)
+    last, total = series.last, whole(series)
     changed = surest_first(last, np.flatnonzero(last.changed))
     return ChangeFacts(
         lead(series, plans or []),
@@ -91,7 +91,7 @@ def lead(series: Series, plans: list[Plan]) -> list[str]:
 
     Trouble comes first, and the order of the periods where it is assumed.
     """
-    total, last, tree = whole(series).steps[-1], series.steps[-1], series.tree
+    total, last, tree = whole(series).last, series.last, series.tree
     called, since = series.called + TESTS[series.test].per, f"from {last.before.name} to {last.now.name}"
     shown = change(total, 0).replace("(", f"({share(series.confidence)} interval ", 1)
     said = f"No clear change in {called} {since}: {shown}, which {explanation(series.test)}."
@@ -149,14 +149,14 @@ def path(series: Series, node: int) -> str:
 
 def node_fact(series: Series, node: int, name: str = "") -> NodeFact:
     """What is told of a node: its figures in the last two periods, the change, and the verdict."""
-    last, verdict = series.steps[-1], str(series.steps[-1].verdict[node])
+    last, verdict = series.last, str(series.last.verdict[node])
     now = WithInterval(*(values[-1] for values in series.course))
     impressions = float(last.now.figures.impressions[node])
     return NodeFact(
         name or path(series, node),
         verdict,
         *estimate_and_interval(now, node),
-        count(last.before.figures.count[node]),
+        count(last.before.figures.mean[node]),
         change(last, node) if verdict in (GREW, FELL, NOISE) else Numeral("", None),
         rate(now.estimate[node], now.low[node], now.high[node], impressions),
         Numeral(numerals.number(impressions), impressions),

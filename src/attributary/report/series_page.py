@@ -21,13 +21,14 @@ def series_page(
     series: Series, plans: list[Plan] | None = None, nodes: int = NODES, heading: str | None = None
 ) -> Page:
     """The page, which answers in its first sentence; at most so many `nodes` are in it. `plans` state what ε was."""
-    last, tree, facts = series.steps[-1], series.tree, change_facts(series, plans)
+    last, tree, facts = series.last, series.tree, change_facts(series, plans)
     kept = cut(tree, np.nan_to_num(series.sum.count), last.changed, nodes)
     changed = surest_first(last, np.flatnonzero(last.changed))
     first, final = series.periods[0].name, series.periods[-1].name
     context: dict[str, Any] = {
         **facts._asdict(),
         "title": heading or title(tree.level_names, [series.called]),
+        "since": last.before.name,
         "between": f"{final} against {first}" if len(series.steps) == 1 else f"{first} to {final}",
         "not_private": not_private(series.not_private),
         "generated": series.generated,
