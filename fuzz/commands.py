@@ -1,6 +1,6 @@
 """commands: every command, in forks of a warm process and as processes of their own.
 
-Whatever its input, a command ends with exit code 0, 2 or 75, within the limits of time and memory, without a traceback.
+Whatever its input, a command ends with exit code 0, 2, 75 or 77, within the limits of time and memory, without a traceback.
 Unless it is 0, every file is as it was before, and standard error has a short message.
 """
 
@@ -25,7 +25,7 @@ from fuzz.mutations import mutated, odd_text
 
 SECONDS, PATIENCE = 5, 60  # of processor time, and by the clock, since others may use the processor, too
 GIGABYTES = 2
-ALLOWED = (0, 2, 75)
+ALLOWED = (0, 2, 75, 77)
 LOGS = "impressions.parquet conversions.parquet impressions.csv conversions.csv events.csv"
 QUERY = "--domain @domain.avro --ledger @ledger.sqlite --processes 1 -o out.avro"
 TABLE = "denoise --levels campaign,location --value noisy --table"
