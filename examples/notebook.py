@@ -14,8 +14,8 @@ CELLS = [
 The logs are of a generated shop, which does not exist. Every object below shows itself.""",
     """
     from attributary import Spec, denoise, make_plan, prior
-    from attributary.paper import generate
     from attributary.logs import count
+    from attributary.paper import generate
 
     generate("shop", "shop/", 50_000, seed=0)
     spec = Spec.load("shop/spec.toml")

@@ -1,7 +1,7 @@
 """commands: every command, in forks of a warm process and as processes of their own.
 
-Whatever its input, a command ends with exit code 0, 2, 75 or 77, within the limits of time and memory, without a traceback.
-Unless it is 0, every file is as it was before, and standard error has a short message.
+Whatever its input, a command ends with exit code 0, 2, 75 or 77, within the limits of time and memory, without a
+traceback. Unless it is 0, every file is as it was before, and standard error has a short message.
 """
 
 import os
@@ -27,6 +27,7 @@ SECONDS, PATIENCE = 5, 60  # of processor time, and by the clock, since others m
 GIGABYTES = 2
 ALLOWED = (0, 2, 75, 77)
 LOGS = "impressions.parquet conversions.parquet impressions.csv conversions.csv events.csv"
+MADE = "@ledger.sqlite.created"  # stands beside the ledger: without it, a copy was restored
 QUERY = "--domain @domain.avro --ledger @ledger.sqlite --processes 1 -o out.avro"
 TABLE = "denoise --levels campaign,location --value noisy --table"
 SMALL = "--epsilon 1 --tau 5 --draws 2 --method equal-unbiased --workers 1 --cache cache -o out.csv"
@@ -73,10 +74,10 @@ COMMANDS = {
         ("keys @values.json --impression 'campaign=brand,location=Paris' --conversion day=Monday,value=3", ""),
     ],
     "aggregate": [
-        (f"aggregate @plan.json @clear.avro {QUERY}", ""),
-        (f"aggregate @plan.json @clear.json {QUERY} --no-noise", ""),
-        (f"aggregate @plan.json @encrypted.avro --key @private.key {QUERY} --seed 1", ""),
-        (f"aggregate @plan.json @encrypted.jsonl --key @hexadecimal.key {QUERY}", ""),
+        (f"aggregate @plan.json @clear.avro {QUERY}", MADE),
+        (f"aggregate @plan.json @clear.json {QUERY} --no-noise", MADE),
+        (f"aggregate @plan.json @encrypted.avro --key @private.key {QUERY} --seed 1", MADE),
+        (f"aggregate @plan.json @encrypted.jsonl --key @hexadecimal.key {QUERY}", MADE),
     ],
     "denoise": [
         ("denoise @plan.json @summary.avro --tree @tree.parquet -o out.csv", ""),

@@ -454,7 +454,7 @@ def test_a_moment_without_a_zone_is_in_the_logs(zone: str | None, moment: dt.dat
 
 def test_dates_choose_a_period_in_the_zone_of_the_logs(folder: Path, engine: DuckDB) -> None:
     (folder / "i.csv").write_text("user,time,campaign\na,2026-03-28T22:59:59Z,x\nb,2026-03-28T23:00:00Z,y\n")
-    (folder / "c.csv").write_text("user,time,day\na,2026-03-29T12:00Z,mon\nb,2026-03-29T12:00Z,mon\n")
+    (folder / "c.csv").write_text("user,time,day\na,2026-03-29T12:00:00Z,mon\nb,2026-03-29T12:00:00Z,mon\n")
     berlin = TWO + 'timezone = "Europe/Berlin"'
     counts = count(Spec.parse(berlin), str(folder), since="2026-03-29", engine=engine)
     assert some(counts) == [("y", "mon", 1)] and counts.clock == "2026-03-29: read in Europe/Berlin"
