@@ -32,8 +32,8 @@ from attributary.types import Floats, Ints
 LARGEST = 5_000  # sums that meet, with leaves that were not measured: S and its inverse take 400 MB
 BLOCK = 2**24  # numbers in the rows of inner nodes that are held at once
 BLIND = 1e-7  # of a variance: what depends on figures that are not there by more is not known
-CLASH = 1e-7
-CLOSE = 1e-5
+CLASH = 1e-7  # of the largest difference: exact figures that are further apart contradict each other
+CLOSE = 1e-5  # of its terms: a difference below that has lost too many digits
 SPANNED = 1e-5  # of a scaled sum, what the others do not imply: then its inverse is plain
 IMPLIED = 1e-13  # of a sum's scaled variance, for each sum: what is left of one that others imply
 
@@ -175,18 +175,16 @@ class _Sums(NamedTuple):
     variance: Floats
     up: Floats  # u
     column: Ints  # (nodes, meetings and one more): the sums that a leaf is part of, and itself if it was not measured
-    starts: tuple[tuple[int, int], ...]  # of each meeting, by its id: where its sums begin in m
     shared: int  # the length of m without the leaves that were not measured
     width: int
 
     @classmethod
     def of(cls, breakdown: Breakdown, met: Sequence[tuple[Meeting, Ints]], stand_in: float) -> "_Sums":
         tree, leaf = breakdown.tree, breakdown.tree.is_leaf
-        columns, starts, width = [], [], 0
+        columns, width = [], 0
         for meeting, of in met:
             columns.append(np.full(len(tree), -1))
             columns[-1][leaf] = np.where(of < 0, -1, of + width)
-            starts.append((id(meeting), width))
             width += meeting.size
         unknown = np.flatnonzero(leaf & (breakdown.variance == np.inf))
         columns.append(np.full(len(tree), -1))
@@ -194,13 +192,11 @@ class _Sums(NamedTuple):
         noisy, variance = breakdown.noisy.copy(), breakdown.variance.copy()
         noisy[unknown], variance[unknown] = 0.0, stand_in
         passes = engine(tree)
-        _, up = passes.upward(tree, tree.to_level_order(noisy), tree.to_level_order(variance))
-        made, spread = passes.blue(tree, tree.to_level_order(noisy), tree.to_level_order(variance))
+        made, up = passes.upward(tree, tree.to_level_order(noisy), tree.to_level_order(variance))
+        spread = up.copy()
+        passes.downward(tree, made, spread)
         column = tree.to_level_order(np.stack(columns, 1))
-        return cls(tree, made, spread, up, column, tuple(starts), width, width + len(unknown))
-
-    def start_of(self, meeting: Meeting) -> int:
-        return dict(self.starts)[id(meeting)]
+        return cls(tree, made, spread, up, column, width, width + len(unknown))
 
     @property
     def mean(self) -> Floats:
