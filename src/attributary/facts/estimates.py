@@ -301,7 +301,7 @@ def prior_lines(quantity: Quantity) -> list[Line]:
 def beside_words(quantity: Quantity) -> str:
     """What other breakdown had a part in the estimates."""
     by = quantity.estimates.beside
-    return f"these figures were denoised together with totals by {by}, which have no rows here" if by else ""
+    return f"these figures were denoised together with totals by {by}" if by else ""
 
 
 def lines(quantity: Quantity) -> list[Line]:
