@@ -1,4 +1,4 @@
-"""choose_limits: how many conversions of an impression count, where values are clipped, and each measure's part.
+"""limits: how many conversions of an impression count, where values are clipped, and each measure's part.
 
 For a root and limits m and C_k the error to expect is
 
