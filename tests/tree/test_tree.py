@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from attributary import Tree
 from attributary.tree import paths
-from attributary.tree import tree as levels
 from attributary.tree.paths import codes, text_labels
+from attributary.tree.tree import level_order
 from support.effort import examples
 from support.forests import NAMED, parents
+from support.runners import running
 
 
 @settings(max_examples=examples(300), deadline=None)
@@ -41,12 +42,10 @@ def _depth(parent: list[int], v: int) -> int:
 @settings(max_examples=examples(100), deadline=None)
 @given(parent=parents(30))
 def test_compiled_and_plain_level_order_are_the_same(parent: list[int]) -> None:
-    plain = levels.level_order(np.array(parent))
-    limit, levels.PLAIN_LIMIT = levels.PLAIN_LIMIT, 0
-    try:
-        compiled = levels.level_order(np.array(parent))
-    finally:
-        levels.PLAIN_LIMIT = limit
+    with running("plain"):
+        plain = level_order(np.array(parent))
+    with running("compiled"):
+        compiled = level_order(np.array(parent))
     for a, b in zip(plain, compiled, strict=True):
         assert (a is None and b is None) or (a == b).all()
 

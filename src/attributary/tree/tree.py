@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Self, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attributary.kernel import kernel
+from attributary.kernel import IN_PYTHON, kernel, worth_compiling
 from attributary.tree.paths import describe, read_paths
 from attributary.types import Bools, Floats, Ints
 
@@ -317,8 +317,6 @@ def _whole(parent: ArrayLike) -> NDArray[np.int64]:
 
 # Level order: roots first, children after parents, siblings together, families in their parents' order.
 
-PLAIN_LIMIT = 100_000  # nodes up to which a Python loop is over before numba is imported
-
 
 class LevelOrder(NamedTuple):
     first: NDArray[np.uint32]  # the children of node v are first[v]:first[v + 1]
@@ -342,7 +340,7 @@ def level_order(parent: NDArray[np.int64]) -> LevelOrder:
         np.cumsum(np.bincount(parent + 1, minlength=n + 1), out=first, dtype=np.uint32)
     else:
         start = np.concatenate([[0], np.cumsum(np.bincount(parent + 1, minlength=n + 1))])
-        if n <= PLAIN_LIMIT:
+        if not worth_compiling(IN_PYTHON * n):
             children = np.argsort(parent, kind="stable").tolist()
             placed, first_list, placed_order = _breadth_first(  # type: ignore[no-untyped-call]
                 children, start.tolist(), [0] * (n + 1), [0] * n
@@ -357,7 +355,7 @@ def level_order(parent: NDArray[np.int64]) -> LevelOrder:
 
 
 def _breadth_first(children, start, first, order):  # type: ignore[no-untyped-def]
-    """Places every node that a root reaches; plain Python for small trees, compiled for large ones.
+    """Places every node that a root reaches; in plain Python, or compiled.
 
     children[start[v + 1]:start[v + 2]] are the children of v, and those of -1 are the roots.
     """
