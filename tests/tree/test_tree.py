@@ -1,5 +1,8 @@
 """Tree: any forest, in any order, from parents and from paths."""
 
+from importlib import import_module
+from unittest.mock import patch
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -48,6 +51,17 @@ def test_compiled_and_plain_level_order_are_the_same(parent: list[int]) -> None:
         compiled = level_order(np.array(parent))
     for a, b in zip(plain, compiled, strict=True):
         assert (a is None and b is None) or (a == b).all()
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(parent=parents(30))
+def test_many_figures_are_moved_as_few_are(parent: list[int]) -> None:
+    tree, values = Tree.from_parents(parent), np.arange(len(parent)) + 0.5
+    few = tree.to_level_order(values), tree.from_level_order(values)
+    with running("compiled"), patch.object(import_module("attributary.tree.tree"), "MANY", 0):
+        many = tree.to_level_order(values), tree.from_level_order(values)
+        np.testing.assert_array_equal(tree.from_level_order(many[0]), values)
+    np.testing.assert_array_equal(many, few)
 
 
 @settings(max_examples=examples(100), deadline=None)

@@ -112,6 +112,7 @@ def denoise(
     from attributary.cli.printing import say, warn_first
     from attributary.cli.progress import stages
     from attributary.cli.reading import answered, refuse_inputs
+    from attributary.denoising.passes import passes_once
     from attributary.pipeline.denoise_table import columns_of_figures, denoise_table
     from attributary.tables import check_output, read_table, write_table
     from attributary.tables.table_columns import words_of
@@ -128,7 +129,7 @@ def denoise(
     written = check_output(output, format_)
     trees = tree or _trees_beside(files)
     refuse_inputs([output], [*files, *trees, path, prior])
-    with stages(not quiet and not (output == "-" and sys.stdout.isatty())) as stage:
+    with passes_once(), stages(not quiet and not (output == "-" and sys.stdout.isatty())) as stage:
         if path is None:
             denoised = _summary(files, tree, stage, how)
         else:

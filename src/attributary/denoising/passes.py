@@ -1,5 +1,8 @@
 """passes: the passes that suit a tree, in NumPy or compiled, and kernels run over its families."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from types import ModuleType
 from typing import Any
@@ -13,6 +16,9 @@ from attributary.kernel import kernel as compile_kernel
 from attributary.tree import Tree
 from attributary.types import Floats
 
+COMPILED_FROM = 100_000  # figures; below, compiled passes gain next to nothing
+COMPILED_ONCE = 3_000_000  # below, NumPy is done before numba is imported
+ONCE: ContextVar[bool] = ContextVar("once", default=False)
 DEEP = 1_000  # levels; a long chain costs NumPy a call per level
 
 
@@ -23,15 +29,26 @@ def blue(tree: Tree, x: Floats, var: Floats, figures: int = 0) -> tuple[Floats, 
 
 
 def engine(tree: Tree, figures: int = 0) -> ModuleType:
-    """The passes that suit the tree: NumPy for little work, compiled for much; equal but for rounding.
+    """The passes that suit the tree: NumPy for small ones, compiled for large ones.
 
-    `figures` is how many there are in all, where a node has more than one.
+    `figures` is how many there are in all, where a node has more than one. Their last digits differ: what was done
+    before does not matter, so that the same figures always have the same estimates.
     """
-    if tree.depth < DEEP and not worth_compiling(max(len(tree), figures)):
+    if max(len(tree), figures) < (COMPILED_ONCE if ONCE.get() else COMPILED_FROM) and tree.depth < DEEP:
         return linear
     from attributary.denoising import compiled
 
     return compiled
+
+
+@contextmanager
+def passes_once() -> Iterator[None]:
+    """Within it, passes are taken to run once, as in a command: what numba takes to begin counts."""
+    token = ONCE.set(True)
+    try:
+        yield
+    finally:
+        ONCE.reset(token)
 
 
 def sweep(tree: Tree, kernel: Kernel, *arrays: NDArray[Any], upwards: bool = False) -> None:

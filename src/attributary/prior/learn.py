@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from attributary import rmsre
 from attributary.denoising.denoise import measurements
 from attributary.denoising.nonnegative import nonnegative, settled
-from attributary.denoising.passes import engine
+from attributary.denoising.passes import COMPILED_FROM, engine
 from attributary.denoising.prior import Prior, predict
 from attributary.kernel import kernel
 from attributary.measurements import Measurements
@@ -21,7 +21,6 @@ from attributary.tree import Family, Tree
 from attributary.types import Floats
 
 ROUNDS = 2
-MANY = 100_000  # nodes of a tree, whose sums are compiled
 
 
 class PriorCounts(NamedTuple):
@@ -90,7 +89,9 @@ def expected_shares(
             weight = np.where(judge, 1.0 / (size + np.where(judge, v[nodes], 0.0)), 0.0)
             own = None if before is None else before.settled[nodes]
             counts = [pool[nodes] for pool in pools]
-            level = PooledLevel(near, z[nodes], parent, counts, counted[root[nodes]], own, weight, len(tree) >= MANY)
+            level = PooledLevel(
+                near, z[nodes], parent, counts, counted[root[nodes]], own, weight, len(tree) >= COMPILED_FROM
+            )
             share[nodes] = pooled(level)
             mean[nodes] = share[nodes] * parent
             weight = np.where(judge, rmsre.weights(first[nodes], tau), 0.0)
