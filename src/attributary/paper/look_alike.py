@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from attributary.generated import DAY, EDGES, LOGARITHMIC, OVERALL, VERSION, label
+from attributary.generated import DAY, EDGES, LOGARITHMIC, OVERALL, VERSION
 from attributary.types import Floats, Ints
 
 Made = TypeVar("Made")
@@ -30,9 +30,6 @@ class Stream(NamedTuple):
     block: Callable[[int], Any]  # the Arrow batch of that number: the same whenever it is made
     header: bytes  # of the published format
     text: Callable[[Any], Any]  # a batch as lines of the published format
-
-    def schema_with_label(self) -> Any:
-        return self.schema.with_metadata(label(self.kind, self.rows, self.seed))
 
 
 def map_blocks(stream: Stream, make: Callable[[Any], Made], workers: int = WORKERS) -> Iterator[Made]:
