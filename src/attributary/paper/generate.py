@@ -5,6 +5,9 @@ import zlib
 from collections.abc import Callable
 from typing import Any, BinaryIO, NamedTuple
 
+import pyarrow as pa
+from pyarrow import parquet
+
 from attributary import shop
 from attributary.errors import InputError, brief
 from attributary.generated import VERSION, label
@@ -128,9 +131,6 @@ def write(
 
 
 def _write_parquet(stream: Stream, file: BinaryIO, progress: Progress, workers: int) -> None:
-    import pyarrow as pa
-    from pyarrow import parquet
-
     schema = stream.schema.with_metadata(label(stream.kind, stream.rows, stream.seed))
     waiting: list[Any] = []
     with parquet.ParquetWriter(file, schema, compression="zstd") as writer:
