@@ -32,7 +32,7 @@ from attributary.api.attribution_api import Aggregation, Tally
 from attributary.errors import InputError, PrivacyRefusal, TryAgain
 from attributary.noise import Entropy, sample_dlap
 from attributary.plan import Plan
-from attributary.plan.fingerprint import refuse_other_plan
+from attributary.plan.file import refuse_other_plan
 from attributary.spec.terms import terms_of
 from attributary.tables.table_columns import NO_NOISE, SEEDED, together
 from attributary.types import Ints, Keys

@@ -22,7 +22,7 @@ from attributary.errors import InputError
 from attributary.measurements import Measurements, chance_of_equal, is_copy
 from attributary.noise import dlap_variance
 from attributary.plan import Plan
-from attributary.plan.fingerprint import refuse_other_plan
+from attributary.plan.file import refuse_other_plan
 from attributary.tables.table_columns import together
 from attributary.tree import Tree
 from attributary.types import Bools, Floats, Ints, Keys
