@@ -17,7 +17,7 @@ from attributary.budget import METHODS
 from attributary.errors import InputError
 from attributary.estimators import ESTIMATORS
 from attributary.evaluate import Case, Store, evaluate, user_cases
-from attributary.evaluate.case import OneMeasure, all_limits, questions, under_limits
+from attributary.evaluate.case import OneMeasure, all_limits, problems, under_limits
 from attributary.evaluate.methods import Method
 from attributary.evaluate.user_cases import limited_cases
 from attributary.facts.evaluation import read_evaluation
@@ -53,8 +53,7 @@ def case(limits: str = "chosen", asked: Spec | None = None, **of_rows: Any) -> C
 
 
 def planned(many: Case, method: str = "optimal") -> list[OneMeasure]:
-    asked = questions(many)
-    return under_limits(many, asked, [shares(question, method) for question in asked], Method.of(method, "unbiased"))
+    return under_limits(many, [shares(q, method) for q in problems(many)], Method.of(method, "unbiased"))
 
 
 def some(table: Any, **wanted: Any) -> list[dict[str, Any]]:

@@ -13,10 +13,9 @@ from attributary.budget import Split
 from attributary.errors import InputError
 from attributary.evaluate.methods import Method
 from attributary.noise import page_of
-from attributary.plan.bounds import bounded_shares, least_shares
-from attributary.plan.contributions import contributions, most_of_unseen
-from attributary.plan.limits import ChosenLimits, MeasureErrors, best_parts, choose, measure_errors
-from attributary.plan.make import WITH_LIMITS, conversions_to_try
+from attributary.plan.contributions import contributions
+from attributary.plan.limits import ChosenLimits
+from attributary.plan.make import WITH_LIMITS, Division
 from attributary.plan.problem import Problem, Shares, shares, under
 from attributary.prior import Prior
 from attributary.prior.earlier import CLOSE, Profile
@@ -44,10 +43,8 @@ class Limits(NamedTuple):
     def by_hand(self) -> bool:
         return self.most is not None or self.percent is not None
 
-    def of(self, spec: Spec, sums: Sequence[MeasureErrors], earlier: Profile) -> ChosenLimits:
-        """The limits themselves, from what each measure has of them to choose from."""
-        if not self.by_hand:
-            return choose(sums, conversions_to_try(spec, earlier))
+    def of(self, spec: Spec, earlier: Profile) -> ChosenLimits:
+        """The limits themselves, by hand."""
         clips = [
             measure.limit if measure.limit is not None else percentile(earlier, measure, self.percent or 100)
             for measure in spec.asked
@@ -258,10 +255,9 @@ def measures_by_epsilon(
                 counts = OneMeasure(case.spec.asked[0], case, epsilon, node_shares(at, method), tau)
             yield [counts._replace(epsilon=epsilon)]
             continue
-        asked = questions(at)
         if by_level is None or not alike:
-            by_level = [shares(question, method.split) for question in asked]
-        yield under_limits(at, asked, by_level, method)
+            by_level = [shares(q, method.split) for q in problems(at)]
+        yield under_limits(at, by_level, method)
 
 
 def node_shares(case: Case, method: Method) -> Floats:
@@ -269,78 +265,55 @@ def node_shares(case: Case, method: Method) -> Floats:
     asked = Problem.of(case.spec, case.tree, case.prior, learn=method.planned and case.prior.history)
     question = replace(asked, denoised=not method.raw)
     try:
-        (by_method,), _ = _bounded([question], [shares(question, method.split)], method)
-        rows = by_method.default[None] if by_method.roots is None else by_method.roots
-        nodes = case.tree.spread(rows, int(case.spec.total), rest=True)
-        if by_method.nodes is not None:
+        split = _divided([question], method).split[0]
+        nodes = case.tree.spread(split.rows(case.tree), int(case.spec.total), rest=True)
+        if split.nodes is not None:
             new = np.zeros(case.nodes, bool) if case.spec.split_by is None else under(case.tree, question.new)
-            nodes = np.where(new, nodes, by_method.nodes)
+            nodes = np.where(new, nodes, split.nodes)
         return Split(case.tree, nodes, 1.0).nodes()
     except ValueError as error:
         raise InputError(f"{method.name}: {error}") from error
 
 
-def _bounded(
-    asked: list[Problem], by_level: list[Shares], method: Method, limits: ChosenLimits | None = None
-) -> tuple[list[Shares], Floats | None]:
-    """Shares, and parts of the measures, within the spec's guard and targets, as in a plan by this method."""
+def _divided(asked: list[Problem], method: Method, split: list[Shares] | None = None) -> Division:
+    """How a plan by this method divides the budget, but for rounding to whole contributions."""
     bounded = method.split.bounded and not method.raw
-    if limits is None and not bounded:
-        return by_level, None
-    errors = [measure_errors(question, share) for question, share in zip(asked, by_level, strict=True)]
-    limits = limits or choose(errors, [1])
-    parts = best_parts(errors, limits)
-    if not bounded:
-        return by_level, parts
-    equal = [shares(question, "equal") for question in asked]
-    return bounded_shares(asked, limits, (by_level, parts), equal, least_shares(asked[0].spec, ()))[:2]
+    divided = Division.of(asked, method.split, beside=("equal",) if bounded else (), split=split)
+    return divided.bounded()[0] if bounded else divided
 
 
-def questions(case: Case) -> list[Problem]:
+def problems(case: Case) -> list[Problem]:
     """What is asked of each measure."""
     return [Problem.of(case.spec, case.tree, case.prior, measure, case.earlier) for measure in case.spec.asked]
 
 
-def under_limits(case: Case, asked: list[Problem], by_level: list[Shares], method: Method) -> list[OneMeasure]:
+def under_limits(case: Case, by_level: list[Shares], method: Method) -> list[OneMeasure]:
     """All measures under the case's limits, each with its contributions."""
     spec, tree, limits, measured, earlier = case.spec, case.tree, case.limits, case.measured, case.earlier
     assert limits is not None and measured is not None and earlier is not None
-    errors = [measure_errors(question, share) for question, share in zip(asked, by_level, strict=True)]
-    chosen = limits.of(spec, errors, earlier)
-    parts: Floats | None = None
-    if not limits.by_hand:
-        by_level, parts = _bounded(asked, by_level, method, chosen)
-    whole = contributions(asked, by_level, parts, chosen.most)
-    new = asked[0].new  # heads not seen before, which take the default
-    most: int | Ints = int(chosen.most[0])
-    if len(chosen.most) > 1:
-        most = np.where(new, most_of_unseen(chosen.most), chosen.most)
-    ones, page = [], page_of(case.noise)
-    for k, (measure, clip) in enumerate(zip(spec.asked, chosen.clips, strict=True)):
-        rows = whole.default[k][None]
-        if whole.roots is not None:
-            rows = np.where(new[:, None], rows, whole.roots[k])
-        contribution = tree.spread(rows, int(spec.total), rest=True).astype(np.float64)
+    asked, ones, page = problems(case), [], page_of(case.noise)
+    hand = Division(asked, limits.of(spec, earlier), by_level) if limits.by_hand else None
+    divided = hand or _divided(asked, method, by_level)
+    whole, most = contributions(asked, divided.split, divided.parts, divided.limits.most), divided.most_of_heads
+    for k, (q, clip) in enumerate(zip(asked, divided.limits.clips, strict=True)):
+        contribution = whole.of_nodes(tree, k).astype(np.float64)
         alone = Case(
             case.dataset,
-            f"{case.name}/{measure.name}",  # a name of its own, so that its noise is
+            f"{case.name}/{q.measure.name}",  # a name of its own, so that its noise is
             spec,
             tree,
-            measured.limited(measure, most, clip),
-            asked[k].prior,
+            measured.limited(q.measure, most, clip),
+            q.prior,
             case.generated,
-            measured.full(measure),
-            _rounding(measured, measure, most, clip, contribution) if page.on_sums else 0.0,
+            measured.full(q.measure),
+            _rounding(measured, q.measure, most, clip, contribution) if page.on_sums else 0.0,
         )
         share = contribution / spec.l1 / page.repeats(clip)
-        q = asked[k]
-        ones.append(OneMeasure(measure, alone, spec.epsilon, share, q.tau, q.worth, clip, float(np.mean(most))))
+        ones.append(OneMeasure(q.measure, alone, spec.epsilon, share, q.tau, q.worth, clip, float(np.mean(most))))
     return ones
 
 
-def _rounding(
-    profile: Profile, measure: Measure, most: int | Ints, clip: float, contribution: Floats
-) -> Floats | float:
+def _rounding(profile: Profile, measure: Measure, most: Ints, clip: float, contribution: Floats) -> Floats | float:
     """The variance that rounding each value to a whole contribution adds to each node's sum.
 
     A value's exact contribution has a fraction f, and is rounded up with probability f: a variance of f(1 − f), 1/6 on
@@ -351,7 +324,7 @@ def _rounding(
     begin = profile.begin.get(measure.name, np.zeros(len(profile.leaf)))
     number = np.where(begin < clip * (1 - CLOSE), profile.number, 0.0)
     if profile.rank is not None:
-        number = np.where(profile.rank <= (most if np.ndim(most) == 0 else np.asarray(most)[profile.head]), number, 0.0)
+        number = np.where(profile.rank <= most[profile.head], number, 0.0)
     up = Profile(profile.tree, profile.leaf, number, {}).full(Measure(name="count"))
     variance: Floats = np.divide(
         up * clip**2 / 6, contribution**2, out=np.zeros(len(contribution)), where=contribution > 0

@@ -6,7 +6,7 @@ A problem is one measure on the tree. What has several ways to be measured (anot
 API) is solved once for each.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import sqrt
 from typing import NamedTuple, Self
@@ -14,11 +14,12 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from attributary import budget
-from attributary.budget import METHODS
+from attributary.budget import METHODS, BudgetMethod
 from attributary.errors import InputError
 from attributary.estimators import Learn
 from attributary.plan.bounds import (
     ENOUGH,
+    Missed,
     at_least,
     bounded_shares,
     half_width_of,
@@ -93,22 +94,22 @@ def solve(asked: Asked, wishes: Wishes) -> Plan:
     """The plan for a spec as it stands, beside no other noise and no other scheme."""
     asked = asked if asked.spec.has_limits else asked._replace(profile=None)  # nothing is cut off
     _check(asked, wishes)
-    free, near = (
-        _least_epsilon(asked, wishes)
-        if asked.spec.finds_epsilon
-        else (_Unbounded.of(_problems(asked, wishes), wishes), [])
-    )
-    fine, free = free, free.fitted(wishes)
-    best = split, parts = free.split[wishes.method], free.parts
-    if METHODS[wishes.method].bounded:
-        least = least_shares(asked.spec, wishes.keep)
-        split, parts, missed = bounded_shares(free.problems, free.limits, best, free.split["equal"], least, near)
-        if wishes.strict and missed and missed.targets:
-            raise InputError(why_missed(missed))
-    whole = free.whole(wishes, split, parts)
-    beside = [whole if name == wishes.method else fine.whole(wishes, fine.split[name]) for name in BESIDE]
-    unbounded = whole if split[0] is best[0][0] else free.whole(wishes, *best)
-    return _plan(asked, wishes, free, whole, beside, unbounded)
+    method, near = METHODS[wishes.method], list[Floats]()
+    if asked.spec.finds_epsilon:
+        fine, near = _least_epsilon(asked, wishes)
+    else:
+        fine = Division.of(_problems(asked, wishes), method, wishes.keep)
+    free = fine.fitted(wishes)
+    within, missed = free.bounded(wishes.keep, near) if method.bounded else (free, None)
+    if wishes.strict and missed and missed.targets:
+        raise InputError(why_missed(missed))
+    unchanged = within.split[0] is free.split[0]
+    whole = within.whole(wishes, improve=unchanged)
+    beside = [
+        whole if name == wishes.method else fine._replace(split=split, parts=None).whole(wishes, improve=False)
+        for name, split in fine.beside.items()
+    ]
+    return _plan(asked, wishes, free, whole, beside, whole if unchanged else free.whole(wishes))
 
 
 class _Whole(NamedTuple):
@@ -118,23 +119,39 @@ class _Whole(NamedTuple):
     expected: list[budget.Expected]
 
 
-class _Unbounded(NamedTuple):
-    """What methods make of the problems without bounds: limits, shares by method, and the parts of measures."""
+class Division(NamedTuple):
+    """What a method makes of problems that share a budget: limits, shares, the measures' parts, and other splits."""
 
     problems: list[Problem]
     limits: ChosenLimits
-    split: dict[str, list[Shares]]
-    parts: Floats
+    split: list[Shares]
+    parts: Floats | None = None  # (measures, heads), or (measures, 1); equal ones by default
+    beside: Mapping[str, list[Shares]] = {}
 
     @classmethod
-    def of(cls, problems: list[Problem], wishes: Wishes) -> Self:
-        least = least_shares(problems[0].spec, wishes.keep)
-        split = {name: [shares(q, name) for q in problems] for name in dict.fromkeys((wishes.method, *BESIDE))}
-        kept = [at_least(*both, least) for both in zip(problems, split[wishes.method], strict=True)]
-        split[wishes.method] = kept
-        errors = [measure_errors(*both) for both in zip(problems, kept, strict=True)]
+    def of(
+        cls,
+        problems: list[Problem],
+        method: BudgetMethod,
+        keep: Collection[str] = (),
+        beside: Collection[str] = BESIDE,
+        split: list[Shares] | None = None,
+    ) -> Self:
+        """Limits and parts of least error, without bounds; a `split` that is known already is not made again."""
+        least = least_shares(problems[0].spec, keep)
+        split = split or [shares(q, method) for q in problems]
+        split = [at_least(*both, least) for both in zip(problems, split, strict=True)]
+        others = {n: split if METHODS[n] is method else [shares(q, n) for q in problems] for n in beside}
+        errors = [measure_errors(*both) for both in zip(problems, split, strict=True)]
         limits = choose(errors, conversions_to_try(problems[0].spec, problems[0].profile))
-        return cls(problems, limits, split, best_parts(errors, limits))
+        return cls(problems, limits, split, best_parts(errors, limits), others)
+
+    def bounded(self, keep: Collection[str] = (), near: Sequence[Floats] = ()) -> tuple[Self, Missed | None]:
+        """The same within the spec's guard and targets, and what is missed of them; it takes an equal split beside."""
+        assert self.parts is not None
+        least, equal = least_shares(self.problems[0].spec, keep), self.beside["equal"]
+        split, parts, missed = bounded_shares(self.problems, self.limits, (self.split, self.parts), equal, least, near)
+        return self._replace(split=split, parts=parts), missed
 
     @property
     def most_of_heads(self) -> Ints:
@@ -148,14 +165,14 @@ class _Unbounded(NamedTuple):
         q, proposals = self.problems[0], proposals_of(self.problems[0].spec)
         if proposals is None:
             return self
-        spec = proposals.fitted(q, self.split[wishes.method][0], wishes)
+        spec = proposals.fitted(q, self.split[0], wishes)
         return self if spec is q.spec else self._replace(problems=[replace(q, spec=spec)])
 
-    def whole(self, wishes: Wishes, split: list[Shares], parts: Floats | None = None) -> _Whole:
-        """What comes of shares."""
-        made = contributions(self.problems, split, parts, self.limits.most, wishes.rounding, wishes.keep)
+    def whole(self, wishes: Wishes, improve: bool = True) -> _Whole:
+        """What comes of it; the API may `improve` shares that need not keep to bounds."""
+        made = contributions(self.problems, self.split, self.parts, self.limits.most, wishes.rounding, wishes.keep)
         proposals = proposals_of(self.problems[0].spec)
-        if proposals is not None and split[0] is self.split[wishes.method][0]:  # which need not keep to bounds
+        if proposals is not None and improve:
             made = proposals.improved(self.problems[0], made, wishes)
         unbiased, errors = wishes.learn == "split", list[budget.Expected]()
         for k, (q, clip) in enumerate(zip(self.problems, self.limits.clips, strict=True)):
@@ -174,19 +191,21 @@ def _problems(asked: Asked, wishes: Wishes) -> list[Problem]:
     ]
 
 
-def _least_epsilon(asked: Asked, wishes: Wishes) -> tuple[_Unbounded, list[Floats]]:
+def _least_epsilon(asked: Asked, wishes: Wishes) -> tuple[Division, list[Floats]]:
     """The same under the least ε that meets all bounds, and shares that do."""
     least, near = least_shares(asked.spec, wishes.keep), list[Floats]()
-    free = _Unbounded.of(_problems(asked._replace(spec=asked.spec.at(GUESS)), wishes), wishes)
+
+    def at(spec: Spec) -> Division:
+        return Division.of(_problems(asked._replace(spec=spec), wishes), METHODS[wishes.method], wishes.keep)
+
+    free = at(asked.spec.at(GUESS))
     for _ in range(ROUNDS):
-        epsilon, near = needed_epsilon(free.problems, free.limits, free.split["equal"], least)
+        epsilon, near = needed_epsilon(free.problems, free.limits, free.beside["equal"], least)
         spec, before = asked.spec.at(epsilon), free
-        if _limits_given(spec):
-            same = spec.noise_model.proportional and free.problems[0].expects is None  # the split is, whatever ε is
-            problems = [replace(q, spec=spec) for q in free.problems]
-            free = free._replace(problems=problems) if same else _Unbounded.of(problems, wishes)
+        if _limits_given(spec) and spec.noise_model.proportional and free.problems[0].expects is None:
+            free = free._replace(problems=[replace(q, spec=spec) for q in free.problems])  # the same, whatever ε is
         else:
-            free = _Unbounded.of(_problems(asked._replace(spec=spec), wishes), wishes)
+            free = at(spec)
         if free.limits.same(before.limits):
             break
     return free, near
@@ -236,9 +255,7 @@ def _errors(q: Problem, contribution: Ints, clip: float, most: Ints) -> budget.E
     return budget.Expected.of(q.tree, q.prior.mean, errors.variance + bias**2, q.tau, q.weights, q.spec.weigh)
 
 
-def _plan(
-    asked: Asked, wishes: Wishes, free: _Unbounded, whole: _Whole, beside: list[_Whole], unbounded: _Whole
-) -> Plan:
+def _plan(asked: Asked, wishes: Wishes, free: Division, whole: _Whole, beside: list[_Whole], unbounded: _Whole) -> Plan:
     """The plan that says all this."""
     problems, limits, made = free.problems, free.limits, whole.contributions
     spec, tree = problems[0].spec, asked.tree
