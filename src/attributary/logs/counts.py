@@ -25,7 +25,7 @@ from attributary.logs.log_columns import (
 from attributary.spec import Logs, Measure, Spec
 from attributary.spec.breakdown import BREAKDOWN
 from attributary.spec.measure import AUTO, BEYOND, FROM, MICRO, REPORTS
-from attributary.tables.table_columns import TRUE_COUNTS, mark
+from attributary.tables.table_columns import TRUE_COUNTS, mark, stacked
 from attributary.types import Bools, Ints
 
 LARGEST = 2**31  # leaves
@@ -113,21 +113,8 @@ def leaves(spec: Spec, logs: Logs, table: Any, period: Period) -> Counts:
     each = tuple(_of_part(spec, part, logs, table, period) for part in spec.parts)
     if len(each) == 1:
         return each[0]
-    import pyarrow as pa
-
     tables = {name: counts.table for name, counts in zip(spec.called, each, strict=True)}
-    together = pa.concat_tables([named(table, name) for name, table in tables.items()], promote_options="permissive")
-    columns = [BREAKDOWN, *(attribute.name for attribute in spec.attributes)]
-    columns += [name for name in together.column_names if name not in columns]
-    return replace(each[0], table=mark(together.select(columns).unify_dictionaries(), TRUE_COUNTS), parts=each)
-
-
-def named(table: Any, name: str) -> Any:
-    """A table of one breakdown, with the column that tells it apart in front."""
-    import pyarrow as pa
-
-    label = pa.DictionaryArray.from_arrays(pa.array(np.zeros(table.num_rows, np.int32)), pa.array([name]))
-    return table.add_column(0, BREAKDOWN, label)
+    return replace(each[0], table=stacked(tables, BREAKDOWN, [a.name for a in spec.attributes]), parts=each)
 
 
 def _of_part(spec: Spec, part: Spec, logs: Logs, table: Any, period: Period) -> Counts:
