@@ -15,10 +15,9 @@ from attributary.facts.numerals import json_number
 from attributary.facts.plan import nodes_in_words
 from attributary.noise import MODELS, page_of
 from attributary.plan import Plan
-from attributary.plan.example_draws import Sample, example_draws
-from attributary.plan.expected_errors import Compared, LevelErrors
+from attributary.plan.errors import Compared, LevelErrors
 from attributary.plan.make import DELTA, GUESS
-from attributary.plan.trial import Path, Trial, Tried, normal_shares, number_targets
+from attributary.plan.trial import Path, Sample, Trial, Tried, example_draws, normal_shares, number_targets
 from attributary.prior import Prior
 from attributary.spec import Spec
 from attributary.spec.measure import AUTO, COUNT

@@ -8,8 +8,8 @@ import numpy as np
 from attributary.budget import METHODS, Expected
 from attributary.facts.numerals import NOTHING, Line, Numeral, Table, change, few, listed, number, percent, short, span
 from attributary.plan import MeasurePlan, Plan, expected
-from attributary.plan.bounded_shares import ENOUGH
-from attributary.plan.expected_errors import Compared, LevelErrors, TargetError
+from attributary.plan.bounds import ENOUGH
+from attributary.plan.errors import Compared, LevelErrors, TargetError
 from attributary.prior import Prior, foreseen
 from attributary.prior.earlier import Profile
 from attributary.spec.measure import EQUAL, Target

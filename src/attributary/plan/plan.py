@@ -4,6 +4,7 @@ The contributions are whole numbers, and all else is derived from them: the ε o
 the privacy loss. So rounding can never overspend.
 """
 
+import hashlib
 import json
 import zlib
 from dataclasses import dataclass
@@ -16,9 +17,8 @@ from pydantic import BaseModel, Field, model_validator
 from attributary.errors import InputError
 from attributary.noise import model
 from attributary.plan.contributions import Rounding, down, paths
-from attributary.plan.expected_errors import PlanErrors, TargetError
-from attributary.plan.fingerprint import digest
-from attributary.plan.privacy_words import PrivacyWords, Spent, privacy_words, spent
+from attributary.plan.errors import PlanErrors, TargetError
+from attributary.plan.privacy import PrivacyWords, Spent, privacy_words, spent
 from attributary.spec import Measure, Spec
 from attributary.spec.measure import COUNT
 from attributary.spec.privacy_unit import UNITS, PrivacyLoss
@@ -458,27 +458,27 @@ class Plan(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
     def to_json(self) -> str:
         """The plan as JSON; one that goes by node has its nodes in a table of their own."""
-        from attributary.plan.plan_file import to_json
+        from attributary.plan.file import to_json
 
         return to_json(self)
 
     @classmethod
     def from_json(cls, text: str, nodes: Any = None) -> "Plan":
         """The plan in a JSON text, with the table of nodes if it goes by node."""
-        from attributary.plan.plan_file import from_json
+        from attributary.plan.file import from_json
 
         return from_json(text, nodes)
 
     def save(self, path: str) -> None:
         """Writes the plan to a JSON file and, if it goes by node, its nodes to a Parquet file beside it."""
-        from attributary.plan.plan_file import save
+        from attributary.plan.file import save
 
         save(self, path)
 
     @classmethod
     def load(cls, path: str) -> "Plan":
         """The plan in a file."""
-        from attributary.plan.plan_file import load
+        from attributary.plan.file import load
 
         return load(path)
 
@@ -557,6 +557,11 @@ class MeasurePlan:
     def variance(self, tree: Tree) -> Floats:
         """The noise variance of each node's sum, in the measure's unit; inf for a node without a key."""
         return self.plan.variance(tree)
+
+
+def digest(*parts: object) -> str:
+    """16 hexadecimal digits of values that JSON can hold: the beginning of a SHA-256."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def checksum(nodes: Any) -> int:

@@ -1,4 +1,4 @@
-"""Plan file: a plan as JSON, and the nodes of a plan by node as Parquet beside it."""
+"""file: a plan as JSON, the nodes of a plan by node as Parquet beside it, and files of another plan refused."""
 
 import json
 import os
@@ -166,6 +166,16 @@ def _check_paths(plan: Plan, name: str) -> None:
             raise ValueError("the level of a node is one below its parent's")
     except (ValueError, pa.ArrowException) as error:
         raise InputError(f"{name}: {str(error)[:300]}; give the file that `attributary plan` wrote") from error
+
+
+def refuse_other_plan(path: str, stated: str | bytes, fingerprint: str, name: str) -> None:
+    """Refuses a file that states fingerprints of other plans, with commas between them; "" states none."""
+    text = stated.decode(errors="replace") if isinstance(stated, bytes) else stated
+    if text and fingerprint not in text.split(","):
+        raise InputError(
+            f"{path} is of plan {text[:100].replace(',', ' and ')}, and {name} is plan {fingerprint}: give the plan "
+            "and the files that belong together"
+        )
 
 
 def beside(path: str) -> str:
