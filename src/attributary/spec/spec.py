@@ -386,8 +386,8 @@ class Spec(Section):
 
         if self.breakdowns is not None:
             raise InputError(
-                f"this spec has several breakdowns ({', '.join(self.called)}), and one tree is needed here; take a spec "
-                "with one, or `attributary run`"
+                f"this spec has several breakdowns ({', '.join(self.called)}), and one tree is needed here; take a "
+                "spec with one, or `attributary run`"
             )
         domains = {attribute.name: attribute.labels for attribute in self.unknown}
         return queried(known, [attribute.name for attribute in self.known], domains, self.total)
