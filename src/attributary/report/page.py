@@ -104,7 +104,7 @@ class ReportInputs:
         """The measures of a page in their order, then the ratios; `tau` is the plan's by default."""
         shape = self.plan.spec.noise_model.shape.name if self.plan else self.shape  # where the table does not state it
         measures = {name: replace(est, shape=est.shape or shape) for name, est in self.measures.items()}
-        figure = self.check_of_table.form.value if self.check_of_table else ""
+        figure = self.check_of_table.form.called if self.check_of_table else ""
         return quantities(self.plan, measures, self.ratios, tau, figure)
 
     def check(self) -> None:
@@ -251,7 +251,7 @@ def _counts(quantity: Quantity, draw: Draw) -> dict[str, Any]:
         "total": (quantity.figure if ratio else quantity.shown)(total.estimate),
         "interval": f"{quantity.figure(total.low)} and {quantity.figure(total.high)}",
         "error": numerals.percent(total.error(quantity.tau, quantity.metric)),
-        "nodes": f"{int(known.sum()):,} of {len(est):,} nodes have a ratio"
+        "nodes": f"{int(known.sum()):,} of {len(est):,} rows have a ratio"
         if ratio
         else f"{len(est):,} {quantity.noun}s",
         "levels": numerals.few([f"{size:,}\u00a0×\u00a0{name}" for size, name in sizes]),
@@ -291,7 +291,7 @@ def budget_section(part: MeasurePlan, draw: Draw, noun: str = "count") -> dict[s
         "rows": rows[:-1],
         "last": rows[-1],
         "summed": [f"{s.level} ({s.expected} expected error)" for s in levels if s.level in unmeasured],
-        "differ": "node" if plan.nodes is not None else plan.spec.split_by if plan.roots else "",
+        "differ": "row" if plan.nodes is not None else plan.spec.split_by if plan.roots else "",
         "error": told[-1].expected,
         "equal": told[-1].equal,
         "notes": [f"{line.subject}: {line.text}." for line in [*bounds, *level_lines(part)] if line.warning],
@@ -315,7 +315,7 @@ def accuracy_section(quantity: Quantity, draw: Draw) -> dict[str, Any] | None:
         "rows": table.rows,
         "summed": facts.summed(gains),
         "chart": draw(charts.denoised_chart(gains, quantity.noun)),
-        "fit": {"fine": not fit.warning, "words": " ".join(map(numerals.sentence, words))},
+        "fit": {"fine": not fit.warning, "detail": fit.detail, "words": " ".join(map(numerals.sentence, words))},
         "suspects": suspects,
         "more": found - len(suspects),
     }
