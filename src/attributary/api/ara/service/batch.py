@@ -73,8 +73,8 @@ def parts(
     rules = rules or Rules()
     rules = replace(rules, reporting_site=_site(rules.reporting_site) if rules.reporting_site else main_site(paths))
     coming = shares(paths)
-    alone = None if processes == 1 else 0 if key is not None else IN_CLEAR // SHARE
-    yield from (opened(share, key, rules) for share in islice(coming, alone))
+    here = None if processes == 1 else 0 if key is not None else IN_CLEAR // SHARE
+    yield from (opened(share, key, rules) for share in islice(coming, here))
     first = list(islice(coming, MANY // SHARE))
     if sum(share.size for share in first) < MANY:
         yield from (opened(share, key, rules) for share in chain(first, coming))
