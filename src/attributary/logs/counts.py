@@ -128,8 +128,9 @@ def _of_part(spec: Spec, part: Spec, logs: Logs, table: Any, period: Period) -> 
         raise InputError(
             "there is no impression to count" + ("" if period.is_all else " in the period; choose another")
         )
-    some = is_seen | is_conversion
-    table, impressions, conversions = table.filter(some), (number * is_seen)[some], (number * is_conversion)[some]
+    impressions, conversions, some = number * is_seen, number * is_conversion, is_seen | is_conversion
+    if not some.all():
+        table, impressions, conversions = table.filter(some), impressions[some], conversions[some]
     all_conversions = conversions
     many = "rank" in table.column_names
     if many:
@@ -157,7 +158,8 @@ def _of_part(spec: Spec, part: Spec, logs: Logs, table: Any, period: Period) -> 
     leaf = paths.of_row
     for attribute, size in zip(part.unknown, sizes, strict=True):
         leaf = leaf * size + places[attribute.name]
-    count = np.bincount(leaf[~lost], conversions[~lost], number_of_leaves).astype(np.int64)
+    kept = ~lost if lost.any() else slice(None)
+    count = np.bincount(leaf[kept], conversions[kept], number_of_leaves).astype(np.int64)
     seen_by_path = np.bincount(paths.of_row, impressions, len(paths.first)).astype(np.int64)
     made = _table(part, known, paths.first, sizes, seen_by_path, count)
     values: tuple[ValueTotals, ...] = ()
@@ -219,7 +221,8 @@ def _table(
     times = len(first)
     for attribute, size in zip(spec.unknown, sizes, strict=True):
         below //= size
-        columns[attribute.name] = _coded(np.tile(np.repeat(np.arange(size), below), times), attribute.labels)
+        places = np.tile(np.repeat(np.arange(size), below), times)
+        columns[attribute.name] = _coded(places, pa.array(attribute.labels, pa.string()))
         times *= size
     per_path = prod(sizes)
     mask = np.ones(len(conversions), bool)
@@ -229,10 +232,10 @@ def _table(
     return pa.table(columns)
 
 
-def _coded(code: Ints, labels: tuple[str, ...]) -> Any:
+def _coded(code: Ints, labels: Any) -> Any:
     import pyarrow as pa
 
-    return pa.DictionaryArray.from_arrays(pa.array(code.astype(np.int32)), pa.array(labels, pa.string()))
+    return pa.DictionaryArray.from_arrays(pa.array(code.astype(np.int32)), labels)
 
 
 # Values are whole millionths. A bin of values is there to tell what clipping does: all values in it are clipped, or
