@@ -14,7 +14,7 @@ from attributary.api.ara.registration import HEADERS, MONTH, Registrations, regi
 from attributary.api.ara.terms import ARA
 from attributary.api.attribution_api import Aggregation, Answer, AttributionApi, Clients, Message, Query
 from attributary.errors import InputError
-from attributary.plan import Plan
+from attributary.plan import JointPlan, Plan
 from attributary.tree import Tree
 
 PLACEHOLDER = "https://shop.example"
@@ -37,7 +37,7 @@ class AraClients(Clients):
         """The header of a source. Options are `destination`, one site or up to three, and `source_event_id`."""
         sites = options.get("destination", PLACEHOLDER)
         source = self.registrations.source(values, sites, event_id=options.get("source_event_id", 0))
-        message, window = _header("source", source), self.registrations.window
+        message, window = header("source", source), self.registrations.window
         notes = list(message.notes)
         if "destination" not in options:
             notes += ["the destination is a placeholder; give yours with `destination`"]
@@ -48,7 +48,7 @@ class AraClients(Clients):
     def conversion(self, values: Mapping[str, Any], **options: Any) -> Message:
         """The header of a trigger. The option is `deduplication_key`, a whole number such as an order number."""
         key = options.get("deduplication_key")
-        message = _header("trigger", self.registrations.trigger(values, deduplication_key=key))
+        message = header("trigger", self.registrations.trigger(values, deduplication_key=key))
         if key is None or not self.registrations.fits_twice:
             return message
         second = (
@@ -82,6 +82,17 @@ class AttributionReporting(AttributionApi):
                     f"leave --{option} out, or make a new plan"
                 )
         return _clients(plan)
+
+    def joint_clients(self, plan: JointPlan, **wishes: Any) -> Clients:
+        """The same of several breakdowns, whose keys one registration carries."""
+        from attributary.api.ara.joint import joint_clients, part_of
+
+        if "classes" in wishes:
+            raise InputError(
+                "`classes` are of splits by root, and several breakdowns have one split each: leave it out"
+            )
+        each = [self.clients(one, **part_of(one, wishes)) for one in plan.breakdowns]
+        return joint_clients(plan, each)
 
     def answer(
         self,
@@ -136,7 +147,7 @@ def _ratio(ratio: float) -> str:
     return "∞" if ratio == float("inf") else f"× {ratio:.3f}"
 
 
-def _header(kind: str, registration: dict[str, Any]) -> Message:
+def header(kind: str, registration: dict[str, Any]) -> Message:
     """A registration as a header, and what a browser would warn of; what it would refuse is an InputError."""
     from attributary.api.ara.parse import source, trigger
 
