@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from attributary.api.ara.adapter import PLACEHOLDER, AraClients, header
 from attributary.api.ara.keys.key_layout import KEYS, domain
+from attributary.api.ara.message import PLACEHOLDER, header
 from attributary.api.ara.registration import LARGEST, LONGEST_ID, ONCE, PLAN, REST, Json, Registrations
 from attributary.api.attribution_api import Clients, Message, Query
 from attributary.api.event_values import known_labels, unknown_labels
@@ -106,11 +106,11 @@ def _in_time(triggers: Sequence[Json]) -> Json:
     return made | ({"not_filters": {"_lookback_window": max(first)}} if first else {})
 
 
-def joint_clients(plan: JointPlan, each: Sequence[AraClients]) -> JointClients:
+def joint_clients(plan: JointPlan, both: Sequence[tuple[Clients, Registrations]]) -> JointClients:
     """All breakdowns of a plan together, from each with its keys; an InputError where the API cannot carry them."""
     parts, names = [], plan.names
-    for i, clients in enumerate(each):
-        part = clients.registrations
+    each = [clients for clients, _ in both]
+    for i, (_, part) in enumerate(both):
         if len(part.classes) > 1:
             raise InputError(
                 f"breakdown {names[i]!r} has splits for each {part.plan.spec.split_by}, and one registration carries "
