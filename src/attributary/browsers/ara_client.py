@@ -13,8 +13,17 @@ from attributary.api.ara.parse.both_headers import DEFAULT, BrowserLimits, Filte
 from attributary.api.ara.parse.trigger_header import DeduplicationKey, EventTriggerDatum, KeyValues, NamedBudget
 from attributary.api.ara.wire.payload import Contribution
 from attributary.api.sites import Url, parse_url
-from attributary.browsers.ara_reports import Attribution, Conversion, attribution, nulls
-from attributary.browsers.ara_storage import Admission, Place, Storage, Stored, store
+from attributary.browsers.ara_storage import (
+    Admission,
+    Attribution,
+    Conversion,
+    Place,
+    Storage,
+    Stored,
+    attribution,
+    nulls,
+    store,
+)
 from attributary.errors import InputError, brief
 
 INVALID = "header-parsing-error"

@@ -22,8 +22,7 @@ from attributary.api.ara.keys.key_layout import layout
 from attributary.api.ara.service import batch
 from attributary.api.ara.service import ledger as ledgers
 from attributary.api.ara.service.batch import Rules, SpentHours
-from attributary.api.ara.service.key_index import Index, distinct
-from attributary.api.ara.service.summary_report import other_keys, write_summary
+from attributary.api.ara.service.summary_report import Index, distinct, other_keys, write_summary
 from attributary.api.ara.wire import avro
 from attributary.api.ara.wire.avro import DebugResults, StatedNoise
 from attributary.api.ara.wire.encryption import read_private_keys
