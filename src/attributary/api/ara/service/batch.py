@@ -68,17 +68,10 @@ def parts(
     names: Sequence[str], key: Key | None = None, processes: int = 1, rules: Rules | None = None
 ) -> Iterator[OpenReports]:
     """The reports of all files, opened with private keys; without one, what they hold in the clear."""
-    paths = named_files(names, "reports")
-    rules = rules or Rules()
+    paths, rules = named_files(names, "reports"), rules or Rules()
     rules = replace(rules, reporting_site=_site(rules.reporting_site) if rules.reporting_site else main_site(paths))
     coming = shares(paths)
-    first: list[Share] = []
-    if processes > 1 and key is not None:
-        while sum(share.size for share in first) < MANY and len(first) < MANY // SHARE:
-            share = next(coming, None)
-            if share is None:
-                break
-            first.append(share)
+    first = list(islice(coming, MANY // SHARE)) if processes > 1 and key is not None else []
     if sum(share.size for share in first) < MANY:
         yield from (opened(share, key, rules) for share in chain(first, coming))
         return
@@ -142,13 +135,8 @@ def _is_spent(spent: SpentHours, origin: Origin, hour: int) -> bool:
 
 def once(part: OpenReports, seen: set[str]) -> NDArray[np.bool_]:
     """Which reports of a part can be used and were not seen before; adds these to `seen`."""
-    ids = part.report_ids
-    fresh = {report_id for report_id in ids if report_id is not None}
-    if len(fresh) == len(ids) and seen.isdisjoint(fresh):
-        seen |= fresh
-        return np.ones(len(ids), bool)
-    keep = np.zeros(len(ids), bool)
-    for i, report_id in enumerate(ids):
+    keep = np.zeros(len(part.report_ids), bool)
+    for i, report_id in enumerate(part.report_ids):
         if report_id is not None and report_id not in seen:
             seen.add(report_id)
             keep[i] = True

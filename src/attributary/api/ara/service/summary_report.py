@@ -113,13 +113,12 @@ def _noise(
     used: dict[tuple[float, int, str], list[str]] = {}
     for report in reports:
         epsilon, l1, not_private, _ = report.stated
+        here, source = assumed, f"from {name if rate is None else '`noise`'}; not stated by"
         if epsilon is not None and l1 is not None:
-            used.setdefault((epsilon, l1, "stated by"), []).append(report.name)
+            here, source = (epsilon, l1), "stated by"
         elif not_private:
-            used.setdefault((*assumed, "as if there were noise in"), []).append(report.name)
-        else:
-            source = f"from {name}; not stated by" if rate is None else "from `noise`; not stated by"
-            used.setdefault((*assumed, source), []).append(report.name)
+            source = "as if there were noise in"
+        used.setdefault((*here, source), []).append(report.name)
     contrary = [one for one in used if rate is not None and one[:2] != rate]
     if contrary and len(contrary) == len(used):
         raise InputError(
@@ -149,9 +148,8 @@ def grouped(paths: Sequence[str]) -> list[list[str]]:
     groups: dict[tuple[str, str], list[str]] = {}
     for name in paths:
         for path in named_files([name], "the summary report"):
-            one = os.path.isdir(name)
             stem = SHARD.sub("", path)
-            key = ("folder", name) if one else ("shards" if stem != path else "file", stem)
+            key = ("folder", name) if os.path.isdir(name) else ("shards" if stem != path else "file", stem)
             groups.setdefault(key, []).append(path)
     return list(groups.values())
 
@@ -265,14 +263,11 @@ def _json_results(path: str) -> avro.Results:
         raise InputError(f"{path} is not a summary report: its JSON is not a list")
     rows = [_row(item, number, path) for number, item in enumerate(data, 1)]
     names = ("epsilon", "l1", "not_private", "plan")
-    said = dict.fromkeys(tuple(_plain(row.get(name)) for name in names) for row in data)
+    cells = ([row.get(name) for name in names] for row in data)
+    said = dict.fromkeys(tuple(str(c) if isinstance(c, (str, int, float)) else None for c in row) for row in cells)
     stated = tuple(stated_noise(path, epsilon, l1, words or "", plan or "") for epsilon, l1, words, plan in said)
     keys = np.array([(key >> 64, key & 2**64 - 1) for key, _ in rows], np.uint64).reshape(-1, 2)
     return avro.Results(keys, np.array([metric for _, metric in rows], np.int64), stated=stated)
-
-
-def _plain(value: Any) -> str | None:
-    return str(value) if isinstance(value, (str, int, float)) else None
 
 
 def _row(item: Any, number: int, path: str) -> tuple[int, int]:
