@@ -9,6 +9,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from random import Random
+from typing import NamedTuple
 
 from attributary.api.ara.parse import Source, Trigger
 from attributary.api.ara.parse.both_headers import BUDGET, DAY, BrowserLimits
@@ -52,8 +53,7 @@ class Attribution:
         return self.source_debug_key is not None and self.trigger_debug_key is not None
 
 
-@dataclass(frozen=True, slots=True)
-class Conversion:
+class Conversion(NamedTuple):
     """A trigger, and where and when it was registered, in milliseconds."""
 
     trigger: Trigger
@@ -393,18 +393,18 @@ class Admission:
         sites, destinations, time = stored.sites, stored.source.destination, stored.time
         reporter = [stored.reporting_origin]
         pairs = [(stored.site, destination) for destination in destinations]
-        refused: tuple[tuple[str, Callable[[], bool]], ...] = (
-            ("storage-limit", lambda: storage.full(stored.origin)),
-            ("reporting-origin-per-site-limit", lambda: not self._origins_of_site.allows(sites, reporter, time)),
-            ("destination-rate-limit", lambda: not self._by_reporter.allows(sites, destinations, time)),
-            ("destination-per-day-rate-limit", lambda: not self._by_day.allows(sites, destinations, time)),
-            ("destination-limit", lambda: not self._make_room(stored, storage)),
-            ("destination-global-rate-limit", lambda: not self._globally.allows(stored.site, destinations, time)),
-            ("reporting-origin-limit", lambda: not all(self._origins.allows(pair, reporter, time) for pair in pairs)),
-        )
-        for name, is_refused in refused:
-            if is_refused():
-                return f"source-{name}"
+        allowed: dict[str, Callable[[], bool]] = {
+            "storage-limit": lambda: not storage.full(stored.origin),
+            "reporting-origin-per-site-limit": lambda: self._origins_of_site.allows(sites, reporter, time),
+            "destination-rate-limit": lambda: self._by_reporter.allows(sites, destinations, time),
+            "destination-per-day-rate-limit": lambda: self._by_day.allows(sites, destinations, time),
+            "destination-limit": lambda: self._make_room(stored, storage),
+            "destination-global-rate-limit": lambda: self._globally.allows(stored.site, destinations, time),
+            "reporting-origin-limit": lambda: all(self._origins.allows(pair, reporter, time) for pair in pairs),
+        }
+        broken = next((name for name, is_allowed in allowed.items() if not is_allowed()), None)
+        if broken is not None:
+            return f"source-{broken}"
         for distinct, key in ((self._globally, stored.site), (self._by_reporter, sites), (self._by_day, sites)):
             distinct.add(key, destinations, time)
         self._origins_of_site.add(sites, reporter, time)

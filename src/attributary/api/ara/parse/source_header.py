@@ -4,6 +4,7 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from math import comb, exp, log2
+from typing import NamedTuple
 
 from attributary.api.ara.parse import json_fields as read
 from attributary.api.ara.parse.both_headers import (
@@ -30,16 +31,14 @@ EARLY_WINDOWS = {"navigation": (2 * DAY, 7 * DAY), "event": ()}
 MOST_SCOPES, LONGEST_SCOPE, DEFAULT_STATES = 20, 50, 3
 
 
-@dataclass(frozen=True, slots=True)
-class EventReportWindows:
+class EventReportWindows(NamedTuple):
     """When event-level reports are sent: at the end of the window that the trigger falls into, in seconds."""
 
     start_time: int
     end_times: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class AttributionScopes:
+class AttributionScopes(NamedTuple):
     """The scopes of a source, how many there may be, and how many event states each may take."""
 
     limit: int

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 from attributary.api.ara.parse import json_fields as read
 from attributary.api.ara.parse.both_headers import (
@@ -23,16 +24,14 @@ DEFAULT_RANGE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class KeyValue:
+class KeyValue(NamedTuple):
     """What is added to a key's sum, and the id by which a query may select it."""
 
     value: int
     filtering_id: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class KeyValues:
+class KeyValues(NamedTuple):
     """The values of each key, for the sources that pass the filters."""
 
     values: Mapping[str, KeyValue]
@@ -73,8 +72,7 @@ def _values_list(id_bytes: int | None, j: Json) -> tuple[KeyValues, ...] | None:
 LONGEST_CONTEXT_ID, MOST_ID_BYTES = 64, 8
 
 
-@dataclass(frozen=True, slots=True)
-class TriggerDatum:
+class TriggerDatum(NamedTuple):
     """A key piece for the source keys that it names, where the source passes the filters."""
 
     key_piece: int
@@ -82,24 +80,21 @@ class TriggerDatum:
     filters: FilterPair
 
 
-@dataclass(frozen=True, slots=True)
-class DeduplicationKey:
+class DeduplicationKey(NamedTuple):
     """A key that makes one report of several triggers, for the sources that pass the filters."""
 
     deduplication_key: int | None
     filters: FilterPair
 
 
-@dataclass(frozen=True, slots=True)
-class NamedBudget:
+class NamedBudget(NamedTuple):
     """The part of a source's budget that a report is charged to, for the sources that pass the filters."""
 
     name: str | None
     filters: FilterPair
 
 
-@dataclass(frozen=True, slots=True)
-class EventTriggerDatum:
+class EventTriggerDatum(NamedTuple):
     """What an event-level report would tell; read and checked, and passed over."""
 
     trigger_data: int
