@@ -9,7 +9,7 @@ split, every node gets the noise that a summary report would have, and the noisy
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ import numpy as np
 
 from attributary import rmsre
 from attributary.denoising import Estimate, denoise
-from attributary.errors import InputError
+from attributary.errors import InputError, PrivacyRefusal
 from attributary.estimates import IMPRESSIONS, USUAL, by_measure, estimates_table, known_above, noted, with_impressions
 from attributary.estimators import Estimator
 from attributary.logs.count import count
@@ -41,7 +41,7 @@ from attributary.tables.table_columns import floats, mark
 from attributary.tree import Tree
 from attributary.tree.match import match
 from attributary.types import Floats
-from attributary.whole_files import whole_folder
+from attributary.whole_files import was_stopped, whole_folder
 
 if TYPE_CHECKING:
     from attributary.report import ReportInputs
@@ -170,7 +170,7 @@ def run(
         folder, spec = os.path.dirname(spec) if folder is None else folder, Spec.load(spec)
     folder, estimator = folder or ".", Estimator(estimator) if isinstance(estimator, str) else estimator
     ready = Plan.load(plan) if isinstance(plan, str) else plan
-    spec = spec if ready is None else _spec_of(ready, spec)
+    spec = spec if ready is None else spec_of(ready, spec)
     table = None if prior is None else prior_table(prior)  # before minutes of counting: it may not be there
     stage("counting")
     before = None
@@ -180,34 +180,56 @@ def run(
     counts = count(spec, folder, since=since, until=until, engine=engine).refuse_no_match()
     stage("planning")
     tree = spec.tree(counts.table)
-    names = [attribute.name for attribute in spec.known]
-    if prior is not None:
-        expected = read_prior(spec, tree, prior, protected, table)
-    elif before is not None:
-        expected = from_counts(tree, before.table, known=names, spec=spec)
-        expected = replace(expected, lost=expected.lost + before.left_out)
-    else:
-        expected = none(tree)
+    expected = expect(spec, tree, before, None if prior is None else read_prior(spec, tree, prior, protected, table))
+    plan = ready or plan_for(estimator, spec, tree, expected, method)
+    generated = spec.logs is not None and any(map(is_generated, all_files(spec.logs, folder)))
+    return simulate(plan, tree, expected, counts, before, estimator, confidence, rng, generated, stage)
+
+
+def expect(spec: Spec, tree: Tree, before: Counts | None, prior: Prior | None = None) -> Prior:
+    """What a plan is to expect: a prior that was read, or the counts of the period before, or nothing."""
+    if prior is not None or before is None:
+        return prior or none(tree)
+    made = from_counts(tree, before.table, known=[attribute.name for attribute in spec.known], spec=spec)
+    return replace(made, lost=made.lost + before.left_out)
+
+
+def plan_for(estimator: Estimator, spec: Spec, tree: Tree, expected: Prior, method: str) -> Plan:
+    """The plan that a method makes for what an estimator will make of its reports."""
     known = expected.profile
     learn = estimator.kind.plan if not why_not_learned(spec, expected, method, known) else False
-    plan = ready or make_plan(spec, tree, expected, method, profile=known, learn=learn)
+    return make_plan(spec, tree, expected, method, profile=known, learn=learn)
+
+
+def simulate(
+    plan: Plan,
+    tree: Tree,
+    expected: Prior,
+    counts: Counts,
+    before: Counts | None,
+    estimator: Estimator,
+    confidence: float = USUAL,
+    rng: Entropy | None = None,
+    generated: bool = False,
+    stage: Callable[[str], None] = lambda _: None,
+) -> Run:
+    """What a summary report by a plan would say of these counts, and its estimates."""
     stage("simulating a summary report")
-    now = profile(tree, spec, counts.table)
+    now, known = profile(tree, plan.spec, counts.table), expected.profile
     measures = {part.measure.name: measure(part, tree, now, rng) for part in plan.by_measure}
     stage("denoising")
     past = None
-    if prior is not None and estimator.uses_prior:
-        past = under_plan(expected, plan, tree)
-    elif known is not None and estimator.uses_prior:
+    if estimator.uses_prior and before is not None and known is not None:
         simulated = {p.measure.name: measured_prior(p, tree, known, expected, rng) for p in plan.by_measure}
         past = replace(expected, measures=simulated)
+    elif estimator.uses_prior and expected.path:
+        past = under_plan(expected, plan, tree)
     estimates = estimate_measures(plan, tree, measures, estimator, past, stage)
     truth = {part.measure.name: now.full(part.measure) for part in plan.by_measure}
-    generated = spec.logs is not None and any(map(is_generated, all_files(spec.logs, folder)))
     return Run(plan, tree, expected, counts, before, truth, estimates, confidence, generated)
 
 
-def _spec_of(plan: Plan, spec: Spec) -> Spec:
+def spec_of(plan: Plan, spec: Spec) -> Spec:
     """The plan's own spec with the logs of another one, which must ask for the same tree and measures."""
     if asked(plan.spec) != asked(spec):
         of_plan, of_spec = (" > ".join(s.levels) for s in (plan.spec, spec))
@@ -228,3 +250,22 @@ def measured_prior(part: MeasurePlan, tree: Tree, earlier: Profile, prior: Prior
     est = denoise(tree, measure(part, tree, earlier, rng))
     mean = np.asarray(est.count, np.float64)
     return replace(prior, mean=mean, variance=est.variance, protected=True, not_private=est.not_private)
+
+
+def check_earlier(folder: str, names: Collection[str], again: bool, there: Collection[str] | None = None) -> None:
+    """Refuses to replace an earlier run unless that is wanted, and files that are not of a run at all.
+
+    `there` are the files of these names in the folder, if it is not on this machine.
+    """
+    if there is None:
+        there = [name for name in names if os.path.exists(os.path.join(folder, name))]
+        there = [] if was_stopped(folder) else there
+    if not there:
+        return
+    if "plan.json" not in there or not any(name.startswith("estimates.") for name in there):
+        raise InputError(f"{folder} has a {min(there)} that is not of a run; choose another folder with `output`")
+    if not again:
+        raise PrivacyRefusal(
+            f"{folder} holds an earlier run, and another one is a second release (2ε if both are published); "
+            "give `again` to replace it, or choose another folder with `output`"
+        )
