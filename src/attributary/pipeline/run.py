@@ -267,5 +267,5 @@ def check_earlier(folder: str, names: Collection[str], again: bool, there: Colle
     if not again:
         raise PrivacyRefusal(
             f"{folder} holds an earlier run, and another one is a second release (2ε if both are published); "
-            "give `again` to replace it, or choose another folder with `output`"
+            "add `again` to replace it, or choose another folder with `output`"
         )

@@ -48,7 +48,7 @@ PART, BEFORE, PATH = "__part", "__before", "__path_"  # columns beside those of 
 ON_PAGE = 20_000  # nodes, at most
 
 
-class Forest(NamedTuple):
+class CountedForest(NamedTuple):
     """Part of a forest, with the counts of its leaves."""
 
     counts: Counts
@@ -65,14 +65,14 @@ class CountTask:
     period: Period
     earlier: Period | None = None
 
-    def forest(self, rows: Any) -> Forest | None:
+    def forest(self, rows: Any) -> CountedForest | None:
         """The forest of groups of rows, as an Arrow table; None where the earlier period alone has any."""
         now = rows.filter(_not(rows.column(BEFORE)))
         if not now.num_rows:
             return None
         counts, then = leaves(self.spec, self.logs, now, self.period), rows.filter(rows.column(BEFORE))
         before = leaves(self.spec, self.logs, then, self.earlier) if self.earlier and then.num_rows else None
-        return Forest(counts, before, self.spec.tree(counts.table))
+        return CountedForest(counts, before, self.spec.tree(counts.table))
 
     def coded(self, batches: Iterator[Any]) -> Iterator[Any]:
         """Batches of groups with a code for the path down to each known attribute, by labels as they will be."""
@@ -355,8 +355,8 @@ class Parts:
         nodes = {row["part"]: row["nodes"] for row in sorted(survey)}
         if block_number(number) > 1 and (spec.total or max(nodes) >= block_number(number)):
             raise InputError(
-                f"a tree of more than {blocks.LEAVES:,} leaves has no node above all attributes on Spark, and no root as "
-                "large as that; run it on one machine, or leave out total"
+                f"on Spark, a tree of more than {blocks.LEAVES:,} leaves has no node above all attributes, and no root "
+                "as large as that; run it on one machine, or leave out total"
             )
         both = [[pickle.loads(cell) for row in survey if (cell := row[name])] for name in ("counts", "before")]
 
@@ -375,7 +375,7 @@ class Parts:
         """How many nodes each level has."""
         return [sum(level) for level in zip(*self.nodes.values(), strict=True)]
 
-    def sample(self) -> tuple[Any, Forest]:
+    def sample(self) -> tuple[Any, CountedForest]:
         """The groups of one block, and their forest."""
         rows = self.groups.where(f"{PART} = {min(self.nodes)}").toArrow()
         forest = self.task.forest(rows)
